@@ -1,0 +1,1 @@
+//! Crash explorer: power-fail points, oracles, replay.

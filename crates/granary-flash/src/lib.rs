@@ -1,0 +1,1 @@
+//! NAND flash array and flash translation layer.

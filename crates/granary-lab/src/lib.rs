@@ -1,0 +1,1 @@
+//! Testbeds, experiments, result records, comparison and reports.

@@ -1,0 +1,1 @@
+//! Units and the page: the vocabulary every Granary crate shares.

@@ -1,0 +1,1 @@
+//! The Filebench language and its runner, in virtual time.

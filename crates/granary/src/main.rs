@@ -1,0 +1,2 @@
+//! The granary command line.
+fn main() {}
