@@ -1,0 +1,138 @@
+//! Named random streams: each component draws from its own, all derived from one root seed.
+//!
+//! Generator: xoshiro256++ (Blackman and Vigna), seeded through SplitMix64 as its authors advise. A stream depends on
+//! the root seed and its name only, so that adding a component never changes what another one draws. All samplers use
+//! integer arithmetic or `libm`, so that they give the same bits on every machine.
+
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// A reproducible stream of random numbers.
+#[derive(Clone, Debug)]
+pub struct Stream(Xoshiro256PlusPlus);
+
+impl Stream {
+    /// The stream called `name` of root seed `root`.
+    pub fn new(root: u64, name: &str) -> Stream {
+        // FNV-1a: the name only has to select a stream, xoshiro's seeding does the mixing.
+        let hash =
+            name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
+        Stream(Xoshiro256PlusPlus::seed_from_u64(root.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash))
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A uniform number in `0..n`, without bias (Lemire's method).
+    ///
+    /// # Panics
+    /// With `n == 0`.
+    #[inline]
+    pub fn below(&mut self, n: u64) -> u64 {
+        assert!(n > 0, "below(0) has no values");
+        loop {
+            let wide = self.next_u64() as u128 * n as u128;
+            let low = wide as u64;
+            if low >= n || low >= n.wrapping_neg() % n {
+                return (wide >> 64) as u64;
+            }
+        }
+    }
+
+    /// A uniform number in `[0, 1)` with 53 random bits.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// True with probability `p`.
+    pub fn chance(&mut self, p: f64) -> bool {
+        self.unit() < p
+    }
+
+    /// A standard normal number (Marsaglia's polar method).
+    pub fn normal(&mut self) -> f64 {
+        loop {
+            let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let s = u * u + v * v;
+            if s > 0.0 && s < 1.0 {
+                return u * libm::sqrt(-2.0 * libm::log(s) / s);
+            }
+        }
+    }
+
+    /// A gamma-distributed number with this shape and scale (mean `shape * scale`), by Marsaglia and Tsang (2000).
+    ///
+    /// # Panics
+    /// Where shape or scale is not positive.
+    pub fn gamma(&mut self, shape: f64, scale: f64) -> f64 {
+        assert!(shape > 0.0 && scale > 0.0, "gamma needs a positive shape and scale");
+        if shape < 1.0 {
+            // Boost: gamma(a) = gamma(a + 1) * u^(1/a)
+            let u = 1.0 - self.unit();
+            return self.gamma(shape + 1.0, scale) * libm::pow(u, 1.0 / shape);
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / libm::sqrt(9.0 * d);
+        loop {
+            let x = self.normal();
+            let v = 1.0 + c * x;
+            if v <= 0.0 {
+                continue;
+            }
+            let v = v * v * v;
+            let u = 1.0 - self.unit();
+            if libm::log(u) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                return d * v * scale;
+            }
+        }
+    }
+
+    /// Puts `items` in random order (Fisher-Yates).
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i as u64 + 1) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_depends_on_seed_and_name_only() {
+        let draw = |seed, name: &str| Stream::new(seed, name).next_u64();
+        assert_eq!(draw(1, "gc"), draw(1, "gc"));
+        assert_ne!(draw(1, "gc"), draw(1, "link"));
+        assert_ne!(draw(1, "gc"), draw(2, "gc"));
+    }
+
+    #[test]
+    fn gamma_has_its_mean_and_variance() {
+        for (shape, scale) in [(1.5, 16384.0 / 1.5), (0.5, 2.0), (9.0, 1.0)] {
+            let mut s = Stream::new(7, "gamma");
+            let n = 200_000;
+            let xs: Vec<f64> = (0..n).map(|_| s.gamma(shape, scale)).collect();
+            let mean = xs.iter().sum::<f64>() / n as f64;
+            let var = xs.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n as f64;
+            assert!((mean / (shape * scale) - 1.0).abs() < 0.02, "mean {mean} of gamma({shape}, {scale})");
+            assert!(
+                (var / (shape * scale * scale) - 1.0).abs() < 0.05,
+                "variance {var} of gamma({shape}, {scale})"
+            );
+        }
+    }
+
+    #[test]
+    fn below_is_uniform() {
+        let mut s = Stream::new(3, "below");
+        let mut seen = [0u32; 7];
+        for _ in 0..70_000 {
+            seen[s.below(7) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&n| (9_500..10_500).contains(&n)), "{seen:?}");
+    }
+}

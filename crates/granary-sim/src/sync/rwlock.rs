@@ -1,0 +1,165 @@
+//! Many readers or one writer, in both worlds.
+//!
+//! ```text
+//!   state (virtual):  bit 31 = others wait | bit 30 = writer | bits 0-29 = readers, or the writer's task
+//! ```
+//!
+//! Fair in virtual time: who comes while others wait, waits behind them; an unlock admits the first waiter and, where
+//! that is a reader, all readers next to it in the queue. A task that reads must not ask to read again (it could wait
+//! behind a writer that waits for it).
+#![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
+
+use crate::virt::{Mode, NOBODY, Sched, current};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+const WAITERS: u32 = 1 << 31;
+const WRITER: u32 = 1 << 30;
+const COUNT: u32 = WRITER - 1;
+
+/// The lock behind [`RwLock`].
+pub struct RawRwLock {
+    wall: parking_lot::RawRwLock,
+    state: AtomicU32,
+}
+
+/// A reader-writer lock that waits in the caller's world.
+pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+/// Holds a [`RwLock`] for reading.
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+/// Holds a [`RwLock`] for writing.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
+/// Holds a [`RwLock`] that lives in an `Arc`, for reading.
+pub type ArcRwLockReadGuard<T> = lock_api::ArcRwLockReadGuard<RawRwLock, T>;
+/// Holds a [`RwLock`] that lives in an `Arc`, for writing.
+pub type ArcRwLockWriteGuard<T> = lock_api::ArcRwLockWriteGuard<RawRwLock, T>;
+
+impl RawRwLock {
+    fn key(&self) -> usize {
+        self as *const RawRwLock as usize
+    }
+
+    #[cold]
+    fn wait(&self, w: &Sched, shared: bool) {
+        let state = self.state.load(Relaxed);
+        let holder = if state & WRITER != 0 { state & COUNT } else { NOBODY };
+        if holder != NOBODY
+            && let Some(cycle) = w.find_cycle(self.key(), holder)
+        {
+            panic!("deadlock: {cycle}");
+        }
+        self.state.store(state | WAITERS, Relaxed);
+        let mode = if shared { Mode::Shared } else { Mode::Exclusive };
+        w.park(self.key(), holder, mode, None);
+    }
+
+    /// The lock is free and somebody waits: admits whoever is first.
+    #[cold]
+    fn admit(&self, w: &Sched) {
+        let Some((first, mut more)) = w.unpark(self.key(), |_| true) else {
+            return self.state.store(0, Relaxed);
+        };
+        let mut state = match first.mode {
+            Mode::Shared => 1,
+            _ => WRITER | first.task,
+        };
+        while state & WRITER == 0 && more {
+            match w.unpark(self.key(), |next| next.mode == Mode::Shared) {
+                Some((_, others)) => {
+                    state += 1;
+                    more = others;
+                }
+                None => break,
+            }
+        }
+        self.state.store(state | if more { WAITERS } else { 0 }, Relaxed);
+    }
+}
+
+// SAFETY: as for `RawMutex`: parking_lot on the wall clock; in virtual time one OS thread, tasks switch only while
+// they wait, and `state` admits either readers or one writer.
+unsafe impl lock_api::RawRwLock for RawRwLock {
+    #[allow(clippy::declare_interior_mutable_const)] // how lock_api wants the initial state
+    const INIT: RawRwLock = RawRwLock { wall: parking_lot::RawRwLock::INIT, state: AtomicU32::new(0) };
+    type GuardMarker = lock_api::GuardSend;
+
+    #[inline]
+    fn lock_shared(&self) {
+        let Some(w) = current() else { return self.wall.lock_shared() };
+        w.jitter();
+        let state = self.state.load(Relaxed);
+        if state & (WRITER | WAITERS) == 0 || w.is_dying() {
+            self.state.store(state + 1, Relaxed);
+        } else {
+            self.wait(w, true);
+        }
+    }
+
+    #[inline]
+    fn try_lock_shared(&self) -> bool {
+        if current().is_none() {
+            return self.wall.try_lock_shared();
+        }
+        let state = self.state.load(Relaxed);
+        let free = state & (WRITER | WAITERS) == 0;
+        if free {
+            self.state.store(state + 1, Relaxed);
+        }
+        free
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self) {
+        let Some(w) = current() else {
+            // SAFETY: the caller holds the lock for reading, as this function demands.
+            return unsafe { self.wall.unlock_shared() };
+        };
+        let state = self.state.load(Relaxed);
+        if w.is_dying() {
+            return self.state.store(0, Relaxed);
+        }
+        debug_assert!(state & WRITER == 0 && state & COUNT > 0);
+        if state == (WAITERS | 1) {
+            self.admit(w);
+        } else {
+            self.state.store(state - 1, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) {
+        let Some(w) = current() else { return self.wall.lock_exclusive() };
+        w.jitter();
+        if self.state.load(Relaxed) == 0 || w.is_dying() {
+            self.state.store(WRITER | w.task_id(), Relaxed);
+        } else {
+            self.wait(w, false);
+        }
+    }
+
+    #[inline]
+    fn try_lock_exclusive(&self) -> bool {
+        let Some(w) = current() else { return self.wall.try_lock_exclusive() };
+        let free = self.state.load(Relaxed) == 0;
+        if free {
+            self.state.store(WRITER | w.task_id(), Relaxed);
+        }
+        free
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self) {
+        let Some(w) = current() else {
+            // SAFETY: the caller holds the lock for writing, as this function demands.
+            return unsafe { self.wall.unlock_exclusive() };
+        };
+        if self.state.load(Relaxed) & WAITERS == 0 || w.is_dying() {
+            self.state.store(0, Relaxed);
+        } else {
+            self.admit(w);
+        }
+    }
+
+    fn is_locked(&self) -> bool {
+        if current().is_some() { self.state.load(Relaxed) & !WAITERS != 0 } else { self.wall.is_locked() }
+    }
+}

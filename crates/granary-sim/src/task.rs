@@ -1,0 +1,158 @@
+//! What a task can ask of its world: the time, to wait, CPU time, another task.
+
+use crate::cost::HostCosts;
+use crate::sync::{Condvar, Mutex};
+use crate::{virt, wall};
+use granary_units::Nanos;
+use std::sync::Arc;
+
+/// The present instant of the caller's world.
+#[inline]
+pub fn now() -> Nanos {
+    match virt::current() {
+        Some(w) => w.now(),
+        None => wall::now(),
+    }
+}
+
+/// Whether the caller is a task of a virtual world.
+pub fn in_virtual_time() -> bool {
+    virt::current().is_some()
+}
+
+/// Waits until a modelled instant, for example the completion of a drive command. On the wall clock this returns at
+/// once unless pacing is on ([`wall::Pacing`]).
+#[inline]
+pub fn sleep_until(t: Nanos) {
+    match virt::current() {
+        Some(w) => w.sleep_until(t),
+        None => wall::sleep_until(t),
+    }
+}
+
+/// Waits for a span of modelled time, like [`sleep_until`].
+pub fn sleep(span: Nanos) {
+    sleep_until(now() + span);
+}
+
+/// Lets every other task that is ready at this instant run first.
+pub fn yield_now() {
+    match virt::current() {
+        Some(w) => w.yield_now(),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// Occupies one host core for `cost` of virtual time; free on the wall clock.
+#[inline]
+pub fn cpu(cost: Nanos) {
+    if let Some(w) = virt::current() {
+        w.cpu(cost);
+    }
+}
+
+/// The host's cost table (all zero on the wall clock).
+#[inline]
+pub fn costs() -> &'static HostCosts {
+    static ZERO: HostCosts = HostCosts::ZERO;
+    match virt::current() {
+        Some(w) => w.costs(),
+        None => &ZERO,
+    }
+}
+
+/// A small number that stands for the CPU the caller runs on, below `cpus`; constant for one task. For per-CPU
+/// structures: it spreads tasks, it is never needed for correctness.
+pub fn cpu_id(cpus: usize) -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    let id = match virt::current() {
+        Some(w) => w.task_id() as usize,
+        None => MINE.with(|m| *m),
+    };
+    id % cpus.max(1)
+}
+
+/// The running task's name.
+pub fn task_name() -> String {
+    match virt::current() {
+        Some(w) => w.task_name(),
+        None => std::thread::current().name().unwrap_or("thread").to_owned(),
+    }
+}
+
+/// Cuts the power: the virtual world stops at this instant, no task runs on, and [`crate::World::run`] returns
+/// [`crate::Stop::PowerFail`].
+///
+/// # Panics
+/// On the wall clock, where there is no power to cut.
+pub fn power_fail() -> ! {
+    match virt::current() {
+        Some(w) => w.power_fail(),
+        None => panic!("power_fail() outside virtual time"),
+    }
+}
+
+struct Slot<T> {
+    /// `Some(Err)` carries a panic of the task to whoever joins it (wall clock only).
+    result: Mutex<Option<std::thread::Result<T>>>,
+    done: Condvar,
+}
+
+/// A task that can be waited for.
+pub struct JoinHandle<T>(Arc<Slot<T>>);
+
+impl<T> JoinHandle<T> {
+    /// Waits for the task to end and returns its result.
+    ///
+    /// # Panics
+    /// With the task's own panic where it panicked.
+    pub fn join(self) -> T {
+        let mut slot = self.0.result.lock();
+        loop {
+            match slot.take() {
+                Some(Ok(value)) => return value,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+                None => self.0.done.wait(&mut slot),
+            }
+        }
+    }
+
+    /// Whether the task has ended.
+    pub fn is_finished(&self) -> bool {
+        self.0.result.lock().is_some()
+    }
+}
+
+/// Starts a task: a coroutine in virtual time, an OS thread on the wall clock. A virtual world ends when its main
+/// task ends, whatever others are doing: join them.
+pub fn spawn<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    start(name, false, f)
+}
+
+pub(crate) fn start<T: Send + 'static>(
+    name: &str,
+    daemon: bool,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let slot = Arc::new(Slot { result: Mutex::new(None), done: Condvar::new() });
+    let mine = Arc::clone(&slot);
+    match virt::current() {
+        Some(w) => w.spawn(
+            name,
+            daemon,
+            Box::new(move || {
+                let value = f();
+                *mine.result.lock() = Some(Ok(value));
+                mine.done.notify_all();
+            }),
+        ),
+        None => wall::spawn(name, move || {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+            *mine.result.lock() = Some(result);
+            mine.done.notify_all();
+        }),
+    }
+    JoinHandle(slot)
+}

@@ -1,0 +1,418 @@
+//! [`Page`]: 4096 bytes of content, kept as one repeated word where that is all it is.
+//!
+//! ```text
+//!   Word { word, len }     bytes 0..len repeat `word` (little endian, phase 0), bytes len..4096 are zero
+//!   Bytes(Arc<[u8; 4096]>) anything else; copied on write when shared
+//! ```
+//!
+//! One type serves flash media, transfers and the page cache (design section 4): a million generated files cost
+//! 16 bytes per page, and handing a page on is a reference count, never a copy. The content is always real: every
+//! byte can be read, and a partial write turns a word page into bytes where it no longer repeats.
+//!
+//! Invariant: `Word.len <= 4096`; `Word { word: 0, .. }` is always stored with `len == 0` ([`Page::ZERO`]), and a
+//! `Word` with `len == 0` always has `word == 0`, so equal content made of words compares equal cheaply.
+//!
+//! It does *not* compress: [`Page::from_bytes`] finds a repeated word (vectorised compare), nothing cleverer.
+
+use crate::addr::PAGE_SIZE;
+use std::fmt;
+use std::sync::Arc;
+
+/// The content of one 4 KiB page. Cloning is cheap (at most a reference count).
+#[derive(Clone)]
+pub struct Page(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Word { word: u64, len: u16 },
+    Bytes(Arc<[u8; PAGE_SIZE]>),
+}
+
+/// Data on its way into a file: real bytes, or a word repeated over a length.
+///
+/// The byte of a [`Payload::Fill`] that lands at file offset `o` is byte `o % 8` of the little-endian word, so that
+/// neighbouring fills of one word join seamlessly whatever their boundaries.
+#[derive(Clone, Copy, Debug)]
+pub enum Payload<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// `len` bytes of a repeated word, in phase with the file offset.
+    Fill {
+        /// The repeated word.
+        word: u64,
+        /// Number of bytes.
+        len: usize,
+    },
+}
+
+/// Where data read from a file goes.
+#[derive(Debug)]
+pub enum Dest<'a> {
+    /// Into this buffer.
+    Bytes(&'a mut [u8]),
+    /// Nowhere: the caller wants the effect and the cost of reading this many bytes, not the bytes.
+    Discard(usize),
+}
+
+impl<'a> Payload<'a> {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Payload::Bytes(b) => b.len(),
+            Payload::Fill { len, .. } => *len,
+        }
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The part from `from` that is `len` bytes long.
+    ///
+    /// # Panics
+    /// Where the part does not lie within the payload.
+    pub fn part(&self, from: usize, len: usize) -> Payload<'a> {
+        match self {
+            Payload::Bytes(b) => Payload::Bytes(&b[from..from + len]),
+            Payload::Fill { word, len: all } => {
+                assert!(from + len <= *all, "part {from}+{len} outside a fill of {all}");
+                Payload::Fill { word: *word, len }
+            }
+        }
+    }
+
+    /// Copies the payload into `out` as it would appear at file offset `at`.
+    ///
+    /// # Panics
+    /// Where `out` has another length.
+    pub fn copy_to(&self, at: u64, out: &mut [u8]) {
+        assert_eq!(out.len(), self.len());
+        match self {
+            Payload::Bytes(b) => out.copy_from_slice(b),
+            Payload::Fill { word, .. } => fill_phase(out, *word, (at % 8) as usize),
+        }
+    }
+}
+
+impl Dest<'_> {
+    /// Number of bytes wanted.
+    pub fn len(&self) -> usize {
+        match self {
+            Dest::Bytes(b) => b.len(),
+            Dest::Discard(n) => *n,
+        }
+    }
+
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The part from `from` that is `len` bytes long.
+    ///
+    /// # Panics
+    /// Where the part does not lie within the destination.
+    pub fn part(&mut self, from: usize, len: usize) -> Dest<'_> {
+        match self {
+            Dest::Bytes(b) => Dest::Bytes(&mut b[from..from + len]),
+            Dest::Discard(n) => {
+                assert!(from + len <= *n, "part {from}+{len} outside a destination of {n}");
+                Dest::Discard(len)
+            }
+        }
+    }
+
+    /// Writes zeros everywhere.
+    pub fn zero(&mut self) {
+        if let Dest::Bytes(b) = self {
+            b.fill(0);
+        }
+    }
+
+    /// Takes the bytes `from..from + self.len()` of `page`.
+    pub fn copy_from(&mut self, page: &Page, from: usize) {
+        if let Dest::Bytes(b) = self {
+            page.copy_out(from, b);
+        }
+    }
+}
+
+/// Fills `out` with `word` repeated, starting at byte `phase` (0-7) of the word.
+fn fill_phase(out: &mut [u8], word: u64, phase: usize) {
+    let turned = word.rotate_right(phase as u32 * 8).to_le_bytes();
+    let mut chunks = out.chunks_exact_mut(8);
+    for c in &mut chunks {
+        c.copy_from_slice(&turned);
+    }
+    let rest = chunks.into_remainder();
+    let n = rest.len();
+    rest.copy_from_slice(&turned[..n]);
+}
+
+impl Page {
+    /// Bytes in a page.
+    pub const SIZE: usize = PAGE_SIZE;
+    /// All zeros.
+    pub const ZERO: Page = Page(Repr::Word { word: 0, len: 0 });
+
+    /// A page that repeats `word` (little endian) from its first byte to its last.
+    pub fn word(word: u64) -> Page {
+        Page::prefix(word, PAGE_SIZE)
+    }
+
+    /// A page whose first `len` bytes repeat `word` and whose rest is zero.
+    ///
+    /// # Panics
+    /// Where `len` exceeds the page.
+    pub fn prefix(word: u64, len: usize) -> Page {
+        assert!(len <= PAGE_SIZE, "prefix of {len} bytes in a page of {PAGE_SIZE}");
+        if word == 0 || len == 0 { Page::ZERO } else { Page(Repr::Word { word, len: len as u16 }) }
+    }
+
+    /// A page with these bytes; found to be a repeated word where it is one.
+    pub fn from_bytes(bytes: &[u8; PAGE_SIZE]) -> Page {
+        let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+        // Shifted self-compare: equal to itself 8 bytes on means one word repeated. memcmp is vectorised.
+        if bytes[..PAGE_SIZE - 8] == bytes[8..] {
+            Page::word(word)
+        } else {
+            Page(Repr::Bytes(Arc::new(*bytes)))
+        }
+    }
+
+    /// Whether every byte is zero (exact for word pages; byte pages are compared).
+    pub fn is_zero(&self) -> bool {
+        match &self.0 {
+            Repr::Word { word, .. } => *word == 0,
+            Repr::Bytes(b) => b.iter().all(|&x| x == 0),
+        }
+    }
+
+    /// Whether the page is held as a repeated word (and so takes no memory of its own).
+    pub fn is_word(&self) -> bool {
+        matches!(self.0, Repr::Word { .. })
+    }
+
+    /// Copies bytes `from..from + out.len()` out.
+    ///
+    /// # Panics
+    /// Where the range leaves the page.
+    pub fn copy_out(&self, from: usize, out: &mut [u8]) {
+        assert!(from + out.len() <= PAGE_SIZE);
+        match &self.0 {
+            Repr::Bytes(b) => out.copy_from_slice(&b[from..from + out.len()]),
+            Repr::Word { word, len } => {
+                let filled = (*len as usize).saturating_sub(from).min(out.len());
+                let (head, tail) = out.split_at_mut(filled);
+                fill_phase(head, *word, from % 8);
+                tail.fill(0);
+            }
+        }
+    }
+
+    /// The whole content as bytes.
+    pub fn to_bytes(&self) -> [u8; PAGE_SIZE] {
+        let mut out = [0; PAGE_SIZE];
+        self.copy_out(0, &mut out);
+        out
+    }
+
+    /// The bytes where the page is held as bytes already; `None` for a word page.
+    pub fn as_bytes(&self) -> Option<&[u8; PAGE_SIZE]> {
+        match &self.0 {
+            Repr::Bytes(b) => Some(b),
+            Repr::Word { .. } => None,
+        }
+    }
+
+    /// The bytes for changing in place; a word page is turned into bytes first, a shared one is copied first.
+    pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
+        if let Repr::Word { .. } = self.0 {
+            self.0 = Repr::Bytes(Arc::new(self.to_bytes()));
+        }
+        match &mut self.0 {
+            Repr::Bytes(b) => Arc::make_mut(b),
+            Repr::Word { .. } => unreachable!("made bytes above"),
+        }
+    }
+
+    /// Overwrites the bytes from `at` with `data`, keeping the word form where the result still has it.
+    ///
+    /// # Panics
+    /// Where the range leaves the page.
+    pub fn write(&mut self, at: usize, data: Payload<'_>) {
+        let end = at + data.len();
+        assert!(end <= PAGE_SIZE, "write {at}..{end} leaves the page");
+        if data.is_empty() {
+            return;
+        }
+        match data {
+            Payload::Fill { word, .. } => self.write_fill(at, end, word),
+            Payload::Bytes(b) => {
+                if let Ok(whole) = <&[u8; PAGE_SIZE]>::try_from(b) {
+                    *self = Page::from_bytes(whole);
+                } else {
+                    self.bytes_mut()[at..end].copy_from_slice(b);
+                }
+            }
+        }
+    }
+
+    fn write_fill(&mut self, at: usize, end: usize, word: u64) {
+        if let Repr::Word { word: old, len } = self.0 {
+            let len = len as usize;
+            // The fill replaces, continues or lies within the prefix: still a prefix of one word.
+            let replaces = at == 0 && end >= len;
+            let joins = old == word && at <= len;
+            let zeroes_tail = word == 0 && end >= len;
+            if replaces {
+                *self = Page::prefix(word, end);
+                return;
+            } else if joins {
+                *self = Page::prefix(word, len.max(end));
+                return;
+            } else if zeroes_tail {
+                *self = Page::prefix(old, len.min(at));
+                return;
+            }
+        }
+        fill_phase(&mut self.bytes_mut()[at..end], word, at % 8);
+    }
+
+    /// Zeroes the bytes from `at` to the end of the page.
+    pub fn zero_from(&mut self, at: usize) {
+        self.write(at, Payload::Fill { word: 0, len: PAGE_SIZE - at });
+    }
+
+    /// Takes over the 64 B lines of `from` whose bit is set in `mask` (bit 0 = first line).
+    pub fn merge_lines(&mut self, from: &Page, mask: u64) {
+        if mask == u64::MAX {
+            *self = from.clone();
+            return;
+        }
+        let mut left = mask;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let run = (left >> first).trailing_ones() as usize;
+            left &= !(ones(run) << first);
+            let (a, b) = (first * 64, (first + run) * 64);
+            let mut buf = [0u8; PAGE_SIZE];
+            from.copy_out(a, &mut buf[a..b]);
+            self.bytes_mut()[a..b].copy_from_slice(&buf[a..b]);
+        }
+    }
+}
+
+fn ones(n: usize) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page::ZERO
+    }
+}
+
+impl PartialEq for Page {
+    fn eq(&self, other: &Page) -> bool {
+        match (&self.0, &other.0) {
+            (Repr::Word { word: a, len: x }, Repr::Word { word: b, len: y }) if x == y => {
+                a == b || self.to_bytes() == other.to_bytes()
+            }
+            (Repr::Bytes(a), Repr::Bytes(b)) => Arc::ptr_eq(a, b) || a == b,
+            _ => self.to_bytes() == other.to_bytes(),
+        }
+    }
+}
+
+impl Eq for Page {}
+
+impl fmt::Debug for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Word { word, len } => write!(f, "Page({word:#x} x {len}B)"),
+            Repr::Bytes(b) => write!(f, "Page({:02x?}..)", &b[..8]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page is 16 bytes: the price of every simulated flash page and cache slot.
+    #[test]
+    fn a_page_handle_is_sixteen_bytes() {
+        assert_eq!(std::mem::size_of::<Page>(), 16);
+    }
+
+    /// Any sequence of writes leaves the same bytes as a plain array, whatever form the page takes.
+    #[test]
+    fn writes_agree_with_a_plain_array() {
+        let mut page = Page::ZERO;
+        let mut model = [0u8; PAGE_SIZE];
+        let mut x = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = move |n: u64| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x % n
+        };
+        for _ in 0..20_000 {
+            let at = next(4097) as usize * next(2) as usize;
+            let len = next((PAGE_SIZE - at) as u64 + 1) as usize;
+            let word = [0, 7, 0x0102_0304_0506_0708][next(3) as usize];
+            match next(8) {
+                0 => {
+                    let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                    page.write(at, Payload::Bytes(&bytes));
+                    model[at..at + len].copy_from_slice(&bytes);
+                }
+                1 => {
+                    page.zero_from(at);
+                    model[at..].fill(0);
+                }
+                2 => page = Page::from_bytes(&model),
+                3 => {
+                    let (other, mask) = (Page::word(word), next(u64::MAX));
+                    page.merge_lines(&other, mask);
+                    for line in (0..64).filter(|l| mask >> l & 1 == 1) {
+                        other.copy_out(line * 64, &mut model[line * 64..line * 64 + 64]);
+                    }
+                }
+                _ => {
+                    page.write(at, Payload::Fill { word, len });
+                    Payload::Fill { word, len }.copy_to(at as u64, &mut model[at..at + len]);
+                }
+            }
+            assert!(page.to_bytes() == model);
+            assert_eq!(page, Page::from_bytes(&model));
+            let mut part = vec![0; len];
+            page.copy_out(at, &mut part);
+            assert_eq!(part, model[at..at + len]);
+        }
+    }
+
+    #[test]
+    fn a_fill_split_anywhere_is_the_same_fill() {
+        let word = 0x1122_3344_5566_7788;
+        let mut whole = [0; 100];
+        Payload::Fill { word, len: 100 }.copy_to(5, &mut whole);
+        for cut in 0..100 {
+            let mut two = [0; 100];
+            let p = Payload::Fill { word, len: 100 };
+            p.part(0, cut).copy_to(5, &mut two[..cut]);
+            p.part(cut, 100 - cut).copy_to(5 + cut as u64, &mut two[cut..]);
+            assert_eq!(whole, two);
+        }
+    }
+
+    #[test]
+    fn repeated_bytes_are_found() {
+        assert!(Page::from_bytes(&[9; PAGE_SIZE]).is_word());
+        let mut b = [9; PAGE_SIZE];
+        b[4095] = 8;
+        assert!(!Page::from_bytes(&b).is_word());
+    }
+}
