@@ -1,1 +1,24 @@
-//! The memory-semantic SSD: host link, NVMe and vendor commands, byte window, firmware, power.
+//! The memory-semantic SSD: one drive that answers byte loads and stores and 4 KiB block commands.
+//!
+//! ```text
+//!   file system ── Port (blocks the task, charges host CPU) ──┐
+//!                                                             v
+//!   Drive   byte window: load store flush_lines verify | NVMe: read write flush trim | vendor: COMMIT RECOVER
+//!     link      full duplex, write-combining buffers, posted writes, queues
+//!     firmware  log mode (ByteFS): write log + three-layer index + TxLog + cleaning
+//!               cache mode (baselines): page-granular write-back cache
+//!     flash     granary-flash: FTL, NAND
+//! ```
+//!
+//! The drive never blocks anybody: every call takes the present instant and returns the instant at which the host
+//! sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
+
+mod counters;
+mod drive;
+mod port;
+mod structure;
+
+pub use counters::LinkTraffic;
+pub use drive::{Command, Drive, DriveError, DriveInfo};
+pub use port::{Port, Ticket};
+pub use structure::Structure;

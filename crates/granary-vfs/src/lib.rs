@@ -1,1 +1,33 @@
-//! The file-system interface, POSIX calls, page cache, inode and dentry caches, and the reference model.
+//! The file-system interface, POSIX semantics, page cache, inode and dentry caches, and the reference model.
+//!
+//! ```text
+//!   workloads, crash explorer            FUSE adapter
+//!        | Process (descriptors, paths)      | Vfs by inode number
+//!   +----v-----------------------------------v---------------------------+
+//!   | Vfs: path walk, dentry and inode cache, permissions, POSIX rules,  |
+//!   |      inode locks, page cache with dirty-line masks, write-back     |
+//!   +----+---------------------------------------------------------------+
+//!        | FileSystem: one call per persistent change, locks held, arguments checked
+//!     ByteFS, ext4, ...  -> granary-mssd Port
+//! ```
+//!
+//! What every file system shares is here, once; what differs, the persistence protocol, is behind [`FileSystem`].
+//! It does *not* know any on-media format.
+
+mod attr;
+mod error;
+mod fs;
+mod inode;
+
+pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
+pub use error::{FsError, Result};
+pub use fs::{
+    Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, RenameFlags,
+    StatFs, WriteBackCause,
+};
+pub use inode::Inode;
+
+/// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).
+pub const NAME_MAX: usize = 255;
+/// Longest path in bytes, terminator included (PATH_MAX on Linux).
+pub const PATH_MAX: usize = 4096;

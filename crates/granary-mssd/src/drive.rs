@@ -1,0 +1,150 @@
+//! [`Drive`]: the host interface of a memory-semantic SSD.
+//!
+//! ```text
+//!   byte window                               NVMe and vendor commands
+//!   store ─> write-combining buffers          submit(Read | Write | Flush | Trim | Commit | Recover)
+//!   flush_lines (clwb) ─> posted writes                 |
+//!   verify (zero-byte read) ─> accepted       completion instant = acknowledged
+//!   load (non-posted read)
+//! ```
+//!
+//! Invariants: a store is safe from power loss only after `flush_lines` and `verify` (ByteFS section 4.2); a command
+//! is safe once its completion instant has passed; stores that carry a [`TxId`] take effect across a power loss only
+//! if that transaction's COMMIT completed.
+//!
+//! Calls take the present instant and never block. A drive is shared by all tasks; calls must come in time order.
+
+use crate::structure::Structure;
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
+
+/// What a host learns when it identifies the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveInfo {
+    /// Logical pages of 4 KiB.
+    pub pages: u64,
+    /// Firmware has the ByteFS write log: stores may carry transactions, COMMIT and RECOVER exist.
+    pub write_log: bool,
+    /// Largest block command, in pages.
+    pub max_transfer: usize,
+}
+
+/// A command for the submission queue.
+#[derive(Debug)]
+pub enum Command<'a> {
+    /// Reads `out.len()` pages from `lpa` on.
+    Read {
+        /// First page.
+        lpa: Lpa,
+        /// Receives the pages.
+        out: &'a mut [Page],
+        /// What is being read.
+        what: Structure,
+    },
+    /// Writes pages from `lpa` on. Torn at page granularity if power fails before completion.
+    Write {
+        /// First page.
+        lpa: Lpa,
+        /// The content.
+        pages: &'a [Page],
+        /// What is being written.
+        what: Structure,
+    },
+    /// Completes when everything acknowledged before is safe.
+    Flush,
+    /// The content of these pages is no longer needed; they read as zeros afterwards.
+    Trim {
+        /// First page.
+        lpa: Lpa,
+        /// Number of pages.
+        count: u64,
+    },
+    /// Vendor: commits a transaction (ByteFS section 4.3). All its stores must have been verified.
+    Commit {
+        /// The transaction.
+        tx: TxId,
+    },
+    /// Vendor: drops uncommitted log entries and flushes committed ones to flash (ByteFS section 4.7).
+    Recover,
+}
+
+/// Why the drive refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DriveError {
+    /// The address lies beyond the drive's end.
+    #[error("{what} beyond the end of the drive ({pages} pages)")]
+    OutOfRange {
+        /// The access.
+        what: String,
+        /// Capacity.
+        pages: u64,
+    },
+    /// The firmware does not have the command.
+    #[error("the drive's firmware has no {0}: use a testbed whose firmware is in log mode")]
+    Unsupported(&'static str),
+    /// The flash can take no more data.
+    #[error("the drive is at the end of its life and read-only: {0}")]
+    ReadOnly(String),
+    /// A page could not be read back.
+    #[error("unreadable page {0}")]
+    Unreadable(u64),
+    /// The power is off.
+    #[error("the drive has no power")]
+    PoweredOff,
+}
+
+/// A memory-semantic SSD.
+pub trait Drive: Send + Sync {
+    /// Capacity and features.
+    fn info(&self) -> DriveInfo;
+
+    /// Non-posted read through the byte window; pushes posted writes ahead of it. Returns when the data is there.
+    ///
+    /// # Errors
+    /// Outside the drive, unreadable flash, no power (as for every call below).
+    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError>;
+
+    /// Store through the byte window into the write-combining buffers. Unaligned ends make the drive merge with the
+    /// line's present content. Returns when the CPU can go on.
+    fn store(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError>;
+
+    /// Writes back the lines of a range (clwb + sfence): they become posted writes. Returns when the CPU can go on.
+    fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError>;
+
+    /// Zero-byte read (write-verify read): returns when every posted write has reached the drive's safe DRAM.
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError>;
+
+    /// Submits a command; returns its completion instant. Data read is in `out` already, but the host has it only
+    /// from that instant on. Commands in flight together are not ordered.
+    fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError>;
+
+    /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
+    /// the drain phase of a run.
+    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError>;
+
+    /// Cuts the power at `now`: applies docs/FAULT_MODEL.md, drawing from `random` what survives of the volatile.
+    fn power_fail(&self, now: Nanos, random: &mut Stream);
+
+    /// Powers up again; returns when the drive answers commands.
+    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError>;
+
+    /// Whether un-acknowledged writes are tracked so that [`Drive::power_fail`] can tear them; costs speed, off by
+    /// default.
+    fn track_in_flight(&self, on: bool);
+
+    /// Bytes over the host link since the drive was made.
+    fn traffic(&self) -> crate::counters::LinkTraffic;
+
+    /// Internal consistency (maps, logs, counters against each other).
+    ///
+    /// # Errors
+    /// One sentence per violation.
+    fn check(&self) -> Result<(), Vec<String>>;
+}

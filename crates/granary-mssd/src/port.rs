@@ -1,0 +1,155 @@
+//! [`Port`]: a file system's blocking view of a drive, with the host's costs charged.
+//!
+//! ```text
+//!   read/write:  cpu(block_submit) -> Drive::submit -> sleep until completion -> cpu(completion, context switch)
+//!   submit_*:    the same without the wait; Port::wait ends it
+//! ```
+//!
+//! Transfers larger than the drive's limit are split; the parts are in flight together.
+
+use crate::drive::{Command, Drive, DriveError, DriveInfo};
+use crate::structure::Structure;
+use granary_sim::{costs, cpu, now, sleep_until};
+use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
+use std::sync::Arc;
+
+/// Commands in flight; to be given to [`Port::wait`].
+#[must_use = "nothing is safe before the command completed: wait for it"]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticket {
+    done: Nanos,
+    commands: u64,
+}
+
+impl Ticket {
+    /// Nothing in flight.
+    pub const NONE: Ticket = Ticket { done: Nanos::ZERO, commands: 0 };
+
+    /// Both.
+    pub fn and(self, other: Ticket) -> Ticket {
+        Ticket { done: self.done.max(other.done), commands: self.commands + other.commands }
+    }
+}
+
+/// A drive as a file system uses it.
+#[derive(Clone)]
+pub struct Port {
+    drive: Arc<dyn Drive>,
+    info: DriveInfo,
+}
+
+impl Port {
+    /// A port to `drive`.
+    pub fn new(drive: Arc<dyn Drive>) -> Port {
+        let info = drive.info();
+        Port { drive, info }
+    }
+
+    /// The drive behind the port.
+    pub fn drive(&self) -> &Arc<dyn Drive> {
+        &self.drive
+    }
+
+    /// Capacity and features.
+    pub fn info(&self) -> DriveInfo {
+        self.info
+    }
+
+    fn submit(&self, command: Command<'_>) -> Result<Ticket, DriveError> {
+        cpu(costs().block_submit);
+        let done = self.drive.submit(now(), command)?;
+        Ok(Ticket { done, commands: 1 })
+    }
+
+    /// Waits until the commands have completed.
+    pub fn wait(&self, ticket: Ticket) {
+        if ticket.commands > 0 {
+            sleep_until(ticket.done);
+            let c = costs();
+            cpu(c.block_complete * ticket.commands + c.context_switch);
+        }
+    }
+
+    /// Starts reading pages; the content is in `out` but must not be used before [`Port::wait`].
+    ///
+    /// # Errors
+    /// As [`Drive::submit`], here and below.
+    pub fn submit_read(&self, lpa: Lpa, out: &mut [Page], what: Structure) -> Result<Ticket, DriveError> {
+        let max = self.info.max_transfer;
+        let mut all = Ticket::NONE;
+        for (i, part) in out.chunks_mut(max).enumerate() {
+            let lpa = lpa.offset((i * max) as u64);
+            all = all.and(self.submit(Command::Read { lpa, out: part, what })?);
+        }
+        Ok(all)
+    }
+
+    /// Starts writing pages.
+    pub fn submit_write(&self, lpa: Lpa, pages: &[Page], what: Structure) -> Result<Ticket, DriveError> {
+        let max = self.info.max_transfer;
+        let mut all = Ticket::NONE;
+        for (i, part) in pages.chunks(max).enumerate() {
+            let lpa = lpa.offset((i * max) as u64);
+            all = all.and(self.submit(Command::Write { lpa, pages: part, what })?);
+        }
+        Ok(all)
+    }
+
+    /// Reads pages.
+    pub fn read(&self, lpa: Lpa, out: &mut [Page], what: Structure) -> Result<(), DriveError> {
+        let t = self.submit_read(lpa, out, what)?;
+        self.wait(t);
+        Ok(())
+    }
+
+    /// Writes pages; they are safe when this returns.
+    pub fn write(&self, lpa: Lpa, pages: &[Page], what: Structure) -> Result<(), DriveError> {
+        let t = self.submit_write(lpa, pages, what)?;
+        self.wait(t);
+        Ok(())
+    }
+
+    /// NVMe FLUSH.
+    pub fn flush(&self) -> Result<(), DriveError> {
+        let t = self.submit(Command::Flush)?;
+        self.wait(t);
+        Ok(())
+    }
+
+    /// Tells the drive that pages are no longer needed. Not waited for: a lost trim costs space, not data.
+    pub fn trim(&self, lpa: Lpa, count: u64) -> Result<Ticket, DriveError> {
+        self.submit(Command::Trim { lpa, count })
+    }
+
+    /// Starts the COMMIT of a transaction. Commits complete in the order in which they are submitted.
+    pub fn submit_commit(&self, tx: TxId) -> Result<Ticket, DriveError> {
+        self.submit(Command::Commit { tx })
+    }
+
+    /// RECOVER: the firmware drops what was not committed and flushes the rest.
+    pub fn recover(&self) -> Result<(), DriveError> {
+        let t = self.submit(Command::Recover)?;
+        self.wait(t);
+        Ok(())
+    }
+
+    /// Loads bytes through the byte window.
+    pub fn load(&self, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<(), DriveError> {
+        sleep_until(self.drive.load(now(), at, out, what)?);
+        Ok(())
+    }
+
+    /// Stores bytes and writes their lines back (clwb): on their way to the drive, safe after [`Port::verify`].
+    pub fn store(&self, at: ByteAddr, data: &[u8], tx: TxId, what: Structure) -> Result<(), DriveError> {
+        let t = self.drive.store(now(), at, data, tx, what)?;
+        sleep_until(t);
+        sleep_until(self.drive.flush_lines(now(), at, data.len())?);
+        Ok(())
+    }
+
+    /// Write-verify read: everything stored before is safe when this returns.
+    pub fn verify(&self) -> Result<(), DriveError> {
+        sleep_until(self.drive.verify(now())?);
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Inode numbers, attributes and times.
+
+use granary_units::Nanos;
+use std::fmt;
+
+/// Inode number. The root's is chosen by the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl fmt::Display for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inode {}", self.0)
+    }
+}
+
+/// A time stamp: nanoseconds since 1970, years 1677 to 2262.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub i64);
+
+impl Time {
+    /// The instant `since` after `base`.
+    pub fn after(base: Time, since: Nanos) -> Time {
+        Time(base.0.saturating_add(since.0.min(i64::MAX as u64) as i64))
+    }
+}
+
+/// What an inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Dir,
+    /// Symbolic link.
+    Symlink,
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character device.
+    CharDev,
+    /// Block device.
+    BlockDev,
+}
+
+impl FileKind {
+    /// The kind as the four type bits of `st_mode` (S_IFMT >> 12), which on-media formats store.
+    pub const fn code(self) -> u8 {
+        match self {
+            FileKind::Fifo => 0o01,
+            FileKind::CharDev => 0o02,
+            FileKind::Dir => 0o04,
+            FileKind::BlockDev => 0o06,
+            FileKind::File => 0o10,
+            FileKind::Symlink => 0o12,
+            FileKind::Socket => 0o14,
+        }
+    }
+
+    /// The kind with these type bits, if any.
+    pub const fn from_code(code: u8) -> Option<FileKind> {
+        Some(match code {
+            0o01 => FileKind::Fifo,
+            0o02 => FileKind::CharDev,
+            0o04 => FileKind::Dir,
+            0o06 => FileKind::BlockDev,
+            0o10 => FileKind::File,
+            0o12 => FileKind::Symlink,
+            0o14 => FileKind::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// Permission bits of `st_mode`.
+pub mod mode {
+    /// Set-user-ID.
+    pub const SUID: u16 = 0o4000;
+    /// Set-group-ID.
+    pub const SGID: u16 = 0o2000;
+    /// Sticky: only owners remove entries of the directory.
+    pub const STICKY: u16 = 0o1000;
+    /// All twelve permission bits.
+    pub const ALL: u16 = 0o7777;
+}
+
+/// The attributes of an inode, as `stat` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// What it is.
+    pub kind: FileKind,
+    /// The twelve permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Hard links; a directory counts "." and its subdirectories' "..".
+    pub nlink: u32,
+    /// Size in bytes.
+    pub size: u64,
+    /// Space taken, in units of 512 B as `stat` counts it.
+    pub blocks: u64,
+    /// Last read.
+    pub atime: Time,
+    /// Last change of content.
+    pub mtime: Time,
+    /// Last change of attributes.
+    pub ctime: Time,
+    /// Device number of a device file.
+    pub rdev: u32,
+}
+
+/// Which attributes to change. `None` = leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// New permission bits.
+    pub mode: Option<u16>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New size: truncates or extends with zeros.
+    pub size: Option<u64>,
+    /// New access time.
+    pub atime: Option<Time>,
+    /// New modification time.
+    pub mtime: Option<Time>,
+}

@@ -1,0 +1,92 @@
+//! [`FsError`]: everything a file-system call can fail with, one errno each.
+
+use granary_mssd::DriveError;
+
+/// Result of a file-system call.
+pub type Result<T, E = FsError> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages are the documentation
+pub enum FsError {
+    #[error("no such file or directory")]
+    NoEntry,
+    #[error("file exists")]
+    Exists,
+    #[error("not a directory")]
+    NotDir,
+    #[error("is a directory")]
+    IsDir,
+    #[error("directory not empty")]
+    NotEmpty,
+    #[error("no space left on the drive")]
+    NoSpace,
+    #[error("file name too long")]
+    NameTooLong,
+    #[error("permission denied")]
+    Access,
+    #[error("operation not permitted")]
+    NotPermitted,
+    #[error("invalid argument")]
+    Invalid,
+    #[error("file too large")]
+    TooBig,
+    #[error("too many links")]
+    TooManyLinks,
+    #[error("too many levels of symbolic links")]
+    Loop,
+    #[error("bad file descriptor")]
+    BadFd,
+    #[error("too many open files")]
+    TooManyFiles,
+    #[error("read-only file system")]
+    ReadOnly,
+    #[error("device or resource busy")]
+    Busy,
+    #[error("no such attribute")]
+    NoAttribute,
+    #[error("value too large for the buffer")]
+    Range,
+    #[error("operation not supported")]
+    NotSupported,
+    #[error("stale file handle")]
+    Stale,
+    /// The drive failed.
+    #[error("drive error: {0}")]
+    Drive(#[from] DriveError),
+    /// The media holds something that no correct file system wrote; the text is the evidence.
+    #[error("corrupt file system: {0}; run fsck")]
+    Corrupt(String),
+}
+
+impl FsError {
+    /// The Linux errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            FsError::NotPermitted => 1,
+            FsError::NoEntry => 2,
+            FsError::Drive(DriveError::ReadOnly(_)) => 30,
+            FsError::Drive(_) => 5,
+            FsError::BadFd => 9,
+            FsError::Access => 13,
+            FsError::Busy => 16,
+            FsError::Exists => 17,
+            FsError::NotDir => 20,
+            FsError::IsDir => 21,
+            FsError::Invalid => 22,
+            FsError::TooManyFiles => 24,
+            FsError::TooBig => 27,
+            FsError::NoSpace => 28,
+            FsError::ReadOnly => 30,
+            FsError::TooManyLinks => 31,
+            FsError::Range => 34,
+            FsError::NameTooLong => 36,
+            FsError::NotEmpty => 39,
+            FsError::Loop => 40,
+            FsError::NoAttribute => 61,
+            FsError::NotSupported => 95,
+            FsError::Stale => 116,
+            FsError::Corrupt(_) => 117,
+        }
+    }
+}

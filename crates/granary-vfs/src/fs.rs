@@ -1,0 +1,273 @@
+//! [`FileSystem`]: what a file system implements; everything else is shared.
+//!
+//! The vfs calls it with arguments checked (names exist or do not, kinds fit, permissions granted) and with locks
+//! held, so that an implementation is its persistence protocol and little else:
+//!
+//! | call | locks held by the vfs | the file system |
+//! |---|---|---|
+//! | create link unlink rename | `rwsem` of the directories (and of the victims) exclusively | changes media and attributes atomically |
+//! | setattr, write path | `rwsem` of the inode exclusively | idem |
+//! | lookup readdir read_pages | `rwsem` of the inode shared | reads |
+//! | write_pages | the inode's write-back lock: one at a time per inode; `rwsem` maybe | allocates, writes, changes pointers |
+//! | fsync | nothing | makes the inode durable |
+//!
+//! Rules: (1) attributes of every inode involved (sizes, links, times; `cx.time` is now) are changed by the file
+//! system through [`Inode::update`], together with what it persists. (2) Bytes on media beyond a file's size are
+//! garbage: the vfs zeroes them when it reads a page and dirties the gap when a file grows. (3) After an error the
+//! file system is as before the call. (4) What a call promises about power loss is the file system's own guarantee;
+//! after a successful `fsync` everything about that inode, and the directory entries under which it was created or
+//! renamed, survives.
+
+use crate::attr::{Attr, FileKind, Ino, SetAttr, Time};
+use crate::error::Result;
+use crate::inode::Inode;
+use granary_units::{Dest, Page, Payload};
+use std::any::Any;
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cred {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Cred {
+    /// The superuser.
+    pub const ROOT: Cred = Cred { uid: 0, gid: 0, groups: Vec::new() };
+}
+
+/// The context of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Cx<'a> {
+    /// Who calls.
+    pub cred: &'a Cred,
+    /// The time to stamp; moves once per kernel tick.
+    pub time: Time,
+}
+
+/// How a file system wants to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// The vfs page cache serves reads and writes; otherwise every read and write goes to `read_direct` and
+    /// `write_direct` (DAX file systems).
+    pub page_cache: bool,
+    /// Largest file in bytes.
+    pub max_file_size: u64,
+    /// Most hard links of one inode.
+    pub max_links: u32,
+}
+
+/// An inode fresh from media or just created: attributes and the file system's private part.
+pub struct Loaded {
+    /// Attributes.
+    pub attr: Attr,
+    /// Whatever the file system wants to keep with the inode; reached by [`Inode::private`].
+    pub private: Box<dyn Any + Send + Sync>,
+}
+
+/// A node to create.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode<'a> {
+    /// What to make.
+    pub kind: FileKind,
+    /// Permission bits, umask and set-group-ID rules already applied.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Target of a symbolic link, else empty. At most 4095 bytes.
+    pub target: &'a [u8],
+}
+
+/// What [`FileSystem::create`] made.
+pub struct Created {
+    /// Its number.
+    pub ino: Ino,
+    /// Its attributes and private part.
+    pub loaded: Loaded,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// The inode.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// Where to go on after this entry: pass it to `readdir`. Stays valid while entries are added and removed.
+    pub next: u64,
+}
+
+/// How to rename.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail if the target exists (checked by the vfs).
+    pub no_replace: bool,
+    /// Exchange the two names.
+    pub exchange: bool,
+}
+
+/// A rename; all inodes involved are locked.
+#[derive(Clone, Copy)]
+pub struct Rename<'a> {
+    /// Directory of the old name.
+    pub from_dir: &'a Inode,
+    /// Old name.
+    pub from: &'a [u8],
+    /// What is renamed.
+    pub inode: &'a Inode,
+    /// Directory of the new name; may be `from_dir`.
+    pub to_dir: &'a Inode,
+    /// New name.
+    pub to: &'a [u8],
+    /// What the new name stood for: replaced (an empty directory, or a non-directory), or exchanged.
+    pub target: Option<&'a Inode>,
+    /// Exchange instead of replace.
+    pub exchange: bool,
+}
+
+/// A dirty page to be written.
+#[derive(Clone, Debug)]
+pub struct DirtyPage {
+    /// Page number in the file.
+    pub index: u64,
+    /// Content; zero beyond the file's end.
+    pub page: Page,
+    /// Bit n: 64 B line n differs from what was last written.
+    pub lines: u64,
+}
+
+/// Why pages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBackCause {
+    /// `fsync`, `fdatasync`, O_SYNC, `sync`: a caller waits.
+    Sync,
+    /// Old dirty pages, or memory pressure.
+    Background,
+}
+
+/// Space and inodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Blocks of 4 KiB in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Inodes in all.
+    pub inodes: u64,
+    /// Free inodes.
+    pub free_inodes: u64,
+}
+
+/// A file system on a drive. See the module's rules.
+pub trait FileSystem: Send + Sync {
+    /// The name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// How it wants to be called.
+    fn features(&self) -> Features;
+
+    /// The root directory.
+    fn root(&self) -> Ino;
+
+    /// Reads an inode from media.
+    ///
+    /// # Errors
+    /// `Stale` where the inode is free; `Corrupt`; drive errors (as for every call below).
+    fn load_inode(&self, ino: Ino) -> Result<Loaded>;
+
+    /// The inode that `name` stands for in `dir`.
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>>;
+
+    /// Calls `emit` for each entry after position `from` (0 = first), until it returns false. "." and ".." come from
+    /// the vfs.
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()>;
+
+    /// The parent of a directory.
+    fn parent(&self, dir: &Inode) -> Result<Ino>;
+
+    /// Whether a directory has no entries.
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool>;
+
+    /// The target of a symbolic link.
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>>;
+
+    /// Makes a new inode and enters it as `name`.
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created>;
+
+    /// Enters an existing inode as `name`.
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()>;
+
+    /// Removes the entry `name` of `inode`: a non-directory, or an empty directory. With its last link gone the inode
+    /// (`nlink` 0) lives on, on media too, until [`FileSystem::evict`]; after a power loss recovery frees it.
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()>;
+
+    /// Renames, replaces or exchanges.
+    fn rename(&self, cx: &Cx<'_>, rename: &Rename<'_>) -> Result<()>;
+
+    /// Changes attributes. With `size`, frees what lies beyond; pages in the cache are the vfs's affair.
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()>;
+
+    /// Records an access time in memory and, when the file system's rules say so, on media later.
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()>;
+
+    /// Frees an inode without links that nobody uses any more. Its number may be reused afterwards.
+    fn evict(&self, inode: &Inode) -> Result<()>;
+
+    /// An inode leaves memory (it has links): last chance to persist what only the private part knows.
+    fn release(&self, inode: &Inode) -> Result<()> {
+        let _ = inode;
+        Ok(())
+    }
+
+    /// Fills consecutive pages of a file from media; holes are zeros.
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()>;
+
+    /// Before pages of this range are dirtied: makes sure that they can be written later (delayed allocation
+    /// reserves space here).
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()>;
+
+    /// After pages of this range were dirtied: grows the size where needed and stamps the times.
+    fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()>;
+
+    /// Writes dirty pages (ascending) to the drive; on return the drive has them. Blocks are allocated and pointers
+    /// changed as the protocol wants, durable at the next `fsync` at the latest.
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], why: WriteBackCause) -> Result<()>;
+
+    /// Reads past the page cache (O_DIRECT, DAX): `pos..pos + dest.len()` lies within the file.
+    fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()>;
+
+    /// Writes past the page cache and stamps size and times; on return the drive has the data (O_DIRECT), and for
+    /// DAX file systems it is as durable as their `write` promises. The vfs has flushed and dropped cached pages of
+    /// the range and zeroed the gap before `pos`.
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()>;
+
+    /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`, time
+    /// stamps may be left.
+    fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()>;
+
+    /// Makes everything durable; all dirty pages have been given to `write_pages`.
+    fn sync(&self) -> Result<()>;
+
+    /// Space and inodes.
+    fn statfs(&self) -> Result<StatFs>;
+
+    /// Ends cleanly: everything durable, daemons stopped, media marked clean. No calls follow.
+    fn unmount(&self) -> Result<()>;
+
+    /// Compares everything on media (and in memory) with everything else; one sentence per violation. The file
+    /// system is quiet and synced.
+    fn check(&self) -> Result<Vec<String>>;
+}

@@ -1,0 +1,59 @@
+//! [`Inode`]: an inode in memory, shared by the vfs and the file system.
+//!
+//! ```text
+//!   rwsem      held by the vfs: exclusively while the inode's content or (for a directory) its entries change,
+//!              shared while they are read. Order: parent before child; two directories by inode number.
+//!   attr       the attributes; short lock, never held across a wait
+//!   private    the file system's own part, made by load_inode/create
+//! ```
+
+use crate::attr::{Attr, Ino};
+use crate::fs::Loaded;
+use granary_sim::sync::RwLock;
+use parking_lot::Mutex;
+use std::any::Any;
+
+/// An inode in memory.
+pub struct Inode {
+    ino: Ino,
+    /// Linux's `i_rwsem`: see the module's drawing. Taken by the vfs, not by file systems.
+    pub rwsem: RwLock<()>,
+    attr: Mutex<Attr>,
+    private: Box<dyn Any + Send + Sync>,
+}
+
+impl Inode {
+    /// An inode as the file system loaded or created it.
+    pub fn new(ino: Ino, loaded: Loaded) -> Inode {
+        Inode { ino, rwsem: RwLock::new(()), attr: Mutex::new(loaded.attr), private: loaded.private }
+    }
+
+    /// Inode number.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// The attributes now.
+    pub fn attr(&self) -> Attr {
+        *self.attr.lock()
+    }
+
+    /// Size in bytes now.
+    pub fn size(&self) -> u64 {
+        self.attr.lock().size
+    }
+
+    /// Changes the attributes in memory. The file system calls this in the same transaction in which it persists the
+    /// change; the vfs never does on its own.
+    pub fn update<T>(&self, change: impl FnOnce(&mut Attr) -> T) -> T {
+        change(&mut self.attr.lock())
+    }
+
+    /// The file system's private part.
+    ///
+    /// # Panics
+    /// Where it has another type: one file system was handed another's inode.
+    pub fn private<T: 'static>(&self) -> &T {
+        self.private.downcast_ref().expect("the inode belongs to this file system")
+    }
+}
