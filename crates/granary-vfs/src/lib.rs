@@ -15,11 +15,13 @@
 //! It does *not* know any on-media format.
 
 mod attr;
+mod block_cache;
 mod error;
 mod fs;
 mod inode;
 
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
+pub use block_cache::{Block, BlockCache};
 pub use error::{FsError, Result};
 pub use fs::{
     Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, RenameFlags,
