@@ -1,0 +1,193 @@
+//! [`Record`]: the result of one run, the one thing every exporter is fed with (design section 6).
+//!
+//! Field by field documented in docs/RESULTS.md. Two runs of one seed give equal records but for `wall_s`. Maps are
+//! ordered, numbers are integers wherever the quantity is one.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of the record's format; raised when a field changes its meaning.
+pub const RECORD_VERSION: u32 = 1;
+
+/// One workload on one file system on one testbed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Format version.
+    pub v: u32,
+    /// Granary's version.
+    pub granary: String,
+    /// The commit it was built from, or "unknown".
+    pub commit: String,
+    /// Built-in name or path of the workload.
+    pub workload: String,
+    /// Factor on files and operations.
+    pub scale: f64,
+    /// File system.
+    pub fs: String,
+    /// Testbed.
+    pub testbed: String,
+    /// Changes to the testbed (`--set`), in order.
+    pub set: Vec<String>,
+    /// Root seed.
+    pub seed: u64,
+    /// Workload threads.
+    pub threads: u64,
+    /// Length of the measured run in virtual seconds.
+    pub virtual_s: f64,
+    /// Real seconds that setup, run and drain took; the only field that differs between equal runs.
+    pub wall_s: f64,
+    /// Operations of the measured run.
+    pub ops: Ops,
+    /// Bytes that the application read and wrote in the measured run.
+    pub app: Bytes2,
+    /// Host-link traffic of the measured run.
+    pub host: Host,
+    /// Flash traffic of the measured run.
+    pub flash: Flash,
+    /// Host-link bytes over application bytes, measured run (paper section 3.1).
+    pub amplification: Amplification,
+    /// Counters of the drive's firmware, measured run.
+    pub firmware: BTreeMap<String, u64>,
+    /// Filling the filesets before the measured run.
+    pub setup: Phase,
+    /// Final sync, log cleaning and cache write-back after it.
+    pub drain: Phase,
+    /// What limits how far the numbers can be trusted.
+    pub warnings: Vec<String>,
+}
+
+/// Operations and their latencies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ops {
+    /// All operations.
+    pub total: u64,
+    /// Operations per virtual second.
+    pub per_s: f64,
+    /// By the workload's name of the operation.
+    pub by_type: BTreeMap<String, OpType>,
+}
+
+/// One kind of operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpType {
+    /// How many.
+    pub count: u64,
+    /// Mean latency in ns.
+    pub mean_ns: u64,
+    /// Median in ns.
+    pub p50_ns: u64,
+    /// 95th percentile in ns.
+    pub p95_ns: u64,
+    /// 99th percentile in ns.
+    pub p99_ns: u64,
+    /// Longest in ns.
+    pub max_ns: u64,
+}
+
+/// Bytes in both directions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes2 {
+    /// Read.
+    pub read_bytes: u64,
+    /// Written.
+    pub write_bytes: u64,
+}
+
+/// Bytes over the host link by interface, direction and data structure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Byte interface.
+    pub byte: Interface,
+    /// Block interface.
+    pub block: Interface,
+}
+
+/// Bytes of one interface by data structure; structures without traffic are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Drive to host.
+    pub read_bytes: BTreeMap<String, u64>,
+    /// Host to drive.
+    pub write_bytes: BTreeMap<String, u64>,
+}
+
+/// Flash pages by cause; causes without traffic are left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flash {
+    /// Pages read.
+    pub read_pages: BTreeMap<String, u64>,
+    /// Pages programmed.
+    pub program_pages: BTreeMap<String, u64>,
+    /// Blocks erased.
+    pub erases: u64,
+}
+
+/// Host-link bytes over application bytes; 0 where the application moved none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Amplification {
+    /// Read.
+    pub read: f64,
+    /// Write.
+    pub write: f64,
+}
+
+/// A phase before or after the measured run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its length in virtual seconds.
+    pub virtual_s: f64,
+    /// Host-link traffic.
+    pub host: Host,
+    /// Flash traffic.
+    pub flash: Flash,
+}
+
+impl Interface {
+    fn sum(map: &BTreeMap<String, u64>, data: bool) -> u64 {
+        map.iter().filter(|(k, _)| (k.as_str() == "data") == data).map(|(_, v)| v).sum()
+    }
+}
+
+impl Host {
+    /// Metadata bytes written over both interfaces.
+    pub fn metadata_written(&self) -> u64 {
+        Interface::sum(&self.byte.write_bytes, false) + Interface::sum(&self.block.write_bytes, false)
+    }
+
+    /// Data bytes written over both interfaces.
+    pub fn data_written(&self) -> u64 {
+        Interface::sum(&self.byte.write_bytes, true) + Interface::sum(&self.block.write_bytes, true)
+    }
+
+    /// Metadata bytes read over both interfaces.
+    pub fn metadata_read(&self) -> u64 {
+        Interface::sum(&self.byte.read_bytes, false) + Interface::sum(&self.block.read_bytes, false)
+    }
+
+    /// Data bytes read over both interfaces.
+    pub fn data_read(&self) -> u64 {
+        Interface::sum(&self.byte.read_bytes, true) + Interface::sum(&self.block.read_bytes, true)
+    }
+
+    /// All bytes written.
+    pub fn written(&self) -> u64 {
+        self.metadata_written() + self.data_written()
+    }
+
+    /// All bytes read.
+    pub fn read(&self) -> u64 {
+        self.metadata_read() + self.data_read()
+    }
+}
+
+impl Flash {
+    /// Pages read for all causes.
+    pub fn reads(&self) -> u64 {
+        self.read_pages.values().sum()
+    }
+
+    /// Pages programmed for all causes.
+    pub fn programs(&self) -> u64 {
+        self.program_pages.values().sum()
+    }
+}

@@ -1,0 +1,2 @@
+//! Long checks that do not belong into `cargo test`.
+fn main() {}
