@@ -1,6 +1,7 @@
 //! Inode numbers, attributes and times.
 
 use granary_units::Nanos;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Inode number. The root's is chosen by the file system.
@@ -14,7 +15,8 @@ impl fmt::Display for Ino {
 }
 
 /// A time stamp: nanoseconds since 1970, years 1677 to 2262.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Time(pub i64);
 
 impl Time {
@@ -25,7 +27,7 @@ impl Time {
 }
 
 /// What an inode is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// Regular file.
     File,

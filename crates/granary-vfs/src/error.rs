@@ -49,6 +49,8 @@ pub enum FsError {
     Range,
     #[error("operation not supported")]
     NotSupported,
+    #[error("no such device or address")]
+    NoDevice,
     #[error("stale file handle")]
     Stale,
     /// The drive failed.
@@ -67,6 +69,7 @@ impl FsError {
             FsError::NoEntry => 2,
             FsError::Drive(DriveError::ReadOnly(_)) => 30,
             FsError::Drive(_) => 5,
+            FsError::NoDevice => 6,
             FsError::BadFd => 9,
             FsError::Access => 13,
             FsError::Busy => 16,

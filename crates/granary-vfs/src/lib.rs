@@ -16,18 +16,26 @@
 
 mod attr;
 mod block_cache;
+mod config;
 mod error;
 mod fs;
 mod inode;
+mod posix;
+mod process;
+mod vfs;
 
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
 pub use block_cache::{Block, BlockCache};
+pub use config::{Atime, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
     Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, RenameFlags,
     StatFs, WriteBackCause,
 };
 pub use inode::Inode;
+pub use posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
+pub use process::Process;
+pub use vfs::Vfs;
 
 /// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).
 pub const NAME_MAX: usize = 255;

@@ -1,0 +1,68 @@
+//! [`VfsConfig`]: the knobs of the vfs, with Linux's defaults.
+
+use crate::attr::Time;
+use granary_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// When reading a file moves its access time (mount options of the same names).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Atime {
+    /// When it is not later than the last change, or older than a day (Linux's default).
+    #[default]
+    Relatime,
+    /// Never.
+    Noatime,
+}
+
+/// Configuration of a [`crate::Vfs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VfsConfig {
+    /// Page cache, in bytes of pages. 8 GiB.
+    pub page_cache: Bytes,
+    /// Dirty share of the page cache above which write-back starts at once, in percent. Linux's
+    /// `vm.dirty_background_ratio`, 10.
+    pub dirty_background_percent: u32,
+    /// Dirty share above which writers wait, in percent. Linux's `vm.dirty_ratio`, 20.
+    pub dirty_limit_percent: u32,
+    /// Age at which a dirty file is written back. Linux's `vm.dirty_expire_centisecs`, 30 s.
+    pub dirty_expire: Nanos,
+    /// How often the write-back daemon looks. Linux's `vm.dirty_writeback_centisecs`, 5 s.
+    pub writeback_interval: Nanos,
+    /// Files that are written back side by side. Linux has one flusher that does not wait for the drive before it
+    /// goes on to the next file; here each of several flushers waits for its own. 8.
+    pub flushers: usize,
+    /// Bytes read at once when a file is read in sequence. Linux's `read_ahead_kb`, 128 KiB.
+    pub read_ahead: Bytes,
+    /// Access times.
+    pub atime: Atime,
+    /// Step of time stamps: one kernel tick, 4 ms (CONFIG_HZ=250).
+    pub tick: Nanos,
+    /// The date at the start of the world.
+    pub epoch: Time,
+    /// Directory entries kept in memory.
+    pub dentries: usize,
+    /// Inodes kept in memory (more where more are in use).
+    pub inodes: usize,
+}
+
+impl Default for VfsConfig {
+    fn default() -> VfsConfig {
+        VfsConfig {
+            page_cache: Bytes::gib(8),
+            dirty_background_percent: 10,
+            dirty_limit_percent: 20,
+            dirty_expire: Nanos::from_secs(30),
+            writeback_interval: Nanos::from_secs(5),
+            flushers: 8,
+            read_ahead: Bytes::kib(128),
+            atime: Atime::Relatime,
+            tick: Nanos::from_millis(4),
+            // 2025-01-01 00:00:00 UTC: any date does, as long as every run has the same.
+            epoch: Time(1_735_689_600_000_000_000),
+            dentries: 1 << 20,
+            inodes: 1 << 20,
+        }
+    }
+}

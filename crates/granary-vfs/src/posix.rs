@@ -1,0 +1,224 @@
+//! [`Posix`]: the system calls as a program makes them, by path and by descriptor.
+//!
+//! [`crate::Process`] implements them over a [`crate::Vfs`], [`crate::reference::RefProcess`] over a plain in-memory
+//! model, so that a test can run one sequence of calls on both. Semantics and errnos are Linux's (man section 2);
+//! paths are bytes, relative ones start at the working directory.
+//!
+//! It does *not* have calls that share descriptors (dup, fork) or map memory.
+
+use crate::attr::{Attr, FileKind, Ino, Time};
+use crate::error::Result;
+use crate::fs::{Cred, RenameFlags, StatFs};
+use granary_units::{Dest, Payload};
+
+/// A file descriptor of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fd(pub u32);
+
+bitflags::bitflags! {
+    /// Flags of `open`, with Linux's values (x86-64).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OpenFlags: u32 {
+        /// Read only.
+        const RDONLY = 0;
+        /// Write only.
+        const WRONLY = 0o1;
+        /// Read and write.
+        const RDWR = 0o2;
+        /// Create the file if it does not exist.
+        const CREAT = 0o100;
+        /// With `CREAT`: fail if it exists.
+        const EXCL = 0o200;
+        /// Cut the file to no length.
+        const TRUNC = 0o1000;
+        /// Every write goes to the end of the file.
+        const APPEND = 0o2000;
+        /// Every write is followed by `fdatasync`.
+        const DSYNC = 0o10000;
+        /// Past the page cache.
+        const DIRECT = 0o40000;
+        /// Fail unless it is a directory.
+        const DIRECTORY = 0o200000;
+        /// Fail if the last component is a symbolic link.
+        const NOFOLLOW = 0o400000;
+        /// Reading leaves the access time alone.
+        const NOATIME = 0o1000000;
+        /// Every write is followed by `fsync` (Linux's value includes `DSYNC`).
+        const SYNC = 0o4010000;
+    }
+}
+
+impl OpenFlags {
+    /// The two bits of the access mode.
+    const ACCESS: u32 = 0o3;
+
+    /// Whether the access mode is one of the three that exist.
+    pub fn access_is_valid(self) -> bool {
+        self.bits() & Self::ACCESS != Self::ACCESS
+    }
+
+    /// Opened for reading.
+    pub fn reads(self) -> bool {
+        self.bits() & Self::WRONLY.bits() == 0
+    }
+
+    /// Opened for writing.
+    pub fn writes(self) -> bool {
+        self.bits() & Self::ACCESS != 0
+    }
+}
+
+/// What `lseek` counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Whence {
+    /// The file's start.
+    Set,
+    /// The present position.
+    Cur,
+    /// The file's end.
+    End,
+    /// The next data at or after the offset (the whole file counts as data).
+    Data,
+    /// The next hole at or after the offset (the end of the file).
+    Hole,
+}
+
+bitflags::bitflags! {
+    /// What `access` asks for; nothing = whether the file exists.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Access: u8 {
+        /// Execute, or search a directory.
+        const EXEC = 1;
+        /// Write.
+        const WRITE = 2;
+        /// Read.
+        const READ = 4;
+    }
+}
+
+/// What `utimens` does with one of the two times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SetTime {
+    /// Leave it (UTIME_OMIT).
+    Omit,
+    /// The present time (UTIME_NOW).
+    Now,
+    /// This time.
+    At(Time),
+}
+
+/// What `stat` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Inode number.
+    pub ino: Ino,
+    /// Everything else.
+    pub attr: Attr,
+}
+
+/// An entry of a directory as `readdir` tells it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dirent {
+    /// The name; "." and ".." are told too.
+    pub name: Vec<u8>,
+    /// The inode.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+}
+
+/// The system calls of one process. Every call can fail as its manual page says, and with the file system's and the
+/// drive's errors.
+pub trait Posix {
+    /// Opens or creates a file; the lowest free descriptor. `mode`: permission bits of a new file, before the umask.
+    fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd>;
+    /// Closes a descriptor.
+    fn close(&mut self, fd: Fd) -> Result<()>;
+
+    /// Reads from the descriptor's position and moves it. Fewer bytes only at the end of the file.
+    fn read(&mut self, fd: Fd, dest: Dest<'_>) -> Result<usize>;
+    /// Reads from `pos`.
+    fn pread(&mut self, fd: Fd, dest: Dest<'_>, pos: u64) -> Result<usize>;
+    /// Writes at the descriptor's position (O_APPEND: at the end) and moves it.
+    fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize>;
+    /// Writes at `pos` (O_APPEND: at the end, as Linux does).
+    fn pwrite(&mut self, fd: Fd, data: Payload<'_>, pos: u64) -> Result<usize>;
+    /// Moves the descriptor's position; returns the new one.
+    fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64>;
+    /// Changes the size of an open file.
+    fn ftruncate(&mut self, fd: Fd, size: u64) -> Result<()>;
+    /// Makes the file durable.
+    fn fsync(&mut self, fd: Fd) -> Result<()>;
+    /// Makes the file's data durable, and the attributes that are needed to read it.
+    fn fdatasync(&mut self, fd: Fd) -> Result<()>;
+    /// Makes everything durable.
+    fn sync(&mut self) -> Result<()>;
+
+    /// Attributes; follows a symbolic link.
+    fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat>;
+    /// Attributes; of the link itself.
+    fn lstat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat>;
+    /// Attributes of an open file.
+    fn fstat(&mut self, fd: Fd) -> Result<Stat>;
+    /// Whether the caller may do this with the file.
+    fn access(&mut self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()>;
+    /// Changes the permission bits.
+    fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()>;
+    /// Changes the permission bits of an open file.
+    fn fchmod(&mut self, fd: Fd, mode: u16) -> Result<()>;
+    /// Changes owner and group; `None` leaves. Follows a symbolic link.
+    fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
+    /// Changes owner and group of the link itself.
+    fn lchown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()>;
+    /// Sets access and modification time.
+    fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()>;
+    /// Changes the size.
+    fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()>;
+
+    /// Makes a directory.
+    fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()>;
+    /// Makes a special file, or an empty regular one.
+    fn mknod(&mut self, path: impl AsRef<[u8]>, kind: FileKind, mode: u16, rdev: u32) -> Result<()>;
+    /// Removes an empty directory.
+    fn rmdir(&mut self, path: impl AsRef<[u8]>) -> Result<()>;
+    /// Removes a name that is not a directory's.
+    fn unlink(&mut self, path: impl AsRef<[u8]>) -> Result<()>;
+    /// Gives `from` the name `to`.
+    fn rename_with(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>, flags: RenameFlags)
+    -> Result<()>;
+    /// Gives `from` the name `to`, replacing what had it.
+    fn rename(&mut self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<()> {
+        self.rename_with(from, to, RenameFlags::default())
+    }
+    /// A second name for a file.
+    fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()>;
+    /// A symbolic link.
+    fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()>;
+    /// The target of a symbolic link.
+    fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>>;
+    /// Up to `max` entries of an open directory from its position on, which moves; none at the end.
+    fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>>;
+    /// All entries of a directory, "." and ".." included.
+    fn list(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Dirent>> {
+        let fd = self.open(path, OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)?;
+        let mut all = Vec::new();
+        let result = loop {
+            match self.readdir(fd, 512) {
+                Ok(part) if part.is_empty() => break Ok(()),
+                Ok(part) => all.extend(part),
+                Err(e) => break Err(e),
+            }
+        };
+        self.close(fd)?;
+        result.map(|()| all)
+    }
+
+    /// Changes the working directory.
+    fn chdir(&mut self, path: impl AsRef<[u8]>) -> Result<()>;
+    /// Space and inodes.
+    fn statfs(&mut self) -> Result<StatFs>;
+    /// Sets the file-creation mask; returns the old one.
+    fn umask(&mut self, mask: u16) -> u16;
+    /// Becomes another user (as setresuid and setgroups together do).
+    fn set_cred(&mut self, cred: Cred);
+}
