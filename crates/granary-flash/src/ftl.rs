@@ -1,0 +1,307 @@
+//! [`Ftl`]: the flash translation layer: logical pages on NAND that must be erased before it is programmed again.
+//!
+//! ```text
+//!   l2p[lpa] = ppa + 1 (0: unmapped)         OOB of ppa = { lpa, seq }      live: 1 bit per ppa
+//!
+//!   plane 0: [open host][open gc][closed ...][free ...]      <- write n
+//!   plane 1: [open host][open gc][closed ...][free ...]      <- write n+1      (channels first)
+//!   ...
+//!   block:   free --open--> open --full--> closed --gc: copy live pages, erase--> free
+//!                             \__program failed__> retiring --copy live pages--> bad
+//! ```
+//!
+//! Writes go round the planes, one page to each; every plane keeps one open block for the host's writes and one for gc's
+//! copies. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks, `recover` for power.
+//!
+//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` says `lpa`; a
+//! block's valid count is the number of its live pages; every block is in exactly one state.
+//!
+//! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS section 4.9). It does
+//! *not* buffer writes; that is the firmware's.
+//!
+//! Source: ByteFS section 4.9: page allocation, page-level translation, garbage collection.
+
+mod alloc;
+mod check;
+mod gc;
+mod recover;
+mod victims;
+
+use crate::config::FtlConfig;
+use crate::counters::{Cause, FlashCounters};
+use crate::error::FlashError;
+use crate::faults::Faults;
+use crate::medium::{BlockNo, Medium, Oob, RamMedium};
+use crate::nand::{Nand, NandStats};
+use alloc::{Plane, Stream};
+use granary_units::{Lpa, Nanos, Page, Ppa};
+use serde::Serialize;
+use victims::{LiveMap, ValidCounts};
+
+/// Erase counts over the blocks in service.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Wear {
+    /// Fewest erases of a block.
+    pub least: u32,
+    /// Most erases of a block.
+    pub most: u32,
+    /// Erases per block.
+    pub mean: f64,
+}
+
+/// A flash array behind a page-level mapping. All times are instants at which the array is asked and has answered.
+#[derive(Clone, Debug)]
+pub struct Ftl<M = RamMedium> {
+    config: FtlConfig,
+    nand: Nand<M>,
+    /// `ppa + 1`; zero is unmapped, so that an untouched table costs no memory.
+    l2p: Vec<u32>,
+    live: LiveMap,
+    valid: ValidCounts,
+    planes: Vec<Plane>,
+    /// Plane that the next write tries first.
+    cursor: u32,
+    /// Sequence number of the newest program.
+    seq: u64,
+    mapped: u64,
+    lost_blocks: u32,
+    read_only: bool,
+    counters: FlashCounters,
+}
+
+impl Ftl<RamMedium> {
+    /// An erased drive in memory.
+    ///
+    /// # Errors
+    /// [`FlashError::Config`] for a configuration that makes no working drive.
+    pub fn new(config: &FtlConfig) -> Result<Ftl, FlashError> {
+        config.validate()?;
+        let medium = RamMedium::new(config.geometry.blocks(), config.geometry.pages_per_block);
+        Ftl::with_medium(config, medium)
+    }
+}
+
+impl<M: Medium> Ftl<M> {
+    /// A drive on `medium`; one that holds data already has its mapping rebuilt from the OOB areas (counted as
+    /// [`Cause::Mapping`], before time starts).
+    ///
+    /// # Errors
+    /// [`FlashError::Config`], [`FlashError::Corrupt`] where the medium holds what no FTL of this configuration wrote,
+    /// errors of the medium.
+    pub fn with_medium(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
+        let nand = Nand::new(config, medium)?;
+        let geometry = config.geometry;
+        let mut ftl = Ftl {
+            config: *config,
+            nand,
+            l2p: vec![0; config.capacity_pages() as usize],
+            live: LiveMap::new(geometry.pages()),
+            valid: ValidCounts::new(geometry.blocks()),
+            planes: Vec::new(),
+            cursor: 0,
+            seq: 0,
+            mapped: 0,
+            lost_blocks: 0,
+            read_only: false,
+            counters: FlashCounters::default(),
+        };
+        ftl.rebuild(Nanos::ZERO)?;
+        ftl.nand.power_cycle(Nanos::ZERO);
+        Ok(ftl)
+    }
+
+    /// From now on flash operations fail as `faults` says; `None` for never.
+    pub fn set_faults(&mut self, faults: Option<Faults>) {
+        self.nand.set_faults(faults);
+    }
+
+    /// The configuration that the drive was made with.
+    pub fn config(&self) -> &FtlConfig {
+        &self.config
+    }
+
+    /// Logical pages of the drive: addresses `0..capacity_pages()`.
+    pub fn capacity_pages(&self) -> u64 {
+        self.l2p.len() as u64
+    }
+
+    /// Logical pages that hold something.
+    pub fn mapped_pages(&self) -> u64 {
+        self.mapped
+    }
+
+    /// Flash traffic so far, by cause.
+    pub fn counters(&self) -> FlashCounters {
+        self.counters
+    }
+
+    /// What the NAND array itself counted, and how long it was busy.
+    pub fn nand_stats(&self) -> NandStats {
+        self.nand.stats()
+    }
+
+    /// The array below.
+    pub fn nand(&self) -> &Nand<M> {
+        &self.nand
+    }
+
+    /// Whether the drive has reached its end of life and refuses writes.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Blocks out of service.
+    pub fn lost_blocks(&self) -> u32 {
+        self.lost_blocks
+    }
+
+    /// Blocks that may still fail before the drive becomes read-only.
+    pub fn spare_blocks(&self) -> u32 {
+        let geometry = &self.config.geometry;
+        let data = self.l2p.len().div_ceil(geometry.pages_per_block as usize) as u32;
+        let working = FtlConfig::WORKING_BLOCKS * geometry.plane_count();
+        (geometry.blocks() - self.lost_blocks).saturating_sub(data + working)
+    }
+
+    /// Erase counts over the blocks in service.
+    pub fn wear(&self) -> Wear {
+        let (mut least, mut most, mut sum, mut n) = (u32::MAX, 0, 0u64, 0u64);
+        for b in 0..self.config.geometry.blocks() {
+            let header = self.nand.header(BlockNo(b));
+            if !header.bad {
+                least = least.min(header.erases);
+                most = most.max(header.erases);
+                sum += header.erases as u64;
+                n += 1;
+            }
+        }
+        Wear { least: least.min(most), most, mean: sum as f64 / n.max(1) as f64 }
+    }
+
+    /// Reads a logical page, asked at `now`; returns its content and when it has arrived. A page that was never written, or
+    /// trimmed, is all zeros and takes no time at the flash.
+    ///
+    /// # Errors
+    /// [`FlashError::OutOfRange`], [`FlashError::Unreadable`], errors of the medium.
+    #[inline]
+    pub fn read(&mut self, now: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), FlashError> {
+        let l = self.index(lpa)?;
+        let Some(ppa) = self.l2p[l as usize].checked_sub(1) else { return Ok((Page::ZERO, now)) };
+        self.counters.read_pages[cause as usize] += 1;
+        let (page, oob, done) = self.nand.read(now, Ppa(ppa))?;
+        self.confirm(l, ppa, oob)?;
+        Ok((page, done))
+    }
+
+    /// Writes a logical page, asked at `now`; returns when the cells hold it. Where a plane has run low on free blocks, a
+    /// bounded part of its gc follows the write; only a drive without any free page makes a write wait for gc.
+    ///
+    /// # Errors
+    /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life; errors of the medium.
+    #[inline]
+    pub fn write(&mut self, now: Nanos, lpa: Lpa, page: Page, cause: Cause) -> Result<Nanos, FlashError> {
+        let l = self.index(lpa)?;
+        self.writable()?;
+        loop {
+            let plane = self.host_plane(now)?;
+            self.cursor = if plane + 1 == self.planes.len() as u32 { 0 } else { plane + 1 };
+            let done = self.append(now, plane, Stream::Host, l, &page, cause)?;
+            if self.gc_wanted(plane) {
+                self.gc_step(now, plane, gc::Effort::Share)?;
+            }
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// The content of a logical page, taking no time and not counted: for checks, and for merges inside the drive whose
+    /// flash read has been accounted for elsewhere.
+    ///
+    /// # Errors
+    /// [`FlashError::OutOfRange`], errors of the medium.
+    pub fn peek(&self, lpa: Lpa) -> Result<Page, FlashError> {
+        let l = self.index(lpa)?;
+        let Some(ppa) = self.l2p[l as usize].checked_sub(1) else { return Ok(Page::ZERO) };
+        let (page, oob) = self.nand.peek(Ppa(ppa))?;
+        self.confirm(l, ppa, oob)?;
+        Ok(page)
+    }
+
+    /// Whether a logical page holds something; false beyond the drive's end.
+    pub fn is_mapped(&self, lpa: Lpa) -> bool {
+        self.l2p.get(lpa.0 as usize).is_some_and(|&p| p != 0)
+    }
+
+    /// Drops the content of `n` logical pages from `lpa` on: they read as zeros until written again. Changes the
+    /// map only, so it takes no time at the flash; if the map is then lost ([`Ftl::power_cycle`]), trimmed pages whose old
+    /// copies have not been erased are mapped again, with undefined content.
+    ///
+    /// # Errors
+    /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life.
+    pub fn trim(&mut self, lpa: Lpa, n: u64) -> Result<(), FlashError> {
+        let first = self.range(lpa, n)?;
+        self.writable()?;
+        for l in first..first + n as u32 {
+            self.unmap(l);
+        }
+        Ok(())
+    }
+
+    fn index(&self, lpa: Lpa) -> Result<u32, FlashError> {
+        if lpa.0 < self.l2p.len() as u64 { Ok(lpa.0 as u32) } else { self.range(lpa, 1) }
+    }
+
+    fn range(&self, first: Lpa, pages: u64) -> Result<u32, FlashError> {
+        let capacity = self.capacity_pages();
+        if first.0 > capacity || pages > capacity - first.0 {
+            return Err(FlashError::OutOfRange { first, pages, capacity });
+        }
+        Ok(first.0 as u32)
+    }
+
+    fn writable(&self) -> Result<(), FlashError> {
+        if self.read_only { Err(FlashError::ReadOnly { lost_blocks: self.lost_blocks }) } else { Ok(()) }
+    }
+
+    /// The page that was read says itself what it holds: a wrong map is found at once.
+    #[inline]
+    fn confirm(&self, l: u32, ppa: u32, oob: Oob) -> Result<(), FlashError> {
+        if oob.lpa == l {
+            return Ok(());
+        }
+        Err(FlashError::Corrupt(format!(
+            "flash page {ppa} should hold page {l} but its OOB says {}",
+            oob.lpa
+        )))
+    }
+
+    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale.
+    #[inline]
+    fn map(&mut self, l: u32, block: u32, ppa: u32) {
+        let old = std::mem::replace(&mut self.l2p[l as usize], ppa + 1);
+        self.live.set(ppa);
+        self.valid.add(block);
+        if old == 0 {
+            self.mapped += 1;
+        } else {
+            self.make_stale(old - 1);
+        }
+    }
+
+    fn unmap(&mut self, l: u32) {
+        let old = std::mem::take(&mut self.l2p[l as usize]);
+        if old != 0 {
+            self.mapped -= 1;
+            self.make_stale(old - 1);
+        }
+    }
+
+    #[inline]
+    fn make_stale(&mut self, ppa: u32) {
+        let (block, page) = self.config.geometry.split(Ppa(ppa));
+        self.live.clear(ppa);
+        self.valid.sub(block);
+        self.nand.forget(block, page);
+    }
+}

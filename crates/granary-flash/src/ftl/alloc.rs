@@ -1,0 +1,227 @@
+//! Where the next page goes: planes in turn, one open block per plane and stream, least-worn free blocks first.
+//!
+//! ```text
+//!   host writes:  plane cursor, cursor+1, ...   first one with room in its open block, or with a free block
+//!                                               beyond the one that belongs to gc
+//!   gc copies:    the victim's own plane        its open gc block, else a free block, else any other plane
+//! ```
+//!
+//! Invariant: outside gc every plane in good health has at least one free block. A victim with a stale page fits in the
+//! open gc block and one free block, and gives a free block back; so gc of a plane can always finish what it began. Blocks
+//! lost in the middle of gc are made up for by other planes.
+//!
+//! Planes may fill unequally (a host that only overwrites what lies in some planes): a plane without room is passed over.
+
+use super::Ftl;
+use super::gc::{Effort, Job};
+use crate::counters::Cause;
+use crate::error::FlashError;
+use crate::medium::{BlockNo, Medium, Oob};
+use granary_units::{Nanos, Page, Ppa};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Who fills an open block. Data that gc moves has outlived its neighbours: it is kept apart from new data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Host,
+    Gc,
+}
+
+impl Stream {
+    pub(crate) const COUNT: usize = 2;
+}
+
+/// The block that a stream is filling in a plane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open {
+    pub(crate) block: u32,
+    /// Pages programmed; all of them where there is no open block, so that "has room" is one comparison.
+    pub(crate) used: u32,
+}
+
+impl Open {
+    pub(crate) const NONE: Open = Open { block: u32::MAX, used: u32::MAX };
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.block != u32::MAX
+    }
+}
+
+/// Free blocks of a plane, least erased first (dynamic wear leveling), of equals the lowest number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreeBlocks(BinaryHeap<Reverse<u64>>);
+
+impl FreeBlocks {
+    pub(crate) fn new(blocks: impl Iterator<Item = (u32, u32)>) -> FreeBlocks {
+        FreeBlocks(blocks.map(|(block, erases)| Reverse(key(block, erases))).collect::<Vec<_>>().into())
+    }
+
+    pub(crate) fn push(&mut self, block: u32, erases: u32) {
+        self.0.push(Reverse(key(block, erases)));
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<u32> {
+        self.0.pop().map(|Reverse(k)| k as u32)
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().map(|&Reverse(k)| k as u32)
+    }
+}
+
+fn key(block: u32, erases: u32) -> u64 {
+    (erases as u64) << 32 | block as u64
+}
+
+/// What the FTL knows about one plane.
+#[derive(Clone, Debug)]
+pub(crate) struct Plane {
+    pub(crate) free: FreeBlocks,
+    pub(crate) open: [Open; Stream::COUNT],
+    /// The block that gc is emptying.
+    pub(crate) job: Option<Job>,
+    /// Blocks with a failed program whose data must move before they are marked bad.
+    pub(crate) retiring: Vec<u32>,
+    /// Gc goes on until the plane has `gc_stop` free blocks.
+    pub(crate) collecting: bool,
+    /// Erases since static wear leveling last looked.
+    pub(crate) erases_unlooked: u32,
+    /// Most erases of a block of this plane.
+    pub(crate) most_erases: u32,
+}
+
+impl<M: Medium> Ftl<M> {
+    /// The plane that takes the next host page, with room in its open block.
+    #[inline]
+    pub(super) fn host_plane(&mut self, now: Nanos) -> Result<u32, FlashError> {
+        let cursor = self.cursor;
+        if self.planes[cursor as usize].open[Stream::Host as usize].used
+            < self.config.geometry.pages_per_block
+        {
+            return Ok(cursor);
+        }
+        self.search_host_plane(now)
+    }
+
+    fn search_host_plane(&mut self, now: Nanos) -> Result<u32, FlashError> {
+        let planes = self.planes.len() as u32;
+        for i in 0..planes {
+            let plane = (self.cursor + i) % planes;
+            if self.host_room(plane) {
+                return Ok(plane);
+            }
+            // Passed over: let its gc go on, so that it can take part again.
+            self.gc_step(now, plane, Effort::Share)?;
+        }
+        // No plane has a free page for the host: this write has to wait for whole blocks.
+        while let Some(plane) = self.most_gain() {
+            self.gc_step(now, plane, Effort::WholeBlock)?;
+            if self.host_room(plane) {
+                return Ok(plane);
+            }
+        }
+        self.read_only = true;
+        Err(FlashError::ReadOnly { lost_blocks: self.lost_blocks })
+    }
+
+    /// Whether the plane's open host block has room, after opening one if possible. Leaves gc its block.
+    fn host_room(&mut self, plane: u32) -> bool {
+        let p = &mut self.planes[plane as usize];
+        if p.open[Stream::Host as usize].used < self.config.geometry.pages_per_block {
+            return true;
+        }
+        p.free.len() > 1 && self.open_block(plane, Stream::Host)
+    }
+
+    /// The plane whose gc frees most pages for the fewest copies.
+    fn most_gain(&self) -> Option<u32> {
+        (0..self.planes.len() as u32)
+            .filter_map(|p| Some((self.gain_of(p)?, p)))
+            .max_by_key(|&(gain, p)| (gain, std::cmp::Reverse(p)))
+            .map(|(_, p)| p)
+    }
+
+    /// The plane that takes a page moved by gc of `home`, with room in its open gc block.
+    pub(super) fn gc_plane(&mut self, home: u32) -> Option<u32> {
+        let planes = self.planes.len() as u32;
+        let others = |from: u32| (from + 1..from + planes).map(move |p| p % planes);
+        if self.gc_room(home, 0) {
+            return Some(home);
+        }
+        // Only after blocks were lost: borrow where one is to spare, then wherever there is any.
+        others(home).find(|&p| self.gc_room(p, 1)).or_else(|| others(home).find(|&p| self.gc_room(p, 0)))
+    }
+
+    fn gc_room(&mut self, plane: u32, keep: u32) -> bool {
+        let p = &mut self.planes[plane as usize];
+        if p.open[Stream::Gc as usize].used < self.config.geometry.pages_per_block {
+            return true;
+        }
+        p.free.len() > keep && self.open_block(plane, Stream::Gc)
+    }
+
+    fn open_block(&mut self, plane: u32, stream: Stream) -> bool {
+        let p = &mut self.planes[plane as usize];
+        let Some(block) = p.free.pop() else { return false };
+        p.open[stream as usize] = Open { block, used: 0 };
+        true
+    }
+
+    /// Programs the next page of the plane's open block and maps it. `None` where the program failed: the block is then
+    /// closed for good, and another page must be found.
+    #[inline]
+    pub(super) fn append(
+        &mut self,
+        now: Nanos,
+        plane: u32,
+        stream: Stream,
+        lpa: u32,
+        page: &Page,
+        cause: Cause,
+    ) -> Result<Option<Nanos>, FlashError> {
+        let per_block = self.config.geometry.pages_per_block;
+        let open = self.planes[plane as usize].open[stream as usize];
+        let ppa = open.block * per_block + open.used;
+        let programmed = self.nand.program(now, Ppa(ppa), page, Oob { lpa, seq: self.seq + 1 });
+        let done = match programmed {
+            Ok(done) => Some(done),
+            Err(FlashError::ProgramFailed { .. }) => None,
+            Err(e) => return Err(e),
+        };
+        self.seq += 1;
+        self.counters.program_pages[cause as usize] += 1;
+        let open = &mut self.planes[plane as usize].open[stream as usize];
+        open.used += 1;
+        let (block, full) = (open.block, open.used == per_block);
+        if done.is_some() {
+            self.map(lpa, block, ppa);
+            if full {
+                self.planes[plane as usize].open[stream as usize] = Open::NONE;
+                self.valid.offer(block);
+            }
+        } else {
+            self.planes[plane as usize].open[stream as usize] = Open::NONE;
+            self.planes[plane as usize].retiring.push(block);
+            self.lose_block();
+        }
+        Ok(done)
+    }
+
+    /// Counts a block out of service.
+    pub(super) fn lose_block(&mut self) {
+        self.read_only |= self.spare_blocks() == 0;
+        self.lost_blocks += 1;
+    }
+
+    /// Puts an erased block among the free ones of its plane.
+    pub(super) fn add_free(&mut self, block: u32) {
+        let erases = self.nand.header(BlockNo(block)).erases;
+        let plane = self.config.geometry.plane_of(block);
+        self.planes[plane as usize].free.push(block, erases);
+    }
+}

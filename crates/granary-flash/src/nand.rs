@@ -1,0 +1,333 @@
+//! [`Nand`]: the array of planes behind channel buses, with the NAND's rules, wear and faults.
+//!
+//! ```text
+//!   read      plane  |== tR ==|                      program   bus    |=xfer=|
+//!             bus             |=xfer=|                         plane         |==== tPROG ====|
+//!                                    ^ done                                                  ^ done
+//!   erase     plane  |======== tBERS ========|
+//! ```
+//!
+//! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in the order of
+//! their issue. A program's data crosses the bus just before its plane becomes free (one page register in front of the one
+//! that is being programmed). Commands, addresses and status polls take no bus time.
+//!
+//! Invariants: the pages of a block are programmed once each and in order after an erase; a bad block is neither
+//! programmed nor erased; every operation is counted in [`NandStats`], failed ones too.
+//!
+//! It does *not* know logical pages (the OOB is opaque to it) nor why it is accessed.
+//!
+//! Source: ByteFS Table 4 (40 us read, 60 us program per 4 KiB page); transfer over the channel as in FEMU and MQSim.
+
+use crate::config::{FtlConfig, Geometry};
+use crate::error::FlashError;
+use crate::faults::Faults;
+use crate::medium::{BlockHeader, BlockNo, Medium, Oob};
+use crate::timeline::Timeline;
+use granary_units::{Nanos, PAGE_SIZE, Page, Ppa};
+use serde::Serialize;
+
+/// Attempts to read a page before it is reported unreadable: one read and a short retry table.
+const READ_ATTEMPTS: u32 = 4;
+/// Bytes of OOB that cross the bus when only the OOB is wanted.
+const OOB_SIZE: u64 = 16;
+
+/// Operations that the array carried out, and how busy it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NandStats {
+    /// Pages read, OOB-only reads included; retries of one page count once.
+    pub reads: u64,
+    /// Further attempts to read a page.
+    pub read_retries: u64,
+    /// Pages that stayed unreadable.
+    pub unreadable: u64,
+    /// Page programs, failed ones included.
+    pub programs: u64,
+    /// Failed page programs.
+    pub program_failures: u64,
+    /// Block erases, failed ones included.
+    pub erases: u64,
+    /// Failed block erases.
+    pub erase_failures: u64,
+    /// Time that planes were busy, summed over the planes.
+    pub plane_busy: Nanos,
+    /// Time that channel buses were busy, summed over the channels.
+    pub bus_busy: Nanos,
+}
+
+/// A NAND flash array on a medium.
+#[derive(Clone, Debug)]
+pub struct Nand<M> {
+    geometry: Geometry,
+    read: Nanos,
+    program: Nanos,
+    erase: Nanos,
+    transfer: Nanos,
+    oob_transfer: Nanos,
+    planes: Vec<Timeline>,
+    buses: Vec<Timeline>,
+    blocks: Vec<BlockHeader>,
+    medium: M,
+    faults: Option<Box<Faults>>,
+    stats: NandStats,
+}
+
+impl<M: Medium> Nand<M> {
+    /// The array of `config` on `medium`, which may hold data already.
+    ///
+    /// # Errors
+    /// An invalid configuration, a medium of another shape, or one that cannot be read.
+    pub fn new(config: &FtlConfig, medium: M) -> Result<Nand<M>, FlashError> {
+        config.validate()?;
+        let (geometry, timing) = (config.geometry, config.timing);
+        let shape = (geometry.blocks(), geometry.pages_per_block);
+        if medium.shape() != shape {
+            let (blocks, pages) = medium.shape();
+            return Err(FlashError::Config(format!(
+                "the medium has {blocks} blocks of {pages} pages, the geometry {} of {}",
+                shape.0, shape.1
+            )));
+        }
+        let blocks = (0..shape.0).map(|b| medium.header(BlockNo(b))).collect::<Result<Vec<_>, _>>()?;
+        if let Some(b) = blocks.iter().position(|h| h.programmed > geometry.pages_per_block) {
+            return Err(FlashError::Corrupt(format!(
+                "block {b} claims {} programmed pages",
+                blocks[b].programmed
+            )));
+        }
+        let transfer = timing.transfer(PAGE_SIZE as u64);
+        Ok(Nand {
+            geometry,
+            read: timing.read,
+            program: timing.program,
+            erase: timing.erase,
+            transfer,
+            oob_transfer: timing.transfer(OOB_SIZE),
+            planes: vec![Timeline::new(timing.read); geometry.plane_count() as usize],
+            buses: vec![Timeline::new(transfer); geometry.channels as usize],
+            blocks,
+            medium,
+            faults: None,
+            stats: NandStats::default(),
+        })
+    }
+
+    /// From now on operations fail as `faults` says.
+    pub fn set_faults(&mut self, faults: Option<Faults>) {
+        self.faults = faults.map(Box::new);
+    }
+
+    /// Shape of the array.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// State of a block.
+    #[inline]
+    pub fn header(&self, block: BlockNo) -> BlockHeader {
+        self.blocks[block.0 as usize]
+    }
+
+    /// Operations so far.
+    pub fn stats(&self) -> NandStats {
+        let sum = |t: &[Timeline]| Nanos(t.iter().map(|t| t.busy().0).sum());
+        NandStats { plane_busy: sum(&self.planes), bus_busy: sum(&self.buses), ..self.stats }
+    }
+
+    /// Reads a page: from the cells, then over the channel. Returns when the last byte has arrived.
+    ///
+    /// # Errors
+    /// [`FlashError::Unreadable`] after several attempts; [`FlashError::Erased`]; errors of the medium.
+    #[inline]
+    pub fn read(&mut self, now: Nanos, ppa: Ppa) -> Result<(Page, Oob, Nanos), FlashError> {
+        let (block, page) = self.programmed(ppa)?;
+        let plane = self.geometry.plane_of(block);
+        self.stats.reads += 1;
+        let sensed = if self.faults.is_none() {
+            self.planes[plane as usize].fill(now, self.read).end
+        } else {
+            self.read_with_retries(now, ppa, plane)?
+        };
+        let done = self.bus(plane).carry_page(sensed);
+        let (content, oob) = self.medium.read(BlockNo(block), page)?;
+        Ok((content, oob, done))
+    }
+
+    fn read_with_retries(&mut self, now: Nanos, ppa: Ppa, plane: u32) -> Result<Nanos, FlashError> {
+        let mut t = now;
+        for attempt in 0..READ_ATTEMPTS {
+            t = self.planes[plane as usize].fill(t, self.read).end;
+            self.stats.read_retries += (attempt > 0) as u64;
+            if !self.faults.as_mut().is_some_and(|f| f.read_fails(ppa)) {
+                return Ok(t);
+            }
+        }
+        self.stats.unreadable += 1;
+        Err(FlashError::Unreadable { ppa, done: t })
+    }
+
+    /// Programs the next page of a block: over the channel, then into the cells. Returns when the cells hold it.
+    ///
+    /// # Errors
+    /// [`FlashError::ProgramFailed`] leaves an unreadable page; [`FlashError::OutOfOrder`] and errors of the medium
+    /// change nothing.
+    ///
+    /// # Panics
+    /// On a bad block.
+    #[inline]
+    pub fn program(&mut self, now: Nanos, ppa: Ppa, content: &Page, oob: Oob) -> Result<Nanos, FlashError> {
+        let (block, page) = self.geometry.split(ppa);
+        let header = self.blocks[block as usize];
+        assert!(!header.bad, "program of bad block {block}");
+        if header.programmed != page {
+            return Err(FlashError::OutOfOrder { ppa, next: header.programmed });
+        }
+        let failed = self.faults.as_mut().is_some_and(|f| f.program_fails());
+        if failed {
+            let lost = Oob { lpa: Oob::NO_LPA, ..oob };
+            self.medium.program(BlockNo(block), page, &Page::ZERO, lost)?;
+            self.stats.program_failures += 1;
+        } else {
+            self.medium.program(BlockNo(block), page, content, oob)?;
+        }
+        self.blocks[block as usize].programmed += 1;
+        self.stats.programs += 1;
+        let plane = self.geometry.plane_of(block);
+        let free = self.planes[plane as usize].horizon();
+        let ready = now.max(free.saturating_sub(self.transfer));
+        let loaded = self.bus(plane).carry_page(ready);
+        let done = self.planes[plane as usize].append(loaded, self.program).end;
+        if failed { Err(FlashError::ProgramFailed { ppa, done }) } else { Ok(done) }
+    }
+
+    /// Erases a block.
+    ///
+    /// # Errors
+    /// [`FlashError::EraseFailed`] leaves the block as it was; errors of the medium.
+    ///
+    /// # Panics
+    /// On a bad block.
+    pub fn erase(&mut self, now: Nanos, block: BlockNo) -> Result<Nanos, FlashError> {
+        let header = self.blocks[block.0 as usize];
+        assert!(!header.bad, "erase of bad block {}", block.0);
+        let failed = self.faults.as_mut().is_some_and(|f| f.erase_fails(header.erases));
+        if !failed {
+            self.medium.erase(block)?;
+            self.blocks[block.0 as usize] =
+                BlockHeader { programmed: 0, erases: header.erases + 1, bad: false };
+            if let Some(f) = &mut self.faults {
+                let n = self.geometry.pages_per_block;
+                f.erased(block.0 * n, n);
+            }
+        }
+        self.stats.erases += 1;
+        self.stats.erase_failures += failed as u64;
+        let plane = self.geometry.plane_of(block.0) as usize;
+        let done = self.planes[plane].append(now, self.erase).end;
+        if failed { Err(FlashError::EraseFailed { block, done }) } else { Ok(done) }
+    }
+
+    /// Marks a block bad for good. Its pages can still be read.
+    ///
+    /// # Errors
+    /// Errors of the medium.
+    pub fn mark_bad(&mut self, block: BlockNo) -> Result<(), FlashError> {
+        self.medium.mark_bad(block)?;
+        self.blocks[block.0 as usize].bad = true;
+        Ok(())
+    }
+
+    /// Reads the OOB of every programmed page of a block, in page order: each page takes a whole page read in its plane
+    /// but only the OOB crosses the bus. Returns when the last one has arrived.
+    ///
+    /// # Errors
+    /// Errors of the medium.
+    pub fn scan(
+        &mut self,
+        now: Nanos,
+        block: BlockNo,
+        mut each: impl FnMut(u32, Oob),
+    ) -> Result<Nanos, FlashError> {
+        let n = self.blocks[block.0 as usize].programmed;
+        for page in 0..n {
+            each(page, self.medium.oob(block, page)?);
+        }
+        self.stats.reads += n as u64;
+        let plane = self.geometry.plane_of(block.0);
+        let sensed = self.planes[plane as usize].append(now, self.read * n as u64).end;
+        // The transfers overlap the reads but for the last one.
+        let bus = &mut self.buses[self.geometry.channel_of(plane) as usize];
+        let all_but_last = self.oob_transfer * (n as u64).saturating_sub(1);
+        let moved = bus.fill(sensed.saturating_sub(all_but_last).max(now), self.oob_transfer * n as u64).end;
+        Ok(if n == 0 { now } else { moved.max(sensed + self.oob_transfer) })
+    }
+
+    /// Content and OOB of a programmed page, taking no time and not counted.
+    ///
+    /// # Errors
+    /// [`FlashError::Erased`]; errors of the medium.
+    pub fn peek(&self, ppa: Ppa) -> Result<(Page, Oob), FlashError> {
+        let (block, page) = self.programmed(ppa)?;
+        Ok(self.medium.read(BlockNo(block), page)?)
+    }
+
+    /// Replaces the content of a programmed page, taking no time and not counted ([`Medium::replace`]).
+    ///
+    /// # Errors
+    /// [`FlashError::Erased`]; errors of the medium.
+    pub fn replace(&mut self, ppa: Ppa, content: &Page) -> Result<(), FlashError> {
+        let (block, page) = self.programmed(ppa)?;
+        Ok(self.medium.replace(BlockNo(block), page, content)?)
+    }
+
+    /// Tells the medium that nobody will read the content of this page again.
+    #[inline]
+    pub fn forget(&mut self, block: u32, page: u32) {
+        self.medium.forget(BlockNo(block), page);
+    }
+
+    /// Makes the medium durable on the machine that runs the emulation.
+    ///
+    /// # Errors
+    /// Errors of the medium.
+    pub fn sync(&mut self) -> Result<(), FlashError> {
+        Ok(self.medium.sync()?)
+    }
+
+    /// Power comes back at `now`: nothing is in flight.
+    pub fn power_cycle(&mut self, now: Nanos) {
+        for t in self.planes.iter_mut().chain(&mut self.buses) {
+            t.reset(now);
+        }
+    }
+
+    #[inline]
+    fn programmed(&self, ppa: Ppa) -> Result<(u32, u32), FlashError> {
+        let (block, page) = self.geometry.split(ppa);
+        let programmed = self.blocks.get(block as usize).map_or(0, |b| b.programmed);
+        if page < programmed { Ok((block, page)) } else { Err(FlashError::Erased { ppa }) }
+    }
+
+    #[inline]
+    fn bus(&mut self, plane: u32) -> Bus<'_> {
+        let channel = self.geometry.channel_of(plane) as usize;
+        Bus { line: &mut self.buses[channel], transfer: self.transfer }
+    }
+}
+
+/// A channel's bus and the time that a page takes on it.
+struct Bus<'a> {
+    line: &'a mut Timeline,
+    transfer: Nanos,
+}
+
+impl Bus<'_> {
+    #[inline]
+    fn carry_page(self, ready: Nanos) -> Nanos {
+        self.line.fill(ready, self.transfer).end
+    }
+}
