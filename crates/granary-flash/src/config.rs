@@ -157,7 +157,8 @@ pub struct FtlConfig {
     /// Speed of the array.
     pub timing: NandTiming,
     /// Over-provisioning: raw pages beyond the logical capacity, in thousandths of the logical capacity. 70 (7 %) is what the
-    /// difference between 2^30 and 10^9 bytes gives a consumer drive.
+    /// difference between 2^30 and 10^9 bytes gives a consumer drive. A small drive has more: at least `gc_stop` + 4 blocks
+    /// in each plane, which gc works with.
     #[serde(default = "default_over_provisioning")]
     pub over_provisioning_permille: u32,
     /// Gc of a plane starts when it has this many free blocks or fewer; at least 2.
@@ -191,8 +192,8 @@ fn default_wear_gap() -> u32 {
 }
 
 impl FtlConfig {
-    /// Blocks of a plane that can hold no data for good: two open blocks (host, gc) and one free one kept for gc.
-    pub(crate) const WORKING_BLOCKS: u32 = 3;
+    /// Blocks of a plane that can hold no data for good: three open blocks (host, gc, cold data) and a free one kept for gc.
+    pub(crate) const WORKING_BLOCKS: u32 = 4;
 
     /// This geometry and timing with the default over-provisioning and gc thresholds.
     pub fn new(geometry: Geometry, timing: NandTiming) -> FtlConfig {
@@ -210,16 +211,26 @@ impl FtlConfig {
     pub fn with_capacity(mut self, capacity: Bytes) -> FtlConfig {
         let pages = capacity.0.div_ceil(PAGE_SIZE as u64) as u128;
         let raw = (pages * (1000 + self.over_provisioning_permille as u128)).div_ceil(1000);
-        let g = &mut self.geometry;
-        let row = product([g.channels, g.ways, g.dies, g.planes, g.pages_per_block].into_iter()).max(1);
+        let g = &self.geometry;
+        let row =
+            product([g.channels, g.ways, g.dies, g.planes, g.pages_per_block].into_iter()).max(1) as u128;
+        let blocks = raw.div_ceil(row).max(pages.div_ceil(row) + self.reserved_blocks() as u128);
         // A size beyond 32 bits is reported by `validate` as too many pages.
-        g.blocks_per_plane = u32::try_from(raw.div_ceil(row as u128)).unwrap_or(u32::MAX);
+        self.geometry.blocks_per_plane = u32::try_from(blocks).unwrap_or(u32::MAX);
         self
     }
 
-    /// Logical pages that the host sees.
+    /// Logical pages that the host sees. For a valid configuration.
     pub fn capacity_pages(&self) -> u64 {
-        self.geometry.pages() * 1000 / (1000 + self.over_provisioning_permille as u64)
+        let g = &self.geometry;
+        let by_ratio = g.pages() * 1000 / (1000 + self.over_provisioning_permille as u64);
+        let reserved = self.reserved_blocks() * (g.plane_count() as u64 * g.pages_per_block as u64);
+        by_ratio.min(g.pages().saturating_sub(reserved))
+    }
+
+    /// Blocks of a plane that gc needs beyond those for the logical pages.
+    fn reserved_blocks(&self) -> u64 {
+        self.gc_stop as u64 + FtlConfig::WORKING_BLOCKS as u64
     }
 
     /// Whether this makes a working drive.
@@ -237,15 +248,11 @@ impl FtlConfig {
         if self.gc_stop <= self.gc_start {
             return config(format!("gc_stop ({}) must be above gc_start ({})", self.gc_stop, self.gc_start));
         }
-        let row = self.geometry.plane_count() as u64 * self.geometry.pages_per_block as u64;
-        let spare = (self.geometry.pages() - self.capacity_pages()) / row;
-        let needed = (self.gc_stop as u64) + FtlConfig::WORKING_BLOCKS as u64;
-        if self.capacity_pages() == 0 || spare < needed {
+        if self.geometry.blocks_per_plane as u64 <= self.reserved_blocks() || self.capacity_pages() == 0 {
             return config(format!(
-                "over-provisioning of {} permille leaves {spare} spare blocks in each plane of {}, but gc needs {needed} \
-                 (gc_stop {} + {} it works with): raise over_provisioning_permille or blocks_per_plane, or lower gc_stop",
-                self.over_provisioning_permille,
+                "blocks_per_plane is {}, but gc alone works with {} (gc_stop {} + {}): raise it, or lower gc_stop",
                 self.geometry.blocks_per_plane,
+                self.reserved_blocks(),
                 self.gc_stop,
                 FtlConfig::WORKING_BLOCKS
             ));
@@ -271,11 +278,13 @@ mod tests {
     #[test]
     fn a_testbed_file_gives_a_drive_of_the_wanted_capacity() {
         let c: FtlConfig = toml::from_str(TABLE_4).expect("parses");
-        let c = c.with_capacity(Bytes::gib(32));
-        c.validate().expect("valid");
-        let pages = Bytes::gib(32).0 / 4096;
-        let row = c.geometry.plane_count() as u64 * 128;
-        assert!((pages..pages + row).contains(&c.capacity_pages()), "{}", c.capacity_pages());
+        for size in [Bytes(1), Bytes::mib(100), Bytes::gib(1), Bytes::gib(32), Bytes::gib(1024)] {
+            let c = c.with_capacity(size);
+            c.validate().expect("valid");
+            let pages = size.0.div_ceil(4096);
+            let row = c.geometry.plane_count() as u64 * 128;
+            assert!((pages..pages + row).contains(&c.capacity_pages()), "{size}: {}", c.capacity_pages());
+        }
         assert_eq!(c.timing.transfer(4096), Nanos(4883));
     }
 
@@ -303,7 +312,7 @@ mod tests {
             (|c| c.timing.erase = Nanos::from_secs(2), "erase"),
             (|c| c.gc_start = 1, "gc_start"),
             (|c| c.gc_stop = c.gc_start, "gc_stop"),
-            (|c| c.over_provisioning_permille = 0, "spare blocks"),
+            (|c| c.geometry.blocks_per_plane = 9, "gc alone works with 9"),
         ] {
             let text = refusal(change);
             assert!(text.contains(word), "{text}");

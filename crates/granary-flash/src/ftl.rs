@@ -3,15 +3,15 @@
 //! ```text
 //!   l2p[lpa] = ppa + 1 (0: unmapped)         OOB of ppa = { lpa, seq }      live: 1 bit per ppa
 //!
-//!   plane 0: [open host][open gc][closed ...][free ...]      <- write n
-//!   plane 1: [open host][open gc][closed ...][free ...]      <- write n+1      (channels first)
+//!   plane 0: [open: host][gc][cold] [closed ...][free ...]      <- write n
+//!   plane 1: [open: host][gc][cold] [closed ...][free ...]      <- write n+1      (channels first)
 //!   ...
 //!   block:   free --open--> open --full--> closed --gc: copy live pages, erase--> free
 //!                             \__program failed__> retiring --copy live pages--> bad
 //! ```
 //!
-//! Writes go round the planes, one page to each; every plane keeps one open block for the host's writes and one for gc's
-//! copies. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks, `recover` for power.
+//! Writes go round the planes, one page to each; every plane keeps an open block for the host's writes, one for gc's copies
+//! and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks, `recover` for power.
 //!
 //! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` says `lpa`; a
 //! block's valid count is the number of its live pages; every block is in exactly one state.
@@ -67,6 +67,8 @@ pub struct Ftl<M = RamMedium> {
     lost_blocks: u32,
     read_only: bool,
     counters: FlashCounters,
+    /// Scratch space of gc.
+    moving: Vec<gc::Moving>,
 }
 
 impl Ftl<RamMedium> {
@@ -104,6 +106,7 @@ impl<M: Medium> Ftl<M> {
             lost_blocks: 0,
             read_only: false,
             counters: FlashCounters::default(),
+            moving: Vec::new(),
         };
         ftl.rebuild(Nanos::ZERO)?;
         ftl.nand.power_cycle(Nanos::ZERO);
@@ -276,16 +279,17 @@ impl<M: Medium> Ftl<M> {
         )))
     }
 
-    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale.
+    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale, and its
+    /// content is dropped unless it is `doomed` to be erased presently.
     #[inline]
-    fn map(&mut self, l: u32, block: u32, ppa: u32) {
+    fn map(&mut self, l: u32, block: u32, ppa: u32, doomed: bool) {
         let old = std::mem::replace(&mut self.l2p[l as usize], ppa + 1);
         self.live.set(ppa);
         self.valid.add(block);
         if old == 0 {
             self.mapped += 1;
         } else {
-            self.make_stale(old - 1);
+            self.make_stale(old - 1, doomed);
         }
     }
 
@@ -293,15 +297,17 @@ impl<M: Medium> Ftl<M> {
         let old = std::mem::take(&mut self.l2p[l as usize]);
         if old != 0 {
             self.mapped -= 1;
-            self.make_stale(old - 1);
+            self.make_stale(old - 1, false);
         }
     }
 
     #[inline]
-    fn make_stale(&mut self, ppa: u32) {
+    fn make_stale(&mut self, ppa: u32, doomed: bool) {
         let (block, page) = self.config.geometry.split(Ppa(ppa));
         self.live.clear(ppa);
         self.valid.sub(block);
-        self.nand.forget(block, page);
+        if !doomed {
+            self.nand.forget(block, page);
+        }
     }
 }

@@ -77,12 +77,13 @@ pub trait Medium {
     /// program that the power loss prevented.
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()>;
 
-    /// A hint: nobody will read the content of this programmed page again (its OOB stays). May free memory.
+    /// A hint: the content of this programmed page is stale and may be dropped, at the latest when [`Medium::sync`] is
+    /// called (its OOB stays).
     fn forget(&mut self, block: BlockNo, page: u32) {
         let _ = (block, page);
     }
 
-    /// Makes everything durable on the machine that runs the emulation.
+    /// Makes everything durable on the machine that runs the emulation, and content that was to be forgotten is gone.
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -58,7 +58,9 @@ impl Timeline {
     /// Reserves `len` as early as possible from `ready` on: in the first remembered gap that has room, else at the end.
     #[inline]
     pub fn fill(&mut self, ready: Nanos, len: Nanos) -> Span {
+        // Most often the newest gap has passed already, and with it all others.
         if ready.0 < self.horizon
+            && self.gaps.last().is_some_and(|&(_, end)| end >= ready.0 + len.0)
             && let Some(start) = self.take_gap(ready.0, len.0)
         {
             return self.account(start, len.0);
@@ -104,16 +106,10 @@ impl Timeline {
     }
 
     fn take_gap(&mut self, ready: u64, len: u64) -> Option<u64> {
-        let mut best = None;
-        for (i, &(start, end)) in self.gaps.iter().enumerate().rev() {
-            if end < ready + len {
-                break;
-            }
-            if start.max(ready) + len <= end {
-                best = Some(i);
-            }
-        }
-        let i = best?;
+        // Gaps are sorted, so those that end too early are a prefix; the first of the others that fits is the earliest.
+        let late_enough = self.gaps.partition_point(|&(_, end)| end < ready + len);
+        let fits = |&(start, end): &(u64, u64)| start.max(ready) + len <= end;
+        let i = late_enough + self.gaps[late_enough..].iter().position(fits)?;
         let (gap_start, gap_end) = self.gaps[i];
         let start = gap_start.max(ready);
         let before = start - gap_start >= self.shortest;

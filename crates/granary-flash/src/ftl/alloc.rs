@@ -10,6 +10,8 @@
 //! open gc block and one free block, and gives a free block back; so gc of a plane can always finish what it began. Blocks
 //! lost in the middle of gc are made up for by other planes.
 //!
+//! Cold data goes to the most worn free block, which then rests with it.
+//!
 //! Planes may fill unequally (a host that only overwrites what lies in some planes): a plane without room is passed over.
 
 use super::Ftl;
@@ -24,12 +26,17 @@ use std::collections::BinaryHeap;
 /// Who fills an open block. Data that gc moves has outlived its neighbours: it is kept apart from new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
+    /// New data.
     Host,
+    /// Live pages of gc victims and of failing blocks.
     Gc,
+    /// Data that static wear leveling found lying still.
+    Cold,
 }
 
 impl Stream {
-    pub(crate) const COUNT: usize = 2;
+    pub(crate) const COUNT: usize = 3;
+    pub(crate) const ALL: [Stream; Stream::COUNT] = [Stream::Host, Stream::Gc, Stream::Cold];
 }
 
 /// The block that a stream is filling in a plane.
@@ -65,6 +72,12 @@ impl FreeBlocks {
         self.0.pop().map(|Reverse(k)| k as u32)
     }
 
+    fn pop_most_erased(&mut self) -> Option<u32> {
+        let &Reverse(most) = self.0.iter().min()?;
+        self.0.retain(|&Reverse(k)| k != most);
+        Some(most as u32)
+    }
+
     pub(crate) fn len(&self) -> u32 {
         self.0.len() as u32
     }
@@ -91,6 +104,8 @@ pub(crate) struct Plane {
     pub(crate) collecting: bool,
     /// Erases since static wear leveling last looked.
     pub(crate) erases_unlooked: u32,
+    /// Block of the plane (0 to blocks_per_plane - 1) where static wear leveling looks next.
+    pub(crate) wear_hand: u32,
     /// Most erases of a block of this plane.
     pub(crate) most_erases: u32,
 }
@@ -120,9 +135,12 @@ impl<M: Medium> Ftl<M> {
         }
         // No plane has a free page for the host: this write has to wait for whole blocks.
         while let Some(plane) = self.most_gain() {
-            self.gc_step(now, plane, Effort::WholeBlock)?;
+            let finished = self.gc_step(now, plane, Effort::WholeBlock)?;
             if self.host_room(plane) {
                 return Ok(plane);
+            }
+            if !finished {
+                break;
             }
         }
         self.read_only = true;
@@ -131,11 +149,7 @@ impl<M: Medium> Ftl<M> {
 
     /// Whether the plane's open host block has room, after opening one if possible. Leaves gc its block.
     fn host_room(&mut self, plane: u32) -> bool {
-        let p = &mut self.planes[plane as usize];
-        if p.open[Stream::Host as usize].used < self.config.geometry.pages_per_block {
-            return true;
-        }
-        p.free.len() > 1 && self.open_block(plane, Stream::Host)
+        self.room(plane, Stream::Host, 1)
     }
 
     /// The plane whose gc frees most pages for the fewest copies.
@@ -146,30 +160,35 @@ impl<M: Medium> Ftl<M> {
             .map(|(_, p)| p)
     }
 
-    /// The plane that takes a page moved by gc of `home`, with room in its open gc block.
-    pub(super) fn gc_plane(&mut self, home: u32) -> Option<u32> {
-        let planes = self.planes.len() as u32;
-        let others = |from: u32| (from + 1..from + planes).map(move |p| p % planes);
-        if self.gc_room(home, 0) {
-            return Some(home);
+    /// The plane and the open block that take a page moved out of a block of plane `home`, for `stream` if possible.
+    pub(super) fn destination(&mut self, home: u32, stream: Stream) -> Option<(u32, Stream)> {
+        if stream == Stream::Cold && self.room(home, Stream::Cold, 1) {
+            return Some((home, Stream::Cold));
+        }
+        if self.room(home, Stream::Gc, 0) {
+            return Some((home, Stream::Gc));
         }
         // Only after blocks were lost: borrow where one is to spare, then wherever there is any.
-        others(home).find(|&p| self.gc_room(p, 1)).or_else(|| others(home).find(|&p| self.gc_room(p, 0)))
+        let planes = self.planes.len() as u32;
+        let others = || (home + 1..home + planes).map(|p| p % planes);
+        let other = others()
+            .find(|&p| self.room(p, Stream::Gc, 1))
+            .or_else(|| others().find(|&p| self.room(p, Stream::Gc, 0)))?;
+        Some((other, Stream::Gc))
     }
 
-    fn gc_room(&mut self, plane: u32, keep: u32) -> bool {
+    /// Whether the stream's open block in the plane has room, after opening one if that leaves `keep` free blocks.
+    fn room(&mut self, plane: u32, stream: Stream, keep: u32) -> bool {
         let p = &mut self.planes[plane as usize];
-        if p.open[Stream::Gc as usize].used < self.config.geometry.pages_per_block {
+        if p.open[stream as usize].used < self.config.geometry.pages_per_block {
             return true;
         }
-        p.free.len() > keep && self.open_block(plane, Stream::Gc)
-    }
-
-    fn open_block(&mut self, plane: u32, stream: Stream) -> bool {
-        let p = &mut self.planes[plane as usize];
-        let Some(block) = p.free.pop() else { return false };
-        p.open[stream as usize] = Open { block, used: 0 };
-        true
+        if p.free.len() <= keep {
+            return false;
+        }
+        let block = if stream == Stream::Cold { p.free.pop_most_erased() } else { p.free.pop() };
+        p.open[stream as usize] = block.map_or(Open::NONE, |block| Open { block, used: 0 });
+        block.is_some()
     }
 
     /// Programs the next page of the plane's open block and maps it. `None` where the program failed: the block is then
@@ -199,7 +218,7 @@ impl<M: Medium> Ftl<M> {
         open.used += 1;
         let (block, full) = (open.block, open.used == per_block);
         if done.is_some() {
-            self.map(lpa, block, ppa);
+            self.map(lpa, block, ppa, stream != Stream::Host);
             if full {
                 self.planes[plane as usize].open[stream as usize] = Open::NONE;
                 self.valid.offer(block);

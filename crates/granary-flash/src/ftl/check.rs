@@ -126,7 +126,7 @@ impl<M: Medium> Ftl<M> {
     fn states(&self, bad: &mut Vec<String>) -> Vec<State> {
         let mut states = vec![State::Unlisted; self.config.geometry.blocks() as usize];
         for (p, plane) in self.planes.iter().enumerate() {
-            let open = [Stream::Host, Stream::Gc]
+            let open = Stream::ALL
                 .map(|s| plane.open[s as usize])
                 .into_iter()
                 .filter(|o| o.is_open())

@@ -8,8 +8,8 @@
 //! Jobs of a plane, one at a time:
 //! - *gc*: the closed block with the fewest live pages (greedy), from `gc_start` free blocks down until `gc_stop` up;
 //! - *retire*: a block with a failed program; its data moves, then it is marked bad;
-//! - *wear*: the least erased closed block, where the most erased one is `wear_gap` ahead; its cold data moves, and the block
-//!   takes part in the traffic again.
+//! - *wear*: a closed block that has been erased `wear_gap` times less than the most erased one; its cold data moves to a
+//!   worn block, and the block takes part in the traffic again. A hand goes round the plane's blocks to find it.
 //!
 //! Each host write to the plane pays a share of the job: as many copies as one page of its gain costs. So a write waits for
 //! a bounded number of copies and free blocks do not run out meanwhile.
@@ -22,10 +22,14 @@ use super::alloc::Stream;
 use crate::counters::Cause;
 use crate::error::FlashError;
 use crate::medium::{BlockNo, Medium};
-use granary_units::{Nanos, Ppa};
+use granary_units::{Nanos, Page, Ppa};
 
-/// Erases in a plane between two looks of static wear leveling: the look scans the plane's blocks.
-const WEAR_LOOK: u32 = 32;
+/// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a whole round
+/// of the plane's blocks takes a sixteenth of an erase per block.
+const WEAR_LOOK: u32 = 4;
+const WEAR_WINDOW: u32 = 64;
+/// Pages read before the first of them is programmed, at most.
+const BATCH: u32 = 16;
 /// Pages that a host write copies for a job that gains no space.
 const UNHURRIED: u32 = 2;
 
@@ -41,12 +45,24 @@ pub(crate) struct Job {
     copied: Nanos,
     /// The block is marked bad in the end, rather than erased.
     retire: bool,
+    /// Where its pages go.
+    stream: Stream,
 }
 
 impl Job {
     pub(crate) fn retires(&self) -> bool {
         self.retire
     }
+}
+
+/// A live page on its way to another block.
+#[derive(Clone, Debug)]
+pub(crate) struct Moving {
+    page: Page,
+    /// When it has been read.
+    read: Nanos,
+    ppa: u32,
+    lpa: u32,
 }
 
 /// How much of a job to do now.
@@ -67,56 +83,117 @@ impl<M: Medium> Ftl<M> {
             || p.job.is_some()
             || p.collecting
             || !p.retiring.is_empty()
-            || p.erases_unlooked >= WEAR_LOOK
+            || (p.erases_unlooked >= WEAR_LOOK && self.config.wear_gap > 0)
     }
 
-    /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page.
+    /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page. A job that has begun
+    /// comes first: nothing else can be emptied before it is done.
     pub(super) fn gain_of(&self, plane: u32) -> Option<u32> {
         let per_block = self.config.geometry.pages_per_block;
-        let live = match self.planes[plane as usize].job {
-            Some(job) => self.valid.get(job.block),
-            None => self.best_victim(plane)?.1,
-        };
-        (live < per_block).then(|| per_block - live)
+        match self.planes[plane as usize].job {
+            Some(_) => Some(per_block),
+            None => self.best_victim(plane).map(|(_, live)| per_block - live).filter(|&gain| gain > 0),
+        }
     }
 
-    /// Goes on with the job of a plane, starting one if there is need for it.
-    pub(super) fn gc_step(&mut self, now: Nanos, plane: u32, effort: Effort) -> Result<(), FlashError> {
+    /// Goes on with the job of a plane, starting one if there is need for it. Returns whether a job was finished.
+    pub(super) fn gc_step(&mut self, now: Nanos, plane: u32, effort: Effort) -> Result<bool, FlashError> {
         if self.planes[plane as usize].job.is_none() {
             self.planes[plane as usize].job = self.next_job(plane, effort);
         }
-        let Some(mut job) = self.planes[plane as usize].job else { return Ok(()) };
+        let Some(mut job) = self.planes[plane as usize].job else { return Ok(false) };
+        let budget = if effort == Effort::Share { job.share } else { u32::MAX };
+        let mut moving = std::mem::take(&mut self.moving);
+        let emptied = self.empty_block(now, plane, &mut job, budget, &mut moving);
+        moving.clear();
+        self.moving = moving;
+        self.planes[plane as usize].job = if matches!(emptied, Ok(true)) { None } else { Some(job) };
+        let finished = emptied?;
+        if finished {
+            self.finish(job.copied.max(now), job)?;
+        }
+        Ok(finished)
+    }
+
+    /// Moves up to `budget` live pages out of the job's block; returns whether none is left that can be moved.
+    fn empty_block(
+        &mut self,
+        now: Nanos,
+        home: u32,
+        job: &mut Job,
+        mut budget: u32,
+        moving: &mut Vec<Moving>,
+    ) -> Result<bool, FlashError> {
         let end = (job.block + 1) * self.config.geometry.pages_per_block;
-        let mut budget = if effort == Effort::Share { job.share } else { u32::MAX };
-        while let Some(ppa) = self.live.next(job.next, end) {
-            if budget == 0 {
-                self.planes[plane as usize].job = Some(job);
-                return Ok(());
+        loop {
+            if self.live.next(job.next, end).is_none() {
+                return Ok(true);
             }
-            budget -= 1;
-            match self.copy(now, plane, ppa) {
-                Ok(Some(done)) => job.copied = job.copied.max(done),
-                // No page is left to copy to: end of life. The data stays where it is.
-                Ok(None) => {
-                    self.planes[plane as usize].job = Some(job);
+            if budget == 0 {
+                return Ok(false);
+            }
+            self.read_live(now, job, budget.min(BATCH), moving)?;
+            budget -= moving.len() as u32;
+            for m in moving.drain(..) {
+                let Some(done) = self.place(home, job.stream, &m)? else {
+                    // No page is left to copy to: end of life. The data stays where it is.
                     self.read_only = true;
-                    return Ok(());
-                }
+                    return Ok(false);
+                };
+                job.copied = job.copied.max(done);
+                job.next = m.ppa + 1;
+            }
+        }
+    }
+
+    /// Reads up to `most` live pages of the job's block, passing over those that cannot be read.
+    fn read_live(
+        &mut self,
+        now: Nanos,
+        job: &mut Job,
+        most: u32,
+        moving: &mut Vec<Moving>,
+    ) -> Result<(), FlashError> {
+        let end = (job.block + 1) * self.config.geometry.pages_per_block;
+        let mut from = job.next;
+        while moving.len() < most as usize
+            && let Some(ppa) = self.live.next(from, end)
+        {
+            from = ppa + 1;
+            self.counters.read_pages[Cause::Gc as usize] += 1;
+            match self.nand.read(now, Ppa(ppa)) {
+                Ok((page, oob, read)) => moving.push(Moving { page, read, ppa, lpa: oob.lpa }),
                 Err(FlashError::Unreadable { .. }) => {
                     if !job.retire {
                         job.retire = true;
                         self.lose_block();
                     }
+                    if moving.is_empty() {
+                        job.next = from;
+                    }
                 }
-                Err(e) => {
-                    self.planes[plane as usize].job = Some(job);
-                    return Err(e);
-                }
+                Err(e) => return Err(e),
             }
-            job.next = ppa + 1;
         }
-        self.planes[plane as usize].job = None;
-        self.finish(job.copied.max(now), job)
+        // A pass of its own: the map entries lie far apart, and this way their cache misses overlap.
+        match moving.iter().find(|m| self.l2p.get(m.lpa as usize) != Some(&(m.ppa + 1))) {
+            None => Ok(()),
+            Some(m) => Err(FlashError::Corrupt(format!(
+                "live flash page {} says it holds page {}, which is mapped elsewhere",
+                m.ppa, m.lpa
+            ))),
+        }
+    }
+
+    /// Programs a page that is being moved; returns when it is in the cells, `None` where there is no page for it.
+    fn place(&mut self, home: u32, stream: Stream, m: &Moving) -> Result<Option<Nanos>, FlashError> {
+        while let Some((plane, stream)) = self.destination(home, stream) {
+            let done = self.append(m.read, plane, stream, m.lpa, &m.page, Cause::Gc)?;
+            if done.is_some() {
+                return Ok(done);
+            }
+        }
+        Ok(None)
     }
 
     fn next_job(&mut self, plane: u32, effort: Effort) -> Option<Job> {
@@ -148,7 +225,7 @@ impl<M: Medium> Ftl<M> {
 
     fn job(&self, block: u32, share: u32, retire: bool) -> Job {
         let next = block * self.config.geometry.pages_per_block;
-        Job { block, next, share, copied: Nanos::ZERO, retire }
+        Job { block, next, share, copied: Nanos::ZERO, retire, stream: Stream::Gc }
     }
 
     fn retire_job(&mut self, plane: u32) -> Option<Job> {
@@ -157,14 +234,17 @@ impl<M: Medium> Ftl<M> {
     }
 
     fn wear_job(&mut self, plane: u32) -> Option<Job> {
+        let (from, end) = self.blocks_of(plane);
         let p = &mut self.planes[plane as usize];
-        let (gap, most) = (self.config.wear_gap, p.most_erases);
-        if gap == 0 || p.erases_unlooked < WEAR_LOOK || p.free.len() <= 1 {
+        let gap = self.config.wear_gap;
+        if gap == 0 || p.erases_unlooked < WEAR_LOOK || p.free.len() <= self.config.gc_start {
             return None;
         }
         p.erases_unlooked = 0;
-        let (from, end) = self.blocks_of(plane);
-        let (erases, block) = (from..end)
+        let (first, most) = (from + p.wear_hand, p.most_erases);
+        let last = end.min(first + WEAR_WINDOW);
+        p.wear_hand = if last == end { 0 } else { last - from };
+        let (erases, block) = (first..last)
             .filter(|&b| self.valid.is_candidate(b))
             .map(|b| (self.nand.header(BlockNo(b)).erases, b))
             .min()?;
@@ -172,7 +252,7 @@ impl<M: Medium> Ftl<M> {
             return None;
         }
         self.valid.withdraw(block);
-        Some(self.job(block, UNHURRIED, false))
+        Some(Job { stream: Stream::Cold, ..self.job(block, UNHURRIED, false) })
     }
 
     fn best_victim(&self, plane: u32) -> Option<(u32, u32)> {
@@ -183,29 +263,6 @@ impl<M: Medium> Ftl<M> {
     pub(super) fn blocks_of(&self, plane: u32) -> (u32, u32) {
         let n = self.config.geometry.blocks_per_plane;
         (plane * n, (plane + 1) * n)
-    }
-
-    /// Moves one live page; returns when the new copy is in the cells, `None` where there is no page to move it to.
-    fn copy(&mut self, now: Nanos, home: u32, ppa: u32) -> Result<Option<Nanos>, FlashError> {
-        // Found first, so that a copy that cannot be stored is not read either.
-        let Some(mut plane) = self.gc_plane(home) else { return Ok(None) };
-        self.counters.read_pages[Cause::Gc as usize] += 1;
-        let (page, oob, read) = self.nand.read(now, Ppa(ppa))?;
-        if self.l2p.get(oob.lpa as usize) != Some(&(ppa + 1)) {
-            return Err(FlashError::Corrupt(format!(
-                "live flash page {ppa} says it holds page {}, which is mapped elsewhere",
-                oob.lpa
-            )));
-        }
-        loop {
-            if let Some(done) = self.append(read, plane, Stream::Gc, oob.lpa, &page, Cause::Gc)? {
-                return Ok(Some(done));
-            }
-            match self.gc_plane(home) {
-                Some(next) => plane = next,
-                None => return Ok(None),
-            }
-        }
     }
 
     /// The job's block is empty but for unreadable pages: erase it, or take it out of service.

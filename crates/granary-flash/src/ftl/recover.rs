@@ -63,6 +63,8 @@ impl<M: Medium> Ftl<M> {
 
     /// Rebuilds all tables from the medium.
     pub(super) fn rebuild(&mut self, now: Nanos) -> Result<Nanos, FlashError> {
+        // What was called stale stays so: a trimmed page that comes back must not change later on.
+        self.nand.sync()?;
         let blocks = self.config.geometry.blocks();
         self.l2p = vec![0; self.l2p.len()];
         self.live = LiveMap::new(self.config.geometry.pages());
@@ -145,7 +147,7 @@ impl<M: Medium> Ftl<M> {
         // Roomiest last.
         partial.sort_by_key(|o| (std::cmp::Reverse(o.used), o.block));
         let mut open = [Open::NONE; Stream::COUNT];
-        for stream in [Stream::Gc, Stream::Host] {
+        for stream in [Stream::Gc, Stream::Host, Stream::Cold] {
             open[stream as usize] = partial.pop().unwrap_or(Open::NONE);
         }
         for o in partial {
@@ -158,6 +160,7 @@ impl<M: Medium> Ftl<M> {
             retiring,
             collecting: false,
             erases_unlooked: 0,
+            wear_hand: 0,
             most_erases,
         }
     }

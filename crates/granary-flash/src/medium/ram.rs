@@ -13,6 +13,8 @@ use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::Page;
 use std::io;
 
+/// Stale pages whose content is dropped together. One at a time, each would wait for its own cache miss.
+const STALE: usize = 128;
 /// Freed page vectors kept for the next block to be programmed.
 const SPARE: usize = 64;
 
@@ -35,6 +37,8 @@ pub struct RamMedium {
     blocks: Vec<Vec<Slot>>,
     wear: Vec<Wear>,
     spare: Vec<Vec<Slot>>,
+    /// Stale pages that still hold their content; none of them in an erased block.
+    stale: Vec<(u32, u32)>,
 }
 
 impl RamMedium {
@@ -45,6 +49,16 @@ impl RamMedium {
             blocks: vec![Vec::new(); blocks as usize],
             wear: vec![Wear::default(); blocks as usize],
             spare: Vec::new(),
+            stale: Vec::with_capacity(STALE),
+        }
+    }
+
+    fn drop_stale(&mut self) {
+        for (block, page) in self.stale.drain(..) {
+            let slot = &mut self.blocks[block as usize][page as usize];
+            if !slot.page.is_word() {
+                slot.page = Page::ZERO;
+            }
         }
     }
 
@@ -86,6 +100,7 @@ impl Medium for RamMedium {
     }
 
     fn erase(&mut self, block: BlockNo) -> io::Result<()> {
+        self.drop_stale();
         let mut slots = std::mem::take(&mut self.blocks[block.0 as usize]);
         self.wear[block.0 as usize].erases += 1;
         if self.spare.len() < SPARE && slots.capacity() > 0 {
@@ -101,15 +116,21 @@ impl Medium for RamMedium {
     }
 
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()> {
+        self.drop_stale();
         self.blocks[block.0 as usize][page as usize].page = content.clone();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.drop_stale();
         Ok(())
     }
 
     #[inline]
     fn forget(&mut self, block: BlockNo, page: u32) {
-        let slot = &mut self.blocks[block.0 as usize][page as usize];
-        if !slot.page.is_word() {
-            slot.page = Page::ZERO;
+        if self.stale.len() == STALE {
+            self.drop_stale();
         }
+        self.stale.push((block.0, page));
     }
 }

@@ -26,7 +26,7 @@ fn geometry(channels: u32, ways: u32, blocks_per_plane: u32, pages_per_block: u3
 /// The smallest drive that works: 2 channels of 2 ways, 16 blocks of 8 pages each; gc runs all the time.
 fn tiny() -> FtlConfig {
     let mut c = FtlConfig::new(geometry(2, 2, 16, 8), timing());
-    (c.over_provisioning_permille, c.gc_start, c.gc_stop) = (630, 2, 3);
+    (c.gc_start, c.gc_stop) = (2, 3);
     c.validate().expect("the tiny drive works");
     c
 }

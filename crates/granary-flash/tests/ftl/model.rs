@@ -64,7 +64,7 @@ fn run(ftl: &mut Ftl, ops: &[Op]) -> bool {
             Op::Trim { lpa, n } => {
                 let n = n.min(pages - lpa);
                 match ftl.trim(Lpa(lpa), n) {
-                    Ok(()) => (lpa..lpa + n).for_each(|l| drop(model.remove(&l))),
+                    Ok(()) => model.retain(|l, _| !(lpa..lpa + n).contains(l)),
                     Err(FlashError::ReadOnly { .. }) => return true,
                     Err(e) => panic!("{e}"),
                 }

@@ -66,7 +66,7 @@ fn a_drive_opened_on_a_used_medium_holds_its_data() {
     check(&reopened);
 
     let mut smaller = tiny();
-    smaller.over_provisioning_permille = 900;
+    smaller.over_provisioning_permille = 1000;
     assert!(matches!(Ftl::with_medium(&smaller, medium.clone()), Err(FlashError::Corrupt(_))));
     smaller.geometry.ways = 1;
     assert!(matches!(Ftl::with_medium(&smaller, medium), Err(FlashError::Config(_))));
