@@ -14,6 +14,7 @@
 //!
 //! Calls take the present instant and never block. A drive is shared by all tasks; calls must come in time order.
 
+use crate::counters::{DriveCounters, LinkTraffic};
 use crate::structure::Structure;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
@@ -88,6 +89,12 @@ pub enum DriveError {
     /// A page could not be read back.
     #[error("unreadable page {0}")]
     Unreadable(u64),
+    /// The write log has no room left, because of transactions that were never committed.
+    #[error("the drive's write log is full of uncommitted transactions: commit them or split them into smaller ones")]
+    LogFull,
+    /// The flash failed in a way that no drive should.
+    #[error("the drive failed: {0}")]
+    Failed(String),
     /// The power is off.
     #[error("the drive has no power")]
     PoweredOff,
@@ -139,8 +146,13 @@ pub trait Drive: Send + Sync {
     /// default.
     fn track_in_flight(&self, on: bool);
 
+    /// Everything counted since the drive was made.
+    fn counters(&self) -> DriveCounters;
+
     /// Bytes over the host link since the drive was made.
-    fn traffic(&self) -> crate::counters::LinkTraffic;
+    fn traffic(&self) -> LinkTraffic {
+        self.counters().link
+    }
 
     /// Internal consistency (maps, logs, counters against each other).
     ///

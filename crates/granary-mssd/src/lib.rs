@@ -13,12 +13,23 @@
 //! The drive never blocks anybody: every call takes the present instant and returns the instant at which the host
 //! sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
 
+#![forbid(unsafe_code)]
+
+mod config;
 mod counters;
 mod drive;
+mod firmware;
+mod link;
+mod mssd;
 mod port;
+mod power;
 mod structure;
 
-pub use counters::LinkTraffic;
+pub use config::{ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
+pub use counters::{
+    BufferCounters, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters,
+};
 pub use drive::{Command, Drive, DriveError, DriveInfo};
+pub use mssd::Mssd;
 pub use port::{Port, Ticket};
 pub use structure::Structure;

@@ -1,0 +1,214 @@
+//! [`Firmware`]: what the drive does between link and flash, in one of two modes, over one [`Backend`].
+//!
+//! ```text
+//!              byte interface            block interface
+//!                    |                          |
+//!   log mode:    write log (log.rs)  <──merge── | ──> voids log entries
+//!   cache mode:  page cache (cache.rs) <────────|
+//!                    |                          |
+//!                    v                          v
+//!   Backend:     write buffer (buffer.rs)  ──> FTL (granary-flash)
+//! ```
+//!
+//! Every function takes the instant at which its work begins and returns the one at which it is done. State changes at
+//! once; only its time lies in the future.
+
+pub mod buffer;
+pub mod cache;
+pub mod log;
+
+use crate::counters::{CacheCounters, LogCounters};
+use crate::drive::DriveError;
+use buffer::Backend;
+use cache::Cache;
+use granary_flash::Timeline;
+use granary_sim::rng::Stream;
+use granary_units::{Lpa, Nanos, Page, TxId};
+use log::Log;
+
+/// The drive's processors.
+pub struct Cores(Vec<Timeline>);
+
+impl Cores {
+    /// `count` idle processors.
+    pub fn new(count: usize) -> Cores {
+        Cores(vec![Timeline::new(Nanos(1)); count])
+    }
+
+    /// Serves `len` of work that arrives at `ready` on the processor that is free first; returns when it is done.
+    pub fn serve(&mut self, ready: Nanos, len: Nanos) -> Nanos {
+        let core = match &mut self.0[..] {
+            [one] => one,
+            many => many.iter_mut().min_by_key(|c| c.horizon()).expect("at least one processor"),
+        };
+        core.fill(ready, len).end
+    }
+
+    /// Forgets all work.
+    pub fn reset(&mut self, at: Nanos) {
+        self.0.iter_mut().for_each(|c| c.reset(at));
+    }
+}
+
+/// The firmware in its mode.
+#[allow(clippy::large_enum_variant, reason = "one per drive")]
+pub enum Firmware {
+    /// ByteFS.
+    Log(Log),
+    /// The baselines.
+    Cache(Cache),
+}
+
+impl Firmware {
+    /// Does the background work whose time has come.
+    #[inline]
+    pub fn pump(&mut self, be: &mut Backend, now: Nanos) {
+        be.pump(now);
+        if let Firmware::Log(log) = self {
+            log.pump(be, now);
+        }
+    }
+
+    /// Reads a page, newest content.
+    #[inline]
+    pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
+        match self {
+            Firmware::Log(log) => log.read_page(be, t, lpa),
+            Firmware::Cache(cache) => cache.read_page(be, t, lpa),
+        }
+    }
+
+    /// Takes a page that arrived at `t`; returns when the drive holds it safely.
+    #[inline]
+    pub fn write_page(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        page: Page,
+    ) -> Result<Nanos, DriveError> {
+        match self {
+            Firmware::Log(log) => log.write_page(be, t, lpa, page),
+            Firmware::Cache(cache) => cache.write_page(be, t, lpa, page),
+        }
+    }
+
+    /// Reads whole lines of a page from line `first` on.
+    pub fn read_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<Nanos, DriveError> {
+        match self {
+            Firmware::Log(log) => log.read_lines(be, t, lpa, first, out),
+            Firmware::Cache(cache) => cache.read_lines(be, t, lpa, first, out),
+        }
+    }
+
+    /// Takes whole lines of a page that arrived at `t`.
+    pub fn write_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        data: &[u8],
+        tx: TxId,
+    ) -> Result<Nanos, DriveError> {
+        match self {
+            Firmware::Log(log) => log.write_lines(be, t, lpa, first, data, tx),
+            Firmware::Cache(cache) => cache.write_lines(be, t, lpa, first, data),
+        }
+    }
+
+    /// Drops a page's content.
+    pub fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+        match self {
+            Firmware::Log(log) => log.trim(be, t, lpa),
+            Firmware::Cache(cache) => {
+                cache.forget(lpa);
+                be.trim(lpa)?;
+                Ok(t)
+            }
+        }
+    }
+
+    /// Newest content of a page, taking no time.
+    pub fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
+        match self {
+            Firmware::Log(log) => log.peek(be, lpa),
+            Firmware::Cache(cache) => cache.peek(be, lpa),
+        }
+    }
+
+    /// Moves everything to flash; returns when it is there.
+    pub fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
+        let t = match self {
+            Firmware::Log(log) => log.settle(be, now)?,
+            Firmware::Cache(cache) => cache.settle(be, now)?,
+        };
+        Ok(be.drain(t))
+    }
+
+    /// Whether posted lines are to be remembered until they are verified.
+    pub fn track(&mut self, on: bool) {
+        match self {
+            Firmware::Log(log) => log.track(on),
+            Firmware::Cache(cache) => cache.track(on),
+        }
+    }
+
+    /// Number of runs of lines posted while tracking.
+    pub fn posts(&self) -> u64 {
+        match self {
+            Firmware::Log(log) => log.posts(),
+            Firmware::Cache(cache) => cache.posts(),
+        }
+    }
+
+    /// The first `posts` runs of lines have been verified.
+    pub fn verified(&mut self, posts: u64) {
+        match self {
+            Firmware::Log(log) => log.verified(posts),
+            Firmware::Cache(cache) => cache.verified(posts),
+        }
+    }
+
+    /// Power fails: each line that was posted but not verified is lost or not, as `random` has it.
+    pub fn power_fail(&mut self, be: &mut Backend, now: Nanos, random: &mut Stream) -> Result<(), DriveError> {
+        match self {
+            Firmware::Log(log) => {
+                log.power_fail(random);
+                Ok(())
+            }
+            Firmware::Cache(cache) => cache.power_fail(be, now, random),
+        }
+    }
+
+    /// Power is back: what only the firmware's SRAM held is made again from the DRAM.
+    pub fn power_on(&mut self, now: Nanos, load: Nanos) {
+        match self {
+            Firmware::Log(log) => log.power_on(now, load),
+            Firmware::Cache(_) => {}
+        }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> (LogCounters, CacheCounters) {
+        match self {
+            Firmware::Log(log) => (log.counters(), CacheCounters::default()),
+            Firmware::Cache(cache) => (LogCounters::default(), cache.counters()),
+        }
+    }
+
+    /// Internal consistency.
+    pub fn check(&self) -> Vec<String> {
+        match self {
+            Firmware::Log(log) => log.check(),
+            Firmware::Cache(cache) => cache.check(),
+        }
+    }
+}

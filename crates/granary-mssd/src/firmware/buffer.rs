@@ -1,0 +1,322 @@
+//! [`Backend`]: the write buffer in front of the FTL, and the FTL.
+//!
+//! ```text
+//!   put ──> | waiting: page page page ... |  ──issue──> | programming: at most 2 per plane | ──done──> slot free
+//!             battery-backed DRAM, 16 MB                  (FTL has the page, buffer keeps it until done)
+//! ```
+//!
+//! A page is safe once it is in the buffer (battery-backed). Programs are issued in order of arrival, a bounded number
+//! ahead of the flash, so that reads never queue behind megabytes of writes; a page that is written again while it
+//! waits is replaced. Reads of buffered pages are served from it.
+//!
+//! Invariants: a page's newest content is the one that `newest` names, else the FTL's; pages in = issued + coalesced +
+//! trimmed + waiting. A page whose program the FTL refuses (end of life) stays here, readable, and the drive
+//! becomes read-only. It does *not* know the log or the cache.
+//!
+//! Source: ByteFS section 4.9 (16 MB write buffer) and 4.3 (writes grouped over channels).
+
+use crate::counters::BufferCounters;
+use crate::drive::DriveError;
+use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig};
+use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Programs issued ahead of each plane: one in the cells, one in the register.
+const AHEAD: usize = 2;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Waiting,
+    Trimmed,
+    Programming,
+    Refused,
+}
+
+struct Slot {
+    lpa: Lpa,
+    page: Page,
+    cause: Cause,
+    state: State,
+}
+
+/// Write buffer and FTL.
+pub struct Backend {
+    ftl: Ftl,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    capacity: usize,
+    newest: FxHashMap<Lpa, u32>,
+    waiting: VecDeque<u32>,
+    /// (program done, slot).
+    programming: BinaryHeap<Reverse<(Nanos, u32)>>,
+    ahead: usize,
+    refused: Option<String>,
+    counters: BufferCounters,
+}
+
+/// The drive's word for a flash error at `lpa`.
+fn drive_error(lpa: Lpa, e: FlashError) -> DriveError {
+    match e {
+        FlashError::ReadOnly { .. } => DriveError::ReadOnly(e.to_string()),
+        FlashError::Unreadable { .. } => DriveError::Unreadable(lpa.0),
+        other => DriveError::Failed(other.to_string()),
+    }
+}
+
+impl Backend {
+    /// An empty buffer of `size` in front of an erased flash array.
+    ///
+    /// # Errors
+    /// [`FlashError::Config`].
+    pub fn new(flash: &FtlConfig, size: Bytes) -> Result<Backend, FlashError> {
+        Ok(Backend {
+            ftl: Ftl::new(flash)?,
+            slots: Vec::new(),
+            free: Vec::new(),
+            capacity: (size.0 / PAGE_SIZE as u64) as usize,
+            newest: FxHashMap::default(),
+            waiting: VecDeque::new(),
+            programming: BinaryHeap::new(),
+            ahead: flash.geometry.plane_count() as usize * AHEAD,
+            refused: None,
+            counters: BufferCounters::default(),
+        })
+    }
+
+    /// The FTL.
+    pub fn ftl(&self) -> &Ftl {
+        &self.ftl
+    }
+
+    /// Pages that wait or are being programmed.
+    pub fn used(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether background work should let the host go first: the buffer is half full.
+    pub fn is_busy(&self) -> bool {
+        self.used() * 2 >= self.capacity
+    }
+
+    /// When the next program will be done.
+    pub fn next_done(&self) -> Option<Nanos> {
+        self.programming.peek().map(|Reverse((done, _))| *done)
+    }
+
+    /// Frees the slots whose programs are done by `now` and issues the next ones.
+    #[inline]
+    pub fn pump(&mut self, now: Nanos) {
+        while let Some(&Reverse((done, _))) = self.programming.peek()
+            && done <= now
+        {
+            self.finish_one();
+        }
+    }
+
+    fn finish_one(&mut self) -> Option<Nanos> {
+        let Reverse((done, slot)) = self.programming.pop()?;
+        self.release(slot);
+        self.issue(done);
+        Some(done)
+    }
+
+    fn release(&mut self, slot: u32) {
+        let s = &mut self.slots[slot as usize];
+        s.state = State::Free;
+        s.page = Page::ZERO;
+        if self.newest.get(&s.lpa) == Some(&slot) {
+            self.newest.remove(&s.lpa);
+        }
+        self.free.push(slot);
+    }
+
+    fn issue(&mut self, t: Nanos) {
+        while self.programming.len() < self.ahead
+            && let Some(slot) = self.waiting.pop_front()
+        {
+            let s = &mut self.slots[slot as usize];
+            if s.state == State::Trimmed {
+                self.release(slot);
+                continue;
+            }
+            match self.ftl.write(t, s.lpa, s.page.clone(), s.cause) {
+                Ok(done) => {
+                    s.state = State::Programming;
+                    self.counters.issued += 1;
+                    self.programming.push(Reverse((done, slot)));
+                }
+                Err(e) => {
+                    s.state = State::Refused;
+                    self.refused = Some(e.to_string());
+                }
+            }
+        }
+    }
+
+    /// When a slot is free, from `t` on.
+    ///
+    /// # Errors
+    /// Read-only drive.
+    pub fn room(&mut self, t: Nanos) -> Result<Nanos, DriveError> {
+        let mut free = t;
+        while self.used() >= self.capacity {
+            match self.finish_one() {
+                Some(done) => free = free.max(done),
+                None => return Err(self.read_only().unwrap_or(DriveError::Failed("write buffer stuck".into()))),
+            }
+        }
+        if free > t {
+            self.counters.stalls += 1;
+            self.counters.stall_time += free - t;
+        }
+        Ok(free)
+    }
+
+    fn read_only(&self) -> Option<DriveError> {
+        self.refused.clone().map(DriveError::ReadOnly)
+    }
+
+    /// Whether the drive still takes data.
+    ///
+    /// # Errors
+    /// Read-only drive.
+    #[inline]
+    pub fn writable(&self) -> Result<(), DriveError> {
+        self.read_only().map_or(Ok(()), Err)
+    }
+
+    /// Takes a page at `t`; returns when it is in the buffer, and so safe.
+    ///
+    /// # Errors
+    /// Read-only drive.
+    #[inline]
+    pub fn write(&mut self, t: Nanos, lpa: Lpa, page: Page, cause: Cause) -> Result<Nanos, DriveError> {
+        self.writable()?;
+        self.pump(t);
+        self.counters.pages += 1;
+        if let Some(&slot) = self.newest.get(&lpa) {
+            let s = &mut self.slots[slot as usize];
+            if s.state == State::Waiting {
+                (s.page, s.cause) = (page, cause);
+                self.counters.coalesced += 1;
+                return Ok(t);
+            }
+        }
+        let t = self.room(t)?;
+        let new = Slot { lpa, page, cause, state: State::Waiting };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = new;
+                slot
+            }
+            None => {
+                self.slots.push(new);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.newest.insert(lpa, slot);
+        self.waiting.push_back(slot);
+        self.issue(t);
+        Ok(t)
+    }
+
+    /// Reads a page from the buffer or from flash.
+    ///
+    /// # Errors
+    /// Unreadable flash.
+    #[inline]
+    pub fn read(&mut self, t: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), DriveError> {
+        if !self.newest.is_empty()
+            && let Some(&slot) = self.newest.get(&lpa)
+        {
+            self.counters.hits += 1;
+            return Ok((self.slots[slot as usize].page.clone(), t));
+        }
+        self.ftl.read(t, lpa, cause).map_err(|e| drive_error(lpa, e))
+    }
+
+    /// The page's content, taking no time.
+    ///
+    /// # Errors
+    /// As [`Backend::read`].
+    pub fn peek(&self, lpa: Lpa) -> Result<Page, DriveError> {
+        match self.newest.get(&lpa) {
+            Some(&slot) => Ok(self.slots[slot as usize].page.clone()),
+            None => self.ftl.peek(lpa).map_err(|e| drive_error(lpa, e)),
+        }
+    }
+
+    /// Drops a page's content.
+    ///
+    /// # Errors
+    /// Read-only drive.
+    pub fn trim(&mut self, lpa: Lpa) -> Result<(), DriveError> {
+        if let Some(slot) = self.newest.remove(&lpa) {
+            let s = &mut self.slots[slot as usize];
+            if s.state == State::Waiting {
+                s.state = State::Trimmed;
+                self.counters.trimmed += 1;
+            }
+        }
+        self.ftl.trim(lpa, 1).map_err(|e| drive_error(lpa, e))
+    }
+
+    /// Waits for all programs; returns when the last is done.
+    pub fn drain(&mut self, t: Nanos) -> Nanos {
+        let mut end = t;
+        while let Some(done) = self.finish_one() {
+            end = end.max(done);
+        }
+        end
+    }
+
+    /// Power is back at `at`: the buffer kept its pages; the flash has what had been issued.
+    ///
+    /// # Errors
+    /// Flash errors while powering up.
+    pub fn power_on(&mut self, at: Nanos) -> Result<Nanos, DriveError> {
+        let ready = self.ftl.power_cycle(at, true).map_err(|e| DriveError::Failed(e.to_string()))?;
+        while let Some(Reverse((_, slot))) = self.programming.pop() {
+            self.release(slot);
+        }
+        self.issue(ready);
+        Ok(ready)
+    }
+
+    /// What was counted: the buffer's and the flash's.
+    pub fn counters(&self) -> (BufferCounters, FlashCounters) {
+        (self.counters, self.ftl.counters())
+    }
+
+    /// Internal consistency.
+    pub fn check(&self) -> Vec<String> {
+        let mut bad = self.ftl.check().err().unwrap_or_default();
+        let count = |state| self.slots.iter().filter(|s| s.state == state).count();
+        let c = &self.counters;
+        let waiting = (count(State::Waiting) + count(State::Refused)) as u64;
+        if c.pages != c.issued + c.coalesced + c.trimmed + waiting {
+            bad.push(format!("write buffer: pages do not balance: {c:?}, {waiting} waiting"));
+        }
+        if count(State::Programming) != self.programming.len()
+            || count(State::Waiting) + count(State::Trimmed) != self.waiting.len()
+            || count(State::Free) != self.free.len()
+            || self.used() > self.capacity
+        {
+            bad.push("write buffer: slots and queues contradict each other".to_owned());
+        }
+        for (lpa, &slot) in &self.newest {
+            let s = &self.slots[slot as usize];
+            if s.lpa != *lpa || s.state == State::Free {
+                bad.push(format!("write buffer: {lpa} is not in slot {slot}"));
+            }
+        }
+        let f = self.ftl.counters();
+        if f.total_programs() - f.programs(Cause::Gc) < c.issued {
+            bad.push("write buffer: more pages issued than the flash programmed".to_owned());
+        }
+        bad
+    }
+}

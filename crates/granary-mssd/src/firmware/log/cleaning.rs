@@ -1,0 +1,290 @@
+//! Log cleaning: the old half's committed entries become flash pages, its uncommitted ones move to the active half.
+//!
+//! ```text
+//!   start   active half passes 85 %: halves change roles, the TxLog's length is marked
+//!   batch   for up to 64 pages, ascending from the cursor:
+//!             partial update? read the flash page          merge the newest committed versions
+//!             into the write buffer (programs spread over the channels)
+//!             uncommitted chunks: append to the active half, flagged migrated
+//!           next batch: when the reads are back, the cleaner's processor is free and the buffer is not half full
+//!   end     old half cleared, TxLog purged up to the mark
+//! ```
+//!
+//! Runs in the background: every call of the drive first runs the batches whose time has come. So it neither blocks a
+//! command nor fills the flash's queues in advance. It has a processor of its own (double buffering "to prevent a long
+//! cleaning process from blocking normal IO", section 4.3; the emulator pins a thread for it).
+//!
+//! Invariants: pages below the cursor are out of the old half; they are safe (battery-backed buffer or flash) before the
+//! cursor passes them. The reserve covers all that may have to move.
+//!
+//! Source: ByteFS section 4.3, Algorithm 1.
+
+use super::chunks::EntryRef;
+use super::index::{Versions, needed};
+use super::region::{MIGRATED, Region};
+use super::{Log, Piece, View};
+use crate::drive::DriveError;
+use crate::firmware::buffer::Backend;
+use granary_flash::Cause;
+use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
+
+/// Pages in a batch: one for each of the 64 planes of the paper's drive (8 channels x 8 ways) keeps all of them busy.
+const BATCH: usize = 64;
+/// How long the cleaner waits before it looks again at a full write buffer in which nothing moves (dead flash).
+const RETRY: Nanos = Nanos::from_millis(1);
+
+/// A cleaning in progress. Its cursor is in the old half's header.
+pub(super) struct Cleaning {
+    /// The half being cleaned.
+    pub region: usize,
+    /// When the next batch may start.
+    pub next: Nanos,
+    /// Length of the TxLog at the start: purged up to here at the end.
+    pub mark: usize,
+    /// Bytes of the active half kept for what has to move.
+    pub reserved: u64,
+    /// For whom flash is accessed.
+    pub cause: Cause,
+}
+
+impl Log {
+    /// Starts cleaning at `t` if the active half is full enough.
+    #[inline]
+    pub(super) fn clean_if_due(&mut self, t: Nanos) {
+        if self.cleaning.is_none() && self.regions[self.active].used() >= self.threshold {
+            self.start_cleaning(t, Cause::LogCleaning);
+        }
+    }
+
+    /// Halves change roles.
+    pub(super) fn start_cleaning(&mut self, t: Nanos, cause: Cause) {
+        assert!(self.cleaning.is_none() && self.regions[1 - self.active].entries() == 0);
+        self.cleaning = Some(Cleaning {
+            region: self.active,
+            next: t,
+            mark: self.txlog.len(),
+            reserved: self.running_space,
+            cause,
+        });
+        self.active = 1 - self.active;
+        self.counters.cleanings += 1;
+    }
+
+    /// Runs the batches whose time has come. What the flash refuses is tried again later; whoever needs the room then
+    /// gets the error.
+    #[inline]
+    pub fn pump(&mut self, be: &mut Backend, now: Nanos) {
+        while let Some(c) = &self.cleaning {
+            let at = c.next;
+            if at > now {
+                break;
+            }
+            let wait = if be.is_busy() {
+                Some(be.next_done().filter(|&d| d > at).unwrap_or(at + RETRY))
+            } else {
+                self.clean_batch(be, at).err().map(|_| at + RETRY)
+            };
+            if let (Some(wait), Some(c)) = (wait, &mut self.cleaning) {
+                c.next = wait;
+                be.pump(wait.min(now));
+            }
+        }
+    }
+
+    /// Runs the cleaning in progress to its end, from `t` on; returns when it ended.
+    pub(super) fn finish_cleaning(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
+        let mut end = t;
+        while let Some(c) = &self.cleaning {
+            end = end.max(c.next);
+            end = self.clean_batch(be, end)?;
+        }
+        Ok(end)
+    }
+
+    /// Cleans a batch of pages at `t`; returns when the next one may start.
+    fn clean_batch(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
+        let Some(c) = &self.cleaning else { return Ok(t) };
+        let (region, cause) = (c.region, c.cause);
+        // What survives power loss from here on has been decided: superseded versions leave the log for good.
+        self.unverified.clear();
+        let (mut ready, mut work) = (t, Nanos::ZERO);
+        let mut pages = 0;
+        while pages < BATCH {
+            let cursor = self.regions[region].cleaned_below();
+            let Some(lpa) = self.index.at_or_after(cursor) else {
+                self.end_cleaning();
+                return Ok(ready.max(t + work));
+            };
+            let done = self.clean_page(be, t, lpa, cause, &mut work)?;
+            if let Some(done) = done {
+                ready = ready.max(done);
+                pages += 1;
+            }
+            self.regions[region].set_cleaned_below(lpa as u64 + 1);
+        }
+        let next = ready.max(t + work);
+        if let Some(c) = &mut self.cleaning {
+            c.next = next;
+        }
+        Ok(next)
+    }
+
+    fn end_cleaning(&mut self) {
+        if let Some(c) = self.cleaning.take() {
+            self.regions[c.region].clear();
+            self.txlog.purge(c.mark);
+        }
+    }
+
+    /// Takes one page out of the old half. Returns when its content is in the write buffer; `None` where the old half
+    /// held nothing of it.
+    fn clean_page(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: u32,
+        cause: Cause,
+        work: &mut Nanos,
+    ) -> Result<Option<Nanos>, DriveError> {
+        let mut all = std::mem::take(&mut self.found);
+        all.clear();
+        self.index.gather(lpa, &mut all);
+        let result = if all.iter().any(|p| p.entry.region() != self.active) {
+            self.clean_pieces(be, t, lpa, cause, work, &mut all).map(Some)
+        } else {
+            Ok(None)
+        };
+        self.found = all;
+        result
+    }
+
+    fn clean_pieces(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: u32,
+        cause: Cause,
+        work: &mut Nanos,
+        all: &mut [Piece],
+    ) -> Result<Nanos, DriveError> {
+        let before: u64 = all.iter().map(|p| p.lines as u64).sum();
+        let active = self.active;
+        all.sort_unstable_by_key(|p| std::cmp::Reverse(p.entry.rank(active)));
+        // Newest first: what to merge, what to move, what stays.
+        let (mut merge, mut migrate, mut stay) = (Vec::new(), Vec::new(), Vec::new());
+        let view = View { regions: &self.regions, active, txlog: &self.txlog };
+        needed(all, &view, |piece, need| {
+            let to = if piece.entry.region() == active {
+                &mut stay
+            } else if view.committed(view.tx(piece.entry)) {
+                &mut merge
+            } else {
+                &mut migrate
+            };
+            to.extend(piece.parts(need));
+        });
+        *work += self.entry_cost * all.len() as u64 + self.line_cost * before;
+
+        let done = match self.merge(be, t, lpa, cause, &merge) {
+            Err(DriveError::Unreadable(_)) => {
+                self.carry(lpa, merge, &mut stay);
+                t
+            }
+            other => other?,
+        };
+        // Oldest first, so that their order among themselves stays.
+        for piece in migrate.into_iter().rev() {
+            let tx = self.regions[piece.entry.region()].trailer(piece.entry.number()).tx;
+            let moved = self.migrate(lpa, piece, tx);
+            stay.push(moved);
+            if let Some(c) = &mut self.cleaning {
+                c.reserved = c.reserved.saturating_sub(Region::space(moved.lines as usize));
+            }
+        }
+        self.index.set(lpa, &stay);
+        Ok(done)
+    }
+
+    /// Merges committed lines into their page.
+    fn merge(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: u32,
+        cause: Cause,
+        pieces: &[Piece],
+    ) -> Result<Nanos, DriveError> {
+        let lines = pieces.iter().fold(0, |m, p| m | p.mask());
+        if lines == 0 {
+            return Ok(t);
+        }
+        let at = Lpa(lpa as u64);
+        let (mut page, ready) = if lines == u64::MAX {
+            (Page::ZERO, t)
+        } else {
+            self.counters.pages_read += 1;
+            be.read(t, at, cause)?
+        };
+        self.overlay(&mut page, pieces);
+        if let Some(bytes) = page.as_bytes() {
+            // Merging may have left a repeated word, which costs no memory.
+            page = Page::from_bytes(bytes);
+        }
+        let done = be.write(ready, at, page, cause)?;
+        self.counters.lines_cleaned += lines.count_ones() as u64;
+        self.counters.pages_cleaned += 1;
+        if cause == Cause::Recovery {
+            self.counters.recovery_pages += 1;
+        }
+        Ok(done)
+    }
+
+    /// The page below cannot be read: its committed lines stay in the log as far as there is room, so that they can
+    /// still be read one by one.
+    fn carry(&mut self, lpa: u32, merge: Vec<Piece>, stay: &mut Vec<Piece>) {
+        for piece in merge {
+            if self.room() >= Region::space(piece.lines as usize) {
+                // Their transaction may leave the TxLog now.
+                stay.push(self.migrate(lpa, piece, TxId::NONE));
+            } else {
+                self.counters.lines_lost += piece.lines as u64;
+            }
+        }
+    }
+
+    /// Moves a piece to the active half.
+    fn migrate(&mut self, lpa: u32, piece: Piece, tx: TxId) -> Piece {
+        let mut data = [0; PAGE_SIZE];
+        let data = &mut data[..piece.lines as usize * LINE_SIZE];
+        data.copy_from_slice(self.data(&piece));
+        let number = self.regions[self.active].append(lpa, piece.first, data, MIGRATED, tx);
+        self.counters.entries_migrated += 1;
+        Piece { entry: EntryRef::new(self.active, false, number), ..piece }
+    }
+
+    /// Cleans the whole log: both halves, in turn.
+    ///
+    /// # Errors
+    /// Flash errors.
+    pub fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
+        self.clean_everything(be, now, Cause::LogCleaning)
+    }
+
+    pub(super) fn clean_everything(
+        &mut self,
+        be: &mut Backend,
+        now: Nanos,
+        cause: Cause,
+    ) -> Result<Nanos, DriveError> {
+        if let Some(c) = &mut self.cleaning {
+            c.cause = cause;
+        }
+        let t = self.finish_cleaning(be, now)?;
+        if self.regions[self.active].entries() == 0 {
+            return Ok(t);
+        }
+        self.start_cleaning(t, cause);
+        self.finish_cleaning(be, t)
+    }
+}
+

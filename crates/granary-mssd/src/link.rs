@@ -1,0 +1,95 @@
+//! [`Link`]: the way between host and drive, one timeline per direction.
+//!
+//! ```text
+//!   host                                              drive
+//!    | posted lines, write data    ── to_drive ──>     |      2.5 GB/s
+//!    |    <── to_host ──   read data, loaded lines     |      3.5 GB/s     (Table 4; both at once)
+//! ```
+//!
+//! A page occupies its direction for 4096 B at the link's bandwidth (which was measured with 4 KiB transfers, so packet
+//! overhead is in it); a line occupies it for 64 B and the overhead of its own packet. Whoever is ready goes first: the
+//! data of a slow read holds up nobody.
+//!
+//! It does *not* model retries, credits or the ordering of single packets; the latencies are in `LinkConfig`.
+
+pub mod wc;
+
+use crate::config::LinkConfig;
+use granary_flash::Timeline;
+use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
+
+/// Both directions of the link.
+pub struct Link {
+    to_drive: Timeline,
+    to_host: Timeline,
+    page_in: Nanos,
+    page_out: Nanos,
+    line_in: Nanos,
+    line_out: Nanos,
+}
+
+/// Time that `bytes` take, rounded up to 1 ns.
+fn span(bytes: u64, bandwidth: Bytes) -> Nanos {
+    Nanos((bytes * 1_000_000_000).div_ceil(bandwidth.0))
+}
+
+impl Link {
+    /// An idle link.
+    pub fn new(config: &LinkConfig) -> Link {
+        let line = LINE_SIZE as u64 + config.tlp_overhead.0;
+        let link = Link {
+            to_drive: Timeline::new(Nanos(1)),
+            to_host: Timeline::new(Nanos(1)),
+            page_in: span(PAGE_SIZE as u64, config.write_bandwidth),
+            page_out: span(PAGE_SIZE as u64, config.read_bandwidth),
+            line_in: span(line, config.write_bandwidth),
+            line_out: span(line, config.read_bandwidth),
+        };
+        Link {
+            to_drive: Timeline::new(link.line_in.min(link.page_in)),
+            to_host: Timeline::new(link.line_out.min(link.page_out)),
+            ..link
+        }
+    }
+
+    /// Moves `pages` pages to the drive; returns when the last one is there.
+    pub fn pages_in(&mut self, ready: Nanos, pages: usize) -> Nanos {
+        self.to_drive.fill(ready, self.page_in * pages as u64).end
+    }
+
+    /// Moves a page to the host.
+    pub fn page_out(&mut self, ready: Nanos) -> Nanos {
+        self.to_host.fill(ready, self.page_out).end
+    }
+
+    /// Moves `lines` lines to the drive.
+    pub fn lines_in(&mut self, ready: Nanos, lines: usize) -> Nanos {
+        self.to_drive.fill(ready, self.line_in * lines as u64).end
+    }
+
+    /// Moves `lines` lines to the host.
+    pub fn lines_out(&mut self, ready: Nanos, lines: usize) -> Nanos {
+        self.to_host.fill(ready, self.line_out * lines as u64).end
+    }
+
+    /// Time that one page occupies the link on its way to the drive.
+    pub fn page_in(&self) -> Nanos {
+        self.page_in
+    }
+
+    /// Time that one line occupies the link on its way to the drive.
+    pub fn line_in(&self) -> Nanos {
+        self.line_in
+    }
+
+    /// Time that one line occupies the link on its way to the host.
+    pub fn line_out(&self) -> Nanos {
+        self.line_out
+    }
+
+    /// Forgets all transfers: idle from `at` on.
+    pub fn reset(&mut self, at: Nanos) {
+        self.to_drive.reset(at);
+        self.to_host.reset(at);
+    }
+}

@@ -1,0 +1,164 @@
+//! [`WriteCombining`]: the lines that the host's CPU holds between a store and its clwb.
+//!
+//! ```text
+//!   store ──> | line 40: bytes 0..8, 16..64 | line 41: all 64 | ...    oldest first, at most `wc_buffers`
+//!                   | flush_lines(range), or pushed out by another line
+//!                   v
+//!             run of neighbouring lines of one page and one transaction = one posted write
+//! ```
+//!
+//! Invariants: a line is held once, for one transaction; power loss takes every held line or leaves it, each on its own.
+//! It does *not* know time.
+//!
+//! Source: ByteFS section 4.2 (write combining, clwb).
+
+use crate::structure::Structure;
+use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, TxId};
+
+/// A line with the bytes that were stored to it.
+#[derive(Clone, Debug)]
+pub struct HeldLine {
+    /// Number of the line in the byte window.
+    pub line: u64,
+    /// The bytes; only those in `mask` mean something.
+    pub data: [u8; LINE_SIZE],
+    /// One bit for each stored byte.
+    pub mask: u64,
+    /// The transaction.
+    pub tx: TxId,
+    /// What is being written.
+    pub what: Structure,
+}
+
+impl HeldLine {
+    /// Whether every byte was stored.
+    pub fn is_whole(&self) -> bool {
+        self.mask == u64::MAX
+    }
+
+    /// Whether `next` can travel in one posted write behind this line.
+    pub fn joins(&self, next: &HeldLine) -> bool {
+        self.line + 1 == next.line && self.tx == next.tx && !next.line.is_multiple_of(LINES_PER_PAGE as u64)
+    }
+}
+
+/// The write-combining buffers.
+#[derive(Default)]
+pub struct WriteCombining {
+    /// Oldest first.
+    held: Vec<HeldLine>,
+}
+
+/// The part of `at..at + len` in each line: (line, first byte in it, offset in the data, length).
+pub fn split(at: ByteAddr, len: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        (done < len).then(|| {
+            let here = at.offset(done as u64);
+            let byte = (here.0 % LINE_SIZE as u64) as usize;
+            let n = (LINE_SIZE - byte).min(len - done);
+            done += n;
+            (here.line(), byte, done - n, n)
+        })
+    })
+}
+
+fn byte_mask(first: usize, len: usize) -> u64 {
+    (u64::MAX >> (64 - len)) << first
+}
+
+impl WriteCombining {
+    /// Stores the part of one line; returns the lines that must be posted first: this line's bytes of another
+    /// transaction, or the oldest line of full buffers.
+    pub fn store(
+        &mut self,
+        limit: usize,
+        line: u64,
+        byte: usize,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Option<HeldLine> {
+        let bits = byte_mask(byte, data.len());
+        let mut pushed = None;
+        if let Some(i) = self.held.iter().position(|h| h.line == line) {
+            let held = &mut self.held[i];
+            if held.tx == tx {
+                held.data[byte..byte + data.len()].copy_from_slice(data);
+                held.mask |= bits;
+                held.what = what;
+                return None;
+            }
+            pushed = Some(self.held.remove(i));
+        } else if self.held.len() >= limit {
+            pushed = Some(self.held.remove(0));
+        }
+        let mut held = HeldLine { line, data: [0; LINE_SIZE], mask: bits, tx, what };
+        held.data[byte..byte + data.len()].copy_from_slice(data);
+        self.held.push(held);
+        pushed
+    }
+
+    /// Takes the held lines with `first <= line < end` out, in ascending order.
+    pub fn take(&mut self, first: u64, end: u64, into: &mut Vec<HeldLine>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let start = into.len();
+        self.held.retain(|h| {
+            let inside = (first..end).contains(&h.line);
+            if inside {
+                into.push(h.clone());
+            }
+            !inside
+        });
+        into[start..].sort_unstable_by_key(|h| h.line);
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(wc: &mut WriteCombining, line: u64, byte: usize, data: &[u8], tx: u32) -> Option<HeldLine> {
+        wc.store(2, line, byte, data, TxId(tx), Structure::Data)
+    }
+
+    #[test]
+    fn stores_to_one_line_are_combined() {
+        let mut wc = WriteCombining::default();
+        assert!(store(&mut wc, 5, 0, &[1; 32], 0).is_none());
+        assert!(store(&mut wc, 5, 32, &[2; 32], 0).is_none());
+        let mut out = Vec::new();
+        wc.take(5, 6, &mut out);
+        assert!(out[0].is_whole() && out[0].data[31] == 1 && out[0].data[32] == 2);
+        assert!(wc.is_empty());
+    }
+
+    #[test]
+    fn full_buffers_push_the_oldest_line_out() {
+        let mut wc = WriteCombining::default();
+        assert!(store(&mut wc, 5, 0, &[1], 0).is_none());
+        assert!(store(&mut wc, 9, 0, &[1], 0).is_none());
+        assert_eq!(store(&mut wc, 7, 0, &[1], 0).map(|h| h.line), Some(5));
+    }
+
+    #[test]
+    fn transactions_do_not_mix_within_a_line() {
+        let mut wc = WriteCombining::default();
+        assert!(store(&mut wc, 5, 0, &[1], 1).is_none());
+        let pushed = store(&mut wc, 5, 1, &[2], 2).expect("the other transaction's line is posted");
+        assert_eq!((pushed.tx, pushed.mask), (TxId(1), 1));
+    }
+
+    #[test]
+    fn an_unaligned_range_is_split_at_lines() {
+        let parts: Vec<_> = split(ByteAddr(60), 72).collect();
+        assert_eq!(parts, [(0, 60, 0, 4), (1, 0, 4, 64), (2, 0, 68, 4)]);
+    }
+}

@@ -1,0 +1,303 @@
+//! [`Mssd`]: the drive, put together: link, firmware, write buffer, flash.
+//!
+//! ```text
+//!   submit (mssd/block.rs)            store flush_lines verify load (mssd/byte.rs)
+//!     doorbell, fetch | processor | data over the link        write-combining, posted lines
+//!           \______________________  ______________________________/
+//!                                  \/
+//!                       Firmware (log | cache) over Backend (write buffer, FTL)
+//!   power_fail, power_on, tracking of what is in flight (mssd/fail.rs)
+//! ```
+//!
+//! Every call first does what is due by its instant: programs that are done free their buffers, cleaning batches run,
+//! tracked commands that are acknowledged take effect. One mutex guards everything; nothing waits inside.
+//!
+//! Invariant: sums balance (`Drive::check`): what the link carried is what the commands asked for and what the firmware
+//! took in. Source: ByteFS sections 2.1, 4.2 to 4.4, 4.7, 4.9.
+
+mod block;
+mod byte;
+mod fail;
+
+use crate::config::{ConfigError, DriveConfig, Mode};
+use crate::counters::{CommandCounters, DriveCounters, LinkTraffic};
+use crate::drive::{Command, Drive, DriveError, DriveInfo};
+use crate::firmware::buffer::Backend;
+use crate::firmware::cache::Cache;
+use crate::firmware::log::Log;
+use crate::firmware::{Cores, Firmware};
+use crate::link::Link;
+use crate::link::wc::{HeldLine, WriteCombining};
+use crate::power::InFlight;
+use crate::structure::Structure;
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
+use parking_lot::Mutex;
+
+/// An emulated memory-semantic SSD.
+pub struct Mssd {
+    config: DriveConfig,
+    info: DriveInfo,
+    state: Mutex<State>,
+}
+
+struct State {
+    link: Link,
+    wc: WriteCombining,
+    cores: Cores,
+    firmware: Firmware,
+    backend: Backend,
+    /// When the last posted line is in the firmware's hands.
+    posted: Nanos,
+    /// When the last COMMIT completes: they complete in order.
+    committed: Nanos,
+    powered: bool,
+    tracking: bool,
+    in_flight: InFlight,
+    /// Verify reads on their way: (answered at, posted lines before it).
+    verifying: Vec<(Nanos, u64)>,
+    traffic: LinkTraffic,
+    commands: CommandCounters,
+    lines: Vec<HeldLine>,
+    /// An acknowledged command that could not be carried out.
+    fault: Option<DriveError>,
+}
+
+impl Mssd {
+    /// A new drive: erased, powered, idle.
+    ///
+    /// # Errors
+    /// [`ConfigError`] where the configuration makes no working drive.
+    pub fn new(config: &DriveConfig) -> Result<Mssd, ConfigError> {
+        config.validate()?;
+        let firmware = match config.firmware.mode {
+            Mode::Log => Firmware::Log(Log::new(config)),
+            Mode::Cache => Firmware::Cache(Cache::new(config)),
+        };
+        let info = DriveInfo {
+            pages: config.pages(),
+            write_log: config.firmware.mode == Mode::Log,
+            max_transfer: config.link.nvme.max_transfer,
+        };
+        let state = State {
+            link: Link::new(&config.link),
+            wc: WriteCombining::default(),
+            cores: Cores::new(config.firmware.cores),
+            firmware,
+            backend: Backend::new(&config.flash, config.firmware.write_buffer)?,
+            posted: Nanos::ZERO,
+            committed: Nanos::ZERO,
+            powered: true,
+            tracking: false,
+            in_flight: InFlight::default(),
+            verifying: Vec::new(),
+            traffic: LinkTraffic::default(),
+            commands: CommandCounters::default(),
+            lines: Vec::new(),
+            fault: None,
+        };
+        Ok(Mssd { config: config.clone(), info, state: Mutex::new(state) })
+    }
+
+    /// The configuration that the drive was made with.
+    pub fn config(&self) -> &DriveConfig {
+        &self.config
+    }
+
+    /// The newest content of a page as the drive has it (not what the host's write-combining buffers hold), taking no
+    /// time and not counted. For checks.
+    ///
+    /// # Errors
+    /// Outside the drive, unreadable flash.
+    pub fn peek(&self, lpa: Lpa) -> Result<Page, DriveError> {
+        self.range(lpa, 1)?;
+        let s = self.state.lock();
+        match s.in_flight.seen(lpa) {
+            Some(page) => Ok(page),
+            None => s.firmware.peek(&s.backend, lpa),
+        }
+    }
+
+    /// Bytes of drive DRAM that the log's index takes (0 in cache mode); the paper reports 21 MB for a 256 MB log.
+    pub fn index_memory(&self) -> usize {
+        match &self.state.lock().firmware {
+            Firmware::Log(log) => log.index_memory(),
+            Firmware::Cache(_) => 0,
+        }
+    }
+
+    fn range(&self, lpa: Lpa, pages: u64) -> Result<(), DriveError> {
+        if lpa.0 < self.info.pages && pages <= self.info.pages - lpa.0 {
+            return Ok(());
+        }
+        Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: self.info.pages })
+    }
+
+    fn byte_range(&self, at: ByteAddr, len: usize) -> Result<(), DriveError> {
+        let size = self.info.pages * PAGE_SIZE as u64;
+        if at.0 <= size && len as u64 <= size - at.0 {
+            return Ok(());
+        }
+        Err(DriveError::OutOfRange { what: format!("{len} bytes from {at} on"), pages: self.info.pages })
+    }
+}
+
+impl State {
+    /// Does what is due by `now`; an error if the drive cannot serve anything.
+    #[inline]
+    fn begin(&mut self, now: Nanos) -> Result<(), DriveError> {
+        if !self.powered {
+            return Err(DriveError::PoweredOff);
+        }
+        if self.tracking {
+            self.acknowledge(now);
+        }
+        self.firmware.pump(&mut self.backend, now);
+        match &self.fault {
+            None => Ok(()),
+            Some(fault) => Err(fault.clone()),
+        }
+    }
+
+    fn counters(&self) -> DriveCounters {
+        let (log, cache) = self.firmware.counters();
+        let (buffer, flash) = self.backend.counters();
+        DriveCounters { link: self.traffic, flash, log, cache, buffer, commands: self.commands }
+    }
+
+    fn check(&self) -> Vec<String> {
+        let mut bad = self.backend.check();
+        bad.extend(self.firmware.check());
+        let c = self.counters();
+        let sum = |a: &[u64; Structure::COUNT]| a.iter().sum::<u64>();
+        let (page, line) = (PAGE_SIZE as u64, LINE_SIZE as u64);
+        let taken = match self.firmware {
+            Firmware::Log(_) => c.log.lines,
+            Firmware::Cache(_) => c.cache.lines,
+        };
+        for (what, left, right) in [
+            ("block reads", sum(&c.link.block_read), c.commands.read_pages * page),
+            ("block writes", sum(&c.link.block_write), c.commands.write_pages * page),
+            ("byte reads", sum(&c.link.byte_read), c.commands.load_lines * line),
+            ("byte writes", sum(&c.link.byte_write), c.commands.posted_lines * line),
+            ("lines taken by the firmware", taken, c.commands.posted_lines),
+        ] {
+            if left != right {
+                bad.push(format!("counters: {what} do not balance: {left} and {right}"));
+            }
+        }
+        bad
+    }
+}
+
+impl Drive for Mssd {
+    fn info(&self) -> DriveInfo {
+        self.info
+    }
+
+    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.byte_range(at, out.len())?;
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        s.load(&self.config, now, at, out, what)
+    }
+
+    fn store(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.byte_range(at, data.len())?;
+        if tx != TxId::NONE && !self.info.write_log {
+            return Err(DriveError::Unsupported("transactions"));
+        }
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        s.store(&self.config, now, at, data, tx, what)
+    }
+
+    fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
+        self.byte_range(at, len)?;
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        s.flush_lines(&self.config, now, at, len)
+    }
+
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        Ok(s.verify(&self.config, now))
+    }
+
+    fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        let c = &self.config;
+        match command {
+            Command::Read { lpa, out, what } => {
+                self.range(lpa, out.len() as u64)?;
+                let mut s = self.state.lock();
+                s.begin(now)?;
+                s.read(c, now, lpa, out, what)
+            }
+            Command::Write { lpa, pages, what } => {
+                self.range(lpa, pages.len() as u64)?;
+                let mut s = self.state.lock();
+                s.begin(now)?;
+                s.write(c, now, lpa, pages, what)
+            }
+            Command::Flush => {
+                let mut s = self.state.lock();
+                s.begin(now)?;
+                Ok(s.flush(c, now))
+            }
+            Command::Trim { lpa, count } => {
+                self.range(lpa, count)?;
+                let mut s = self.state.lock();
+                s.begin(now)?;
+                s.trim(c, now, lpa, count)
+            }
+            Command::Commit { tx } => {
+                let mut s = self.state.lock();
+                s.begin(now)?;
+                s.commit(c, now, tx)
+            }
+            Command::Recover => {
+                let mut s = self.state.lock();
+                s.begin(now)?;
+                s.recover(c, now)
+            }
+        }
+    }
+
+    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        let t = now.max(s.in_flight.last()).max(s.posted);
+        s.acknowledge(t);
+        let State { firmware, backend, .. } = &mut *s;
+        firmware.settle(backend, t)
+    }
+
+    fn power_fail(&self, now: Nanos, random: &mut Stream) {
+        self.state.lock().power_fail(&self.config, now, random);
+    }
+
+    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.state.lock().power_on(&self.config, now)
+    }
+
+    fn track_in_flight(&self, on: bool) {
+        self.state.lock().track(on);
+    }
+
+    fn counters(&self) -> DriveCounters {
+        self.state.lock().counters()
+    }
+
+    fn check(&self) -> Result<(), Vec<String>> {
+        let bad = self.state.lock().check();
+        if bad.is_empty() { Ok(()) } else { Err(bad) }
+    }
+}

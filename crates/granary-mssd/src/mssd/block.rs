@@ -1,0 +1,145 @@
+//! The command interface: NVMe and the vendor commands.
+//!
+//! ```text
+//!   read     fetch | processor | flash (merged with the log) | page over the link | completion
+//!   write    fetch | processor | data request | pages over the link | slot in the buffer | completion
+//!   others   fetch | processor | (room in the TxLog, recovery) | completion
+//! ```
+//!
+//! Commands overlap as far as link, processor and flash allow. A multi-page read completes with its last page; pages cross
+//! the link as they come from flash.
+
+use super::State;
+use crate::config::DriveConfig;
+use crate::drive::DriveError;
+use crate::firmware::Firmware;
+use crate::power::Effect;
+use crate::structure::Structure;
+use granary_units::{Lpa, Nanos, PAGE_SIZE, Page, TxId};
+
+impl State {
+    /// When the firmware has read the command and worked on it.
+    #[inline]
+    fn accept(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
+        self.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost)
+    }
+
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        lpa: Lpa,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        let t = self.accept(c, now);
+        let mut last = t;
+        for (i, page) in out.iter_mut().enumerate() {
+            let lpa = lpa.offset(i as u64);
+            let (content, ready) = match self.in_flight.seen(lpa) {
+                Some(content) => (content, t),
+                None => self.firmware.read_page(&mut self.backend, t, lpa)?,
+            };
+            *page = content;
+            last = last.max(self.link.page_out(ready));
+        }
+        self.traffic.block_read[what as usize] += (out.len() * PAGE_SIZE) as u64;
+        self.commands.reads += 1;
+        self.commands.read_pages += out.len() as u64;
+        Ok(last + c.link.nvme.completion)
+    }
+
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        lpa: Lpa,
+        pages: &[Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.backend.writable()?;
+        let t = self.accept(c, now);
+        let end = self.link.pages_in(t + c.link.nvme.data_request, pages.len());
+        let mut safe = end;
+        if self.tracking {
+            safe = self.backend.room(end)?;
+            for (i, page) in pages.iter().enumerate() {
+                let lpa = lpa.offset(i as u64);
+                self.land(lpa, now);
+                self.in_flight.push(safe + c.link.nvme.completion, Effect::Write(lpa, page.clone()));
+            }
+        } else {
+            for (i, page) in pages.iter().enumerate() {
+                let lpa = lpa.offset(i as u64);
+                // The pages arrive one after the other; the last one at `end`.
+                let left = (pages.len() - 1 - i) as u64;
+                let arrived = end - self.link.page_in() * left;
+                let done = self.firmware.write_page(&mut self.backend, arrived, lpa, page.clone())?;
+                safe = safe.max(done);
+            }
+        }
+        self.traffic.block_write[what as usize] += (pages.len() * PAGE_SIZE) as u64;
+        self.commands.writes += 1;
+        self.commands.write_pages += pages.len() as u64;
+        Ok(safe + c.link.nvme.completion)
+    }
+
+    /// Everything acknowledged is in battery-backed memory already.
+    pub(super) fn flush(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
+        self.commands.flushes += 1;
+        self.accept(c, now) + c.link.nvme.completion
+    }
+
+    pub(super) fn trim(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        lpa: Lpa,
+        count: u64,
+    ) -> Result<Nanos, DriveError> {
+        self.backend.writable()?;
+        let t = self.accept(c, now);
+        let mut done = t;
+        for i in 0..count {
+            let lpa = lpa.offset(i);
+            if self.tracking {
+                self.land(lpa, now);
+                self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
+            } else {
+                done = done.max(self.firmware.trim(&mut self.backend, t, lpa)?);
+            }
+        }
+        self.commands.trim_pages += count;
+        Ok(done + c.link.nvme.completion)
+    }
+
+    pub(super) fn commit(&mut self, c: &DriveConfig, now: Nanos, tx: TxId) -> Result<Nanos, DriveError> {
+        let t = self.accept(c, now);
+        let Firmware::Log(log) = &mut self.firmware else {
+            return Err(DriveError::Unsupported("COMMIT command"));
+        };
+        let in_log = log.commit_room(&mut self.backend, t, tx)?;
+        let done = (in_log + c.link.nvme.completion).max(self.committed);
+        self.committed = done;
+        if self.tracking {
+            self.in_flight.push(done, Effect::Commit(tx));
+        } else {
+            log.commit(&mut self.backend, in_log, tx)?;
+        }
+        self.commands.commits += 1;
+        Ok(done)
+    }
+
+    pub(super) fn recover(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
+        let t = self.accept(c, now).max(self.in_flight.last());
+        self.acknowledge(t);
+        let Firmware::Log(log) = &mut self.firmware else {
+            return Err(DriveError::Unsupported("RECOVER command"));
+        };
+        let done = log.recover(&mut self.backend, t)?;
+        self.commands.recovers += 1;
+        Ok(done + c.link.nvme.completion)
+    }
+}

@@ -1,0 +1,98 @@
+//! Power: what is lost, what stays, and what is tracked to know the difference.
+//!
+//! ```text
+//!   power_fail   acknowledged commands take effect | unverified lines: each lost or not
+//!                | commands in flight: pages torn, commits a prefix | write-combining lines: each lost or not
+//!   power_on     DRAM content comes back, index rebuilt from the log's regions, timelines idle
+//! ```
+//!
+//! Without tracking every submitted command and every posted line counts as landed; only the write-combining buffers
+//! are volatile. Source: docs/FAULT_MODEL.md, ByteFS sections 4.2 and 5.5.
+
+use super::State;
+use crate::config::DriveConfig;
+use crate::drive::DriveError;
+use crate::firmware::Firmware;
+use crate::power::Effect;
+use granary_sim::rng::Stream;
+use granary_units::{Lpa, Nanos};
+
+impl State {
+    /// Lets everything that is acknowledged by `now` take effect.
+    pub(super) fn acknowledge(&mut self, now: Nanos) {
+        if !self.in_flight.is_empty() {
+            for (done, effect) in self.in_flight.acknowledged(now) {
+                self.apply(done, effect);
+            }
+        }
+        if !self.verifying.is_empty() {
+            let answered = self.verifying.iter().filter(|(done, _)| *done <= now).map(|(_, posts)| *posts).max();
+            if let Some(posts) = answered {
+                self.firmware.verified(posts);
+                self.verifying.retain(|(done, _)| *done > now);
+            }
+        }
+    }
+
+    /// Lets what is in flight for a page take effect before its acknowledgement.
+    pub(super) fn land(&mut self, lpa: Lpa, now: Nanos) {
+        if !self.in_flight.is_empty() {
+            for (_, effect) in self.in_flight.of_page(lpa) {
+                self.apply(now, effect);
+            }
+        }
+    }
+
+    fn apply(&mut self, t: Nanos, effect: Effect) {
+        let done = match effect {
+            Effect::Write(lpa, page) => self.firmware.write_page(&mut self.backend, t, lpa, page),
+            Effect::Trim(lpa) => self.firmware.trim(&mut self.backend, t, lpa),
+            Effect::Commit(tx) => match &mut self.firmware {
+                Firmware::Log(log) => log.commit(&mut self.backend, t, tx),
+                Firmware::Cache(_) => Ok(t),
+            },
+        };
+        if let Err(e) = done {
+            self.fault.get_or_insert(e);
+        }
+    }
+
+    pub(super) fn track(&mut self, on: bool) {
+        self.acknowledge(Nanos::MAX);
+        self.tracking = on;
+        self.firmware.track(on);
+    }
+
+    pub(super) fn power_fail(&mut self, c: &DriveConfig, now: Nanos, random: &mut Stream) {
+        if !self.powered {
+            return;
+        }
+        self.acknowledge(now);
+        self.firmware.pump(&mut self.backend, now);
+        self.verifying.clear();
+        if let Err(e) = self.firmware.power_fail(&mut self.backend, now, random) {
+            self.fault.get_or_insert(e);
+        }
+        for effect in self.in_flight.torn(random) {
+            self.apply(now, effect);
+        }
+        self.post_survivors(c, now, || random.chance(0.5));
+        // What has landed in the last moment is in the drive for good.
+        self.firmware.verified(u64::MAX);
+        self.powered = false;
+    }
+
+    pub(super) fn power_on(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
+        if self.powered {
+            return Ok(now);
+        }
+        self.link.reset(now);
+        self.cores.reset(now);
+        let flash = self.backend.power_on(now)?;
+        let ready = flash.max(now + c.firmware.power_on);
+        self.firmware.power_on(ready, ready - now);
+        (self.posted, self.committed) = (ready, ready);
+        self.powered = true;
+        Ok(ready)
+    }
+}

@@ -1,0 +1,156 @@
+//! Unloaded latencies are the sum of their stages, and throughput ends at the link.
+
+use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
+
+const WHAT: Structure = Structure::Data;
+
+fn drive(mode: Mode) -> (Mssd, DriveConfig) {
+    let config = DriveConfig::bytefs_emulator().with_mode(mode);
+    (Mssd::new(&config).expect("valid"), config)
+}
+
+fn write(d: &Mssd, now: Nanos, lpa: u64, word: u64) -> Nanos {
+    d.submit(now, Command::Write { lpa: Lpa(lpa), pages: &[Page::word(word)], what: WHAT }).expect("writes")
+}
+
+fn read(d: &Mssd, now: Nanos, lpa: u64) -> (Page, Nanos) {
+    let mut out = [Page::ZERO];
+    let done = d.submit(now, Command::Read { lpa: Lpa(lpa), out: &mut out, what: WHAT }).expect("reads");
+    let [page] = out;
+    (page, done)
+}
+
+#[test]
+fn a_block_read_takes_the_sum_of_its_stages() {
+    let (d, c) = drive(Mode::Log);
+    write(&d, Nanos::ZERO, 5, 1);
+    let now = d.settle(Nanos::from_millis(1)).expect("settles");
+    let (page, done) = read(&d, now, 5);
+    assert_eq!(page, Page::word(1));
+    let flash = c.flash.timing.read + c.flash.timing.transfer(4096);
+    let link = Nanos((4096u64 * 10).div_ceil(35)); // 4096 B at 3.5 GB/s
+    let nvme = &c.link.nvme;
+    assert_eq!(done - now, nvme.fetch + c.firmware.command_cost + flash + link + nvme.completion);
+}
+
+#[test]
+fn a_block_write_is_acknowledged_from_the_buffer() {
+    for mode in [Mode::Log, Mode::Cache] {
+        let (d, c) = drive(mode);
+        let done = write(&d, Nanos::ZERO, 5, 1);
+        let link = Nanos((4096u64 * 10).div_ceil(25));
+        let nvme = &c.link.nvme;
+        assert_eq!(done, nvme.fetch + c.firmware.command_cost + nvme.data_request + link + nvme.completion);
+        assert!(done < c.flash.timing.program);
+    }
+}
+
+#[test]
+fn a_verified_line_store_costs_one_line_write_and_one_verify() {
+    let (d, c) = drive(Mode::Log);
+    let t = d.store(Nanos::ZERO, ByteAddr(64), &[7; 64], TxId::NONE, WHAT).expect("stores");
+    assert_eq!(t, Nanos::ZERO);
+    let t = d.flush_lines(t, ByteAddr(64), 64).expect("flushes");
+    assert_eq!(t, c.link.line_write);
+    let t = d.verify(t).expect("verifies");
+    assert_eq!(t, c.link.line_write + c.link.verify());
+    let mut out = [0; 64];
+    let done = d.load(t, ByteAddr(64), &mut out, WHAT).expect("loads");
+    assert_eq!((out, done - t), ([7; 64], c.link.line_read));
+}
+
+#[test]
+fn further_lines_of_a_store_cost_link_time_only() {
+    let (d, c) = drive(Mode::Log);
+    d.store(Nanos::ZERO, ByteAddr(0), &[7; 320], TxId::NONE, WHAT).expect("stores");
+    let t = d.flush_lines(Nanos::ZERO, ByteAddr(0), 320).expect("flushes");
+    let line = (88u64 * 10).div_ceil(25); // 64 B + 24 B of packet at 2.5 GB/s
+    assert_eq!(t, c.link.line_write + Nanos(4 * line));
+}
+
+#[test]
+fn a_load_that_misses_the_log_waits_for_flash() {
+    let (d, c) = drive(Mode::Log);
+    write(&d, Nanos::ZERO, 5, 0x0101_0101_0101_0101);
+    let now = d.settle(Nanos::from_millis(1)).expect("settles");
+    let mut out = [0; 8];
+    let done = d.load(now, ByteAddr(5 * 4096 + 100), &mut out, WHAT).expect("loads");
+    let flash = c.flash.timing.read + c.flash.timing.transfer(4096);
+    assert_eq!((out, done - now), ([1; 8], c.link.line_read + flash));
+}
+
+/// Keeps `depth` commands in flight for `count` commands; returns the time they took.
+fn pipelined(depth: usize, count: u64, mut submit: impl FnMut(Nanos, u64) -> Nanos) -> Nanos {
+    let mut in_flight = std::collections::BinaryHeap::new();
+    let mut now = Nanos::ZERO;
+    for i in 0..count {
+        if in_flight.len() == depth {
+            let std::cmp::Reverse(done) = in_flight.pop().expect("in flight");
+            now = now.max(done);
+        }
+        in_flight.push(std::cmp::Reverse(submit(now, i)));
+    }
+    in_flight.into_iter().map(|r| r.0).max().expect("some")
+}
+
+fn gigabytes_per_second(bytes: u64, time: Nanos) -> f64 {
+    bytes as f64 / time.0 as f64
+}
+
+#[test]
+fn deep_queues_reach_the_links_bandwidth() {
+    let (d, _) = drive(Mode::Log);
+    let n = 40_000;
+    let time = pipelined(32, n, |now, i| write(&d, now, i, i));
+    let rate = gigabytes_per_second(n * 4096, time);
+    assert!((2.4..=2.5).contains(&rate), "writes at {rate} GB/s");
+
+    let start = d.settle(time).expect("settles");
+    let time = pipelined(256, n, |now, i| read(&d, start + now, (i * 7919) % n).1 - start);
+    let rate = gigabytes_per_second(n * 4096, time);
+    assert!((3.3..=3.5).contains(&rate), "reads at {rate} GB/s");
+}
+
+#[test]
+fn a_full_cache_is_limited_by_flash_bandwidth_not_by_program_latency() {
+    let (d, c) = drive(Mode::Cache);
+    let n = 200_000;
+    let time = pipelined(32, n, |now, i| write(&d, now, i, i));
+    let rate = gigabytes_per_second(n * 4096, time);
+    let flash = c.flash.geometry.plane_count() as f64 * 4096.0 / c.flash.timing.program.0 as f64;
+    assert!(rate > 2.4_f64.min(flash * 0.9), "writes at {rate} GB/s, flash programs {flash} GB/s");
+}
+
+#[test]
+fn directions_do_not_disturb_each_other() {
+    let (d, c) = drive(Mode::Log);
+    d.store(Nanos::ZERO, ByteAddr(64), &[7; 64], TxId::NONE, WHAT).expect("stores");
+    d.flush_lines(Nanos::ZERO, ByteAddr(64), 64).expect("flushes");
+    let now = d.verify(Nanos(600)).expect("verifies");
+    let pages = vec![Page::word(3); 64];
+    let long = d.submit(now, Command::Write { lpa: Lpa(100), pages: &pages, what: WHAT }).expect("writes");
+    assert!(long - now > Nanos::from_micros(100));
+    // The line comes back while 256 KiB are on their way in.
+    let done = d.load(now, ByteAddr(64), &mut [0; 64], WHAT).expect("loads");
+    assert_eq!(done - now, c.link.line_read);
+}
+
+#[test]
+fn callers_errors_are_told_apart() {
+    let (d, _) = drive(Mode::Cache);
+    let end = d.info().pages;
+    let mut out = [Page::ZERO];
+    let e = d.submit(Nanos::ZERO, Command::Read { lpa: Lpa(end), out: &mut out, what: WHAT });
+    assert!(matches!(e, Err(DriveError::OutOfRange { .. })), "{e:?}");
+    let e = d.load(Nanos::ZERO, ByteAddr(end * 4096 - 1), &mut [0; 2], WHAT);
+    assert!(matches!(e, Err(DriveError::OutOfRange { .. })), "{e:?}");
+    for command in [Command::Commit { tx: TxId(1) }, Command::Recover] {
+        assert!(matches!(d.submit(Nanos::ZERO, command), Err(DriveError::Unsupported(_))));
+    }
+    let e = d.store(Nanos::ZERO, ByteAddr(0), &[0], TxId(1), WHAT);
+    assert!(matches!(e, Err(DriveError::Unsupported(_))), "{e:?}");
+    d.power_fail(Nanos(1), &mut granary_sim::rng::Stream::new(1, "power"));
+    assert_eq!(d.verify(Nanos(2)), Err(DriveError::PoweredOff));
+    d.power_on(Nanos(3)).expect("powers on");
+}
