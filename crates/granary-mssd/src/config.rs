@@ -73,12 +73,7 @@ impl Default for NvmeConfig {
     /// firmware command cost this gives a 4 KiB write of 3.7 us; NVMeVirt's calibration of a Samsung 970 PRO (the SSD
     /// of the paper's Table 1) has 4.46 us. Largest command: the 970 PRO's 256 KiB (same calibration, MDTS 6).
     fn default() -> NvmeConfig {
-        NvmeConfig {
-            fetch: Nanos(820),
-            data_request: Nanos(547),
-            completion: Nanos(274),
-            max_transfer: 64,
-        }
+        NvmeConfig { fetch: Nanos(820), data_request: Nanos(547), completion: Nanos(274), max_transfer: 64 }
     }
 }
 
@@ -269,14 +264,8 @@ impl DriveConfig {
         c.firmware.txlog = Bytes(256);
         c.firmware.cache = Bytes::kib(64);
         c.firmware.write_buffer = Bytes::kib(32);
-        c.flash.geometry = Geometry {
-            channels: 2,
-            ways: 2,
-            dies: 1,
-            planes: 1,
-            blocks_per_plane: 24,
-            pages_per_block: 8,
-        };
+        c.flash.geometry =
+            Geometry { channels: 2, ways: 2, dies: 1, planes: 1, blocks_per_plane: 24, pages_per_block: 8 };
         c.flash.over_provisioning_permille = 1000;
         c
     }
@@ -325,7 +314,10 @@ impl DriveConfig {
     fn validate_log(&self) -> Result<(), ConfigError> {
         let f = &self.firmware;
         if f.log_region.0 < 16 << 10 || f.log_region.0 > 16 << 30 || !f.log_region.0.is_multiple_of(128) {
-            refuse("firmware.log_region", "must be 16KiB to 16GiB and divide into two halves of whole lines")?;
+            refuse(
+                "firmware.log_region",
+                "must be 16KiB to 16GiB and divide into two halves of whole lines",
+            )?;
         }
         if !(100..=1000).contains(&f.clean_threshold_permille) {
             refuse("firmware.clean_threshold_permille", "is in thousandths: 100 to 1000, for example 850")?;

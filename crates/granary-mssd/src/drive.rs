@@ -90,7 +90,9 @@ pub enum DriveError {
     #[error("unreadable page {0}")]
     Unreadable(u64),
     /// The write log has no room left, because of transactions that were never committed.
-    #[error("the drive's write log is full of uncommitted transactions: commit them or split them into smaller ones")]
+    #[error(
+        "the drive's write log is full of uncommitted transactions: commit them or split them into smaller ones"
+    )]
     LogFull,
     /// The flash failed in a way that no drive should.
     #[error("the drive failed: {0}")]

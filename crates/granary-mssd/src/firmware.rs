@@ -178,7 +178,12 @@ impl Firmware {
     }
 
     /// Power fails: each line that was posted but not verified is lost or not, as `random` has it.
-    pub fn power_fail(&mut self, be: &mut Backend, now: Nanos, random: &mut Stream) -> Result<(), DriveError> {
+    pub fn power_fail(
+        &mut self,
+        be: &mut Backend,
+        now: Nanos,
+        random: &mut Stream,
+    ) -> Result<(), DriveError> {
         match self {
             Firmware::Log(log) => {
                 log.power_fail(random);

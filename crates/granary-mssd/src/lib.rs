@@ -26,9 +26,7 @@ mod power;
 mod structure;
 
 pub use config::{ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
-pub use counters::{
-    BufferCounters, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters,
-};
+pub use counters::{BufferCounters, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters};
 pub use drive::{Command, Drive, DriveError, DriveInfo};
 pub use mssd::Mssd;
 pub use port::{Port, Ticket};

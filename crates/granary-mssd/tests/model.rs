@@ -50,20 +50,46 @@ struct Model {
 #[derive(Clone, Debug)]
 enum Op {
     /// Stores bytes outside transactions and flushes their lines.
-    Store { at: u64, len: usize },
+    Store {
+        at: u64,
+        len: usize,
+    },
     Verify,
     /// A new transaction with lines in up to two pages.
-    Begin { page: u64, line: u64, lines: u64, second: u64 },
+    Begin {
+        page: u64,
+        line: u64,
+        lines: u64,
+        second: u64,
+    },
     /// Commits the oldest running transaction.
-    Commit { wait: bool },
-    Write { page: u64, count: u64, wait: bool },
-    Trim { page: u64, wait: bool },
-    Read { page: u64 },
-    Load { at: u64, len: usize },
-    Idle { micros: u64 },
+    Commit {
+        wait: bool,
+    },
+    Write {
+        page: u64,
+        count: u64,
+        wait: bool,
+    },
+    Trim {
+        page: u64,
+        wait: bool,
+    },
+    Read {
+        page: u64,
+    },
+    Load {
+        at: u64,
+        len: usize,
+    },
+    Idle {
+        micros: u64,
+    },
     Settle,
     /// Power loss, perhaps with a store still in the write-combining buffers.
-    Crash { pending: Option<u64> },
+    Crash {
+        pending: Option<u64>,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -128,8 +154,12 @@ impl Model {
                 line.maybe.drain(..=last);
             }
         }
-        let done: Vec<TxId> =
-            self.txs.iter().filter(|(_, tx)| tx.commit.is_some_and(|d| d <= now)).map(|(id, _)| *id).collect();
+        let done: Vec<TxId> = self
+            .txs
+            .iter()
+            .filter(|(_, tx)| tx.commit.is_some_and(|d| d <= now))
+            .map(|(id, _)| *id)
+            .collect();
         for id in done {
             let tx = self.txs.remove(&id).expect("listed");
             for (l, content) in tx.lines {
@@ -218,7 +248,7 @@ impl Model {
         for _ in 0..count {
             let mut p = Page::word(self.stamp);
             self.stamp += 1;
-            if self.stamp % 2 == 0 {
+            if self.stamp.is_multiple_of(2) {
                 p.bytes_mut()[70] ^= 0x55;
             }
             pages.push(p);
@@ -274,9 +304,8 @@ impl Model {
     fn load(&mut self, at: u64, len: usize) {
         let mut out = vec![0; len];
         self.now = self.drive.load(self.now, ByteAddr(at), &mut out, WHAT).expect("loads");
-        let live: Vec<u8> = (at..at + len as u64)
-            .map(|b| self.lines[(b / 64) as usize].live[(b % 64) as usize])
-            .collect();
+        let live: Vec<u8> =
+            (at..at + len as u64).map(|b| self.lines[(b / 64) as usize].live[(b % 64) as usize]).collect();
         assert_eq!(out, live, "load of {len} bytes at {at:#x}");
         self.verified();
     }
@@ -344,7 +373,9 @@ impl Model {
         match *op {
             Op::Store { at, len } => self.store_bytes(at, len),
             Op::Verify => self.verify(),
-            Op::Begin { page, line, lines, second } if page != second => self.begin(page, line, lines, second),
+            Op::Begin { page, line, lines, second } if page != second => {
+                self.begin(page, line, lines, second)
+            }
             Op::Begin { .. } => {}
             Op::Commit { wait } => self.commit(wait),
             Op::Write { page, count, wait } => self.write(page, count, wait),

@@ -86,11 +86,6 @@ impl Backend {
         })
     }
 
-    /// The FTL.
-    pub fn ftl(&self) -> &Ftl {
-        &self.ftl
-    }
-
     /// Pages that wait or are being programmed.
     pub fn used(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -165,7 +160,9 @@ impl Backend {
         while self.used() >= self.capacity {
             match self.finish_one() {
                 Some(done) => free = free.max(done),
-                None => return Err(self.read_only().unwrap_or(DriveError::Failed("write buffer stuck".into()))),
+                None => {
+                    return Err(self.read_only().unwrap_or(DriveError::Failed("write buffer stuck".into())));
+                }
             }
         }
         if free > t {

@@ -330,7 +330,12 @@ impl Cache {
     ///
     /// # Errors
     /// Flash errors, where a page has been evicted meanwhile.
-    pub fn power_fail(&mut self, be: &mut Backend, now: Nanos, random: &mut Stream) -> Result<(), DriveError> {
+    pub fn power_fail(
+        &mut self,
+        be: &mut Backend,
+        now: Nanos,
+        random: &mut Stream,
+    ) -> Result<(), DriveError> {
         self.tracking = false;
         let posted = std::mem::take(&mut self.unverified);
         // Back to what was verified, then forward with those that landed: independent even for one line stored twice.

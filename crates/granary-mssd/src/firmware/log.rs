@@ -30,7 +30,6 @@ mod region;
 mod skiplist;
 mod txlog;
 
-
 pub use chunks::{EntryRef, Piece};
 
 use crate::config::DriveConfig;
@@ -374,7 +373,10 @@ impl Log {
         let c = &self.counters;
         let gone = c.lines_voided + c.lines_cleaned + c.lines_dropped + c.lines_lost;
         if c.lines < self.index.lines() + gone {
-            bad.push(format!("log: more lines accounted for than came: {} in index, {c:?}", self.index.lines()));
+            bad.push(format!(
+                "log: more lines accounted for than came: {} in index, {c:?}",
+                self.index.lines()
+            ));
         }
         if self.running.values().sum::<u64>() != self.running_space {
             bad.push("log: space of running transactions does not add up".to_owned());

@@ -26,7 +26,8 @@ impl State {
             }
         }
         if !self.verifying.is_empty() {
-            let answered = self.verifying.iter().filter(|(done, _)| *done <= now).map(|(_, posts)| *posts).max();
+            let answered =
+                self.verifying.iter().filter(|(done, _)| *done <= now).map(|(_, posts)| *posts).max();
             if let Some(posts) = answered {
                 self.firmware.verified(posts);
                 self.verifying.retain(|(done, _)| *done > now);

@@ -287,4 +287,3 @@ impl Log {
         self.finish_cleaning(be, t)
     }
 }
-

@@ -71,7 +71,8 @@ impl Region {
 
     /// An empty region of `size` bytes.
     pub fn new(size: u64) -> Region {
-        let mut r = Region { bytes: vec![0; size as usize], epoch: 1, entries: 0, lines: 0, cleaned_below: 0 };
+        let mut r =
+            Region { bytes: vec![0; size as usize], epoch: 1, entries: 0, lines: 0, cleaned_below: 0 };
         r.write_header();
         r
     }
@@ -91,8 +92,9 @@ impl Region {
         self.entries
     }
 
-    /// How often the region has been cleared: an entry number means something only together with it.
-    pub fn epoch(&self) -> u32 {
+    /// How often the region has been cleared.
+    #[cfg(test)]
+    fn epoch(&self) -> u32 {
         self.epoch
     }
 
@@ -228,10 +230,7 @@ mod tests {
         let mut r = Region::new(4096);
         let a = r.append(7, 3, &[1; 128], 0, TxId(9));
         let b = r.append(8, 0, &[2; 64], MIGRATED, TxId::NONE);
-        assert_eq!(
-            r.trailer(a),
-            Trailer { lpa: 7, first: 3, lines: 2, flags: 0, data: 0, tx: TxId(9) }
-        );
+        assert_eq!(r.trailer(a), Trailer { lpa: 7, first: 3, lines: 2, flags: 0, data: 0, tx: TxId(9) });
         assert_eq!(r.data(a, 4, 1), &[1; 64]);
         assert_eq!(r.data(b, 0, 1), &[2; 64]);
         assert_eq!(r.used(), 64 * 3 + 16 * 2);

@@ -51,7 +51,8 @@ impl SkipList {
     }
 
     /// Number of keys.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.len as usize
     }
 
