@@ -148,12 +148,12 @@ pub trait Drive: Send + Sync {
     /// default.
     fn track_in_flight(&self, on: bool);
 
-    /// Everything counted since the drive was made.
-    fn counters(&self) -> DriveCounters;
-
     /// Bytes over the host link since the drive was made.
-    fn traffic(&self) -> LinkTraffic {
-        self.counters().link
+    fn traffic(&self) -> LinkTraffic;
+
+    /// Everything counted since the drive was made. A drive that counts nothing else has the link's traffic only.
+    fn counters(&self) -> DriveCounters {
+        DriveCounters { link: self.traffic(), ..DriveCounters::default() }
     }
 
     /// Internal consistency (maps, logs, counters against each other).

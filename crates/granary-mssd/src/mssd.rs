@@ -292,6 +292,10 @@ impl Drive for Mssd {
         self.state.lock().track(on);
     }
 
+    fn traffic(&self) -> LinkTraffic {
+        self.state.lock().traffic
+    }
+
     fn counters(&self) -> DriveCounters {
         self.state.lock().counters()
     }
