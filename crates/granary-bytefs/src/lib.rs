@@ -1,1 +1,49 @@
-//! ByteFS: the dual byte/block file system for memory-semantic SSDs (ASPLOS'25).
+//! ByteFS: the dual byte/block file system for memory-semantic SSDs.
+//!
+//! ```text
+//!   FileSystem (fs)      namespace  rename  truncate  data  direct  sync        mkfs  mount  check
+//!                              |        |       |       |      |      |
+//!   in memory            node (inode) ── map (extents) ── dir (names) ── groups, space (free inodes and blocks)
+//!                              |
+//!   durable              journal: Tx ── TxTable (line locks) ── seal order ── group COMMIT
+//!                              |
+//!   media                layout: 64 B lines, written by byte; metadata read by block and cached (BlockCache)
+//! ```
+//!
+//! Every operation is a transaction of the 64 B lines that it changes, stored through the byte window with its own
+//! TxID into the drive's write log, which is the redo log: nothing is written twice. Durability comes by group commit
+//! in the order in which operations were finished ([`mod@journal`]). File data goes by block, or by byte where few
+//! lines of a page changed.
+//!
+//! It does *not* have mmap with duplicate pages, data journaling, extended attributes and the ablation variants yet.
+//!
+//! Source: Li et al., "ByteFS: System Support for (CXL-based) Memory-Semantic Solid-State Drives", ASPLOS 2025,
+//! section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal), `data` (write()
+//! stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no orphan list).
+
+mod check;
+mod core;
+mod data;
+mod dir;
+mod direct;
+mod extents;
+mod fs;
+mod groups;
+mod journal;
+mod layout;
+mod map;
+mod mkfs;
+mod mount;
+mod namespace;
+mod node;
+mod options;
+mod ranges;
+mod rename;
+mod space;
+mod sync;
+mod truncate;
+
+pub use fs::{ByteFs, Stats};
+pub use mkfs::mkfs;
+pub use mount::{RecoveryReport, mount};
+pub use options::{CommitMode, MkfsOptions, MountOptions};

@@ -1,0 +1,368 @@
+//! `check()`: everything on media against everything else, and against what memory believes.
+//!
+//! ```text
+//!   inode bitmap -> inode records -> extents  -> each block has one owner     = block bitmap
+//!                                 -> names    -> link counts, a tree, nothing unreachable
+//!   media        =  cached blocks, allocators
+//! ```
+//!
+//! It reads the media through the block interface and trusts no cache. The file system is quiet and synced.
+
+use crate::core::Core;
+use crate::dir::walk;
+use crate::journal::Bitmap;
+use crate::layout::inode::INLINE_SIZE;
+use crate::layout::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord, SLOT_SIZE, bitmap, dentry, extent, orphan};
+use crate::map::FileMap;
+use crate::mkfs::ROOT;
+use crate::truncate::blocks_of;
+use granary_mssd::Structure;
+use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_vfs::{FileKind, Result};
+
+/// Violations reported at most; one cause often has many.
+const MOST: usize = 100;
+
+/// What is known about an inode number.
+#[derive(Clone, Default)]
+struct Seen {
+    kind: Option<FileKind>,
+    nlink: u32,
+    parent: u32,
+    /// Entries that name it.
+    names: u32,
+    /// Subdirectories in it.
+    subdirs: u32,
+    /// The directory whose entry named it last.
+    named_in: u32,
+    orphan: bool,
+}
+
+struct Check<'a> {
+    core: &'a Core,
+    bad: Vec<String>,
+    inodes: Vec<Seen>,
+    /// Blocks with an owner.
+    owned: Vec<u64>,
+}
+
+/// See [`granary_vfs::FileSystem::check`].
+pub fn check(core: &Core) -> Result<Vec<String>> {
+    let g = core.geometry;
+    let mut c = Check {
+        core,
+        bad: Vec::new(),
+        inodes: vec![Seen::default(); g.inodes as usize],
+        owned: vec![0; g.blocks.div_ceil(64) as usize],
+    };
+    c.own(0, g.data, 0);
+    let used_inodes = c.bitmap(Bitmap::Inodes)?;
+    let used_blocks = c.bitmap(Bitmap::Blocks)?;
+    c.orphan_table(&used_inodes)?;
+    for table_block in 0..g.inodes / INODES_PER_BLOCK {
+        let used = (used_inodes[table_block as usize / 2] >> (table_block % 2 * 32)) as u32;
+        if used != 0 {
+            c.table_block(table_block, used)?;
+        }
+    }
+    c.tree();
+    c.blocks(&used_blocks);
+    c.allocators(&used_inodes, &used_blocks);
+    Ok(c.bad)
+}
+
+fn bit(words: &[u64], n: u64) -> bool {
+    words[(n / 64) as usize] >> (n % 64) & 1 == 1
+}
+
+impl Check<'_> {
+    fn say(&mut self, what: String) {
+        if self.bad.len() < MOST {
+            self.bad.push(what);
+        }
+    }
+
+    fn read(&self, lba: u64, what: Structure) -> Result<[u8; PAGE_SIZE]> {
+        let mut page = [Page::ZERO];
+        self.core.port.read(Lpa(lba), &mut page, what)?;
+        Ok(page[0].to_bytes())
+    }
+
+    /// Compares `bytes` of a block on media, from `at` on, with the cached block.
+    fn against_cache(&mut self, lba: u64, at: usize, bytes: &[u8]) {
+        let Some(block) = self.core.cache.cached(Lpa(lba)) else { return };
+        let differs = block.with(|b| b[at..at + bytes.len()].iter().zip(bytes).position(|(a, b)| a != b));
+        if let Some(n) = differs {
+            self.say(format!("{:?} block {lba}: byte {} differs between memory and media", block.what(), at + n));
+        }
+    }
+
+    fn own(&mut self, lba: u64, len: u64, ino: u32) {
+        for n in lba..lba + len {
+            if bit(&self.owned, n) {
+                self.say(format!("inode {ino} uses block {n}, which has an owner already"));
+            }
+            self.owned[(n / 64) as usize] |= 1 << (n % 64);
+        }
+    }
+
+    fn bitmap(&mut self, which: Bitmap) -> Result<Vec<u64>> {
+        let g = &self.core.geometry;
+        let (first, bits, name) = match which {
+            Bitmap::Inodes => (g.inode_bitmap, g.inodes, "inode"),
+            Bitmap::Blocks => (g.block_bitmap, g.blocks, "block"),
+        };
+        let mut words = Vec::new();
+        for n in 0..bitmap::blocks_for(bits) {
+            let bytes = self.read(first + n, Structure::Bitmap)?;
+            self.against_cache(first + n, 0, &bytes);
+            words.extend(bitmap::words(&bytes));
+        }
+        if let Some(n) = (bits..words.len() as u64 * 64).find(|&n| !bit(&words, n)) {
+            self.say(format!("{name} bitmap: bit {n} beyond the end is free"));
+        }
+        Ok(words)
+    }
+
+    fn orphan_table(&mut self, used: &[u64]) -> Result<()> {
+        let lba = self.core.geometry.orphans;
+        let bytes = self.read(lba, Structure::Superblock)?;
+        self.against_cache(lba, 0, &bytes);
+        for place in 0..orphan::PLACES {
+            let ino = orphan::get(&bytes, place);
+            match ino as u64 {
+                0 => {}
+                n if self.core.geometry.has_inode(n) && bit(used, n) => self.inodes[n as usize].orphan = true,
+                _ => self.say(format!("place {place} of the orphan table names inode {ino}, which is free")),
+            }
+        }
+        Ok(())
+    }
+
+    fn table_block(&mut self, n: u64, used: u32) -> Result<()> {
+        let lba = self.core.geometry.inode_table + n;
+        let bytes = self.read(lba, Structure::Inode)?;
+        for i in (0..INODES_PER_BLOCK).filter(|i| used >> i & 1 == 1) {
+            let ino = (n * INODES_PER_BLOCK + i) as u32;
+            if ino != 0 {
+                let at = i as usize * INODE_SIZE;
+                self.against_cache(lba, at, &bytes[at..at + INODE_SIZE]);
+                self.inode(ino, &InodeRecord::read(&bytes, at))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn inode(&mut self, ino: u32, record: &InodeRecord) -> Result<()> {
+        let Some(attr) = record.attr() else {
+            self.say(format!("inode {ino} has mode {:o}, which is no type", record.mode.get()));
+            return Ok(());
+        };
+        let seen = &mut self.inodes[ino as usize];
+        seen.kind = Some(attr.kind);
+        seen.nlink = attr.nlink;
+        seen.parent = record.parent.get();
+        let orphan = seen.orphan;
+        if attr.kind == FileKind::Symlink && record.slots.get() == 0 && attr.size > INLINE_SIZE as u64 {
+            self.say(format!("inode {ino}: a short target of {} bytes", attr.size));
+        }
+        let inline_target = attr.kind == FileKind::Symlink && record.slots.get() == 0;
+        let map = match inline_target {
+            true => FileMap::default(),
+            false => match self.map(ino, record)? {
+                Some(map) => map,
+                None => return Ok(()),
+            },
+        };
+        if map.blocks() != record.blocks.get() as u64 {
+            self.say(format!("inode {ino} owns {} blocks, its record says {}", map.blocks(), record.blocks));
+        }
+        let end = map.extents().last().map_or(0, |e| e.block + e.len as u64);
+        if attr.kind != FileKind::Dir && end > blocks_of(attr.size) && !orphan {
+            self.say(format!("inode {ino} has block {} but only {} bytes", end - 1, attr.size));
+        }
+        if attr.kind == FileKind::Dir {
+            self.directory(ino, attr.size, &map)?;
+        }
+        Ok(())
+    }
+
+    /// Reads an inode's extents from media and marks its blocks.
+    fn map(&mut self, ino: u32, record: &InodeRecord) -> Result<Option<FileMap>> {
+        let slots = record.slots.get();
+        let count = extent::blocks_for(slots) as usize;
+        let (mut slot_blocks, mut index_blocks) = (Vec::new(), Vec::new());
+        let mut next = record.index.get();
+        let mut content = record.inline.to_vec();
+        let data = |lba: u32, len: u32| self.core.geometry.has_data(lba as u64, len as u64);
+        let mut sane = count as u64 <= self.core.geometry.blocks;
+        while sane && slot_blocks.len() < count {
+            sane = data(next, 1);
+            if sane {
+                let bytes = self.read(next as u64, Structure::DataPointer)?;
+                index_blocks.push(next);
+                let n = (count - slot_blocks.len()).min(extent::POINTERS_PER_INDEX as usize) as u32;
+                slot_blocks.extend((0..n).map(|i| extent::pointer(&bytes, i)));
+                next = extent::pointer(&bytes, extent::POINTERS_PER_INDEX);
+            }
+        }
+        sane &= slot_blocks.iter().all(|&lba| data(lba, 1));
+        if !sane {
+            self.say(format!("inode {ino}: {slots} slots, but its extent blocks are not all in the data area"));
+            return Ok(None);
+        }
+        for (i, &lba) in slot_blocks.iter().enumerate() {
+            let bytes = self.read(lba as u64, Structure::DataPointer)?;
+            let left = (slots - extent::INLINE_SLOTS) as usize - i * extent::SLOTS_PER_EXTENT_BLOCK as usize;
+            let valid = left.min(extent::SLOTS_PER_EXTENT_BLOCK as usize) * extent::EXTENT_SIZE;
+            self.against_cache(lba as u64, 0, &bytes[..valid]);
+            content.extend((0..extent::SLOTS_PER_EXTENT_BLOCK).map(|n| extent::Extent::in_block(&bytes, n)));
+        }
+        let mut map = match FileMap::load(slots, content.into_iter()) {
+            Ok(map) => map,
+            Err(what) => {
+                self.say(format!("inode {ino}: {what}"));
+                return Ok(None);
+            }
+        };
+        (map.slot_blocks, map.index_blocks) = (slot_blocks, index_blocks);
+        if let Some(run) = map.all_runs().find(|r| !self.core.geometry.has_data(r.lba as u64, r.len as u64)) {
+            self.say(format!("inode {ino}: {run:?} lies outside the data area"));
+            return Ok(None);
+        }
+        for run in map.all_runs() {
+            self.own(run.lba as u64, run.len as u64, ino);
+        }
+        Ok(Some(map))
+    }
+
+    fn directory(&mut self, ino: u32, size: u64, map: &FileMap) -> Result<()> {
+        let end = size / SLOT_SIZE as u64;
+        if size % SLOT_SIZE as u64 != 0 || end > u32::MAX as u64 {
+            self.say(format!("directory {ino} has {size} bytes"));
+            return Ok(());
+        }
+        let mut entries = Vec::new();
+        for n in 0..end.div_ceil(dentry_slots()) {
+            let crate::map::Piece::At { lba, .. } = map.piece(n) else {
+                self.say(format!("directory {ino} has {size} bytes but no block {n}"));
+                return Ok(());
+            };
+            let bytes = self.read(lba as u64, Structure::Dentry)?;
+            let valid = (end - n * dentry_slots()).min(dentry_slots()) as usize * SLOT_SIZE;
+            self.against_cache(lba as u64, 0, &bytes[..valid]);
+            let walked = walk(&bytes, n, end as u32, ino, |_, head, rest| {
+                if !head.is_free() {
+                    let kind = FileKind::from_code(head.kind.get() as u8);
+                    entries.push((dentry::name(rest, head).to_vec(), head.ino.get(), kind));
+                }
+                true
+            });
+            if let Err(e) = walked {
+                self.say(e.to_string());
+            }
+        }
+        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        if let Some(w) = entries.windows(2).find(|w| w[0].0 == w[1].0) {
+            self.say(format!("directory {ino} has two entries {:?}", String::from_utf8_lossy(&w[0].0)));
+        }
+        for (name, child, kind) in entries {
+            let Some(seen) = self.inodes.get_mut(child as usize) else {
+                self.say(format!("directory {ino}: {:?} names inode {child}", String::from_utf8_lossy(&name)));
+                continue;
+            };
+            seen.names += 1;
+            seen.named_in = ino;
+            // The child's own type may not be read yet; it is compared at the end through `subdirs` and here.
+            let known = seen.kind;
+            if known.is_some() && known != kind {
+                self.say(format!("directory {ino} calls inode {child} {kind:?}, it is {known:?}"));
+            }
+            if kind == Some(FileKind::Dir) {
+                self.inodes[ino as usize].subdirs += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Link counts, parents, reachability.
+    fn tree(&mut self) {
+        let seen = std::mem::take(&mut self.inodes);
+        for (ino, s) in seen.iter().enumerate().skip(1) {
+            let is_root = ino == ROOT as usize;
+            let Some(kind) = s.kind else {
+                if s.names > 0 {
+                    self.say(format!("{} entries name inode {ino}, which is free", s.names));
+                }
+                continue;
+            };
+            let is_dir = kind == FileKind::Dir;
+            let expect = match (is_dir, s.names) {
+                (true, n) if n > 0 || is_root => 2 + s.subdirs,
+                (_, n) => n,
+            };
+            if s.nlink != expect || (s.names == 0 && !is_root && !s.orphan) {
+                self.say(format!("inode {ino} has {} links, {expect} are found, {} names", s.nlink, s.names));
+            }
+            if is_dir && s.names > 1 {
+                self.say(format!("directory {ino} has {} names", s.names));
+            }
+            let parent = if is_root { ROOT } else { s.named_in };
+            if is_dir && s.names + is_root as u32 > 0 && s.parent != parent {
+                self.say(format!("directory {ino} is in {parent}, its parent is {}", s.parent));
+            }
+        }
+        self.loops(&seen);
+        self.inodes = seen;
+    }
+
+    /// Every directory leads to the root through its parents.
+    fn loops(&mut self, seen: &[Seen]) {
+        // 0 = unknown, 1 = on the present path, 2 = leads to the root or was reported.
+        let mut state = vec![0u8; seen.len()];
+        state[ROOT as usize] = 2;
+        for start in 1..seen.len() {
+            if seen[start].kind != Some(FileKind::Dir) || seen[start].names == 0 {
+                continue;
+            }
+            let (mut path, mut at) = (Vec::new(), start);
+            while state.get(at) == Some(&0) {
+                state[at] = 1;
+                path.push(at);
+                at = seen[at].named_in as usize;
+            }
+            if state.get(at) != Some(&2) {
+                self.say(format!("directory {start} does not lead to the root"));
+            }
+            path.into_iter().for_each(|n| state[n] = 2);
+        }
+    }
+
+    fn blocks(&mut self, used: &[u64]) {
+        for n in 0..self.core.geometry.blocks {
+            match (bit(&self.owned, n), bit(used, n)) {
+                (true, false) => self.say(format!("block {n} has an owner but is free in the bitmap")),
+                (false, true) => self.say(format!("block {n} is in use in the bitmap but has no owner")),
+                _ => {}
+            }
+        }
+    }
+
+    /// The allocators hand out nothing that media say is in use. (They may keep more: freed, not yet handed out.)
+    fn allocators(&mut self, used_inodes: &[u64], used_blocks: &[u64]) {
+        let mut found = Vec::new();
+        let mut compare = |groups: &crate::groups::Groups, used: &[u64], bits: u64, name: &str| {
+            found.extend(groups.check());
+            let lost = (0..bits).filter(|&n| bit(used, n) && !groups.is_taken(n));
+            found.extend(lost.take(MOST).map(|n| format!("{name} {n} is in use but the allocator calls it free")));
+        };
+        let g = &self.core.geometry;
+        compare(&self.core.inodes.lock(), used_inodes, g.inodes, "inode");
+        self.core.space.with_groups(|groups| compare(groups, used_blocks, g.blocks, "block"));
+        found.into_iter().for_each(|what| self.say(what));
+    }
+}
+
+fn dentry_slots() -> u64 {
+    crate::layout::SLOTS_PER_BLOCK as u64
+}

@@ -1,0 +1,288 @@
+//! File data through the page cache: reservation, write-back with the choice of interface, reading.
+//!
+//! ```text
+//!   write_pages:   page has a block?  no  -> allocate, write whole by block (its other lines are garbage)
+//!                                     yes -> fewer than 8 dirty lines? store them by byte : write whole by block
+//!                  wait for the block writes ── then the transaction that points to new blocks (ordered mode)
+//! ```
+//!
+//! Invariants: a transaction that makes a block part of a file is sealed only after the drive has the block's data; the
+//! byte stores of data precede, on the same link, the verify of every commit that could depend on them.
+//!
+//! Deviation from the paper (section 4.8, step W3), where `write()` already stores the inode with an uncommitted TxID:
+//! that protects nothing before the COMMIT, so here `write()` changes memory only and the inode's line rides in the
+//! transaction of the write-back or of `fsync`.
+//!
+//! Source: ByteFS section 4.6 (buffered I/O, R < 1/8).
+
+use crate::core::Core;
+use crate::journal::{Tx, tx::runs};
+use crate::map::Piece;
+use crate::node::{Dirty, Half, Node, Standing, node};
+use crate::space::Run;
+use granary_mssd::{Structure, Ticket};
+use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
+use granary_vfs::{Cx, DirtyPage, Inode, Result};
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Where a page goes.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its block; [`NOWHERE`] before allocation.
+    pub lba: u32,
+    /// Just allocated.
+    pub new: bool,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+/// File pages that bytes `pos..pos + len` touch.
+pub fn pages_of(pos: u64, len: u64) -> Range<u64> {
+    pos / PAGE_SIZE as u64..(pos + len).div_ceil(PAGE_SIZE as u64)
+}
+
+impl Core {
+    /// See [`granary_vfs::FileSystem::read_pages`].
+    pub fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        let node = node(inode);
+        let (mut at, mut all) = (0, Ticket::NONE);
+        while at < out.len() {
+            let piece = node.body.lock().map.piece(first + at as u64);
+            let rest = (out.len() - at) as u64;
+            at += match piece {
+                Piece::At { lba, len } => {
+                    let n = len.min(rest) as usize;
+                    let part = &mut out[at..at + n];
+                    all = all.and(self.port.submit_read(Lpa(lba as u64), part, Structure::Data)?);
+                    n
+                }
+                Piece::Hole { len } => {
+                    let n = len.min(rest) as usize;
+                    out[at..at + n].fill(Page::ZERO);
+                    n
+                }
+            };
+        }
+        self.port.wait(all);
+        Ok(())
+    }
+
+    /// See [`granary_vfs::FileSystem::reserve`].
+    pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        let node = node(inode);
+        let mut body = node.body.lock();
+        let map = &mut body.map;
+        let mut holes: Vec<Range<u64>> = Vec::new();
+        for gap in map.reserved.missing(pages_of(pos, len)) {
+            let mut at = gap.start;
+            while at < gap.end {
+                at += match map.piece(at) {
+                    Piece::At { len, .. } => len,
+                    Piece::Hole { len } => {
+                        let n = len.min(gap.end - at);
+                        holes.push(at..at + n);
+                        n
+                    }
+                };
+            }
+        }
+        if holes.is_empty() {
+            return Ok(());
+        }
+        let pages: u64 = holes.iter().map(|h| map.reserved.insert(h.clone())).sum();
+        let need = map.meta_needed();
+        let more = need.saturating_sub(map.reserved_meta);
+        if self.space.reserve(pages + more) {
+            map.reserved_meta += more;
+            return Ok(());
+        }
+        for hole in holes {
+            map.reserved.remove(hole);
+        }
+        Err(granary_vfs::FsError::NoSpace)
+    }
+
+    /// See [`granary_vfs::FileSystem::wrote`].
+    pub fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) {
+        inode.update(|a| {
+            a.size = a.size.max(pos + len);
+            a.mtime = cx.time;
+            a.ctime = cx.time;
+        });
+        self.mark_dirty(inode, Dirty { times: true, atime: false });
+    }
+
+    /// See [`granary_vfs::FileSystem::write_pages`].
+    pub fn write_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
+        let Some(last) = pages.last() else { return Ok(()) };
+        self.journal.alive()?;
+        let node = node(inode);
+        let _change = node.change.lock();
+        let mut targets = self.targets(node, pages.iter().map(|p| p.index));
+        let mut tx = Tx::new(self);
+        let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
+        let by_byte = |i: usize| {
+            !targets[i].new && pages[i].lines.count_ones() < self.options.byte_threshold_lines
+        };
+        let (mut all, mut scratch, mut i) = (Ticket::NONE, Vec::new(), 0);
+        while i < pages.len() {
+            let first = i;
+            scratch.clear();
+            while i < pages.len()
+                && !by_byte(i)
+                && (i == first || targets[i].lba == targets[i - 1].lba + 1)
+            {
+                scratch.push(pages[i].page.clone());
+                i += 1;
+            }
+            if scratch.is_empty() {
+                i += 1;
+                continue;
+            }
+            let lpa = Lpa(targets[first].lba as u64);
+            all = all.and(self.port.submit_write(lpa, &scratch, Structure::Data)?);
+        }
+        for i in (0..pages.len()).filter(|&i| by_byte(i)) {
+            self.store_lines(node, targets[i].lba, &pages[i])?;
+        }
+        self.port.wait(all);
+        self.point_at(tx, inode, &new, (last.index + 1) * PAGE_SIZE as u64)
+    }
+
+    /// Where these pages are now.
+    pub fn targets(&self, node: &Node, indexes: impl Iterator<Item = u64>) -> Vec<Target> {
+        let body = node.body.lock();
+        let mut from = 0;
+        let mut piece = Piece::Hole { len: 0 };
+        let lookup = |n: u64| {
+            let (Piece::At { len, .. } | Piece::Hole { len }) = piece;
+            if n < from || n - from >= len {
+                (from, piece) = (n, body.map.piece(n));
+            }
+            match piece {
+                Piece::At { lba, .. } => Target { lba: lba + (n - from) as u32, new: false },
+                Piece::Hole { .. } => Target { lba: NOWHERE, new: true },
+            }
+        };
+        indexes.map(lookup).collect()
+    }
+
+    /// Allocates blocks for all targets that have none. Returns the new runs with their first file blocks.
+    pub fn allocate(
+        &self,
+        tx: &mut Tx<'_>,
+        node: &Node,
+        index: impl Fn(usize) -> u64,
+        targets: &mut [Target],
+    ) -> Result<Vec<(u64, Run)>> {
+        let mut new: Vec<(u64, Run)> = Vec::new();
+        let mut i = 0;
+        while i < targets.len() {
+            if targets[i].lba != NOWHERE {
+                i += 1;
+                continue;
+            }
+            let first = index(i);
+            let mut want = 1;
+            while i + want < targets.len()
+                && targets[i + want].lba == NOWHERE
+                && index(i + want) == first + want as u64
+            {
+                want += 1;
+            }
+            let (goal, reserved) = {
+                let body = node.body.lock();
+                // All pages of one run are reserved, or none is.
+                let gap = body.map.reserved.missing(first..first + want as u64).next();
+                let reserved = gap.as_ref().is_none_or(|g| g.start > first);
+                if let Some(gap) = gap {
+                    want = (if reserved { gap.start - first } else { gap.end - gap.start }) as usize;
+                }
+                let goal = match new.last() {
+                    Some((block, run)) if block + run.len as u64 == first => run.lba.checked_add(run.len),
+                    _ => body.map.goal(first),
+                };
+                (goal, reserved)
+            };
+            let goal = goal.filter(|&g| self.geometry.has_data(g as u64, 1));
+            let run = match self.standing(node) {
+                Standing::Gone => tx.take_unrecorded(want as u64, goal, reserved)?,
+                _ => tx.take_blocks(want as u64, goal, reserved)?,
+            };
+            for (k, t) in targets[i..i + run.len as usize].iter_mut().enumerate() {
+                t.lba = run.lba + k as u32;
+            }
+            new.push((first, run));
+            i += run.len as usize;
+        }
+        Ok(new)
+    }
+
+    fn standing(&self, node: &Node) -> Standing {
+        node.body.lock().standing
+    }
+
+    /// Stores the dirty lines of a page by byte, outside transactions.
+    fn store_lines(&self, node: &Node, lba: u32, page: &DirtyPage) -> Result<()> {
+        for (first, lines) in runs(page.lines) {
+            let mut buf = [0u8; PAGE_SIZE];
+            let (at, len) = (first * LINE_SIZE, lines * LINE_SIZE);
+            page.page.copy_out(at, &mut buf[..len]);
+            self.store_data(node, lba, at, &buf[..len])?;
+        }
+        Ok(())
+    }
+
+    /// Stores bytes of a file's block, outside transactions.
+    pub fn store_data(&self, node: &Node, lba: u32, at: usize, bytes: &[u8]) -> Result<()> {
+        let addr = Lpa(lba as u64).byte().offset(at as u64);
+        self.port.store(addr, bytes, TxId::NONE, Structure::Data)?;
+        node.posted.fetch_max(self.journal.posted(), Relaxed);
+        Ok(())
+    }
+
+    /// The drive has the data: makes the new blocks part of the file, and the file on media reach up to `end` bytes at
+    /// most its size. Without either, the transaction is dropped.
+    pub fn point_at(&self, mut tx: Tx<'_>, inode: &Inode, new: &[(u64, Run)], end: u64) -> Result<()> {
+        let node = node(inode);
+        let end = end.min(inode.size());
+        let standing = {
+            let body = node.body.lock();
+            if new.is_empty() && end <= body.disk_size {
+                return Ok(());
+            }
+            body.standing
+        };
+        let block = match standing {
+            Standing::Gone => None,
+            _ => Some(self.inode_block(node.ino)?),
+        };
+        let half = if new.is_empty() { Half::Hot } else { self.add_extents(&mut tx, node, new)? };
+        let mut body = node.body.lock();
+        for &(first, run) in new {
+            body.map.reserved.remove(first..first + run.len as u64);
+        }
+        self.settle_reservation(&mut body);
+        drop(body);
+        let grow = || {
+            let mut body = node.body.lock();
+            body.disk_size = body.disk_size.max(end);
+            let blocks = body.stat_blocks();
+            drop(body);
+            inode.update(|a| a.blocks = blocks);
+        };
+        let Some(block) = block else {
+            grow();
+            tx.keep();
+            return Ok(());
+        };
+        tx.touch(&block, self.inode_lines(node.ino, half));
+        let seq = tx.run(|| {
+            grow();
+            self.put_inode(&block, inode);
+        })?;
+        node.depends(seq);
+        Ok(())
+    }
+}

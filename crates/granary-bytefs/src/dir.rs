@@ -1,0 +1,386 @@
+//! Directories in host memory: names by hash, free slots, and the way of both from and to the directory's blocks.
+//!
+//! ```text
+//!   index:  hash of the name -> slot          8 B per name at a load of at most 3/4
+//!   free:   stacks of free areas of 1, 2, 3, 4, 5 slots
+//!   end:    first slot never used; beyond it the blocks are garbage
+//! ```
+//!
+//! The index is built from the directory's blocks on first use; the names themselves stay in the cached blocks, where
+//! a lookup compares them. A new name goes into the smallest free area that holds it, else to the end.
+//!
+//! It does *not* join neighbouring free areas: a directory whose names got longer grows at its end instead.
+//!
+//! Source: ByteFS section 4.5 (entries cached by their hashed names; whole blocks loaded).
+
+pub mod index;
+
+use crate::core::Core;
+use crate::dir::index::{NameIndex, hash};
+use crate::journal::Tx;
+use crate::layout::dentry::{self, MAX_SLOTS};
+use crate::layout::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
+use crate::map::{FileMap, Piece};
+use crate::node::{Half, Node};
+use granary_mssd::Structure;
+use granary_units::{Lpa, PAGE_SIZE};
+use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Result};
+use std::sync::Arc;
+
+/// Blocks read together when a directory is walked.
+const READ_AHEAD: u64 = 32;
+
+/// The names of a directory.
+#[derive(Default)]
+pub struct Dir {
+    index: NameIndex,
+    free: [Vec<u32>; MAX_SLOTS as usize],
+    end: u32,
+    /// Blocks allocated, some perhaps beyond `end`.
+    blocks: u32,
+}
+
+/// An entry found.
+#[derive(Clone)]
+pub struct Found {
+    /// Its first slot.
+    pub slot: u32,
+    /// Its inode.
+    pub ino: u32,
+    /// Its slots.
+    pub slots: u32,
+    /// Its block.
+    pub block: Arc<Block>,
+}
+
+/// Where a new entry goes.
+pub struct Place {
+    slot: u32,
+    slots: u32,
+    block: Arc<Block>,
+    /// Slots of the free area that it takes from; 0 = at the end.
+    area: u32,
+    /// Slots left over at the end of the block before, which become a free area, and that block.
+    skipped: Option<(u32, u32, Arc<Block>)>,
+    /// What changed in the directory's inode.
+    pub half: Half,
+}
+
+impl Found {
+    /// The line of the head in its block, as a mask.
+    pub fn head_line(&self) -> u64 {
+        1 << (self.slot % SLOTS_PER_BLOCK)
+    }
+
+    /// Points the name at another inode. Lines locked.
+    pub fn point_at(&self, ino: u32, kind: FileKind) {
+        let at = offset(self.slot);
+        self.block.change(|b| {
+            let mut head = DentryHead::read(&b[at..]);
+            head.ino.set(ino);
+            head.kind.set(kind.code() as u16);
+            head.write(&mut b[at..]);
+        });
+    }
+}
+
+fn offset(slot: u32) -> usize {
+    (slot % SLOTS_PER_BLOCK) as usize * SLOT_SIZE
+}
+
+/// Where block `n` of a directory is.
+fn dir_block(map: &FileMap, n: u64, ino: u32) -> Result<Lpa> {
+    match map.piece(n) {
+        Piece::At { lba, .. } => Ok(Lpa(lba as u64)),
+        Piece::Hole { .. } => Err(FsError::Corrupt(format!("directory {ino} has no block {n}"))),
+    }
+}
+
+impl Dir {
+    /// Names in it.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// First slot never used.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// A new directory, without names and blocks.
+    pub fn empty() -> Box<Dir> {
+        Box::default()
+    }
+
+    fn enter(&mut self, name: &[u8], place: &Place) {
+        if place.area == 0 {
+            if let Some((slot, slots, _)) = &place.skipped {
+                self.free[*slots as usize - 1].push(*slot);
+            }
+            self.end = place.slot + place.slots;
+        } else {
+            let taken = self.free[place.area as usize - 1].pop();
+            debug_assert_eq!(taken, Some(place.slot));
+            let rest = place.area - place.slots;
+            if rest > 0 {
+                self.free[rest as usize - 1].push(place.slot + place.slots);
+            }
+        }
+        self.index.insert(hash(name), place.slot);
+    }
+
+    fn leave(&mut self, name: &[u8], slot: u32, slots: u32) {
+        self.index.remove(hash(name), slot);
+        self.free[slots as usize - 1].push(slot);
+    }
+}
+
+/// Walks the heads of one directory block up to slot `end` (counted in the directory), calling `f` with slot, head and
+/// the rest of the block. Stops when `f` returns false.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn walk(
+    bytes: &[u8; PAGE_SIZE],
+    n: u64,
+    end: u32,
+    ino: u32,
+    mut f: impl FnMut(u32, &DentryHead, &[u8]) -> bool,
+) -> Result<()> {
+    let first = n as u32 * SLOTS_PER_BLOCK;
+    let stop = end.min(first + SLOTS_PER_BLOCK);
+    let mut slot = first;
+    while slot < stop {
+        let rest = &bytes[offset(slot)..];
+        let head = DentryHead::read(rest);
+        match head.stride() {
+            Some(stride) if slot + stride <= stop => {
+                if !f(slot, &head, rest) {
+                    return Ok(());
+                }
+                slot += stride;
+            }
+            _ => return Err(FsError::Corrupt(format!("directory {ino}: slot {slot} holds {head:?}"))),
+        }
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Reads the names of a directory if that has not been done. Takes the node's `change` lock for it, unless the
+    /// caller `holds` it.
+    ///
+    /// # Errors
+    /// `Corrupt`, drive errors.
+    pub fn load_dir(&self, node: &Node, holds: bool) -> Result<()> {
+        if node.body.lock().dir.is_some() {
+            return Ok(());
+        }
+        let _change = (!holds).then(|| node.change.lock());
+        let (size, blocks) = {
+            let body = node.body.lock();
+            if body.dir.is_some() {
+                return Ok(());
+            }
+            (body.disk_size, body.map.extents().last().map_or(0, |e| e.block + e.len as u64))
+        };
+        let bad = || FsError::Corrupt(format!("directory {} has size {size} in {blocks} blocks", node.ino));
+        let end = u32::try_from(size / SLOT_SIZE as u64).map_err(|_| bad())?;
+        if size % SLOT_SIZE as u64 != 0 || end as u64 > blocks * SLOTS_PER_BLOCK as u64 {
+            return Err(bad());
+        }
+        let mut dir = Box::new(Dir { end, blocks: blocks as u32, ..Dir::default() });
+        for n in 0..(end as u64).div_ceil(SLOTS_PER_BLOCK as u64) {
+            let block = self.dir_block_ahead(node, n)?;
+            block.with(|bytes| {
+                walk(bytes, n, end, node.ino, |slot, head, rest| {
+                    match head.is_free() {
+                        true => dir.free[head.len.get() as usize - 1].push(slot),
+                        false => dir.index.insert(hash(dentry::name(rest, head)), slot),
+                    }
+                    true
+                })
+            })?;
+        }
+        node.body.lock().dir = Some(dir);
+        Ok(())
+    }
+
+    /// Block `n` of a directory; a miss reads the following ones too.
+    fn dir_block_ahead(&self, node: &Node, n: u64) -> Result<Arc<Block>> {
+        let (lpa, ahead) = {
+            let body = node.body.lock();
+            match body.map.piece(n) {
+                Piece::At { lba, len } => (Lpa(lba as u64), len.min(READ_AHEAD)),
+                Piece::Hole { .. } => (dir_block(&body.map, n, node.ino)?, 1),
+            }
+        };
+        self.cache.get_window(lpa, lpa.0..lpa.0 + ahead, Structure::Dentry)
+    }
+
+    /// The entry called `name`. The directory is loaded.
+    ///
+    /// # Errors
+    /// Drive errors.
+    pub fn find(&self, node: &Node, name: &[u8]) -> Result<Option<Found>> {
+        let mut after = None;
+        loop {
+            let (slot, lpa) = {
+                let body = node.body.lock();
+                let dir = body.dir.as_ref().expect("the directory is loaded");
+                let Some((slot, position)) = dir.index.next(hash(name), after) else { return Ok(None) };
+                after = Some(position);
+                (slot, dir_block(&body.map, (slot / SLOTS_PER_BLOCK) as u64, node.ino)?)
+            };
+            let block = self.cache.get(lpa, Structure::Dentry)?;
+            let at = offset(slot);
+            let head = block.with(|b| {
+                let head = DentryHead::read(&b[at..]);
+                (head.len.get() as usize == name.len() && dentry::name(&b[at..], &head) == name).then_some(head)
+            });
+            if let Some(head) = head {
+                let slots = dentry::slots_for(name.len());
+                return Ok(Some(Found { slot, ino: head.ino.get(), slots, block }));
+            }
+        }
+    }
+
+    /// The entry called `name`, which must be there and mean inode `ino`.
+    ///
+    /// # Errors
+    /// `NoEntry` otherwise.
+    pub fn find_entry(&self, node: &Node, name: &[u8], ino: u32) -> Result<Found> {
+        self.load_dir(node, true)?;
+        self.find(node, name)?.filter(|f| f.ino == ino).ok_or(FsError::NoEntry)
+    }
+
+    /// Plans where `name` goes in a loaded directory, with a new block where needed. The directory's `change` lock is
+    /// held; its inode's lines are for the caller to touch.
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing changed; drive errors.
+    pub fn plan_entry(&self, tx: &mut Tx<'_>, node: &Node, name: &[u8]) -> Result<Place> {
+        let slots = dentry::slots_for(name.len());
+        let (area, slot, skipped, blocks) = {
+            let body = node.body.lock();
+            let dir = body.dir.as_ref().expect("the directory is loaded");
+            let area = (slots..=MAX_SLOTS).find(|&n| !dir.free[n as usize - 1].is_empty());
+            match area {
+                Some(n) => (n, *dir.free[n as usize - 1].last().expect("not empty"), 0, dir.blocks),
+                None => {
+                    let left = (SLOTS_PER_BLOCK - dir.end % SLOTS_PER_BLOCK) % SLOTS_PER_BLOCK;
+                    let skip = if left < slots { left } else { 0 };
+                    (0, dir.end + skip, skip, dir.blocks)
+                }
+            }
+        };
+        let skipped = match skipped {
+            0 => None,
+            n => Some((slot - n, n, self.dir_block_of(node, slot - n)?)),
+        };
+        let n = slot / SLOTS_PER_BLOCK;
+        let half = if n >= blocks { self.grow_dir(tx, node, n)? } else { Half::Hot };
+        let block = self.journal.fatal(self.dir_block_of(node, slot))?;
+        let first = slot % SLOTS_PER_BLOCK;
+        // What is left of a larger free area gets a head of its own, in its first line.
+        tx.touch_lines(&block, first, if area > slots { slots + 1 } else { slots });
+        if let Some((slot, _, before)) = &skipped {
+            tx.touch_lines(before, slot % SLOTS_PER_BLOCK, 1);
+        }
+        Ok(Place { slot, slots, block, area, skipped, half })
+    }
+
+    fn dir_block_of(&self, node: &Node, slot: u32) -> Result<Arc<Block>> {
+        let lpa = dir_block(&node.body.lock().map, (slot / SLOTS_PER_BLOCK) as u64, node.ino)?;
+        self.cache.get(lpa, Structure::Dentry)
+    }
+
+    /// Allocates blocks for a directory from its block `n` on: as many as it has, at most eight.
+    fn grow_dir(&self, tx: &mut Tx<'_>, node: &Node, n: u32) -> Result<Half> {
+        let goal = node.body.lock().map.goal(n as u64);
+        let run = tx.take_blocks(n.clamp(1, 8) as u64, goal, false)?;
+        let half = self.add_extents(tx, node, &[(n as u64, run)])?;
+        for lba in run.lba..run.lba + run.len {
+            self.cache.fresh(Lpa(lba as u64), Structure::Dentry);
+        }
+        let mut body = node.body.lock();
+        body.dir.as_mut().expect("the directory is loaded").blocks += run.len;
+        Ok(half)
+    }
+
+    /// Writes an entry where [`Core::plan_entry`] put it. Lines locked.
+    pub fn put_entry(&self, node: &Node, place: &Place, name: &[u8], ino: u32, kind: FileKind) {
+        let at = offset(place.slot);
+        let len = place.slots as usize * SLOT_SIZE;
+        place.block.change(|b| {
+            dentry::write_entry(&mut b[at..at + len], ino, kind.code() as u16, name);
+            if place.area > place.slots {
+                DentryHead::free(place.area - place.slots).write(&mut b[at + len..]);
+            }
+        });
+        if let Some((slot, slots, before)) = &place.skipped {
+            before.change(|b| DentryHead::free(*slots).write(&mut b[offset(*slot)..]));
+        }
+        let mut body = node.body.lock();
+        let dir = body.dir.as_mut().expect("the directory is loaded");
+        dir.enter(name, place);
+        let end = dir.end() as u64;
+        body.disk_size = end * SLOT_SIZE as u64;
+    }
+
+    /// Frees the slots of an entry; its head's line was touched. Lines locked.
+    pub fn clear_entry(&self, node: &Node, found: &Found, name: &[u8]) {
+        found.block.change(|b| DentryHead::free(found.slots).write(&mut b[offset(found.slot)..]));
+        let mut body = node.body.lock();
+        body.dir.as_mut().expect("the directory is loaded").leave(name, found.slot, found.slots);
+    }
+
+    /// Writes another name of as many slots in an entry's place. Lines locked.
+    pub fn rewrite_entry(&self, node: &Node, found: &Found, from: &[u8], to: &[u8], kind: FileKind) {
+        let at = offset(found.slot);
+        let len = found.slots as usize * SLOT_SIZE;
+        found.block.change(|b| dentry::write_entry(&mut b[at..at + len], found.ino, kind.code() as u16, to));
+        let mut body = node.body.lock();
+        let dir = body.dir.as_mut().expect("the directory is loaded");
+        dir.index.remove(hash(from), found.slot);
+        dir.index.insert(hash(to), found.slot);
+    }
+
+    /// Lists a directory from slot `from` on.
+    ///
+    /// # Errors
+    /// `Corrupt`, drive errors.
+    pub fn list(&self, node: &Node, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        let end = {
+            let body = node.body.lock();
+            body.dir.as_ref().map_or(body.disk_size / SLOT_SIZE as u64, |d| d.end() as u64)
+        };
+        let per_block = SLOTS_PER_BLOCK as u64;
+        let mut go_on = true;
+        let mut unknown = None;
+        for n in from / per_block..end.div_ceil(per_block) {
+            // A copy: `emit` may wait, and the block's lock is not for that.
+            let bytes = self.dir_block_ahead(node, n)?.with(|b| *b);
+            walk(&bytes, n, end as u32, node.ino, |slot, head, rest| {
+                if head.is_free() || (slot as u64) < from {
+                    return true;
+                }
+                let Some(kind) = FileKind::from_code(head.kind.get() as u8) else {
+                    unknown = Some(slot);
+                    return false;
+                };
+                let name = dentry::name(rest, head);
+                let next = (slot + dentry::slots_for(name.len())) as u64;
+                go_on = emit(DirEntry { name, ino: Ino(head.ino.get() as u64), kind, next });
+                go_on
+            })?;
+            if let Some(slot) = unknown {
+                return Err(FsError::Corrupt(format!("directory {}: unknown type in slot {slot}", node.ino)));
+            }
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Changing where an inode's blocks are: new extents, freed ones, and the slots that say so on media.
+//!
+//! Extent and index blocks belong to one inode, whose `change` lock the caller holds: they are changed in memory while
+//! the transaction is planned (nobody else stores their lines) and stored when it runs. What changes in the inode's own
+//! record is written by the caller, with the [`Half`] returned here.
+
+use crate::core::Core;
+use crate::journal::Tx;
+use crate::layout::{POINTERS_PER_INDEX, extent};
+use crate::map::SlotEdit;
+use crate::node::{Body, Half, Node, Standing};
+use crate::space::Run;
+use granary_mssd::Structure;
+use granary_units::Lpa;
+use granary_vfs::Result;
+
+impl Half {
+    /// What is needed for both changes.
+    pub fn and(self, other: Half) -> Half {
+        if self == Half::Both { self } else { other }
+    }
+}
+
+impl Core {
+    /// Enters new runs (file block, where it lies) into an inode's map and slots.
+    ///
+    /// # Errors
+    /// `NoSpace` for extent blocks, with nothing changed; drive errors, which stop the journal.
+    pub fn add_extents(&self, tx: &mut Tx<'_>, node: &Node, new: &[(u64, Run)]) -> Result<Half> {
+        let mut edits = Vec::with_capacity(new.len());
+        let mut body = node.body.lock();
+        if body.standing == Standing::Gone {
+            for &(block, run) in new {
+                body.map.add(block, run, false, &mut edits);
+            }
+            return Ok(Half::Hot);
+        }
+        let (slot_blocks, index_blocks) = body.map.blocks_missing(new.len() as u64);
+        drop(body);
+        let mut half = Half::Hot;
+        if slot_blocks > 0 {
+            half = self.add_slot_blocks(tx, node, slot_blocks, index_blocks)?;
+        }
+        let mut body = node.body.lock();
+        for &(block, run) in new {
+            body.map.add(block, run, true, &mut edits);
+        }
+        drop(body);
+        Ok(half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?))
+    }
+
+    /// Allocates extent blocks and the index blocks that name them.
+    fn add_slot_blocks(&self, tx: &mut Tx<'_>, node: &Node, slot_blocks: u64, index: u64) -> Result<Half> {
+        let had = node.body.lock().map.reserved_meta;
+        let mut taken = Vec::new();
+        for _ in 0..slot_blocks + index {
+            let promised = node.body.lock().map.reserved_meta > 0;
+            match tx.take_blocks(1, None, promised) {
+                Ok(run) => taken.push(run.lba),
+                Err(e) => {
+                    // The transaction gives back what was taken, promises included.
+                    node.body.lock().map.reserved_meta = had;
+                    return Err(e);
+                }
+            }
+            node.body.lock().map.reserved_meta -= promised as u64;
+        }
+        for &lba in &taken {
+            self.cache.fresh(Lpa(lba as u64), Structure::DataPointer);
+        }
+        let (indexes, slots) = taken.split_at(index as usize);
+        self.journal.fatal(self.link_slot_blocks(tx, node, indexes, slots))
+    }
+
+    fn link_slot_blocks(&self, tx: &mut Tx<'_>, node: &Node, indexes: &[u32], slots: &[u32]) -> Result<Half> {
+        let (old_indexes, mut n) = {
+            let mut body = node.body.lock();
+            let map = &mut body.map;
+            let before = (map.index_blocks.len(), map.slot_blocks.len() as u32);
+            map.index_blocks.extend(indexes);
+            map.slot_blocks.extend(slots);
+            before
+        };
+        for (i, &lba) in indexes.iter().enumerate() {
+            if old_indexes + i > 0 {
+                let before = node.body.lock().map.index_blocks[old_indexes + i - 1];
+                self.set_pointer(tx, before, POINTERS_PER_INDEX, lba)?;
+            }
+        }
+        for &lba in slots {
+            let index = node.body.lock().map.index_blocks[(n / POINTERS_PER_INDEX) as usize];
+            self.set_pointer(tx, index, n % POINTERS_PER_INDEX, lba)?;
+            n += 1;
+        }
+        Ok(if old_indexes == 0 { Half::Both } else { Half::Hot })
+    }
+
+    fn set_pointer(&self, tx: &mut Tx<'_>, index: u32, n: u32, lba: u32) -> Result<()> {
+        let block = self.cache.get(Lpa(index as u64), Structure::DataPointer)?;
+        block.change(|b| extent::set_pointer(b, n, lba));
+        tx.touch_lines(&block, n / 16, 1);
+        Ok(())
+    }
+
+    /// Writes slots; those in the inode's record are left to the caller.
+    fn write_slots(&self, tx: &mut Tx<'_>, node: &Node, edits: &[SlotEdit]) -> Result<Half> {
+        let mut half = Half::Hot;
+        for &(slot, e) in edits {
+            let place = node.body.lock().map.slot_line(slot);
+            match place {
+                None if slot == 0 => {}
+                None => half = Half::Both,
+                Some((lba, line, n)) => {
+                    let block = self.cache.get(Lpa(lba as u64), Structure::DataPointer)?;
+                    block.change(|b| e.write_to(b, n));
+                    tx.touch_lines(&block, line, 1);
+                }
+            }
+        }
+        Ok(half)
+    }
+
+    /// Frees blocks of an inode from file block `keep` on, as many as one transaction may; they become free with its
+    /// COMMIT. Returns what changed in the record and whether all are gone.
+    ///
+    /// # Errors
+    /// Of the drive; the journal has stopped then.
+    pub fn cut_step(&self, tx: &mut Tx<'_>, node: &Node, keep: u64) -> Result<(Half, bool)> {
+        // `cut` counts a line for each run and slot; many share lines.
+        let lines = self.options.max_free_lines.max(4).saturating_mul(4);
+        let (mut freed, mut edits) = (Vec::new(), Vec::new());
+        let mut half = Half::Hot;
+        let mut body = node.body.lock();
+        let done = body.map.cut(keep, lines, &mut freed, &mut edits);
+        if body.map.extents().is_empty() && body.map.slots() > 0 {
+            let dropped = body.map.drop_slots();
+            edits.clear();
+            half = Half::Both;
+            for run in &dropped {
+                self.cache.forget(Lpa(run.lba as u64));
+            }
+            freed.extend(dropped);
+        }
+        self.settle_reservation(&mut body);
+        drop(body);
+        for run in freed {
+            tx.free_blocks(run, true);
+        }
+        Ok((half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?), done))
+    }
+
+    /// Adjusts what is reserved for extent blocks to what the reserved pages may still need.
+    pub fn settle_reservation(&self, body: &mut Body) {
+        let (need, have) = (body.map.meta_needed(), body.map.reserved_meta);
+        if need < have {
+            self.space.unreserve(have - need);
+            body.map.reserved_meta = need;
+        } else if need > have && self.space.reserve(need - have) {
+            body.map.reserved_meta = need;
+        }
+    }
+
+    /// Gives up the reservation of pages from `from` on: they will not be written.
+    pub fn unreserve_from(&self, body: &mut Body, from: u64) {
+        let n = body.map.reserved.remove(from..u64::MAX);
+        self.space.unreserve(n);
+        self.settle_reservation(body);
+    }
+}

@@ -1,0 +1,231 @@
+//! [`ByteFs`]: the file system as the vfs sees it.
+
+use crate::check;
+use crate::core::Core;
+use crate::layout::Superblock;
+use crate::layout::superblock::CLEAN;
+use crate::mkfs::ROOT;
+use crate::mount::{RecoveryReport, write_superblock};
+use crate::node::node;
+use granary_sim::{Daemon, Signal};
+use granary_units::{Dest, Page, Payload};
+use granary_vfs::{
+    Created, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
+    Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use zerocopy::little_endian::U32;
+
+/// What the journal did since the mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Transactions sealed.
+    pub transactions: u64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Group commits that committed them.
+    pub groups: u64,
+    /// Transactions that waited for another's lines.
+    pub conflicts: u64,
+    /// Metadata blocks in host memory.
+    pub cached_blocks: u64,
+}
+
+/// A mounted ByteFS.
+pub struct ByteFs {
+    core: Arc<Core>,
+    superblock: Mutex<Superblock>,
+    report: RecoveryReport,
+    committer: Mutex<Option<Daemon>>,
+}
+
+impl ByteFs {
+    /// Starts the commit daemon.
+    pub(crate) fn start(core: Core, superblock: Superblock, report: RecoveryReport) -> Arc<ByteFs> {
+        let core = Arc::new(core);
+        let (its, interval) = (Arc::clone(&core), core.options.commit_interval);
+        let committer = Daemon::start("bytefs-commit", move |stopper| {
+            while stopper.pause(interval) != Signal::Stop {
+                // A failure has stopped the journal; whoever writes next learns it.
+                if its.commit_to(its.journal.sealed()).is_err() {
+                    return;
+                }
+            }
+        });
+        Arc::new(ByteFs {
+            core,
+            superblock: Mutex::new(superblock),
+            report,
+            committer: Mutex::new(Some(committer)),
+        })
+    }
+
+    /// What the mount had to recover.
+    pub fn recovery(&self) -> RecoveryReport {
+        self.report
+    }
+
+    /// The file system's UUID.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.superblock.lock().uuid
+    }
+
+    /// What the journal did.
+    pub fn stats(&self) -> Stats {
+        let journal = &self.core.journal;
+        Stats {
+            transactions: journal.sealed(),
+            committed: journal.committed(),
+            groups: journal.groups(),
+            conflicts: self.core.locks.conflicts(),
+            cached_blocks: self.core.cache.len() as u64,
+        }
+    }
+
+    /// Drops metadata blocks from host memory, as `echo 2 > drop_caches`.
+    pub fn drop_caches(&self) {
+        self.core.cache.drop_clean();
+    }
+}
+
+impl FileSystem for ByteFs {
+    fn name(&self) -> &'static str {
+        "bytefs"
+    }
+
+    fn features(&self) -> Features {
+        Features { page_cache: true, max_file_size: i64::MAX as u64, max_links: u32::MAX - 1 }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(ROOT as u64)
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
+        self.core.load(ino)
+    }
+
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        let dir = node(dir);
+        self.core.load_dir(dir, false)?;
+        Ok(self.core.find(dir, name)?.map(|f| Ino(f.ino as u64)))
+    }
+
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        self.core.list(node(dir), from, emit)
+    }
+
+    fn parent(&self, dir: &Inode) -> Result<Ino> {
+        match node(dir).kind {
+            FileKind::Dir => Ok(Ino(node(dir).body.lock().parent as u64)),
+            _ => Err(FsError::NotDir),
+        }
+    }
+
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+        let dir = node(dir);
+        self.core.load_dir(dir, false)?;
+        Ok(dir.body.lock().dir.as_ref().is_none_or(|d| d.len() == 0))
+    }
+
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        self.core.readlink(inode)
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.core.create(cx, dir, name, new)
+    }
+
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.core.link(cx, dir, name, inode)
+    }
+
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.core.unlink(cx, dir, name, inode)
+    }
+
+    fn rename(&self, cx: &Cx<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.core.rename(cx, rename)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.core.setattr(cx, inode, set)
+    }
+
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
+        self.core.touch_atime(inode, time);
+        Ok(())
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        self.core.evict(inode)
+    }
+
+    fn release(&self, inode: &Inode) -> Result<()> {
+        self.core.release(inode)
+    }
+
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        self.core.read_pages(inode, first, out)
+    }
+
+    fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.core.reserve(inode, pos, len)
+    }
+
+    fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.core.wrote(cx, inode, pos, len);
+        Ok(())
+    }
+
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _: WriteBackCause) -> Result<()> {
+        self.core.write_pages(inode, pages)
+    }
+
+    fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.core.read_direct(inode, pos, dest)
+    }
+
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        self.core.write_direct(cx, inode, pos, data)
+    }
+
+    fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        self.core.fsync(inode, data_only)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.core.sync()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let g = &self.core.geometry;
+        let free_inodes = self.core.inodes.lock().free();
+        Ok(StatFs {
+            blocks: g.blocks - g.data,
+            free_blocks: self.core.space.available(),
+            inodes: g.inodes - 1,
+            free_inodes,
+        })
+    }
+
+    fn unmount(&self) -> Result<()> {
+        let daemon = self.committer.lock().take();
+        if let Some(daemon) = daemon {
+            daemon.stop();
+        }
+        self.core.sync()?;
+        let mut sb = *self.superblock.lock();
+        sb.state = U32::new(CLEAN);
+        sb.next_tx = U32::new(self.core.journal.next_tx().max(1));
+        write_superblock(&self.core.port, &sb)?;
+        *self.superblock.lock() = sb;
+        Ok(self.core.port.flush()?)
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        check::check(&self.core)
+    }
+}
+

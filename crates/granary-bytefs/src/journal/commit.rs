@@ -1,0 +1,216 @@
+//! [`Journal`]: sealed transactions and their group commit.
+//!
+//! ```text
+//!   sequence:  1 ............ committed ............ sealed
+//!              durable       | queue of TxIDs      |
+//!                            | taken by the leader |
+//! ```
+//!
+//! Who needs durability up to a sequence number either finds it committed, waits for the leader at work, or becomes
+//! the leader himself and commits everything that is sealed.
+
+use granary_mssd::{Port, Ticket};
+use granary_sim::sync::{Condvar, Mutex};
+use granary_units::TxId;
+use granary_vfs::{FsError, Result};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+#[derive(Default)]
+struct State {
+    queue: Vec<TxId>,
+    sealed: u64,
+    committed: u64,
+    leader: bool,
+    groups: u64,
+}
+
+/// The order of transactions.
+pub struct Journal {
+    state: Mutex<State>,
+    done: Condvar,
+    /// Copies of the state's numbers, to be read without the lock.
+    sealed: AtomicU64,
+    committed: AtomicU64,
+    next_tx: AtomicU32,
+    /// Byte stores outside transactions so far, and how many of them a verify is known to cover.
+    posted: AtomicU64,
+    verified: AtomicU64,
+    broken: AtomicBool,
+    why: parking_lot::Mutex<Option<FsError>>,
+}
+
+impl Journal {
+    /// An empty journal whose first transaction is `next_tx`.
+    pub fn new(next_tx: u32) -> Journal {
+        Journal {
+            state: Mutex::new(State::default()),
+            done: Condvar::new(),
+            sealed: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            next_tx: AtomicU32::new(next_tx),
+            posted: AtomicU64::new(0),
+            verified: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            why: parking_lot::Mutex::new(None),
+        }
+    }
+
+    /// A new transaction number; never [`TxId::NONE`].
+    pub fn new_tx(&self) -> TxId {
+        loop {
+            let tx = TxId(self.next_tx.fetch_add(1, Relaxed));
+            if tx != TxId::NONE {
+                return tx;
+            }
+        }
+    }
+
+    /// The number that the next transaction will have.
+    pub fn next_tx(&self) -> u32 {
+        self.next_tx.load(Relaxed)
+    }
+
+    /// Stops everything: memory is ahead of the media and cannot catch up.
+    pub fn fail(&self, why: FsError) {
+        self.why.lock().get_or_insert(why);
+        self.broken.store(true, Relaxed);
+    }
+
+    /// Whether changes are still possible.
+    ///
+    /// # Errors
+    /// Why the journal stopped.
+    pub fn alive(&self) -> Result<()> {
+        if !self.broken.load(Relaxed) {
+            return Ok(());
+        }
+        Err(self.why.lock().clone().unwrap_or(FsError::ReadOnly))
+    }
+
+    /// Passes `result` on; an error stops the journal.
+    pub fn fatal<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| self.fail(e.clone()))
+    }
+
+    /// Gives a transaction, all of whose lines are stored, its place in the order. Returns its sequence number and
+    /// how many wait with it.
+    pub fn seal(&self, tx: TxId) -> (u64, usize) {
+        let mut s = self.state.lock();
+        s.queue.push(tx);
+        s.sealed += 1;
+        self.sealed.store(s.sealed, Relaxed);
+        (s.sealed, s.queue.len())
+    }
+
+    /// Like [`Journal::seal`] for a transaction that was committed already.
+    pub fn seal_committed(&self) -> u64 {
+        let mut s = self.state.lock();
+        s.sealed += 1;
+        s.committed += 1;
+        s.groups += 1;
+        self.sealed.store(s.sealed, Relaxed);
+        self.committed.store(s.committed, Relaxed);
+        s.sealed
+    }
+
+    /// The last sequence number given.
+    pub fn sealed(&self) -> u64 {
+        self.sealed.load(Relaxed)
+    }
+
+    /// Everything up to here is committed.
+    pub fn committed(&self) -> u64 {
+        self.committed.load(Relaxed)
+    }
+
+    /// Group commits so far.
+    pub fn groups(&self) -> u64 {
+        self.state.lock().groups
+    }
+
+    /// Makes all transactions up to `seq` durable. Returns whether this task led a group.
+    ///
+    /// # Errors
+    /// Of the drive; the journal has stopped then.
+    pub fn commit_to(&self, port: &Port, seq: u64) -> Result<bool> {
+        if self.committed() >= seq {
+            return Ok(false);
+        }
+        let mut led = false;
+        let mut s = self.state.lock();
+        while s.committed < seq {
+            self.alive()?;
+            if s.leader {
+                self.done.wait(&mut s);
+                continue;
+            }
+            s.leader = true;
+            let group = std::mem::take(&mut s.queue);
+            let upto = s.sealed;
+            drop(s);
+            let result = self.fatal(self.commit_group(port, &group));
+            s = self.state.lock();
+            s.leader = false;
+            led = true;
+            if result.is_ok() {
+                s.committed = upto;
+                s.groups += 1;
+                self.committed.store(upto, Relaxed);
+                if s.queue.is_empty() {
+                    // Keep the allocation for the next group.
+                    s.queue = group;
+                    s.queue.clear();
+                }
+            }
+            self.done.notify_all();
+            result?;
+        }
+        Ok(led)
+    }
+
+    fn commit_group(&self, port: &Port, group: &[TxId]) -> Result<()> {
+        self.verify(port)?;
+        let mut all = Ticket::NONE;
+        for &tx in group {
+            all = all.and(port.submit_commit(tx)?);
+        }
+        port.wait(all);
+        Ok(())
+    }
+
+    /// Commits one transaction by itself.
+    ///
+    /// # Errors
+    /// Of the drive.
+    pub fn commit_one(&self, port: &Port, tx: TxId) -> Result<()> {
+        self.commit_group(port, &[tx])
+    }
+
+    /// Counts a byte store outside transactions; the number is for [`Journal::verify_to`].
+    pub fn posted(&self) -> u64 {
+        self.posted.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Makes sure that byte store number `posted` has reached the drive's safe memory.
+    ///
+    /// # Errors
+    /// Of the drive.
+    pub fn verify_to(&self, port: &Port, posted: u64) -> Result<()> {
+        if self.verified.load(Relaxed) < posted { self.verify(port) } else { Ok(()) }
+    }
+
+    /// Makes sure that every byte store so far has.
+    ///
+    /// # Errors
+    /// Of the drive.
+    pub fn verify_all(&self, port: &Port) -> Result<()> {
+        self.verify_to(port, self.posted.load(Relaxed))
+    }
+
+    fn verify(&self, port: &Port) -> Result<()> {
+        let before = self.posted.load(Relaxed);
+        port.verify()?;
+        self.verified.fetch_max(before, Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! [`Tx`]: one operation's transaction while it is planned and stored.
+//!
+//! ```text
+//!   pages: [ (block, mask of its lines) ... ]     few, sorted by address when stored
+//!   bits:  [ (bitmap, from, len, set or clear) ]  turned into lines of the bitmaps' blocks
+//! ```
+//!
+//! Planning takes blocks and inodes out of the allocators at once, but changes nothing else; [`Tx::run`] applies all
+//! changes while the lines are locked. A transaction that is dropped before that gives back what it took.
+//!
+//! Neighbouring lines are one store. Each run of lines is one changed structure for the CPU cost table.
+
+use crate::core::Core;
+use crate::layout::bitmap;
+use crate::options::CommitMode;
+use crate::space::Run;
+use granary_sim::{costs, cpu};
+use granary_units::{LINE_SIZE, TxId};
+use granary_vfs::{Block, FsError, Result};
+use std::sync::Arc;
+
+/// Which bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bitmap {
+    /// Of inodes.
+    Inodes,
+    /// Of blocks.
+    Blocks,
+}
+
+struct Bits {
+    which: Bitmap,
+    from: u64,
+    len: u64,
+    set: bool,
+}
+
+/// A transaction being planned.
+pub struct Tx<'a> {
+    core: &'a Core,
+    pages: Vec<(Arc<Block>, u64)>,
+    bits: Vec<Bits>,
+    /// Blocks to give back if the transaction never runs; the flag says that they were reserved.
+    taken: Vec<(Run, bool)>,
+    taken_inode: Option<u32>,
+    /// Blocks that become free with the COMMIT.
+    freed: Vec<Run>,
+}
+
+impl<'a> Tx<'a> {
+    /// An empty transaction.
+    pub fn new(core: &'a Core) -> Tx<'a> {
+        Tx {
+            core,
+            pages: Vec::with_capacity(8),
+            bits: Vec::with_capacity(4),
+            taken: Vec::new(),
+            taken_inode: None,
+            freed: Vec::new(),
+        }
+    }
+
+    /// The transaction changes these lines of `block`.
+    pub fn touch(&mut self, block: &Arc<Block>, mask: u64) {
+        match self.pages.iter_mut().find(|p| p.0.lpa() == block.lpa()) {
+            Some(page) => {
+                debug_assert!(Arc::ptr_eq(&page.0, block), "two copies of {}", block.lpa());
+                page.1 |= mask;
+            }
+            None => self.pages.push((Arc::clone(block), mask)),
+        }
+    }
+
+    /// The transaction changes `len` lines of `block` from line `first` on.
+    pub fn touch_lines(&mut self, block: &Arc<Block>, first: u32, len: u32) {
+        self.touch(block, (u64::MAX >> (64 - len)) << first);
+    }
+
+    /// Takes up to `want` blocks; they are set in the bitmap with the transaction.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn take_blocks(&mut self, want: u64, goal: Option<u32>, promised: bool) -> Result<Run> {
+        let run = self.core.take_blocks(want, goal, promised)?;
+        self.taken.push((run, promised));
+        self.set_bits(Bitmap::Blocks, run.lba as u64, run.len as u64, true);
+        Ok(run)
+    }
+
+    /// Like [`Tx::take_blocks`] for an inode that is no longer on media: memory only.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn take_unrecorded(&mut self, want: u64, goal: Option<u32>, promised: bool) -> Result<Run> {
+        let run = self.core.take_blocks(want, goal, promised)?;
+        self.taken.push((run, promised));
+        Ok(run)
+    }
+
+    /// Takes an inode; returns its number and its block of the table.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn take_inode(&mut self) -> Result<(u32, Arc<Block>)> {
+        let ino = self.core.take_inode()?;
+        self.taken_inode = Some(ino);
+        self.set_bits(Bitmap::Inodes, ino as u64, 1, true);
+        Ok((ino, self.core.inode_block(ino)?))
+    }
+
+    /// Clears blocks in the bitmap. With `release` they become free with the COMMIT; otherwise an inode without links
+    /// goes on using them until it is evicted.
+    pub fn free_blocks(&mut self, run: Run, release: bool) {
+        self.set_bits(Bitmap::Blocks, run.lba as u64, run.len as u64, false);
+        if release {
+            self.freed.push(run);
+        }
+    }
+
+    /// Clears an inode in the bitmap. Its number stays taken in memory until it is evicted.
+    pub fn free_inode(&mut self, ino: u32) {
+        self.set_bits(Bitmap::Inodes, ino as u64, 1, false);
+    }
+
+    fn set_bits(&mut self, which: Bitmap, from: u64, len: u64, set: bool) {
+        self.bits.push(Bits { which, from, len, set });
+    }
+
+    /// Keeps what was taken although nothing is stored: for inodes that are no longer on media.
+    pub fn keep(mut self) {
+        debug_assert!(self.pages.is_empty() && self.bits.is_empty());
+        self.taken.clear();
+        self.taken_inode = None;
+    }
+
+    /// Locks the lines, applies the changes (`apply` must not wait), stores the lines, seals. Returns the sequence
+    /// number; the transaction is durable once that is committed.
+    ///
+    /// # Errors
+    /// Of the drive; the journal has stopped then.
+    pub fn run(mut self, apply: impl FnOnce()) -> Result<u64> {
+        let core = self.core;
+        core.journal.alive()?;
+        for i in 0..self.bits.len() {
+            let Bits { which, from, len, .. } = self.bits[i];
+            core.bitmap_parts(which, from, len, |block, from, len| {
+                self.touch(block, bitmap::line_mask(from, len))
+            });
+        }
+        self.pages.sort_unstable_by_key(|p| p.0.lpa());
+        cpu(costs().metadata_update * self.pages.iter().map(|p| runs(p.1).count() as u64).sum::<u64>());
+        let tx = core.journal.new_tx();
+        core.locks.enter(tx, self.pages.iter().map(|p| (p.0.lpa().0, p.1)));
+        self.taken.clear();
+        self.taken_inode = None;
+        let sealed = self.apply_bits().and_then(|()| {
+            apply();
+            self.store(tx)
+        });
+        let sealed = core.journal.fatal(sealed).map(|()| match core.options.commit {
+            CommitMode::Group => Ok(core.journal.seal(tx)),
+            CommitMode::Sync => {
+                let done = core.journal.fatal(core.journal.commit_one(&core.port, tx));
+                done.map(|()| (core.journal.seal_committed(), 0))
+            }
+        });
+        core.locks.leave(tx, self.pages.iter().map(|p| (p.0.lpa().0, p.1)));
+        let (seq, waiting) = sealed??;
+        for run in self.freed.drain(..) {
+            core.space.withhold(seq, run);
+        }
+        if core.options.commit == CommitMode::Sync {
+            core.release_ripe()?;
+        } else if waiting >= core.options.commit_batch.max(1) as usize {
+            core.commit_to(seq)?;
+        }
+        Ok(seq)
+    }
+
+    fn apply_bits(&self) -> Result<()> {
+        for b in &self.bits {
+            let mut clean = true;
+            self.core.bitmap_parts(b.which, b.from, b.len, |block, from, len| {
+                clean &= block.change(|bytes| bitmap::flip(bytes, from, len, b.set));
+            });
+            if !clean {
+                let (kind, how) = (b.which, if b.set { "in use" } else { "free" });
+                let what = format!("bitmap of {kind:?}: part of {}+{} is already {how}", b.from, b.len);
+                return Err(FsError::Corrupt(what));
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, tx: TxId) -> Result<()> {
+        let mut buf = [0u8; 8 * LINE_SIZE];
+        for (block, mask) in &self.pages {
+            for (first, lines) in runs(*mask) {
+                let (mut at, end) = (first * LINE_SIZE, (first + lines) * LINE_SIZE);
+                while at < end {
+                    let n = (end - at).min(buf.len());
+                    block.with(|bytes| buf[..n].copy_from_slice(&bytes[at..at + n]));
+                    let addr = block.lpa().byte().offset(at as u64);
+                    self.core.port.store(addr, &buf[..n], tx, block.what())?;
+                    at += n;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Tx<'_> {
+    fn drop(&mut self) {
+        for (run, promised) in self.taken.drain(..) {
+            self.core.space.give_back(run, promised);
+        }
+        if let Some(ino) = self.taken_inode.take() {
+            self.core.inodes.lock().give(ino as u64, 1);
+        }
+    }
+}
+
+/// The runs of set bits, as first bit and length.
+pub fn runs(mask: u64) -> impl Iterator<Item = (usize, usize)> {
+    let mut left = mask;
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let first = left.trailing_zeros() as usize;
+        let len = (left >> first).trailing_ones() as usize;
+        left &= !((u64::MAX >> (64 - len)) << first);
+        Some((first, len))
+    })
+}
+

@@ -1,0 +1,35 @@
+//! The media format: real structs, little endian, one concept per file (SPEC.md has every field).
+//!
+//! ```text
+//!   block  0            1              ...              ...             ...            ...
+//!         +------------+--------------+----------------+---------------+--------------+----------------------+
+//!         | superblock | orphan table | inode bitmap   | block bitmap  | inode table  | data, directories,   |
+//!         |            | 1 block      | 1 bit / inode  | 1 bit / block | 128 B each   | extent slots         |
+//!         +------------+--------------+----------------+---------------+--------------+----------------------+
+//! ```
+//!
+//! Invariants: everything that an operation changes is a 64 B line of its own concern (an inode's hot half, a name, a
+//! bitmap group, four extent slots), so that the byte interface moves lines and never whole blocks. What lies beyond a
+//! high-water mark (a directory's size, an inode's slot count) is garbage: new metadata blocks need no zeroing.
+//!
+//! It does *not* hold checksums of metadata yet, except in the superblock, which is written whole.
+//!
+//! Source: ByteFS section 4.5 for the sizes (128 B inodes in two halves, 64 B bitmap groups, 16 B extents, 64-320 B
+//! names); the arrangement is ours.
+
+pub mod bitmap;
+pub mod dentry;
+pub mod extent;
+pub mod geometry;
+pub mod inode;
+pub mod orphan;
+pub mod superblock;
+
+pub use dentry::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
+pub use extent::{Extent, INLINE_SLOTS, POINTERS_PER_INDEX, SLOTS_PER_EXTENT_BLOCK};
+pub use geometry::Geometry;
+pub use inode::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord};
+pub use superblock::Superblock;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! [`FileMap`]: where a file's blocks are, in host memory, and in which slots that is written.
+//!
+//! ```text
+//!   extents (sorted):   [block, lba, len, slot] [block, lba, len, slot] ...
+//!   slots on media:     0 1 2 in the inode | 3.. in extent blocks, in any order; free ones are reused
+//! ```
+//!
+//! All extents are loaded with the inode, so a lookup never reads. Changes are made here first and return the slots to
+//! write; who changes the map holds the inode's `change` lock and writes the slots in the same transaction.
+//!
+//! Invariants: extents are sorted, do not overlap, and neighbours that continue each other on the drive are one extent;
+//! each has its own slot, except in an inode that is no longer on media ([`NO_SLOT`]).
+//!
+//! Source: ByteFS section 4.5 (data pointers).
+
+use crate::layout::bitmap::BITS_PER_GROUP;
+use crate::layout::{Extent, INLINE_SLOTS, POINTERS_PER_INDEX, SLOTS_PER_EXTENT_BLOCK, extent};
+use crate::ranges::Ranges;
+use crate::space::Run;
+
+/// The slot of an extent that is not on media.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// An extent in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// First block in the file.
+    pub block: u64,
+    /// First block on the drive.
+    pub lba: u32,
+    /// Number of blocks.
+    pub len: u32,
+    /// Where it is written.
+    pub slot: u32,
+}
+
+/// What a file block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// At this block of the drive, as are the next `len - 1`.
+    At {
+        /// Block on the drive.
+        lba: u32,
+        /// Blocks that follow without a gap, this one included.
+        len: u64,
+    },
+    /// Nowhere, as are the next `len - 1`.
+    Hole {
+        /// Blocks up to the next extent; `u64::MAX` = none follows.
+        len: u64,
+    },
+}
+
+/// A slot to write: its number and its new content.
+pub type SlotEdit = (u32, Extent);
+
+/// Where a file's blocks are.
+#[derive(Default)]
+pub struct FileMap {
+    extents: Vec<Mapped>,
+    free_slots: Vec<u32>,
+    slots: u32,
+    /// Extent blocks on media.
+    pub slot_blocks: Vec<u32>,
+    /// Index blocks on media.
+    pub index_blocks: Vec<u32>,
+    /// What the slots in the inode hold.
+    pub inline: [Extent; INLINE_SLOTS as usize],
+    /// Pages with reserved space and no block.
+    pub reserved: Ranges,
+    /// Blocks reserved for extent blocks that the reserved pages may need.
+    pub reserved_meta: u64,
+    mapped: u64,
+}
+
+impl FileMap {
+    /// From the slots on media, in order of slots.
+    ///
+    /// # Errors
+    /// A sentence where two extents overlap or an extent runs over the end of block numbers.
+    pub fn load(slots: u32, content: impl Iterator<Item = Extent>) -> Result<FileMap, String> {
+        let mut map = FileMap { slots, ..FileMap::default() };
+        for (slot, e) in content.enumerate().take(slots as usize) {
+            let slot = slot as u32;
+            if let Some(inline) = map.inline.get_mut(slot as usize) {
+                *inline = e;
+            }
+            match e.len.get() {
+                0 => map.free_slots.push(slot),
+                len => {
+                    let (block, lba) = (e.block.get(), e.lba.get());
+                    if block.checked_add(len as u64).is_none() || lba.checked_add(len).is_none() {
+                        return Err(format!("extent {block}+{len} at {lba} runs over the end"));
+                    }
+                    map.mapped += len as u64;
+                    map.extents.push(Mapped { block, lba, len, slot });
+                }
+            }
+        }
+        map.free_slots.reverse();
+        map.extents.sort_unstable_by_key(|e| e.block);
+        match map.extents.windows(2).find(|w| w[0].block + w[0].len as u64 > w[1].block) {
+            Some(w) => Err(format!("extents {:?} and {:?} overlap", w[0], w[1])),
+            None => Ok(map),
+        }
+    }
+
+    /// The extents in file order.
+    pub fn extents(&self) -> &[Mapped] {
+        &self.extents
+    }
+
+    /// Slots ever used.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Blocks that the file owns: data, extent and index blocks.
+    pub fn blocks(&self) -> u64 {
+        self.mapped + (self.slot_blocks.len() + self.index_blocks.len()) as u64
+    }
+
+    /// What file block `n` is.
+    pub fn piece(&self, n: u64) -> Piece {
+        let i = self.extents.partition_point(|e| e.block + e.len as u64 <= n);
+        match self.extents.get(i) {
+            Some(e) if e.block <= n => {
+                let skip = n - e.block;
+                Piece::At { lba: e.lba + skip as u32, len: e.len as u64 - skip }
+            }
+            Some(e) => Piece::Hole { len: e.block - n },
+            None => Piece::Hole { len: u64::MAX },
+        }
+    }
+
+    /// Where file block `n` should be allocated: behind the block before it.
+    pub fn goal(&self, n: u64) -> Option<u32> {
+        let i = self.extents.partition_point(|e| e.block < n);
+        let before = self.extents[..i].last()?;
+        before.lba.checked_add(before.len)
+    }
+
+    /// Slots free for extents without a new extent block.
+    fn free_slot_count(&self) -> u64 {
+        let capacity = INLINE_SLOTS as u64 + self.slot_blocks.len() as u64 * SLOTS_PER_EXTENT_BLOCK as u64;
+        self.free_slots.len() as u64 + capacity - self.slots as u64
+    }
+
+    /// Extent and index blocks to allocate before `n` more extents can be added.
+    pub fn blocks_missing(&self, n: u64) -> (u64, u64) {
+        let short = n.saturating_sub(self.free_slot_count());
+        let slot_blocks = short.div_ceil(SLOTS_PER_EXTENT_BLOCK as u64);
+        let all = self.slot_blocks.len() as u64 + slot_blocks;
+        let index = all.div_ceil(POINTERS_PER_INDEX as u64) - self.index_blocks.len() as u64;
+        (slot_blocks, index)
+    }
+
+    /// Blocks that must be reserved besides the pages: room for one extent per reserved page.
+    pub fn meta_needed(&self) -> u64 {
+        match self.reserved.count() {
+            0 => 0,
+            pages => {
+                let (slots, index) = self.blocks_missing(pages);
+                slots + index
+            }
+        }
+    }
+
+    fn write(&mut self, slot: u32, e: Extent, edits: &mut Vec<SlotEdit>) {
+        if slot != NO_SLOT {
+            if let Some(inline) = self.inline.get_mut(slot as usize) {
+                *inline = e;
+            }
+            edits.push((slot, e));
+        }
+    }
+
+    fn write_extent(&mut self, i: usize, edits: &mut Vec<SlotEdit>) {
+        let e = self.extents[i];
+        self.write(e.slot, Extent::new(e.block, e.lba, e.len), edits);
+    }
+
+    fn clear(&mut self, slot: u32, edits: &mut Vec<SlotEdit>) {
+        self.write(slot, Extent::default(), edits);
+        if slot != NO_SLOT {
+            self.free_slots.push(slot);
+        }
+    }
+
+    /// Enters that file blocks from `block` on lie in `run`; they lay nowhere before. With `on_media`, slots must be
+    /// there ([`FileMap::blocks_missing`]).
+    pub fn add(&mut self, block: u64, run: Run, on_media: bool, edits: &mut Vec<SlotEdit>) {
+        let i = self.extents.partition_point(|e| e.block < block);
+        let end = (block + run.len as u64, run.lba + run.len);
+        self.mapped += run.len as u64;
+        let joins_left = i > 0 && {
+            let e = &self.extents[i - 1];
+            debug_assert!(e.block + e.len as u64 <= block);
+            (e.block + e.len as u64, e.lba + e.len) == (block, run.lba)
+        };
+        let joins_right = self.extents.get(i).is_some_and(|e| (e.block, e.lba) == end);
+        if joins_left {
+            self.extents[i - 1].len += run.len;
+            if joins_right {
+                let right = self.extents.remove(i);
+                self.extents[i - 1].len += right.len;
+                self.clear(right.slot, edits);
+            }
+            self.write_extent(i - 1, edits);
+        } else if joins_right {
+            let e = &mut self.extents[i];
+            (e.block, e.lba, e.len) = (block, run.lba, e.len + run.len);
+            self.write_extent(i, edits);
+        } else {
+            let slot = match (on_media, self.free_slots.pop()) {
+                (false, _) => NO_SLOT,
+                (true, Some(slot)) => slot,
+                (true, None) => {
+                    self.slots += 1;
+                    debug_assert!(self.slots <= INLINE_SLOTS + self.slot_blocks.len() as u32 * 256);
+                    self.slots - 1
+                }
+            };
+            self.extents.insert(i, Mapped { block, lba: run.lba, len: run.len, slot });
+            self.write_extent(i, edits);
+        }
+    }
+
+    /// Removes blocks from `keep` on, from the end backwards, until done or `lines` lines (of the bitmap and of slots)
+    /// would be changed. Returns whether it is done; `freed` and `edits` receive what to do.
+    pub fn cut(&mut self, keep: u64, lines: u32, freed: &mut Vec<Run>, edits: &mut Vec<SlotEdit>) -> bool {
+        let mut left = lines as u64;
+        while let Some(&e) = self.extents.last() {
+            let end = e.block + e.len as u64;
+            if end <= keep {
+                return true;
+            }
+            if left < 4 {
+                return false;
+            }
+            let mut n = (end - keep.max(e.block)) as u32;
+            // A slot's line, and a run can begin and end within a group: at most two lines more than it fills.
+            let room = (left - 3) * BITS_PER_GROUP;
+            n = n.min(room.min(u32::MAX as u64) as u32);
+            left -= 3 + n as u64 / BITS_PER_GROUP;
+            freed.push(Run { lba: e.lba + e.len - n, len: n });
+            self.mapped -= n as u64;
+            if n == e.len {
+                self.extents.pop();
+                self.clear(e.slot, edits);
+            } else {
+                let i = self.extents.len() - 1;
+                self.extents[i].len -= n;
+                self.write_extent(i, edits);
+            }
+        }
+        true
+    }
+
+    /// With no extent left: gives up all slots. Returns the extent and index blocks, which are free now.
+    pub fn drop_slots(&mut self) -> Vec<Run> {
+        debug_assert!(self.extents.is_empty());
+        self.slots = 0;
+        self.free_slots.clear();
+        self.inline = Default::default();
+        let blocks = self.slot_blocks.drain(..).chain(self.index_blocks.drain(..));
+        blocks.map(|lba| Run { lba, len: 1 }).collect()
+    }
+
+    /// All blocks of the file.
+    pub fn all_runs(&self) -> impl Iterator<Item = Run> + '_ {
+        let data = self.extents.iter().map(|e| Run { lba: e.lba, len: e.len });
+        let meta = self.slot_blocks.iter().chain(&self.index_blocks);
+        data.chain(meta.map(|&lba| Run { lba, len: 1 }))
+    }
+
+    /// The block and the line in it where a slot of an extent block lies.
+    pub fn slot_line(&self, slot: u32) -> Option<(u32, u32, u32)> {
+        let (block, n) = extent::place(slot)?;
+        Some((self.slot_blocks[block as usize], n / extent::SLOTS_PER_LINE, n))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_sim::rng::Stream;
+    use std::collections::BTreeMap;
+
+    /// Replays edits on a slot table and checks that a map loaded from it is the same.
+    fn reload(map: &FileMap, media: &[Extent]) {
+        let again = FileMap::load(map.slots(), media.iter().copied()).expect("valid");
+        let strip = |m: &FileMap| m.extents.iter().map(|e| (e.block, e.lba, e.len, e.slot)).collect::<Vec<_>>();
+        assert_eq!(strip(&again), strip(map));
+        assert_eq!((again.inline, again.mapped), (map.inline, map.mapped));
+        let sorted = |m: &FileMap| {
+            let mut free = m.free_slots.clone();
+            free.sort_unstable();
+            free
+        };
+        assert_eq!(sorted(&again), sorted(map));
+    }
+
+    /// Random allocation and truncation agree with a plain map, and the slots on media always tell the same.
+    #[test]
+    fn the_map_agrees_with_a_plain_one_and_with_its_slots() {
+        let mut s = Stream::new(5, "map");
+        let mut map = FileMap::default();
+        let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut media = vec![Extent::default(); 2000];
+        let mut next_lba = 1000u32;
+        for round in 0..3000 {
+            let mut edits = Vec::new();
+            if round % 600 == 599 {
+                let keep = s.below(300);
+                let mut done = false;
+                while !done {
+                    let mut freed = Vec::new();
+                    done = map.cut(keep, 8, &mut freed, &mut edits);
+                    for run in freed {
+                        for lba in run.lba..run.lba + run.len {
+                            let block = *model.iter().find(|(_, l)| **l == lba).expect("was mapped").0;
+                            assert!(block >= keep);
+                            model.remove(&block);
+                        }
+                    }
+                }
+                assert!(model.keys().all(|&b| b < keep));
+            } else {
+                let block = s.below(600);
+                let Piece::Hole { len: gap } = map.piece(block) else { continue };
+                let len = (1 + s.below(4)).min(gap) as u32;
+                let goal = map.goal(block).filter(|g| s.chance(0.7) && !model.values().any(|l| (*g..*g + len).contains(l)));
+                let lba = goal.unwrap_or(next_lba);
+                next_lba += 100;
+                let (slots, index) = map.blocks_missing(1);
+                map.slot_blocks.extend((0..slots).map(|n| 9_000_000 + n as u32));
+                map.index_blocks.extend((0..index).map(|n| 9_100_000 + n as u32));
+                map.add(block, Run { lba, len }, true, &mut edits);
+                model.extend((0..len).map(|i| (block + i as u64, lba + i)));
+            }
+            for (slot, e) in edits {
+                media[slot as usize] = e;
+            }
+            let n = s.below(600);
+            let expect = model.get(&n);
+            assert_eq!(
+                expect.copied(),
+                match map.piece(n) {
+                    Piece::At { lba, .. } => Some(lba),
+                    Piece::Hole { .. } => None,
+                }
+            );
+            reload(&map, &media);
+        }
+    }
+
+    #[test]
+    fn a_huge_extent_is_cut_in_steps_of_bounded_size() {
+        let mut map = FileMap::default();
+        let mut edits = Vec::new();
+        map.add(0, Run { lba: 100, len: 100_000 }, true, &mut edits);
+        let mut steps = 0;
+        loop {
+            let mut freed = Vec::new();
+            let done = map.cut(10, 18, &mut freed, &mut edits);
+            assert!(freed.iter().map(|r| r.len as u64).sum::<u64>() <= 15 * 512);
+            steps += 1;
+            if done {
+                break;
+            }
+        }
+        assert_eq!((map.blocks(), steps), (10, 14));
+    }
+}

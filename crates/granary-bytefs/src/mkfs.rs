@@ -1,0 +1,117 @@
+//! Making a file system: superblock, empty orphan table, bitmaps, root directory; the rest of the drive is garbage.
+
+use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
+use crate::layout::{Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap};
+use crate::options::MkfsOptions;
+use granary_mssd::{DriveError, Port, Structure};
+use granary_sim::rng::Stream;
+use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_vfs::{FileKind, FsError, Result};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// The root directory's inode.
+pub const ROOT: u32 = 1;
+
+/// Bitmap blocks written with one command.
+const BATCH: usize = 64;
+
+/// Makes a file system on the drive; whatever was there is lost.
+///
+/// # Errors
+/// `Invalid` where the drive is too small, too large (2^32 blocks), or has no room for data beside the inode table;
+/// `Drive` where its firmware has no write log; drive errors.
+pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
+    if !port.info().write_log {
+        return Err(DriveError::Unsupported("write log").into());
+    }
+    let blocks = options.blocks.unwrap_or(port.info().pages);
+    if blocks > port.info().pages {
+        return Err(FsError::Invalid);
+    }
+    let g = Geometry::new(blocks, options.inode_ratio).ok_or(FsError::Invalid)?;
+    // The log and the TxLog of whoever used the drive before must not meet our transaction numbers.
+    port.recover()?;
+    if options.discard {
+        let ticket = port.trim(Lpa(0), blocks)?;
+        port.wait(ticket);
+    }
+    port.write(Lpa(g.orphans), &[Page::ZERO], Structure::Superblock)?;
+    // Inode 0 does not exist, inode 1 is the root.
+    write_bitmap(port, g.inode_bitmap, g.inodes, ROOT as u64 + 1)?;
+    write_bitmap(port, g.block_bitmap, g.blocks, g.data)?;
+    write_root(port, &g, options)?;
+    let mut random = Stream::new(options.uuid_seed, "uuid");
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+    uuid[8..].copy_from_slice(&random.next_u64().to_le_bytes());
+    // RFC 9562: version 4, variant 1.
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let superblock = Superblock {
+        magic: MAGIC,
+        version: U32::new(VERSION),
+        state: U32::new(CLEAN),
+        uuid,
+        blocks: U64::new(g.blocks),
+        inodes: U64::new(g.inodes),
+        orphans: U64::new(g.orphans),
+        inode_bitmap: U64::new(g.inode_bitmap),
+        block_bitmap: U64::new(g.block_bitmap),
+        inode_table: U64::new(g.inode_table),
+        data: U64::new(g.data),
+        next_tx: U32::new(1),
+        root: U32::new(ROOT),
+        mounts: U64::ZERO,
+        made: I64::new(options.made().0),
+        reserved: [U32::ZERO; 3],
+        crc: U32::ZERO,
+    };
+    // Last: before it there is no file system.
+    port.write(Lpa(0), &[Page::from_bytes(&superblock.to_block())], Structure::Superblock)?;
+    Ok(port.flush()?)
+}
+
+/// Writes a bitmap of `bits` bits whose first `used` and whose bits beyond the end are set.
+fn write_bitmap(port: &Port, first: u64, bits: u64, used: u64) -> Result<()> {
+    let blocks = bitmap::blocks_for(bits);
+    let page = |n: u64| {
+        let (from, to) = (n * bitmap::BITS_PER_BLOCK, (n + 1) * bitmap::BITS_PER_BLOCK);
+        if used <= from && to <= bits {
+            return Page::ZERO;
+        }
+        let mut bytes = [0; PAGE_SIZE];
+        let mut set = |a: u64, b: u64| {
+            let (a, b) = (a.clamp(from, to), b.clamp(from, to));
+            bitmap::flip(&mut bytes, a - from, b - a, true);
+        };
+        set(0, used);
+        set(bits.max(used), to);
+        Page::from_bytes(&bytes)
+    };
+    let pages: Vec<Page> = (0..blocks).map(page).collect();
+    let mut at = first;
+    for batch in pages.chunks(BATCH) {
+        port.write(Lpa(at), batch, Structure::Bitmap)?;
+        at += batch.len() as u64;
+    }
+    Ok(())
+}
+
+fn write_root(port: &Port, g: &Geometry, options: &MkfsOptions) -> Result<()> {
+    let (lpa, at) = g.inode_place(ROOT);
+    let time = I64::new(options.made().0);
+    let record = InodeRecord {
+        mtime: time,
+        ctime: time,
+        atime: time,
+        nlink: U32::new(2),
+        mode: U16::new((FileKind::Dir.code() as u16) << 12 | options.root_mode & 0o7777),
+        generation: U32::new(1),
+        parent: U32::new(ROOT),
+        ..InodeRecord::new_zeroed()
+    };
+    let mut block = [0; PAGE_SIZE];
+    block[at..at + INODE_SIZE].copy_from_slice(record.as_bytes());
+    Ok(port.write(lpa, &[Page::from_bytes(&block)], Structure::Inode)?)
+}

@@ -1,0 +1,172 @@
+//! Mounting: superblock, recovery where it is needed, bitmaps, orphans.
+//!
+//! ```text
+//!   clean:    superblock ── bitmaps ── mark in use
+//!   unclean:  superblock ── RECOVER (drops what was not committed, replays the rest) ── bitmaps ── orphan table: go on
+//!             freeing ── mark in use
+//! ```
+//!
+//! After RECOVER the media show the operations up to one point of the commit order, each whole; only removals and
+//! truncations in several steps are left to finish.
+//!
+//! Source: ByteFS section 4.7.
+
+use crate::core::{Core, Orphans};
+use crate::fs::ByteFs;
+use crate::groups::Groups;
+use crate::journal::{Journal, TxTable};
+use crate::layout::superblock::{CLEAN, IN_USE};
+use crate::layout::{Geometry, Superblock, bitmap, orphan};
+use crate::mkfs::ROOT;
+use crate::node::{Standing, node};
+use crate::options::MountOptions;
+use crate::space::Space;
+use crate::truncate::blocks_of;
+use granary_mssd::{DriveError, Port, Structure};
+use granary_sim::{now, sync};
+use granary_units::{Lpa, Nanos, Page};
+use granary_vfs::{Block, BlockCache, FsError, Ino, Inode, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use zerocopy::little_endian::{U32, U64};
+
+/// What mounting had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The file system had been unmounted properly; the rest is zero.
+    pub clean: bool,
+    /// Time that the drive's RECOVER took.
+    pub recover: Nanos,
+    /// Time for all of the mount.
+    pub total: Nanos,
+    /// Inodes without links whose freeing was finished.
+    pub orphans: u64,
+    /// Truncations finished.
+    pub truncations: u64,
+    /// Blocks freed by both.
+    pub blocks: u64,
+}
+
+/// Mounts the file system on the drive, recovering it where it was not unmounted properly.
+///
+/// # Errors
+/// `Corrupt` where there is no valid file system; `Drive` where the firmware has no write log; drive errors.
+pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
+    if !port.info().write_log {
+        return Err(DriveError::Unsupported("write log").into());
+    }
+    let begin = now();
+    let mut page = [Page::ZERO];
+    port.read(Lpa(0), &mut page, Structure::Superblock)?;
+    let mut sb = Superblock::read(&page[0].to_bytes())?;
+    let geometry = sb.geometry();
+    check_geometry(&geometry, &port, &sb)?;
+    let mut report = RecoveryReport { clean: sb.state.get() == CLEAN, ..RecoveryReport::default() };
+    if !report.clean {
+        port.recover()?;
+        report.recover = now() - begin;
+    }
+    let core = load(port, geometry, options, sb.next_tx.get())?;
+    sb.state = U32::new(IN_USE);
+    sb.mounts = U64::new(sb.mounts.get() + 1);
+    write_superblock(&core.port, &sb)?;
+    finish_orphans(&core, &mut report)?;
+    report.total = now() - begin;
+    Ok(ByteFs::start(core, sb, report))
+}
+
+/// Writes the superblock.
+pub fn write_superblock(port: &Port, sb: &Superblock) -> Result<()> {
+    Ok(port.write(Lpa(0), &[Page::from_bytes(&sb.to_block())], Structure::Superblock)?)
+}
+
+fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
+    let ordered = 0 < g.orphans
+        && g.orphans < g.inode_bitmap
+        && g.inode_bitmap + bitmap::blocks_for(g.inodes) <= g.block_bitmap
+        && g.block_bitmap + bitmap::blocks_for(g.blocks) <= g.inode_table
+        && g.inode_table.checked_add(g.inodes / 32).is_some_and(|end| end <= g.data)
+        && g.data < g.blocks
+        && g.blocks <= port.info().pages
+        && g.blocks <= u32::MAX as u64
+        && g.inodes <= u32::MAX as u64
+        && g.inodes % 32 == 0;
+    if ordered && sb.root.get() == ROOT {
+        return Ok(());
+    }
+    Err(FsError::Corrupt(format!("superblock: {g:?}, root {} on a drive of {} pages", sb.root, port.info().pages)))
+}
+
+fn load(port: Port, geometry: Geometry, options: &MountOptions, next_tx: u32) -> Result<Core> {
+    let cache = BlockCache::new(port.clone(), options.metadata_cache);
+    let area = |first: u64, bits: u64| -> Result<Vec<Arc<Block>>> {
+        let end = first + bitmap::blocks_for(bits);
+        let get = |n: u64| {
+            let block = cache.get_window(Lpa(n), n..(n + 64).min(end), Structure::Bitmap)?;
+            block.pin();
+            Ok(block)
+        };
+        (first..end).map(get).collect()
+    };
+    let inode_bitmap = area(geometry.inode_bitmap, geometry.inodes)?;
+    let block_bitmap = area(geometry.block_bitmap, geometry.blocks)?;
+    let groups = |blocks: &[Arc<Block>], bits: u64| {
+        let words = blocks.iter().flat_map(|b| b.with(|bytes| bitmap::words(bytes).collect::<Vec<_>>()));
+        Groups::new(bits, words, options.cpus)
+    };
+    let inodes = groups(&inode_bitmap, geometry.inodes);
+    let blocks = groups(&block_bitmap, geometry.blocks);
+    let fixed = (0..geometry.data).find(|&b| !blocks.is_taken(b));
+    if let Some(block) = fixed {
+        return Err(FsError::Corrupt(format!("block {block} of the fixed areas is free in the bitmap")));
+    }
+    if !inodes.is_taken(0) || !inodes.is_taken(ROOT as u64) {
+        return Err(FsError::Corrupt("the root directory is free in the inode bitmap".into()));
+    }
+    let orphans = cache.get(Lpa(geometry.orphans), Structure::Superblock)?;
+    orphans.pin();
+    Ok(Core {
+        geometry,
+        options: options.clone(),
+        cache,
+        space: Space::new(blocks),
+        inodes: Mutex::new(inodes),
+        inode_bitmap,
+        block_bitmap,
+        orphans: Orphans::new(orphans),
+        locks: TxTable::new(),
+        journal: Journal::new(next_tx),
+        dirty: Mutex::new(Vec::new()),
+        releasing: sync::Mutex::new(()),
+        port,
+    })
+}
+
+/// Finishes removals and truncations that took several steps.
+fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
+    let places: Vec<(u32, u32)> = core.orphans.block.with(|b| {
+        (0..orphan::PLACES).map(|n| (n, orphan::get(b, n))).filter(|(_, ino)| *ino != 0).collect()
+    });
+    if places.is_empty() {
+        return Ok(());
+    }
+    let before = core.space.available();
+    for (place, ino) in places {
+        let loaded = core.load(Ino(ino as u64)).map_err(|e| match e {
+            FsError::Stale => FsError::Corrupt(format!("the orphan table names the free inode {ino}")),
+            other => other,
+        })?;
+        let inode = Inode::new(Ino(ino as u64), loaded);
+        if inode.attr().nlink == 0 {
+            node(&inode).body.lock().standing = Standing::Orphan(place);
+            core.evict(&inode)?;
+            report.orphans += 1;
+        } else {
+            core.cut_on(&inode, blocks_of(inode.size()), Some(place))?;
+            report.truncations += 1;
+        }
+    }
+    core.commit_to(core.journal.sealed())?;
+    report.blocks = core.space.available() - before;
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Names: create, link, unlink.
+//!
+//! ```text
+//!   create:  dentry 64-320 B | directory's inode 64 B | new inode 128 B | inode bitmap 64 B          = 5 lines
+//!   unlink:  dentry 64 B     | directory's inode 64 B | inode bitmap 64 B | block bitmap 64 B a group
+//! ```
+//!
+//! The last name takes the inode with it: the same transaction clears the inode and its blocks in the bitmaps, so no
+//! list of orphans is written, no second transaction follows, and after a power loss nothing is left to do. While
+//! somebody has the file open it lives on in memory ([`Standing::Gone`]): its blocks and its number are not handed out
+//! again before it is evicted and that transaction is committed. Only an inode whose blocks fill more bitmap lines than
+//! one transaction may change goes through the orphan table.
+//!
+//! Source: ByteFS sections 4.3, 4.5, 4.7.
+
+use crate::core::Core;
+use crate::dir::Dir;
+use crate::journal::Tx;
+use crate::layout::bitmap::BITS_PER_GROUP;
+use crate::layout::inode::INLINE_SIZE;
+use crate::layout::{InodeRecord, orphan};
+use crate::node::{Body, Half, Node, Standing, node};
+use granary_mssd::Structure;
+use granary_sim::sync::MutexGuard;
+use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
+use granary_vfs::{
+    Attr, Block, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result,
+};
+use std::sync::Arc;
+
+/// What happens to an inode that loses a name.
+pub struct Removal {
+    /// Its table block, where its record is written.
+    block: Option<Arc<Block>>,
+    /// Where it stands afterwards.
+    standing: Standing,
+}
+
+/// The `change` locks of several inodes, taken in the order of their numbers.
+pub fn lock_all<'a>(nodes: &mut [&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
+    nodes.sort_unstable_by_key(|n| n.ino);
+    nodes.chunk_by(|a, b| a.ino == b.ino).map(|same| same[0].change.lock()).collect()
+}
+
+impl Core {
+    /// See [`granary_vfs::FileSystem::create`].
+    pub fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        let parent = node(dir);
+        let _change = parent.change.lock();
+        self.may_enter(parent, name)?;
+        let dir_block = self.inode_block(parent.ino)?;
+        let mut tx = Tx::new(self);
+        let (ino, block) = tx.take_inode()?;
+        let is_dir = new.kind == FileKind::Dir;
+        let at = self.geometry.inode_place(ino).1;
+        let generation = block.with(|b| InodeRecord::read(b, at).generation.get().wrapping_add(1));
+        let mut body = Body::fresh(generation, if is_dir { parent.ino } else { 0 });
+        body.dir = is_dir.then(Dir::empty);
+        let mut attr = Attr {
+            kind: new.kind,
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: if is_dir { 2 } else { 1 },
+            size: new.target.len() as u64,
+            blocks: 0,
+            atime: cx.time,
+            mtime: cx.time,
+            ctime: cx.time,
+            rdev: new.rdev,
+        };
+        body.disk_size = attr.size;
+        if new.target.len() <= INLINE_SIZE {
+            body.target = new.target.into();
+        } else {
+            self.put_target(&mut tx, &mut body, new.target)?;
+            attr.blocks = body.stat_blocks();
+        }
+        let place = self.plan_entry(&mut tx, parent, name)?;
+        tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
+        tx.touch(&block, self.inode_lines(ino, Half::Both));
+        let seq = tx.run(|| {
+            self.put_entry(parent, &place, name, ino, new.kind);
+            self.stamp_dir(cx, dir, is_dir as i32);
+            self.put_inode(&dir_block, dir);
+            self.put_record(&block, ino, &mut body, &attr);
+        })?;
+        let made = Arc::new(Node::new(ino, new.kind, body));
+        made.depends(seq);
+        parent.depends(seq);
+        Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: Box::new(made) } })
+    }
+
+    /// Writes a long target of a symbolic link into a block of its own, before the transaction that points there.
+    fn put_target(&self, tx: &mut Tx<'_>, body: &mut Body, target: &[u8]) -> Result<()> {
+        let run = tx.take_blocks(1, None, false)?;
+        let mut page = Page::ZERO;
+        page.write(0, Payload::Bytes(target));
+        self.port.write(Lpa(run.lba as u64), &[page], Structure::Data)?;
+        body.map.add(0, run, true, &mut Vec::new());
+        Ok(())
+    }
+
+    /// See [`granary_vfs::FileSystem::readlink`].
+    pub fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let (target, len) = {
+            let body = node(inode).body.lock();
+            (body.target.to_vec(), body.disk_size as usize)
+        };
+        if !target.is_empty() || len == 0 {
+            return Ok(target);
+        }
+        if len > PAGE_SIZE {
+            return Err(FsError::Corrupt(format!("{}: a target of {len} bytes", inode.ino())));
+        }
+        let mut page = [Page::ZERO];
+        self.read_pages(inode, 0, &mut page)?;
+        let mut target = vec![0; len];
+        page[0].copy_out(0, &mut target);
+        Ok(target)
+    }
+
+    /// See [`granary_vfs::FileSystem::link`].
+    pub fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        let (parent, child) = (node(dir), node(inode));
+        let _change = lock_all(&mut [parent, child]);
+        self.may_enter(parent, name)?;
+        if child.body.lock().standing != Standing::Live {
+            return Err(FsError::NoEntry);
+        }
+        let (dir_block, block) = (self.inode_block(parent.ino)?, self.inode_block(child.ino)?);
+        let mut tx = Tx::new(self);
+        let place = self.plan_entry(&mut tx, parent, name)?;
+        tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
+        tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
+        let seq = tx.run(|| {
+            self.put_entry(parent, &place, name, child.ino, child.kind);
+            self.stamp_dir(cx, dir, 0);
+            inode.update(|a| {
+                a.nlink += 1;
+                a.ctime = cx.time;
+            });
+            self.put_inode(&dir_block, dir);
+            self.put_inode(&block, inode);
+        })?;
+        parent.depends(seq);
+        child.depends(seq);
+        Ok(())
+    }
+
+    /// See [`granary_vfs::FileSystem::unlink`].
+    pub fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        let (parent, child) = (node(dir), node(inode));
+        let _change = lock_all(&mut [parent, child]);
+        let found = self.find_entry(parent, name, child.ino)?;
+        let dir_block = self.inode_block(parent.ino)?;
+        let mut tx = Tx::new(self);
+        let removal = self.plan_removal(&mut tx, inode)?;
+        tx.touch(&found.block, found.head_line());
+        tx.touch(&dir_block, self.inode_lines(parent.ino, Half::Hot));
+        let seq = tx.run(|| {
+            self.clear_entry(parent, &found, name);
+            self.stamp_dir(cx, dir, -((child.kind == FileKind::Dir) as i32));
+            self.put_inode(&dir_block, dir);
+            self.remove(cx, inode, &removal);
+        })?;
+        parent.depends(seq);
+        child.depends(seq);
+        Ok(())
+    }
+
+    /// Whether `name` can be entered in a directory; reads the directory's names where needed.
+    pub fn may_enter(&self, dir: &Node, name: &[u8]) -> Result<()> {
+        self.journal.alive()?;
+        match name.len() {
+            0 => return Err(FsError::NoEntry),
+            n if n > NAME_MAX => return Err(FsError::NameTooLong),
+            _ => {}
+        }
+        self.load_dir(dir, true)?;
+        match self.find(dir, name)? {
+            Some(_) => Err(FsError::Exists),
+            None => Ok(()),
+        }
+    }
+
+    /// A directory's attributes after its names changed; `links` is the change of its subdirectories.
+    pub fn stamp_dir(&self, cx: &Cx<'_>, dir: &Inode, links: i32) {
+        let (size, blocks) = {
+            let body = node(dir).body.lock();
+            (body.disk_size, body.stat_blocks())
+        };
+        dir.update(|a| {
+            a.size = size;
+            a.blocks = blocks;
+            a.nlink = a.nlink.wrapping_add_signed(links);
+            a.mtime = cx.time;
+            a.ctime = cx.time;
+        });
+    }
+
+    /// Plans that `inode` loses a name. Its `change` lock is held.
+    pub fn plan_removal(&self, tx: &mut Tx<'_>, inode: &Inode) -> Result<Removal> {
+        let child = node(inode);
+        let stays = child.kind != FileKind::Dir && inode.attr().nlink > 1;
+        let lines = |len: u32| (len as u64 - 1) / BITS_PER_GROUP + 2;
+        let body = child.body.lock();
+        let small = body.map.all_runs().map(|r| lines(r.len)).sum::<u64>() <= self.options.max_free_lines as u64
+            || self.groups_of(&body) <= self.options.max_free_lines as usize;
+        let orphan = if stays || small { None } else { self.orphans.take() };
+        if !stays && orphan.is_none() {
+            tx.free_inode(child.ino);
+            body.map.all_runs().for_each(|run| tx.free_blocks(run, false));
+            return Ok(Removal { block: None, standing: Standing::Gone });
+        }
+        drop(body);
+        let block = self.inode_block(child.ino)?;
+        tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
+        let standing = match orphan {
+            None => Standing::Live,
+            Some(place) => {
+                tx.touch(&self.orphans.block, orphan::line_mask(place));
+                Standing::Orphan(place)
+            }
+        };
+        Ok(Removal { block: Some(block), standing })
+    }
+
+    /// Bitmap groups that an inode's blocks lie in.
+    fn groups_of(&self, body: &Body) -> usize {
+        let mut groups: Vec<u64> = body
+            .map
+            .all_runs()
+            .flat_map(|r| r.lba as u64 / BITS_PER_GROUP..=(r.lba + r.len - 1) as u64 / BITS_PER_GROUP)
+            .collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups.len()
+    }
+
+    /// Does what [`Core::plan_removal`] planned. Lines locked.
+    pub fn remove(&self, cx: &Cx<'_>, inode: &Inode, removal: &Removal) {
+        let child = node(inode);
+        child.body.lock().standing = removal.standing;
+        inode.update(|a| {
+            a.nlink = if removal.standing == Standing::Live { a.nlink - 1 } else { 0 };
+            a.ctime = cx.time;
+        });
+        if let Standing::Orphan(place) = removal.standing {
+            self.orphans.block.change(|b| orphan::set(b, place, child.ino));
+        }
+        if let Some(block) = &removal.block {
+            self.put_inode(block, inode);
+        }
+    }
+}

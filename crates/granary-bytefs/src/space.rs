@@ -1,0 +1,145 @@
+//! [`Space`]: free blocks, with what is promised and what is freed but not yet safe to use again.
+//!
+//! ```text
+//!   all data blocks = taken (files, directories) + withheld + free
+//!   reserved <= free + withheld:    pages in the page cache that have no block yet (delayed allocation)
+//!   withheld: freed by transactions that are not committed yet; {commit sequence number, run}
+//! ```
+//!
+//! Invariant: a block that a transaction freed is handed out only after that transaction's COMMIT. Block writes and
+//! stores outside transactions take effect at once; before the COMMIT a power failure would give the block back to its
+//! old owner with the new owner's bytes in it.
+
+use crate::groups::Groups;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+
+/// Consecutive blocks on the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// First block.
+    pub lba: u32,
+    /// Number of blocks.
+    pub len: u32,
+}
+
+/// What came of asking for blocks.
+pub enum Taken {
+    /// These; perhaps fewer than wanted.
+    Run(Run),
+    /// None is free now, but some will be once transactions up to this sequence number are committed.
+    AfterCommit(u64),
+    /// None.
+    Full,
+}
+
+struct Inner {
+    groups: Groups,
+    reserved: u64,
+    withheld: VecDeque<(u64, Run)>,
+    withheld_blocks: u64,
+}
+
+/// The blocks of the file system.
+pub struct Space(Mutex<Inner>);
+
+impl Inner {
+    fn available(&self) -> u64 {
+        (self.groups.free() + self.withheld_blocks).saturating_sub(self.reserved)
+    }
+}
+
+impl Space {
+    /// With these blocks free.
+    pub fn new(groups: Groups) -> Space {
+        Space(Mutex::new(Inner { groups, reserved: 0, withheld: VecDeque::new(), withheld_blocks: 0 }))
+    }
+
+    /// Promises `n` blocks. Returns whether that many were available.
+    pub fn reserve(&self, n: u64) -> bool {
+        let mut s = self.0.lock();
+        let ok = s.available() >= n;
+        if ok {
+            s.reserved += n;
+        }
+        ok
+    }
+
+    /// Takes back the promise of `n` blocks.
+    pub fn unreserve(&self, n: u64) {
+        self.0.lock().reserved -= n;
+    }
+
+    /// Takes up to `want` blocks. `promised`: they were reserved, and the reservation shrinks by what is taken.
+    pub fn take(&self, cpu: usize, want: u64, goal: Option<u32>, promised: bool) -> Taken {
+        let mut s = self.0.lock();
+        let want = if promised { want } else { want.min(s.available()) };
+        if want == 0 {
+            return Taken::Full;
+        }
+        match s.groups.take(cpu, want.min(u32::MAX as u64), goal.map(u64::from)) {
+            Some((lba, len)) => {
+                if promised {
+                    s.reserved -= len;
+                }
+                Taken::Run(Run { lba: lba as u32, len: len as u32 })
+            }
+            None => match s.withheld.back() {
+                Some(&(seq, _)) => Taken::AfterCommit(seq),
+                None => Taken::Full,
+            },
+        }
+    }
+
+    /// Gives back blocks that no transaction ever mentioned.
+    pub fn give_back(&self, run: Run, promised: bool) {
+        let mut s = self.0.lock();
+        s.groups.give(run.lba as u64, run.len as u64);
+        if promised {
+            s.reserved += run.len as u64;
+        }
+    }
+
+    /// Frees blocks once the transactions up to `seq` are committed. Calls come in the order of `seq`, or nearly.
+    pub fn withhold(&self, seq: u64, run: Run) {
+        let mut s = self.0.lock();
+        s.withheld_blocks += run.len as u64;
+        // Two tasks may arrive in the other order; waiting for the later one is always safe.
+        let seq = s.withheld.back().map_or(seq, |last| last.0.max(seq));
+        s.withheld.push_back((seq, run));
+    }
+
+    /// The runs that may be freed now that transactions up to `seq` are committed; [`Space::free_withheld`] frees them.
+    pub fn ripe(&self, seq: u64) -> Vec<Run> {
+        let mut s = self.0.lock();
+        let mut runs = Vec::new();
+        while s.withheld.front().is_some_and(|w| w.0 <= seq) {
+            runs.extend(s.withheld.pop_front().map(|w| w.1));
+        }
+        runs
+    }
+
+    /// Frees runs that [`Space::ripe`] returned.
+    pub fn free_withheld(&self, runs: &[Run]) {
+        let mut s = self.0.lock();
+        for run in runs {
+            s.groups.give(run.lba as u64, run.len as u64);
+            s.withheld_blocks -= run.len as u64;
+        }
+    }
+
+    /// Blocks that can still be promised or taken.
+    pub fn available(&self) -> u64 {
+        self.0.lock().available()
+    }
+
+    /// Blocks that are promised.
+    pub fn reserved(&self) -> u64 {
+        self.0.lock().reserved
+    }
+
+    /// Looks at the groups.
+    pub fn with_groups<T>(&self, f: impl FnOnce(&Groups) -> T) -> T {
+        f(&self.0.lock().groups)
+    }
+}

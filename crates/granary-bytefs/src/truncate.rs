@@ -1,0 +1,183 @@
+//! Attributes, truncation, and the end of an inode.
+//!
+//! ```text
+//!   truncate, small:   one transaction: size, slots, bitmap lines
+//!   truncate, large:   size + orphan entry + first blocks | more blocks | ... | last blocks, entry cleared
+//!   evict, large:                              blocks     | more blocks | ... | last blocks, inode bit, entry cleared
+//! ```
+//!
+//! Every step is atomic and leaves a consistent file system; recovery goes on where the steps stopped.
+//!
+//! Source: ByteFS section 4.3 (operations larger than the log are split into smaller atomic ones).
+
+use crate::core::Core;
+use crate::journal::Tx;
+use crate::layout::orphan;
+use crate::node::{Dirty, Half, Standing, node};
+use granary_units::{Lpa, PAGE_SIZE};
+use granary_vfs::{Attr, Cx, FileKind, FsError, Inode, Result, SetAttr};
+
+/// File blocks that `size` bytes take.
+pub fn blocks_of(size: u64) -> u64 {
+    size.div_ceil(PAGE_SIZE as u64)
+}
+
+fn apply(attr: &mut Attr, set: &SetAttr, cx: &Cx<'_>) {
+    attr.mode = set.mode.unwrap_or(attr.mode);
+    attr.uid = set.uid.unwrap_or(attr.uid);
+    attr.gid = set.gid.unwrap_or(attr.gid);
+    attr.atime = set.atime.unwrap_or(attr.atime);
+    if let Some(size) = set.size {
+        attr.size = size;
+        attr.mtime = cx.time;
+    }
+    attr.mtime = set.mtime.unwrap_or(attr.mtime);
+    attr.ctime = cx.time;
+}
+
+impl Core {
+    /// See [`granary_vfs::FileSystem::setattr`].
+    pub fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let node = node(inode);
+        if set.size.is_some() && node.kind != FileKind::File {
+            return Err(if node.kind == FileKind::Dir { FsError::IsDir } else { FsError::Invalid });
+        }
+        self.journal.alive()?;
+        let _change = node.change.lock();
+        if node.body.lock().standing == Standing::Gone {
+            inode.update(|a| apply(a, set, cx));
+            if let Some(size) = set.size {
+                self.cut_gone(inode, size);
+            }
+            return Ok(());
+        }
+        let block = self.inode_block(node.ino)?;
+        let mut tx = Tx::new(self);
+        let mut half = if set.uid.or(set.gid).is_some() { Half::Both } else { Half::Hot };
+        let (mut done, mut entry) = (true, None);
+        if let Some(size) = set.size {
+            self.unreserve_from(&mut node.body.lock(), blocks_of(size));
+            let (slots, all) = self.cut_step(&mut tx, node, blocks_of(size))?;
+            half = half.and(slots);
+            done = all;
+            // An inode without links is in the table already.
+            if !done && node.body.lock().standing == Standing::Live {
+                entry = self.orphans.take();
+            }
+            if let Some(place) = entry {
+                tx.touch(&self.orphans.block, orphan::line_mask(place));
+            }
+        }
+        tx.touch(&block, self.inode_lines(node.ino, half));
+        let seq = tx.run(|| {
+            {
+                let mut body = node.body.lock();
+                body.disk_size = set.size.unwrap_or(body.disk_size);
+            }
+            if let Some(place) = entry {
+                self.orphans.block.change(|b| orphan::set(b, place, node.ino));
+            }
+            inode.update(|a| apply(a, set, cx));
+            self.put_blocks(inode);
+            self.put_inode(&block, inode);
+        })?;
+        node.depends(seq);
+        if done { Ok(()) } else { self.cut_on(inode, blocks_of(inode.size()), entry) }
+    }
+
+    fn put_blocks(&self, inode: &Inode) {
+        let blocks = node(inode).body.lock().stat_blocks();
+        inode.update(|a| a.blocks = blocks);
+    }
+
+    /// Frees an inode's blocks from `keep` on, step by step; the last step clears place `entry` of the orphan table. The
+    /// caller holds the inode's `change` lock, or has it for himself.
+    pub fn cut_on(&self, inode: &Inode, keep: u64, entry: Option<u32>) -> Result<()> {
+        let node = node(inode);
+        loop {
+            let block = self.inode_block(node.ino)?;
+            let mut tx = Tx::new(self);
+            let (half, done) = self.cut_step(&mut tx, node, keep)?;
+            tx.touch(&block, self.inode_lines(node.ino, half));
+            let clear = entry.filter(|_| done);
+            if let Some(place) = clear {
+                tx.touch(&self.orphans.block, orphan::line_mask(place));
+            }
+            let seq = tx.run(|| {
+                if let Some(place) = clear {
+                    self.orphans.block.change(|b| orphan::set(b, place, 0));
+                }
+                self.put_blocks(inode);
+                self.put_inode(&block, inode);
+            })?;
+            node.depends(seq);
+            if done {
+                clear.into_iter().for_each(|place| self.orphans.give(place));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Truncates an inode that is no longer on media.
+    fn cut_gone(&self, inode: &Inode, size: u64) {
+        let mut freed = Vec::new();
+        {
+            let mut body = node(inode).body.lock();
+            self.unreserve_from(&mut body, blocks_of(size));
+            body.disk_size = size;
+            while !body.map.cut(blocks_of(size), u32::MAX, &mut freed, &mut Vec::new()) {}
+        }
+        self.put_blocks(inode);
+        let seq = self.journal.sealed();
+        freed.into_iter().for_each(|run| self.space.withhold(seq, run));
+    }
+
+    /// See [`granary_vfs::FileSystem::touch_atime`].
+    pub fn touch_atime(&self, inode: &Inode, time: granary_vfs::Time) {
+        inode.update(|a| a.atime = time);
+        self.mark_dirty(inode, Dirty { times: false, atime: true });
+    }
+
+    /// See [`granary_vfs::FileSystem::evict`].
+    pub fn evict(&self, inode: &Inode) -> Result<()> {
+        let node = node(inode);
+        let standing = {
+            let mut body = node.body.lock();
+            self.unreserve_from(&mut body, 0);
+            body.standing
+        };
+        match standing {
+            Standing::Live => {
+                let linked = inode.attr().nlink;
+                return Err(FsError::Corrupt(format!("{} evicted with {linked} links", inode.ino())));
+            }
+            Standing::Orphan(place) => {
+                self.cut_on(inode, 0, None)?;
+                self.free_orphan(inode, place)?;
+            }
+            Standing::Gone => {
+                // The transaction that took the last name is sealed; it may not be committed yet.
+                let seq = self.journal.sealed();
+                let body = node.body.lock();
+                for run in body.map.all_runs() {
+                    self.space.withhold(seq, run);
+                    if node.kind == FileKind::Dir || run.len == 1 {
+                        (run.lba..run.lba + run.len).for_each(|lba| self.cache.forget(Lpa(lba as u64)));
+                    }
+                }
+            }
+        }
+        self.inodes.lock().give(node.ino as u64, 1);
+        Ok(())
+    }
+
+    /// Frees the inode in place `place` of the orphan table; its blocks are free already.
+    pub fn free_orphan(&self, inode: &Inode, place: u32) -> Result<()> {
+        let mut tx = Tx::new(self);
+        tx.free_inode(node(inode).ino);
+        tx.touch(&self.orphans.block, orphan::line_mask(place));
+        tx.run(|| self.orphans.block.change(|b| orphan::set(b, place, 0)))?;
+        self.orphans.give(place);
+        Ok(())
+    }
+}
