@@ -93,7 +93,11 @@ impl Check<'_> {
         let Some(block) = self.core.cache.cached(Lpa(lba)) else { return };
         let differs = block.with(|b| b[at..at + bytes.len()].iter().zip(bytes).position(|(a, b)| a != b));
         if let Some(n) = differs {
-            self.say(format!("{:?} block {lba}: byte {} differs between memory and media", block.what(), at + n));
+            self.say(format!(
+                "{:?} block {lba}: byte {} differs between memory and media",
+                block.what(),
+                at + n
+            ));
         }
     }
 
@@ -208,7 +212,9 @@ impl Check<'_> {
         }
         sane &= slot_blocks.iter().all(|&lba| data(lba, 1));
         if !sane {
-            self.say(format!("inode {ino}: {slots} slots, but its extent blocks are not all in the data area"));
+            self.say(format!(
+                "inode {ino}: {slots} slots, but its extent blocks are not all in the data area"
+            ));
             return Ok(None);
         }
         for (i, &lba) in slot_blocks.iter().enumerate() {
@@ -238,7 +244,7 @@ impl Check<'_> {
 
     fn directory(&mut self, ino: u32, size: u64, map: &FileMap) -> Result<()> {
         let end = size / SLOT_SIZE as u64;
-        if size % SLOT_SIZE as u64 != 0 || end > u32::MAX as u64 {
+        if !size.is_multiple_of(SLOT_SIZE as u64) || end > u32::MAX as u64 {
             self.say(format!("directory {ino} has {size} bytes"));
             return Ok(());
         }
@@ -268,7 +274,10 @@ impl Check<'_> {
         }
         for (name, child, kind) in entries {
             let Some(seen) = self.inodes.get_mut(child as usize) else {
-                self.say(format!("directory {ino}: {:?} names inode {child}", String::from_utf8_lossy(&name)));
+                self.say(format!(
+                    "directory {ino}: {:?} names inode {child}",
+                    String::from_utf8_lossy(&name)
+                ));
                 continue;
             };
             seen.names += 1;
@@ -354,7 +363,9 @@ impl Check<'_> {
         let mut compare = |groups: &crate::groups::Groups, used: &[u64], bits: u64, name: &str| {
             found.extend(groups.check());
             let lost = (0..bits).filter(|&n| bit(used, n) && !groups.is_taken(n));
-            found.extend(lost.take(MOST).map(|n| format!("{name} {n} is in use but the allocator calls it free")));
+            found.extend(
+                lost.take(MOST).map(|n| format!("{name} {n} is in use but the allocator calls it free")),
+            );
         };
         let g = &self.core.geometry;
         compare(&self.core.inodes.lock(), used_inodes, g.inodes, "inode");

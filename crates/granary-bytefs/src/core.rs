@@ -70,13 +70,7 @@ pub struct Core {
 
 impl Core {
     /// Calls `f` for each block of a bitmap that bits `from..from + len` lie in, with the part in that block.
-    pub fn bitmap_parts(
-        &self,
-        which: Bitmap,
-        from: u64,
-        len: u64,
-        mut f: impl FnMut(&Arc<Block>, u64, u64),
-    ) {
+    pub fn bitmap_parts(&self, which: Bitmap, from: u64, len: u64, mut f: impl FnMut(&Arc<Block>, u64, u64)) {
         let blocks = match which {
             Bitmap::Inodes => &self.inode_bitmap,
             Bitmap::Blocks => &self.block_bitmap,

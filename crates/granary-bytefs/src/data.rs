@@ -122,17 +122,13 @@ impl Core {
         let mut targets = self.targets(node, pages.iter().map(|p| p.index));
         let mut tx = Tx::new(self);
         let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
-        let by_byte = |i: usize| {
-            !targets[i].new && pages[i].lines.count_ones() < self.options.byte_threshold_lines
-        };
+        let by_byte =
+            |i: usize| !targets[i].new && pages[i].lines.count_ones() < self.options.byte_threshold_lines;
         let (mut all, mut scratch, mut i) = (Ticket::NONE, Vec::new(), 0);
         while i < pages.len() {
             let first = i;
             scratch.clear();
-            while i < pages.len()
-                && !by_byte(i)
-                && (i == first || targets[i].lba == targets[i - 1].lba + 1)
-            {
+            while i < pages.len() && !by_byte(i) && (i == first || targets[i].lba == targets[i - 1].lba + 1) {
                 scratch.push(pages[i].page.clone());
                 i += 1;
             }

@@ -236,7 +236,8 @@ impl Core {
             let at = offset(slot);
             let head = block.with(|b| {
                 let head = DentryHead::read(&b[at..]);
-                (head.len.get() as usize == name.len() && dentry::name(&b[at..], &head) == name).then_some(head)
+                (head.len.get() as usize == name.len() && dentry::name(&b[at..], &head) == name)
+                    .then_some(head)
             });
             if let Some(head) = head {
                 let slots = dentry::slots_for(name.len());

@@ -28,8 +28,12 @@ pub struct Stats {
     pub groups: u64,
     /// Transactions that waited for another's lines.
     pub conflicts: u64,
+    /// Transactions that are storing their lines now.
+    pub ongoing: u64,
     /// Metadata blocks in host memory.
     pub cached_blocks: u64,
+    /// Blocks promised to pages that have none yet.
+    pub reserved_blocks: u64,
 }
 
 /// A mounted ByteFS.
@@ -79,6 +83,8 @@ impl ByteFs {
             committed: journal.committed(),
             groups: journal.groups(),
             conflicts: self.core.locks.conflicts(),
+            ongoing: self.core.locks.ongoing() as u64,
+            reserved_blocks: self.core.space.reserved(),
             cached_blocks: self.core.cache.len() as u64,
         }
     }
@@ -228,4 +234,3 @@ impl FileSystem for ByteFs {
         check::check(&self.core)
     }
 }
-

@@ -86,7 +86,7 @@ impl Groups {
         }
         let (first, len) = match goal.map(|g| (g, self.run_at(g, want))).filter(|run| run.1 > 0) {
             Some(run) => run,
-            None => self.from_list(cpu % self.lists.len(), want),
+            None => self.take_listed(cpu % self.lists.len(), want),
         };
         self.mark(first, len, true);
         Some((first, len))
@@ -97,7 +97,7 @@ impl Groups {
         self.mark(from, len, false);
     }
 
-    fn from_list(&mut self, cpu: usize, want: u64) -> (u64, u64) {
+    fn take_listed(&mut self, cpu: usize, want: u64) -> (u64, u64) {
         loop {
             if let Some(g) = self.lists[cpu].group {
                 let begin = g as u64 * GROUP;

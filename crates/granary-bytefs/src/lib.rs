@@ -12,7 +12,7 @@
 //!
 //! Every operation is a transaction of the 64 B lines that it changes, stored through the byte window with its own
 //! TxID into the drive's write log, which is the redo log: nothing is written twice. Durability comes by group commit
-//! in the order in which operations were finished ([`mod@journal`]). File data goes by block, or by byte where few
+//! in the order in which operations were finished (`journal`). File data goes by block, or by byte where few
 //! lines of a page changed.
 //!
 //! It does *not* have mmap with duplicate pages, data journaling, extended attributes and the ablation variants yet.

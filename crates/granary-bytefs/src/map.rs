@@ -290,7 +290,8 @@ mod tests {
     /// Replays edits on a slot table and checks that a map loaded from it is the same.
     fn reload(map: &FileMap, media: &[Extent]) {
         let again = FileMap::load(map.slots(), media.iter().copied()).expect("valid");
-        let strip = |m: &FileMap| m.extents.iter().map(|e| (e.block, e.lba, e.len, e.slot)).collect::<Vec<_>>();
+        let strip =
+            |m: &FileMap| m.extents.iter().map(|e| (e.block, e.lba, e.len, e.slot)).collect::<Vec<_>>();
         assert_eq!(strip(&again), strip(map));
         assert_eq!((again.inline, again.mapped), (map.inline, map.mapped));
         let sorted = |m: &FileMap| {
@@ -330,7 +331,9 @@ mod tests {
                 let block = s.below(600);
                 let Piece::Hole { len: gap } = map.piece(block) else { continue };
                 let len = (1 + s.below(4)).min(gap) as u32;
-                let goal = map.goal(block).filter(|g| s.chance(0.7) && !model.values().any(|l| (*g..*g + len).contains(l)));
+                let goal = map
+                    .goal(block)
+                    .filter(|g| s.chance(0.7) && !model.values().any(|l| (*g..*g + len).contains(l)));
                 let lba = goal.unwrap_or(next_lba);
                 next_lba += 100;
                 let (slots, index) = map.blocks_missing(1);

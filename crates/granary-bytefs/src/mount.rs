@@ -90,11 +90,15 @@ fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
         && g.blocks <= port.info().pages
         && g.blocks <= u32::MAX as u64
         && g.inodes <= u32::MAX as u64
-        && g.inodes % 32 == 0;
+        && g.inodes.is_multiple_of(32);
     if ordered && sb.root.get() == ROOT {
         return Ok(());
     }
-    Err(FsError::Corrupt(format!("superblock: {g:?}, root {} on a drive of {} pages", sb.root, port.info().pages)))
+    Err(FsError::Corrupt(format!(
+        "superblock: {g:?}, root {} on a drive of {} pages",
+        sb.root,
+        port.info().pages
+    )))
 }
 
 fn load(port: Port, geometry: Geometry, options: &MountOptions, next_tx: u32) -> Result<Core> {
@@ -144,9 +148,10 @@ fn load(port: Port, geometry: Geometry, options: &MountOptions, next_tx: u32) ->
 
 /// Finishes removals and truncations that took several steps.
 fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
-    let places: Vec<(u32, u32)> = core.orphans.block.with(|b| {
-        (0..orphan::PLACES).map(|n| (n, orphan::get(b, n))).filter(|(_, ino)| *ino != 0).collect()
-    });
+    let places: Vec<(u32, u32)> = core
+        .orphans
+        .block
+        .with(|b| (0..orphan::PLACES).map(|n| (n, orphan::get(b, n))).filter(|(_, ino)| *ino != 0).collect());
     if places.is_empty() {
         return Ok(());
     }

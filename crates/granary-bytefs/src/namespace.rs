@@ -205,7 +205,8 @@ impl Core {
         let stays = child.kind != FileKind::Dir && inode.attr().nlink > 1;
         let lines = |len: u32| (len as u64 - 1) / BITS_PER_GROUP + 2;
         let body = child.body.lock();
-        let small = body.map.all_runs().map(|r| lines(r.len)).sum::<u64>() <= self.options.max_free_lines as u64
+        let small = body.map.all_runs().map(|r| lines(r.len)).sum::<u64>()
+            <= self.options.max_free_lines as u64
             || self.groups_of(&body) <= self.options.max_free_lines as usize;
         let orphan = if stays || small { None } else { self.orphans.take() };
         if !stays && orphan.is_none() {

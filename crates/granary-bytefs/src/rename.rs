@@ -51,7 +51,10 @@ impl Core {
             let Some(inode) = inode else { continue };
             let block = self.inode_block(node(inode).ino)?;
             let moves_up = node(inode).kind == FileKind::Dir && !same_dir;
-            tx.touch(&block, self.inode_lines(node(inode).ino, if moves_up { Half::Both } else { Half::Hot }));
+            tx.touch(
+                &block,
+                self.inode_lines(node(inode).ino, if moves_up { Half::Both } else { Half::Hot }),
+            );
             if moves_up {
                 node(inode).body.lock().parent = now_in.ino;
             }

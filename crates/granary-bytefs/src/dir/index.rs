@@ -125,14 +125,14 @@ mod tests {
         let mut model: Vec<(u32, u32)> = Vec::new();
         for slot in 0..20_000 {
             if s.chance(0.55) || model.is_empty() {
-                let hash = s.below(300) as u32 * 0x0101_0107;
+                let hash = (s.below(300) as u32).wrapping_mul(0x0101_0107);
                 index.insert(hash, slot);
                 model.push((hash, slot));
             } else {
                 let (hash, slot) = model.swap_remove(s.below(model.len() as u64) as usize);
                 index.remove(hash, slot);
             }
-            let hash = s.below(310) as u32 * 0x0101_0107;
+            let hash = (s.below(310) as u32).wrapping_mul(0x0101_0107);
             let mut found = Vec::new();
             let mut after = None;
             while let Some((slot, at)) = index.next(hash, after) {

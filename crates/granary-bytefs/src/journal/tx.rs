@@ -234,4 +234,3 @@ pub fn runs(mask: u64) -> impl Iterator<Item = (usize, usize)> {
         Some((first, len))
     })
 }
-
