@@ -1,1 +1,26 @@
-//! Crash explorer: power-fail points, oracles, replay.
+//! The crash explorer: cuts the power at thousands of points and holds every file system to what it promised.
+//!
+//! ```text
+//!   Load (torture, Filebench) ── Recorded ── Process ── Vfs ── FileSystem ── Faulty ── Drive
+//!                                   |                                          |
+//!                               Promises                      cuts the power at the n-th command,
+//!                          what must survive now              the explorer at a random instant
+//!                                   |
+//!   Explorer: run ─ power fails ─ power on ─ mount (recovery) ─ check() ─ Promises::verify ─ run on ─ ...
+//! ```
+//!
+//! Everything that a point does is a function of its seed, so a failure is replayed by its seed alone. What is
+//! promised is the table in [`Promises`]; what a power failure takes is the drive's affair (`docs/FAULT_MODEL.md`).
+//! It does *not* know any file system: each comes as a [`Target`].
+
+mod explorer;
+mod faulty;
+mod load;
+mod oracle;
+mod recorded;
+
+pub use explorer::{Coverage, Explorer, Failure, Report, Target};
+pub use faulty::{Faulty, Trip};
+pub use load::{Clients, Load, Torture};
+pub use oracle::{Promises, Verdict};
+pub use recorded::Recorded;

@@ -1,0 +1,203 @@
+//! [`Explorer`]: one seed, one schedule of loads and power failures, one verdict.
+//!
+//! ```text
+//!   life 0   mkfs, mount ── load, round 0 ─────────X              X  power fails: at a random instant of the run, or
+//!   life 1   power on ── mount (recovery) ──X                        at the n-th drive command, before or after it
+//!   life 2   power on ── mount ── check ── verify ── load, round 1 ─────────X
+//!   ...
+//!   last     power on ── mount ── check ── verify ── load ── unmount ── mount ── check ── verify
+//! ```
+//!
+//! Each life is a virtual world of its own; time goes on from one to the next. Only the drive (what the power failure
+//! left of it) and the promises outlive a life; the recovered state is certain once it was verified.
+//!
+//! Invariants: everything is a function of the seed. Every point ends with a clean life, so what survived is not only
+//! readable but usable. A panic, a deadlock, an unexpected error of the load and a violation of `check()` are failures
+//! like a broken promise.
+//! It does *not* look for the smallest failing schedule: a seed replays in milliseconds.
+
+mod life;
+mod report;
+
+pub use report::{Coverage, Failure, Report};
+
+use crate::load::Load;
+use granary_mssd::Drive;
+use granary_sim::{HostCosts, rng::Stream};
+use granary_units::Nanos;
+use granary_vfs::{FileSystem, FsError, VfsConfig};
+use life::{Cut, Life, Machine, Mission, Outcome};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A file system under test, with its drive. Make everything small, so that logs are cleaned, journals wrap, caches
+/// evict and gc runs within a run of some milliseconds.
+pub trait Target: Send + Sync {
+    /// The name, as `cargo xtask soak --fs` takes it.
+    fn name(&self) -> &str;
+
+    /// A new drive, without a file system.
+    fn drive(&self, seed: u64) -> Arc<dyn Drive>;
+
+    /// Makes an empty file system; it must be durable on return.
+    ///
+    /// # Errors
+    /// The file system's.
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError>;
+
+    /// Mounts, recovering where it was not unmounted.
+    ///
+    /// # Errors
+    /// The file system's.
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError>;
+
+    /// The vfs: a small cache, write-back within milliseconds.
+    fn vfs(&self) -> VfsConfig;
+
+    /// Host CPU costs; not all zero, so that schedules differ.
+    fn costs(&self) -> HostCosts;
+}
+
+/// How long a life without a failure is: what failures are drawn from.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    span: Nanos,
+    commands: u64,
+}
+
+/// Explores one load on one file system.
+pub struct Explorer {
+    target: Arc<dyn Target>,
+    load: Arc<dyn Load>,
+    deep: u32,
+    extent: Extent,
+}
+
+impl Explorer {
+    /// Runs the load once without a failure, to learn how long it takes.
+    ///
+    /// # Errors
+    /// Where already that goes wrong; the seed told is 0.
+    pub fn new(target: Arc<dyn Target>, load: Arc<dyn Load>) -> Result<Explorer, Failure> {
+        let mut explorer = Explorer { target, load, deep: 3, extent: Extent { span: Nanos(1), commands: 1 } };
+        let machine = explorer.machine(0);
+        explorer.format(&machine)?;
+        let before = (machine.now, machine.commands());
+        let (_, outcome) = explorer.live(machine, 0, Mission::calm(0, false));
+        match outcome {
+            Outcome::Finished { load_end: (now, commands), .. } => {
+                let span = Nanos(now.saturating_sub(before.0).0.max(1));
+                let commands = (commands - before.1).max(1);
+                explorer.extent = Extent { span, commands };
+                Ok(explorer)
+            }
+            Outcome::PowerFailed { .. } => unreachable!("nobody cut the power"),
+            Outcome::Wrong { stage, evidence } => Err(explorer.failure(0, stage, evidence)),
+        }
+    }
+
+    /// At most `deep` power failures in each point (default 3, at least 1).
+    pub fn deep(mut self, deep: u32) -> Explorer {
+        self.deep = deep.max(1);
+        self
+    }
+
+    /// Virtual time that the load takes without failure, the mount included.
+    pub fn span(&self) -> Nanos {
+        self.extent.span
+    }
+
+    /// Explores all seeds; the work of a range is the sum of its parts' work, so it can be cut and resumed anywhere.
+    pub fn explore(&self, seeds: Range<u64>) -> Report {
+        let mut report = Report::default();
+        for seed in seeds {
+            report.points += 1;
+            match self.point(seed) {
+                Ok(coverage) => report.coverage.add(&coverage),
+                Err(failure) => report.failures.push(failure),
+            }
+        }
+        report
+    }
+
+    /// Explores one point.
+    ///
+    /// # Errors
+    /// What went wrong, with the evidence.
+    pub fn point(&self, seed: u64) -> Result<Coverage, Failure> {
+        let mut random = Stream::new(seed, "crash point");
+        let mut coverage = Coverage::default();
+        let mut machine = self.machine(seed);
+        self.format(&machine).map_err(|mut f| {
+            f.seed = seed;
+            f
+        })?;
+        let failures = 1 + random.below(self.deep as u64) as u32;
+        let mut round = 0;
+        for life in 0..=failures {
+            let mission = self.plan(&mut random, life, failures, round);
+            let (after, outcome) = self.live(machine, seed, mission);
+            machine = after;
+            match outcome {
+                Outcome::Wrong { stage, evidence } => return Err(self.failure(seed, stage, evidence)),
+                Outcome::Finished { seen, .. } => {
+                    coverage.add(&seen);
+                    break;
+                }
+                Outcome::PowerFailed { seen, ran } => {
+                    coverage.add(&seen);
+                    round += u32::from(ran);
+                    machine.drive.power_fail(machine.now, &mut random);
+                }
+            }
+        }
+        coverage.points = 1;
+        Ok(coverage)
+    }
+
+    /// Draws what happens in a life.
+    fn plan(&self, random: &mut Stream, life: u32, failures: u32, round: u32) -> Mission {
+        let calm = Mission::calm(round, life > 0);
+        let jitter = if random.chance(0.5) { Nanos(1 + random.below(2_000)) } else { Nanos::ZERO };
+        if life == failures {
+            return Mission { jitter, ..calm };
+        }
+        let seed = random.next_u64();
+        let after = random.chance(0.5);
+        // A recovery is short: what is drawn must be likely to fall into it, and may fall into the load behind it.
+        if life > 0 && random.chance(0.5) {
+            let magnitude = random.below(10);
+            let cut = Cut::command(1 + random.below(1 << magnitude), after);
+            return Mission { jitter, seed, in_recovery: Some(cut), in_load: Some(self.cut(random)), ..calm };
+        }
+        Mission { jitter, seed, in_load: Some(self.cut(random)), ..calm }
+    }
+
+    fn cut(&self, random: &mut Stream) -> Cut {
+        if random.chance(0.5) {
+            Cut::Instant(Nanos(random.below(self.extent.span.0)))
+        } else {
+            let n = 1 + random.below(self.extent.commands);
+            Cut::command(n, random.chance(0.5))
+        }
+    }
+
+    fn machine(&self, seed: u64) -> Machine {
+        Machine::new(self.target.drive(seed))
+    }
+
+    fn format(&self, machine: &Machine) -> Result<(), Failure> {
+        life::format(machine, &self.target).map_err(|evidence| self.failure(0, "mkfs".into(), evidence))
+    }
+
+    fn live(&self, machine: Machine, seed: u64, mission: Mission) -> (Machine, Outcome) {
+        let life =
+            Life { target: Arc::clone(&self.target), load: Arc::clone(&self.load), root_seed: seed, mission };
+        life.live(machine)
+    }
+
+    fn failure(&self, seed: u64, stage: String, evidence: Vec<String>) -> Failure {
+        let (fs, load) = (self.target.name().to_owned(), self.load.name().to_owned());
+        Failure { seed, fs, load, stage, evidence }
+    }
+}

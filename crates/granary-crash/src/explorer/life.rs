@@ -1,0 +1,303 @@
+//! One life of the machine: from power-on to the next power failure, or to a clean end.
+//!
+//! ```text
+//!   wait until the drive answers ── mount ── check ── verify ── load ── idle until cut
+//!                                                                 └── (calm) sync ── check ── unmount ── mount ── ...
+//! ```
+//!
+//! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where it was.
+
+use super::Target;
+use super::report::Coverage;
+use crate::faulty::{Faulty, Trip};
+use crate::load::{Clients, Load};
+use crate::oracle::Promises;
+use granary_mssd::Drive;
+use granary_sim::rng::Stream;
+use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep, sleep_until};
+use granary_units::Nanos;
+use granary_vfs::{Cred, FileSystem, Process, Vfs};
+use parking_lot::Mutex;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// What outlives a life.
+pub(super) struct Machine {
+    pub(super) drive: Arc<Faulty>,
+    pub(super) promises: Promises,
+    pub(super) now: Nanos,
+}
+
+impl Machine {
+    pub(super) fn new(drive: Arc<dyn Drive>) -> Machine {
+        drive.track_in_flight(true);
+        Machine { drive: Arc::new(Faulty::new(drive)), promises: Promises::new(), now: Nanos::ZERO }
+    }
+
+    pub(super) fn commands(&self) -> u64 {
+        self.drive.commands()
+    }
+}
+
+/// When the power fails, counted from the beginning of a phase.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cut {
+    Instant(Nanos),
+    Command(Trip),
+}
+
+impl Cut {
+    pub(super) fn command(n: u64, after: bool) -> Cut {
+        Cut::Command(if after { Trip::After(n) } else { Trip::Before(n) })
+    }
+}
+
+/// What is to happen in a life.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mission {
+    pub(super) round: u32,
+    /// The power was off before.
+    pub(super) powered_off: bool,
+    pub(super) in_recovery: Option<Cut>,
+    pub(super) in_load: Option<Cut>,
+    pub(super) jitter: Nanos,
+    pub(super) seed: u64,
+}
+
+impl Mission {
+    /// No failure.
+    pub(super) fn calm(round: u32, powered_off: bool) -> Mission {
+        Mission { round, powered_off, in_recovery: None, in_load: None, jitter: Nanos::ZERO, seed: 0 }
+    }
+}
+
+pub(super) enum Outcome {
+    /// A clean end. `load_end`: instant and commands when the load was done.
+    Finished {
+        seen: Coverage,
+        load_end: (Nanos, u64),
+    },
+    /// `ran`: the load had begun.
+    PowerFailed {
+        seen: Coverage,
+        ran: bool,
+    },
+    Wrong {
+        stage: String,
+        evidence: Vec<String>,
+    },
+}
+
+/// How long a life waits, idle, for a power failure that the load did not reach: some periods of the daemons.
+const IDLE: Nanos = Nanos::from_millis(20);
+
+/// What a life is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    PowerOn,
+    Mount,
+    Recovery,
+    Verify,
+    Load,
+    Idle,
+    Unmount,
+    Remount,
+}
+
+pub(super) struct Life {
+    pub(super) target: Arc<dyn Target>,
+    pub(super) load: Arc<dyn Load>,
+    pub(super) root_seed: u64,
+    pub(super) mission: Mission,
+}
+
+/// What the tasks of a life tell the outside.
+struct Diary {
+    stage: Stage,
+    seen: Coverage,
+    /// Instant and commands when the load was done.
+    load_end: (Nanos, u64),
+}
+
+type Told = Arc<Mutex<Diary>>;
+
+/// Runs `main` in a world of its own that goes on where the machine's time stands. The last instant comes back, too.
+fn in_world<T: 'static>(
+    machine: &Machine,
+    target: &Arc<dyn Target>,
+    mission: &Mission,
+    main: impl FnOnce() -> T + 'static,
+) -> (std::thread::Result<Result<T, Stop>>, Nanos) {
+    let config = WorldConfig {
+        costs: target.costs(),
+        jitter: mission.jitter,
+        seed: mission.seed,
+        ..WorldConfig::default()
+    };
+    let start = machine.now;
+    let end = Arc::new(Mutex::new(start));
+    let told = Arc::clone(&end);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let (result, stats) = World::new(config).run_stats(move || {
+            sleep_until(start);
+            main()
+        });
+        *told.lock() = stats.end;
+        result
+    }));
+    let end = *end.lock();
+    (result, end)
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("panic: {}", text.unwrap_or("without a text"))
+}
+
+/// Makes the file system, in a world of its own.
+pub(super) fn format(machine: &Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
+    let (drive, fs) = (as_drive(&machine.drive), Arc::clone(target));
+    let (result, _) = in_world(machine, target, &Mission::calm(0, false), move || fs.mkfs(&drive));
+    match result {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(e))) => Err(vec![e.to_string()]),
+        Ok(Err(stop)) => Err(vec![stop.to_string()]),
+        Err(panic) => Err(vec![panic_text(&*panic)]),
+    }
+}
+
+fn as_drive(faulty: &Arc<Faulty>) -> Arc<dyn Drive> {
+    Arc::clone(faulty) as Arc<dyn Drive>
+}
+
+impl Life {
+    pub(super) fn live(self, mut machine: Machine) -> (Machine, Outcome) {
+        let told: Told = Arc::new(Mutex::new(Diary {
+            stage: Stage::PowerOn,
+            seen: Coverage::default(),
+            load_end: (Nanos::ZERO, 0),
+        }));
+        let target = Arc::clone(&self.target);
+        let (mission, diary) = (self.mission, Arc::clone(&told));
+        let (drive, promises) = (Arc::clone(&machine.drive), machine.promises.clone());
+        let (result, end) =
+            in_world(&machine, &target, &mission, move || self.main(&drive, &promises, &diary));
+        machine.drive.arm(None);
+        machine.now = end;
+        let diary = told.lock();
+        let stage = format!("{:?} in round {}", diary.stage, mission.round).to_lowercase();
+        let mut seen = diary.seen;
+        let outcome = match result {
+            Ok(Ok(Ok(()))) => Outcome::Finished { seen, load_end: diary.load_end },
+            Ok(Ok(Err(evidence))) => Outcome::Wrong { stage, evidence },
+            Ok(Err(Stop::PowerFail(_))) => {
+                seen.failures += 1;
+                match diary.stage {
+                    Stage::PowerOn | Stage::Recovery | Stage::Verify => seen.in_recovery += 1,
+                    Stage::Idle => seen.idle += 1,
+                    _ => {}
+                }
+                let ran = matches!(diary.stage, Stage::Load | Stage::Idle);
+                Outcome::PowerFailed { seen, ran }
+            }
+            Ok(Err(stop @ Stop::Deadlock(_))) => Outcome::Wrong { stage, evidence: vec![stop.to_string()] },
+            Err(panic) => Outcome::Wrong { stage, evidence: vec![panic_text(&*panic)] },
+        };
+        drop(diary);
+        (machine, outcome)
+    }
+
+    fn main(self, drive: &Arc<Faulty>, promises: &Promises, told: &Told) -> Result<(), Vec<String>> {
+        let enter = |stage| told.lock().stage = stage;
+        let Mission { round, powered_off, in_recovery, in_load, .. } = self.mission;
+        if powered_off {
+            let ready = drive.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
+            sleep_until(ready);
+        }
+        // The first mount recovers nothing; its crash points belong to the load.
+        enter(if powered_off { Stage::Recovery } else { Stage::Mount });
+        arm(drive, if powered_off { in_recovery } else { in_load });
+        let fs = self.mount(drive)?;
+        if powered_off {
+            self.check(&fs, "after recovery")?;
+        }
+        let vfs = self.attach(fs)?;
+        if powered_off {
+            enter(Stage::Verify);
+            self.verify(&vfs, promises, told)?;
+            arm(drive, in_load);
+        }
+        enter(Stage::Load);
+        let clients = Clients::new(Arc::clone(&vfs), promises.clone());
+        let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
+        self.load.run(&clients, round, &mut random).map_err(|e| vec![e])?;
+        drop(clients);
+        told.lock().load_end = (now(), drive.commands());
+        if in_load.is_some() || in_recovery.is_some() {
+            enter(Stage::Idle);
+            sleep(IDLE);
+            power_fail();
+        }
+        enter(Stage::Unmount);
+        vfs.sync().map_err(|e| vec![format!("sync: {e}")])?;
+        self.check(vfs.fs(), "after sync")?;
+        vfs.unmount().map_err(|e| vec![format!("unmount: {e}")])?;
+        drop(vfs);
+        promises.keep_everything();
+        enter(Stage::Remount);
+        let fs = self.mount(drive)?;
+        self.check(&fs, "after a clean mount")?;
+        let vfs = self.attach(fs)?;
+        self.verify(&vfs, promises, told)?;
+        vfs.unmount().map_err(|e| vec![format!("second unmount: {e}")])?;
+        drive.check()
+    }
+
+    fn mount(&self, drive: &Arc<Faulty>) -> Result<Arc<dyn FileSystem>, Vec<String>> {
+        self.target.mount(as_drive(drive)).map_err(|e| vec![format!("mount: {e}")])
+    }
+
+    fn attach(&self, fs: Arc<dyn FileSystem>) -> Result<Arc<Vfs>, Vec<String>> {
+        Vfs::mount(fs, self.target.vfs()).map_err(|e| vec![format!("vfs mount: {e}")])
+    }
+
+    fn check(&self, fs: &Arc<dyn FileSystem>, when: &str) -> Result<(), Vec<String>> {
+        match fs.check() {
+            Ok(violations) if violations.is_empty() => Ok(()),
+            Ok(violations) => Err(violations.into_iter().map(|v| format!("check {when}: {v}")).collect()),
+            Err(e) => Err(vec![format!("check {when} failed: {e}")]),
+        }
+    }
+
+    fn verify(&self, vfs: &Arc<Vfs>, promises: &Promises, told: &Told) -> Result<(), Vec<String>> {
+        let mut process = Process::new(Arc::clone(vfs), Cred::ROOT);
+        let verdict = promises.verify(&mut process);
+        let mut diary = told.lock();
+        diary.seen.verified += 1;
+        diary.seen.files += verdict.files;
+        diary.seen.bytes += verdict.bytes;
+        drop(diary);
+        if !verdict.violations.is_empty() {
+            return Err(verdict.violations);
+        }
+        promises.go_on_from(verdict);
+        Ok(())
+    }
+}
+
+/// Arms the drive, or starts a task that cuts the power at an instant.
+fn arm(drive: &Arc<Faulty>, cut: Option<Cut>) {
+    match cut {
+        None => drive.arm(None),
+        Some(Cut::Command(trip)) => drive.arm(Some(trip)),
+        Some(Cut::Instant(after)) => {
+            drive.arm(None);
+            let at = now() + after;
+            granary_sim::spawn("power cut", move || {
+                sleep_until(at);
+                power_fail()
+            });
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! [`Faulty`]: a drive whose power fails at the n-th command.
+//!
+//! ```text
+//!   store  flush_lines  verify  submit     each counts as one command
+//!     |  Trip::Before(n): the n-th never reaches the drive
+//!     |  Trip::After(n):  the drive has it, the host never hears of its completion
+//!     v
+//!   the wrapped drive
+//! ```
+//!
+//! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
+//! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
+//! own [`Drive::power_fail`], which the explorer calls.
+
+use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, Nanos, TxId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// When the power fails, counted in commands from arming on (1 = the next).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trip {
+    /// Before the drive gets the n-th command.
+    Before(u64),
+    /// After the drive got it, before the host knows.
+    After(u64),
+}
+
+#[derive(Default)]
+struct State {
+    commands: u64,
+    trip: Option<Trip>,
+}
+
+/// A [`Drive`] that cuts the power at a chosen command.
+pub struct Faulty {
+    inner: Arc<dyn Drive>,
+    state: Mutex<State>,
+}
+
+impl Faulty {
+    /// Wraps `inner`; not armed.
+    pub fn new(inner: Arc<dyn Drive>) -> Faulty {
+        Faulty { inner, state: Mutex::default() }
+    }
+
+    /// Lets the power fail at `trip`, counted from now; `None` disarms.
+    pub fn arm(&self, trip: Option<Trip>) {
+        self.state.lock().trip = trip;
+    }
+
+    /// Commands since the drive was made.
+    pub fn commands(&self) -> u64 {
+        self.state.lock().commands
+    }
+
+    /// Counts a command. True: the power fails once the drive has it.
+    fn count(&self) -> bool {
+        let mut state = self.state.lock();
+        state.commands += 1;
+        match &mut state.trip {
+            Some(Trip::Before(n)) if *n <= 1 => {
+                state.trip = None;
+                drop(state);
+                granary_sim::power_fail()
+            }
+            Some(Trip::After(n)) if *n <= 1 => {
+                state.trip = None;
+                true
+            }
+            Some(Trip::Before(n) | Trip::After(n)) => {
+                *n -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn pass<T>(&self, call: impl FnOnce(&dyn Drive) -> T) -> T {
+        let fails = self.count();
+        let result = call(&*self.inner);
+        if fails {
+            granary_sim::power_fail()
+        }
+        result
+    }
+}
+
+impl Drive for Faulty {
+    fn info(&self) -> DriveInfo {
+        self.inner.info()
+    }
+
+    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.inner.load(now, at, out, what)
+    }
+
+    fn store(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.pass(|d| d.store(now, at, data, tx, what))
+    }
+
+    fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
+        self.pass(|d| d.flush_lines(now, at, len))
+    }
+
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.pass(|d| d.verify(now))
+    }
+
+    fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        self.pass(|d| d.submit(now, command))
+    }
+
+    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.settle(now)
+    }
+
+    fn power_fail(&self, now: Nanos, random: &mut Stream) {
+        self.inner.power_fail(now, random);
+    }
+
+    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.power_on(now)
+    }
+
+    fn track_in_flight(&self, on: bool) {
+        self.inner.track_in_flight(on);
+    }
+
+    fn traffic(&self) -> LinkTraffic {
+        self.inner.traffic()
+    }
+
+    fn check(&self) -> Result<(), Vec<String>> {
+        self.inner.check()
+    }
+}

@@ -1,0 +1,88 @@
+//! The oracle: what has been promised, and whether a recovered file system keeps it.
+//!
+//! ```text
+//!   Recorded ── begin/end of every call ──> Model: stamps, names, contents, attributes
+//!                                             |  power fails, the file system recovers
+//!   Promises::verify(process) ── walks the tree, reads every file ──> Verdict { violations, recovered model }
+//! ```
+//!
+//! Rules: the weakest promise that all our file systems make.
+//!
+//! | what | is promised | by |
+//! |---|---|---|
+//! | content and size of a file | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
+//! | the bytes of one write | these bytes, and a size that reaches them | the write itself, with O_SYNC or O_DSYNC |
+//! | permission bits, owner | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
+//! | names under which it was created or renamed | they are there, in a directory that is there | `fsync`, `fdatasync` or an O_SYNC write of it |
+//! | all names in a directory | every change that ended before | `fsync` of the directory |
+//! | everything | every change that ended before | `sync` |
+//! | a rename, an exchange | wholly there or not at all | itself |
+//!
+//! | what | may be | never |
+//! |---|---|---|
+//! | a later change, or one in flight | absent, there, and (content) there in part | |
+//! | a name with several unsynced changes | at any of them | what was over before a promised change began |
+//! | bytes of a file | promised, or of a later write to this very place; zero where the file was cut or grew | anybody else's |
+//! | link count | | other than the number of names |
+//! | an entry | | one that nobody made; a file without its directory |
+//!
+//! Changes that overlap in time may have happened in either order. Names made by `link` are promised by `fsync` of the
+//! directory and by `sync` only. Times and extended attributes are not checked.
+
+mod content;
+mod model;
+mod names;
+mod register;
+mod segments;
+mod stamp;
+mod verify;
+
+pub(crate) use model::{Fate, Model, NodeId};
+pub(crate) use names::{NameChange, Place};
+pub(crate) use stamp::StampId;
+pub use verify::Verdict;
+
+use granary_vfs::Posix;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What one file system has promised so far; shared by all its [`crate::Recorded`] clients, outlives their world.
+#[derive(Clone)]
+pub struct Promises(Arc<Mutex<Arc<Model>>>);
+
+impl Default for Promises {
+    fn default() -> Promises {
+        Promises::new()
+    }
+}
+
+impl Promises {
+    /// An empty file system that is certain.
+    pub fn new() -> Promises {
+        Promises(Arc::new(Mutex::new(Arc::new(Model::new()))))
+    }
+
+    /// Changes the model. `change` must not wait: other tasks need the model.
+    pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
+        change(Arc::make_mut(&mut self.0.lock()))
+    }
+
+    /// Compares what `process` sees with what may be seen. No other client may be at work.
+    pub fn verify<P: Posix>(&self, process: &mut P) -> Verdict {
+        let model = Arc::clone(&self.0.lock());
+        verify::verify(&model, process)
+    }
+
+    /// From now on, what the verdict found is certain.
+    pub fn go_on_from(&self, verdict: Verdict) {
+        *self.0.lock() = Arc::new(verdict.recovered);
+    }
+
+    /// Everything that the load has done so far is durable: after a clean unmount.
+    pub fn keep_everything(&self) {
+        self.with(|m| {
+            let horizon = m.stamps.tick();
+            m.keep_everything(horizon);
+        });
+    }
+}

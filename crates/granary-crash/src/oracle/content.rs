@@ -1,0 +1,341 @@
+//! [`Content`]: what a file may contain and how long it may be, after a power failure or when it is read.
+//!
+//! ```text
+//!   base (certain)   |AAAAAAAAAAAA|                     size 12
+//!   ops in order        write |BBBB|      durable       hides A below it
+//!                       write      |CCCCCCCC|           may show, in part: A or C, zero or C beyond 12
+//!                       truncate(6)                     may have happened: zeros beyond 6
+//! ```
+//!
+//! Invariants: operations are in the order in which they began; `base` is older than all of them, except that an
+//! operation which overlaps neither in bytes nor in time may have been folded into it earlier. An operation that
+//! failed stays in flight for ever: parts of it may show, it hides nothing.
+//! It does *not* promise an order among changes that nobody flushed.
+
+use super::segments::{Segments, Source, explain};
+use super::stamp::{StampId, Stamps, Tick};
+use granary_units::Payload;
+use std::ops::Range;
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Write {
+        pos: u64,
+        len: u64,
+        source: Source,
+        /// An append in flight: it lies somewhere from `pos` on.
+        floating: bool,
+    },
+    Truncate(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Op {
+    stamp: StampId,
+    kind: Kind,
+}
+
+impl Op {
+    /// The bytes whose value it may set.
+    fn covers(&self) -> Range<u64> {
+        match self.kind {
+            Kind::Write { pos, floating: true, .. } => pos..u64::MAX,
+            Kind::Write { pos, len, .. } => pos..pos + len,
+            Kind::Truncate(size) => size..u64::MAX,
+        }
+    }
+
+    /// Whether the order of the two makes a difference.
+    fn meets(&self, other: &Op) -> bool {
+        let (a, b) = (self.covers(), other.covers());
+        let cut = matches!(self.kind, Kind::Truncate(_)) || matches!(other.kind, Kind::Truncate(_));
+        cut || (a.start < b.end && b.start < a.end)
+    }
+}
+
+/// The content of one file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Content {
+    base: Segments,
+    base_size: u64,
+    ops: Vec<Op>,
+    /// When operations were last folded into the base: what was possible before is no longer known.
+    folded: Tick,
+}
+
+impl Content {
+    /// Content that is certain.
+    pub(crate) fn certain(base: Segments, size: u64) -> Content {
+        Content { base, base_size: size, ops: Vec::new(), folded: 0 }
+    }
+
+    /// A write begins. `pos`: `None` where it goes to the end, wherever that is.
+    pub(crate) fn begin_write(&mut self, stamps: &Stamps, by: StampId, pos: Option<u64>, data: Payload<'_>) {
+        let floating = pos.is_none();
+        let pos = pos.unwrap_or_else(|| self.size_range(stamps, Tick::MAX - 1).0);
+        let source = match data {
+            Payload::Fill { word, .. } => Source::Fill(word),
+            Payload::Bytes(b) if floating => Source::Anywhere(b.into()),
+            Payload::Bytes(b) => Source::Bytes { data: b.into(), origin: pos },
+        };
+        let kind = Kind::Write { pos, len: data.len() as u64, source, floating };
+        self.ops.push(Op { stamp: by, kind });
+    }
+
+    /// The write ended: `len` bytes are at `pos`.
+    pub(crate) fn end_write(&mut self, by: StampId, pos: u64, written: u64) {
+        let Some(op) = self.ops.iter_mut().find(|op| op.stamp == by) else { return };
+        if let Kind::Write { pos: at, len, source, floating } = &mut op.kind {
+            if let Source::Anywhere(data) | Source::Bytes { data, .. } = source {
+                *source = Source::Bytes { data: data.clone(), origin: pos };
+            }
+            (*at, *len, *floating) = (pos, written, false);
+        }
+    }
+
+    /// A truncation (or extension) begins.
+    pub(crate) fn begin_truncate(&mut self, by: StampId, size: u64) {
+        self.ops.push(Op { stamp: by, kind: Kind::Truncate(size) });
+    }
+
+    /// The change did not happen at all.
+    pub(crate) fn remove(&mut self, by: StampId) {
+        self.ops.retain(|op| op.stamp != by);
+    }
+
+    /// The changes made durable by a flush that began at `horizon`.
+    pub(crate) fn keep(&mut self, stamps: &mut Stamps, horizon: Tick) {
+        for op in &self.ops {
+            stamps.keep(op.stamp, horizon);
+        }
+        self.fold(stamps);
+    }
+
+    /// Folds into the base what is durable and whose order against all others is certain.
+    pub(crate) fn fold(&mut self, stamps: &mut Stamps) {
+        let mut i = 0;
+        while i < self.ops.len() {
+            let op = &self.ops[i];
+            let certain = stamps.durable(op.stamp)
+                && (self.ops.iter().enumerate())
+                    .all(|(j, other)| j == i || !op.meets(other) || stamps.before(op.stamp, other.stamp));
+            if !certain {
+                i += 1;
+                continue;
+            }
+            let op = self.ops.remove(i);
+            match op.kind {
+                Kind::Write { pos, len, source, .. } => {
+                    self.base.write(pos..pos + len, source);
+                    if len > 0 {
+                        self.base_size = self.base_size.max(pos + len);
+                    }
+                }
+                Kind::Truncate(size) => {
+                    self.base.truncate(size);
+                    self.base_size = size;
+                }
+            }
+            self.folded = stamps.tick();
+        }
+    }
+
+    /// Whether everything that was possible since `since` is still known.
+    pub(crate) fn known_since(&self, since: Tick) -> bool {
+        self.folded <= since
+    }
+
+    /// Smallest and largest possible size at `horizon` (0: after a power failure).
+    pub(crate) fn size_range(&self, stamps: &Stamps, horizon: Tick) -> (u64, u64) {
+        let cuts = || {
+            self.ops.iter().filter_map(|op| match op.kind {
+                Kind::Truncate(size) => Some((op.stamp, size)),
+                Kind::Write { .. } => None,
+            })
+        };
+        let (mut low, mut high) = (u64::MAX, 0);
+        // Each truncation that nothing certainly follows may have been the last one; so may none.
+        for (cut, size) in std::iter::once((StampId::ORIGIN, self.base_size)).chain(cuts()) {
+            if cuts().any(|(later, _)| stamps.supersedes(later, cut, horizon)) {
+                continue;
+            }
+            let (mut least, mut most, mut floating_bytes) = (size, size, 0);
+            for op in &self.ops {
+                let Kind::Write { pos, len, floating, .. } = op.kind else { continue };
+                if len == 0 {
+                    continue;
+                }
+                if stamps.supersedes(op.stamp, cut, horizon) {
+                    least = least.max(pos + len);
+                }
+                if cut == StampId::ORIGIN || !stamps.before(op.stamp, cut) {
+                    most = most.max(pos + len);
+                    floating_bytes += if floating { len } else { 0 };
+                }
+            }
+            low = low.min(least);
+            high = high.max(most + floating_bytes);
+        }
+        (low, high)
+    }
+
+    /// Whether bytes read at `at` are all somebody's who wrote them there and may still be seen at `horizon`.
+    pub(crate) fn explain(
+        &self,
+        stamps: &Stamps,
+        horizon: Tick,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<(), String> {
+        let range = at..at + bytes.len() as u64;
+        let mut cuts = vec![range.start, range.end];
+        self.base.bounds(&range, &mut cuts);
+        for op in &self.ops {
+            let c = op.covers();
+            cuts.extend([c.start, c.end].into_iter().filter(|b| range.contains(b)));
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let mut sources = Vec::new();
+        for w in cuts.windows(2) {
+            let (from, to) = (w[0], w[1]);
+            let over = || self.ops.iter().filter(|op| op.covers().contains(&from));
+            let hidden =
+                |v: StampId| over().any(|w| !is_floating(w) && stamps.supersedes(w.stamp, v, horizon));
+            sources.clear();
+            if !hidden(StampId::ORIGIN) {
+                sources.push(self.base.at(from));
+            }
+            sources.extend(over().filter(|op| !hidden(op.stamp)).map(|op| match &op.kind {
+                Kind::Write { source, .. } => source.clone(),
+                Kind::Truncate(_) => Source::Zero,
+            }));
+            let part = (from - at) as usize..(to - at) as usize;
+            explain(from, &bytes[part], &sources)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_floating(op: &Op) -> bool {
+    matches!(op.kind, Kind::Write { floating: true, .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct File {
+        stamps: Stamps,
+        content: Content,
+    }
+
+    impl File {
+        fn new() -> File {
+            File { stamps: Stamps::new(), content: Content::default() }
+        }
+
+        fn begin(&mut self, pos: Option<u64>, word: u64, len: usize) -> StampId {
+            let by = self.stamps.begin();
+            self.content.begin_write(&self.stamps, by, pos, Payload::Fill { word, len });
+            by
+        }
+
+        fn write(&mut self, pos: u64, word: u64, len: usize) -> StampId {
+            let by = self.begin(Some(pos), word, len);
+            self.stamps.end(by);
+            self.content.end_write(by, pos, len as u64);
+            by
+        }
+
+        fn truncate(&mut self, size: u64) {
+            let by = self.stamps.begin();
+            self.content.begin_truncate(by, size);
+            self.stamps.end(by);
+        }
+
+        fn fsync(&mut self) {
+            let horizon = self.stamps.tick();
+            self.content.keep(&mut self.stamps, horizon);
+        }
+
+        fn sizes(&self) -> (u64, u64) {
+            self.content.size_range(&self.stamps, 0)
+        }
+
+        /// Whether the byte at `at` may be `byte` after a power failure.
+        fn may(&self, at: u64, byte: u8) -> bool {
+            self.content.explain(&self.stamps, 0, at, &[byte]).is_ok()
+        }
+    }
+
+    #[test]
+    fn synced_bytes_are_certain_and_unsynced_ones_possible() {
+        let mut f = File::new();
+        f.write(0, 0x0101_0101_0101_0101, 4096);
+        assert_eq!(f.sizes(), (0, 4096));
+        assert!(f.may(5, 0) && f.may(5, 1) && !f.may(5, 2));
+        f.fsync();
+        assert_eq!(f.sizes(), (4096, 4096));
+        assert!(f.may(5, 1) && !f.may(5, 0), "a lost synced byte is a violation");
+        f.write(0, 0x0202_0202_0202_0202, 8192);
+        assert_eq!(f.sizes(), (4096, 8192));
+        assert!(f.may(5, 1) && f.may(5, 2) && !f.may(5, 0), "overwritten bytes are old or new, never zero");
+        assert!(f.may(5000, 0) && f.may(5000, 2) && !f.may(5000, 1), "no stale data in the grown part");
+    }
+
+    #[test]
+    fn a_truncation_may_show_until_it_must() {
+        let mut f = File::new();
+        f.write(0, u64::MAX, 4096);
+        f.fsync();
+        f.truncate(100);
+        f.truncate(4096);
+        assert_eq!(f.sizes(), (100, 4096));
+        assert!(f.may(200, 0xff) && f.may(200, 0) && !f.may(50, 0));
+        f.fsync();
+        assert_eq!(f.sizes(), (4096, 4096));
+        assert!(!f.may(200, 0xff) && f.may(200, 0), "cut bytes do not come back");
+    }
+
+    #[test]
+    fn of_two_overlapping_writes_either_may_have_been_the_last() {
+        let mut f = File::new();
+        let a = f.begin(Some(0), u64::MAX, 64);
+        f.write(0, 0x0101_0101_0101_0101, 64);
+        f.stamps.end(a);
+        f.content.end_write(a, 0, 64);
+        f.fsync();
+        assert!(f.may(0, 0xff) && f.may(0, 1) && !f.may(0, 0));
+        assert_eq!(f.sizes(), (64, 64));
+        f.write(0, 0, 8);
+        f.fsync();
+        assert!(f.may(0, 0) && !f.may(0, 1) && f.may(8, 1) && f.may(8, 0xff));
+    }
+
+    #[test]
+    fn an_append_in_flight_lies_somewhere_beyond_the_end() {
+        let mut f = File::new();
+        f.write(0, u64::MAX, 64);
+        f.fsync();
+        f.begin(None, 0x0101_0101_0101_0101, 10);
+        let b = f.begin(None, 0x0202_0202_0202_0202, 10);
+        assert_eq!(f.sizes(), (64, 64 + 20 + 10));
+        assert!(f.may(75, 1) && f.may(65, 2) && f.may(65, 0) && !f.may(63, 1) && !f.may(65, 0xff));
+        f.stamps.end(b);
+        f.content.end_write(b, 64, 10);
+        f.fsync();
+        assert!(f.may(65, 2) && !f.may(65, 0));
+    }
+
+    #[test]
+    fn a_write_that_syncs_itself_promises_its_own_bytes_only() {
+        let mut f = File::new();
+        f.write(0, 0x0101_0101_0101_0101, 64);
+        let w = f.write(128, 0x0202_0202_0202_0202, 64);
+        f.stamps.keep(w, Tick::MAX - 1);
+        f.content.fold(&mut f.stamps);
+        assert_eq!(f.sizes(), (192, 192));
+        assert!(f.may(0, 0) && f.may(0, 1) && f.may(130, 2) && !f.may(130, 0) && !f.may(100, 2));
+    }
+}

@@ -1,0 +1,287 @@
+//! [`Model`]: files, directories and their names, each with everything that it may be.
+//!
+//! ```text
+//!   nodes   [0] root  [1] file  [2] directory ...     by identity, not by path or inode number
+//!   a directory's entries: name -> Register<Option<NodeId>>
+//!   moves   renames whose two names must agree
+//! ```
+//!
+//! Invariants: a node is never reused. `parent` is where the load last put a directory. Inode numbers identify what a
+//! descriptor has open; the newest node with a number is meant, because numbers are reused.
+//! A load must reach files without symbolic links on the way, and clients must not race for one name; where the model
+//! cannot follow it says so ([`Model::confused`]), which counts as a failure of the point.
+
+use super::content::Content;
+use super::register::Register;
+use super::stamp::{StampId, Stamps, Tick};
+use granary_vfs::{FileKind, Ino};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Names a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId(pub(super) u32);
+
+impl NodeId {
+    /// The root directory.
+    pub(crate) const ROOT: NodeId = NodeId(0);
+}
+
+/// One entry's history: absent or a node.
+pub(crate) type Slot = Register<Option<NodeId>>;
+
+/// A file, directory or other inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: FileKind,
+    /// `None` while the call that makes it is in flight.
+    pub(crate) ino: Option<Ino>,
+    pub(crate) content: Content,
+    /// Permission bits; `None` = unknown.
+    pub(crate) mode: Register<Option<u16>>,
+    /// User and group; `None` = unknown.
+    pub(crate) owner: Register<Option<(u32, u32)>>,
+    /// Target of a symbolic link.
+    pub(super) target: Vec<u8>,
+    pub(super) entries: BTreeMap<Vec<u8>, Slot>,
+    pub(super) parent: NodeId,
+    /// The change that made it.
+    pub(super) born: StampId,
+    /// Creations and renames that gave it a name, and the name: what an `fsync` promises. Not yet durable ones.
+    pub(super) named: Vec<(StampId, NodeId, Vec<u8>)>,
+    /// Changes to a directory's entries that are not yet durable.
+    pub(super) changes: Vec<StampId>,
+    /// A name of it is promised.
+    pub(super) kept: bool,
+    /// Removals of one of its names that were started.
+    pub(super) removals: u32,
+}
+
+impl Node {
+    pub(super) fn new(kind: FileKind, born: StampId) -> Node {
+        Node {
+            kind,
+            ino: None,
+            content: Content::default(),
+            mode: Register::new(None),
+            owner: Register::new(None),
+            target: Vec::new(),
+            entries: BTreeMap::new(),
+            parent: NodeId::ROOT,
+            born,
+            named: Vec::new(),
+            changes: Vec::new(),
+            kept: false,
+            removals: 0,
+        }
+    }
+}
+
+/// A rename: its effects on two names are one.
+#[derive(Clone, Debug)]
+pub(super) struct Move {
+    pub(super) stamp: StampId,
+    pub(super) from: (NodeId, Vec<u8>),
+    pub(super) to: (NodeId, Vec<u8>),
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It succeeded.
+    Done,
+    /// It failed and did nothing.
+    Failed,
+}
+
+/// The whole state of the oracle.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    pub(crate) stamps: Stamps,
+    pub(super) nodes: Vec<Node>,
+    pub(super) by_ino: FxHashMap<u64, NodeId>,
+    pub(super) moves: Vec<Move>,
+    /// What the model could not follow, or what a call of the load showed that cannot be.
+    pub(crate) confused: Vec<String>,
+    /// Numbers the fills, so that every write has a word of its own.
+    pub(crate) fills: u64,
+}
+
+impl Model {
+    /// An empty root directory, certain.
+    pub(crate) fn new() -> Model {
+        Model {
+            stamps: Stamps::new(),
+            nodes: vec![Node::new(FileKind::Dir, StampId::ORIGIN)],
+            by_ino: FxHashMap::default(),
+            moves: Vec::new(),
+            confused: Vec::new(),
+            fills: 0,
+        }
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.0 as usize]
+    }
+
+    pub(super) fn add(&mut self, node: Node) -> NodeId {
+        self.nodes.push(node);
+        NodeId((self.nodes.len() - 1) as u32)
+    }
+
+    /// What a descriptor with this inode number has open.
+    pub(crate) fn by_ino(&self, ino: Ino) -> Option<NodeId> {
+        self.by_ino.get(&ino.0).copied()
+    }
+
+    /// Learns what a node is called and looks like, once its creation succeeded.
+    pub(crate) fn identify(&mut self, id: NodeId, ino: Ino, mode: u16, uid: u32, gid: u32) {
+        self.by_ino.insert(ino.0, id);
+        let node = self.node_mut(id);
+        node.ino = Some(ino);
+        // Where the node is at all, it is at least as it was made.
+        node.mode = Register::new(Some(mode));
+        node.owner = Register::new(Some((uid, gid)));
+    }
+
+    /// A word that no other write has, without a zero byte.
+    pub(crate) fn unique_word(&mut self) -> u64 {
+        self.fills += 1;
+        // SplitMix64's finaliser spreads the counter over all bytes.
+        let mut z = self.fills.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) | 0x0101_0101_0101_0101
+    }
+
+    /// A write begins; `pos`: `None` at the end of the file.
+    pub(crate) fn begin_write(
+        &mut self,
+        id: NodeId,
+        pos: Option<u64>,
+        data: granary_units::Payload<'_>,
+    ) -> StampId {
+        let by = self.stamps.begin();
+        self.nodes[id.0 as usize].content.begin_write(&self.stamps, by, pos, data);
+        by
+    }
+
+    /// It ended: `len` bytes at `pos`; `synced`: through a descriptor with O_SYNC or O_DSYNC.
+    pub(crate) fn end_write(&mut self, id: NodeId, by: StampId, pos: u64, len: u64, synced: bool) {
+        self.stamps.end(by);
+        self.nodes[id.0 as usize].content.end_write(by, pos, len);
+        if synced {
+            let (began, now) = (self.stamps.start(by), self.stamps.tick());
+            self.stamps.keep(by, now);
+            self.nodes[id.0 as usize].content.fold(&mut self.stamps);
+            self.keep_names(id, began);
+        }
+    }
+
+    /// A change of size begins.
+    pub(crate) fn begin_truncate(&mut self, id: NodeId, size: u64) -> StampId {
+        let by = self.stamps.begin();
+        self.node_mut(id).content.begin_truncate(by, size);
+        by
+    }
+
+    /// A change of size ended.
+    pub(crate) fn end_truncate(&mut self, id: NodeId, by: StampId, fate: Fate) {
+        match fate {
+            Fate::Done => self.stamps.end(by),
+            Fate::Failed => self.node_mut(id).content.remove(by),
+        }
+    }
+
+    /// A change of permission bits begins.
+    pub(crate) fn begin_mode(&mut self, id: NodeId, mode: u16) -> StampId {
+        let by = self.stamps.begin();
+        self.nodes[id.0 as usize].mode.push(&self.stamps, by, Some(mode));
+        by
+    }
+
+    /// It ended.
+    pub(crate) fn end_mode(&mut self, id: NodeId, by: StampId, fate: Fate) {
+        match fate {
+            Fate::Done => self.stamps.end(by),
+            Fate::Failed => self.node_mut(id).mode.remove(by),
+        }
+    }
+
+    /// A change of owner or group begins.
+    pub(crate) fn begin_owner(&mut self, id: NodeId, uid: Option<u32>, gid: Option<u32>) -> StampId {
+        let by = self.stamps.begin();
+        let owner = &mut self.nodes[id.0 as usize].owner;
+        let new = owner.current().map(|(u, g)| (uid.unwrap_or(u), gid.unwrap_or(g)));
+        owner.push(&self.stamps, by, new);
+        by
+    }
+
+    /// It ended.
+    pub(crate) fn end_owner(&mut self, id: NodeId, by: StampId, fate: Fate) {
+        match fate {
+            Fate::Done => self.stamps.end(by),
+            Fate::Failed => self.node_mut(id).owner.remove(by),
+        }
+    }
+
+    /// An `fsync` or `fdatasync` of the node succeeded that began at `horizon`.
+    pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick) {
+        let (stamps, node) = (&mut self.stamps, &mut self.nodes[id.0 as usize]);
+        node.content.keep(stamps, horizon);
+        node.mode.keep(stamps, horizon);
+        node.owner.keep(stamps, horizon);
+        node.changes.retain(|&change| !stamps.keep(change, horizon));
+        self.keep_names(id, horizon);
+    }
+
+    /// Promises the names that the node still has.
+    fn keep_names(&mut self, id: NodeId, horizon: Tick) {
+        let named = std::mem::take(&mut self.node_mut(id).named);
+        let mut later = Vec::new();
+        for (by, dir, name) in named {
+            let slot = self.node(dir).entries.get(&name);
+            if slot.and_then(Register::current) != Some(id) {
+                continue;
+            }
+            if self.stamps.keep(by, horizon) {
+                self.node_mut(id).kept = true;
+                self.keep_directory(dir, horizon);
+            } else {
+                later.push((by, dir, name));
+            }
+        }
+        self.node_mut(id).named = later;
+    }
+
+    /// A name in it is promised: the directory is there, wherever; so are those above.
+    fn keep_directory(&mut self, mut dir: NodeId, horizon: Tick) {
+        // Every step goes up; the bound only guards against a model that lost its way.
+        for _ in 0..self.nodes.len() {
+            let (stamps, node) = (&mut self.stamps, &mut self.nodes[dir.0 as usize]);
+            if dir == NodeId::ROOT || !stamps.keep(node.born, horizon) {
+                return;
+            }
+            node.kept = true;
+            dir = node.parent;
+        }
+    }
+
+    /// A `sync` succeeded that began at `horizon`.
+    pub(crate) fn keep_everything(&mut self, horizon: Tick) {
+        self.stamps.keep_all(horizon);
+        let stamps = &mut self.stamps;
+        for node in &mut self.nodes {
+            node.content.fold(stamps);
+            node.changes.retain(|&change| !stamps.durable(change));
+            let before = node.named.len();
+            node.named.retain(|(by, ..)| !stamps.durable(*by));
+            node.kept |= node.named.len() < before;
+        }
+        self.moves.retain(|m| !stamps.durable(m.stamp));
+    }
+}

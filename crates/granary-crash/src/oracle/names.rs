@@ -1,0 +1,141 @@
+//! Names in the model: paths to nodes, and the calls that change directories.
+//!
+//! Invariants: the effects of a call show in the model from its beginning, because a power failure may come at any
+//! time; [`Model::end_names`] takes them back where the call failed.
+
+use super::model::{Fate, Model, Move, Node, NodeId};
+use super::register::Register;
+use super::stamp::StampId;
+use granary_vfs::FileKind;
+
+/// Where a path leads.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) dir: NodeId,
+    /// Empty: the directory itself (root, or a path that ends in "..").
+    pub(crate) name: Vec<u8>,
+    pub(crate) node: Option<NodeId>,
+}
+
+/// A change of names on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct NameChange {
+    pub(crate) by: StampId,
+    /// The names it changes and what they become.
+    at: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
+    /// Whether an `fsync` of what got a name promises the name.
+    promises: bool,
+    /// Nodes that lose a name.
+    losers: Vec<NodeId>,
+}
+
+impl Model {
+    /// Follows `path` from `cwd` as the load sees the tree now. `None`: a directory on the way is unknown.
+    pub(crate) fn resolve(&self, cwd: NodeId, path: &[u8]) -> Option<Place> {
+        let mut dir = if path.first() == Some(&b'/') { NodeId::ROOT } else { cwd };
+        let mut parts = path.split(|&b| b == b'/').filter(|p| !p.is_empty() && *p != b".").peekable();
+        while let Some(part) = parts.next() {
+            if part == b".." {
+                dir = self.node(dir).parent;
+                continue;
+            }
+            let node = self.node(dir).entries.get(part).and_then(Register::current);
+            if parts.peek().is_none() {
+                return Some(Place { dir, name: part.to_vec(), node });
+            }
+            dir = node?;
+        }
+        Some(Place { dir, name: Vec::new(), node: Some(dir) })
+    }
+
+    /// A node is made under a name.
+    pub(crate) fn begin_make(&mut self, at: &Place, kind: FileKind, target: &[u8]) -> (NameChange, NodeId) {
+        let by = self.stamps.begin();
+        let mut node = Node::new(kind, by);
+        node.target = target.to_vec();
+        node.parent = at.dir;
+        let id = self.add(node);
+        let set = vec![(at.dir, at.name.clone(), Some(id))];
+        (self.begin_names(by, set, true, Vec::new()), id)
+    }
+
+    /// A node gets a second name.
+    pub(crate) fn begin_link(&mut self, node: NodeId, to: &Place) -> NameChange {
+        let by = self.stamps.begin();
+        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], false, Vec::new())
+    }
+
+    /// A name is removed.
+    pub(crate) fn begin_remove(&mut self, at: &Place) -> NameChange {
+        let by = self.stamps.begin();
+        self.begin_names(by, vec![(at.dir, at.name.clone(), None)], false, at.node.into_iter().collect())
+    }
+
+    /// A node is renamed, or two exchange their names.
+    pub(crate) fn begin_rename(&mut self, from: &Place, to: &Place, exchange: bool) -> NameChange {
+        let by = self.stamps.begin();
+        // POSIX: renaming one name of a file to another of its names does nothing.
+        if from.node == to.node {
+            return self.begin_names(by, Vec::new(), false, Vec::new());
+        }
+        let left = if exchange { to.node } else { None };
+        let set = vec![(from.dir, from.name.clone(), left), (to.dir, to.name.clone(), from.node)];
+        let losers = if exchange { Vec::new() } else { to.node.into_iter().collect() };
+        let (from, to) = ((from.dir, from.name.clone()), (to.dir, to.name.clone()));
+        self.moves.push(Move { stamp: by, from, to });
+        self.begin_names(by, set, true, losers)
+    }
+
+    fn begin_names(
+        &mut self,
+        by: StampId,
+        at: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
+        promises: bool,
+        losers: Vec<NodeId>,
+    ) -> NameChange {
+        for (dir, name, node) in &at {
+            let entries = &mut self.nodes[dir.0 as usize].entries;
+            match entries.get_mut(name) {
+                Some(slot) => slot.push(&self.stamps, by, *node),
+                None => {
+                    let mut slot = Register::new(None);
+                    slot.push(&self.stamps, by, *node);
+                    entries.insert(name.clone(), slot);
+                }
+            }
+        }
+        for &loser in &losers {
+            self.node_mut(loser).removals += 1;
+        }
+        NameChange { by, at, promises, losers }
+    }
+
+    /// The change ended.
+    pub(crate) fn end_names(&mut self, change: NameChange, fate: Fate) {
+        let NameChange { by, at, promises, losers } = change;
+        if fate == Fate::Failed {
+            for (dir, name, _) in &at {
+                if let Some(slot) = self.node_mut(*dir).entries.get_mut(name) {
+                    slot.remove(by);
+                }
+            }
+            for loser in losers {
+                self.node_mut(loser).removals -= 1;
+            }
+            self.moves.retain(|m| m.stamp != by);
+            return;
+        }
+        self.stamps.end(by);
+        for (dir, name, node) in at {
+            self.node_mut(dir).changes.push(by);
+            let Some(id) = node else { continue };
+            let node = self.node_mut(id);
+            if node.kind == FileKind::Dir {
+                node.parent = dir;
+            }
+            if promises {
+                node.named.push((by, dir, name));
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Comparing a recovered file system with the model: the walk, the rules, and the certain state that follows.
+//!
+//! ```text
+//!   1. walk   directory ── list ── each entry: the versions of its name that may show and have this inode number
+//!                 └── each name of the model that is not there: may it be absent?
+//!   2. inodes each: the versions that all its names agree on; size, every byte, attributes; link count
+//!   3. over all: renames wholly or not at all; promised nodes found
+//! ```
+//!
+//! Where an inode number fits several versions (it was reused), one without violations suffices; a directory with
+//! several is compared with all of them together.
+//! It does *not* stop at the first violation: all are evidence.
+
+use super::content::Content;
+use super::model::{Model, Node, NodeId};
+use super::register::Register;
+use super::segments::Segments;
+use super::stamp::StampId;
+use granary_units::Dest;
+use granary_vfs::{Dirent, FileKind, OpenFlags, Posix, Stat};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes read at once.
+const PIECE: usize = 256 << 10;
+
+/// What [`super::Promises::verify`] found.
+pub struct Verdict {
+    /// One sentence per broken promise; empty = all kept.
+    pub violations: Vec<String>,
+    /// Files whose content was compared.
+    pub files: u64,
+    /// Bytes compared.
+    pub bytes: u64,
+    pub(crate) recovered: Model,
+}
+
+/// A non-directory found by the walk.
+struct Found {
+    path: Vec<u8>,
+    stat: Stat,
+    /// What all its names agree on.
+    versions: Vec<NodeId>,
+    /// The names: directory in the recovered model, name, and the name's place in the old model where it is certain.
+    names: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
+}
+
+struct Walk<'a, P> {
+    model: &'a Model,
+    process: &'a mut P,
+    out: Model,
+    violations: Vec<String>,
+    inodes: BTreeMap<u64, Found>,
+    /// Inode numbers of directories: each may be found once.
+    directories: BTreeSet<u64>,
+    /// What was found at a name of the model.
+    seen: BTreeMap<(NodeId, Vec<u8>), Option<NodeId>>,
+    found: BTreeSet<NodeId>,
+    files: u64,
+    bytes: u64,
+}
+
+pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
+    let mut out = Model::new();
+    out.fills = model.fills;
+    let mut walk = Walk {
+        model,
+        process,
+        out,
+        violations: model.confused.iter().map(|c| format!("while running: {c}")).collect(),
+        inodes: BTreeMap::new(),
+        directories: BTreeSet::new(),
+        seen: BTreeMap::new(),
+        found: BTreeSet::from([NodeId::ROOT]),
+        files: 0,
+        bytes: 0,
+    };
+    walk.directory(b"", &[NodeId::ROOT], NodeId::ROOT);
+    for found in std::mem::take(&mut walk.inodes).into_values() {
+        walk.inode(found);
+    }
+    walk.renames();
+    walk.everything_promised();
+    let Walk { out, violations, files, bytes, .. } = walk;
+    Verdict { violations, files, bytes, recovered: out }
+}
+
+fn show(path: &[u8]) -> String {
+    if path.is_empty() { "/".into() } else { String::from_utf8_lossy(path).into_owned() }
+}
+
+impl<P: Posix> Walk<'_, P> {
+    fn blame(&mut self, path: &[u8], what: impl AsRef<str>) {
+        self.violations.push(format!("{}: {}", show(path), what.as_ref()));
+    }
+
+    /// `dirs`: the directories of the old model that this may be; `new`: its copy.
+    fn directory(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId) {
+        let listing = self.process.list(if path.is_empty() { b"/" } else { path });
+        let entries: Vec<Dirent> = match listing {
+            Ok(all) => all.into_iter().filter(|e| e.name != b"." && e.name != b"..").collect(),
+            Err(e) => return self.blame(path, format!("cannot be listed: {e}")),
+        };
+        let mut names = BTreeSet::new();
+        for entry in &entries {
+            if names.insert(entry.name.as_slice()) {
+                self.entry(&[path, b"/", &entry.name].concat(), dirs, new, entry);
+            } else {
+                self.blame(path, format!("lists {} twice", show(&entry.name)));
+            }
+        }
+        let model = self.model;
+        if let [dir] = dirs {
+            for (name, slot) in model.node(*dir).entries.iter().filter(|(n, _)| !names.contains(n.as_slice()))
+            {
+                self.seen.insert((*dir, name.clone()), None);
+                if !slot.may_be(&model.stamps, None) {
+                    let may = self.versions_of(&[*dir], name);
+                    self.blame(&[path, b"/", name].concat(), format!("lost name, promised: {may}"));
+                }
+            }
+        }
+    }
+
+    fn describe(&self, node: Option<NodeId>) -> String {
+        match node.map(|n| self.model.node(n)) {
+            None => "absent".into(),
+            Some(Node { kind, ino: Some(ino), .. }) => format!("{kind:?} with {ino}"),
+            Some(Node { kind, .. }) => format!("{kind:?} whose creation was in flight"),
+        }
+    }
+
+    /// Everything that a name may be.
+    fn possible(&self, dirs: &[NodeId], name: &[u8]) -> Vec<Option<NodeId>> {
+        let slots = dirs.iter().filter_map(|&dir| self.model.node(dir).entries.get(name));
+        slots.flat_map(|slot| slot.possible(&self.model.stamps, 0).map(|(_, node)| node)).collect()
+    }
+
+    fn versions_of(&self, dirs: &[NodeId], name: &[u8]) -> String {
+        let all: Vec<String> = self.possible(dirs, name).into_iter().map(|n| self.describe(n)).collect();
+        if all.is_empty() { "nobody ever made it".into() } else { all.join(" or ") }
+    }
+
+    fn entry(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId, entry: &Dirent) {
+        let stat = match self.process.lstat(path) {
+            Ok(stat) => stat,
+            Err(e) => return self.blame(path, format!("is listed but has no attributes: {e}")),
+        };
+        let is = format!("{:?} with {}", stat.attr.kind, stat.ino);
+        if (stat.ino, stat.attr.kind) != (entry.ino, entry.kind) {
+            self.blame(path, format!("listed as {:?} with {}, is {is}", entry.kind, entry.ino));
+        }
+        let model = self.model;
+        let mut versions: Vec<NodeId> = self.possible(dirs, &entry.name).into_iter().flatten().collect();
+        versions.retain(|&id| {
+            let node = model.node(id);
+            node.kind == stat.attr.kind && node.ino.is_none_or(|ino| ino == stat.ino)
+        });
+        if versions.is_empty() {
+            let may = self.versions_of(dirs, &entry.name);
+            return self.blame(path, format!("is {is}, may be: {may}"));
+        }
+        let old_dir = if let [dir] = dirs { Some(*dir) } else { None };
+        if stat.attr.kind == FileKind::Dir {
+            if !self.directories.insert(stat.ino.0) {
+                return self.blame(path, format!("{} has another name, too", stat.ino));
+            }
+            let sure = if let [id] = versions[..] { Some(id) } else { None };
+            if let (Some(dir), Some(id)) = (old_dir, sure) {
+                self.seen.insert((dir, entry.name.clone()), Some(id));
+            }
+            self.attributes(path, &versions, &stat);
+            self.found.extend(&versions);
+            let copy = self.copy(&stat, new, Content::default(), Vec::new());
+            self.enter(new, &entry.name, copy);
+            return self.directory(path, &versions, copy);
+        }
+        let name = (new, entry.name.clone(), old_dir);
+        match self.inodes.get_mut(&stat.ino.0) {
+            None => {
+                let found = Found { path: path.to_vec(), stat, versions, names: vec![name] };
+                self.inodes.insert(stat.ino.0, found);
+            }
+            Some(found) => {
+                found.names.push(name);
+                found.versions.retain(|v| versions.contains(v));
+                if found.versions.is_empty() {
+                    let other = show(&found.path);
+                    found.versions = versions;
+                    self.blame(path, format!("is {is} as {other} is; no file ever had both names"));
+                }
+            }
+        }
+    }
+
+    fn copy(&mut self, stat: &Stat, dir: NodeId, content: Content, target: Vec<u8>) -> NodeId {
+        let mut copy = Node::new(stat.attr.kind, StampId::ORIGIN);
+        copy.ino = Some(stat.ino);
+        copy.parent = dir;
+        copy.mode = Register::new(Some(stat.attr.mode));
+        copy.owner = Register::new(Some((stat.attr.uid, stat.attr.gid)));
+        copy.kept = true;
+        copy.content = content;
+        copy.target = target;
+        let id = self.out.add(copy);
+        self.out.by_ino.insert(stat.ino.0, id);
+        id
+    }
+
+    fn enter(&mut self, dir: NodeId, name: &[u8], node: NodeId) {
+        self.out.node_mut(dir).entries.insert(name.to_vec(), Register::new(Some(node)));
+    }
+
+    /// Compares an inode with each of its versions; the first without violations is it, else the last.
+    fn inode(&mut self, found: Found) {
+        let Found { path, stat, versions, names } = found;
+        if stat.attr.nlink as usize != names.len() {
+            let (told, counted) = (stat.attr.nlink, names.len());
+            self.blame(&path, format!("{} tells {told} links and has {counted} names", stat.ino));
+        }
+        let before = self.violations.len();
+        for (i, &version) in versions.iter().enumerate() {
+            self.attributes(&path, &[version], &stat);
+            let node = self.model.node(version);
+            let (mut content, mut target) = (Content::default(), Vec::new());
+            match stat.attr.kind {
+                FileKind::File => content = self.content(&path, node, &stat),
+                FileKind::Symlink => target = self.target(&path, node),
+                _ => {}
+            }
+            if self.violations.len() > before && i + 1 < versions.len() {
+                self.violations.truncate(before);
+                continue;
+            }
+            self.found.insert(version);
+            let copy = self.copy(&stat, names[0].0, content, target);
+            for (dir, name, old_dir) in &names {
+                self.enter(*dir, name, copy);
+                if let Some(old_dir) = old_dir {
+                    self.seen.insert((*old_dir, name.clone()), Some(version));
+                }
+            }
+            return;
+        }
+    }
+
+    fn attributes(&mut self, path: &[u8], versions: &[NodeId], stat: &Stat) {
+        // A write takes the set-ID bits away, at a time that the model does not follow.
+        const COMPARED: u16 = 0o1777;
+        let model = self.model;
+        let nodes = || versions.iter().map(|&v| model.node(v));
+        let modes: Vec<_> = nodes().flat_map(|n| n.mode.possible(&model.stamps, 0)).map(|(_, m)| m).collect();
+        let is = stat.attr.mode & COMPARED;
+        if !modes.iter().any(|m| m.is_none_or(|m| m & COMPARED == is)) {
+            let may: Vec<String> =
+                modes.into_iter().flatten().map(|m| format!("{:o}", m & COMPARED)).collect();
+            self.blame(path, format!("has mode {is:o}, may have {}", may.join(" or ")));
+        }
+        let owners: Vec<_> =
+            nodes().flat_map(|n| n.owner.possible(&model.stamps, 0)).map(|(_, o)| o).collect();
+        let is = (stat.attr.uid, stat.attr.gid);
+        if !owners.iter().any(|o| o.is_none_or(|o| o == is)) {
+            self.blame(path, format!("belongs to {is:?}, may belong to {owners:?}"));
+        }
+    }
+
+    fn target(&mut self, path: &[u8], node: &Node) -> Vec<u8> {
+        match self.process.readlink(path) {
+            Ok(target) => {
+                if target != node.target {
+                    self.blame(path, format!("leads to {}, made to {}", show(&target), show(&node.target)));
+                }
+                target
+            }
+            Err(e) => {
+                self.blame(path, format!("cannot be read: {e}"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn content(&mut self, path: &[u8], node: &Node, stat: &Stat) -> Content {
+        let size = stat.attr.size;
+        let (low, high) = node.content.size_range(&self.model.stamps, 0);
+        if size < low || size > high {
+            self.blame(path, format!("has {size} bytes, may have {low} to {high}"));
+        }
+        self.files += 1;
+        let mut base = Segments::default();
+        // A size out of range may be absurd; its own violation is enough evidence.
+        if let Err(what) = self.compare(path, node, size.min(high), &mut base) {
+            self.blame(path, format!("{what} (size {size})"));
+        }
+        Content::certain(base, size)
+    }
+
+    fn compare(&mut self, path: &[u8], node: &Node, size: u64, base: &mut Segments) -> Result<(), String> {
+        let flags = OpenFlags::RDONLY | OpenFlags::NOATIME;
+        let fd = self.process.open(path, flags, 0).map_err(|e| format!("cannot be opened: {e}"))?;
+        let mut piece = vec![0; PIECE.min(size as usize)];
+        let mut at = 0;
+        let mut result = Ok(());
+        while at < size && result.is_ok() {
+            let want = piece.len().min((size - at) as usize);
+            let part = &mut piece[..want];
+            result = match self.process.pread(fd, Dest::Bytes(part), at) {
+                Ok(got) if got == want => node.content.explain(&self.model.stamps, 0, at, part),
+                Ok(got) => Err(format!("reads {got} of {want} bytes at {at:#x}")),
+                Err(e) => Err(format!("cannot be read at {at:#x}: {e}")),
+            };
+            base.adopt(at, part);
+            at += want as u64;
+            self.bytes += want as u64;
+        }
+        let closed = self.process.close(fd).map_err(|e| format!("cannot be closed: {e}"));
+        result.and(closed)
+    }
+
+    /// A rename shows at both of its names or at neither.
+    fn renames(&mut self) {
+        let model = self.model;
+        let stamps = &model.stamps;
+        for m in &model.moves {
+            // Whether what is seen at a name is certainly from before the rename, or certainly not.
+            let side = |place: &(NodeId, Vec<u8>)| -> Option<(bool, bool)> {
+                let seen = *self.seen.get(place)?;
+                let slot = model.node(place.0).entries.get(&place.1)?;
+                let shown = slot.possible(stamps, 0).filter(|&(_, node)| node == seen);
+                shown.fold(None, |sure, (by, _)| {
+                    let (before, after) = sure.unwrap_or((true, true));
+                    let is_later = by == m.stamp || stamps.before(m.stamp, by);
+                    Some((before && by != m.stamp && stamps.before(by, m.stamp), after && is_later))
+                })
+            };
+            let (Some(from), Some(to)) = (side(&m.from), side(&m.to)) else { continue };
+            if (from.0 && to.1) || (from.1 && to.0) {
+                let half = if from.0 { "new" } else { "old" };
+                let (from, to) = (show(&m.from.1), show(&m.to.1));
+                self.violations.push(format!("{from}: its rename to {to} happened at the {half} name only"));
+            }
+        }
+    }
+
+    /// What is promised and was never removed is somewhere.
+    fn everything_promised(&mut self) {
+        for (i, node) in self.model.nodes.iter().enumerate() {
+            let id = NodeId(i as u32);
+            if node.kept && node.removals == 0 && !self.found.contains(&id) {
+                let what = self.describe(Some(id));
+                self.violations.push(format!("promised and nowhere to be found: {what}"));
+            }
+        }
+    }
+}
