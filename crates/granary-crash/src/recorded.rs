@@ -224,10 +224,10 @@ impl<P: Posix> Recorded<P> {
         let pos = at.unwrap_or(open.pos);
         self.promises.with(|m| {
             let content = &m.node(open.node).content;
-            if got > 0 && content.known_since(since) {
-                if let Err(what) = content.explain(&m.stamps, since, pos, &buffer[..got]) {
-                    m.confused.push(format!("a read returned what nobody wrote: {what}"));
-                }
+            if content.known_since(since)
+                && let Err(what) = content.explain(&m.stamps, since, pos, &buffer[..got])
+            {
+                m.confused.push(format!("a read returned what nobody wrote: {what}"));
             }
         });
         if at.is_none() {

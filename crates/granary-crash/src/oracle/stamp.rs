@@ -95,6 +95,6 @@ impl Stamps {
 
     /// Whether `w` certainly hides `v` at `horizon`.
     pub(crate) fn supersedes(&self, w: StampId, v: StampId, horizon: Tick) -> bool {
-        self.in_force(w, horizon) && self.before(v, w)
+        w != v && self.in_force(w, horizon) && self.before(v, w)
     }
 }
