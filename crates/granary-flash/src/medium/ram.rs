@@ -134,3 +134,32 @@ impl Medium for RamMedium {
         self.stale.push((block.0, page));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory follows the live data: content is dropped when it is stale and at an erase, its OOB stays until then.
+    #[test]
+    fn stale_content_takes_no_memory() {
+        let mut medium = RamMedium::new(2, 4);
+        let mut bytes = [0; Page::SIZE];
+        bytes[9] = 1;
+        let content = Page::from_bytes(&bytes);
+        let oob = |lpa| Oob { seq: lpa as u64 + 1, lpa };
+        for page in 0..4 {
+            medium.program(BlockNo(1), page, &content, oob(page)).expect("program");
+        }
+        medium.forget(BlockNo(1), 2);
+        medium.sync().expect("sync");
+        assert_eq!(medium.read(BlockNo(1), 1).expect("read"), (content, oob(1)));
+        assert_eq!(medium.read(BlockNo(1), 2).expect("read"), (Page::ZERO, oob(2)));
+        assert_eq!(medium.header(BlockNo(1)).expect("header").programmed, 4);
+
+        medium.forget(BlockNo(1), 3);
+        medium.erase(BlockNo(1)).expect("erase");
+        assert_eq!(medium.blocks[1].capacity(), 0, "an erased block holds nothing");
+        let header = BlockHeader { programmed: 0, erases: 1, bad: false };
+        assert_eq!(medium.header(BlockNo(1)).expect("header"), header);
+    }
+}

@@ -117,11 +117,43 @@ proptest! {
     #[test]
     fn failing_programs_and_erases_lose_nothing(
         seed in any::<u64>(),
+        program in prop_oneof![Just(0.0), Just(0.003), Just(0.1)],
+        erase in prop_oneof![Just(0.0), Just(0.003), Just(0.5)],
         ops in prop::collection::vec(op(tiny().capacity_pages()), 1..150),
     ) {
         let mut ftl = Ftl::new(&tiny()).expect("drive");
-        let rates = FaultRates { program: 0.003, erase: 0.003, ..FaultRates::default() };
+        let rates = FaultRates { program, erase, ..FaultRates::default() };
         ftl.set_faults(Some(Faults::new(seed, rates)));
         run(&mut ftl, &ops);
+    }
+
+    /// Every configuration that passes `validate` makes a drive that can be overwritten for ever.
+    #[test]
+    fn any_valid_configuration_works(
+        (channels, ways, dies, planes) in (1u32..5, 1u32..4, 1u32..3, 1u32..3),
+        (blocks_per_plane, pages_per_block) in (1u32..80, 1u32..40),
+        (gc_start, more) in (2u32..6, 1u32..4),
+        (over_provisioning_permille, wear_gap) in (0u32..300, 0u32..4),
+        seed in any::<u64>(),
+    ) {
+        let geometry = Geometry { channels, ways, dies, planes, blocks_per_plane, pages_per_block };
+        let gc_stop = gc_start + more;
+        let config =
+            FtlConfig { geometry, timing: timing(), over_provisioning_permille, gc_start, gc_stop, wear_gap };
+        prop_assume!(config.validate().is_ok());
+        let mut ftl = Ftl::new(&config).expect("drive");
+        let pages = ftl.capacity_pages();
+        let mut rng = granary_sim::rng::Stream::new(seed, "configurations");
+        let hot = 1 + rng.below(pages);
+        let mut model: Vec<u64> = (0..pages).collect();
+        fill(&mut ftl);
+        for i in 0..2 * pages {
+            let within = if rng.chance(0.8) { hot } else { pages };
+            let l = rng.below(within);
+            write(&mut ftl, Nanos(i * 1000), Lpa(l), i);
+            model[l as usize] = i;
+        }
+        check(&ftl);
+        prop_assert!(content(&ftl).iter().zip(&model).all(|(page, &word)| *page == Page::word(word)));
     }
 }
