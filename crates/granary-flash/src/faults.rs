@@ -1,10 +1,11 @@
 //! [`Faults`]: which flash operations fail.
 //!
 //! Faults are drawn from a random stream of their own, so switching them on changes nothing else, and the same seed
-//! gives the same failures. A failed program leaves an unreadable page; a failed erase leaves the block as it was; a failed
-//! read attempt is retried by the NAND array and only then reported.
+//! gives the same failures. A failed program leaves an unreadable page; a failed erase leaves the block as it was; a
+//! failed read attempt is retried by the NAND array and only then reported.
 //!
-//! It does *not* model why cells fail: rates are constants of the run, except for wear-out ([`FaultRates::endurance`]).
+//! It does *not* model why cells fail: rates are constants of the run, except for wear-out
+//! ([`FaultRates::endurance`]).
 
 use granary_sim::rng::Stream;
 use granary_units::Ppa;

@@ -10,14 +10,15 @@
 //!                             \__program failed__> retiring --copy live pages--> bad
 //! ```
 //!
-//! Writes go round the planes, one page to each; every plane keeps an open block for the host's writes, one for gc's copies
-//! and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks, `recover` for power.
+//! Writes go round the planes, one page to each; every plane keeps an open block for the host's writes, one for gc's
+//! copies and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks, `gc`
+//! for gc, wear leveling and bad blocks, `recover` for power.
 //!
-//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` says `lpa`; a
-//! block's valid count is the number of its live pages; every block is in exactly one state.
+//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` says
+//! `lpa`; a block's valid count is the number of its live pages; every block is in exactly one state.
 //!
-//! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS section 4.9). It does
-//! *not* buffer writes; that is the firmware's.
+//! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS section 4.9). It
+//! does *not* buffer writes; that is the firmware's.
 //!
 //! Source: ByteFS section 4.9: page allocation, page-level translation, garbage collection.
 
@@ -88,8 +89,8 @@ impl<M: Medium> Ftl<M> {
     /// [`Cause::Mapping`], before time starts).
     ///
     /// # Errors
-    /// [`FlashError::Config`], [`FlashError::Corrupt`] where the medium holds what no FTL of this configuration wrote,
-    /// errors of the medium.
+    /// [`FlashError::Config`], [`FlashError::Corrupt`] where the medium holds what no FTL of this configuration
+    /// wrote, errors of the medium.
     pub fn with_medium(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
         let nand = Nand::new(config, medium)?;
         let geometry = config.geometry;
@@ -181,8 +182,8 @@ impl<M: Medium> Ftl<M> {
         Wear { least: least.min(most), most, mean: sum as f64 / n.max(1) as f64 }
     }
 
-    /// Reads a logical page, asked at `now`; returns its content and when it has arrived. A page that was never written, or
-    /// trimmed, is all zeros and takes no time at the flash.
+    /// Reads a logical page, asked at `now`; returns its content and when it has arrived. A page that was never
+    /// written, or trimmed, is all zeros and takes no time at the flash.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`], [`FlashError::Unreadable`], errors of the medium.
@@ -196,8 +197,9 @@ impl<M: Medium> Ftl<M> {
         Ok((page, done))
     }
 
-    /// Writes a logical page, asked at `now`; returns when the cells hold it. Where a plane has run low on free blocks, a
-    /// bounded part of its gc follows the write; only a drive without any free page makes a write wait for gc.
+    /// Writes a logical page, asked at `now`; returns when the cells hold it. Where a plane has run low on free
+    /// blocks, a bounded part of its gc follows the write; only a drive without any free page makes a write wait for
+    /// gc.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life; errors of the medium.
@@ -218,8 +220,8 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// The content of a logical page, taking no time and not counted: for checks, and for merges inside the drive whose
-    /// flash read has been accounted for elsewhere.
+    /// The content of a logical page, taking no time and not counted: for checks, and for merges inside the drive
+    /// whose flash read has been accounted for elsewhere.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`], errors of the medium.
@@ -236,9 +238,9 @@ impl<M: Medium> Ftl<M> {
         self.l2p.get(lpa.0 as usize).is_some_and(|&p| p != 0)
     }
 
-    /// Drops the content of `n` logical pages from `lpa` on: they read as zeros until written again. Changes the
-    /// map only, so it takes no time at the flash; if the map is then lost ([`Ftl::power_cycle`]), trimmed pages whose old
-    /// copies have not been erased are mapped again, with undefined content.
+    /// Drops the content of `n` logical pages from `lpa` on: they read as zeros until written again. Changes the map
+    /// only, so it takes no time at the flash; if the map is then lost ([`Ftl::power_cycle`]), trimmed pages whose
+    /// old copies have not been erased are mapped again, with undefined content.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`]; [`FlashError::ReadOnly`] at the end of life.
@@ -279,8 +281,8 @@ impl<M: Medium> Ftl<M> {
         )))
     }
 
-    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale, and its
-    /// content is dropped unless it is `doomed` to be erased presently.
+    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale, and
+    /// its content is dropped unless it is `doomed` to be erased presently.
     #[inline]
     fn map(&mut self, l: u32, block: u32, ppa: u32, doomed: bool) {
         let old = std::mem::replace(&mut self.l2p[l as usize], ppa + 1);

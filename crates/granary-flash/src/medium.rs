@@ -73,12 +73,12 @@ pub trait Medium {
     /// Marks `block` bad for good.
     fn mark_bad(&mut self, block: BlockNo) -> io::Result<()>;
 
-    /// Replaces the content of a programmed page, keeping its OOB. Real NAND cannot; power-fail modelling uses it to undo a
-    /// program that the power loss prevented.
+    /// Replaces the content of a programmed page, keeping its OOB. Real NAND cannot; power-fail modelling uses it to
+    /// undo a program that the power loss prevented.
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()>;
 
-    /// A hint: the content of this programmed page is stale and may be dropped, at the latest when [`Medium::sync`] is
-    /// called (its OOB stays).
+    /// A hint: the content of this programmed page is stale and may be dropped, at the latest when [`Medium::sync`]
+    /// is called (its OOB stays).
     fn forget(&mut self, block: BlockNo, page: u32) {
         let _ = (block, page);
     }

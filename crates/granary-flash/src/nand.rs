@@ -7,9 +7,11 @@
 //!   erase     plane  |======== tBERS ========|
 //! ```
 //!
-//! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in the order of
-//! their issue. A program's data crosses the bus just before its plane becomes free (one page register in front of the one
-//! that is being programmed). Commands, addresses and status polls take no bus time.
+//! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in the order
+//! of their issue. A program's data crosses the bus just before its plane becomes free (one page register in front of
+//! the one that is being programmed). Commands, addresses and status polls take no bus time. A read of a page whose
+//! program is still to come in time is not held up: the controller has the content, and the firmware serves such
+//! reads from its buffer.
 //!
 //! Invariants: the pages of a block are programmed once each and in order after an erase; a bad block is neither
 //! programmed nor erased; every operation is counted in [`NandStats`], failed ones too.
@@ -241,8 +243,8 @@ impl<M: Medium> Nand<M> {
         Ok(())
     }
 
-    /// Reads the OOB of every programmed page of a block, in page order: each page takes a whole page read in its plane
-    /// but only the OOB crosses the bus. Returns when the last one has arrived.
+    /// Reads the OOB of every programmed page of a block, in page order: each page takes a whole page read in its
+    /// plane but only the OOB crosses the bus. Returns when the last one has arrived.
     ///
     /// # Errors
     /// Errors of the medium.

@@ -8,8 +8,8 @@
 //!
 //! A page's read occupies its plane first and its bus afterwards, so the bus is reserved for a later instant than the
 //! call's. With plain first-come-first-served reservations (`granary_sim::Server`) the bus would idle until then, and
-//! the reads of one channel would finish in the order of their issue, whatever their planes do. A flash controller serves
-//! whoever is ready: `fill` gives idle time away that earlier reservations left.
+//! the reads of one channel would finish in the order of their issue, whatever their planes do. A flash controller
+//! serves whoever is ready: `fill` gives idle time away that earlier reservations left.
 //!
 //! Invariants: reservations never overlap and never move; gaps are sorted, disjoint and end before the horizon.
 //! The newest 32 gaps are remembered: older ones lie in the past of any realistic queue.
@@ -55,7 +55,8 @@ impl Timeline {
         self.account(start, len.0)
     }
 
-    /// Reserves `len` as early as possible from `ready` on: in the first remembered gap that has room, else at the end.
+    /// Reserves `len` as early as possible from `ready` on: in the first remembered gap that has room, else at the
+    /// end.
     #[inline]
     pub fn fill(&mut self, ready: Nanos, len: Nanos) -> Span {
         // Most often the newest gap has passed already, and with it all others.
@@ -106,7 +107,8 @@ impl Timeline {
     }
 
     fn take_gap(&mut self, ready: u64, len: u64) -> Option<u64> {
-        // Gaps are sorted, so those that end too early are a prefix; the first of the others that fits is the earliest.
+        // Gaps are sorted, so those that end too early are a prefix; the first of the others that fits is the
+        // earliest.
         let late_enough = self.gaps.partition_point(|&(_, end)| end < ready + len);
         let fits = |&(start, end): &(u64, u64)| start.max(ready) + len <= end;
         let i = late_enough + self.gaps[late_enough..].iter().position(fits)?;

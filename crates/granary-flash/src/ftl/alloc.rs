@@ -6,13 +6,14 @@
 //!   gc copies:    the victim's own plane        its open gc block, else a free block, else any other plane
 //! ```
 //!
-//! Invariant: outside gc every plane in good health has at least one free block. A victim with a stale page fits in the
-//! open gc block and one free block, and gives a free block back; so gc of a plane can always finish what it began. Blocks
-//! lost in the middle of gc are made up for by other planes.
+//! Invariant: outside gc every plane in good health has at least one free block. A victim with a stale page fits in
+//! the open gc block and one free block, and gives a free block back; so gc of a plane can always finish what it
+//! began. Blocks lost in the middle of gc are made up for by other planes.
 //!
 //! Cold data goes to the most worn free block, which then rests with it.
 //!
-//! Planes may fill unequally (a host that only overwrites what lies in some planes): a plane without room is passed over.
+//! Planes may fill unequally (a host that only overwrites what lies in some planes): a plane without room is passed
+//! over.
 
 use super::Ftl;
 use super::gc::{Effort, Job};
@@ -191,8 +192,8 @@ impl<M: Medium> Ftl<M> {
         block.is_some()
     }
 
-    /// Programs the next page of the plane's open block and maps it. `None` where the program failed: the block is then
-    /// closed for good, and another page must be found.
+    /// Programs the next page of the plane's open block and maps it. `None` where the program failed: the block is
+    /// then closed for good, and another page must be found.
     #[inline]
     pub(super) fn append(
         &mut self,

@@ -19,8 +19,8 @@ enum State {
 }
 
 impl<M: Medium> Ftl<M> {
-    /// Checks all tables against each other and against the medium: the map against the OOB areas, live pages and valid
-    /// counts, block states, gc candidates, counters. Takes time proportional to the drive.
+    /// Checks all tables against each other and against the medium: the map against the OOB areas, live pages and
+    /// valid counts, block states, gc candidates, counters. Takes time proportional to the drive.
     ///
     /// # Errors
     /// A line for each violation.

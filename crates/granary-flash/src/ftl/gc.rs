@@ -8,14 +8,14 @@
 //! Jobs of a plane, one at a time:
 //! - *gc*: the closed block with the fewest live pages (greedy), from `gc_start` free blocks down until `gc_stop` up;
 //! - *retire*: a block with a failed program; its data moves, then it is marked bad;
-//! - *wear*: a closed block that has been erased `wear_gap` times less than the most erased one; its cold data moves to a
-//!   worn block, and the block takes part in the traffic again. A hand goes round the plane's blocks to find it.
+//! - *wear*: a closed block that has been erased `wear_gap` times less than the most erased one; its cold data moves
+//!   to a worn block, and the block takes part in the traffic again. A hand goes round the plane's blocks to find it.
 //!
-//! Each host write to the plane pays a share of the job: as many copies as one page of its gain costs. So a write waits for
-//! a bounded number of copies and free blocks do not run out meanwhile.
+//! Each host write to the plane pays a share of the job: as many copies as one page of its gain costs. So a write
+//! waits for a bounded number of copies and free blocks do not run out meanwhile.
 //!
-//! A page that cannot be read cannot be moved: its block is marked bad with the page still mapped in it, so that the host
-//! gets a read error rather than older data.
+//! A page that cannot be read cannot be moved: its block is marked bad with the page still mapped in it, so that the
+//! host gets a read error rather than older data.
 
 use super::Ftl;
 use super::alloc::Stream;
@@ -24,8 +24,8 @@ use crate::error::FlashError;
 use crate::medium::{BlockNo, Medium};
 use granary_units::{Nanos, Page, Ppa};
 
-/// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a whole round
-/// of the plane's blocks takes a sixteenth of an erase per block.
+/// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a whole
+/// round of the plane's blocks takes a sixteenth of an erase per block.
 const WEAR_LOOK: u32 = 4;
 const WEAR_WINDOW: u32 = 64;
 /// Pages read before the first of them is programmed, at most.
@@ -86,8 +86,8 @@ impl<M: Medium> Ftl<M> {
             || (p.erases_unlooked >= WEAR_LOOK && self.config.wear_gap > 0)
     }
 
-    /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page. A job that has begun
-    /// comes first: nothing else can be emptied before it is done.
+    /// Pages that emptying the best victim of a plane gains; none where no victim has a stale page. A job that has
+    /// begun comes first: nothing else can be emptied before it is done.
     pub(super) fn gain_of(&self, plane: u32) -> Option<u32> {
         let per_block = self.config.geometry.pages_per_block;
         match self.planes[plane as usize].job {

@@ -6,12 +6,12 @@
 //!               block headers  --->  free / closed / bad;  partly programmed  --->  open again
 //! ```
 //!
-//! The scan reads each plane's blocks one after another, all planes at once. An interrupted gc job leaves its victim closed
-//! with the pages that had not moved; the roomiest partly programmed block of a plane becomes the open gc block, so the
-//! room that the job had counted on is there again.
+//! The scan reads each plane's blocks one after another, all planes at once. An interrupted gc job leaves its victim
+//! closed with the pages that had not moved; the roomiest partly programmed block of a plane becomes the open gc
+//! block, so the room that the job had counted on is there again.
 //!
-//! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence numbers. What the
-//! OOB cannot tell is a trim (see [`Ftl::trim`]).
+//! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence numbers.
+//! What the OOB cannot tell is a trim (see [`Ftl::trim`]).
 
 use super::Ftl;
 use super::alloc::{FreeBlocks, Open, Plane, Stream};
@@ -22,8 +22,9 @@ use crate::medium::{BlockNo, Medium, Oob};
 use granary_units::{Lpa, Nanos, Page, Ppa};
 
 impl<M: Medium> Ftl<M> {
-    /// Power returns at `now` after a failure; returns when the FTL can serve commands. Operations in flight are finished by the
-    /// drive's capacitors (undo those that were not, with [`Ftl::restore`]); all reservations are forgotten.
+    /// Power returns at `now` after a failure; returns when the FTL can serve commands. Operations in flight are
+    /// finished by the drive's capacitors (undo those that were not, with [`Ftl::restore`]); all reservations are
+    /// forgotten.
     ///
     /// With `map_saved` the tables survived in battery-backed DRAM. Otherwise they are rebuilt by a scan of the OOB
     /// areas: one page read for each programmed page of the drive, cause [`Cause::Mapping`].
@@ -36,8 +37,9 @@ impl<M: Medium> Ftl<M> {
     }
 
     /// Sets a logical page to what it held before a program that the power failure prevented (`None`: nothing). For
-    /// power-fail modelling, before [`Ftl::power_cycle`]: the content is changed in place, taking no time and not counted. Only a
-    /// page that is unmapped now but was not then has to be written anew, and counts as [`Cause::Recovery`].
+    /// power-fail modelling, before [`Ftl::power_cycle`]: the content is changed in place, taking no time and not
+    /// counted. Only a page that is unmapped now but was not then has to be written anew, and counts as
+    /// [`Cause::Recovery`].
     ///
     /// # Errors
     /// As [`Ftl::write`].
@@ -88,7 +90,8 @@ impl<M: Medium> Ftl<M> {
         Ok(done)
     }
 
-    /// Fills the map with the newest copies in `written` blocks. Returns the blocks that hold a failed program, ascending.
+    /// Fills the map with the newest copies in `written` blocks. Returns the blocks that hold a failed program,
+    /// ascending.
     fn scan_all(&mut self, now: Nanos, written: &[u32]) -> Result<(Vec<u32>, Nanos), FlashError> {
         let per_block = self.config.geometry.pages_per_block;
         let mut newest = vec![0u64; if written.is_empty() { 0 } else { self.l2p.len() }];

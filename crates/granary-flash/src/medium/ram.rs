@@ -5,9 +5,9 @@
 //!                  Slot = Page (16 B handle) + Oob (16 B)  = 32 B, half a cache line
 //! ```
 //!
-//! Memory: 40 B for each block, 32 B for each programmed page, and 4 KiB for each page that is no repeated word, until the
-//! FTL calls it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the capacity
-//! nor the amount ever written.
+//! Memory: 40 B for each block, 32 B for each programmed page, and 4 KiB for each page that is no repeated word,
+//! until the FTL calls it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the
+//! capacity nor the amount ever written.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::Page;

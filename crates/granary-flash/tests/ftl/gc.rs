@@ -50,8 +50,8 @@ fn a_full_drive_with_seven_percent_over_provisioning_keeps_working() {
     assert!((3.0..14.0).contains(&waf), "WAF {waf}");
 }
 
-/// WAF of gc in block order (the least recently closed first) under uniform random overwrites, Desnoyers, SYSTOR 2012:
-/// `a / (a + W(-a e^-a))` with `a` = raw pages / logical pages.
+/// WAF of gc in block order (the least recently closed first) under uniform random overwrites, Desnoyers, SYSTOR
+/// 2012: `a / (a + W(-a e^-a))` with `a` = raw pages / logical pages.
 fn waf_of_lru(a: f64) -> f64 {
     let target = -a * (-a).exp();
     let mut w = -0.5f64;
@@ -119,6 +119,10 @@ fn every_flash_operation_is_counted_under_one_cause() {
     assert_eq!(c.total_programs(), n.programs);
     assert_eq!(c.total_reads(), n.reads);
     assert_eq!(c.erases, n.erases);
+    // Gc takes the time of its planes and buses like everything else.
+    let t = timing();
+    assert_eq!(n.plane_busy, t.read * n.reads + t.program * n.programs + t.erase * n.erases);
+    assert_eq!(n.bus_busy, t.transfer(4096) * (n.reads + n.programs));
     assert!(c.programs(Cause::Gc) > 0 && c.erases > 0);
 }
 
