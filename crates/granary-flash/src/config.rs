@@ -115,10 +115,13 @@ const MAX_PAGES_PER_BLOCK: u32 = 0x7fff;
 #[serde(deny_unknown_fields)]
 pub struct NandTiming {
     /// Page read, cells to page register, ns.
+    #[serde(rename = "read_ns")]
     pub read: Nanos,
     /// Page program, page register to cells, ns.
+    #[serde(rename = "program_ns")]
     pub program: Nanos,
     /// Block erase, ns.
+    #[serde(rename = "erase_ns")]
     pub erase: Nanos,
     /// Bandwidth of one channel bus, bytes per second.
     pub channel_bandwidth: Bytes,
@@ -155,6 +158,7 @@ pub struct FtlConfig {
     /// Shape of the array.
     pub geometry: Geometry,
     /// Speed of the array.
+    #[serde(rename = "nand")]
     pub timing: NandTiming,
     /// Over-provisioning: raw pages beyond the logical capacity, in thousandths of the logical capacity. 70 (7 %) is what the
     /// difference between 2^30 and 10^9 bytes gives a consumer drive. A small drive has more: at least `gc_stop` + 4 blocks
@@ -272,7 +276,7 @@ mod tests {
     /// ByteFS Table 4 with the artifact's block shape; two ways and the bus are this test's choice.
     const TABLE_4: &str = r#"
         geometry = { channels = 8, ways = 2, blocks_per_plane = 4, pages_per_block = 128 }
-        timing = { read = 40000, program = 60000, erase = 2000000, channel_bandwidth = "800MiB" }
+        nand = { read_ns = 40000, program_ns = 60000, erase_ns = 2000000, channel_bandwidth = "800MiB" }
     "#;
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Why flash is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// A host command, or the write-back of a host's page from the drive's cache.
     Host,
@@ -32,7 +32,7 @@ impl Cause {
     pub const fn name(self) -> &'static str {
         match self {
             Cause::Host => "host",
-            Cause::LogCleaning => "log-cleaning",
+            Cause::LogCleaning => "log_cleaning",
             Cause::Gc => "gc",
             Cause::Mapping => "mapping",
             Cause::Recovery => "recovery",
