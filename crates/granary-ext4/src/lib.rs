@@ -1,1 +1,97 @@
 //! ext4 in ordered mode over JBD2: the block-interface baseline.
+//!
+//! ```text
+//!   namei  file           operations: one handle each (truncation: several)
+//!     |     |
+//!   dir   extents  orphan  node     structures on media, through granary-vfs's BlockCache
+//!     |     |        |      |
+//!   alloc (blocks, inodes)          bitmaps, group descriptors, preallocation
+//!     |
+//!   journal                         transactions, commit, checkpoint, replay
+//!     |
+//!   Port (granary-mssd)             4 KiB blocks; layout/: the format, SPEC.md
+//! ```
+//!
+//! The persistence protocol, the geometry and what each operation changes are those of Linux 6.1 with mke2fs's
+//! defaults, so that the traffic is the kernel's (`tests/kernel_table.rs` compares it row by row). The format is our
+//! own. Everything that is read back was written by it: recovery sees the media only.
+//!
+//! Source: reference/baselines.md section 3.
+
+mod alloc;
+mod check;
+mod dir;
+mod extents;
+mod file;
+mod fs;
+mod geometry;
+mod journal;
+pub mod layout;
+mod mkfs;
+mod mount;
+mod namei;
+mod node;
+mod options;
+mod orphan;
+mod ranges;
+
+pub use journal::JournalStats;
+pub use mkfs::mkfs;
+pub use mount::{Recovery, mount};
+pub use options::{Atime, DataMode, MkfsOptions, MountOptions};
+
+use crate::alloc::Groups;
+use crate::journal::Journal;
+use crate::orphan::Orphans;
+use granary_mssd::Port;
+use granary_sim::Daemon;
+use granary_sim::sync::Mutex;
+use granary_vfs::{Block, BlockCache};
+use std::sync::Arc;
+
+/// Largest file: 2^32 - 1 blocks, the reach of 32-bit logical block numbers.
+pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * 4096;
+
+/// A mounted ext4.
+pub struct Ext4 {
+    port: Port,
+    cache: Arc<BlockCache>,
+    groups: Arc<Groups>,
+    journal: Arc<Journal>,
+    /// Block 0, always in memory.
+    superblock: Arc<Block>,
+    hash_seed: u64,
+    options: MountOptions,
+    orphans: Mutex<Orphans>,
+    recovery: Recovery,
+    daemons: Mutex<Vec<Daemon>>,
+}
+
+impl Ext4 {
+    /// What mount had to recover.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// What the journal did since mount.
+    pub fn journal_stats(&self) -> JournalStats {
+        self.journal.stats()
+    }
+
+    /// The options it was mounted with.
+    pub fn options(&self) -> &MountOptions {
+        &self.options
+    }
+
+    /// Drops metadata blocks that are clean from memory (as `echo 3 > drop_caches`).
+    pub fn drop_caches(&self) {
+        self.cache.drop_clean();
+    }
+}
+
+impl Drop for Ext4 {
+    /// An unmounted file system has stopped its daemons; one that is dropped tells them to.
+    fn drop(&mut self) {
+        self.journal.stop();
+    }
+}

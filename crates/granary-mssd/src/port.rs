@@ -25,6 +25,11 @@ impl Ticket {
     /// Nothing in flight.
     pub const NONE: Ticket = Ticket { done: Nanos::ZERO, commands: 0 };
 
+    /// When the last of the commands completes.
+    pub fn done(self) -> Nanos {
+        self.done
+    }
+
     /// Both.
     pub fn and(self, other: Ticket) -> Ticket {
         Ticket { done: self.done.max(other.done), commands: self.commands + other.commands }

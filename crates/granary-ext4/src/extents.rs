@@ -1,0 +1,352 @@
+//! The extent tree: logical blocks of a file to physical ones.
+//!
+//! ```text
+//!   root in the inode (4 entries) ── [index block (340)] ── leaf block (340): logical -> physical, length
+//! ```
+//!
+//! Operations work on the blocks themselves, through the block cache; nothing is kept beside the tree. Every step
+//! (insert, split of one node, growth of the root, removal of one extent) leaves a valid tree, so that running out
+//! of space between steps harms nothing. Callers hold `Node::map` exclusively to change and shared to walk below
+//! the root; a tree without inner nodes is read under the short state lock alone.
+//!
+//! A neighbour that continues an extent is merged with it, up to 32768 blocks. Not here: unwritten extents (data is
+//! on the drive before the transaction that maps it commits), shrinking an inner root before it is empty.
+
+use crate::Ext4;
+use crate::alloc::{Purpose, Wanted};
+use crate::journal::Handle;
+use crate::layout::extent::{self as node_bytes, Entry, MAX_LEN, ROOT_MAX};
+use crate::layout::inode::ROOT_SIZE;
+use crate::layout::{BLOCKS_PER_GROUP, corrupt};
+use crate::node::Node;
+use granary_mssd::Structure;
+use granary_units::Lpa;
+use granary_vfs::{Block, Result};
+use std::sync::Arc;
+
+/// What a logical block maps to, and for how many blocks from it on that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mapping {
+    /// Physical blocks from `start` on.
+    Mapped { start: u64, len: u32 },
+    /// Nothing.
+    Hole { len: u32 },
+}
+
+/// Whose tree: the node and what allocation has to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a> {
+    pub node: &'a Node,
+    pub ino: u32,
+    /// Directories and links: their blocks are journalled, so freeing them revokes.
+    pub meta: bool,
+}
+
+/// A tree node on the way down.
+enum At {
+    Root,
+    Block(Arc<Block>),
+}
+
+struct Step {
+    at: At,
+    /// Entry followed, or in a leaf the last one at or before the key.
+    index: Option<usize>,
+}
+
+impl Owner<'_> {
+    fn view<T>(&self, at: &At, f: impl FnOnce(&[u8]) -> T) -> T {
+        match at {
+            At::Root => f(&self.node.state.lock().root),
+            At::Block(b) => b.with(|bytes| f(bytes)),
+        }
+    }
+
+    /// Changes a node. The root is part of the inode, which the caller marks when it is done.
+    fn edit<T>(&self, h: &mut Handle<'_>, at: &At, f: impl FnOnce(&mut [u8]) -> T) -> T {
+        match at {
+            At::Root => f(&mut self.node.state.lock().root),
+            At::Block(b) => h.change(b, |bytes| f(bytes)),
+        }
+    }
+}
+
+/// Looks for `key` in a node: the entry at or before it, and the key after that.
+fn step(bytes: &[u8], key: u32) -> (Option<Entry>, u32, u16) {
+    let i = node_bytes::search(bytes, key);
+    let after = i.map_or(0, |i| i + 1);
+    let bound = if after < node_bytes::count(bytes) { node_bytes::entry(bytes, after).key } else { u32::MAX };
+    (i.map(|i| node_bytes::entry(bytes, i)), bound, node_bytes::depth(bytes))
+}
+
+fn mapping(found: Option<Entry>, bound: u32, key: u32) -> Mapping {
+    match found {
+        Some(e) if key - e.key < e.len => {
+            Mapping::Mapped { start: e.start + (key - e.key) as u64, len: e.len - (key - e.key) }
+        }
+        _ => Mapping::Hole { len: bound - key },
+    }
+}
+
+/// Whether `a` is continued by `b`, logically and physically.
+fn joins(a: Entry, b: Entry) -> bool {
+    a.key + a.len == b.key && a.start + a.len as u64 == b.start && a.len + b.len <= MAX_LEN
+}
+
+/// Puts an extent into a leaf after entry `index`, merging where it continues a neighbour. False = no room.
+fn put(leaf: &mut [u8], index: Option<usize>, e: Entry) -> bool {
+    let next = index.map_or(0, |i| i + 1);
+    let right = (next < node_bytes::count(leaf)).then(|| node_bytes::entry(leaf, next)).filter(|r| joins(e, *r));
+    let left = index.map(|i| (i, node_bytes::entry(leaf, i))).filter(|(_, l)| joins(*l, e));
+    match (left, right) {
+        (Some((i, l)), Some(r)) if l.len + e.len + r.len <= MAX_LEN => {
+            node_bytes::set(leaf, i, Entry { len: l.len + e.len + r.len, ..l });
+            node_bytes::remove(leaf, next);
+        }
+        (Some((i, l)), _) => node_bytes::set(leaf, i, Entry { len: l.len + e.len, ..l }),
+        (None, Some(r)) => node_bytes::set(leaf, next, Entry { len: e.len + r.len, ..e }),
+        (None, None) if node_bytes::full(leaf) => return false,
+        (None, None) => node_bytes::insert(leaf, next, e),
+    }
+    true
+}
+
+impl Ext4 {
+    fn child(&self, e: Entry, depth: u16) -> Result<Arc<Block>> {
+        if e.start == 0 || e.start >= self.groups.geo.blocks {
+            return Err(corrupt(format!("extent block at {}", e.start)));
+        }
+        let block = self.cache.get(Lpa(e.start), Structure::DataPointer)?;
+        block.with(|b| node_bytes::validate(b, Some(depth)))?;
+        Ok(block)
+    }
+
+    /// What logical block `key` maps to.
+    pub(crate) fn map_block(&self, node: &Node, key: u32) -> Result<Mapping> {
+        let flat = {
+            let s = node.state.lock();
+            let (found, bound, depth) = step(&s.root, key);
+            (depth == 0).then(|| mapping(found, bound, key))
+        };
+        let mapped = match flat {
+            Some(m) => m,
+            None => {
+                let _walk = node.map.read();
+                self.map_locked(node, key)?
+            }
+        };
+        if let Mapping::Mapped { start, len } = mapped
+            && (start == 0 || start + len as u64 > self.groups.geo.blocks)
+        {
+            return Err(corrupt(format!("an extent maps to blocks {start}+{len}")));
+        }
+        Ok(mapped)
+    }
+
+    fn map_locked(&self, node: &Node, key: u32) -> Result<Mapping> {
+        let (mut found, mut bound, mut depth) = step(&node.state.lock().root, key);
+        while depth > 0 {
+            let Some(e) = found else { return Ok(Mapping::Hole { len: bound - key }) };
+            depth -= 1;
+            let block = self.child(e, depth)?;
+            let (f, b, _) = block.with(|b| step(b, key));
+            (found, bound) = (f, b.min(bound));
+        }
+        Ok(mapping(found, bound, key))
+    }
+
+    /// The nodes from the root to the leaf for `key`.
+    fn path(&self, owner: Owner<'_>, key: u32) -> Result<Vec<Step>> {
+        let mut path = Vec::with_capacity(2);
+        let mut at = At::Root;
+        loop {
+            let (index, entry, depth) = owner.view(&at, |b| {
+                let depth = node_bytes::depth(b);
+                let found = node_bytes::search(b, key);
+                let index = if depth > 0 { Some(found.unwrap_or(0)) } else { found };
+                let entry = index.filter(|i| *i < node_bytes::count(b)).map(|i| node_bytes::entry(b, i));
+                (index, entry, depth)
+            });
+            path.push(Step { at, index });
+            if depth == 0 {
+                return Ok(path);
+            }
+            let e = entry.ok_or_else(|| corrupt("an inner extent node is empty"))?;
+            at = At::Block(self.child(e, depth - 1)?);
+        }
+    }
+
+    /// Enters an extent where nothing is mapped. Tree blocks come from near `e.start`.
+    ///
+    /// # Errors
+    /// `NoSpace` where a tree block is needed and there is none: the tree is valid, the extent not in it.
+    pub(crate) fn insert_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
+        loop {
+            let path = self.path(owner, e.key)?;
+            let leaf = path.last().expect("a path has a leaf");
+            // A copy of the entries decides, so that a full leaf is not marked changed for nothing.
+            let fits = owner.view(&leaf.at, |b| {
+                !node_bytes::full(b) || {
+                    let mut copy = b.to_vec();
+                    put(&mut copy, leaf.index, e)
+                }
+            });
+            if !fits {
+                self.make_room(h, owner, &path, e)?;
+                continue;
+            }
+            owner.edit(h, &leaf.at, |b| put(b, leaf.index, e));
+            if leaf.index.is_none() {
+                // The leaf begins earlier now: so do the entries that lead to it.
+                for s in path[..path.len() - 1].iter().rev() {
+                    let i = s.index.expect("inner nodes are entered by an entry");
+                    let entry = owner.view(&s.at, |b| node_bytes::entry(b, i));
+                    if entry.key > e.key {
+                        owner.edit(h, &s.at, |b| node_bytes::set(b, i, Entry { key: e.key, ..entry }));
+                    }
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    /// One step towards room in the leaf: splits the topmost full node whose parent has room, or grows the root.
+    fn make_room(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step], e: Entry) -> Result<()> {
+        let roomy = path[..path.len() - 1].iter().rposition(|s| !owner.view(&s.at, node_bytes::full));
+        let wanted = Wanted {
+            ino: owner.ino,
+            logical: e.key,
+            len: 1,
+            file_blocks: 0,
+            goal: e.start,
+            purpose: Purpose::Extent,
+        };
+        let (lpa, _) = self.groups.allocate(h, &wanted)?;
+        let new = self.cache.fresh(Lpa(lpa), Structure::DataPointer);
+        match roomy {
+            None => {
+                let old = owner.view(&At::Root, |b| b.to_vec());
+                let depth = node_bytes::depth(&old);
+                h.change(&new, |b| {
+                    node_bytes::init(b, node_bytes::BLOCK_MAX, depth);
+                    node_bytes::split(&mut old.clone(), 0, b);
+                });
+                owner.edit(h, &At::Root, |b| {
+                    node_bytes::init(b, ROOT_MAX, depth + 1);
+                    let key = node_bytes::entry(&old, 0).key;
+                    node_bytes::insert(b, 0, Entry { key, len: 0, start: lpa });
+                });
+            }
+            Some(p) => {
+                let full = &path[p + 1];
+                let last = p + 1 == path.len() - 1;
+                let mut half = vec![0; crate::layout::BLOCK_SIZE];
+                let key = owner.edit(h, &full.at, |b| {
+                    let n = node_bytes::count(b);
+                    // Appending leaves the left node full but for one.
+                    let at_end = full.index == Some(n - 1) && last;
+                    node_bytes::init(&mut half, node_bytes::BLOCK_MAX, node_bytes::depth(b));
+                    node_bytes::split(b, if at_end { n - 1 } else { n / 2 }, &mut half);
+                    node_bytes::entry(&half, 0).key
+                });
+                h.change(&new, |b| b.copy_from_slice(&half));
+                let parent = path[p].index.expect("inner nodes are entered by an entry");
+                owner.edit(h, &path[p].at, |b| {
+                    node_bytes::insert(b, parent + 1, Entry { key, len: 0, start: lpa })
+                });
+            }
+        }
+        owner.node.state.lock().blocks += 1;
+        Ok(())
+    }
+
+    /// Frees what is mapped from logical block `from` on, last extent first, as far as the handle's credits go.
+    /// Returns whether there is more. The caller marks the inode.
+    pub(crate) fn remove_extents(&self, h: &mut Handle<'_>, owner: Owner<'_>, from: u32) -> Result<bool> {
+        loop {
+            // Bitmap and descriptor of at most two groups, node, its parent and the inode.
+            if h.room() < 8 {
+                return Ok(true);
+            }
+            let mut parents: Vec<At> = Vec::new();
+            let mut at = At::Root;
+            let (n, depth) = loop {
+                let (n, depth, last) = owner.view(&at, |b| {
+                    let n = node_bytes::count(b);
+                    (n, node_bytes::depth(b), n.checked_sub(1).map(|i| node_bytes::entry(b, i)))
+                });
+                let Some(e) = last.filter(|_| depth > 0) else { break (n, depth) };
+                parents.push(std::mem::replace(&mut at, At::Block(self.child(e, depth - 1)?)));
+            };
+            if n == 0 {
+                let At::Block(block) = &at else {
+                    if depth > 0 {
+                        owner.edit(h, &At::Root, |b| node_bytes::init(b, ROOT_MAX, 0));
+                    }
+                    return Ok(false);
+                };
+                self.groups.free_meta(h, block.lpa().0, 1)?;
+                owner.node.state.lock().blocks -= 1;
+                let parent = parents.last().expect("a block has a parent");
+                owner.edit(h, parent, |b| node_bytes::remove(b, node_bytes::count(b) - 1));
+                continue;
+            }
+            let e = owner.view(&at, |b| node_bytes::entry(b, n - 1));
+            if e.key + e.len <= from {
+                return Ok(false);
+            }
+            let keep = from.saturating_sub(e.key);
+            let (start, len) = (e.start + keep as u64, e.len - keep);
+            match owner.meta {
+                true => self.groups.free_meta(h, start, len)?,
+                false => self.groups.free(h, start, len)?,
+            }
+            owner.node.state.lock().blocks -= len as u64;
+            owner.edit(h, &at, |b| match keep {
+                0 => node_bytes::remove(b, n - 1),
+                _ => node_bytes::set(b, n - 1, Entry { len: keep, ..e }),
+            });
+        }
+    }
+
+    /// Where new blocks of a file would be best: behind the last extent before them, else in the data groups of the
+    /// inode's flex group (files leave its first group to directories and metadata).
+    pub(crate) fn goal(&self, owner: Owner<'_>, key: u32) -> Result<u64> {
+        let path = self.path(owner, key)?;
+        let leaf = path.last().expect("a path has a leaf");
+        if let Some(i) = leaf.index {
+            let e = owner.view(&leaf.at, |b| node_bytes::entry(b, i));
+            return Ok(e.start + (key - e.key) as u64);
+        }
+        let geo = &self.groups.geo;
+        let mut group = geo.inode_place(owner.ino).0 / geo.flex * geo.flex;
+        if !owner.meta && geo.flex >= 4 && group + 1 < geo.groups {
+            group += 1;
+        }
+        Ok(group as u64 * BLOCKS_PER_GROUP as u64)
+    }
+
+    /// Calls `extent` for each extent and `tree` for each block of the tree.
+    pub(crate) fn walk_extents(
+        &self,
+        root: &[u8; ROOT_SIZE],
+        extent: &mut dyn FnMut(Entry),
+        tree: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        node_bytes::validate(root, None)?;
+        let entries = |b: &[u8]| (0..node_bytes::count(b)).map(|i| node_bytes::entry(b, i)).collect::<Vec<_>>();
+        let mut todo: Vec<(u16, Vec<Entry>)> = vec![(node_bytes::depth(root), entries(root))];
+        while let Some((depth, list)) = todo.pop() {
+            for e in list {
+                if depth == 0 {
+                    extent(e);
+                } else {
+                    tree(e.start);
+                    let block = self.child(e, depth - 1)?;
+                    todo.push((depth - 1, block.with(|b| entries(b))));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,342 @@
+//! File content: delayed allocation, ordered writes, reads, direct I/O, truncation.
+//!
+//! ```text
+//!   write()      reserve: promise a block for each hole       wrote: size in memory, times; inode journalled
+//!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
+//!                mapped: data written in place, no handle
+//!   commit       waits for the ordered data of its transaction, then writes its commit block
+//! ```
+//!
+//! Invariants: an extent is committed only after its data is on the drive, so a power loss never shows what a block
+//! held before; the size on media (`disksize`) never exceeds what is mapped or a hole by intent.
+//!
+//! The kernel maps with unwritten extents and converts them when the data is there (`dioread_nolock`); the blocks
+//! that end up in the journal are the same, so the ordered scheme alone is kept.
+
+use crate::Ext4;
+use crate::alloc::{Purpose, Wanted};
+use crate::extents::{Mapping, Owner};
+use crate::journal::Handle;
+use crate::layout::BLOCK_SIZE;
+use crate::layout::extent::Entry;
+use crate::node::{Node, number, show_blocks};
+use granary_mssd::{Structure, Ticket};
+use granary_units::{Dest, Lpa, Page, Payload};
+use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr};
+
+const BS: u64 = BLOCK_SIZE as u64;
+/// Credits to allocate and map one extent: bitmap, descriptor, inode, superblock, and tree nodes split on the way.
+const WRITE: u32 = 40;
+/// Credits to change an inode.
+const INODE: u32 = 8;
+/// Most blocks mapped in one handle (`MAX_WRITEPAGES_EXTENT_LEN`).
+const MOST: u32 = 2048;
+
+/// The blocks that a range of bytes touches: first, end.
+fn blocks_of(pos: u64, len: u64) -> (u32, u32) {
+    ((pos / BS) as u32, (pos + len).div_ceil(BS) as u32)
+}
+
+fn owner(inode: &Inode) -> Owner<'_> {
+    Owner { node: inode.private::<Node>(), ino: number(inode.ino()), meta: false }
+}
+
+impl Ext4 {
+    /// Promises blocks for the holes of a range that is about to be dirtied.
+    pub(crate) fn promise_range(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let node = inode.private::<Node>();
+        let (mut at, end) = blocks_of(pos, len);
+        let mut holes: Vec<(u32, u32)> = Vec::new();
+        while at < end {
+            let (stop, promised) = node.state.lock().delayed.next_part(at, end);
+            while !promised && at < stop {
+                match self.map_block(node, at)? {
+                    Mapping::Mapped { len, .. } => at = at.saturating_add(len).min(stop),
+                    Mapping::Hole { len } => {
+                        let to = at.saturating_add(len).min(stop);
+                        holes.push((at, to));
+                        at = to;
+                    }
+                }
+            }
+            at = stop;
+        }
+        if holes.is_empty() {
+            return Ok(());
+        }
+        let n: u64 = holes.iter().map(|(a, b)| (b - a) as u64).sum();
+        self.groups.promise(n)?;
+        let mut s = node.state.lock();
+        for (a, b) in holes {
+            s.delayed.insert(a, b);
+        }
+        s.delayed_count += n;
+        show_blocks(inode, &s);
+        Ok(())
+    }
+
+    /// Size and times after pages were dirtied or data was written directly (`orphan`: take it off the list). The
+    /// size on media follows only where the last block is mapped; else write-back brings it.
+    pub(crate) fn stamp_write(&self, cx: &Cx<'_>, inode: &Inode, end: u64, orphan: bool) -> Result<()> {
+        let node = inode.private::<Node>();
+        let changed = inode.update(|a| {
+            let changed = end > a.size || a.mtime != cx.time || a.ctime != cx.time;
+            a.size = a.size.max(end);
+            (a.mtime, a.ctime) = (cx.time, cx.time);
+            changed
+        });
+        let grows = {
+            let mut s = node.state.lock();
+            let grows = end > s.disksize && !s.delayed.contains((end.saturating_sub(1) / BS) as u32);
+            if grows {
+                s.disksize = end;
+            }
+            grows
+        };
+        if !changed && !grows && !orphan {
+            return Ok(());
+        }
+        self.journal.run(INODE, |h| {
+            if orphan {
+                self.orphan_del(h, number(inode.ino()))?;
+            }
+            self.mark_inode(h, inode)
+        })
+    }
+
+    /// Writes pages: in place where they are mapped, else to blocks allocated now.
+    pub(crate) fn write_back(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
+        let mut ticket = Ticket::NONE;
+        let mut content: Vec<Page> = Vec::with_capacity(pages.len());
+        for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
+            content.clear();
+            content.extend(run.iter().map(|p| p.page.clone()));
+            self.write_run(inode, run[0].index as u32, &content, &mut ticket)?;
+        }
+        self.port.wait(ticket);
+        Ok(())
+    }
+
+    /// Writes consecutive pages from logical block `first` on; adds what is in flight to `ticket`.
+    fn write_run(&self, inode: &Inode, first: u32, pages: &[Page], ticket: &mut Ticket) -> Result<()> {
+        let node = inode.private::<Node>();
+        let mut done = 0;
+        while done < pages.len() {
+            let at = first + done as u32;
+            let left = (pages.len() - done) as u32;
+            match self.map_block(node, at)? {
+                Mapping::Mapped { start, len } => {
+                    let n = len.min(left) as usize;
+                    let part = &pages[done..done + n];
+                    *ticket = ticket.and(self.port.submit_write(Lpa(start), part, Structure::Data)?);
+                    done += n;
+                }
+                Mapping::Hole { len } => {
+                    let n = len.min(left).min(MOST) as usize;
+                    let part = &pages[done..done + n];
+                    let (written, t) = self.transaction(WRITE, |h| self.write_hole(h, inode, at, part))?;
+                    *ticket = ticket.and(t);
+                    done += written;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Allocates and maps blocks for a hole and starts writing them, all before the handle stops: the transaction
+    /// cannot commit without the data. Returns how many pages it took.
+    fn write_hole(&self, h: &mut Handle<'_>, inode: &Inode, at: u32, pages: &[Page]) -> Result<(usize, Ticket)> {
+        let node = inode.private::<Node>();
+        let end = at + pages.len() as u32;
+        // Pages that nobody reserved for (a caller without `reserve`) are promised now.
+        let missing = end - at - node.state.lock().delayed.count(at, end);
+        if missing > 0 {
+            self.groups.promise(missing as u64)?;
+            let mut s = node.state.lock();
+            s.delayed.insert(at, end);
+            s.delayed_count += missing as u64;
+        }
+        let (start, len) = {
+            let _tree = node.map.write();
+            let goal = self.goal(owner(inode), at)?;
+            let wanted = Wanted {
+                ino: number(inode.ino()),
+                logical: at,
+                len: end - at,
+                file_blocks: end.max(inode.size().div_ceil(BS) as u32),
+                goal,
+                purpose: Purpose::Data,
+            };
+            let (start, len) = self.groups.allocate(h, &wanted)?;
+            if let Err(e) = self.insert_extent(h, owner(inode), Entry { key: at, len, start }) {
+                self.groups.free(h, start, len)?;
+                let again = self.groups.promise(len as u64);
+                if again.is_err() {
+                    let mut s = node.state.lock();
+                    s.delayed_count -= s.delayed.remove(at, at + len) as u64;
+                }
+                return Err(e);
+            }
+            (start, len)
+        };
+        {
+            let size = inode.size();
+            let mut s = node.state.lock();
+            s.delayed_count -= s.delayed.remove(at, at + len) as u64;
+            s.blocks += len as u64;
+            s.disksize = s.disksize.max(size.min((at + len) as u64 * BS));
+            show_blocks(inode, &s);
+        }
+        self.mark_inode(h, inode)?;
+        let ticket = self.port.submit_write(Lpa(start), &pages[..len as usize], Structure::Data)?;
+        h.ordered(ticket.done());
+        Ok((len as usize, ticket))
+    }
+
+    /// Reads consecutive pages; holes are zeros.
+    pub(crate) fn read_run(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        let node = inode.private::<Node>();
+        let (mut done, mut ticket) = (0, Ticket::NONE);
+        while done < out.len() {
+            let left = (out.len() - done) as u32;
+            match self.map_block(node, (first + done as u64) as u32)? {
+                Mapping::Mapped { start, len } => {
+                    let part = &mut out[done..done + len.min(left) as usize];
+                    done += part.len();
+                    ticket = ticket.and(self.port.submit_read(Lpa(start), part, Structure::Data)?);
+                }
+                Mapping::Hole { len } => {
+                    let n = len.min(left) as usize;
+                    out[done..done + n].fill(Page::ZERO);
+                    done += n;
+                }
+            }
+        }
+        self.port.wait(ticket);
+        Ok(())
+    }
+
+    /// Reads past the page cache.
+    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
+        const CHUNK: usize = 256;
+        let (end, mut at) = (pos + dest.len() as u64, pos);
+        while at < end {
+            let n = ((end - at / BS * BS).div_ceil(BS) as usize).min(CHUNK);
+            let mut pages = vec![Page::ZERO; n];
+            self.read_run(inode, at / BS, &mut pages)?;
+            for page in &pages {
+                let from = (at % BS) as usize;
+                let len = (BLOCK_SIZE - from).min((end - at) as usize);
+                dest.part((at - pos) as usize, len).copy_from(page, from);
+                at += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes past the page cache: blocks are allocated at once. A file that grows is on the orphan list meanwhile,
+    /// so that recovery cuts off blocks behind its end.
+    pub(crate) fn write_past(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (len, old_size) = (data.len() as u64, inode.size());
+        self.promise_range(inode, pos, len)?;
+        let (first, end) = blocks_of(pos, len);
+        let mut pages = vec![Page::ZERO; (end - first) as usize];
+        // Blocks that are written in part keep the rest: read first and last.
+        let whole = |block: u32| {
+            let at = block as u64 * BS;
+            at >= pos && (at + BS <= pos + len || at + BS >= old_size && pos + len >= old_size)
+        };
+        for block in [first, end - 1] {
+            if !whole(block) && (block as u64 * BS) < old_size {
+                let page = &mut pages[(block - first) as usize];
+                self.read_run(inode, block as u64, std::slice::from_mut(page))?;
+                let valid = old_size - block as u64 * BS;
+                if valid < BS {
+                    page.zero_from(valid as usize);
+                }
+            }
+        }
+        let mut done = 0;
+        for (i, page) in pages.iter_mut().enumerate() {
+            let from = (pos + done as u64) - (first as u64 + i as u64) * BS;
+            let n = (BLOCK_SIZE - from as usize).min(data.len() - done);
+            page.write(from as usize, data.part(done, n));
+            done += n;
+        }
+        let grows = pos + len > old_size;
+        if grows {
+            self.journal.run(INODE, |h| {
+                self.orphan_add(h, number(inode.ino()))?;
+                self.mark_inode(h, inode)
+            })?;
+        }
+        let mut ticket = Ticket::NONE;
+        let written = self.write_run(inode, first, &pages, &mut ticket);
+        self.port.wait(ticket);
+        match written {
+            Ok(()) => self.stamp_write(cx, inode, pos + len, grows && inode.attr().nlink > 0),
+            Err(e) => {
+                self.drop_promises_range(inode, first, end);
+                if grows {
+                    self.cut(inode, old_size)?;
+                }
+                Err(e)
+            }
+        }
+    }
+
+    fn drop_promises_range(&self, inode: &Inode, first: u32, end: u32) {
+        let mut s = inode.private::<Node>().state.lock();
+        let n = s.delayed.remove(first, end) as u64;
+        s.delayed_count -= n;
+        self.groups.unpromise(n);
+        show_blocks(inode, &s);
+    }
+
+    /// Frees what lies behind `size`; the inode is on the orphan list and leaves it.
+    pub(crate) fn cut(&self, inode: &Inode, size: u64) -> Result<()> {
+        let from = size.div_ceil(BS) as u32;
+        self.drop_promises(inode, from);
+        let (ino, named) = (number(inode.ino()), inode.attr().nlink > 0);
+        self.truncate_blocks(inode, from, |h| if named { self.orphan_del(h, ino) } else { Ok(()) })
+    }
+
+    /// Changes attributes; with a size, frees what lies behind it.
+    pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let shrinks = set.size.is_some_and(|size| size < inode.size() || size == 0);
+        if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
+            return Err(FsError::TooBig);
+        }
+        self.journal.run(INODE, |h| {
+            if shrinks {
+                self.orphan_add(h, number(inode.ino()))?;
+            }
+            inode.update(|a| {
+                a.mode = set.mode.unwrap_or(a.mode);
+                a.uid = set.uid.unwrap_or(a.uid);
+                a.gid = set.gid.unwrap_or(a.gid);
+                a.atime = set.atime.unwrap_or(a.atime);
+                let content = if set.size.is_some() { cx.time } else { a.mtime };
+                a.mtime = set.mtime.unwrap_or(content);
+                a.size = set.size.unwrap_or(a.size);
+                a.ctime = cx.time;
+            });
+            if let Some(size) = set.size {
+                let mut s = inode.private::<Node>().state.lock();
+                s.disksize = size;
+                s.flush_on_close |= size == 0;
+            }
+            self.mark_inode(h, inode)
+        })?;
+        match set.size {
+            Some(size) if shrinks => self.cut(inode, size),
+            _ => Ok(()),
+        }
+    }
+}

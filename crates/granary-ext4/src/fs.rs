@@ -1,0 +1,193 @@
+//! The [`FileSystem`] trait over the operations of the other modules.
+
+use crate::layout::inode::ROOT_INO;
+use crate::layout::superblock::{CLEAN, Superblock};
+use crate::node::Node;
+use crate::options::Atime;
+use crate::{Ext4, MAX_FILE_SIZE};
+use granary_mssd::Structure;
+use granary_units::{Dest, Lpa, Page, Payload};
+use granary_vfs::{
+    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result, SetAttr,
+    StatFs, Time, WriteBackCause,
+};
+
+/// Most hard links (EXT4_LINK_MAX).
+const LINK_MAX: u32 = 65000;
+/// Relatime renews an access time of this age, ns.
+const DAY: i64 = 24 * 3600 * 1_000_000_000;
+
+impl FileSystem for Ext4 {
+    fn name(&self) -> &'static str {
+        "ext4"
+    }
+
+    fn features(&self) -> Features {
+        Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(ROOT_INO as u64)
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
+        self.load(ino)
+    }
+
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        self.dir_lookup(dir, name)
+    }
+
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        self.dir_read(dir, from, emit)
+    }
+
+    fn parent(&self, dir: &Inode) -> Result<Ino> {
+        self.dir_parent(dir)
+    }
+
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+        self.dir_is_empty(dir)
+    }
+
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let (node, len) = (inode.private::<Node>(), inode.size() as usize);
+        if len < crate::layout::inode::ROOT_SIZE {
+            return Ok(node.state.lock().root[..len].to_vec());
+        }
+        if len > crate::layout::BLOCK_SIZE {
+            return Err(crate::layout::corrupt(format!("symbolic link of {len} bytes")));
+        }
+        let crate::extents::Mapping::Mapped { start, .. } = self.map_block(node, 0)? else {
+            return Err(crate::layout::corrupt("a long symbolic link has no block"));
+        };
+        Ok(self.cache.get(Lpa(start), Structure::Data)?.with(|b| b[..len].to_vec()))
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.make(cx, dir, name, new)
+    }
+
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.add_link(cx, dir, name, inode)
+    }
+
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.remove_name(cx, dir, name, inode)
+    }
+
+    fn rename(&self, cx: &Cx<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.move_name(cx, rename)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(cx, inode, set)
+    }
+
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
+        let renew = inode.update(|a| {
+            let renew = match self.options.atime {
+                Atime::Noatime => false,
+                Atime::Strictatime => a.atime != time,
+                Atime::Relatime => {
+                    a.atime <= a.mtime || a.atime <= a.ctime || time.0.saturating_sub(a.atime.0) >= DAY
+                }
+            };
+            if renew {
+                a.atime = time;
+            }
+            renew
+        });
+        if renew { self.journal.run(2, |h| self.mark_inode(h, inode)) } else { Ok(()) }
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        self.end_inode(inode)
+    }
+
+    fn release(&self, inode: &Inode) -> Result<()> {
+        self.groups.discard(inode.ino().0 as u32);
+        self.drop_promises(inode, 0);
+        Ok(())
+    }
+
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        self.read_run(inode, first, out)
+    }
+
+    fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.promise_range(inode, pos, len)
+    }
+
+    fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.stamp_write(cx, inode, pos + len, false)
+    }
+
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {
+        self.write_back(inode, pages)
+    }
+
+    fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_past(inode, pos, dest)
+    }
+
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        self.write_past(cx, inode, pos, data)
+    }
+
+    fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        let tid = {
+            let s = inode.private::<Node>().state.lock();
+            if data_only { s.datasync_tid } else { s.sync_tid }
+        };
+        self.journal.sync_tid(tid)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.journal.sync()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let geo = &self.groups.geo;
+        Ok(StatFs {
+            blocks: geo.blocks,
+            free_blocks: self.groups.space().available(),
+            inodes: geo.inodes() as u64,
+            free_inodes: self.groups.free_inodes(),
+        })
+    }
+
+    fn unmount(&self) -> Result<()> {
+        self.journal.shut_down()?;
+        self.journal.stop();
+        for daemon in std::mem::take(&mut *self.daemons.lock()) {
+            daemon.stop();
+        }
+        self.write_superblock(CLEAN)
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        self.check_all()
+    }
+}
+
+impl Ext4 {
+    /// Writes the superblock past the journal, as mount and unmount do.
+    pub(crate) fn write_superblock(&self, state: u32) -> Result<()> {
+        let free_blocks = self.groups.space().free;
+        let free_inodes = self.groups.free_inodes() as u32;
+        let page = self.superblock.change(|b| {
+            let mut sb = Superblock::parse(b)?;
+            sb.state = state.into();
+            sb.free_blocks = free_blocks.into();
+            sb.free_inodes = free_inodes.into();
+            if state != CLEAN {
+                sb.mounts = sb.mounts.get().wrapping_add(1).into();
+            }
+            sb.store(b);
+            Ok::<_, granary_vfs::FsError>(Page::from_bytes(b))
+        })?;
+        self.port.write(Lpa(0), &[page], Structure::Superblock)?;
+        self.journal.flush()
+    }
+}

@@ -1,0 +1,133 @@
+//! [`Handle`]: one operation's part in the running transaction.
+
+use super::{Journal, Tracked};
+use crate::layout::BlockBytes;
+use granary_sim::{costs, cpu};
+use granary_units::Nanos;
+use granary_vfs::Block;
+use std::sync::Arc;
+
+/// Blocks that a handle remembers having announced; more are announced again, which is only slower.
+const SEEN: usize = 16;
+
+/// An open handle. While it lives its transaction cannot commit; end it with [`Handle::stop`].
+pub(crate) struct Handle<'j> {
+    journal: &'j Journal,
+    tid: u32,
+    credits: u32,
+    /// Blocks that this handle brought into the transaction.
+    used: u32,
+    seen: [u64; SEEN],
+    touched: u32,
+    open: bool,
+}
+
+impl<'j> Handle<'j> {
+    pub(super) fn new(journal: &'j Journal, tid: u32, credits: u32) -> Handle<'j> {
+        Handle { journal, tid, credits, used: 0, seen: [u64::MAX; SEEN], touched: 0, open: true }
+    }
+
+    /// The transaction.
+    pub fn tid(&self) -> u32 {
+        self.tid
+    }
+
+    /// Blocks that may still be brought into the transaction.
+    pub fn room(&self) -> u32 {
+        self.credits - self.used
+    }
+
+    /// Changes a metadata block as part of the transaction.
+    pub fn change<T>(&mut self, block: &Arc<Block>, f: impl FnOnce(&mut BlockBytes) -> T) -> T {
+        self.touch(block);
+        block.change(f)
+    }
+
+    /// Announces that a block is going to be changed.
+    fn touch(&mut self, block: &Arc<Block>) {
+        let lpa = block.lpa().0;
+        if self.seen[..(self.touched as usize).min(SEEN)].contains(&lpa) {
+            return;
+        }
+        if (self.touched as usize) < SEEN {
+            self.seen[self.touched as usize] = lpa;
+        }
+        self.touched += 1;
+        let mut s = self.journal.state.lock();
+        let s = &mut *s;
+        let t = s.tracked.entry(lpa).or_insert_with(|| {
+            block.pin();
+            Tracked { block: Arc::clone(block), running: 0, committing: 0, home: 0 }
+        });
+        assert!(Arc::ptr_eq(&t.block, block), "one cached copy of block {lpa}");
+        if t.running == 0 {
+            t.running = self.tid;
+            self.used += 1;
+            s.running.as_mut().expect("the handle keeps it running").metas.push(lpa);
+        }
+    }
+
+    /// A metadata block is freed: it need not be journalled, and older journalled copies must not be replayed.
+    pub fn revoke(&mut self, lpa: u64) {
+        let mut s = self.journal.state.lock();
+        let s = &mut *s;
+        if let Some(t) = s.tracked.get_mut(&lpa) {
+            t.running = 0;
+            // Stays tracked: the home write is dropped when this transaction has committed.
+        }
+        s.running.as_mut().expect("the handle keeps it running").revoked.push(lpa);
+        // A later block at this place is announced anew.
+        for seen in &mut self.seen {
+            if *seen == lpa {
+                *seen = u64::MAX;
+            }
+        }
+    }
+
+    /// Blocks are free once the transaction has committed.
+    pub fn freed(&mut self, start: u64, len: u32) {
+        let mut s = self.journal.state.lock();
+        let freed = &mut s.running.as_mut().expect("the handle keeps it running").freed;
+        match freed.last_mut() {
+            Some((first, n)) if *first + *n as u64 == start => *n += len,
+            Some((first, n)) if start + len as u64 == *first => (*first, *n) = (start, *n + len),
+            _ => freed.push((start, len)),
+        }
+    }
+
+    /// File data that the transaction must not overtake is on the drive from `done` on.
+    pub fn ordered(&mut self, done: Nanos) {
+        let mut s = self.journal.state.lock();
+        let r = s.running.as_mut().expect("the handle keeps it running");
+        r.ordered = r.ordered.max(done);
+    }
+
+    /// Charges the CPU time of the changes and lets the transaction go.
+    pub fn stop(mut self) {
+        cpu(costs().metadata_update * self.touched as u64);
+        self.let_go();
+    }
+
+    fn let_go(&mut self) {
+        if !std::mem::replace(&mut self.open, false) {
+            return;
+        }
+        let drained = {
+            let mut s = self.journal.state.lock();
+            let Some(r) = s.running.as_mut() else { return };
+            r.updates -= 1;
+            r.reserved -= self.credits;
+            r.locked && r.updates == 0
+        };
+        if drained {
+            self.journal.drained.notify_all();
+        }
+    }
+}
+
+impl Drop for Handle<'_> {
+    /// Only where a task is unwound: no waiting here.
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}

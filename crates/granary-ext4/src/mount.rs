@@ -1,0 +1,216 @@
+//! mount: read the superblock, recover, start the daemons.
+//!
+//! ```text
+//!   superblock (block 0) -> journal inode -> replay -> superblock and descriptors again -> orphans -> dirty mark
+//! ```
+//!
+//! Orphans with names are cut to their size on media; those without are freed. Both run as ordinary transactions,
+//! so a power loss during recovery is just another power loss.
+
+use crate::alloc::Groups;
+use crate::geometry::Geometry;
+use crate::journal::{Journal, LogConfig, Replay, replay};
+use crate::layout::inode::{INODES_PER_BLOCK, RawInode};
+use crate::layout::journal::LogSuper;
+use crate::layout::superblock::{CLEAN, DIRTY, Superblock};
+use crate::layout::{BLOCKS_PER_GROUP, corrupt, extent};
+use crate::options::MountOptions;
+use crate::orphan::Orphans;
+use crate::{Ext4, node};
+use granary_mssd::{Port, Structure};
+use granary_sim::Daemon;
+use granary_sim::sync::Mutex;
+use granary_units::{Lpa, Page};
+use granary_vfs::{Block, BlockCache, Ino, Inode, Result};
+use std::sync::Arc;
+
+/// What mount found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The file system had been unmounted: nothing to do.
+    pub clean: bool,
+    /// Transactions found complete in the journal.
+    pub transactions: u32,
+    /// Blocks replayed.
+    pub blocks: u32,
+    /// Copies left out because the block had been revoked.
+    pub revoked: u32,
+    /// Inodes without names that were freed.
+    pub orphans_freed: u32,
+    /// Inodes with names that were cut to their size.
+    pub orphans_cut: u32,
+}
+
+fn read_super(port: &Port) -> Result<Superblock> {
+    let mut page = [Page::ZERO];
+    port.read(Lpa(0), &mut page, Structure::Superblock)?;
+    Superblock::parse(&page[0].to_bytes())
+}
+
+fn geometry(sb: &Superblock, port: &Port) -> Result<Geometry> {
+    let geo = Geometry {
+        blocks: sb.blocks.get(),
+        groups: sb.groups.get(),
+        inodes_per_group: sb.inodes_per_group.get(),
+        flex: sb.flex_groups.get(),
+    };
+    let n = geo.inodes_per_group;
+    let sane = geo.blocks <= port.info().pages
+        && geo.groups as u64 == geo.blocks.div_ceil(BLOCKS_PER_GROUP as u64)
+        && geo.flex > 0
+        && geo.groups > 0
+        && n > 0
+        && n <= BLOCKS_PER_GROUP
+        && n % INODES_PER_BLOCK == 0
+        && sb.journal_ino.get() > 0
+        && sb.journal_ino.get() < n
+        && sb.descriptor_blocks.get() == geo.descriptor_blocks();
+    if sane { Ok(geo) } else { Err(corrupt(format!("the superblock describes an impossible shape: {geo:?}"))) }
+}
+
+/// Where the journal lies: its runs and its superblock.
+fn find_journal(port: &Port, sb: &Superblock, geo: &Geometry) -> Result<(Vec<(u32, u64, u32)>, LogSuper)> {
+    let cache = BlockCache::new(port.clone(), granary_units::Bytes::mib(1));
+    let descs = cache.get(Lpa(1), Structure::Superblock)?;
+    let desc = descs.with(|b| crate::layout::group::GroupDesc::parse(b, 0))?;
+    let ino = sb.journal_ino.get();
+    let lpa = Lpa(desc.inode_table.get() + ((ino - 1) / INODES_PER_BLOCK) as u64);
+    let table = cache.get(lpa, Structure::Inode)?;
+    let raw = table.with(|b| *RawInode::at(b, node::slot(ino, geo.inodes_per_group)));
+    raw.verify(ino)?;
+    extent::validate(&raw.root, None)?;
+    let mut list: Vec<u8> = raw.root.to_vec();
+    if extent::depth(&list) == 1 && extent::count(&list) == 1 {
+        let leaf = cache.get(Lpa(extent::entry(&list, 0).start), Structure::DataPointer)?;
+        list = leaf.with(|b| b.to_vec());
+    }
+    extent::validate(&list, Some(0))?;
+    let (mut map, mut len) = (Vec::new(), 0);
+    for e in (0..extent::count(&list)).map(|i| extent::entry(&list, i)) {
+        if e.key != len || e.len == 0 || e.start == 0 || e.start + e.len as u64 > geo.blocks {
+            return Err(corrupt(format!("the journal's extent {e:?} after {len} blocks")));
+        }
+        map.push((e.key, e.start, e.len));
+        len += e.len;
+    }
+    if map.is_empty() {
+        return Err(corrupt("the journal has no blocks"));
+    }
+    let mut page = [Page::ZERO];
+    port.read(Lpa(map[0].1), &mut page, Structure::Journal)?;
+    let log = LogSuper::parse(&page[0].to_bytes()).ok_or_else(|| corrupt("no journal superblock"))?;
+    if log.len != len {
+        return Err(corrupt(format!("a journal of {} blocks in {len}", log.len)));
+    }
+    Ok((map, log))
+}
+
+/// Mounts the file system on a drive, recovering it where it was not unmounted ([`Ext4::recovery`] tells).
+///
+/// # Errors
+/// `Corrupt` where there is no sound ext4; the drive's.
+pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
+    let sb = read_super(&port)?;
+    let geo = geometry(&sb, &port)?;
+    let (map, log) = find_journal(&port, &sb, &geo)?;
+    let found: Replay = replay(&port, &map, &log, geo.blocks)?;
+    let mut recovery = Recovery {
+        clean: sb.state.get() == CLEAN,
+        transactions: found.transactions,
+        blocks: found.blocks,
+        revoked: found.revoked,
+        ..Recovery::default()
+    };
+    if log.start != 0 {
+        let page = LogSuper { len: log.len, sequence: found.next_tid, start: 0 }.page();
+        port.write(Lpa(map[0].1), &[page], Structure::Journal)?;
+        port.flush()?;
+    }
+    let cache = Arc::new(BlockCache::new(port.clone(), options.metadata_cache));
+    let superblock = cache.get(Lpa(0), Structure::Superblock)?;
+    superblock.pin();
+    let sb = superblock.with(Superblock::parse)?;
+    let groups = Arc::new(load_groups(&cache, geo, options)?);
+    let config = LogConfig {
+        map,
+        len: log.len,
+        next_tid: found.next_tid,
+        commit_interval: options.commit_interval,
+        barrier: options.barrier,
+        expire: options.dirty_expire,
+        wake: options.writeback_interval,
+    };
+    let release: crate::journal::Release = {
+        let (groups, port, discard) = (Arc::clone(&groups), port.clone(), options.discard);
+        Box::new(move |freed| {
+            if discard {
+                for (start, len) in freed {
+                    // A trim that fails costs space on the drive, nothing else.
+                    let _ = port.trim(Lpa(*start), *len as u64);
+                }
+            }
+            groups.release(freed);
+        })
+    };
+    let journal = Arc::new(Journal::new(port.clone(), Arc::clone(&cache), config, release)?);
+    let (a, b) = (Arc::clone(&journal), Arc::clone(&journal));
+    let daemons = vec![
+        Daemon::start("jbd2", move |_| a.commit_loop()),
+        Daemon::start("flush", move |_| b.flush_loop()),
+    ];
+    let mut fs = Ext4 {
+        port,
+        cache,
+        groups,
+        journal,
+        superblock,
+        hash_seed: sb.hash_seed.get(),
+        options: options.clone(),
+        orphans: Mutex::new(Orphans::default()),
+        recovery,
+        daemons: Mutex::new(daemons),
+    };
+    fs.finish_orphans(sb.last_orphan.get(), &mut recovery)?;
+    fs.recovery = recovery;
+    fs.write_superblock(DIRTY)?;
+    Ok(Arc::new(fs))
+}
+
+fn load_groups(cache: &Arc<BlockCache>, geo: Geometry, options: &MountOptions) -> Result<Groups> {
+    let n = geo.descriptor_blocks() as u64;
+    let mut blocks: Vec<Arc<Block>> = Vec::with_capacity(n as usize);
+    for lpa in 1..=n {
+        let block = cache.get_window(Lpa(lpa), 1..n + 1, Structure::Superblock)?;
+        block.pin();
+        blocks.push(block);
+    }
+    Groups::load(geo, Arc::clone(cache), blocks, options.cpus as usize)
+}
+
+impl Ext4 {
+    /// Finishes what the orphan list says was begun.
+    fn finish_orphans(&self, head: u32, recovery: &mut Recovery) -> Result<()> {
+        let (mut list, mut at) = (Vec::new(), head);
+        while at != 0 {
+            if list.contains(&at) {
+                return Err(corrupt(format!("the orphan list runs in a circle at inode {at}")));
+            }
+            let block = self.inode_block(at)?;
+            let slot = node::slot(at, self.groups.geo.inodes_per_group);
+            list.push(at);
+            at = block.with(|b| RawInode::at(b, slot).next_orphan.get());
+        }
+        self.orphans_adopt(&list);
+        for ino in list {
+            let inode = Inode::new(Ino(ino as u64), self.load(Ino(ino as u64))?);
+            if inode.attr().nlink == 0 {
+                self.end_inode(&inode)?;
+                recovery.orphans_freed += 1;
+            } else {
+                self.cut(&inode, inode.size())?;
+                recovery.orphans_cut += 1;
+            }
+        }
+        self.journal.commit_all()
+    }
+}

@@ -1,0 +1,285 @@
+//! Names: create, link, unlink, rename, and the end of an inode.
+//!
+//! Each operation is one handle (an inode's end takes as many as its extents need), so each is atomic across a power
+//! loss. What can run out of space comes first; what cannot fail any more changes attributes in memory.
+
+use crate::Ext4;
+use crate::extents::Owner;
+use crate::journal::Handle;
+use crate::layout::dirent;
+use crate::layout::htree::name_hash;
+use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
+use crate::node::{self, Node, number, show_blocks};
+use granary_mssd::Structure;
+use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+
+/// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index levels
+/// split, extents of both, up to four inodes, bitmaps, descriptors, superblock.
+const NAMES: u32 = 64;
+/// Credits of one step of freeing extents.
+const TRUNCATE: u32 = 64;
+
+impl Ext4 {
+    /// Runs an operation in a handle; where it finds no space while freed blocks wait for their commit, commits and
+    /// tries again.
+    pub(crate) fn transaction<T>(
+        &self,
+        credits: u32,
+        mut body: impl FnMut(&mut Handle<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let result = self.journal.run(credits, &mut body);
+            match result {
+                Err(FsError::NoSpace) if tries < 3 && self.groups.has_pending() => {
+                    tries += 1;
+                    self.journal.commit_all()?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    pub(crate) fn make(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.transaction(NAMES, |h| {
+            let is_dir = new.kind == FileKind::Dir;
+            let top = is_dir && number(dir.ino()) == ROOT_INO;
+            let spread = top.then(|| name_hash(self.hash_seed, name).0);
+            let place = self.groups.new_inode(h, number(dir.ino()), is_dir, spread)?;
+            let slot = node::slot(place.ino, self.groups.geo.inodes_per_group);
+            let generation = place.table.with(|b| RawInode::at(b, slot).generation.get()).wrapping_add(1);
+            let loaded = match self.fill_new(h, cx, dir, name, new, place.ino, generation) {
+                Ok(loaded) => loaded,
+                Err(e) => {
+                    self.groups.free_inode(h, place.ino, is_dir)?;
+                    return Err(e);
+                }
+            };
+            let tid = h.tid();
+            h.change(&place.table, |b| {
+                let raw = RawInode::at_mut(b, slot);
+                let node = loaded.private.downcast_ref::<Node>().expect("made a few lines above");
+                let mut s = node.state.lock();
+                raw.next_orphan = 0.into();
+                node::encode(raw, place.ino, &loaded.attr, &s);
+                (s.sync_tid, s.datasync_tid) = (tid, tid);
+            });
+            dir.update(|a| {
+                (a.mtime, a.ctime) = (cx.time, cx.time);
+                a.nlink += is_dir as u32;
+            });
+            self.mark_inode(h, dir)?;
+            Ok(Created { ino: Ino(place.ino as u64), loaded })
+        })
+    }
+
+    /// Builds the new inode in memory, its first block, and its name.
+    #[allow(clippy::too_many_arguments)]
+    fn fill_new(
+        &self,
+        h: &mut Handle<'_>,
+        cx: &Cx<'_>,
+        dir: &Inode,
+        name: &[u8],
+        new: &NewNode<'_>,
+        ino: u32,
+        generation: u32,
+    ) -> Result<Loaded> {
+        let long_link = new.kind == FileKind::Symlink && new.target.len() >= ROOT_SIZE;
+        let mapped = long_link || matches!(new.kind, FileKind::File | FileKind::Dir);
+        let node = Node::new(if mapped { EXTENTS } else { 0 }, cx.time, generation);
+        let is_dir = new.kind == FileKind::Dir;
+        let size = if is_dir { crate::layout::BLOCK_SIZE } else { new.target.len() };
+        if is_dir {
+            let block = self.add_meta_block(h, &node, ino, 0, Structure::Dentry)?;
+            h.change(&block, |b| dirent::init_first(b, ino, number(dir.ino())));
+        } else if long_link {
+            let block = self.add_meta_block(h, &node, ino, 0, Structure::Data)?;
+            h.change(&block, |b| b[..size].copy_from_slice(new.target));
+        } else {
+            node.state.lock().root[..size].copy_from_slice(new.target);
+        }
+        if let Err(e) = self.dir_insert(h, dir, name, ino, new.kind) {
+            if mapped {
+                self.remove_extents(h, Owner { node: &node, ino, meta: true }, 0)?;
+            }
+            return Err(e);
+        }
+        let blocks = {
+            let mut s = node.state.lock();
+            s.disksize = size as u64;
+            s.blocks * 8
+        };
+        let attr = Attr {
+            kind: new.kind,
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: if is_dir { 2 } else { 1 },
+            size: size as u64,
+            blocks,
+            atime: cx.time,
+            mtime: cx.time,
+            ctime: cx.time,
+            rdev: new.rdev,
+        };
+        Ok(Loaded { attr, private: Box::new(node) })
+    }
+
+    pub(crate) fn add_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.transaction(NAMES, |h| {
+            self.dir_insert(h, dir, name, number(inode.ino()), inode.attr().kind)?;
+            let before = inode.update(|a| {
+                a.ctime = cx.time;
+                a.nlink += 1;
+                a.nlink - 1
+            });
+            if before == 0 {
+                self.orphan_del(h, number(inode.ino()))?;
+            }
+            dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+            self.mark_inode(h, inode)?;
+            self.mark_inode(h, dir)
+        })
+    }
+
+    /// An inode loses the name that counted: on the orphan list with its last.
+    fn drop_link(&self, h: &mut Handle<'_>, cx: &Cx<'_>, inode: &Inode) -> Result<()> {
+        let left = inode.update(|a| {
+            a.ctime = cx.time;
+            a.nlink = if a.kind == FileKind::Dir { 0 } else { a.nlink.saturating_sub(1) };
+            a.nlink
+        });
+        if left == 0 {
+            self.orphan_add(h, number(inode.ino()))?;
+        }
+        self.mark_inode(h, inode)
+    }
+
+    pub(crate) fn remove_name(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.transaction(NAMES, |h| {
+            self.dir_remove(h, dir, name)?;
+            let is_dir = inode.attr().kind == FileKind::Dir;
+            dir.update(|a| {
+                (a.mtime, a.ctime) = (cx.time, cx.time);
+                a.nlink -= is_dir as u32;
+            });
+            self.mark_inode(h, dir)?;
+            self.drop_link(h, cx, inode)
+        })
+    }
+
+    pub(crate) fn move_name(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+        self.transaction(NAMES, |h| {
+            if r.exchange {
+                return self.exchange(h, cx, r);
+            }
+            let kind = r.inode.attr().kind;
+            match r.target {
+                Some(_) => self.dir_repoint(h, r.to_dir, r.to, r.inode)?,
+                None => self.dir_insert(h, r.to_dir, r.to, number(r.inode.ino()), kind)?,
+            }
+            self.dir_remove(h, r.from_dir, r.from)?;
+            self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
+            if let Some(target) = r.target {
+                let is_dir = target.attr().kind == FileKind::Dir;
+                r.to_dir.update(|a| a.nlink -= is_dir as u32);
+                self.drop_link(h, cx, target)?;
+            }
+            self.stamp_renamed(h, cx, &[r.inode], r)
+        })
+    }
+
+    fn exchange(&self, h: &mut Handle<'_>, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+        let target = r.target.ok_or(FsError::NoEntry)?;
+        self.dir_repoint(h, r.to_dir, r.to, r.inode)?;
+        self.dir_repoint(h, r.from_dir, r.from, target)?;
+        self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
+        self.change_parent(h, target, r.to_dir, r.from_dir)?;
+        self.stamp_renamed(h, cx, &[r.inode, target], r)
+    }
+
+    /// A moved directory's ".." and the link counts that come with it.
+    fn change_parent(&self, h: &mut Handle<'_>, moved: &Inode, from: &Inode, to: &Inode) -> Result<()> {
+        if moved.attr().kind != FileKind::Dir || from.ino() == to.ino() {
+            return Ok(());
+        }
+        self.dir_set_parent(h, moved, to.ino())?;
+        from.update(|a| a.nlink -= 1);
+        to.update(|a| a.nlink += 1);
+        Ok(())
+    }
+
+    fn stamp_renamed(&self, h: &mut Handle<'_>, cx: &Cx<'_>, moved: &[&Inode], r: &Rename<'_>) -> Result<()> {
+        for inode in moved {
+            inode.update(|a| a.ctime = cx.time);
+            self.mark_inode(h, inode)?;
+        }
+        r.from_dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+        self.mark_inode(h, r.from_dir)?;
+        if r.from_dir.ino() != r.to_dir.ino() {
+            r.to_dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+            self.mark_inode(h, r.to_dir)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what was promised from logical block `from` on.
+    pub(crate) fn drop_promises(&self, inode: &Inode, from: u32) {
+        let node = inode.private::<Node>();
+        let mut s = node.state.lock();
+        let n = s.delayed.remove(from, u32::MAX) as u64;
+        s.delayed_count -= n;
+        self.groups.unpromise(n);
+        show_blocks(inode, &s);
+    }
+
+    /// Frees the blocks from logical block `from` on, in as many handles as it takes. `finish` runs in the last.
+    pub(crate) fn truncate_blocks(
+        &self,
+        inode: &Inode,
+        from: u32,
+        mut finish: impl FnMut(&mut Handle<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let node = inode.private::<Node>();
+        let owner = Owner { node, ino: number(inode.ino()), meta: inode.attr().kind != FileKind::File };
+        self.groups.discard(owner.ino);
+        loop {
+            let more = self.journal.run(TRUNCATE, |h| {
+                let mapped = node.state.lock().flags & EXTENTS != 0;
+                // Room for what `finish` needs is kept back by remove_extents.
+                let more = if mapped {
+                    let _tree = node.map.write();
+                    self.remove_extents(h, owner, from)?
+                } else {
+                    false
+                };
+                show_blocks(inode, &node.state.lock());
+                self.mark_inode(h, inode)?;
+                if !more {
+                    finish(h)?;
+                }
+                Ok(more)
+            })?;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Frees an inode without names.
+    pub(crate) fn end_inode(&self, inode: &Inode) -> Result<()> {
+        let ino = number(inode.ino());
+        let is_dir = inode.attr().kind == FileKind::Dir;
+        self.drop_promises(inode, 0);
+        self.truncate_blocks(inode, 0, |h| {
+            self.orphan_del(h, ino)?;
+            self.change_raw(h, ino, |raw| {
+                (raw.mode, raw.links) = (0.into(), 0.into());
+                raw.dtime = ((granary_sim::now().0 / 1_000_000_000) as u32).into();
+                raw.seal(ino);
+            })?;
+            self.groups.free_inode(h, ino, is_dir)
+        })
+    }
+}

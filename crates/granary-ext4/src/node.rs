@@ -1,0 +1,192 @@
+//! [`Node`]: what ext4 keeps with an inode in memory, and its way to and from the inode table.
+//!
+//! ```text
+//!   attr (vfs)   size, times, links...: what stat shows
+//!   state        extent root, disksize <= size (what a power loss leaves), promised blocks, last transactions
+//!   map          i_data_sem: shared to walk the extent tree below the root, exclusive to change the tree
+//! ```
+//!
+//! `map` is taken inside a handle or without one, and no handle is started while it is held.
+
+use crate::Ext4;
+use crate::journal::Handle;
+use crate::layout::inode::{EXTENTS, INODES_PER_BLOCK, ROOT_SIZE, RawInode};
+use crate::layout::{corrupt, extent};
+use crate::ranges::Ranges;
+use granary_sim::sync::RwLock;
+use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode};
+use parking_lot::Mutex;
+
+/// The private part of an inode.
+pub(crate) struct Node {
+    pub map: RwLock<()>,
+    pub state: Mutex<NodeState>,
+}
+
+pub(crate) struct NodeState {
+    /// Extent root, or target of a short symbolic link.
+    pub root: [u8; ROOT_SIZE],
+    pub flags: u32,
+    pub generation: u32,
+    /// The size on media: grows when blocks are allocated, not when pages are dirtied.
+    pub disksize: u64,
+    /// Blocks taken on media, extent blocks included.
+    pub blocks: u64,
+    /// Logical blocks promised to dirty pages.
+    pub delayed: Ranges,
+    pub delayed_count: u64,
+    /// Last transaction that changed the inode; that changed its size or blocks.
+    pub sync_tid: u32,
+    pub datasync_tid: u32,
+    pub crtime: i64,
+    /// Truncated to nothing: written out when it is closed (auto_da_alloc).
+    pub flush_on_close: bool,
+}
+
+/// Inode number of the table; our numbers have 32 bits.
+pub(crate) fn number(ino: Ino) -> u32 {
+    ino.0 as u32
+}
+
+impl Node {
+    pub fn new(flags: u32, crtime: Time, generation: u32) -> Node {
+        let mut root = [0; ROOT_SIZE];
+        if flags & EXTENTS != 0 {
+            extent::init(&mut root, extent::ROOT_MAX, 0);
+        }
+        let state = NodeState {
+            root,
+            flags,
+            generation,
+            disksize: 0,
+            blocks: 0,
+            delayed: Ranges::default(),
+            delayed_count: 0,
+            sync_tid: 0,
+            datasync_tid: 0,
+            crtime: crtime.0,
+            flush_on_close: false,
+        };
+        Node { map: RwLock::new(()), state: Mutex::new(state) }
+    }
+}
+
+/// Attributes and private part of an inode on media.
+///
+/// # Errors
+/// `Stale`, `Corrupt`.
+pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
+    raw.verify(ino)?;
+    let kind = FileKind::from_code((raw.mode.get() >> 12) as u8)
+        .ok_or_else(|| corrupt(format!("inode {ino} has mode {:#o}", raw.mode.get())))?;
+    let attr = Attr {
+        kind,
+        mode: raw.mode.get() & mode::ALL,
+        uid: raw.uid.get(),
+        gid: raw.gid.get(),
+        nlink: raw.links.get(),
+        size: raw.size.get(),
+        blocks: raw.blocks.get().saturating_mul(8),
+        atime: Time(raw.atime.get()),
+        mtime: Time(raw.mtime.get()),
+        ctime: Time(raw.ctime.get()),
+        rdev: raw.rdev.get(),
+    };
+    let node = Node::new(0, Time(raw.crtime.get()), raw.generation.get());
+    {
+        let mut s = node.state.lock();
+        s.root = raw.root;
+        s.flags = raw.flags.get();
+        s.disksize = attr.size;
+        s.blocks = raw.blocks.get();
+        (s.sync_tid, s.datasync_tid) = (tid, tid);
+        if s.flags & EXTENTS != 0 {
+            extent::validate(&s.root, None)?;
+        } else if matches!(kind, FileKind::File | FileKind::Dir) {
+            return Err(corrupt(format!("inode {ino} has no extents")));
+        }
+        let whole_blocks = attr.size % 4096 == 0 && attr.size > 0;
+        if kind == FileKind::Dir && attr.nlink > 0 && !whole_blocks || attr.size > crate::MAX_FILE_SIZE {
+            return Err(corrupt(format!("inode {ino} has a size of {}", attr.size)));
+        }
+    }
+    Ok(Loaded { attr, private: Box::new(node) })
+}
+
+/// Writes attributes and private part; the link of the orphan list is left alone. Returns whether size or blocks
+/// on media changed.
+pub(crate) fn encode(raw: &mut RawInode, ino: u32, attr: &Attr, s: &NodeState) -> bool {
+    let data = raw.size.get() != s.disksize || raw.blocks.get() != s.blocks || raw.root != s.root;
+    raw.mode = ((attr.kind.code() as u16) << 12 | attr.mode).into();
+    raw.links = attr.nlink.into();
+    raw.uid = attr.uid.into();
+    raw.gid = attr.gid.into();
+    raw.flags = s.flags.into();
+    raw.size = s.disksize.into();
+    raw.blocks = s.blocks.into();
+    raw.atime = attr.atime.0.into();
+    raw.mtime = attr.mtime.0.into();
+    raw.ctime = attr.ctime.0.into();
+    raw.crtime = s.crtime.into();
+    raw.generation = s.generation.into();
+    raw.rdev = attr.rdev.into();
+    raw.root = s.root;
+    raw.dtime = 0.into();
+    raw.seal(ino);
+    data
+}
+
+/// Place of an inode in its block.
+pub(crate) fn slot(ino: u32, per_group: u32) -> usize {
+    ((ino - 1) % per_group % INODES_PER_BLOCK) as usize
+}
+
+impl Ext4 {
+    /// Block of the inode table, read with its neighbours where it is not in memory.
+    pub(crate) fn inode_block(&self, ino: u32) -> Result<std::sync::Arc<granary_vfs::Block>> {
+        self.groups.inode_block(ino, self.options.inode_readahead_blocks)
+    }
+
+    /// Changes an inode's bytes on media.
+    pub(crate) fn change_raw<T>(
+        &self,
+        h: &mut Handle<'_>,
+        ino: u32,
+        f: impl FnOnce(&mut RawInode) -> T,
+    ) -> Result<T> {
+        let block = self.inode_block(ino)?;
+        let slot = slot(ino, self.groups.geo.inodes_per_group);
+        Ok(h.change(&block, |b| f(RawInode::at_mut(b, slot))))
+    }
+
+    /// Puts the inode as it is in memory into the transaction.
+    pub(crate) fn mark_inode(&self, h: &mut Handle<'_>, inode: &Inode) -> Result<()> {
+        let (ino, node) = (number(inode.ino()), inode.private::<Node>());
+        let attr = inode.attr();
+        let tid = h.tid();
+        self.change_raw(h, ino, |raw| {
+            let mut s = node.state.lock();
+            s.sync_tid = tid;
+            if encode(raw, ino, &attr, &s) {
+                s.datasync_tid = tid;
+            }
+        })
+    }
+
+    /// Reads an inode.
+    pub(crate) fn load(&self, ino: Ino) -> Result<Loaded> {
+        if ino.0 > u32::MAX as u64 {
+            return Err(granary_vfs::FsError::Stale);
+        }
+        let ino = number(ino);
+        let block = self.inode_block(ino)?;
+        let tid = self.journal.present_tid();
+        block.with(|b| decode(RawInode::at(b, slot(ino, self.groups.geo.inodes_per_group)), ino, tid))
+    }
+}
+
+/// `attr.blocks` as stat counts: 512 B units, promised blocks included.
+pub(crate) fn show_blocks(inode: &Inode, s: &NodeState) {
+    let blocks = (s.blocks + s.delayed_count) * 8;
+    inode.update(|a| a.blocks = blocks);
+}

@@ -1,0 +1,100 @@
+//! What mkfs and mount can be told.
+
+use granary_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// How to make a file system. The defaults are mke2fs's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MkfsOptions {
+    /// Size of the file system; `None` = the whole drive.
+    pub size: Option<Bytes>,
+    /// Bytes of the drive for each inode.
+    pub inode_ratio: Bytes,
+    /// Size of the journal; `None` = mke2fs's table by the size of the file system. At least 4 MiB.
+    pub journal_size: Option<Bytes>,
+    /// Groups whose bitmaps and inode tables are packed together.
+    pub flex_groups: u32,
+    /// Seed of the directory hash.
+    pub hash_seed: u64,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions {
+            size: None,
+            inode_ratio: Bytes::kib(16),
+            journal_size: None,
+            flex_groups: 16,
+            hash_seed: 0x6772_616e_6172_7934,
+        }
+    }
+}
+
+/// What the journal orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataMode {
+    /// Metadata is journalled; data of newly allocated blocks is on the drive before the commit.
+    #[default]
+    Ordered,
+}
+
+/// When access times are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Atime {
+    /// Where the old one is not later than the last change, or a day old.
+    #[default]
+    Relatime,
+    /// Never.
+    Noatime,
+    /// Always.
+    Strictatime,
+}
+
+/// How to mount. The defaults are the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MountOptions {
+    /// Age at which a transaction commits by itself (`commit=`), ns.
+    pub commit_interval: Nanos,
+    /// What the journal orders (`data=`).
+    pub data: DataMode,
+    /// FLUSH before commit blocks and at fsync (`barrier`).
+    pub barrier: bool,
+    /// Age at which committed blocks are written home (`dirty_expire_centisecs`), ns.
+    pub dirty_expire: Nanos,
+    /// How often the flusher looks (`dirty_writeback_centisecs`), ns.
+    pub writeback_interval: Nanos,
+    /// Inode-table blocks read together (`inode_readahead_blks`).
+    pub inode_readahead_blocks: u32,
+    /// Write a file out when it replaces another by rename, or when it is closed after being truncated to nothing.
+    pub auto_da_alloc: bool,
+    /// Access times.
+    pub atime: Atime,
+    /// Tell the drive which blocks a committed transaction freed.
+    pub discard: bool,
+    /// Memory for metadata blocks.
+    pub metadata_cache: Bytes,
+    /// CPUs that allocate small files from runs of their own.
+    pub cpus: u32,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            commit_interval: Nanos::from_secs(5),
+            data: DataMode::Ordered,
+            barrier: true,
+            dirty_expire: Nanos::from_secs(30),
+            writeback_interval: Nanos::from_secs(5),
+            inode_readahead_blocks: 32,
+            auto_da_alloc: true,
+            atime: Atime::Relatime,
+            discard: false,
+            metadata_cache: Bytes::gib(1),
+            cpus: 28,
+        }
+    }
+}
