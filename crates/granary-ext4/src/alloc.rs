@@ -21,7 +21,7 @@ mod blocks;
 mod inodes;
 mod prealloc;
 
-pub(crate) use bits::{clear_range, find_run, get, next_zero, set_range};
+pub(crate) use bits::{clear_range, find_run, get, set_range};
 pub(crate) use blocks::{Purpose, Wanted};
 
 use crate::geometry::Geometry;

@@ -346,7 +346,10 @@ impl Checker<'_> {
                 _ => (attr.nlink, k.names),
             };
             if (k.names, attr.nlink) != want {
-                found.push(format!("inode {ino} has {} names and {} links, not {want:?}", k.names, attr.nlink));
+                found.push(format!(
+                    "inode {ino} has {} names and {} links, not {want:?}",
+                    k.names, attr.nlink
+                ));
             }
             if attr.nlink == 0 && !orphans.contains(ino) {
                 found.push(format!("inode {ino} has no links and is not on the orphan list"));
@@ -386,7 +389,10 @@ impl Checker<'_> {
         }
         let free: u32 = bitmap.iter().map(|b| b.count_zeros()).sum();
         if free != d.free_blocks.get() {
-            self.problem(format!("group {g}: {free} free blocks, its descriptor says {}", d.free_blocks.get()));
+            self.problem(format!(
+                "group {g}: {free} free blocks, its descriptor says {}",
+                d.free_blocks.get()
+            ));
         }
         if let Some(mut view) = self.fs.groups.view(g) {
             // Whatever is in use must be out of the search's reach.

@@ -208,7 +208,7 @@ impl Ext4 {
     }
 
     /// The entries of a block, in hash order.
-    fn loose(&self, block: &Block, from: usize) -> Result<Vec<Loose>> {
+    fn loose(&self, block: &Arc<Block>, from: usize) -> Result<Vec<Loose>> {
         let mut list = Vec::new();
         block.with(|b| {
             dirent::each(b, from, |e| {
@@ -232,14 +232,9 @@ impl Ext4 {
     }
 
     /// One step towards room for a name whose leaf is full: splits the leaf, or the index above it.
-    fn make_dir_room(
-        &self,
-        h: &mut Handle<'_>,
-        dir: &Inode,
-        probe: &Probe,
-        leaf: &Arc<Block>,
-    ) -> Result<()> {
-        let is_full = |f: &Frame| f.block.with(|b| Ok::<_, FsError>(htree::count(b, f.form)? >= f.form.limit()));
+    fn make_dir_room(&self, h: &mut Handle<'_>, dir: &Inode, probe: &Probe, leaf: &Arc<Block>) -> Result<()> {
+        let is_full =
+            |f: &Frame| f.block.with(|b| Ok::<_, FsError>(htree::count(b, f.form)? >= f.form.limit()));
         let last = probe.inner.as_ref().unwrap_or(&probe.root);
         if !is_full(last)? {
             return self.split_leaf(h, dir, last, leaf);
@@ -259,8 +254,9 @@ impl Ext4 {
             Some(inner) => {
                 let (logical, new) = self.append_dir_block(h, dir)?;
                 let mut moved = Box::new([0; BLOCK_SIZE]);
-                let hash =
-                    h.change(&inner.block, |b| htree::split(b, Form::Node, Form::Node.limit() / 2, &mut moved));
+                let hash = h.change(&inner.block, |b| {
+                    htree::split(b, Form::Node, Form::Node.limit() / 2, &mut moved)
+                });
                 h.change(&new, |b| *b = *moved);
                 h.change(&root.block, |b| htree::insert(b, Form::Root, root.index + 1, hash, logical));
             }
@@ -294,7 +290,8 @@ impl Ext4 {
     /// A new block at the end of a directory: its logical number and itself, all zeros.
     fn append_dir_block(&self, h: &mut Handle<'_>, dir: &Inode) -> Result<(u32, Arc<Block>)> {
         let logical = (dir.size() / BLOCK_SIZE as u64) as u32;
-        let block = self.add_meta_block(h, dir.private::<Node>(), number(dir.ino()), logical, Structure::Dentry)?;
+        let block =
+            self.add_meta_block(h, dir.private::<Node>(), number(dir.ino()), logical, Structure::Dentry)?;
         let size = (logical as u64 + 1) * BLOCK_SIZE as u64;
         dir.update(|a| a.size = size);
         {
@@ -371,7 +368,7 @@ impl Ext4 {
     pub(crate) fn dir_is_empty(&self, dir: &Inode) -> Result<bool> {
         let mut empty = true;
         let node = dir.private::<Node>();
-        let mut see = |block: &Block, from: usize| {
+        let mut see = |block: &Arc<Block>, from: usize| {
             block.with(|b| {
                 dirent::each(b, from, |_| {
                     empty = false;

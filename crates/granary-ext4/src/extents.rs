@@ -96,7 +96,8 @@ fn joins(a: Entry, b: Entry) -> bool {
 /// Puts an extent into a leaf after entry `index`, merging where it continues a neighbour. False = no room.
 fn put(leaf: &mut [u8], index: Option<usize>, e: Entry) -> bool {
     let next = index.map_or(0, |i| i + 1);
-    let right = (next < node_bytes::count(leaf)).then(|| node_bytes::entry(leaf, next)).filter(|r| joins(e, *r));
+    let right =
+        (next < node_bytes::count(leaf)).then(|| node_bytes::entry(leaf, next)).filter(|r| joins(e, *r));
     let left = index.map(|i| (i, node_bytes::entry(leaf, i))).filter(|(_, l)| joins(*l, e));
     match (left, right) {
         (Some((i, l)), Some(r)) if l.len + e.len + r.len <= MAX_LEN => {
@@ -334,7 +335,8 @@ impl Ext4 {
         tree: &mut dyn FnMut(u64),
     ) -> Result<()> {
         node_bytes::validate(root, None)?;
-        let entries = |b: &[u8]| (0..node_bytes::count(b)).map(|i| node_bytes::entry(b, i)).collect::<Vec<_>>();
+        let entries =
+            |b: &[u8]| (0..node_bytes::count(b)).map(|i| node_bytes::entry(b, i)).collect::<Vec<_>>();
         let mut todo: Vec<(u16, Vec<Entry>)> = vec![(node_bytes::depth(root), entries(root))];
         while let Some((depth, list)) = todo.pop() {
             for e in list {

@@ -148,7 +148,13 @@ impl Ext4 {
 
     /// Allocates and maps blocks for a hole and starts writing them, all before the handle stops: the transaction
     /// cannot commit without the data. Returns how many pages it took.
-    fn write_hole(&self, h: &mut Handle<'_>, inode: &Inode, at: u32, pages: &[Page]) -> Result<(usize, Ticket)> {
+    fn write_hole(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        at: u32,
+        pages: &[Page],
+    ) -> Result<(usize, Ticket)> {
         let node = inode.private::<Node>();
         let end = at + pages.len() as u32;
         // Pages that nobody reserved for (a caller without `reserve`) are promised now.

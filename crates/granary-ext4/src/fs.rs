@@ -8,8 +8,8 @@ use crate::{Ext4, MAX_FILE_SIZE};
 use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{
-    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result, SetAttr,
-    StatFs, Time, WriteBackCause,
+    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result,
+    SetAttr, StatFs, Time, WriteBackCause,
 };
 
 /// Most hard links (EXT4_LINK_MAX).

@@ -2,7 +2,7 @@
 
 use crate::layout::group::DESCRIPTORS_PER_BLOCK;
 use crate::layout::inode::INODES_PER_BLOCK;
-use crate::layout::{BLOCKS_PER_GROUP, BLOCK_SIZE};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP};
 
 /// The shape of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Geometry {
     pub fn copy_blocks(&self, group: u32) -> u32 {
         let power = |base: u32| {
             let mut n = group;
-            while n > 1 && n % base == 0 {
+            while n > 1 && n.is_multiple_of(base) {
                 n /= base;
             }
             n == 1

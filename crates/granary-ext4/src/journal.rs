@@ -60,10 +60,12 @@ pub struct JournalStats {
     pub home_blocks: u64,
 }
 
+/// Where the journal lies: runs of (first journal block, first page, blocks).
+pub(crate) type LogRuns = Vec<(u32, u64, u32)>;
+
 /// Where the journal lies and how it behaves.
 pub(crate) struct LogConfig {
-    /// Runs of (first journal block, first page, blocks).
-    pub map: Vec<(u32, u64, u32)>,
+    pub map: LogRuns,
     pub len: u32,
     pub next_tid: u32,
     pub commit_interval: Nanos,

@@ -15,7 +15,7 @@ use crate::layout::dirent;
 use crate::layout::extent::{self, Entry};
 use crate::layout::group::{BLOCK_UNINIT, DESCRIPTORS_PER_BLOCK, GroupDesc, INODE_UNINIT};
 use crate::layout::inode::{
-    EXTENTS, FIRST_INO, INODES_PER_BLOCK, JOURNAL_INO, ROOT_INO, RawInode, ROOT_SIZE,
+    EXTENTS, FIRST_INO, INODES_PER_BLOCK, JOURNAL_INO, ROOT_INO, ROOT_SIZE, RawInode,
 };
 use crate::layout::journal::LogSuper;
 use crate::layout::superblock::{CLEAN, MAGIC, Superblock, VERSION};
@@ -194,7 +194,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         return Err(FsError::NoSpace);
     }
     let geo = Geometry::plan(blocks, ratio, options.flex_groups);
-    let journal = options.journal_size.map_or(journal_blocks(geo.blocks), |s| (s.0 / BLOCK_SIZE as u64) as u32);
+    let journal =
+        options.journal_size.map_or(journal_blocks(geo.blocks), |s| (s.0 / BLOCK_SIZE as u64) as u32);
     if journal < 1024 || journal as u64 > geo.blocks / 2 {
         return Err(if journal < 1024 { FsError::Invalid } else { FsError::NoSpace });
     }

@@ -9,7 +9,7 @@
 
 use crate::alloc::Groups;
 use crate::geometry::Geometry;
-use crate::journal::{Journal, LogConfig, Replay, replay};
+use crate::journal::{Journal, LogConfig, LogRuns, Replay, replay};
 use crate::layout::inode::{INODES_PER_BLOCK, RawInode};
 use crate::layout::journal::LogSuper;
 use crate::layout::superblock::{CLEAN, DIRTY, Superblock};
@@ -61,15 +61,19 @@ fn geometry(sb: &Superblock, port: &Port) -> Result<Geometry> {
         && geo.groups > 0
         && n > 0
         && n <= BLOCKS_PER_GROUP
-        && n % INODES_PER_BLOCK == 0
+        && n.is_multiple_of(INODES_PER_BLOCK)
         && sb.journal_ino.get() > 0
         && sb.journal_ino.get() < n
         && sb.descriptor_blocks.get() == geo.descriptor_blocks();
-    if sane { Ok(geo) } else { Err(corrupt(format!("the superblock describes an impossible shape: {geo:?}"))) }
+    if sane {
+        Ok(geo)
+    } else {
+        Err(corrupt(format!("the superblock describes an impossible shape: {geo:?}")))
+    }
 }
 
 /// Where the journal lies: its runs and its superblock.
-fn find_journal(port: &Port, sb: &Superblock, geo: &Geometry) -> Result<(Vec<(u32, u64, u32)>, LogSuper)> {
+fn find_journal(port: &Port, sb: &Superblock, geo: &Geometry) -> Result<(LogRuns, LogSuper)> {
     let cache = BlockCache::new(port.clone(), granary_units::Bytes::mib(1));
     let descs = cache.get(Lpa(1), Structure::Superblock)?;
     let desc = descs.with(|b| crate::layout::group::GroupDesc::parse(b, 0))?;

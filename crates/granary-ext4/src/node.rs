@@ -105,7 +105,7 @@ pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
         } else if matches!(kind, FileKind::File | FileKind::Dir) {
             return Err(corrupt(format!("inode {ino} has no extents")));
         }
-        let whole_blocks = attr.size % 4096 == 0 && attr.size > 0;
+        let whole_blocks = attr.size.is_multiple_of(4096) && attr.size > 0;
         if kind == FileKind::Dir && attr.nlink > 0 && !whole_blocks || attr.size > crate::MAX_FILE_SIZE {
             return Err(corrupt(format!("inode {ino} has a size of {}", attr.size)));
         }

@@ -2,7 +2,7 @@
 
 use super::bits::{clear_range, find_run, set_range};
 use super::prealloc::{Run, STREAM};
-use super::{Groups, GroupState};
+use super::{GroupState, Groups};
 use crate::journal::Handle;
 use crate::layout::group::{BLOCK_UNINIT, GroupDesc};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, corrupt};

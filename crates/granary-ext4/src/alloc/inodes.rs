@@ -7,8 +7,8 @@
 use super::bits::{get, next_zero, set_range};
 use super::{Flex, Groups, clear_range};
 use crate::journal::Handle;
-use crate::layout::inode::INODES_PER_BLOCK;
 use crate::layout::corrupt;
+use crate::layout::inode::INODES_PER_BLOCK;
 use granary_mssd::Structure;
 use granary_units::Lpa;
 use granary_vfs::{Block, FsError, Result};
@@ -69,8 +69,8 @@ impl Groups {
         for f in (0..n).map(|i| (hash.wrapping_add(i)) % n) {
             let flex = &self.flex[f as usize];
             let dirs = flex.dirs.load(Relaxed);
-            let enough = flex.free_inodes.load(Relaxed) >= inodes.max(1)
-                && flex.free_blocks.load(Relaxed) >= blocks;
+            let enough =
+                flex.free_inodes.load(Relaxed) >= inodes.max(1) && flex.free_blocks.load(Relaxed) >= blocks;
             if enough && dirs < best.0 {
                 best = (dirs, f);
             }

@@ -68,14 +68,25 @@ impl Groups {
     }
 
     /// Takes up to `want` blocks for logical block `at` from the file's window, or from a new one near `goal`.
-    pub(super) fn take_large(&self, ino: u32, at: u32, want: u32, blocks: u32, goal: u64) -> Result<Option<Run>> {
+    pub(super) fn take_large(
+        &self,
+        ino: u32,
+        at: u32,
+        want: u32,
+        blocks: u32,
+        goal: u64,
+    ) -> Result<Option<Run>> {
         let old = {
             let mut all = self.file_preallocs.lock();
             match all.get(&ino).copied() {
                 Some(p) if p.logical == at && p.len > 0 => {
                     let n = want.min(p.len);
                     let rest = FilePrealloc { logical: at + n, start: p.start + n as u64, len: p.len - n };
-                    if rest.len > 0 { all.insert(ino, rest) } else { all.remove(&ino) };
+                    if rest.len > 0 {
+                        all.insert(ino, rest)
+                    } else {
+                        all.remove(&ino)
+                    };
                     return Ok(Some(Run { start: p.start, len: n }));
                 }
                 Some(_) => all.remove(&ino),

@@ -60,7 +60,7 @@ pub fn init_first(block: &mut BlockBytes, own: u32, parent: u32) {
 /// The length of the entry at `at`, checked.
 fn rec_len(block: &BlockBytes, at: usize) -> Result<usize> {
     let len = le16(block, at + 4) as usize;
-    if len < needed(1) || len % 4 != 0 || at + len > END || HEADER + block[at + 6] as usize > len {
+    if len < needed(1) || !len.is_multiple_of(4) || at + len > END || HEADER + block[at + 6] as usize > len {
         return Err(corrupt(format!("directory entry at {at}: length {len}, name of {}", block[at + 6])));
     }
     Ok(len)

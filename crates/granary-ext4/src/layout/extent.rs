@@ -112,8 +112,7 @@ pub fn remove(node: &mut [u8], i: usize) {
 pub fn split(node: &mut [u8], from: usize, to: &mut [u8]) {
     let (n, m) = (count(node), count(to));
     let moved = n - from;
-    to[(m + 1) * ENTRY..(m + moved + 1) * ENTRY]
-        .copy_from_slice(&node[(from + 1) * ENTRY..(n + 1) * ENTRY]);
+    to[(m + 1) * ENTRY..(m + moved + 1) * ENTRY].copy_from_slice(&node[(from + 1) * ENTRY..(n + 1) * ENTRY]);
     put16(to, 2, (m + moved) as u16);
     put16(node, 2, from as u16);
 }

@@ -15,8 +15,9 @@ pub const INODE_UNINIT: u16 = 1;
 pub const BLOCK_UNINIT: u16 = 2;
 
 /// A group descriptor on media.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct GroupDesc {
     /// Block of the block bitmap.

@@ -35,8 +35,7 @@ pub const EXTENTS: u32 = 0x8_0000;
 pub const INDEX: u32 = 0x1000;
 
 /// An inode on media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawInode {
     /// File type (4 bits) and permissions (12 bits).

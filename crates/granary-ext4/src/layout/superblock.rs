@@ -18,8 +18,9 @@ pub const CLEAN: u32 = 1;
 pub const DIRTY: u32 = 0;
 
 /// The superblock on media.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
 #[repr(C)]
 pub struct Superblock {
     /// [`MAGIC`].
