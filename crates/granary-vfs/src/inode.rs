@@ -43,6 +43,11 @@ impl Inode {
         self.attr.lock().size
     }
 
+    /// Looks at some of the attributes, without a copy of all.
+    pub fn view<T>(&self, look: impl FnOnce(&Attr) -> T) -> T {
+        look(&self.attr.lock())
+    }
+
     /// Changes the attributes in memory. The file system calls this in the same transaction in which it persists the
     /// change; the vfs never does on its own.
     pub fn update<T>(&self, change: impl FnOnce(&mut Attr) -> T) -> T {

@@ -16,9 +16,11 @@
 
 mod attr;
 mod block_cache;
+mod cache;
 mod config;
 mod error;
 mod fs;
+mod gate;
 mod inode;
 mod posix;
 mod process;
@@ -26,6 +28,7 @@ mod vfs;
 
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
 pub use block_cache::{Block, BlockCache};
+pub use cache::CacheStats;
 pub use config::{Atime, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
@@ -35,7 +38,7 @@ pub use fs::{
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
-pub use vfs::Vfs;
+pub use vfs::{Change, NewFile, Node, NodeRef, OpenFile, Vfs};
 
 /// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).
 pub const NAME_MAX: usize = 255;

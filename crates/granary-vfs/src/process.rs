@@ -1,137 +1,457 @@
-//! [`Process`]: one program's view: credentials, working directory, descriptors.
+//! [`Process`]: one program's view of a [`Vfs`]: user, working directory, descriptors; the system calls.
+//!
+//! ```text
+//!   Fd(n) -> files[n] = { OpenFile, position }        lowest free number first
+//! ```
+//!
+//! Here are the rules about paths ([`walk`]) and descriptors; what happens to inodes is [`Vfs`]'s. A process belongs to
+//! one task. Dropping it closes everything but frees nothing on media (that may wait); [`Process::exit`] does.
 
-use crate::attr::FileKind;
+mod walk;
+
+use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
-use crate::vfs::Vfs;
-use granary_units::{Dest, Payload};
+use crate::vfs::{Change, NewFile, NodeRef, OpenFile, Vfs, perm};
+use granary_sim::{costs, cpu};
+use granary_units::{Dest, Nanos, Payload};
 use std::sync::Arc;
+use walk::Last;
+
+/// Most open files: Linux's hard limit in a systemd world (`fs.nr_open`'s default is 1,048,576).
+const MAX_FILES: usize = 1 << 20;
+
+struct File {
+    file: OpenFile,
+    pos: u64,
+}
 
 /// A process; one per workload thread. Drop it before [`Vfs::unmount`].
 pub struct Process {
     vfs: Arc<Vfs>,
     cred: Cred,
     umask: u16,
+    cwd: NodeRef,
+    files: Vec<Option<File>>,
+    /// No free descriptor below.
+    first_free: usize,
 }
 
 impl Process {
     /// A process of user `cred` in the root directory, with umask 022.
     pub fn new(vfs: Arc<Vfs>, cred: Cred) -> Process {
-        Process { vfs, cred, umask: 0o022 }
+        let cwd = vfs.root();
+        Process { vfs, cred, umask: 0o022, cwd, files: Vec::new(), first_free: 0 }
     }
 
     /// The vfs that it runs on.
     pub fn vfs(&self) -> &Arc<Vfs> {
         &self.vfs
     }
+
+    /// Ends the process: closes everything, frees files that only it had open.
+    pub fn exit(self) {
+        let vfs = Arc::clone(&self.vfs);
+        drop(self);
+        vfs.reap();
+    }
+
+    /// Charges a system call that walked `components` of paths, and `more`.
+    fn charge(&self, components: u64, more: Nanos) {
+        let c = costs();
+        cpu(c.syscall + c.path_component * components + more);
+    }
+
+    fn file(&mut self, fd: Fd) -> Result<&mut File> {
+        self.files.get_mut(fd.0 as usize).and_then(Option::as_mut).ok_or(FsError::BadFd)
+    }
+
+    fn install(&mut self, file: OpenFile) -> Result<Fd> {
+        let taken = self.files[self.first_free..].iter().take_while(|f| f.is_some()).count();
+        let at = self.first_free + taken;
+        if at >= MAX_FILES {
+            return Err(FsError::TooManyFiles);
+        }
+        if at == self.files.len() {
+            self.files.push(None);
+        }
+        self.files[at] = Some(File { file, pos: 0 });
+        self.first_free = at + 1;
+        Ok(Fd(at as u32))
+    }
+
+    fn setattr_path(&mut self, path: &[u8], follow: bool, change: &Change) -> Result<()> {
+        let mut count = 0;
+        let node = self.lookup_path(path, follow, &mut count);
+        self.charge(count, Nanos::ZERO);
+        self.vfs.setattr(&self.cred, &node?, change)
+    }
+
+    fn stat_path(&mut self, path: &[u8], follow: bool) -> Result<Stat> {
+        let mut count = 0;
+        let node = self.lookup_path(path, follow, &mut count);
+        self.charge(count, Nanos::ZERO);
+        let stat = self.vfs.stat(&node?);
+        self.vfs.reap();
+        Ok(stat)
+    }
+
+    /// Makes a node at a path (`filename_create` of Linux); only a directory's may end with a slash.
+    fn make(&mut self, path: &[u8], new: &NewFile<'_>) -> Result<()> {
+        let mut count = 0;
+        let at = self.resolve_parent(path, &mut count);
+        self.charge(count, Nanos::ZERO);
+        let at = at?;
+        if at.last != Last::Name {
+            return Err(FsError::Exists);
+        }
+        if at.slash && new.kind != FileKind::Dir {
+            let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
+            return Err(if exists { FsError::Exists } else { FsError::NoEntry });
+        }
+        self.vfs.create(&self.cred, &at.dir, &at.name, new).map(|_| ())
+    }
+
+    fn open_node(
+        &mut self,
+        path: &[u8],
+        flags: OpenFlags,
+        mode: u16,
+        count: &mut u64,
+    ) -> Result<(NodeRef, bool)> {
+        let creates = flags.contains(OpenFlags::CREAT);
+        let exclusive = creates && flags.contains(OpenFlags::EXCL);
+        if !creates {
+            let node = self.lookup_path(path, !flags.contains(OpenFlags::NOFOLLOW), count)?;
+            return Ok((node, false));
+        }
+        let mut at = self.resolve_parent(path, count)?;
+        loop {
+            if at.last != Last::Name {
+                return Err(if exclusive { FsError::Exists } else { FsError::IsDir });
+            }
+            if at.slash {
+                return Err(FsError::IsDir);
+            }
+            let (node, created) = match self.vfs.child(&at.dir, &at.name)? {
+                Some(node) => (node, false),
+                None => {
+                    self.charge(std::mem::take(count), Nanos::ZERO);
+                    let new = NewFile::file(mode & mode::ALL & !self.umask);
+                    self.vfs.create_or_get(&self.cred, &at.dir, &at.name, &new)?
+                }
+            };
+            match node.kind() {
+                _ if created => return Ok((node, true)),
+                _ if exclusive => return Err(FsError::Exists),
+                FileKind::Symlink if !flags.contains(OpenFlags::NOFOLLOW) => {
+                    let target = self.vfs.readlink(&node)?;
+                    at = self.resolve_link(at, &target, count)?;
+                }
+                FileKind::Dir => return Err(FsError::IsDir),
+                _ => return Ok((node, false)),
+            }
+        }
+    }
 }
 
 impl Posix for Process {
-    fn open(&mut self, _path: impl AsRef<[u8]>, _flags: OpenFlags, _mode: u16) -> Result<Fd> {
-        Err(FsError::NotSupported)
+    fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
+        if !flags.access_is_valid() || flags.contains(OpenFlags::CREAT | OpenFlags::DIRECTORY) {
+            return Err(FsError::Invalid);
+        }
+        let mut count = 0;
+        let found = self.open_node(path.as_ref(), flags, mode, &mut count);
+        self.charge(count, costs().inode_op);
+        let (node, created) = found?;
+        let file = self.vfs.open(&self.cred, node, flags, created)?;
+        let fd = self.install(file);
+        self.vfs.reap();
+        fd
     }
-    fn close(&mut self, _fd: Fd) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn close(&mut self, fd: Fd) -> Result<()> {
+        let file = self.files.get_mut(fd.0 as usize).and_then(Option::take);
+        self.charge(0, if file.is_some() { costs().inode_op } else { Nanos::ZERO });
+        let file = file.ok_or(FsError::BadFd)?;
+        self.first_free = self.first_free.min(fd.0 as usize);
+        self.vfs.close(file.file);
+        Ok(())
     }
-    fn read(&mut self, _fd: Fd, _dest: Dest<'_>) -> Result<usize> {
-        Err(FsError::NotSupported)
+
+    fn read(&mut self, fd: Fd, dest: Dest<'_>) -> Result<usize> {
+        let vfs = Arc::clone(&self.vfs);
+        let file = self.file(fd)?;
+        let n = vfs.read(&file.file, file.pos, dest)?;
+        file.pos += n as u64;
+        Ok(n)
     }
-    fn pread(&mut self, _fd: Fd, _dest: Dest<'_>, _pos: u64) -> Result<usize> {
-        Err(FsError::NotSupported)
+
+    fn pread(&mut self, fd: Fd, dest: Dest<'_>, pos: u64) -> Result<usize> {
+        let vfs = Arc::clone(&self.vfs);
+        vfs.read(&self.file(fd)?.file, pos, dest)
     }
-    fn write(&mut self, _fd: Fd, _data: Payload<'_>) -> Result<usize> {
-        Err(FsError::NotSupported)
+
+    fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize> {
+        let File { file, pos } =
+            self.files.get_mut(fd.0 as usize).and_then(Option::as_mut).ok_or(FsError::BadFd)?;
+        let (at, n) = self.vfs.write(&self.cred, file, *pos, data)?;
+        *pos = at + n as u64;
+        Ok(n)
     }
-    fn pwrite(&mut self, _fd: Fd, _data: Payload<'_>, _pos: u64) -> Result<usize> {
-        Err(FsError::NotSupported)
+
+    fn pwrite(&mut self, fd: Fd, data: Payload<'_>, pos: u64) -> Result<usize> {
+        let file = self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd)?;
+        Ok(self.vfs.write(&self.cred, &file.file, pos, data)?.1)
     }
-    fn lseek(&mut self, _fd: Fd, _offset: i64, _whence: Whence) -> Result<u64> {
-        Err(FsError::NotSupported)
+
+    fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64> {
+        self.charge(0, Nanos::ZERO);
+        let max = self.vfs.max_file_size();
+        let file = self.file(fd)?;
+        let size = file.file.node().size();
+        let to = match whence {
+            Whence::Set => Some(offset),
+            Whence::Cur => offset.checked_add_unsigned(file.pos),
+            Whence::End => offset.checked_add_unsigned(size),
+            // The generic rule: all of the file is data, and one hole follows it.
+            Whence::Data | Whence::Hole if offset < 0 || offset as u64 >= size => {
+                return Err(FsError::NoDevice);
+            }
+            Whence::Data => Some(offset),
+            Whence::Hole => i64::try_from(size).ok(),
+        };
+        let to = to.and_then(|t| u64::try_from(t).ok()).filter(|&t| t <= max).ok_or(FsError::Invalid)?;
+        file.pos = to;
+        Ok(to)
     }
-    fn ftruncate(&mut self, _fd: Fd, _size: u64) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn ftruncate(&mut self, fd: Fd, size: u64) -> Result<()> {
+        self.charge(0, Nanos::ZERO);
+        let file = self.file(fd)?;
+        if !file.file.flags().writes() {
+            return Err(FsError::Invalid);
+        }
+        let node = file.file.node().clone();
+        self.vfs.setattr(&self.cred, &node, &Change::size(size))
     }
-    fn fsync(&mut self, _fd: Fd) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn fsync(&mut self, fd: Fd) -> Result<()> {
+        let node = self.file(fd)?.file.node().clone();
+        self.vfs.fsync(&node, false)
     }
-    fn fdatasync(&mut self, _fd: Fd) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn fdatasync(&mut self, fd: Fd) -> Result<()> {
+        let node = self.file(fd)?.file.node().clone();
+        self.vfs.fsync(&node, true)
     }
+
     fn sync(&mut self) -> Result<()> {
-        Err(FsError::NotSupported)
+        self.vfs.sync()
     }
-    fn stat(&mut self, _path: impl AsRef<[u8]>) -> Result<Stat> {
-        Err(FsError::NotSupported)
+
+    fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
+        self.stat_path(path.as_ref(), true)
     }
-    fn lstat(&mut self, _path: impl AsRef<[u8]>) -> Result<Stat> {
-        Err(FsError::NotSupported)
+
+    fn lstat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
+        self.stat_path(path.as_ref(), false)
     }
-    fn fstat(&mut self, _fd: Fd) -> Result<Stat> {
-        Err(FsError::NotSupported)
+
+    fn fstat(&mut self, fd: Fd) -> Result<Stat> {
+        self.charge(0, Nanos::ZERO);
+        let node = self.file(fd)?.file.node().clone();
+        Ok(self.vfs.stat(&node))
     }
-    fn access(&mut self, _path: impl AsRef<[u8]>, _wanted: Access) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn access(&mut self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()> {
+        let mut count = 0;
+        let node = self.lookup_path(path.as_ref(), true, &mut count);
+        self.charge(count, Nanos::ZERO);
+        self.vfs.access(&self.cred, &node?, wanted)
     }
-    fn chmod(&mut self, _path: impl AsRef<[u8]>, _mode: u16) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
+        self.setattr_path(path.as_ref(), true, &Change::mode(mode))
     }
-    fn fchmod(&mut self, _fd: Fd, _mode: u16) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn fchmod(&mut self, fd: Fd, mode: u16) -> Result<()> {
+        self.charge(0, Nanos::ZERO);
+        let node = self.file(fd)?.file.node().clone();
+        self.vfs.setattr(&self.cred, &node, &Change::mode(mode))
     }
-    fn chown(&mut self, _path: impl AsRef<[u8]>, _uid: Option<u32>, _gid: Option<u32>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.setattr_path(path.as_ref(), true, &Change::owner(uid, gid))
     }
-    fn lchown(&mut self, _path: impl AsRef<[u8]>, _uid: Option<u32>, _gid: Option<u32>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn lchown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        self.setattr_path(path.as_ref(), false, &Change::owner(uid, gid))
     }
-    fn utimens(&mut self, _path: impl AsRef<[u8]>, _atime: SetTime, _mtime: SetTime) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {
+        if atime == SetTime::Omit && mtime == SetTime::Omit {
+            // As in Linux not even the path is looked at.
+            self.charge(0, Nanos::ZERO);
+            return Ok(());
+        }
+        self.setattr_path(path.as_ref(), true, &Change::times(atime, mtime))
     }
-    fn truncate(&mut self, _path: impl AsRef<[u8]>, _size: u64) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()> {
+        let mut count = 0;
+        let node = self.lookup_path(path.as_ref(), true, &mut count);
+        self.charge(count, Nanos::ZERO);
+        let node = node?;
+        match node.kind() {
+            FileKind::File => {}
+            FileKind::Dir => return Err(FsError::IsDir),
+            _ => return Err(FsError::Invalid),
+        }
+        self.vfs.access(&self.cred, &node, Access::WRITE)?;
+        self.vfs.setattr(&self.cred, &node, &Change::size(size))
     }
-    fn mkdir(&mut self, _path: impl AsRef<[u8]>, _mode: u16) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
+        // Linux keeps the sticky bit of what is asked for, and no other special bit.
+        let mode = mode & (0o777 | mode::STICKY) & !self.umask;
+        self.make(path.as_ref(), &NewFile::dir(mode))
     }
-    fn mknod(&mut self, _path: impl AsRef<[u8]>, _kind: FileKind, _mode: u16, _rdev: u32) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn mknod(&mut self, path: impl AsRef<[u8]>, kind: FileKind, mode: u16, rdev: u32) -> Result<()> {
+        match kind {
+            FileKind::Dir => return Err(FsError::NotPermitted),
+            FileKind::Symlink => return Err(FsError::Invalid),
+            _ => {}
+        }
+        let mode = mode & mode::ALL & !self.umask;
+        self.make(path.as_ref(), &NewFile { kind, mode, rdev, target: b"" })
     }
-    fn rmdir(&mut self, _path: impl AsRef<[u8]>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn rmdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
+        let mut count = 0;
+        let at = self.resolve_parent(path.as_ref(), &mut count);
+        self.charge(count, Nanos::ZERO);
+        let at = at?;
+        match at.last {
+            Last::Name => self.vfs.rmdir(&self.cred, &at.dir, &at.name),
+            Last::Dot => Err(FsError::Invalid),
+            Last::DotDot => Err(FsError::NotEmpty),
+            Last::Root => Err(FsError::Busy),
+        }
     }
-    fn unlink(&mut self, _path: impl AsRef<[u8]>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn unlink(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
+        let mut count = 0;
+        let at = self.resolve_parent(path.as_ref(), &mut count);
+        self.charge(count, Nanos::ZERO);
+        let at = at?;
+        if at.last != Last::Name {
+            return Err(FsError::IsDir);
+        }
+        if at.slash {
+            return Err(match self.vfs.child(&at.dir, &at.name)? {
+                None => FsError::NoEntry,
+                Some(node) if node.is_dir() => FsError::IsDir,
+                Some(_) => FsError::NotDir,
+            });
+        }
+        self.vfs.unlink(&self.cred, &at.dir, &at.name)
     }
+
     fn rename_with(
         &mut self,
-        _from: impl AsRef<[u8]>,
-        _to: impl AsRef<[u8]>,
-        _flags: RenameFlags,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        flags: RenameFlags,
     ) -> Result<()> {
-        Err(FsError::NotSupported)
+        if flags.no_replace && flags.exchange {
+            return Err(FsError::Invalid);
+        }
+        let mut count = 0;
+        let from = self.resolve_parent(from.as_ref(), &mut count);
+        let to = from.and_then(|f| Ok((f, self.resolve_parent(to.as_ref(), &mut count)?)));
+        self.charge(count, Nanos::ZERO);
+        let (from, to) = to?;
+        if from.last != Last::Name {
+            return Err(FsError::Busy);
+        }
+        if to.last != Last::Name {
+            return Err(if flags.no_replace { FsError::Exists } else { FsError::Busy });
+        }
+        self.vfs.rename_sides(&self.cred, from.side(), to.side(), flags)
     }
-    fn link(&mut self, _old: impl AsRef<[u8]>, _new: impl AsRef<[u8]>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
+        let mut count = 0;
+        let node = self.lookup_path(old.as_ref(), false, &mut count);
+        let at = node.and_then(|n| Ok((n, self.resolve_parent(new.as_ref(), &mut count)?)));
+        self.charge(count, Nanos::ZERO);
+        let (node, at) = at?;
+        if at.last != Last::Name {
+            return Err(FsError::Exists);
+        }
+        if at.slash {
+            let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
+            return Err(if exists { FsError::Exists } else { FsError::NoEntry });
+        }
+        self.vfs.link(&self.cred, &node, &at.dir, &at.name)
     }
-    fn symlink(&mut self, _target: impl AsRef<[u8]>, _path: impl AsRef<[u8]>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
+        let target = target.as_ref();
+        walk::check_path(target)?;
+        self.make(path.as_ref(), &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target })
     }
-    fn readlink(&mut self, _path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        Err(FsError::NotSupported)
+
+    fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        let mut count = 0;
+        let node = self.lookup_path(path.as_ref(), false, &mut count);
+        self.charge(count, Nanos::ZERO);
+        self.vfs.readlink(&node?)
     }
-    fn readdir(&mut self, _fd: Fd, _max: usize) -> Result<Vec<Dirent>> {
-        Err(FsError::NotSupported)
+
+    fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>> {
+        self.charge(0, Nanos::ZERO);
+        let vfs = Arc::clone(&self.vfs);
+        let file = self.file(fd)?;
+        let mut pos = file.pos;
+        let mut all = Vec::new();
+        if max > 0 {
+            vfs.readdir(file.file.node(), pos, &mut |e| {
+                all.push(Dirent { name: e.name.to_vec(), ino: e.ino, kind: e.kind });
+                pos = e.next;
+                all.len() < max
+            })?;
+        }
+        file.pos = pos;
+        Ok(all)
     }
-    fn chdir(&mut self, _path: impl AsRef<[u8]>) -> Result<()> {
-        Err(FsError::NotSupported)
+
+    fn chdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
+        let mut count = 0;
+        let node = self.lookup_path(path.as_ref(), true, &mut count);
+        self.charge(count, Nanos::ZERO);
+        let node = node?;
+        if !node.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        node.view(|a| perm::check(&self.cred, a, Access::EXEC))?;
+        self.cwd = node;
+        self.vfs.reap();
+        Ok(())
     }
+
     fn statfs(&mut self) -> Result<StatFs> {
-        Err(FsError::NotSupported)
+        self.charge(0, Nanos::ZERO);
+        self.vfs.statfs()
     }
+
     fn umask(&mut self, mask: u16) -> u16 {
         std::mem::replace(&mut self.umask, mask & 0o777)
     }
+
     fn set_cred(&mut self, cred: Cred) {
         self.cred = cred;
     }

@@ -1,24 +1,109 @@
-//! [`Vfs`]: a mounted file system.
+//! [`Vfs`]: a mounted file system; operations by inode, in the shape of FUSE's low-level calls.
+//!
+//! ```text
+//!   lookup.rs     one name, "..", loading and letting go of inodes      names.rs  dentry and inode cache
+//!   namespace.rs  create, link, remove                                  node.rs   an inode in memory
+//!   rename.rs     rename and its lock order                             perm.rs   who may do what
+//!   attrs.rs      stat, setattr, truncate
+//!   io.rs         open, read, write through the page cache              direct.rs past it
+//!   readdir.rs    directories                                           flush.rs  write-back, fsync, sync
+//! ```
+//!
+//! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's write-back lock.
+//! The short locks of the caches come last and are never held across a wait.
+//!
+//! What one call changes becomes visible as a whole: names change while all inodes involved are locked, and
+//! attributes are read under the inode's lock, so that a history of calls has a serial order.
+//!
+//! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here; `syscall` and
+//! `path_component` by [`crate::Process`], except for reads, writes and syncs, which are charged in one piece here.
 
+mod attrs;
+mod dentries;
+mod direct;
+mod flush;
+mod inodes;
+mod io;
+mod lookup;
+mod names;
+mod namespace;
+mod node;
+pub(crate) mod perm;
+mod readdir;
+mod rename;
+
+pub use attrs::Change;
+pub use io::OpenFile;
+pub use namespace::NewFile;
+pub use node::{Node, NodeRef};
+
+pub(crate) use node::NO_MAPPING;
+pub(crate) use rename::Side;
+
+use crate::attr::Time;
+use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
-use crate::error::Result;
-use crate::fs::{FileSystem, StatFs};
-use std::sync::Arc;
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, Cx, Features, FileSystem, StatFs};
+use granary_sim::Daemon;
+use granary_sim::sync::Mutex;
+use granary_units::PAGE_SIZE;
+use names::NameCache;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+/// Largest file that the page cache can hold pages of: 2^32 pages.
+const MAX_CACHED_SIZE: u64 = (PAGE_SIZE as u64) << 32;
 
 /// A mounted file system.
 pub struct Vfs {
     fs: Arc<dyn FileSystem>,
     config: VfsConfig,
+    features: Features,
+    names: Arc<NameCache>,
+    cache: PageCache,
+    root: NodeRef,
+    /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's shape.
+    rename_lock: Mutex<()>,
+    flushers: Mutex<Vec<Daemon>>,
+    /// The flushers were woken because too much is dirty, and have not said yet that it no longer is.
+    kicked: AtomicBool,
 }
 
 impl Vfs {
-    /// Mounts `fs`, which has opened (and recovered) its media.
+    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons.
     ///
     /// # Errors
     /// Where the root directory cannot be loaded.
     pub fn mount(fs: Arc<dyn FileSystem>, config: VfsConfig) -> Result<Arc<Vfs>> {
-        fs.load_inode(fs.root())?;
-        Ok(Arc::new(Vfs { fs, config }))
+        let mut features = fs.features();
+        if features.page_cache {
+            features.max_file_size = features.max_file_size.min(MAX_CACHED_SIZE);
+        }
+        let names = NameCache::new(config.dentries, config.inodes);
+        let root = fs.root();
+        let loaded = fs.load_inode(root)?;
+        let root = names.loaded(root, Some(Node::new(&names, root, loaded))).expect("the node given");
+        root.set_parent(None);
+        let vfs = Arc::new(Vfs {
+            cache: PageCache::new(&config),
+            fs,
+            config,
+            features,
+            names,
+            root,
+            rename_lock: Mutex::new(()),
+            flushers: Mutex::new(Vec::new()),
+            kicked: AtomicBool::new(false),
+        });
+        if features.page_cache {
+            let flushers = (0..config.flushers.max(1)).map(|i| {
+                let weak: Weak<Vfs> = Arc::downgrade(&vfs);
+                Daemon::start(&format!("write-back {i}"), move |stop| flush::flusher(&weak, stop))
+            });
+            *vfs.flushers.lock() = flushers.collect();
+        }
+        Ok(vfs)
     }
 
     /// The file system.
@@ -31,6 +116,32 @@ impl Vfs {
         &self.config
     }
 
+    /// The root directory.
+    pub fn root(&self) -> NodeRef {
+        self.root.clone()
+    }
+
+    /// The page cache's counters.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.cache.stats()
+    }
+
+    /// The largest size of a file.
+    pub fn max_file_size(&self) -> u64 {
+        self.features.max_file_size
+    }
+
+    /// The date now, in kernel ticks.
+    pub fn time(&self) -> Time {
+        let tick = self.config.tick.0.max(1);
+        let now = granary_sim::now().0;
+        Time::after(self.config.epoch, granary_units::Nanos(now - now % tick))
+    }
+
+    fn cx<'a>(&self, cred: &'a Cred) -> Cx<'a> {
+        Cx { cred, time: self.time() }
+    }
+
     /// Space and inodes.
     ///
     /// # Errors
@@ -39,19 +150,43 @@ impl Vfs {
         self.fs.statfs()
     }
 
-    /// Makes everything durable.
-    ///
-    /// # Errors
-    /// The file system's.
-    pub fn sync(&self) -> Result<()> {
-        self.fs.sync()
-    }
-
     /// Writes everything back and ends cleanly. Processes (their descriptors and working directories) must be gone.
     ///
     /// # Errors
     /// `Busy` where something is in use; the file system's.
     pub fn unmount(&self) -> Result<()> {
+        self.reap();
+        let all = self.names.all();
+        for dir in all.iter().filter(|n| n.is_dir()) {
+            dir.set_parent(None);
+        }
+        if all.iter().any(|n| n.users() > u32::from(n.ino() == self.root.ino())) {
+            return Err(FsError::Busy);
+        }
+        let flushers = std::mem::take(&mut *self.flushers.lock());
+        flushers.into_iter().for_each(Daemon::stop);
+        self.write_back_all()?;
+        for node in all {
+            self.cache.drop_all(&node);
+            if let Some(error) = node.take_error() {
+                return Err(error);
+            }
+            self.fs.release(&node)?;
+            if node.ino() != self.root.ino() {
+                self.names.take(node.ino());
+            }
+        }
         self.fs.unmount()
+    }
+}
+
+impl Drop for Vfs {
+    fn drop(&mut self) {
+        // Nodes know their cache and their parents: taking them out breaks these circles. No input or output here,
+        // nothing waits: after a power failure this runs while the world is taken down.
+        for node in self.names.all() {
+            node.set_parent(None);
+            drop(self.names.take(node.ino()));
+        }
     }
 }

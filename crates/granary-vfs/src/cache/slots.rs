@@ -1,0 +1,328 @@
+//! [`Slots`]: the slab of cached pages, the mappings, the clock hand and the queue of dirty files.
+//!
+//! ```text
+//!   queue of dirty files:   head (dirty longest) <-> ... <-> tail, linked through the mappings
+//! ```
+
+use super::CacheStats;
+use super::mapping::{Mapping, NONE};
+use crate::attr::Ino;
+use crate::vfs::{NO_MAPPING, Node};
+use granary_units::{Nanos, Page};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a slot is in; a page in write-back can be dirty too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Filling,
+    Clean,
+    Dirty,
+    Writing,
+}
+
+/// A cached page: 16 bytes of page, 24 of bookkeeping.
+struct Slot {
+    page: Page,
+    lines: u64,
+    index: u32,
+    mapping: u32,
+    flags: u8,
+}
+
+const LIVE: u8 = 1;
+const FILLING: u8 = 2;
+const WRITING: u8 = 4;
+const REFERENCED: u8 = 8;
+
+/// See the module.
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    hand: usize,
+    capacity: usize,
+    mappings: Vec<Option<Mapping>>,
+    free_mappings: Vec<u32>,
+    head: u32,
+    tail: u32,
+    /// Slots that are dirty or in write-back.
+    pub(super) dirty: u64,
+    pub(super) stats: CacheStats,
+}
+
+impl Slots {
+    #[cfg(test)]
+    pub(super) const SLOT_SIZE: usize = size_of::<Slot>();
+
+    pub(super) fn new(capacity: usize) -> Slots {
+        Slots {
+            slots: Vec::new(),
+            free: Vec::new(),
+            hand: 0,
+            capacity,
+            mappings: Vec::new(),
+            free_mappings: Vec::new(),
+            head: NONE,
+            tail: NONE,
+            dirty: 0,
+            stats: CacheStats::default(),
+        }
+    }
+
+    /// Slots in use.
+    pub(super) fn used(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn mapping(&mut self, id: u32) -> &mut Mapping {
+        self.mappings[id as usize].as_mut().expect("a node's mapping lives as long as the node")
+    }
+
+    /// The file's mapping, made where it has none.
+    pub(super) fn mapping_of(&mut self, node: &Node) -> u32 {
+        let id = node.mapping.load(Relaxed);
+        if id != NO_MAPPING {
+            return id;
+        }
+        let id = self.free_mappings.pop().unwrap_or_else(|| {
+            self.mappings.push(None);
+            (self.mappings.len() - 1) as u32
+        });
+        self.mappings[id as usize] = Some(Mapping::new(node.ino()));
+        node.mapping.store(id, Relaxed);
+        id
+    }
+
+    /// Frees a mapping without pages.
+    pub(super) fn free_mapping(&mut self, id: u32) {
+        self.unqueue(id);
+        self.mappings[id as usize] = None;
+        self.free_mappings.push(id);
+    }
+
+    /// The slot of a page.
+    #[inline]
+    pub(super) fn find(&self, id: u32, page: u32) -> Option<u32> {
+        self.mappings.get(id as usize)?.as_ref()?.get(page)
+    }
+
+    pub(super) fn state(&self, slot: u32) -> State {
+        let s = &self.slots[slot as usize];
+        match s.flags {
+            f if f & LIVE == 0 => State::Free,
+            f if f & FILLING != 0 => State::Filling,
+            f if f & WRITING != 0 => State::Writing,
+            _ if s.lines != 0 => State::Dirty,
+            _ => State::Clean,
+        }
+    }
+
+    pub(super) fn page(&self, slot: u32) -> &Page {
+        &self.slots[slot as usize].page
+    }
+
+    /// The page, which is being used.
+    #[inline]
+    pub(super) fn touch(&mut self, slot: u32) -> &Page {
+        let s = &mut self.slots[slot as usize];
+        s.flags |= REFERENCED;
+        &s.page
+    }
+
+    /// Enters a page that is not there, clean or being filled. Evicts one where the cache is full; where all are in
+    /// use it grows beyond its size for a while.
+    pub(super) fn insert(&mut self, id: u32, index: u32, page: Page, state: State) -> u32 {
+        while self.used() >= self.capacity && self.evict() {}
+        let flags = if state == State::Filling { LIVE | FILLING } else { LIVE };
+        let new = Slot { page, lines: 0, index, mapping: id, flags };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = new;
+                slot
+            }
+            None => {
+                self.slots.push(new);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        let slots = &self.slots;
+        let mapping = self.mappings[id as usize].as_mut().expect("a live mapping");
+        mapping.insert(index, slot, |s| slots[s as usize].lines != 0);
+        slot
+    }
+
+    /// A page that was being filled is here.
+    pub(super) fn filled(&mut self, slot: u32, page: Page) {
+        let s = &mut self.slots[slot as usize];
+        s.page = page;
+        s.flags &= !FILLING;
+        self.stats.filled += 1;
+    }
+
+    fn evict(&mut self) -> bool {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
+            if self.state(self.hand as u32) != State::Clean {
+                continue;
+            }
+            let s = &mut self.slots[self.hand];
+            if s.flags & REFERENCED != 0 {
+                s.flags &= !REFERENCED;
+                continue;
+            }
+            self.remove(self.hand as u32);
+            self.stats.evicted += 1;
+            return true;
+        }
+        false
+    }
+
+    /// Takes a page out, whatever it is in.
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.clean(slot, u64::MAX);
+        let s = &mut self.slots[slot as usize];
+        assert_eq!(s.flags & WRITING, 0, "page {} leaves while it is written", s.index);
+        let (id, index) = (s.mapping, s.index);
+        s.flags = 0;
+        s.page = Page::ZERO;
+        self.mapping(id).remove(index);
+        self.free.push(slot);
+    }
+
+    /// Changes a page and marks lines dirty.
+    pub(super) fn modify(&mut self, slot: u32, mask: u64, time: Nanos, change: impl FnOnce(&mut Page)) {
+        let s = &mut self.slots[slot as usize];
+        change(&mut s.page);
+        s.flags |= REFERENCED;
+        let was_clean = s.lines == 0;
+        s.lines |= mask;
+        if !was_clean {
+            return;
+        }
+        let (id, index, writing) = (s.mapping, s.index, s.flags & WRITING != 0);
+        self.dirty += u64::from(!writing);
+        let mapping = self.mapping(id);
+        mapping.set_dirty(index, true);
+        mapping.dirty += 1;
+        if mapping.dirty == 1 && !mapping.queued {
+            self.queue(id, time);
+        }
+    }
+
+    /// Some lines are no longer dirty; the page stays counted while it is in write-back. Returns those that were.
+    fn clean(&mut self, slot: u32, mask: u64) -> u64 {
+        let s = &mut self.slots[slot as usize];
+        let taken = s.lines & mask;
+        s.lines &= !mask;
+        if taken == 0 || s.lines != 0 {
+            return taken;
+        }
+        let (id, index, writing) = (s.mapping, s.index, s.flags & WRITING != 0);
+        self.dirty -= u64::from(!writing);
+        let mapping = self.mapping(id);
+        mapping.set_dirty(index, false);
+        mapping.dirty -= 1;
+        if mapping.dirty == 0 {
+            self.unqueue(id);
+        }
+        taken
+    }
+
+    /// Takes a page's dirty lines, as far as `mask` says, into write-back.
+    pub(super) fn begin_write(&mut self, slot: u32, mask: u64) -> u64 {
+        let s = &mut self.slots[slot as usize];
+        if s.lines & mask == 0 {
+            return 0;
+        }
+        assert_eq!(s.flags & WRITING, 0, "page {} is written by two", s.index);
+        s.flags |= WRITING;
+        self.clean(slot, mask)
+    }
+
+    /// A page's write-back ended.
+    pub(super) fn end_write(&mut self, slot: u32) {
+        let s = &mut self.slots[slot as usize];
+        s.flags &= !WRITING;
+        self.dirty -= u64::from(s.lines == 0);
+    }
+
+    /// Zeroes a page from byte `at` on; only the lines in `keep` may stay dirty.
+    pub(super) fn cut(&mut self, slot: u32, at: usize, keep: u64) {
+        self.slots[slot as usize].page.zero_from(at);
+        self.clean(slot, !keep);
+    }
+
+    /// Drops the pages `from..to` of a file.
+    pub(super) fn drop_pages(&mut self, id: u32, from: u64, to: u64) {
+        let Ok(from) = u32::try_from(from) else { return };
+        for (_, slot) in self.mapping(id).range(from, to) {
+            self.remove(slot);
+        }
+    }
+
+    /// The first dirty page of a file at or after `from`.
+    pub(super) fn next_dirty(&self, id: u32, from: u32) -> Option<(u32, u32)> {
+        let mapping = self.mappings[id as usize].as_ref()?;
+        if mapping.dirty == 0 {
+            return None;
+        }
+        mapping.next_dirty(from, |s| self.slots[s as usize].lines != 0)
+    }
+
+    fn queue(&mut self, id: u32, time: Nanos) {
+        let tail = self.tail;
+        let mapping = self.mapping(id);
+        (mapping.queued, mapping.since, mapping.prev, mapping.next) = (true, time, tail, NONE);
+        match tail {
+            NONE => self.head = id,
+            _ => self.mapping(tail).next = id,
+        }
+        self.tail = id;
+    }
+
+    fn unqueue(&mut self, id: u32) {
+        let mapping = self.mapping(id);
+        if !mapping.queued {
+            return;
+        }
+        mapping.queued = false;
+        let (prev, next) = (mapping.prev, mapping.next);
+        match prev {
+            NONE => self.head = next,
+            _ => self.mapping(prev).next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            _ => self.mapping(next).prev = prev,
+        }
+    }
+
+    pub(super) fn take_dirty(&mut self, before: Option<Nanos>) -> Option<Ino> {
+        let id = self.head;
+        if id == NONE {
+            return None;
+        }
+        let mapping = self.mapping(id);
+        if before.is_some_and(|t| mapping.since > t) {
+            return None;
+        }
+        let ino = mapping.ino;
+        self.unqueue(id);
+        Some(ino)
+    }
+
+    pub(super) fn requeue(&mut self, id: u32, time: Nanos) {
+        let mapping = self.mapping(id);
+        if mapping.dirty > 0 && !mapping.queued {
+            self.queue(id, time);
+        }
+    }
+
+    pub(super) fn dirty_inodes(&self) -> Vec<Ino> {
+        // Not the queue: a flusher may be at work on a file that is dirty again.
+        let mut all: Vec<_> =
+            self.mappings.iter().flatten().filter(|m| m.dirty > 0).map(|m| (m.since, m.ino)).collect();
+        all.sort();
+        all.into_iter().map(|(_, ino)| ino).collect()
+    }
+}

@@ -1,0 +1,196 @@
+//! Attributes: stat, setattr with Linux's rules (`setattr_prepare`, `notify_change`), sizes, access times.
+
+use super::node::{Node, NodeRef};
+use super::{Vfs, perm};
+use crate::attr::{FileKind, SetAttr, mode};
+use crate::config::Atime;
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, Cx, WriteBackCause};
+use crate::posix::{Access, SetTime, Stat};
+use granary_sim::{costs, cpu};
+use granary_units::{Nanos, PAGE_SIZE, Payload};
+
+/// Attributes to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// New permission bits.
+    pub mode: Option<u16>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New size.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: SetTime,
+    /// Modification time.
+    pub mtime: SetTime,
+    /// The call is a chown, which takes set-user-ID and set-group-ID away even where it changes nothing else.
+    pub chown: bool,
+}
+
+impl Change {
+    /// Nothing.
+    pub const NOTHING: Change = Change {
+        mode: None,
+        uid: None,
+        gid: None,
+        size: None,
+        atime: SetTime::Omit,
+        mtime: SetTime::Omit,
+        chown: false,
+    };
+
+    /// A chmod.
+    pub fn mode(mode: u16) -> Change {
+        Change { mode: Some(mode), ..Change::NOTHING }
+    }
+
+    /// A truncate.
+    pub fn size(size: u64) -> Change {
+        Change { size: Some(size), ..Change::NOTHING }
+    }
+
+    /// A chown.
+    pub fn owner(uid: Option<u32>, gid: Option<u32>) -> Change {
+        Change { uid, gid, chown: true, ..Change::NOTHING }
+    }
+
+    /// A utimens.
+    pub fn times(atime: SetTime, mtime: SetTime) -> Change {
+        Change { atime, mtime, ..Change::NOTHING }
+    }
+}
+
+impl Vfs {
+    /// The attributes.
+    pub fn stat(&self, node: &NodeRef) -> Stat {
+        let _shared = node.rwsem.read();
+        Stat { ino: node.ino(), attr: node.attr() }
+    }
+
+    /// Whether the caller may do all of `wanted`.
+    ///
+    /// # Errors
+    /// `Access`.
+    pub fn access(&self, cred: &Cred, node: &NodeRef, wanted: Access) -> Result<()> {
+        node.view(|a| perm::check(cred, a, wanted))
+    }
+
+    /// Changes attributes. That the caller may write the file is assumed where the size changes.
+    ///
+    /// # Errors
+    /// `NotPermitted` where only the owner (or root) may; `Access`; `TooBig`; `IsDir` or `Invalid` for the size of
+    /// what has none; the file system's.
+    pub fn setattr(&self, cred: &Cred, node: &NodeRef, change: &Change) -> Result<()> {
+        {
+            let _lock = node.rwsem.write();
+            let cx = self.cx(cred);
+            let set = self.permitted(&cx, node, change)?;
+            cpu(costs().inode_op);
+            match change.size {
+                Some(size) => self.set_size(&cx, node, size, &set)?,
+                None => self.fs.setattr(&cx, node, &set)?,
+            }
+        }
+        self.reap();
+        Ok(())
+    }
+
+    fn permitted(&self, cx: &Cx<'_>, node: &Node, change: &Change) -> Result<SetAttr> {
+        let (cred, attr) = (cx.cred, node.attr());
+        let (root, owner) = (cred.uid == 0, perm::owns(cred, &attr));
+        if let Some(size) = change.size {
+            match attr.kind {
+                FileKind::File if size <= self.features.max_file_size => {}
+                FileKind::File => return Err(FsError::TooBig),
+                FileKind::Dir => return Err(FsError::IsDir),
+                _ => return Err(FsError::Invalid),
+            }
+        }
+        let touches = change.atime == SetTime::Now && change.mtime == SetTime::Now;
+        if touches && !owner {
+            perm::check(cred, &attr, Access::WRITE)?;
+        }
+        let owned = cred.uid == attr.uid;
+        if change.uid.is_some_and(|uid| !root && !(owned && uid == attr.uid)) {
+            return Err(FsError::NotPermitted);
+        }
+        let own_group = |gid| gid == attr.gid || perm::in_group(cred, gid);
+        if change.gid.is_some_and(|gid| !root && !(owned && own_group(gid))) {
+            return Err(FsError::NotPermitted);
+        }
+        let new_mode = match change.mode {
+            Some(mode) => Some(mode & mode::ALL),
+            None if change.chown && attr.kind != FileKind::Dir => {
+                perm::without_privileges(cred, &attr, attr.mode)
+            }
+            None => None,
+        };
+        let sets_times = change.atime != SetTime::Omit || change.mtime != SetTime::Omit;
+        if !owner && (new_mode.is_some() || (sets_times && !touches)) {
+            return Err(FsError::NotPermitted);
+        }
+        let group = change.gid.unwrap_or(attr.gid);
+        let keeps_sgid = root || perm::in_group(cred, group);
+        let new_mode = new_mode.map(|m| if keeps_sgid { m } else { m & !mode::SGID });
+        let time = |set| match set {
+            SetTime::Omit => None,
+            SetTime::Now => Some(cx.time),
+            SetTime::At(t) => Some(t),
+        };
+        let after_write = change.size.and_then(|_| perm::mode_after_write(cred, &attr));
+        Ok(SetAttr {
+            mode: new_mode.or(after_write),
+            uid: change.uid,
+            gid: change.gid,
+            size: change.size,
+            atime: time(change.atime),
+            mtime: time(change.mtime),
+        })
+    }
+
+    /// Changes the size, and what else `set` says. The inode is locked.
+    fn set_size(&self, cx: &Cx<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
+        let old = node.size();
+        if size > old {
+            self.zero_gap(cx, node, old, size)?;
+            return self.fs.setattr(cx, node, set);
+        }
+        // No page may be on its way to the drive while its block is freed.
+        let _quiet = node.writeback.lock();
+        self.fs.setattr(cx, node, set)?;
+        self.cache.truncate(node, size);
+        Ok(())
+    }
+
+    /// Before a file of size `old` grows to or is written from `to` on: puts zeros where its last page has bytes
+    /// beyond `old`, and on the drive. The inode is locked.
+    pub(super) fn zero_gap(&self, cx: &Cx<'_>, node: &Node, old: u64, to: u64) -> Result<()> {
+        let page = PAGE_SIZE as u64;
+        let end = to.min(old.next_multiple_of(page));
+        if end <= old {
+            return Ok(());
+        }
+        let zeros = Payload::Fill { word: 0, len: (end - old) as usize };
+        if !self.features.page_cache {
+            return self.fs.write_direct(cx, node, old, zeros);
+        }
+        self.dirty(node, old, zeros, old)?;
+        self.write_back_with_tail(node, old / page, WriteBackCause::Sync)
+    }
+
+    /// Moves the access time, where the mount option says so.
+    pub(super) fn touch_atime(&self, node: &Node) -> Result<()> {
+        const DAY: Nanos = Nanos::from_secs(24 * 60 * 60);
+        if self.config.atime == Atime::Noatime {
+            return Ok(());
+        }
+        let now = self.time();
+        let stale = node.view(|a| {
+            let old = now.0.saturating_sub(a.atime.0) >= DAY.0 as i64;
+            a.atime != now && (a.atime <= a.mtime || a.atime <= a.ctime || old)
+        });
+        if stale { self.fs.touch_atime(node, now) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,197 @@
+//! [`DentryTable`]: names in memory, present and absent ones.
+//!
+//! ```text
+//!   buckets [hash] --> entry --> entry (chained)      entries: one slab, also the face of the clock
+//!   entry = { directory's key, name, inode number or ABSENT, referenced? }
+//! ```
+//!
+//! Keyed by [`super::node::Node::key`], which is never reused: the entries of a directory that left memory can no
+//! longer be found and go when the clock hand (second chance, an approximation of LRU as in Linux) comes by.
+//!
+//! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
+
+use crate::attr::Ino;
+use rustc_hash::FxHasher;
+use std::hash::Hasher;
+
+const NONE: u32 = u32::MAX;
+const ABSENT: u64 = u64::MAX;
+
+/// What the table knows about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hit {
+    /// Nothing: ask the file system.
+    Unknown,
+    /// There is no such name.
+    Absent,
+    /// It stands for this inode.
+    Present(Ino),
+}
+
+struct Entry {
+    name: Box<[u8]>,
+    dir: u64,
+    target: u64,
+    hash: u32,
+    chain: u32,
+    referenced: bool,
+}
+
+/// See the module.
+pub(super) struct DentryTable {
+    buckets: Vec<u32>,
+    entries: Vec<Entry>,
+    hand: usize,
+    capacity: usize,
+}
+
+fn hash(dir: u64, name: &[u8]) -> u32 {
+    let mut h = FxHasher::default();
+    h.write_u64(dir);
+    h.write(name);
+    let h = h.finish();
+    (h ^ (h >> 32)) as u32
+}
+
+impl DentryTable {
+    /// A table of at most `capacity` names (at least one).
+    pub(super) fn new(capacity: usize) -> DentryTable {
+        DentryTable { buckets: vec![NONE; 64], entries: Vec::new(), hand: 0, capacity: capacity.max(1) }
+    }
+
+    fn bucket(&self, hash: u32) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+
+    fn find(&self, hash: u32, dir: u64, name: &[u8]) -> Option<usize> {
+        let mut at = self.buckets[self.bucket(hash)];
+        while at != NONE {
+            let e = &self.entries[at as usize];
+            if e.hash == hash && e.dir == dir && *e.name == *name {
+                return Some(at as usize);
+            }
+            at = e.chain;
+        }
+        None
+    }
+
+    /// What is known about `name` in the directory with this key.
+    pub(super) fn get(&mut self, dir: u64, name: &[u8]) -> Hit {
+        match self.find(hash(dir, name), dir, name) {
+            None => Hit::Unknown,
+            Some(i) => {
+                let e = &mut self.entries[i];
+                e.referenced = true;
+                if e.target == ABSENT { Hit::Absent } else { Hit::Present(Ino(e.target)) }
+            }
+        }
+    }
+
+    /// `name` now stands for `target`, or for nothing.
+    pub(super) fn set(&mut self, dir: u64, name: &[u8], target: Option<Ino>) {
+        let target = target.map_or(ABSENT, |i| i.0);
+        let hash = hash(dir, name);
+        if let Some(i) = self.find(hash, dir, name) {
+            self.entries[i].target = target;
+            return;
+        }
+        let entry = Entry { name: name.into(), dir, target, hash, chain: NONE, referenced: false };
+        let at = if self.entries.len() < self.capacity {
+            self.entries.push(entry);
+            if self.entries.len() > self.buckets.len() {
+                self.rehash();
+                return;
+            }
+            self.entries.len() - 1
+        } else {
+            let at = self.victim();
+            self.unchain(at);
+            self.entries[at] = entry;
+            at
+        };
+        self.chain(at);
+    }
+
+    fn chain(&mut self, at: usize) {
+        let b = self.bucket(self.entries[at].hash);
+        self.entries[at].chain = self.buckets[b];
+        self.buckets[b] = at as u32;
+    }
+
+    fn unchain(&mut self, at: usize) {
+        let b = self.bucket(self.entries[at].hash);
+        let next = self.entries[at].chain;
+        if self.buckets[b] == at as u32 {
+            self.buckets[b] = next;
+            return;
+        }
+        let mut i = self.buckets[b] as usize;
+        while self.entries[i].chain != at as u32 {
+            i = self.entries[i].chain as usize;
+        }
+        self.entries[i].chain = next;
+    }
+
+    fn rehash(&mut self) {
+        self.buckets = vec![NONE; self.buckets.len() * 2];
+        for at in 0..self.entries.len() {
+            self.chain(at);
+        }
+    }
+
+    fn victim(&mut self) -> usize {
+        loop {
+            let at = self.hand;
+            self.hand = (at + 1) % self.entries.len();
+            if !std::mem::take(&mut self.entries[at].referenced) {
+                return at;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_sim::rng::Stream;
+    use std::collections::BTreeMap;
+
+    /// Whatever the table still knows is what was said last; it forgets only for lack of room.
+    #[test]
+    fn the_table_never_contradicts_a_plain_map() {
+        for capacity in [1, 7, 100, 10_000] {
+            let mut table = DentryTable::new(capacity);
+            let mut map = BTreeMap::new();
+            let mut rng = Stream::new(capacity as u64, "dentries");
+            let mut known = 0;
+            for _ in 0..50_000 {
+                let (dir, name) = (rng.below(5), format!("f{}", rng.below(200)));
+                if rng.chance(0.4) {
+                    let target = rng.chance(0.7).then(|| Ino(rng.below(1000)));
+                    table.set(dir, name.as_bytes(), target);
+                    map.insert((dir, name), target);
+                } else {
+                    let said = map.get(&(dir, name.clone()));
+                    match table.get(dir, name.as_bytes()) {
+                        Hit::Unknown => assert!(capacity < 1000 || said.is_none()),
+                        Hit::Absent => assert_eq!(said, Some(&None)),
+                        Hit::Present(i) => assert_eq!(said, Some(&Some(i))),
+                    }
+                    known += usize::from(table.get(dir, name.as_bytes()) != Hit::Unknown);
+                }
+                assert!(table.entries.len() <= capacity);
+            }
+            assert!(known > 0);
+        }
+    }
+
+    #[test]
+    fn a_name_in_use_outlives_names_that_are_not() {
+        let mut table = DentryTable::new(4);
+        table.set(1, b"hot", Some(Ino(7)));
+        for i in 0..100 {
+            assert_eq!(table.get(1, b"hot"), Hit::Present(Ino(7)));
+            table.set(1, format!("cold{i}").as_bytes(), None);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Write-back: the flushers, fsync, sync, and writers that wait because too much is dirty.
+//!
+//! ```text
+//!   dirty pages   0 -------- background -------- limit ------->
+//!                 only files      all files,          writers wait
+//!                 dirty > 30 s    oldest first        for the flushers
+//! ```
+//!
+//! A flusher takes the file that has been dirty longest and writes all its dirty pages, in ascending order, a few
+//! thousand at a time, under the inode's write-back lock (and no other). Pages dirtied meanwhile stay dirty; the file
+//! then queues again. After a failed write the pages count as clean, as in Linux, and the error is remembered until
+//! one `fsync` has reported it.
+
+use super::Vfs;
+use super::node::{Node, NodeRef};
+use crate::error::{FsError, Result};
+use crate::fs::WriteBackCause;
+use granary_sim::sync::Mutex;
+use granary_sim::{Signal, Stopper, costs, cpu, now, spawn};
+use granary_units::PAGE_SIZE;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Pages given to one `write_pages`: 4 MiB, the least that Linux writes of one file before it looks at another
+/// (`MIN_WRITEBACK_PAGES`).
+const BATCH: usize = 1024;
+
+/// The body of a write-back daemon.
+pub(super) fn flusher(vfs: &Weak<Vfs>, stop: &Stopper) {
+    let Some(interval) = vfs.upgrade().map(|v| v.config.writeback_interval) else { return };
+    while stop.pause(interval) != Signal::Stop {
+        match vfs.upgrade() {
+            Some(vfs) => vfs.flush_round(stop),
+            None => return,
+        }
+    }
+}
+
+impl Vfs {
+    fn flush_round(&self, stop: &Stopper) {
+        while !stop.stopped() {
+            let expired = now().0.checked_sub(self.config.dirty_expire.0);
+            let due = match (self.cache.over_background(), expired) {
+                (true, _) => self.cache.take_dirty(None),
+                (false, Some(t)) => self.cache.take_dirty(Some(granary_units::Nanos(t))),
+                (false, None) => None,
+            };
+            let Some(ino) = due else { break };
+            if let Some(node) = self.names.cached(ino) {
+                // An error is the node's to remember. Nothing written: all that is dirty lies beyond the end of a
+                // file that is just being extended; its writer comes to `throttle` soon.
+                let wrote = self.write_back(&node, 0..u64::MAX, WriteBackCause::Background);
+                self.cache.requeue(&node);
+                if wrote == Ok(false) {
+                    break;
+                }
+            }
+            self.reap();
+        }
+        self.kicked.store(false, Relaxed);
+    }
+
+    /// Called by writers: wakes the flushers above the background threshold, waits above the limit.
+    pub(super) fn throttle(&self) {
+        if !self.cache.over_background() {
+            return;
+        }
+        if !self.kicked.swap(true, Relaxed) {
+            self.kick();
+        }
+        if self.cache.over_limit() {
+            self.cache.below_limit.wait_while(|| {
+                let over = self.cache.over_limit();
+                if over && !self.kicked.swap(true, Relaxed) {
+                    self.kick();
+                }
+                over
+            });
+        }
+    }
+
+    fn kick(&self) {
+        self.flushers.lock().iter().for_each(|f| f.kick());
+    }
+
+    /// Writes the dirty pages of a range of pages; on return the drive has them, and those that somebody else was
+    /// writing. Says whether there were any.
+    pub(super) fn write_back(&self, node: &Node, pages: Range<u64>, why: WriteBackCause) -> Result<bool> {
+        if !self.cache.has_pages(node) {
+            return Ok(false);
+        }
+        let _quiet = node.writeback.lock();
+        self.write_batches(node, pages, true, why)
+    }
+
+    /// Writes one page with its lines beyond the end of the file, where the caller has put zeros.
+    pub(super) fn write_back_with_tail(&self, node: &Node, page: u64, why: WriteBackCause) -> Result<()> {
+        let _quiet = node.writeback.lock();
+        self.write_batches(node, page..page + 1, false, why).map(|_| ())
+    }
+
+    fn write_batches(
+        &self,
+        node: &Node,
+        mut pages: Range<u64>,
+        within_size: bool,
+        why: WriteBackCause,
+    ) -> Result<bool> {
+        let mut batch = Vec::new();
+        let mut result = Ok(false);
+        loop {
+            let size = if within_size { node.size() } else { u64::MAX };
+            self.cache.gather(node, pages.clone(), BATCH, size, &mut batch);
+            let Some(last) = batch.last() else { return result };
+            pages.start = last.index + 1;
+            let wrote = self.fs.write_pages(node, &batch, why);
+            self.cache.written(node, &batch);
+            if let Err(e) = &wrote {
+                node.remember_error(e);
+            }
+            result = result.and(wrote.map(|()| true));
+            batch.clear();
+        }
+    }
+
+    /// Makes the inode durable.
+    ///
+    /// # Errors
+    /// The file system's; also that of an earlier write-back that nobody was told about.
+    pub fn fsync(&self, node: &NodeRef, data_only: bool) -> Result<()> {
+        cpu(costs().syscall);
+        self.sync_range(node, 0, u64::MAX, data_only)
+    }
+
+    /// Writes back the pages of a range, and makes the inode durable.
+    pub(super) fn sync_range(&self, node: &NodeRef, pos: u64, len: u64, data_only: bool) -> Result<()> {
+        let end = pos.saturating_add(len).div_ceil(PAGE);
+        let wrote = self.write_back(node, pos / PAGE..end, WriteBackCause::Sync);
+        if let Some(error) = node.take_error().or(wrote.err()) {
+            return Err(error);
+        }
+        self.fs.fsync(node, data_only)
+    }
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// The file system's; a file's write-back error is left for its `fsync`, as in Linux.
+    pub fn sync(self: &Arc<Vfs>) -> Result<()> {
+        /// Files that one task writes back; more get company, as the kernel does not wait for each in turn.
+        const PER_TASK: usize = 16;
+        cpu(costs().syscall);
+        let todo = self.cache.dirty_inodes();
+        let helpers = (todo.len() / PER_TASK).min(self.config.flushers.saturating_sub(1));
+        let todo = Arc::new(Mutex::new(todo.into_iter()));
+        let drain = |vfs: Arc<Vfs>, todo: Arc<Mutex<std::vec::IntoIter<_>>>| {
+            move || {
+                loop {
+                    let next = todo.lock().next();
+                    let Some(ino) = next else { return };
+                    if let Some(node) = vfs.names.cached(ino) {
+                        let _ = vfs.write_back(&node, 0..u64::MAX, WriteBackCause::Sync);
+                    }
+                }
+            }
+        };
+        let tasks: Vec<_> =
+            (0..helpers).map(|_| spawn("sync", drain(Arc::clone(self), Arc::clone(&todo)))).collect();
+        drain(Arc::clone(self), todo)();
+        tasks.into_iter().for_each(|t| t.join());
+        self.reap();
+        self.fs.sync()
+    }
+
+    /// Writes back everything, for an unmount: nothing is in use.
+    pub(super) fn write_back_all(&self) -> Result<(), FsError> {
+        for ino in self.cache.dirty_inodes() {
+            if let Some(node) = self.names.cached(ino) {
+                let _ = self.write_back(&node, 0..u64::MAX, WriteBackCause::Sync);
+            }
+        }
+        Ok(())
+    }
+}

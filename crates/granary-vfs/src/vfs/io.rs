@@ -1,0 +1,269 @@
+//! Open files, and reading and writing them through the page cache.
+//!
+//! ```text
+//!   read:   [cached pages] copy -> [missing] one reader fills, with read-ahead, others wait -> copy ...
+//!   write:  zero gap after the old end | reserve -> fill pages written in part -> dirty lines -> wrote (size, times)
+//! ```
+//!
+//! A read holds `rwsem` shared and a write exclusively for the whole call, so that each is atomic.
+
+use super::node::{Node, NodeRef};
+use super::{Vfs, perm};
+use crate::attr::{FileKind, SetAttr};
+use crate::cache::Look;
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, Cx};
+use crate::posix::{Access, OpenFlags};
+use crate::vfs::attrs::Change;
+use granary_sim::{costs, cpu};
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+/// Pages dirtied, or read from the drive, in one step; bounds what a step holds on to. 1 MiB.
+const STEP: u64 = 256;
+/// Pages handed over from the cache at once.
+const BATCH: usize = 16;
+
+/// An open file: a node, how it was opened, and where the last read ended.
+pub struct OpenFile {
+    pub(super) node: NodeRef,
+    pub(super) flags: OpenFlags,
+    /// Page at which a sequential read would go on.
+    next: AtomicU64,
+}
+
+impl OpenFile {
+    /// The node.
+    pub fn node(&self) -> &NodeRef {
+        &self.node
+    }
+
+    /// How it was opened.
+    pub fn flags(&self) -> OpenFlags {
+        self.flags
+    }
+}
+
+impl Vfs {
+    /// Opens a node; with `TRUNC` cuts it. `created`: the caller just created it, permissions do not matter.
+    ///
+    /// # Errors
+    /// `Loop` for a symbolic link; `IsDir` for writing a directory; `NotDir` with `DIRECTORY`; `Access`;
+    /// `NotPermitted` with `NOATIME` unless owner; `NoDevice` for special files; the file system's.
+    pub fn open(&self, cred: &Cred, node: NodeRef, flags: OpenFlags, created: bool) -> Result<OpenFile> {
+        let truncates = flags.contains(OpenFlags::TRUNC) && !created;
+        if flags.contains(OpenFlags::DIRECTORY) && !node.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        match node.kind() {
+            FileKind::Symlink => return Err(FsError::Loop),
+            FileKind::Dir if flags.writes() || truncates => return Err(FsError::IsDir),
+            _ => {}
+        }
+        if !created {
+            let mut wanted = Access::empty();
+            wanted.set(Access::READ, flags.reads());
+            wanted.set(Access::WRITE, flags.writes() || truncates);
+            node.view(|a| perm::check(cred, a, wanted))?;
+        }
+        if flags.contains(OpenFlags::NOATIME) && !node.view(|a| perm::owns(cred, a)) {
+            return Err(FsError::NotPermitted);
+        }
+        if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
+            return Err(FsError::NoDevice);
+        }
+        if truncates {
+            self.setattr(cred, &node, &Change::size(0))?;
+        }
+        Ok(OpenFile { node, flags, next: AtomicU64::new(0) })
+    }
+
+    /// Closes an open file; the last close of a file without links frees it.
+    pub fn close(&self, file: OpenFile) {
+        drop(file);
+        self.reap();
+    }
+
+    fn is_direct(&self, file: &OpenFile) -> bool {
+        !self.features.page_cache || file.flags.contains(OpenFlags::DIRECT)
+    }
+
+    /// Reads up to `dest.len()` bytes from `pos`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// `BadFd` where it is not open for reading; `IsDir`; the file system's, where not a byte could be read.
+    pub fn read(&self, file: &OpenFile, pos: u64, mut dest: Dest<'_>) -> Result<usize> {
+        let node = &file.node;
+        if !file.flags.reads() {
+            return Err(FsError::BadFd);
+        }
+        if node.is_dir() {
+            return Err(FsError::IsDir);
+        }
+        let c = costs();
+        let _shared = node.rwsem.read();
+        let len = node.size().saturating_sub(pos).min(dest.len() as u64) as usize;
+        if len == 0 {
+            cpu(c.syscall);
+            return Ok(0);
+        }
+        let pages = (pos + len as u64 - 1) / PAGE - pos / PAGE + 1;
+        let done = if self.is_direct(file) {
+            cpu(c.syscall);
+            self.read_past_cache(node, pos, dest.part(0, len))?;
+            len
+        } else {
+            cpu(c.syscall + c.page * pages + c.copy(len));
+            self.read_cached(file, pos, dest.part(0, len))?
+        };
+        if !file.flags.contains(OpenFlags::NOATIME) {
+            self.touch_atime(node)?;
+        }
+        Ok(done)
+    }
+
+    fn read_cached(&self, file: &OpenFile, pos: u64, mut dest: Dest<'_>) -> Result<usize> {
+        let node = &*file.node;
+        let (len, first) = (dest.len(), pos / PAGE);
+        let end = (pos + len as u64).div_ceil(PAGE);
+        let next = file.next.swap(end, Relaxed);
+        // Linux: from the start, on where the last read ended, or again on its last, partly read page.
+        let sequential = first == 0 || first == next || first + 1 == next;
+        let mut done = 0;
+        while done < len {
+            let at = pos + done as u64;
+            let mut got = [const { Page::ZERO }; BATCH];
+            let want = (end - at / PAGE).min(BATCH as u64) as usize;
+            match self.cache.look(node, at / PAGE, &mut got[..want]) {
+                Look::Found(n) => {
+                    for page in &got[..n] {
+                        let from = ((pos + done as u64) % PAGE) as usize;
+                        let part = (PAGE_SIZE - from).min(len - done);
+                        dest.part(done, part).copy_from(page, from);
+                        done += part;
+                    }
+                }
+                Look::Filling => node.filled.wait_while(|| self.cache.is_filling(node, at / PAGE)),
+                Look::Missing => {
+                    let wanted = (end - at / PAGE).min(STEP);
+                    if let Err(e) = self.fill_ahead(node, at / PAGE, wanted, sequential) {
+                        return if done > 0 { Ok(done) } else { Err(e) };
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads the missing page `first` and the missing pages next to it: as many as wanted, or the read-ahead window.
+    fn fill_ahead(&self, node: &Node, first: u64, wanted: u64, sequential: bool) -> Result<()> {
+        let window = if sequential { self.config.read_ahead.0 / PAGE } else { 0 };
+        let end_of_file = node.size().div_ceil(PAGE);
+        let count = wanted.max(window).min(end_of_file - first);
+        match self.fill(node, first, count) {
+            // The drive may have failed beyond what the caller wants.
+            Err(_) if count > wanted => self.fill(node, first, wanted),
+            other => other,
+        }
+    }
+
+    /// Reads up to `count` missing pages from `first` on into the cache.
+    fn fill(&self, node: &Node, first: u64, count: u64) -> Result<()> {
+        let count = self.cache.begin_fill(node, first, count);
+        if count == 0 {
+            return Ok(());
+        }
+        let mut pages = vec![Page::ZERO; count];
+        let result = self.fs.read_pages(node, first, &mut pages);
+        self.cache.end_fill(node, first, count, result.is_ok().then_some(pages), node.size());
+        node.filled.open();
+        result
+    }
+
+    /// Writes at `pos` (`APPEND`: at the end). Returns where the write began and how many bytes were written.
+    ///
+    /// # Errors
+    /// `BadFd` where it is not open for writing; `TooBig` at the largest size; `NoSpace` and the file system's, where
+    /// not a byte could be written.
+    pub fn write(&self, cred: &Cred, file: &OpenFile, pos: u64, data: Payload<'_>) -> Result<(u64, usize)> {
+        if !file.flags.writes() {
+            return Err(FsError::BadFd);
+        }
+        let c = costs();
+        cpu(c.syscall);
+        if data.is_empty() {
+            return Ok((pos, 0));
+        }
+        let node = &file.node;
+        let written = {
+            let _lock = node.rwsem.write();
+            let pos = if file.flags.contains(OpenFlags::APPEND) { node.size() } else { pos };
+            let room = self.features.max_file_size.saturating_sub(pos);
+            if room == 0 {
+                return Err(FsError::TooBig);
+            }
+            let data = data.part(0, (data.len() as u64).min(room) as usize);
+            let cx = self.cx(cred);
+            if let Some(mode) = node.view(|a| perm::mode_after_write(cred, a)) {
+                self.fs.setattr(&cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
+            }
+            if self.is_direct(file) {
+                self.write_past_cache(&cx, node, pos, data)?;
+                (pos, data.len())
+            } else {
+                (pos, self.write_cached(&cx, node, pos, data)?)
+            }
+        };
+        if file.flags.contains(OpenFlags::DSYNC) {
+            let data_only = !file.flags.contains(OpenFlags::SYNC);
+            self.sync_range(node, written.0, written.1 as u64, data_only)?;
+        }
+        self.throttle();
+        Ok(written)
+    }
+
+    fn write_cached(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<usize> {
+        let (c, mut done) = (costs(), 0);
+        while done < data.len() {
+            let at = pos + done as u64;
+            let step = ((STEP * PAGE - at % PAGE) as usize).min(data.len() - done);
+            let pages = (at % PAGE + step as u64).div_ceil(PAGE);
+            cpu(c.page * pages + c.copy(step));
+            match self.write_step(cx, node, at, data.part(done, step)) {
+                Ok(()) => done += step,
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+            if done < data.len() {
+                self.throttle();
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_step(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {
+        let old = node.size();
+        let gap_end = pos.min(old.next_multiple_of(PAGE));
+        if gap_end > old {
+            self.dirty(node, old, Payload::Fill { word: 0, len: (gap_end - old) as usize }, old)?;
+        }
+        let result =
+            self.dirty(node, pos, data, old).and_then(|()| self.fs.wrote(cx, node, pos, data.len() as u64));
+        if result.is_err() && node.size() == old {
+            let _quiet = node.writeback.lock();
+            self.cache.truncate(node, old);
+        }
+        result
+    }
+
+    /// Puts `data` into the cache and marks its lines dirty. `old`: the file's size; pages from there on are new.
+    pub(super) fn dirty(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<()> {
+        self.fs.reserve(node, pos, data.len() as u64)?;
+        // Filling waits, and a page filled before may be gone again by then: look until all are there.
+        while let Err(page) = self.cache.write(node, pos, data, old) {
+            self.fill(node, page, 1)?;
+        }
+        Ok(())
+    }
+}

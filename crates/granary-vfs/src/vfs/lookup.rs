@@ -1,0 +1,194 @@
+//! One name, "..", and inodes coming into memory and leaving it.
+
+use super::names::{Cached, Claim, Leaving};
+use super::node::{Node, NodeRef};
+use super::{Vfs, perm};
+use crate::attr::{FileKind, Ino};
+use crate::error::{FsError, Result};
+use crate::fs::Cred;
+use crate::posix::Access;
+use std::sync::Arc;
+
+impl Vfs {
+    /// The node of this number, loaded where it is not in memory.
+    ///
+    /// # Errors
+    /// `Stale` where the inode is free; the file system's.
+    pub fn node(&self, ino: Ino) -> Result<NodeRef> {
+        loop {
+            match self.names.claim(ino) {
+                Claim::Node(node) => return Ok(node),
+                Claim::Wait => self.names.wait(ino),
+                Claim::Load => {
+                    return match self.fs.load_inode(ino) {
+                        Ok(loaded) => {
+                            let node = Node::new(&self.names, ino, loaded);
+                            Ok(self.names.loaded(ino, Some(node)).expect("the node given"))
+                        }
+                        Err(e) => {
+                            self.names.loaded(ino, None);
+                            Err(e)
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// The node that `name` stands for in `dir`; "." and ".." are understood.
+    ///
+    /// # Errors
+    /// `NotDir`; `Access` without search permission; `NameTooLong`; `NoEntry`; the file system's.
+    pub fn lookup(&self, cred: &Cred, dir: &NodeRef, name: &[u8]) -> Result<NodeRef> {
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        dir.view(|a| perm::check(cred, a, Access::EXEC))?;
+        let found = match name {
+            b"." => Some(dir.clone()),
+            b".." => Some(self.parent(dir)?),
+            _ => self.child(dir, name)?,
+        };
+        self.reap();
+        found.ok_or(FsError::NoEntry)
+    }
+
+    /// Holds the node for one FUSE lookup that [`Vfs::forget`] gives back.
+    pub fn remember(&self, node: &NodeRef) {
+        self.names.remember(node);
+    }
+
+    /// Gives `n` lookups back.
+    pub fn forget(&self, ino: Ino, n: u32) {
+        self.names.forget(ino, n);
+        self.reap();
+    }
+
+    /// The node that `name` stands for in `dir`, if any. Permission was checked; `dir` is not locked.
+    pub(crate) fn child(&self, dir: &NodeRef, name: &[u8]) -> Result<Option<NodeRef>> {
+        match self.names.child(dir, name) {
+            Cached::Node(node) => Ok(Some(node)),
+            Cached::Absent => Ok(None),
+            Cached::Number(_) | Cached::Unknown => {
+                let _shared = dir.rwsem.read();
+                self.child_locked(dir, name)
+            }
+        }
+    }
+
+    /// Walks down cached directories: see [`super::names::NameCache::walk`].
+    pub(crate) fn walk_cached(
+        &self,
+        cred: &Cred,
+        dir: &NodeRef,
+        path: &[u8],
+        at: &mut usize,
+        count: &mut u64,
+    ) -> Result<Option<NodeRef>> {
+        self.names.walk(cred, dir, path, at, count)
+    }
+
+    /// Like [`Vfs::child`]; `dir` is locked, so that the answer stays true.
+    pub(super) fn child_locked(&self, dir: &NodeRef, name: &[u8]) -> Result<Option<NodeRef>> {
+        perm::check_name(name)?;
+        if dir.is_orphan() {
+            return Err(FsError::NoEntry);
+        }
+        let ino = match self.names.child(dir, name) {
+            Cached::Node(node) => return Ok(Some(node)),
+            Cached::Absent => return Ok(None),
+            Cached::Number(ino) => ino,
+            Cached::Unknown => {
+                let found = self.fs.lookup(dir, name)?;
+                self.names.set(dir, name, found);
+                match found {
+                    Some(ino) => ino,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let node = self.node(ino)?;
+        if node.is_dir() && node.parent().is_none() {
+            node.set_parent(Some(dir.clone()));
+        }
+        Ok(Some(node))
+    }
+
+    /// The directory above `dir`; the root's is the root.
+    pub(crate) fn parent(&self, dir: &NodeRef) -> Result<NodeRef> {
+        if dir.is(&self.root) {
+            return Ok(dir.clone());
+        }
+        if let Some(parent) = dir.parent() {
+            return Ok(parent);
+        }
+        let parent = self.node(self.fs.parent(dir)?)?;
+        dir.set_parent(Some(parent.clone()));
+        Ok(parent)
+    }
+
+    /// Whether `above` is `below` or an ancestor of it. The rename lock is held.
+    pub(super) fn is_at_or_above(&self, above: &NodeRef, below: &NodeRef) -> Result<bool> {
+        let mut at = below.clone();
+        loop {
+            if at.is(above) {
+                return Ok(true);
+            }
+            if at.is(&self.root) {
+                return Ok(false);
+            }
+            at = self.parent(&at)?;
+        }
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `Invalid` where it is none; the file system's.
+    pub fn readlink(&self, node: &NodeRef) -> Result<Vec<u8>> {
+        if node.kind() != FileKind::Symlink {
+            return Err(FsError::Invalid);
+        }
+        let target = {
+            let _shared = node.rwsem.read();
+            self.fs.readlink(node)?
+        };
+        self.touch_atime(node)?;
+        Ok(target)
+    }
+
+    /// Evicts orphans and lets go of the least recently used inodes. To be called at the end of calls, without locks.
+    #[inline]
+    pub fn reap(&self) {
+        if self.names.is_due() {
+            self.reap_all();
+        }
+    }
+
+    #[cold]
+    fn reap_all(&self) {
+        while let Some(leaving) = self.names.next_leaving() {
+            let node = match leaving {
+                Leaving::Evict(node) => {
+                    self.cache.drop_all(&node);
+                    // As in Linux nobody can be told: what is not freed now, fsck finds.
+                    let _ = self.fs.evict(&node);
+                    node
+                }
+                Leaving::Release(node) => {
+                    self.release(&node);
+                    node
+                }
+            };
+            node.set_parent(None);
+            self.names.left(node.ino());
+        }
+    }
+
+    fn release(&self, node: &Arc<Node>) {
+        // Errors were remembered by the node, and nobody has it open to be told.
+        let _ = self.write_back(node, 0..u64::MAX, crate::WriteBackCause::Background);
+        self.cache.drop_all(node);
+        let _ = self.fs.release(node);
+    }
+}

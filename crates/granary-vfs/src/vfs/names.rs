@@ -1,0 +1,276 @@
+//! [`NameCache`]: dentry and inode cache under one short lock.
+//!
+//! ```text
+//!   an inode number:   unknown --load--> cached --no users, clock hand--> leaving --release--> unknown
+//!                        (busy)                 \--no users, no links---> leaving --evict----> free
+//! ```
+//!
+//! A number is *busy* while its inode is being loaded, released or evicted; who wants it waits. A freshly created
+//! inode may take over the number of one whose eviction is about to return.
+//!
+//! Invariant: the lock is never held across a wait, and no [`NodeRef`] or last `Arc<Node>` is dropped under it.
+
+use super::dentries::{DentryTable, Hit};
+use super::inodes::InodeTable;
+use super::node::{Node, NodeRef, drop_users};
+use crate::attr::{FileKind, Ino};
+use crate::gate::Gate;
+use crate::vfs::perm;
+use crate::{Access, Cred, FsError, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+struct Names {
+    dentries: DentryTable,
+    inodes: InodeTable,
+    busy: Vec<Ino>,
+    orphans: Vec<Arc<Node>>,
+}
+
+/// See the module.
+pub(super) struct NameCache {
+    names: Mutex<Names>,
+    capacity: usize,
+    keys: AtomicU64,
+    /// A node waits to be evicted or released.
+    due: AtomicBool,
+    /// Opens when a number is no longer busy.
+    idle: Gate,
+}
+
+/// What became of a look into the cache.
+pub(super) enum Cached {
+    /// Here it is.
+    Node(NodeRef),
+    /// The name stands for this inode, which is not in memory.
+    Number(Ino),
+    /// There is no such name.
+    Absent,
+    /// Not known here.
+    Unknown,
+}
+
+/// What is to be done with a node that leaves memory. It is busy until [`NameCache::left`].
+pub(super) enum Leaving {
+    /// It has no links: free it.
+    Evict(Arc<Node>),
+    /// It was not used for long: let it go.
+    Release(Arc<Node>),
+}
+
+/// What to do to get a node that is not cached.
+pub(super) enum Claim {
+    Node(NodeRef),
+    /// Somebody loads or releases it: wait, ask again.
+    Wait,
+    /// The caller is to load it; it is busy until [`NameCache::loaded`].
+    Load,
+}
+
+impl NameCache {
+    pub(super) fn new(dentries: usize, inodes: usize) -> Arc<NameCache> {
+        Arc::new(NameCache {
+            names: Mutex::new(Names {
+                dentries: DentryTable::new(dentries),
+                inodes: InodeTable::default(),
+                busy: Vec::new(),
+                orphans: Vec::new(),
+            }),
+            capacity: inodes.max(1),
+            keys: AtomicU64::new(0),
+            due: AtomicBool::new(false),
+            idle: Gate::default(),
+        })
+    }
+
+    pub(super) fn next_key(&self) -> u64 {
+        self.keys.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What is known about `name` in `dir`.
+    pub(super) fn child(&self, dir: &Node, name: &[u8]) -> Cached {
+        let names = &mut *self.names.lock();
+        match names.dentries.get(dir.key, name) {
+            Hit::Unknown => Cached::Unknown,
+            Hit::Absent => Cached::Absent,
+            Hit::Present(ino) => {
+                names.inodes.get(ino).map_or(Cached::Number(ino), |n| Cached::Node(NodeRef::new(n)))
+            }
+        }
+    }
+
+    /// Walks from `dir` down `path` from `*at` on as far as the cache knows the way, but not into the last
+    /// component, a symbolic link, or "..". Counts the components. `None`: not a step.
+    pub(super) fn walk(
+        &self,
+        cred: &Cred,
+        dir: &NodeRef,
+        path: &[u8],
+        at: &mut usize,
+        count: &mut u64,
+    ) -> Result<Option<NodeRef>> {
+        let guard = &mut *self.names.lock();
+        let Names { dentries, inodes, .. } = guard;
+        let mut here = dir.arc();
+        loop {
+            let (name, next) = perm::component(path, *at);
+            if next == path.len() {
+                break;
+            }
+            if !here.view(|a| perm::permits(cred, a, Access::EXEC)) {
+                return Err(FsError::Access);
+            }
+            if name != b"." {
+                let Hit::Present(ino) = dentries.get(here.key, name) else { break };
+                let Some(node) = inodes.get(ino) else { break };
+                match node.kind() {
+                    FileKind::Dir => here = node,
+                    FileKind::Symlink => break,
+                    _ => return Err(FsError::NotDir),
+                }
+            }
+            *at = next;
+            *count += 1;
+        }
+        Ok(if Arc::ptr_eq(here, dir.arc()) { None } else { Some(NodeRef::new(here)) })
+    }
+
+    /// `name` in `dir` now stands for `target`, or for nothing. The directory is locked.
+    pub(super) fn set(&self, dir: &Node, name: &[u8], target: Option<Ino>) {
+        self.names.lock().dentries.set(dir.key, name, target);
+    }
+
+    /// Two names change at once.
+    pub(super) fn set_two(&self, a: (&Node, &[u8], Option<Ino>), b: (&Node, &[u8], Option<Ino>)) {
+        let mut names = self.names.lock();
+        names.dentries.set(a.0.key, a.1, a.2);
+        names.dentries.set(b.0.key, b.1, b.2);
+    }
+
+    /// A node was created as `name` in `dir`.
+    pub(super) fn created(&self, dir: &Node, name: &[u8], node: Arc<Node>) -> NodeRef {
+        let mut names = self.names.lock();
+        names.dentries.set(dir.key, name, Some(node.ino()));
+        self.insert(&mut names, node)
+    }
+
+    fn insert(&self, names: &mut Names, node: Arc<Node>) -> NodeRef {
+        let user = NodeRef::new(&node);
+        names.inodes.insert(node);
+        if names.inodes.len() > self.capacity {
+            self.due.store(true, Ordering::Relaxed);
+        }
+        user
+    }
+
+    /// The node of this number where it is in memory.
+    pub(super) fn cached(&self, ino: Ino) -> Option<NodeRef> {
+        self.names.lock().inodes.get(ino).map(NodeRef::new)
+    }
+
+    /// Asks for a node.
+    pub(super) fn claim(&self, ino: Ino) -> Claim {
+        let mut names = self.names.lock();
+        if let Some(node) = names.inodes.get(ino) {
+            return Claim::Node(NodeRef::new(node));
+        }
+        if names.busy.contains(&ino) {
+            return Claim::Wait;
+        }
+        names.busy.push(ino);
+        Claim::Load
+    }
+
+    /// Waits until a claimed number may be asked for again.
+    pub(super) fn wait(&self, ino: Ino) {
+        self.idle.wait_while(|| {
+            let names = self.names.lock();
+            names.busy.contains(&ino) && names.inodes.get(ino).is_none()
+        });
+    }
+
+    /// Ends a [`Claim::Load`].
+    pub(super) fn loaded(&self, ino: Ino, node: Option<Arc<Node>>) -> Option<NodeRef> {
+        let user = {
+            let mut names = self.names.lock();
+            names.unbusy(ino);
+            node.map(|n| self.insert(&mut names, n))
+        };
+        self.idle.open();
+        user
+    }
+
+    /// The last user of a node without links went.
+    pub(super) fn orphaned(&self, node: &Arc<Node>) {
+        let mut names = self.names.lock();
+        let ours = names.inodes.get(node.ino()).is_some_and(|n| Arc::ptr_eq(n, node));
+        if ours && node.users() == 0 {
+            let gone = names.inodes.remove(node.ino()).expect("just found");
+            names.busy.push(gone.ino());
+            names.orphans.push(gone);
+            self.due.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether [`NameCache::next_leaving`] has something.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.due.load(Ordering::Relaxed)
+    }
+
+    /// The next node that must leave memory.
+    pub(super) fn next_leaving(&self) -> Option<Leaving> {
+        /// Nodes to look at per call: bounds the time under the lock where all are in use.
+        const STEPS: usize = 256;
+        let mut names = self.names.lock();
+        if !names.orphans.is_empty() {
+            return Some(Leaving::Evict(names.orphans.remove(0)));
+        }
+        if names.inodes.len() > self.capacity
+            && let Some(node) = names.inodes.victim(STEPS)
+        {
+            names.busy.push(node.ino());
+            return Some(if node.is_orphan() { Leaving::Evict(node) } else { Leaving::Release(node) });
+        }
+        self.due.store(false, Ordering::Relaxed);
+        None
+    }
+
+    /// A leaving node is gone.
+    pub(super) fn left(&self, ino: Ino) {
+        self.names.lock().unbusy(ino);
+        self.idle.open();
+    }
+
+    /// Adds a user that no [`NodeRef`] stands for (a FUSE lookup).
+    pub(super) fn remember(&self, node: &NodeRef) {
+        node.add_users(1);
+    }
+
+    /// Takes `n` such users away.
+    pub(super) fn forget(&self, ino: Ino, n: u32) {
+        let node = self.names.lock().inodes.get(ino).cloned();
+        if let Some(node) = node {
+            drop_users(&node, n.min(node.users()));
+        }
+    }
+
+    /// All nodes in memory, by number.
+    pub(super) fn all(&self) -> Vec<Arc<Node>> {
+        self.names.lock().inodes.all()
+    }
+
+    /// Takes a node out that leaves because of an unmount.
+    pub(super) fn take(&self, ino: Ino) -> Option<Arc<Node>> {
+        self.names.lock().inodes.remove(ino)
+    }
+}
+
+impl Names {
+    fn unbusy(&mut self, ino: Ino) {
+        if let Some(i) = self.busy.iter().position(|&b| b == ino) {
+            self.busy.swap_remove(i);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Names come and go: create, link, remove.
+
+use super::node::{Node, NodeRef};
+use super::{Vfs, perm};
+use crate::attr::FileKind;
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, NewNode};
+use crate::posix::Access;
+use granary_sim::{costs, cpu};
+
+/// A node to make.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFile<'a> {
+    /// What.
+    pub kind: FileKind,
+    /// Permission bits, umask applied.
+    pub mode: u16,
+    /// Device number of a device file.
+    pub rdev: u32,
+    /// Target of a symbolic link.
+    pub target: &'a [u8],
+}
+
+impl NewFile<'_> {
+    /// A regular file.
+    pub fn file(mode: u16) -> NewFile<'static> {
+        NewFile { kind: FileKind::File, mode, rdev: 0, target: b"" }
+    }
+
+    /// A directory.
+    pub fn dir(mode: u16) -> NewFile<'static> {
+        NewFile { kind: FileKind::Dir, mode, rdev: 0, target: b"" }
+    }
+}
+
+impl Vfs {
+    /// Makes a node of any kind and enters it as `name`.
+    ///
+    /// # Errors
+    /// `Exists`; `NoEntry` where `dir` was removed; `Access`; `NotPermitted` for a device file unless root;
+    /// `TooManyLinks`; `NameTooLong`, also of a link's target; the file system's.
+    pub fn create(&self, cred: &Cred, dir: &NodeRef, name: &[u8], new: &NewFile<'_>) -> Result<NodeRef> {
+        match self.create_or_get(cred, dir, name, new)? {
+            (node, true) => Ok(node),
+            (_, false) => Err(FsError::Exists),
+        }
+    }
+
+    /// Like [`Vfs::create`], but takes what already has the name; says whether it was created.
+    ///
+    /// # Errors
+    /// As [`Vfs::create`], but not `Exists`.
+    pub fn create_or_get(
+        &self,
+        cred: &Cred,
+        dir: &NodeRef,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<(NodeRef, bool)> {
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        let made = {
+            let _lock = dir.rwsem.write();
+            match self.child_locked(dir, name)? {
+                Some(node) => (node, false),
+                None => (self.create_locked(cred, dir, name, new)?, true),
+            }
+        };
+        self.reap();
+        Ok(made)
+    }
+
+    fn create_locked(&self, cred: &Cred, dir: &NodeRef, name: &[u8], new: &NewFile<'_>) -> Result<NodeRef> {
+        let above = dir.attr();
+        perm::check(cred, &above, Access::WRITE | Access::EXEC)?;
+        if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && cred.uid != 0 {
+            return Err(FsError::NotPermitted);
+        }
+        if new.kind == FileKind::Dir && above.nlink >= self.features.max_links {
+            return Err(FsError::TooManyLinks);
+        }
+        if new.kind == FileKind::Symlink && new.target.len() >= crate::PATH_MAX {
+            return Err(FsError::NameTooLong);
+        }
+        let c = costs();
+        cpu(c.inode_op + c.namespace_op);
+        let (mode, gid) = perm::inherit(cred, &above, new.kind, new.mode);
+        let NewFile { kind, rdev, target, .. } = *new;
+        let node = NewNode { kind, mode, uid: cred.uid, gid, rdev, target };
+        let made = self.fs.create(&self.cx(cred), dir, name, &node)?;
+        let node = Node::new(&self.names, made.ino, made.loaded);
+        if kind == FileKind::Dir {
+            node.set_parent(Some(dir.clone()));
+        }
+        Ok(self.names.created(dir, name, node))
+    }
+
+    /// Enters `node` as `name` in `dir`.
+    ///
+    /// # Errors
+    /// `Exists`; `Access`; `NotPermitted` for a directory; `NoEntry` where node or directory were removed;
+    /// `TooManyLinks`; the file system's.
+    pub fn link(&self, cred: &Cred, node: &NodeRef, dir: &NodeRef, name: &[u8]) -> Result<()> {
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        {
+            let _dir = dir.rwsem.write();
+            if self.child_locked(dir, name)?.is_some() {
+                return Err(FsError::Exists);
+            }
+            dir.view(|a| perm::check(cred, a, Access::WRITE | Access::EXEC))?;
+            if node.is_dir() {
+                return Err(FsError::NotPermitted);
+            }
+            let _node = node.rwsem.write();
+            match node.view(|a| a.nlink) {
+                0 => return Err(FsError::NoEntry),
+                n if n >= self.features.max_links => return Err(FsError::TooManyLinks),
+                _ => {}
+            }
+            let c = costs();
+            cpu(c.inode_op + c.namespace_op);
+            self.fs.link(&self.cx(cred), dir, name, node)?;
+            self.names.set(dir, name, Some(node.ino()));
+        }
+        self.reap();
+        Ok(())
+    }
+
+    /// Removes a name that is not a directory's.
+    ///
+    /// # Errors
+    /// `NoEntry`; `IsDir`; `Access`; `NotPermitted` in a sticky directory; the file system's.
+    pub fn unlink(&self, cred: &Cred, dir: &NodeRef, name: &[u8]) -> Result<()> {
+        self.remove(cred, dir, name, false)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NoEntry`; `NotDir`; `NotEmpty`; `Access`; `NotPermitted` in a sticky directory; the file system's.
+    pub fn rmdir(&self, cred: &Cred, dir: &NodeRef, name: &[u8]) -> Result<()> {
+        self.remove(cred, dir, name, true)
+    }
+
+    fn remove(&self, cred: &Cred, dir: &NodeRef, name: &[u8], directory: bool) -> Result<()> {
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        {
+            let _dir = dir.rwsem.write();
+            let victim = self.child_locked(dir, name)?.ok_or(FsError::NoEntry)?;
+            perm::may_remove(cred, &dir.attr(), &victim.attr())?;
+            match (directory, victim.is_dir()) {
+                (true, false) => return Err(FsError::NotDir),
+                (false, true) => return Err(FsError::IsDir),
+                _ => {}
+            }
+            let _victim = victim.rwsem.write();
+            if directory && !self.fs.is_empty_dir(&victim)? {
+                return Err(FsError::NotEmpty);
+            }
+            let c = costs();
+            cpu(c.inode_op + c.namespace_op);
+            self.fs.unlink(&self.cx(cred), dir, name, &victim)?;
+            self.names.set(dir, name, None);
+        }
+        self.reap();
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! [`Node`]: an inode in memory with what the vfs keeps beside it, and [`NodeRef`], a counted user of it.
+//!
+//! ```text
+//!   users   descriptors, working directories, FUSE lookups, calls under way, and (for a directory) cached
+//!           subdirectories. A node without users stays in the inode cache until it is the least recently used,
+//!           or, without links, is evicted at once.
+//! ```
+//!
+//! Dropping a [`NodeRef`] never waits and never does input or output: a node that must go is put on a list, and the
+//! next [`crate::Vfs`] call that may wait takes care of it.
+
+use super::names::NameCache;
+use crate::attr::{FileKind, Ino};
+use crate::error::FsError;
+use crate::fs::Loaded;
+use crate::gate::Gate;
+use crate::inode::Inode;
+use granary_sim::sync::Mutex;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// No page-cache mapping.
+pub(crate) const NO_MAPPING: u32 = u32::MAX;
+
+/// An inode in memory. Dereferences to the [`Inode`] that file systems see.
+pub struct Node {
+    inode: Inode,
+    kind: FileKind,
+    /// Unlike the inode number never used twice: the key of a directory's entries in the dentry cache.
+    pub(super) key: u64,
+    home: Arc<NameCache>,
+    users: AtomicU32,
+    /// Looked up since the inode cache's clock hand last came by.
+    pub(super) referenced: AtomicBool,
+    /// Where ".." leads: known for a directory that was reached through its parent.
+    parent: parking_lot::Mutex<Option<NodeRef>>,
+    /// The file's mapping in the page cache.
+    pub(crate) mapping: AtomicU32,
+    /// The write-back lock: one `write_pages` at a time per inode. Taken after `rwsem`, if both.
+    pub(super) writeback: Mutex<()>,
+    /// Opens when pages that a reader fills are ready.
+    pub(super) filled: Gate,
+    /// The first write-back error that no `fsync` has reported yet.
+    write_error: parking_lot::Mutex<Option<Box<FsError>>>,
+}
+
+impl Node {
+    pub(super) fn new(home: &Arc<NameCache>, ino: Ino, loaded: Loaded) -> Arc<Node> {
+        Arc::new(Node {
+            kind: loaded.attr.kind,
+            inode: Inode::new(ino, loaded),
+            key: home.next_key(),
+            home: Arc::clone(home),
+            users: AtomicU32::new(0),
+            referenced: AtomicBool::new(true),
+            parent: parking_lot::Mutex::new(None),
+            mapping: AtomicU32::new(NO_MAPPING),
+            writeback: Mutex::new(()),
+            filled: Gate::default(),
+            write_error: parking_lot::Mutex::new(None),
+        })
+    }
+
+    /// What it is; never changes.
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == FileKind::Dir
+    }
+
+    /// Number of users now.
+    pub(super) fn users(&self) -> u32 {
+        self.users.load(Ordering::Acquire)
+    }
+
+    pub(super) fn add_users(&self, n: u32) {
+        self.users.fetch_add(n, Ordering::AcqRel);
+    }
+
+    /// Whether all its names are gone.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.inode.view(|a| a.nlink == 0)
+    }
+
+    pub(super) fn parent(&self) -> Option<NodeRef> {
+        self.parent.lock().clone()
+    }
+
+    /// Remembers (or forgets) where ".." leads. Must not be called with the name cache locked.
+    pub(super) fn set_parent(&self, parent: Option<NodeRef>) {
+        let old = std::mem::replace(&mut *self.parent.lock(), parent);
+        drop(old);
+    }
+
+    pub(super) fn remember_error(&self, error: &FsError) {
+        self.write_error.lock().get_or_insert_with(|| Box::new(error.clone()));
+    }
+
+    pub(super) fn take_error(&self) -> Option<FsError> {
+        self.write_error.lock().take().map(|e| *e)
+    }
+}
+
+impl Deref for Node {
+    type Target = Inode;
+    fn deref(&self) -> &Inode {
+        &self.inode
+    }
+}
+
+/// A user of a [`Node`]: while it lives the node stays in memory.
+pub struct NodeRef(Arc<Node>);
+
+impl NodeRef {
+    /// A new user. Where the node may have no users yet, the name cache must be locked.
+    pub(super) fn new(node: &Arc<Node>) -> NodeRef {
+        node.add_users(1);
+        NodeRef(Arc::clone(node))
+    }
+
+    /// The node itself.
+    pub(super) fn arc(&self) -> &Arc<Node> {
+        &self.0
+    }
+
+    /// Whether both are one node.
+    pub fn is(&self, other: &NodeRef) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// Takes `n` users away; the last one hands an orphan over for eviction.
+pub(super) fn drop_users(node: &Arc<Node>, n: u32) {
+    let before = node.users.fetch_sub(n, Ordering::AcqRel);
+    assert!(before >= n, "{} loses {n} users of {before}", node.ino());
+    if before == n && node.is_orphan() {
+        node.home.orphaned(node);
+    }
+}
+
+impl Clone for NodeRef {
+    fn clone(&self) -> NodeRef {
+        NodeRef::new(&self.0)
+    }
+}
+
+impl Drop for NodeRef {
+    fn drop(&mut self) {
+        drop_users(&self.0, 1);
+    }
+}
+
+impl Deref for NodeRef {
+    type Target = Node;
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}

@@ -1,0 +1,140 @@
+//! Who may do what: Linux's permission rules, and how a path is cut into components.
+//!
+//! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. It does *not* know
+//! access control lists.
+
+use crate::attr::{Attr, FileKind, mode};
+use crate::fs::Cred;
+use crate::posix::Access;
+use crate::{FsError, NAME_MAX, Result};
+
+/// Whether the caller has all of `wanted` on an inode (`generic_permission` of Linux).
+pub(crate) fn permits(cred: &Cred, attr: &Attr, wanted: Access) -> bool {
+    let bits = if cred.uid == attr.uid {
+        attr.mode >> 6
+    } else if in_group(cred, attr.gid) {
+        attr.mode >> 3
+    } else {
+        attr.mode
+    };
+    if wanted.bits() as u16 & !bits == 0 {
+        return true;
+    }
+    let executable = attr.kind == FileKind::Dir || attr.mode & 0o111 != 0;
+    cred.uid == 0 && (executable || !wanted.contains(Access::EXEC))
+}
+
+/// Fails with `Access` where the caller lacks any of `wanted`.
+pub(crate) fn check(cred: &Cred, attr: &Attr, wanted: Access) -> Result<()> {
+    if permits(cred, attr, wanted) { Ok(()) } else { Err(FsError::Access) }
+}
+
+/// Whether the caller belongs to group `gid`.
+pub(crate) fn in_group(cred: &Cred, gid: u32) -> bool {
+    cred.gid == gid || cred.groups.contains(&gid)
+}
+
+/// Whether the caller owns the inode or may act as its owner.
+pub(crate) fn owns(cred: &Cred, attr: &Attr) -> bool {
+    cred.uid == 0 || cred.uid == attr.uid
+}
+
+/// Whether the caller may remove or rename the entry of `victim` in `dir` (write and search permission, and the
+/// sticky bit).
+pub(crate) fn may_remove(cred: &Cred, dir: &Attr, victim: &Attr) -> Result<()> {
+    check(cred, dir, Access::WRITE | Access::EXEC)?;
+    if dir.mode & mode::STICKY != 0 && !owns(cred, victim) && cred.uid != dir.uid {
+        return Err(FsError::NotPermitted);
+    }
+    Ok(())
+}
+
+/// Mode and group that a new node gets in `dir`: a set-group-ID directory hands its group on, and the bit itself to
+/// directories.
+pub(crate) fn inherit(cred: &Cred, dir: &Attr, kind: FileKind, wanted: u16) -> (u16, u32) {
+    let wanted = wanted & mode::ALL;
+    if dir.mode & mode::SGID == 0 {
+        return (wanted, cred.gid);
+    }
+    if kind == FileKind::Dir {
+        return (wanted | mode::SGID, dir.gid);
+    }
+    let executable_sgid = mode::SGID | 0o010;
+    let strip = wanted & executable_sgid == executable_sgid && !in_group(cred, dir.gid) && cred.uid != 0;
+    (if strip { wanted & !mode::SGID } else { wanted }, dir.gid)
+}
+
+/// The permission bits after content or size of a regular file were changed by the caller: privileges go, unless the
+/// superuser did it. `None` = unchanged.
+pub(crate) fn mode_after_write(cred: &Cred, attr: &Attr) -> Option<u16> {
+    if cred.uid == 0 || attr.kind != FileKind::File {
+        return None;
+    }
+    without_privileges(cred, attr, attr.mode)
+}
+
+/// `bits` without set-user-ID, and without set-group-ID where that one means execution as the group (or the caller is
+/// not in it). `None` = unchanged.
+pub(crate) fn without_privileges(cred: &Cred, attr: &Attr, bits: u16) -> Option<u16> {
+    let mut kept = bits & !mode::SUID;
+    if bits & 0o010 != 0 || (!in_group(cred, attr.gid) && cred.uid != 0) {
+        kept &= !mode::SGID;
+    }
+    (kept != bits).then_some(kept)
+}
+
+/// Fails where `name` cannot be the name of an entry.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(FsError::NameTooLong);
+    }
+    match name {
+        b"" => Err(FsError::NoEntry),
+        b"." | b".." => Err(FsError::Invalid),
+        _ if name.iter().any(|&c| c == b'/' || c == 0) => Err(FsError::Invalid),
+        _ => Ok(()),
+    }
+}
+
+/// The component of `path` that begins at `at` (not a slash), and where the next one begins, slashes skipped.
+pub(crate) fn component(path: &[u8], at: usize) -> (&[u8], usize) {
+    let rest = &path[at..];
+    let len = rest.iter().position(|&c| c == b'/').unwrap_or(rest.len());
+    let slashes = rest[len..].iter().take_while(|&&c| c == b'/').count();
+    (&rest[..len], at + len + slashes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Time;
+
+    fn attr(kind: FileKind, mode: u16, uid: u32, gid: u32) -> Attr {
+        let t = Time(0);
+        Attr { kind, mode, uid, gid, nlink: 1, size: 0, blocks: 0, atime: t, mtime: t, ctime: t, rdev: 0 }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let user = Cred { uid: 5, gid: 6, groups: vec![7] };
+        let file = |mode, uid, gid| attr(FileKind::File, mode, uid, gid);
+        assert!(!permits(&user, &file(0o077, 5, 6), Access::READ), "the owner has nothing");
+        assert!(!permits(&user, &file(0o707, 1, 7), Access::READ), "the group has nothing");
+        assert!(permits(&user, &file(0o004, 1, 1), Access::READ));
+        assert!(permits(&Cred::ROOT, &file(0, 1, 1), Access::READ | Access::WRITE));
+        assert!(!permits(&Cred::ROOT, &file(0o666, 1, 1), Access::EXEC), "nobody may execute it");
+        assert!(permits(&Cred::ROOT, &attr(FileKind::Dir, 0, 1, 1), Access::EXEC));
+    }
+
+    #[test]
+    fn a_path_is_cut_at_slashes() {
+        let (mut at, mut all) = (0, Vec::new());
+        let path = b"a//bc/./d//";
+        while at < path.len() {
+            let (name, next) = component(path, at);
+            all.push(name);
+            at = next;
+        }
+        assert_eq!(all, [&b"a"[..], b"bc", b".", b"d"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! Rename, and the order in which it locks.
+//!
+//! ```text
+//!   rename lock                 where two directories are involved, or a directory is what is renamed or replaced
+//!   the two parents             ancestor first, else by number
+//!   source and target           directories first, then by number
+//! ```
+//!
+//! Why this cannot deadlock: everybody else waits only downwards in the tree. Of renames that lock directories beyond
+//! one parent there is one at a time, and it takes ancestors before descendants, so no cycle can run through it.
+//! Renames of files within one directory lock that, and then files, by number.
+
+use super::node::NodeRef;
+use super::{Vfs, perm};
+use crate::attr::Attr;
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, Rename, RenameFlags};
+use crate::posix::Access;
+use granary_sim::sync::RwLockWriteGuard;
+use granary_sim::{costs, cpu};
+
+/// One side of a rename.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a> {
+    pub(crate) dir: &'a NodeRef,
+    pub(crate) name: &'a [u8],
+    /// The path ended with a slash: it must be a directory.
+    pub(crate) slash: bool,
+}
+
+type Locks<'a> = [Option<RwLockWriteGuard<'a, ()>>; 2];
+
+/// What to do after a look under the parents' locks.
+enum Step {
+    Done,
+    /// A directory is involved: start again, with the rename lock.
+    NeedRenameLock,
+}
+
+impl Vfs {
+    /// Gives the entry `from` of `from_dir` the name `to` in `to_dir`.
+    ///
+    /// # Errors
+    /// `NoEntry`; `Exists` with `no_replace`; `Invalid` where a directory would become its own descendant, or for
+    /// both flags; `NotEmpty`, `IsDir`, `NotDir` where the target cannot be replaced; `Access`; `NotPermitted` in a
+    /// sticky directory; `TooManyLinks`; the file system's.
+    pub fn rename(
+        &self,
+        cred: &Cred,
+        from: (&NodeRef, &[u8]),
+        to: (&NodeRef, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let side = |(dir, name)| Side { dir, name, slash: false };
+        self.rename_sides(cred, side(from), side(to), flags)
+    }
+
+    pub(crate) fn rename_sides(
+        &self,
+        cred: &Cred,
+        from: Side<'_>,
+        to: Side<'_>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if flags.no_replace && flags.exchange {
+            return Err(FsError::Invalid);
+        }
+        if !from.dir.is_dir() || !to.dir.is_dir() {
+            return Err(FsError::NotDir);
+        }
+        let cross = !from.dir.is(to.dir);
+        let step = if cross { Step::NeedRenameLock } else { self.try_rename(cred, from, to, flags, false)? };
+        if let Step::NeedRenameLock = step {
+            let _tree = self.rename_lock.lock();
+            self.try_rename(cred, from, to, flags, true)?;
+        }
+        self.reap();
+        Ok(())
+    }
+
+    fn try_rename(
+        &self,
+        cred: &Cred,
+        from: Side<'_>,
+        to: Side<'_>,
+        flags: RenameFlags,
+        tree_locked: bool,
+    ) -> Result<Step> {
+        let cross = !from.dir.is(to.dir);
+        let _parents = self.lock_parents(from.dir, to.dir)?;
+        let source = self.child_locked(from.dir, from.name)?.ok_or(FsError::NoEntry)?;
+        let target = self.child_locked(to.dir, to.name)?;
+        let dirs = (source.is_dir(), target.as_ref().is_some_and(|t| t.is_dir()));
+        if !tree_locked && (dirs.0 || dirs.1) {
+            return Ok(Step::NeedRenameLock);
+        }
+        match &target {
+            Some(_) if flags.no_replace => return Err(FsError::Exists),
+            None if flags.exchange => return Err(FsError::NoEntry),
+            Some(_) if flags.exchange && to.slash && !dirs.1 => return Err(FsError::NotDir),
+            _ => {}
+        }
+        if !dirs.0 && (from.slash || (to.slash && !flags.exchange)) {
+            return Err(FsError::NotDir);
+        }
+        if cross && dirs.0 && self.is_at_or_above(&source, to.dir)? {
+            return Err(FsError::Invalid);
+        }
+        if let Some(target) = target.as_ref().filter(|_| cross && dirs.1)
+            && self.is_at_or_above(target, from.dir)?
+        {
+            return Err(if flags.exchange { FsError::Invalid } else { FsError::NotEmpty });
+        }
+        if target.as_ref().is_some_and(|t| t.is(&source)) {
+            return Ok(Step::Done);
+        }
+        let (above, below) = (from.dir.attr(), to.dir.attr());
+        self.may_rename(cred, (&above, &below), (&source, target.as_ref()), cross, flags.exchange)?;
+        let _children = lock_children(&source, target.as_ref());
+        if let Some(target) = target.as_ref().filter(|_| dirs.1 && !flags.exchange)
+            && !self.fs.is_empty_dir(target)?
+        {
+            return Err(FsError::NotEmpty);
+        }
+        let c = costs();
+        cpu(c.inode_op + c.namespace_op * 2);
+        let rename = Rename {
+            from_dir: from.dir,
+            from: from.name,
+            inode: &source,
+            to_dir: to.dir,
+            to: to.name,
+            target: target.as_ref().map(|t| &***t),
+            exchange: flags.exchange,
+        };
+        self.fs.rename(&self.cx(cred), &rename)?;
+        let back = target.as_ref().filter(|_| flags.exchange);
+        let old_name = (&**from.dir, from.name, back.map(|t| t.ino()));
+        self.names.set_two(old_name, (&**to.dir, to.name, Some(source.ino())));
+        if cross && dirs.0 {
+            source.set_parent(Some(to.dir.clone()));
+        }
+        if let Some(back) = back.filter(|_| cross && dirs.1) {
+            back.set_parent(Some(from.dir.clone()));
+        }
+        Ok(Step::Done)
+    }
+
+    fn lock_parents<'a>(&self, from: &'a NodeRef, to: &'a NodeRef) -> Result<Locks<'a>> {
+        if from.is(to) {
+            return Ok([Some(from.rwsem.write()), None]);
+        }
+        let from_first = if self.is_at_or_above(from, to)? {
+            true
+        } else if self.is_at_or_above(to, from)? {
+            false
+        } else {
+            from.ino() < to.ino()
+        };
+        let (first, second) = if from_first { (from, to) } else { (to, from) };
+        Ok([Some(first.rwsem.write()), Some(second.rwsem.write())])
+    }
+
+    fn may_rename(
+        &self,
+        cred: &Cred,
+        (from_dir, to_dir): (&Attr, &Attr),
+        (source, target): (&NodeRef, Option<&NodeRef>),
+        cross: bool,
+        exchange: bool,
+    ) -> Result<()> {
+        let moved = source.attr();
+        perm::may_remove(cred, from_dir, &moved)?;
+        let gains_dir = source.is_dir() && !target.is_some_and(|t| t.is_dir());
+        match target {
+            None => perm::check(cred, to_dir, Access::WRITE | Access::EXEC)?,
+            Some(target) => {
+                perm::may_remove(cred, to_dir, &target.attr())?;
+                match (source.is_dir(), target.is_dir()) {
+                    (true, false) if !exchange => return Err(FsError::NotDir),
+                    (false, true) if !exchange => return Err(FsError::IsDir),
+                    _ => {}
+                }
+            }
+        }
+        if !cross {
+            return Ok(());
+        }
+        // The moved directory's ".." changes.
+        if source.is_dir() {
+            perm::check(cred, &moved, Access::WRITE)?;
+        }
+        if let Some(target) = target.filter(|t| exchange && t.is_dir()) {
+            target.view(|a| perm::check(cred, a, Access::WRITE))?;
+        }
+        let gives_dir = exchange && !source.is_dir() && target.is_some_and(|t| t.is_dir());
+        let max = self.features.max_links;
+        if (gains_dir && to_dir.nlink >= max) || (gives_dir && from_dir.nlink >= max) {
+            return Err(FsError::TooManyLinks);
+        }
+        Ok(())
+    }
+}
+
+fn lock_children<'a>(source: &'a NodeRef, target: Option<&'a NodeRef>) -> Locks<'a> {
+    let Some(target) = target else { return [Some(source.rwsem.write()), None] };
+    let rank = |n: &NodeRef| (!n.is_dir(), n.ino());
+    let (first, second) = if rank(source) < rank(target) { (source, target) } else { (target, source) };
+    [Some(first.rwsem.write()), Some(second.rwsem.write())]
+}
