@@ -26,7 +26,6 @@ use crate::gate::Gate;
 use crate::vfs::{NO_MAPPING, Node};
 use granary_sim::now;
 use granary_units::{LINE_SIZE, Nanos, PAGE_SIZE, Page, Payload};
-use mapping::Mapping;
 use parking_lot::Mutex;
 use slots::{Slots, State};
 use std::ops::Range;
@@ -280,6 +279,13 @@ impl PageCache {
             if taken != 0 {
                 let mut page = inner.page(slot).clone();
                 if valid < PAGE_SIZE {
+                    let mut rest = [0; LINE_SIZE];
+                    let rest = &mut rest[..valid.next_multiple_of(LINE_SIZE) - valid];
+                    page.copy_out(valid, rest);
+                    if rest.iter().any(|&b| b != 0) {
+                        // A write that has not ended yet put bytes into the rest of the line.
+                        inner.modify(slot, lines(valid - 1, valid), now(), |_| ());
+                    }
                     page.zero_from(valid);
                 }
                 out.push(DirtyPage { index: index as u64, page, lines: taken });

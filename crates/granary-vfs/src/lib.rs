@@ -22,8 +22,11 @@ mod error;
 mod fs;
 mod gate;
 mod inode;
+pub mod memfs;
+pub mod model;
 mod posix;
 mod process;
+pub mod reference;
 mod vfs;
 
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};

@@ -38,6 +38,16 @@ struct Chunk {
     used: u8,
 }
 
+/// Enters a page that is not there.
+fn enter(tree: &mut BTreeMap<u32, Box<Chunk>>, page: u32, slot: u32, dirty: bool) {
+    let chunk =
+        tree.entry(page / 64).or_insert_with(|| Box::new(Chunk { slots: [NONE; 64], dirty: 0, used: 0 }));
+    let old = std::mem::replace(&mut chunk.slots[page as usize % 64], slot);
+    assert_eq!(old, NONE, "page {page} is there already");
+    chunk.used += 1;
+    chunk.dirty |= u64::from(dirty) << (page % 64);
+}
+
 impl Mapping {
     pub(super) fn new(ino: Ino) -> Mapping {
         Mapping {
@@ -71,19 +81,14 @@ impl Mapping {
                 list.insert(at, (page, slot));
                 return;
             }
-            let list = std::mem::take(list);
-            self.pages = Pages::Many(BTreeMap::new());
-            for (p, s) in list {
-                self.insert(p, s, &is_dirty);
-                self.set_dirty(p, is_dirty(s));
+            let mut tree = BTreeMap::new();
+            for &(p, s) in list.iter() {
+                enter(&mut tree, p, s, is_dirty(s));
             }
+            self.pages = Pages::Many(tree);
         }
         let Pages::Many(tree) = &mut self.pages else { unreachable!("made a tree above") };
-        let chunk =
-            tree.entry(page / 64).or_insert_with(|| Box::new(Chunk { slots: [NONE; 64], dirty: 0, used: 0 }));
-        let old = std::mem::replace(&mut chunk.slots[page as usize % 64], slot);
-        assert_eq!(old, NONE, "page {page} is there already");
-        chunk.used += 1;
+        enter(tree, page, slot, false);
     }
 
     /// Takes a page out.

@@ -155,12 +155,13 @@ impl Vfs {
         let old = node.size();
         if size > old {
             self.zero_gap(cx, node, old, size)?;
-            return self.fs.setattr(cx, node, set);
         }
         // No page may be on its way to the drive while its block is freed.
         let _quiet = node.writeback.lock();
         self.fs.setattr(cx, node, set)?;
-        self.cache.truncate(node, size);
+        if size < old {
+            self.cache.truncate(node, size);
+        }
         Ok(())
     }
 

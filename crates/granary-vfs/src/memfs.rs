@@ -1,0 +1,383 @@
+//! [`MemFs`]: test support: a file system that keeps its media in memory and checks that the vfs keeps its word.
+//!
+//! ```text
+//!   number -> { attributes | blocks: page -> Page | entries: name -> number, cookie | reserved pages }
+//! ```
+//!
+//! Nothing of it is durable or counted, and it has no drive. What it is for: tests and benches of the vfs and of what
+//! stands above it. It asserts the contract of [`FileSystem`]: locks are held, names exist or do not, write-back of
+//! one inode is never concurrent with itself or with a truncation, written pages were reserved. It is as hostile as the
+//! contract allows: only dirty lines reach the media, bytes beyond the end of a file are garbage, inode numbers are
+//! reused at once, calls take time before and after they take effect, and can be made to fail.
+
+mod check;
+mod state;
+
+use crate::attr::{Attr, FileKind, Ino, SetAttr, Time};
+use crate::error::{FsError, Result};
+use crate::fs::{
+    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, StatFs, WriteBackCause,
+};
+use crate::inode::Inode;
+use granary_sim::rng::Stream;
+use granary_sim::sleep;
+use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
+use parking_lot::Mutex;
+use state::{Entry, MemInode, State};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// With so many pages nobody counts them.
+const UNLIMITED: u64 = 1 << 30;
+
+/// How a [`MemFs`] behaves.
+#[derive(Clone, Debug)]
+pub struct MemFsConfig {
+    /// Time that a call takes, half before and half after it takes effect.
+    pub latency: Nanos,
+    /// Whether the page cache serves it; otherwise everything is direct (as DAX).
+    pub page_cache: bool,
+    /// Pages in all.
+    pub blocks: u64,
+    /// Most hard links.
+    pub max_links: u32,
+}
+
+impl Default for MemFsConfig {
+    fn default() -> MemFsConfig {
+        MemFsConfig { latency: Nanos::ZERO, page_cache: true, blocks: UNLIMITED, max_links: 32_000 }
+    }
+}
+
+/// See the module.
+pub struct MemFs {
+    config: MemFsConfig,
+    state: Mutex<State>,
+    /// Calls that change names or attributes, reserve or read fail with this probability.
+    faults: Mutex<Option<(Stream, f64)>>,
+}
+
+impl MemFs {
+    /// An empty file system: a root directory, mode 755, of root.
+    pub fn new(config: MemFsConfig) -> MemFs {
+        MemFs { config, state: Mutex::new(State::new()), faults: Mutex::new(None) }
+    }
+
+    /// From now on calls fail with probability `p`, drawn from `stream`; `None` ends it. They fail with
+    /// [`MemFs::injected`] before they have any effect.
+    pub fn set_faults(&self, faults: Option<(Stream, f64)>) {
+        *self.faults.lock() = faults;
+    }
+
+    /// The injected error.
+    pub fn injected() -> FsError {
+        FsError::Corrupt("injected".to_owned())
+    }
+
+    fn fault(&self) -> Result<()> {
+        let fails = self.faults.lock().as_mut().is_some_and(|(stream, p)| stream.chance(*p));
+        if fails { Err(MemFs::injected()) } else { Ok(()) }
+    }
+
+    fn pause(&self) {
+        if self.config.latency.0 > 0 {
+            sleep(Nanos(self.config.latency.0 / 2));
+        }
+    }
+
+    /// The frame of a call: time passes, it takes effect at once, time passes.
+    fn call<T>(&self, effect: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        self.pause();
+        let result = effect(&mut self.state.lock());
+        self.pause();
+        result
+    }
+}
+
+fn assert_exclusive(inode: &Inode) {
+    assert!(inode.rwsem.is_locked_exclusive(), "{} is not locked exclusively", inode.ino());
+}
+
+fn assert_locked(inode: &Inode) {
+    assert!(inode.rwsem.is_locked(), "{} is not locked", inode.ino());
+}
+
+impl FileSystem for MemFs {
+    fn name(&self) -> &'static str {
+        "memfs"
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            page_cache: self.config.page_cache,
+            max_file_size: 1 << 43,
+            max_links: self.config.max_links,
+        }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(1)
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
+        self.call(|s| {
+            let node = s.inodes.get(&ino).ok_or(FsError::Stale)?;
+            Ok(Loaded { attr: node.attr, private: Box::new(()) })
+        })
+    }
+
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        assert_locked(dir);
+        self.fault()?;
+        self.call(|s| Ok(s.node(dir).entries.get(name).map(|e| e.ino)))
+    }
+
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        assert_locked(dir);
+        self.call(|s| {
+            let node = s.node(dir);
+            let mut all: Vec<_> = node.entries.iter().filter(|(_, e)| e.cookie > from).collect();
+            all.sort_by_key(|(_, e)| e.cookie);
+            for (name, e) in all {
+                if !emit(DirEntry { name, ino: e.ino, kind: e.kind, next: e.cookie }) {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn parent(&self, dir: &Inode) -> Result<Ino> {
+        self.call(|s| Ok(s.node(dir).parent))
+    }
+
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+        assert_locked(dir);
+        self.call(|s| Ok(s.node(dir).entries.is_empty()))
+    }
+
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        self.call(|s| Ok(s.node(inode).target.clone()))
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        assert_exclusive(dir);
+        self.fault()?;
+        self.call(|s| {
+            let is_dir = new.kind == FileKind::Dir;
+            let attr = Attr {
+                kind: new.kind,
+                mode: new.mode,
+                uid: new.uid,
+                gid: new.gid,
+                nlink: if is_dir { 2 } else { 1 },
+                size: new.target.len() as u64,
+                blocks: 0,
+                atime: cx.time,
+                mtime: cx.time,
+                ctime: cx.time,
+                rdev: new.rdev,
+            };
+            let ino = s.allocate(MemInode::new(attr, dir.ino(), new.target.to_vec()));
+            s.enter(dir, name, Entry { ino, kind: new.kind, cookie: 0 });
+            s.stamp(dir, cx.time, |a| a.nlink += u32::from(is_dir));
+            Ok(Created { ino, loaded: Loaded { attr, private: Box::new(()) } })
+        })
+    }
+
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        assert_exclusive(dir);
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            let kind = s.node(inode).attr.kind;
+            s.enter(dir, name, Entry { ino: inode.ino(), kind, cookie: 0 });
+            s.stamp(dir, cx.time, |_| ());
+            s.change(inode, |a| (a.nlink, a.ctime) = (a.nlink + 1, cx.time));
+            Ok(())
+        })
+    }
+
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        assert_exclusive(dir);
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            s.take(dir, name, inode);
+            s.unlinked(dir, inode, cx.time);
+            s.stamp(dir, cx.time, |_| ());
+            Ok(())
+        })
+    }
+
+    fn rename(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+        [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target).for_each(assert_exclusive);
+        self.fault()?;
+        self.call(|s| {
+            let moved = s.take(r.from_dir, r.from, r.inode);
+            let replaced = r.target.map(|t| (t, s.take(r.to_dir, r.to, t)));
+            s.enter(r.to_dir, r.to, moved);
+            s.moved(r.inode, r.from_dir, r.to_dir);
+            match replaced {
+                Some((t, entry)) if r.exchange => {
+                    s.enter(r.from_dir, r.from, entry);
+                    s.moved(t, r.to_dir, r.from_dir);
+                    s.change(t, |a| a.ctime = cx.time);
+                }
+                Some((t, _)) => s.unlinked(r.to_dir, t, cx.time),
+                None => {}
+            }
+            s.change(r.inode, |a| a.ctime = cx.time);
+            s.stamp(r.from_dir, cx.time, |_| ());
+            s.stamp(r.to_dir, cx.time, |_| ());
+            Ok(())
+        })
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            if let Some(size) = set.size {
+                s.cut(inode, size);
+            }
+            s.change(inode, |a| {
+                a.mode = set.mode.unwrap_or(a.mode);
+                a.uid = set.uid.unwrap_or(a.uid);
+                a.gid = set.gid.unwrap_or(a.gid);
+                a.atime = set.atime.unwrap_or(a.atime);
+                if let Some(size) = set.size {
+                    (a.size, a.mtime) = (size, cx.time);
+                }
+                a.mtime = set.mtime.unwrap_or(a.mtime);
+                a.ctime = cx.time;
+            });
+            Ok(())
+        })
+    }
+
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
+        inode.update(|a| a.atime = time);
+        Ok(())
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        self.call(|s| {
+            s.free(inode);
+            Ok(())
+        })
+    }
+
+    fn release(&self, inode: &Inode) -> Result<()> {
+        self.call(|s| {
+            s.change(inode, |_| ());
+            Ok(())
+        })
+    }
+
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        assert_locked(inode);
+        self.fault()?;
+        self.call(|s| {
+            let node = s.node(inode);
+            let end = first + out.len() as u64;
+            assert!(end <= node.attr.size.div_ceil(PAGE), "pages beyond the end of {} are read", inode.ino());
+            for (i, page) in out.iter_mut().enumerate() {
+                *page = node.blocks.get(&(first + i as u64)).cloned().unwrap_or(Page::ZERO);
+            }
+            Ok(())
+        })
+    }
+
+    fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            let pages: Vec<u64> = (pos / PAGE..(pos + len).div_ceil(PAGE)).collect();
+            let node = s.node(inode);
+            let new = pages.iter().filter(|p| !node.blocks.contains_key(p) && !node.reserved.contains(p));
+            let new = new.count() as u64;
+            if self.config.blocks < UNLIMITED && s.used() + new > self.config.blocks {
+                return Err(FsError::NoSpace);
+            }
+            s.node(inode).reserved.extend(pages);
+            Ok(())
+        })
+    }
+
+    fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        assert_exclusive(inode);
+        self.call(|s| {
+            s.change(inode, |a| {
+                a.size = a.size.max(pos + len);
+                (a.mtime, a.ctime) = (cx.time, cx.time);
+            });
+            Ok(())
+        })
+    }
+
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _: WriteBackCause) -> Result<()> {
+        begin_writing(&mut self.state.lock(), inode);
+        self.pause();
+        self.state.lock().store(inode, pages);
+        self.pause();
+        self.state.lock().node(inode).writing = false;
+        Ok(())
+    }
+
+    fn read_direct(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
+        assert_locked(inode);
+        self.fault()?;
+        self.call(|s| {
+            s.load(inode, pos, &mut dest);
+            Ok(())
+        })
+    }
+
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            s.overwrite(inode, pos, data);
+            s.change(inode, |a| {
+                a.size = a.size.max(pos + data.len() as u64);
+                (a.mtime, a.ctime) = (cx.time, cx.time);
+            });
+            Ok(())
+        })
+    }
+
+    fn fsync(&self, inode: &Inode, _: bool) -> Result<()> {
+        self.call(|s| {
+            assert!(s.inodes.contains_key(&inode.ino()));
+            Ok(())
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.call(|_| Ok(()))
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        self.call(|s| {
+            let inodes = s.inodes.len() as u64;
+            let (blocks, free_blocks) = (self.config.blocks, self.config.blocks - s.used());
+            Ok(StatFs { blocks, free_blocks, inodes: 1 << 32, free_inodes: (1 << 32) - inodes })
+        })
+    }
+
+    fn unmount(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        Ok(check::check(&self.state.lock()))
+    }
+}
+
+/// Marks the begin of a write-back.
+fn begin_writing(state: &mut State, inode: &Inode) {
+    let node = state.node(inode);
+    assert!(!node.writing, "two write_pages of {} at once", inode.ino());
+    node.writing = true;
+}

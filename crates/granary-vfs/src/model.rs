@@ -1,0 +1,335 @@
+//! Test support: random calls, applied to any [`Posix`] and compared with the [reference](crate::reference).
+//!
+//! ```text
+//!   one process:   Generator --Op--> apply(file system) == apply(reference) ?   then compare_trees
+//!   many tasks:    run_concurrently -> history -> check_history: is there a serial order that explains it?
+//! ```
+//!
+//! A file-system crate needs three lines per test: mount, [`run_sequence`] or [`run_concurrently`] and
+//! [`check_history`].
+
+mod generate;
+mod history;
+mod tree;
+
+pub use generate::{Generator, Mix};
+pub use history::{Event, History, check_history, run_concurrently};
+pub use tree::{Snapshot, compare_trees, snapshot};
+
+use crate::attr::FileKind;
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, RenameFlags};
+use crate::posix::{Access, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
+use crate::reference::{Limits, RefFs, RefProcess};
+use granary_units::{Dest, Payload};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Descriptors that operations use; one opened beyond is closed at once, so that none leak.
+pub const DESCRIPTORS: u32 = 6;
+
+/// Data to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Bytes that depend on the seed and the place, no two lines alike.
+    Bytes {
+        /// Seed.
+        seed: u8,
+        /// Length.
+        len: usize,
+    },
+    /// One repeated word.
+    Fill {
+        /// The word.
+        word: u64,
+        /// Length.
+        len: usize,
+    },
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the calls of [`Posix`] and their arguments
+pub enum Op {
+    Open {
+        path: String,
+        flags: OpenFlags,
+        mode: u16,
+    },
+    Close(Fd),
+    Read {
+        fd: Fd,
+        len: usize,
+    },
+    Pread {
+        fd: Fd,
+        pos: u64,
+        len: usize,
+    },
+    Write {
+        fd: Fd,
+        data: Data,
+    },
+    Pwrite {
+        fd: Fd,
+        pos: u64,
+        data: Data,
+    },
+    Seek {
+        fd: Fd,
+        offset: i64,
+        whence: Whence,
+    },
+    Ftruncate {
+        fd: Fd,
+        size: u64,
+    },
+    Truncate {
+        path: String,
+        size: u64,
+    },
+    Fsync {
+        fd: Fd,
+        data_only: bool,
+    },
+    Sync,
+    Stat(String),
+    Lstat(String),
+    Fstat(Fd),
+    Access {
+        path: String,
+        wanted: Access,
+    },
+    Chmod {
+        path: String,
+        mode: u16,
+    },
+    Chown {
+        path: String,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        follow: bool,
+    },
+    Utimens {
+        path: String,
+        now: bool,
+    },
+    Mkdir {
+        path: String,
+        mode: u16,
+    },
+    Mknod {
+        path: String,
+        kind: FileKind,
+        mode: u16,
+    },
+    Rmdir(String),
+    Unlink(String),
+    Rename {
+        from: String,
+        to: String,
+        flags: RenameFlags,
+    },
+    Link {
+        old: String,
+        new: String,
+    },
+    Symlink {
+        target: String,
+        path: String,
+    },
+    Readlink(String),
+    List(String),
+    Chdir(String),
+    Umask(u16),
+    /// Becomes user 0, 1 or 2; see [`user`].
+    Become(u32),
+}
+
+/// What a call showed. Times, inode numbers, space taken and the sizes of directories are left out: file systems may
+/// differ in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Outcome {
+    Done,
+    Fd(Fd),
+    Count(u64),
+    Data(Vec<u8>),
+    Stat(Shown),
+    Names(Vec<(Vec<u8>, FileKind)>),
+    Failed(FsError),
+}
+
+/// The attributes that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Shown {
+    pub kind: FileKind,
+    pub mode: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub nlink: u32,
+    pub rdev: u32,
+    /// 0 for directories.
+    pub size: u64,
+}
+
+impl Shown {
+    fn of(stat: &Stat) -> Shown {
+        let a = &stat.attr;
+        let size = if a.kind == FileKind::Dir { 0 } else { a.size };
+        Shown { kind: a.kind, mode: a.mode, uid: a.uid, gid: a.gid, nlink: a.nlink, rdev: a.rdev, size }
+    }
+}
+
+/// The users of the model: root, one in group 200, too, and one in no other group.
+pub fn user(n: u32) -> Cred {
+    match n % 3 {
+        0 => Cred::ROOT,
+        1 => Cred { uid: 100, gid: 100, groups: vec![200] },
+        _ => Cred { uid: 200, gid: 200, groups: vec![] },
+    }
+}
+
+impl Data {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        match *self {
+            Data::Bytes { len, .. } | Data::Fill { len, .. } => len,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn give<T>(&self, take: impl FnOnce(Payload<'_>) -> T) -> T {
+        match *self {
+            Data::Fill { word, len } => take(Payload::Fill { word, len }),
+            Data::Bytes { seed, len } => {
+                let byte = |i: usize| (i as u32).wrapping_mul(0x9e37_79b1).rotate_left(9) as u8 ^ seed;
+                take(Payload::Bytes(&(0..len).map(byte).collect::<Vec<_>>()))
+            }
+        }
+    }
+}
+
+/// Makes the call.
+pub fn apply(p: &mut impl Posix, op: &Op) -> Outcome {
+    attempt(p, op).unwrap_or_else(Outcome::Failed)
+}
+
+fn attempt(p: &mut impl Posix, op: &Op) -> Result<Outcome> {
+    let done = |()| Outcome::Done;
+    let count = |n: usize| Outcome::Count(n as u64);
+    Ok(match op {
+        Op::Open { path, flags, mode } => {
+            let fd = p.open(path, *flags, *mode)?;
+            if fd.0 >= DESCRIPTORS {
+                p.close(fd)?;
+            }
+            Outcome::Fd(fd)
+        }
+        Op::Close(fd) => p.close(*fd).map(done)?,
+        Op::Read { fd, len } => {
+            let mut buf = vec![0xee; *len];
+            let n = p.read(*fd, Dest::Bytes(&mut buf))?;
+            buf.truncate(n);
+            Outcome::Data(buf)
+        }
+        Op::Pread { fd, pos, len } => {
+            let mut buf = vec![0xee; *len];
+            let n = p.pread(*fd, Dest::Bytes(&mut buf), *pos)?;
+            buf.truncate(n);
+            Outcome::Data(buf)
+        }
+        Op::Write { fd, data } => count(data.give(|d| p.write(*fd, d))?),
+        Op::Pwrite { fd, pos, data } => count(data.give(|d| p.pwrite(*fd, d, *pos))?),
+        // Positions in a directory are the file system's affair.
+        Op::Seek { fd, .. } if p.fstat(*fd)?.attr.kind == FileKind::Dir => Outcome::Done,
+        Op::Seek { fd, offset, whence } => Outcome::Count(p.lseek(*fd, *offset, *whence)?),
+        Op::Ftruncate { fd, size } => p.ftruncate(*fd, *size).map(done)?,
+        Op::Truncate { path, size } => p.truncate(path, *size).map(done)?,
+        Op::Fsync { fd, data_only: false } => p.fsync(*fd).map(done)?,
+        Op::Fsync { fd, data_only: true } => p.fdatasync(*fd).map(done)?,
+        Op::Sync => p.sync().map(done)?,
+        Op::Stat(path) => Outcome::Stat(Shown::of(&p.stat(path)?)),
+        Op::Lstat(path) => Outcome::Stat(Shown::of(&p.lstat(path)?)),
+        Op::Fstat(fd) => Outcome::Stat(Shown::of(&p.fstat(*fd)?)),
+        Op::Access { path, wanted } => p.access(path, *wanted).map(done)?,
+        Op::Chmod { path, mode } => p.chmod(path, *mode).map(done)?,
+        Op::Chown { path, uid, gid, follow: true } => p.chown(path, *uid, *gid).map(done)?,
+        Op::Chown { path, uid, gid, follow: false } => p.lchown(path, *uid, *gid).map(done)?,
+        Op::Utimens { path, now } => {
+            let time = if *now { SetTime::Now } else { SetTime::At(crate::Time(12_345)) };
+            p.utimens(path, time, time).map(done)?
+        }
+        Op::Mkdir { path, mode } => p.mkdir(path, *mode).map(done)?,
+        Op::Mknod { path, kind, mode } => p.mknod(path, *kind, *mode, 0x103).map(done)?,
+        Op::Rmdir(path) => p.rmdir(path).map(done)?,
+        Op::Unlink(path) => p.unlink(path).map(done)?,
+        Op::Rename { from, to, flags } => p.rename_with(from, to, *flags).map(done)?,
+        Op::Link { old, new } => p.link(old, new).map(done)?,
+        Op::Symlink { target, path } => p.symlink(target, path).map(done)?,
+        Op::Readlink(path) => Outcome::Data(p.readlink(path)?),
+        Op::List(path) => {
+            let mut names: Vec<_> = p.list(path)?.into_iter().map(|e| (e.name, e.kind)).collect();
+            names.sort();
+            Outcome::Names(names)
+        }
+        Op::Chdir(path) => p.chdir(path).map(done)?,
+        Op::Umask(mask) => Outcome::Count(p.umask(*mask) as u64),
+        Op::Become(n) => {
+            p.set_cred(user(*n));
+            Outcome::Done
+        }
+    })
+}
+
+/// Applies `count` random calls to `p`, a process of root on an empty file system, and to a fresh reference;
+/// compares every outcome, and the trees at the end.
+///
+/// # Errors
+/// The first difference, with the calls that led to it.
+pub fn run_sequence(
+    p: &mut impl Posix,
+    limits: Limits,
+    generator: &mut Generator,
+    count: usize,
+) -> Result<(), String> {
+    let mut reference = RefProcess::new(Arc::new(Mutex::new(RefFs::new(limits))), Cred::ROOT);
+    let mut log: Vec<String> = Vec::new();
+    for _ in 0..count {
+        let op = generator.next_op();
+        let (ours, expected) = (apply(p, &op), apply(&mut reference, &op));
+        log.push(format!("{op:?} -> {}", brief(&expected)));
+        if ours != expected {
+            let from = log.len().saturating_sub(40);
+            return Err(format!(
+                "{}\nbut: {}{}",
+                log[from..].join("\n"),
+                brief(&ours),
+                first_diff(&ours, &expected)
+            ));
+        }
+    }
+    compare_trees(p, &mut reference)
+}
+
+fn first_diff(a: &Outcome, b: &Outcome) -> String {
+    match (a, b) {
+        (Outcome::Data(a), Outcome::Data(b)) => {
+            let at = a.iter().zip(b).position(|(x, y)| x != y);
+            format!(" (first difference at byte {at:?})")
+        }
+        _ => String::new(),
+    }
+}
+
+fn brief(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Data(d) if d.len() > 32 => format!("Data({} bytes)", d.len()),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,223 @@
+//! [`Generator`]: random calls on a small namespace, so that they meet.
+
+use super::{DESCRIPTORS, Data, Op};
+use crate::attr::FileKind;
+use crate::fs::RenameFlags;
+use crate::posix::{Access, Fd, OpenFlags, Whence};
+use granary_sim::rng::Stream;
+
+/// Which calls a [`Generator`] makes, as weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// Calls on names: create, link, remove, rename.
+    pub names: u32,
+    /// Calls on open files: read, write, truncate, sync.
+    pub data: u32,
+    /// Calls on attributes, and looks.
+    pub attrs: u32,
+    /// Become another user now and then.
+    pub users: bool,
+    /// Longest single write or read in bytes.
+    pub longest: u64,
+    /// Largest offset and size in bytes.
+    pub largest: u64,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix { names: 4, data: 5, attrs: 2, users: true, longest: 20_000, largest: 120_000 }
+    }
+}
+
+/// See the module.
+pub struct Generator {
+    rng: Stream,
+    mix: Mix,
+}
+
+impl Generator {
+    /// The calls that `seed` stands for.
+    pub fn new(seed: u64, mix: Mix) -> Generator {
+        Generator { rng: Stream::new(seed, "model"), mix }
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.below(from.len() as u64) as usize]
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.rng.below(100) < percent
+    }
+
+    /// A path of up to three components out of a few names; now and then an odd one.
+    pub fn path(&mut self) -> String {
+        let mut path = String::new();
+        if self.chance(80) {
+            path.push('/');
+        }
+        let depth = self.pick(&[1, 1, 2, 2, 2, 3]);
+        for i in 0..depth {
+            if i > 0 {
+                path.push_str(if self.chance(3) { "//" } else { "/" });
+            }
+            let name = match self.rng.below(60) {
+                0 => ".",
+                1 | 2 => "..",
+                // Directories tend to be called d and e, links l, files the rest.
+                _ if i + 1 < depth => self.pick(&["d", "d", "e", "e", "l", "a"]),
+                _ => self.pick(&["a", "b", "c", "d", "e", "l", "m"]),
+            };
+            path.push_str(name);
+        }
+        match self.rng.below(100) {
+            0 => path.push_str(&"n".repeat(256)),
+            1 => path = "/".to_owned(),
+            2 => path = String::new(),
+            3..6 => path.push('/'),
+            _ => {}
+        }
+        path
+    }
+
+    fn fd(&mut self) -> Fd {
+        Fd(self.rng.below(DESCRIPTORS as u64) as u32)
+    }
+
+    fn mode(&mut self) -> u16 {
+        self.pick(&[
+            0o777, 0o755, 0o700, 0o777, 0o2777, 0o1777, 0o666, 0o644, 0o600, 0o4755, 0o2755, 0o6711, 0o000,
+        ])
+    }
+
+    fn offset(&mut self) -> u64 {
+        let near = self.pick(&[0, 4096, 8192, 63, 64, 4095, 4097, 12_288, 40_000]);
+        let largest = self.mix.largest;
+        match self.rng.below(4) {
+            0 => near.min(largest),
+            1 => self.rng.below(10_000.min(largest) + 1),
+            2 => self.rng.below(largest + 1),
+            _ => 0,
+        }
+    }
+
+    fn len(&mut self) -> usize {
+        let longest = self.mix.longest;
+        let len = match self.rng.below(4) {
+            0 => self.pick(&[0, 1, 64, 512, 4096, 8192, 4095, 4097]),
+            1 => self.rng.below(200),
+            2 => self.rng.below(5_000),
+            _ => self.rng.below(longest + 1),
+        };
+        len.min(longest) as usize
+    }
+
+    fn data(&mut self) -> Data {
+        let len = self.len();
+        match self.rng.below(3) {
+            0 => Data::Fill { word: self.pick(&[0, 0x0101_0101_0101_0101, 0x0102_0304_0506_0708]), len },
+            _ => Data::Bytes { seed: self.rng.below(256) as u8, len },
+        }
+    }
+
+    fn flags(&mut self) -> OpenFlags {
+        let mut flags = self.pick(&[OpenFlags::RDONLY, OpenFlags::RDWR, OpenFlags::RDWR, OpenFlags::WRONLY]);
+        for (flag, percent) in [
+            (OpenFlags::CREAT, 60),
+            (OpenFlags::EXCL, 8),
+            (OpenFlags::TRUNC, 15),
+            (OpenFlags::APPEND, 15),
+            (OpenFlags::DSYNC, 5),
+            (OpenFlags::SYNC, 5),
+            (OpenFlags::DIRECT, 15),
+            (OpenFlags::DIRECTORY, 4),
+            (OpenFlags::NOFOLLOW, 6),
+            (OpenFlags::NOATIME, 3),
+        ] {
+            flags.set(flag, self.chance(percent));
+        }
+        flags
+    }
+
+    /// The next call.
+    pub fn next_op(&mut self) -> Op {
+        let Mix { names, data, attrs, users, .. } = self.mix;
+        if users && self.chance(4) {
+            // Mostly back to root, who can do something.
+            return Op::Become(self.pick(&[0, 0, 1, 2]));
+        }
+        let at = self.rng.below((names + data + attrs) as u64) as u32;
+        if at < names {
+            self.name_op()
+        } else if at < names + data {
+            self.data_op()
+        } else {
+            self.attr_op()
+        }
+    }
+
+    /// A call on names.
+    pub fn name_op(&mut self) -> Op {
+        let path = self.path();
+        match self.rng.below(20) {
+            0..4 => Op::Open { path, flags: self.flags(), mode: self.mode() },
+            4..7 => Op::Mkdir { path, mode: self.mode() },
+            7 => Op::Mknod {
+                path,
+                kind: self.pick(&[FileKind::Fifo, FileKind::CharDev, FileKind::File, FileKind::Socket]),
+                mode: self.mode(),
+            },
+            8 | 9 => Op::Rmdir(path),
+            10..13 => Op::Unlink(path),
+            13..17 => {
+                let flag = self.rng.below(10);
+                let flags = RenameFlags { no_replace: flag == 0, exchange: flag == 1 };
+                Op::Rename { from: path, to: self.path(), flags }
+            }
+            17 | 18 => Op::Link { old: path, new: self.path() },
+            _ => Op::Symlink { target: self.path(), path },
+        }
+    }
+
+    /// A call on an open file.
+    pub fn data_op(&mut self) -> Op {
+        let fd = self.fd();
+        match self.rng.below(24) {
+            0..3 => Op::Open { path: self.path(), flags: self.flags(), mode: self.mode() },
+            3 | 4 => Op::Close(fd),
+            5 | 6 => Op::Read { fd, len: self.len() },
+            7..11 => Op::Pread { fd, pos: self.offset(), len: self.len() },
+            11..14 => Op::Write { fd, data: self.data() },
+            14..18 => Op::Pwrite { fd, pos: self.offset(), data: self.data() },
+            18 => {
+                let whence = self.pick(&[Whence::Set, Whence::Cur, Whence::End, Whence::Data, Whence::Hole]);
+                Op::Seek { fd, offset: self.offset() as i64 - 100, whence }
+            }
+            19 => Op::Truncate { path: self.path(), size: self.offset() },
+            20 | 21 => Op::Ftruncate { fd, size: self.offset() },
+            22 => Op::Fsync { fd, data_only: self.chance(50) },
+            _ => self.pick(&[0, 1]).eq(&0).then_some(Op::Sync).unwrap_or(Op::Fstat(fd)),
+        }
+    }
+
+    /// A call on attributes, or a look.
+    pub fn attr_op(&mut self) -> Op {
+        let path = self.path();
+        match self.rng.below(16) {
+            0..2 => Op::Stat(path),
+            2 | 3 => Op::Lstat(path),
+            4 => Op::Access { path, wanted: Access::from_bits_truncate(self.rng.below(8) as u8) },
+            5 | 6 => Op::Chmod { path, mode: self.mode() },
+            7 | 8 => {
+                let mut id = || self.pick(&[None, Some(0), Some(100), Some(200)]);
+                let (uid, gid) = (id(), id());
+                Op::Chown { path, uid, gid, follow: self.chance(70) }
+            }
+            9 => Op::Utimens { path, now: self.chance(50) },
+            10..12 => Op::List(path),
+            12 => Op::Readlink(path),
+            13 => Op::Chdir(path),
+            14 => Op::Umask(self.pick(&[0, 0o022, 0o077])),
+            _ => Op::Fstat(self.fd()),
+        }
+    }
+}
