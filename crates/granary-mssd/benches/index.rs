@@ -1,1 +1,129 @@
-fn main() {}
+//! The log index with a full 256 MB log, against a `BTreeMap` and a hash table of lines.
+//!
+//! The paper reports 89 ns for a lookup on the prototype's ARM core (section 4.3).
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use granary_mssd::bench::{EntryRef, Index, Piece, Versions};
+use granary_sim::rng::Stream;
+use granary_units::TxId;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::hint::black_box;
+
+/// Pages of a 32 GB drive.
+const PAGES: u64 = 8 << 20;
+/// Single-line entries that fit into both halves: 256 MiB / 80 B.
+const FULL: u32 = 3_300_000;
+
+/// Everything is committed, entries are numbered by age.
+struct Committed;
+
+impl Versions for Committed {
+    fn rank(&self, entry: EntryRef) -> u32 {
+        entry.0
+    }
+    fn tx(&self, _: EntryRef) -> TxId {
+        TxId::NONE
+    }
+    fn committed(&self, _: TxId) -> bool {
+        true
+    }
+}
+
+/// (page, line) of `n` lines. Clustered: `per_page` lines in each page, pages in runs as metadata lies in block groups.
+fn lines(n: u32, per_page: u32, spread: u64) -> Vec<(u32, u8)> {
+    let mut rng = Stream::new(1, "lines");
+    let mut out = Vec::new();
+    while (out.len() as u32) < n {
+        let page = rng.below(spread) as u32;
+        let first = rng.below((65 - per_page) as u64) as u8;
+        out.extend((0..per_page as u8).map(|i| (page, first + i)));
+    }
+    out
+}
+
+fn filled(lines: &[(u32, u8)]) -> Index {
+    let mut index = Index::new(PAGES, 1);
+    for (i, &(page, line)) in lines.iter().enumerate() {
+        index.insert(page, piece(i, line), &Committed);
+    }
+    index
+}
+
+fn piece(entry: usize, line: u8) -> Piece {
+    Piece { entry: EntryRef(entry as u32), first: line, lines: 1 }
+}
+
+fn bench(c: &mut Criterion) {
+    // Alone: every line in a page of its own, anywhere on the drive. Metadata: 16 lines in each of 200,000 pages.
+    // Dense: whole pages of lines, 52,000 of them in 2 GiB.
+    for (name, per_page, spread) in [("alone", 1, PAGES), ("metadata", 16, 400_000), ("dense", 64, 500_000)] {
+        let lines = lines(FULL, per_page, spread);
+        let index = filled(&lines);
+        let bytes = index.memory() as f64 / index.lines() as f64;
+        eprintln!("{name}: {} lines, {bytes:.1} B of index for each line", index.lines());
+        let btree: BTreeMap<u64, u32> = keys(&lines);
+        let hash: FxHashMap<u64, u32> = keys(&lines);
+
+        let mut g = c.benchmark_group(format!("index/{name}"));
+        g.throughput(Throughput::Elements(1));
+        let mut rng = Stream::new(2, "probe");
+        let mut probe = || lines[rng.below(lines.len() as u64) as usize];
+        let mut found = Vec::new();
+        g.bench_function("lookup of a line", |b| {
+            b.iter(|| {
+                let (page, line) = probe();
+                found.clear();
+                index.lookup(page, line as usize, 1, &Committed, &mut found)
+            });
+        });
+        g.bench_function("lookup of a line, BTreeMap", |b| {
+            b.iter(|| {
+                let (page, line) = probe();
+                btree.get(&((page as u64) << 6 | line as u64))
+            });
+        });
+        g.bench_function("lookup of a line, hash", |b| {
+            b.iter(|| {
+                let (page, line) = probe();
+                hash.get(&((page as u64) << 6 | line as u64))
+            });
+        });
+        g.bench_function("lookup of a page", |b| {
+            b.iter(|| {
+                found.clear();
+                index.lookup(probe().0, 0, 64, &Committed, &mut found)
+            });
+        });
+        g.bench_function("lookup of a page, BTreeMap", |b| {
+            b.iter(|| {
+                let first = (probe().0 as u64) << 6;
+                btree.range(first..first + 64).map(|(_, e)| *e as u64).sum::<u64>()
+            });
+        });
+        let mut miss = Stream::new(3, "miss");
+        g.bench_function("lookup of a page that the log does not hold", |b| {
+            b.iter(|| {
+                found.clear();
+                let page = (PAGES / 2 + miss.below(PAGES / 2)) as u32;
+                index.lookup(page, 0, 64, &Committed, &mut found)
+            });
+        });
+        g.sample_size(10);
+        g.throughput(Throughput::Elements(FULL as u64));
+        g.bench_function("insert of all lines", |b| {
+            b.iter_batched(|| (), |()| black_box(filled(&lines)), BatchSize::PerIteration);
+        });
+        g.bench_function("insert of all lines, BTreeMap", |b| {
+            b.iter_batched(|| (), |()| keys::<BTreeMap<u64, u32>>(&lines), BatchSize::PerIteration);
+        });
+        g.finish();
+    }
+}
+
+fn keys<M: FromIterator<(u64, u32)>>(lines: &[(u32, u8)]) -> M {
+    lines.iter().enumerate().map(|(i, &(p, l))| ((p as u64) << 6 | l as u64, i as u32)).collect()
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

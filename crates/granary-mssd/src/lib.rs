@@ -31,3 +31,10 @@ pub use drive::{Command, Drive, DriveError, DriveInfo};
 pub use mssd::Mssd;
 pub use port::{Port, Ticket};
 pub use structure::Structure;
+
+#[doc(hidden)]
+pub mod bench {
+    //! The log index on its own, for `benches/index.rs`. Not part of the interface.
+    pub use crate::firmware::log::index::{Index, Versions};
+    pub use crate::firmware::log::{EntryRef, Piece};
+}

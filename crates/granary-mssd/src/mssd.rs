@@ -58,7 +58,9 @@ struct State {
     verifying: Vec<(Nanos, u64)>,
     traffic: LinkTraffic,
     commands: CommandCounters,
+    /// Working memory: lines taken out of the write-combining buffers, one page of bytes.
     lines: Vec<HeldLine>,
+    page: Vec<u8>,
     /// An acknowledged command that could not be carried out.
     fault: Option<DriveError>,
 }
@@ -94,6 +96,7 @@ impl Mssd {
             traffic: LinkTraffic::default(),
             commands: CommandCounters::default(),
             lines: Vec::new(),
+            page: vec![0; PAGE_SIZE],
             fault: None,
         };
         Ok(Mssd { config: config.clone(), info, state: Mutex::new(state) })

@@ -363,6 +363,10 @@ impl Model {
                 line.maybe.clear();
             }
         }
+        // Numbers are given in the order of beginning; commits are submitted in that order too.
+        let landed: Vec<bool> =
+            txs.keys().filter(|id| txs[id].commit.is_some()).map(|id| present[id].0 > 0).collect();
+        assert!(landed.windows(2).all(|w| w[0] || !w[1]), "commits landed out of order: {landed:?}");
         for (id, (new, old)) in present {
             assert!(new == 0 || old == 0, "{id:?} is torn: {new} lines new, {old} old");
             assert!(new == 0 || txs[&id].commit.is_some(), "{id:?} was never committed but is there");

@@ -33,6 +33,11 @@ struct Slot {
     lpa: Lpa,
     page: Page,
     dirty: bool,
+}
+
+/// Neighbours in the order of use, kept apart from the pages: moving a page to the front touches four of them.
+#[derive(Clone, Copy)]
+struct Links {
     newer: u32,
     older: u32,
 }
@@ -49,6 +54,7 @@ struct PostedLine {
 /// The page cache.
 pub struct Cache {
     slots: Vec<Slot>,
+    links: Vec<Links>,
     free: Vec<u32>,
     capacity: usize,
     by_page: FxHashMap<Lpa, u32>,
@@ -66,6 +72,7 @@ impl Cache {
     pub fn new(config: &DriveConfig) -> Cache {
         Cache {
             slots: Vec::new(),
+            links: Vec::new(),
             free: Vec::new(),
             capacity: (config.firmware.cache.0 / PAGE_SIZE as u64) as usize,
             by_page: FxHashMap::default(),
@@ -84,24 +91,23 @@ impl Cache {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let (newer, older) = (self.slots[slot as usize].newer, self.slots[slot as usize].older);
+        let Links { newer, older } = self.links[slot as usize];
         match newer {
             NIL => self.newest = older,
-            n => self.slots[n as usize].older = older,
+            n => self.links[n as usize].older = older,
         }
         match older {
             NIL => self.oldest = newer,
-            o => self.slots[o as usize].newer = newer,
+            o => self.links[o as usize].newer = newer,
         }
     }
 
     fn link(&mut self, slot: u32) {
         let first = self.newest;
-        let s = &mut self.slots[slot as usize];
-        (s.newer, s.older) = (NIL, first);
+        self.links[slot as usize] = Links { newer: NIL, older: first };
         match first {
             NIL => self.oldest = slot,
-            f => self.slots[f as usize].newer = slot,
+            f => self.links[f as usize].newer = slot,
         }
         self.newest = slot;
     }
@@ -131,7 +137,7 @@ impl Cache {
         dirty: bool,
     ) -> Result<(u32, Nanos), DriveError> {
         let t = if self.by_page.len() >= self.capacity { self.evict(be, t)? } else { t };
-        let new = Slot { lpa, page, dirty, newer: NIL, older: NIL };
+        let new = Slot { lpa, page, dirty };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -139,6 +145,7 @@ impl Cache {
             }
             None => {
                 self.slots.push(new);
+                self.links.push(Links { newer: NIL, older: NIL });
                 (self.slots.len() - 1) as u32
             }
         };
@@ -305,7 +312,7 @@ impl Cache {
                 s.dirty = false;
                 self.counters.write_backs += 1;
             }
-            at = s.newer;
+            at = self.links[at as usize].newer;
         }
         Ok(t)
     }
@@ -359,10 +366,11 @@ impl Cache {
         let (mut at, mut newer, mut n) = (self.newest, NIL, 0);
         while at != NIL && n <= self.slots.len() {
             let s = &self.slots[at as usize];
-            if s.newer != newer || self.by_page.get(&s.lpa) != Some(&at) {
+            let links = self.links[at as usize];
+            if links.newer != newer || self.by_page.get(&s.lpa) != Some(&at) {
                 bad.push(format!("page cache: {} is linked wrongly", s.lpa));
             }
-            (newer, at, n) = (at, s.older, n + 1);
+            (newer, at, n) = (at, links.older, n + 1);
         }
         if n != self.by_page.len() || n + self.free.len() != self.slots.len() || n > self.capacity {
             bad.push(format!("page cache: {n} pages linked, {} mapped", self.by_page.len()));

@@ -30,6 +30,9 @@ mod region;
 mod skiplist;
 mod txlog;
 
+#[cfg(test)]
+mod model;
+
 pub use chunks::{EntryRef, Piece};
 
 use crate::config::DriveConfig;

@@ -18,7 +18,7 @@ use crate::drive::DriveError;
 use crate::firmware::Firmware;
 use crate::link::wc::{HeldLine, split};
 use crate::structure::Structure;
-use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, TxId};
+use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, TxId};
 
 impl State {
     pub(super) fn store(
@@ -75,6 +75,19 @@ impl State {
 
     /// Posts a run of lines of one page and one transaction.
     fn post(&mut self, c: &DriveConfig, now: Nanos, run: &[HeldLine]) -> Result<Nanos, DriveError> {
+        let mut page = std::mem::take(&mut self.page);
+        let posted = self.post_through(c, now, run, &mut page[..run.len() * LINE_SIZE]);
+        self.page = page;
+        posted
+    }
+
+    fn post_through(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        run: &[HeldLine],
+        data: &mut [u8],
+    ) -> Result<Nanos, DriveError> {
         let (head, n) = (&run[0], run.len());
         let lpa = Lpa(head.line / LINES_PER_PAGE as u64);
         let first = (head.line % LINES_PER_PAGE as u64) as usize;
@@ -85,8 +98,6 @@ impl State {
         let work = c.firmware.entry_cost + c.firmware.line_cost * n as u64;
         let mut t = self.cores.serve(sent, work);
 
-        let mut data = [0; PAGE_SIZE];
-        let data = &mut data[..n * LINE_SIZE];
         for (i, (held, to)) in run.iter().zip(data.chunks_exact_mut(LINE_SIZE)).enumerate() {
             if held.is_whole() {
                 to.copy_from_slice(&held.data);
@@ -142,7 +153,10 @@ impl State {
         let work = c.firmware.entry_cost + c.firmware.line_cost * lines as u64;
         // The 4.8 us contain the firmware's work; waiting for the processor comes on top.
         let start = (self.cores.serve(asked, work) - work).max(self.posted);
-        let ready = self.load_lines(start, at, out, first, end, now)?;
+        let mut page = std::mem::take(&mut self.page);
+        let loaded = self.load_lines(start, at, out, first, end, now, &mut page);
+        self.page = page;
+        let ready = loaded?;
         let sent = self.link.lines_out(ready, lines);
         let done = sent - self.link.line_out() + (c.link.line_read - half);
 
@@ -164,10 +178,10 @@ impl State {
         first: u64,
         end: u64,
         now: Nanos,
+        buffer: &mut [u8],
     ) -> Result<Nanos, DriveError> {
         let mut ready = t;
         let mut line = first;
-        let mut buffer = [0; PAGE_SIZE];
         while line < end {
             let lpa = Lpa(line / LINES_PER_PAGE as u64);
             let in_page = (line % LINES_PER_PAGE as u64) as usize;

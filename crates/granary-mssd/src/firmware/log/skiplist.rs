@@ -10,7 +10,11 @@
 //! key, so a search touches only the nodes that it moves to; the array of a partition (at most 4096 pages, 38 KiB) fits
 //! the fast caches. Heights are geometric with p = 1/4: 2.33 words, 9.3 B, for each page.
 //!
-//! Invariants: every level is strictly ascending; a node is on all levels below its height; freed nodes are reused for
+//! A list that grows to 256 keys gets an *express* table, one 16-bit node number for each possible key (8 KiB): finding a key
+//! then takes one step instead of a dozen cache misses. The links keep the order, for traversal and for what comes
+//! next.
+//!
+//! Invariants: the express table, where it exists, names exactly the nodes of the list; every level is strictly ascending; a node is on all levels below its height; freed nodes are reused for
 //! nodes of the same height. It does *not* know what the payload means.
 //!
 //! Source: Pugh, "Skip lists: a probabilistic alternative to balanced trees" (1990); ByteFS section 4.3.
@@ -19,6 +23,10 @@
 const MAX_HEIGHT: usize = 7;
 const NIL: u32 = u32::MAX;
 const HEAD: usize = 0;
+/// Keys are below this.
+const KEYS: usize = 4096;
+/// Keys from which on a list has an express table: its 8 KiB are then at most 32 B for each key.
+const EXPRESS: u16 = 256;
 
 /// A place in the list; valid until its key is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +37,8 @@ pub struct SkipList {
     words: Vec<u32>,
     /// Heads of the lists of freed nodes, by height - 1.
     free: [u32; MAX_HEIGHT],
+    /// Node of each key, `HEAD` for none.
+    express: Option<Box<[u16; KEYS]>>,
     height: u8,
     len: u16,
 }
@@ -47,7 +57,7 @@ impl SkipList {
         let mut words = Vec::with_capacity(16);
         words.push(0);
         words.extend([NIL; MAX_HEIGHT]);
-        SkipList { words, free: [NIL; MAX_HEIGHT], height: 1, len: 0 }
+        SkipList { words, free: [NIL; MAX_HEIGHT], express: None, height: 1, len: 0 }
     }
 
     /// Number of keys.
@@ -63,12 +73,21 @@ impl SkipList {
 
     /// Bytes of memory taken.
     pub fn memory(&self) -> usize {
-        self.words.capacity() * 4 + size_of::<SkipList>()
+        let express = if self.express.is_some() { KEYS * 2 } else { 0 };
+        self.words.capacity() * 4 + express + size_of::<SkipList>()
     }
 
     /// The node of `key`.
     #[inline]
     pub fn find(&self, key: u16) -> Option<Node> {
+        if let Some(express) = &self.express {
+            let node = express[key as usize];
+            return (node as usize != HEAD).then_some(Node(node));
+        }
+        self.search(key)
+    }
+
+    fn search(&self, key: u16) -> Option<Node> {
         let key = key as u32;
         let words = &self.words[..];
         let mut at = HEAD;
@@ -119,7 +138,12 @@ impl SkipList {
 
     /// The node of `key`, made with `payload` where it did not exist. `random` decides its height.
     pub fn find_or_insert(&mut self, key: u16, payload: u32, random: impl FnOnce() -> u64) -> Node {
-        assert!(key < 0xffff);
+        assert!((key as usize) < KEYS);
+        if self.express.is_some()
+            && let Some(node) = self.find(key)
+        {
+            return node;
+        }
         let mut path = [HEAD as u16; MAX_HEIGHT];
         let at = self.before(key, &mut path);
         let link = self.words[at + 1];
@@ -136,7 +160,20 @@ impl SkipList {
             self.words[prev + 1 + level] = (key as u32) << 16 | node as u32;
         }
         self.len += 1;
+        match &mut self.express {
+            Some(express) => express[key as usize] = node as u16,
+            None if self.len == EXPRESS => self.build_express(),
+            None => {}
+        }
         Node(node as u16)
+    }
+
+    fn build_express(&mut self) {
+        let mut express = Box::new([HEAD as u16; KEYS]);
+        for (key, node) in self.iter() {
+            express[key as usize] = node.0;
+        }
+        self.express = Some(express);
     }
 
     fn allocate(&mut self, height: usize) -> usize {
@@ -176,6 +213,9 @@ impl SkipList {
         self.words[node] = self.free[height - 1];
         self.free[height - 1] = node as u32;
         self.len -= 1;
+        if let Some(express) = &mut self.express {
+            express[key as usize] = HEAD as u16;
+        }
         Some(payload)
     }
 
@@ -216,6 +256,7 @@ mod tests {
             }
             let probe = rng.below(4096) as u16;
             assert_eq!(list.find(probe).map(|n| list.payload(n)), map.get(&probe).copied());
+            assert_eq!(list.find(probe), list.search(probe), "express and links");
             let next = map.range(probe..).next().map(|(&k, &v)| (k, v));
             assert_eq!(list.at_or_after(probe).map(|(k, n)| (k, list.payload(n))), next);
             assert_eq!(list.len(), map.len());
