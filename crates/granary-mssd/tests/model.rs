@@ -505,3 +505,31 @@ fn a_burst_of_stores_waits_for_cleaning() {
     }
     assert!(d.settle(now).is_ok());
 }
+
+/// However fast the host stores, what a running transaction has in the old half finds room in the new one.
+#[test]
+fn a_running_transaction_survives_cleaning_under_pressure() {
+    let d = Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("valid");
+    let mut now = Nanos::ZERO;
+    let store = |now: Nanos, at: u64, data: &[u8], tx: u32| -> Nanos {
+        let t = d.store(now, ByteAddr(at), data, TxId(tx), WHAT).expect("stores");
+        d.flush_lines(t, ByteAddr(at), data.len()).expect("flushes")
+    };
+    // 60 entries of 80 B: more than half of the 8 KiB.
+    for line in 0..60 {
+        now = store(now, 30 * 4096 + line * 64, &[line as u8 + 1; 64], 1);
+    }
+    for page in 0..60 {
+        now = store(now, (page % 25) * 4096, &[page as u8 + 1; 1024], 0);
+    }
+    let c = d.counters().log;
+    assert!(c.cleanings > 5 && c.entries_migrated >= 5 * 60, "{c:?}");
+    d.check().expect("consistent");
+    now = d.submit(now, Command::Commit { tx: TxId(1) }).expect("commits");
+    d.power_fail(now, &mut Stream::new(1, "power"));
+    now = d.power_on(now).expect("powers on");
+    d.submit(now, Command::Recover).expect("recovers");
+    d.check().expect("consistent");
+    let bytes = d.peek(Lpa(30)).expect("peeks").to_bytes();
+    assert!((0..60).all(|line| bytes[line * 64] == line as u8 + 1));
+}

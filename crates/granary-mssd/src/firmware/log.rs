@@ -58,6 +58,8 @@ pub struct Log {
     running: FxHashMap<TxId, u64>,
     running_space: u64,
     cleaning: Option<Cleaning>,
+    /// Pages that cleaning takes at a time: one for each plane of the flash keeps all of them busy.
+    batch: usize,
     /// Bytes of a half in use at which cleaning starts.
     threshold: u64,
     entry_cost: Nanos,
@@ -108,6 +110,7 @@ impl Log {
             running: FxHashMap::default(),
             running_space: 0,
             cleaning: None,
+            batch: config.flash.geometry.plane_count() as usize,
             threshold,
             entry_cost: f.entry_cost,
             line_cost: f.line_cost,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start   active half passes 85 %: halves change roles, the TxLog's length is marked
-//!   batch   for up to 64 pages, ascending from the cursor:
+//!   batch   for as many pages as the flash has planes, ascending from the cursor:
 //!             partial update? read the flash page          merge the newest committed versions
 //!             into the write buffer (programs spread over the channels)
 //!             uncommitted chunks: append to the active half, flagged migrated
@@ -28,8 +28,6 @@ use crate::firmware::buffer::Backend;
 use granary_flash::Cause;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
-/// Pages in a batch: one for each of the 64 planes of the paper's drive (8 channels x 8 ways) keeps all of them busy.
-const BATCH: usize = 64;
 /// How long the cleaner waits before it looks again at a full write buffer in which nothing moves (dead flash).
 const RETRY: Nanos = Nanos::from_millis(1);
 
@@ -109,7 +107,7 @@ impl Log {
         self.unverified.clear();
         let (mut ready, mut work) = (t, Nanos::ZERO);
         let mut pages = 0;
-        while pages < BATCH {
+        while pages < self.batch {
             let cursor = self.regions[region].cleaned_below();
             let Some(lpa) = self.index.at_or_after(cursor) else {
                 self.end_cleaning();
