@@ -45,6 +45,7 @@ impl Core {
         for &(block, run) in new {
             body.map.add(block, run, true, &mut edits);
         }
+        body.map.cover_slot_blocks(&mut edits);
         drop(body);
         Ok(half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?))
     }

@@ -226,6 +226,15 @@ impl FileMap {
         }
     }
 
+    /// Makes the slots in use reach into the last extent block: new extents may have joined others, so that a block
+    /// allocated for them is not needed yet, but which blocks exist is told by [`FileMap::slots`] alone.
+    pub fn cover_slot_blocks(&mut self, edits: &mut Vec<SlotEdit>) {
+        while (extent::blocks_for(self.slots) as usize) < self.slot_blocks.len() {
+            self.slots += 1;
+            self.clear(self.slots - 1, edits);
+        }
+    }
+
     /// Removes blocks from `keep` on, from the end backwards, until done or `lines` lines (of the bitmap and of slots)
     /// would be changed. Returns whether it is done; `freed` and `edits` receive what to do.
     pub fn cut(&mut self, keep: u64, lines: u32, freed: &mut Vec<Run>, edits: &mut Vec<SlotEdit>) -> bool {
@@ -340,6 +349,8 @@ mod tests {
                 map.slot_blocks.extend((0..slots).map(|n| 9_000_000 + n as u32));
                 map.index_blocks.extend((0..index).map(|n| 9_100_000 + n as u32));
                 map.add(block, Run { lba, len }, true, &mut edits);
+                map.cover_slot_blocks(&mut edits);
+                assert_eq!(extent::blocks_for(map.slots()) as usize, map.slot_blocks.len());
                 model.extend((0..len).map(|i| (block + i as u64, lba + i)));
             }
             for (slot, e) in edits {

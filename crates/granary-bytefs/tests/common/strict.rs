@@ -119,7 +119,14 @@ impl Drive for StrictDrive {
         Ok(now + Nanos(4800 * lines))
     }
 
-    fn store(&self, now: Nanos, at: ByteAddr, data: &[u8], tx: TxId, what: Structure) -> Result<Nanos, DriveError> {
+    fn store(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
         let mut s = self.state.lock();
         s.answers(now)?;
         s.commands += 1;
@@ -174,8 +181,13 @@ impl Drive for StrictDrive {
                 let done = now + Nanos(10_000 + 1_500 * pages.len() as u64);
                 for (i, data) in pages.iter().enumerate() {
                     let page = lpa.0 + i as u64;
-                    let open = s.pending.iter().find(|(t, p)| **t != TxId::NONE && p.iter().any(|x| x.page == page));
-                    assert!(open.is_none(), "block write of page {page} with lines of {:?}", open.map(|o| o.0));
+                    let open =
+                        s.pending.iter().find(|(t, p)| **t != TxId::NONE && p.iter().any(|x| x.page == page));
+                    assert!(
+                        open.is_none(),
+                        "block write of page {page} with lines of {:?}",
+                        open.map(|o| o.0)
+                    );
                     if let Some(none) = s.pending.get_mut(&TxId::NONE) {
                         none.retain(|p| p.page != page);
                     }
@@ -187,7 +199,8 @@ impl Drive for StrictDrive {
             Command::Flush => Ok(now + Nanos(1000)),
             Command::Trim { lpa, count } => {
                 for n in lpa.0..lpa.0 + count {
-                    let open = s.pending.iter().any(|(t, p)| *t != TxId::NONE && p.iter().any(|x| x.page == n));
+                    let open =
+                        s.pending.iter().any(|(t, p)| *t != TxId::NONE && p.iter().any(|x| x.page == n));
                     assert!(!open, "trim of page {n} with uncommitted lines");
                     s.now.insert(n, Page::ZERO);
                     s.durable.insert(n, Page::ZERO);
