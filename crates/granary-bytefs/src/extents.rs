@@ -133,8 +133,7 @@ impl Core {
         let mut half = Half::Hot;
         let mut body = node.body.lock();
         let done = body.map.cut(keep, lines, &mut freed, &mut edits);
-        if body.map.extents().is_empty() && body.map.slots() > 0 {
-            let dropped = body.map.drop_slots();
+        if let Some(dropped) = body.map.shrink_slots() {
             edits.clear();
             half = Half::Both;
             for run in &dropped {

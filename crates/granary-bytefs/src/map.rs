@@ -266,14 +266,22 @@ impl FileMap {
         true
     }
 
-    /// With no extent left: gives up all slots. Returns the extent and index blocks, which are free now.
-    pub fn drop_slots(&mut self) -> Vec<Run> {
-        debug_assert!(self.extents.is_empty());
-        self.slots = 0;
-        self.free_slots.clear();
+    /// Where so few extents are left that the inode's own slots hold them: moves them there. Returns the extent and
+    /// index blocks, which are free now, or `None` where nothing was to be done. The whole record has to be written.
+    pub fn shrink_slots(&mut self) -> Option<Vec<Run>> {
+        let few = self.extents.len() <= INLINE_SLOTS as usize;
+        if !few || (self.slot_blocks.is_empty() && (self.slots == 0 || !self.extents.is_empty())) {
+            return None;
+        }
         self.inline = Default::default();
+        for (slot, (e, inline)) in self.extents.iter_mut().zip(&mut self.inline).enumerate() {
+            e.slot = slot as u32;
+            *inline = Extent::new(e.block, e.lba, e.len);
+        }
+        self.slots = self.extents.len() as u32;
+        self.free_slots.clear();
         let blocks = self.slot_blocks.drain(..).chain(self.index_blocks.drain(..));
-        blocks.map(|lba| Run { lba, len: 1 }).collect()
+        Some(blocks.map(|lba| Run { lba, len: 1 }).collect())
     }
 
     /// All blocks of the file.

@@ -1,0 +1,101 @@
+//! Many tasks at once: in virtual time with random schedules, and on real threads.
+
+mod common;
+
+use common::client::{Client, bytes};
+use common::{assert_clean, format, open, small_mssd, strict};
+use granary_bytefs::{CommitMode, MountOptions};
+use granary_mssd::Drive;
+use granary_sim::rng::Stream;
+use granary_sim::{World, WorldConfig, spawn};
+use granary_units::Nanos;
+use granary_vfs::{FileKind, FileSystem};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Each task works in a shared and an own directory; afterwards exactly the names and contents that it left are there.
+fn work(drive: Arc<dyn Drive>, options: MountOptions, seed: u64, tasks: usize, rounds: usize) {
+    format(&drive);
+    let fs = open(&drive, &options);
+    let c = Arc::new(Client::new(fs.clone()));
+    let shared = c.make(&c.root(), b"shared", FileKind::Dir, &[]).expect("made");
+    let handles: Vec<_> = (0..tasks)
+        .map(|t| {
+            let (c, shared) = (c.clone(), shared.clone());
+            spawn("task", move || one_task(&c, &shared, seed, t, rounds))
+        })
+        .collect();
+    let mut left = BTreeSet::new();
+    for h in handles {
+        left.extend(h.join());
+    }
+    fs.sync().expect("synced");
+    assert_clean(&fs);
+    assert_eq!(fs.stats().reserved_blocks, 0);
+    fs.unmount().expect("unmounted");
+    drive.check().expect("the drive is consistent");
+    let fs = open(&drive, &options);
+    let c = Client::new(fs.clone());
+    let shared = c.lookup(&c.root(), b"shared").expect("readable").expect("there");
+    let names: BTreeSet<Vec<u8>> = c.list(&shared).expect("readable").into_iter().map(|e| e.0).collect();
+    assert_eq!(names, left.iter().map(|l| l.0.clone()).collect());
+    for (name, content_seed, len) in left {
+        let f = c.lookup(&shared, &name).expect("readable").expect("there");
+        assert!(c.read(&f).expect("readable") == bytes(content_seed, len));
+    }
+    fs.unmount().expect("unmounted");
+}
+
+fn one_task(
+    c: &Client,
+    shared: &granary_vfs::Inode,
+    seed: u64,
+    t: usize,
+    rounds: usize,
+) -> Vec<(Vec<u8>, u64, usize)> {
+    let mut s = Stream::new(seed * 1000 + t as u64, "task");
+    let own = c.make(&c.root(), format!("own {t}").as_bytes(), FileKind::Dir, &[]).expect("made");
+    let mut left = Vec::new();
+    for n in 0..rounds {
+        let name = format!("{t}-{n}").into_bytes();
+        let content_seed = s.next_u64();
+        let len = 1 + s.below(20_000) as usize;
+        let f = c.file(&own, &name).expect("created");
+        c.write(&f, 0, &bytes(content_seed, len)).expect("written");
+        if s.chance(0.5) {
+            c.fs.fsync(&f, false).expect("synced");
+        }
+        c.rename(&own, &name, shared, &name, false).expect("renamed");
+        if s.chance(0.4) {
+            c.unlink(shared, &name, false).expect("removed");
+        } else if s.chance(0.3) {
+            c.link(&own, &name, &f).expect("linked");
+            c.unlink(shared, &name, false).expect("removed");
+            c.rename(&own, &name, shared, &name, false).expect("renamed");
+            left.push((name, content_seed, len));
+        } else {
+            left.push((name, content_seed, len));
+        }
+        if s.chance(0.05) {
+            c.fs.sync().expect("synced");
+        }
+    }
+    left
+}
+
+#[test]
+fn sixty_four_tasks_with_random_schedules_lose_nothing() {
+    for seed in 0..4 {
+        let config = WorldConfig { jitter: Nanos(3000), seed, ..WorldConfig::default() };
+        let commit = if seed % 2 == 0 { CommitMode::Group } else { CommitMode::Sync };
+        // Two lists for 64 tasks: bitmap lines are shared and conflict.
+        let options = MountOptions { commit, cpus: 2, commit_batch: 16, ..MountOptions::default() };
+        let drive = if seed < 2 { small_mssd(128) } else { strict(128) };
+        World::new(config).run(move || work(drive, options, seed, 64, 12)).expect("no deadlock");
+    }
+}
+
+#[test]
+fn real_threads_lose_nothing() {
+    work(strict(64), MountOptions { cpus: 2, ..MountOptions::default() }, 9, 8, 60);
+}
