@@ -1,18 +1,21 @@
-//! The workloads: the Filebench language, and the description of a run that every front end lowers to.
+//! The workloads: the Filebench language, the description of a run that every front end lowers to, and the runner.
 //!
 //! ```text
-//!   varmail.f ──lex──► tokens ──parse──► syntax tree ──lower──► spec::Workload ──► (runner)
-//!   ^^^^^^^^^^^^^^^^^^^^^^ module `lang` ^^^^^^^^^^^^^^^^^^^     ^^ module `spec` ^^
+//!   varmail.f ──lex──► tokens ──parse──► syntax tree ──lower──► spec::Workload ──run──► run::Outcome
+//!   ^^^^^^^^^^^^^^^^^^^^^^ module `lang` ^^^^^^^^^^^^^^^^^^^      ^^^^^ `spec` ^^^^^       ^^^ `run` ^^^
 //! ```
 //!
 //! [`lang`] reads `.f` files and refuses what it does not understand, with the line, the column and a way out.
 //! [`spec`] is the resolved workload: no variables, no names that do not exist, every number typed. The canonical
 //! files of the ByteFS paper's Table 5 are built in ([`builtin`], [`list`]).
 //!
-//! This crate does *not* draw random numbers (that is `granary-sim`) and touches no file system here.
+//! [`run`] executes it in virtual time on anything that implements `granary_vfs::Posix`.
+//!
+//! `lang` and `spec` draw no random numbers and touch no file system.
 
 pub mod error;
 pub mod lang;
+pub mod run;
 pub mod spec;
 
 mod builtin;

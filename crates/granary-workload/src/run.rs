@@ -1,0 +1,387 @@
+//! Executes a [`Workload`] against a file system, in virtual time, with Filebench's semantics.
+//!
+//! ```text
+//!   Run::new ──► setup(): prologue                       ──► measure(): one task per thread, joined ──► Outcome
+//!                │  create filesets, sleep, sync, ...         │
+//!                │                                            │  thread: pass over its flowops, again and again
+//!                └── Clients::client("setup")                 └── Clients::client("filereader-1/thread-3")
+//!
+//!   tree       directories and files as numbers         pool      which exist, which is picked next
+//!   plan       flowops as numbers                       worker    executes them
+//!   halt       how it ends, interruptible waits         ledger    what is counted
+//! ```
+//!
+//! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is below:
+//! a file system, a recorder, a model.
+//!
+//! Invariants: the same seed gives the same operations (and, below a deterministic file system, the same instants);
+//! what a thread draws does not depend on other threads; a file's content is a function of its identity
+//! ([`content_word`]); an error of a call ends the run.
+//!
+//! It does *not* start a world (the caller is in one), sync on its own, or read back what it wrote.
+//!
+//! Source: Filebench 1.5-alpha3; `docs/WORKLOADS.md` says flowop by flowop what is done, what is counted, and where
+//! it differs.
+
+mod aio;
+mod draw;
+mod error;
+mod events;
+mod fileset;
+mod halt;
+mod index_set;
+mod ledger;
+mod plan;
+mod pool;
+mod semaphore;
+mod setup;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod worker;
+
+pub use error::RunError;
+pub use fileset::content_word;
+pub use halt::Finish;
+pub use ledger::OpStats;
+
+use crate::spec::{FilesetId, QuitMode, RandomVar, Step, Workload};
+use events::Events;
+use fileset::Fileset;
+use granary_sim::now;
+use granary_units::Nanos;
+use granary_vfs::{FsError, Posix};
+use halt::{Halt, Monitor};
+use ledger::Ledger;
+use plan::{Plan, ThreadPlan};
+use semaphore::{Gate, Semaphore};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use worker::Worker;
+
+/// Hands out one client (process) of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`.
+pub trait Clients {
+    /// What makes the calls.
+    type Client: Posix + Send + 'static;
+
+    /// A client for this thread; the name is for reports. Called before the threads start.
+    fn client(&self, thread: &str) -> Self::Client;
+
+    /// Forgets clean pages, inodes and dentries (`drop_caches` in the prologue). Does nothing unless overridden.
+    ///
+    /// # Errors
+    /// What the file system says.
+    fn drop_caches(&self) -> Result<(), FsError> {
+        Ok(())
+    }
+}
+
+impl<P: Posix + Send + 'static, F: Fn(&str) -> P> Clients for F {
+    type Client = P;
+    fn client(&self, thread: &str) -> P {
+        self(thread)
+    }
+}
+
+/// Is told of the progress every few thousand steps.
+pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is going on.
+    pub phase: Phase,
+    /// Steps done: entries of filesets in the setup, operations in the measured phase.
+    pub done: u64,
+    /// Steps in all, where that is known.
+    pub total: Option<u64>,
+    /// The present instant of the world.
+    pub virtual_now: Nanos,
+}
+
+/// The two parts of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Making the filesets.
+    Setup,
+    /// Running the threads.
+    Measure,
+}
+
+/// How to run.
+#[derive(Clone)]
+pub struct RunOptions {
+    /// Root of all random streams of the run.
+    pub seed: u64,
+    /// Is told of the progress.
+    pub progress: Option<ProgressFn>,
+    /// CPU time of one store of `hog`, in picoseconds.
+    pub hog_store_ps: u64,
+}
+
+impl Default for RunOptions {
+    /// Seed 1, no progress reports, and 370 ps per store of `hog`: the loop stores through a pointer that it must
+    /// load again each time (a `char` store may alias it), about one turn per cycle, at the 2.7 GHz base frequency
+    /// of the ByteFS paper's hosts (section 5.1).
+    fn default() -> RunOptions {
+        RunOptions { seed: 1, progress: None, hog_store_ps: 370 }
+    }
+}
+
+/// What a measured phase did.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// From the start of the threads to the end of the run: its time, the instant of the cause, or (all done) the
+    /// end of the last thread.
+    pub elapsed: Nanos,
+    /// What each flowop did, by name; flowops of one name and type are one.
+    pub ops: BTreeMap<String, OpStats>,
+    /// Operations, as Filebench's "IO Summary" counts them: all executions of flowops that do I/O
+    /// ([`OpStats::counted`]).
+    pub total_ops: u64,
+    /// Bytes of file data that flowops read.
+    pub app_read: u64,
+    /// Bytes of file data that flowops wrote; `aiowrite` counts when it starts.
+    pub app_write: u64,
+    /// What ended it.
+    pub finished_because: Finish,
+    /// The first lines that `print` flowops said.
+    pub messages: Vec<String>,
+    /// What the workload asks for and this run did not do.
+    pub warnings: Vec<String>,
+}
+
+/// Lines of `print` that are kept.
+const MAX_MESSAGES: usize = 100;
+
+/// A workload on its way; see the [module](self).
+pub struct Run<C> {
+    workload: Workload,
+    clients: C,
+    options: RunOptions,
+    randoms: Arc<[RandomVar]>,
+    sets: Option<Vec<Arc<Fileset>>>,
+    /// Measured phases so far.
+    rounds: u32,
+}
+
+impl<C: Clients> Run<C> {
+    /// A run of `workload`. Nothing is done yet.
+    pub fn new(workload: &Workload, clients: C, options: RunOptions) -> Run<C> {
+        let randoms = workload.randoms.clone().into();
+        Run { workload: workload.clone(), clients, options, randoms, sets: None, rounds: 0 }
+    }
+
+    /// Does the prologue: makes the filesets below their paths, and what else the workload says comes first.
+    ///
+    /// # Errors
+    /// [`RunError::Setup`] for a call that failed, [`RunError::Fileset`] for a fileset that cannot be.
+    pub fn setup(&mut self) -> Result<(), RunError> {
+        let steps = self.workload.prologue.clone();
+        for step in &steps {
+            match *step {
+                Step::CreateFilesets => self.create_filesets()?,
+                Step::Sleep { seconds } => granary_sim::sleep(Nanos::from_secs(seconds)),
+                Step::Sync => {
+                    let mut client = self.clients.client("prologue");
+                    client.sync().map_err(|e| setup::failed("sync", b"", e))?;
+                }
+                Step::DropCaches => {
+                    self.clients.drop_caches().map_err(|e| setup::failed("drop_caches", b"", e))?;
+                }
+            }
+        }
+        if self.sets.is_none() {
+            self.create_filesets()?;
+        }
+        Ok(())
+    }
+
+    fn create_filesets(&mut self) -> Result<(), RunError> {
+        let specs = &self.workload.filesets;
+        let mut trees = fileset::trees(specs, &self.randoms, self.options.seed)?;
+        let counter = Arc::new(setup::Counter::new(self.options.progress.clone(), &trees));
+        let mut sets = Vec::new();
+        for (i, spec) in specs.iter().enumerate().rev() {
+            let tree = trees.pop().expect("one tree per fileset");
+            let id = FilesetId(i);
+            let set = setup::create(&self.clients, spec, id, tree, self.options.seed, &counter)?;
+            sets.push(Arc::new(set));
+        }
+        sets.reverse();
+        self.sets = Some(sets);
+        Ok(())
+    }
+
+    /// Runs the threads until the workload says that it ends. Can be called again: the files are as the phase before
+    /// left them, the numbers drawn are others.
+    ///
+    /// # Errors
+    /// The first error of a thread, or [`RunError::Endless`] for a run that nothing would end.
+    pub fn measure(&mut self) -> Result<Outcome, RunError> {
+        self.measure_for(self.workload.run.seconds.map(Nanos::from_secs))
+    }
+
+    /// Like [`Run::measure`] with another time limit (`None`: none), for warming up.
+    ///
+    /// # Errors
+    /// As [`Run::measure`].
+    pub fn measure_for(&mut self, time: Option<Nanos>) -> Result<Outcome, RunError> {
+        let Some(sets) = &self.sets else { return Err(RunError::NotSetUp) };
+        let files: Vec<usize> = sets.iter().map(|set| set.tree.files()).collect();
+        let plan = Plan::new(&self.workload, &files);
+        if time.is_none() && !plan.can_finish() {
+            return Err(RunError::Endless);
+        }
+        let start = now();
+        let deadline = time.map_or(Nanos::MAX, |t| start.saturating_add(t));
+        let shared = Arc::new(Shared::new(self, &plan, sets.clone(), deadline));
+        self.rounds += 1;
+        let workers = self.workers(&plan, &shared);
+        let tasks: Vec<_> = workers
+            .into_iter()
+            .map(|worker| {
+                let name = worker.name().to_owned();
+                granary_sim::spawn(&name, move || worker.run())
+            })
+            .collect();
+        // Each says when it ended, and the flowop that found nothing where that ended it.
+        let ends: Vec<(Nanos, Option<String>)> =
+            tasks.into_iter().map(granary_sim::JoinHandle::join).collect();
+        sets.iter().for_each(|set| set.settle());
+
+        let (finish, at) = match shared.halt.end() {
+            Some((Err(error), _)) => return Err(*error),
+            Some((Ok(finish), at)) => (finish, at),
+            None if ends.iter().any(|(_, nothing_for)| nothing_for.is_none()) => (Finish::Time, deadline),
+            None => {
+                let last = ends.into_iter().max_by_key(|(at, _)| *at);
+                last.map_or((Finish::Time, start), |(at, flowop)| {
+                    (Finish::AllDone(flowop.unwrap_or_default()), at)
+                })
+            }
+        };
+        let books = shared.ledger.take();
+        Ok(Outcome {
+            elapsed: at.saturating_sub(start),
+            ops: plan.names.into_iter().zip(books.stats).collect(),
+            total_ops: books.total_ops,
+            app_read: books.read,
+            app_write: books.written,
+            finished_because: finish,
+            messages: std::mem::take(&mut *shared.messages.lock()),
+            warnings: self.warnings(),
+        })
+    }
+
+    /// The threads, in the order of the workload, with what belongs to one thread only.
+    fn workers(&self, plan: &Plan, shared: &Arc<Shared>) -> Vec<Worker<C::Client>> {
+        let mut next_semaphore = vec![0; plan.groups];
+        plan.threads
+            .iter()
+            .map(|thread| {
+                let semaphores = thread
+                    .kind
+                    .semblocks
+                    .iter()
+                    .map(|&(group, _)| {
+                        next_semaphore[group] += 1;
+                        Arc::clone(&shared.groups[group][next_semaphore[group] - 1])
+                    })
+                    .collect();
+                let client = self.clients.client(&thread.name);
+                let aio = (1..=thread.kind.aio_writers)
+                    .map(|n| self.clients.client(&format!("{}/aio-{n}", thread.name)))
+                    .collect();
+                let seed = self.options.seed.wrapping_add(u64::from(self.rounds - 1) << 32);
+                Worker::new(thread, client, Arc::clone(shared), semaphores, aio, seed)
+            })
+            .collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.workload.run.reset_each_period {
+            warnings.push(
+                "`psrun` with a negative period: counters are not reset, the outcome is of the whole run"
+                    .into(),
+            );
+        }
+        fn no_readahead(flowop: &crate::spec::FlowopSpec) -> bool {
+            use crate::spec::Op;
+            match &flowop.op {
+                Op::Composite(inner) => inner.iter().any(no_readahead),
+                Op::Open(f) | Op::Create(f) | Op::Read(f, _) | Op::ReadWhole(f, _) => f.flags.no_readahead,
+                _ => false,
+            }
+        }
+        let flowops = self.workload.processes.iter().flat_map(|p| &p.threads).flat_map(|t| &t.flowops);
+        if flowops.into_iter().any(no_readahead) {
+            warnings.push("`noreadahead` has no effect: the calls here have no fadvise".into());
+        }
+        warnings
+    }
+}
+
+/// What all threads of a measured phase share.
+struct Shared {
+    sets: Vec<Arc<Fileset>>,
+    halt: Halt,
+    ledger: Ledger,
+    events: Events,
+    /// Where threads sleep.
+    sleepers: Arc<Monitor<()>>,
+    groups: Vec<Vec<Arc<Semaphore>>>,
+    gates: Vec<Arc<Gate>>,
+    randoms: Arc<[RandomVar]>,
+    mode: QuitMode,
+    hog_store_ps: u64,
+    progress: Option<ProgressFn>,
+    finish_count: Option<u64>,
+    messages: parking_lot::Mutex<Vec<String>>,
+}
+
+impl Shared {
+    fn new<C>(run: &Run<C>, plan: &Plan, sets: Vec<Arc<Fileset>>, deadline: Nanos) -> Shared {
+        let halt = Halt::new(deadline);
+        let sleepers = Arc::new(Monitor::new(()));
+        halt.enrol(Arc::clone(&sleepers) as _);
+        for set in &sets {
+            halt.enrol(Arc::clone(set) as _);
+        }
+        let mut groups: Vec<Vec<Arc<Semaphore>>> = vec![Vec::new(); plan.groups];
+        for ThreadPlan { kind, .. } in &plan.threads {
+            for &(group, highwater) in &kind.semblocks {
+                let semaphore = Arc::new(Semaphore::new(highwater));
+                halt.enrol(Arc::clone(&semaphore) as _);
+                groups[group].push(semaphore);
+            }
+        }
+        let gates: Vec<Arc<Gate>> = (0..plan.gates).map(|_| Arc::default()).collect();
+        for gate in &gates {
+            halt.enrol(Arc::clone(gate) as _);
+        }
+        Shared {
+            sets,
+            halt,
+            ledger: Ledger::new(plan.stats.clone(), plan.processes),
+            events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
+            sleepers,
+            groups,
+            gates,
+            randoms: Arc::clone(&run.randoms),
+            mode: run.workload.mode,
+            hog_store_ps: run.options.hog_store_ps,
+            progress: run.options.progress.clone(),
+            finish_count: plan.finish_count,
+            messages: parking_lot::Mutex::default(),
+        }
+    }
+
+    fn say(&self, message: &str) {
+        let mut messages = self.messages.lock();
+        if messages.len() < MAX_MESSAGES {
+            messages.push(message.to_owned());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! [`Aio`]: the asynchronous writes of one thread.
+//!
+//! ```text
+//!   aiowrite ──► queue of writer (slot % writers) ──► writer task: pwrite on a descriptor of its own
+//!   aiowait  ◄── outstanding -= 1 ◄───────────────────────┘
+//! ```
+//!
+//! As in glibc, up to 20 writers serve the requests of a thread, and those of one file are done one after the other.
+//! A writer is a client of its own, so it opens each file once more (by path, not counted as an operation); where
+//! the file has been deleted by then, the write is dropped.
+//!
+//! Difference: glibc gives a request to any idle writer; here a descriptor belongs to one.
+
+use super::Shared;
+use super::error::RunError;
+use super::halt::{Monitor, Waited};
+use super::tree::PathBuffer;
+use granary_sim::JoinHandle;
+use granary_units::{Nanos, Payload};
+use granary_vfs::{Fd, FsError, OpenFlags, Posix};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a thread asks of a writer.
+#[derive(Clone, Copy)]
+pub(crate) enum Request {
+    Write(Write),
+    /// Close the descriptor of this slot.
+    Close(u32),
+    /// End.
+    Quit,
+}
+
+/// A write, on the file that the thread has open in `slot` since opening number `serial`.
+#[derive(Clone, Copy)]
+pub(crate) struct Write {
+    pub(crate) slot: u32,
+    pub(crate) serial: u32,
+    pub(crate) set: u32,
+    pub(crate) file: u32,
+    pub(crate) flags: OpenFlags,
+    pub(crate) len: usize,
+    pub(crate) offset: u64,
+}
+
+type Queue = Monitor<VecDeque<Request>>;
+
+/// The writers of a thread.
+pub(crate) struct Aio {
+    queues: Vec<Arc<Queue>>,
+    outstanding: Arc<Monitor<u64>>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Aio {
+    /// Starts one writer per client, for the thread of this name.
+    pub(crate) fn start<P: Posix + Send + 'static>(
+        clients: Vec<P>,
+        thread: &str,
+        shared: &Arc<Shared>,
+    ) -> Aio {
+        let outstanding = Arc::new(Monitor::new(0));
+        shared.halt.enrol(Arc::clone(&outstanding) as _);
+        let mut aio = Aio { queues: Vec::new(), outstanding, tasks: Vec::new() };
+        for (n, client) in clients.into_iter().enumerate() {
+            let queue = Arc::new(Queue::default());
+            let name = format!("{thread}/aio-{}", n + 1);
+            let writer = Writer {
+                client,
+                thread: thread.to_owned(),
+                shared: Arc::clone(shared),
+                queue: Arc::clone(&queue),
+                outstanding: Arc::clone(&aio.outstanding),
+                open: FxHashMap::default(),
+                path: PathBuffer::new(),
+            };
+            aio.tasks.push(granary_sim::spawn(&name, move || writer.run()));
+            aio.queues.push(queue);
+        }
+        aio
+    }
+
+    /// Starts a write.
+    pub(crate) fn write(&self, write: Write) {
+        *self.outstanding.lock() += 1;
+        self.send(write.slot, Request::Write(write));
+    }
+
+    /// The thread closes this slot.
+    pub(crate) fn close(&self, slot: u32) {
+        self.send(slot, Request::Close(slot));
+    }
+
+    fn send(&self, slot: u32, request: Request) {
+        let queue = &self.queues[slot as usize % self.queues.len()];
+        queue.lock().push_back(request);
+        queue.notify_all();
+    }
+
+    /// Waits until half of what is outstanding is done, at least one; false where the run ended first.
+    pub(crate) fn wait(&self, shared: &Shared) -> bool {
+        let mut outstanding = self.outstanding.lock();
+        let before = *outstanding;
+        let goal = before - (before / 2).max(1).min(before);
+        let done = |left: &mut u64| *left <= goal;
+        self.outstanding.wait_until(&mut outstanding, &shared.halt, Nanos::MAX, done) == Waited::Ready
+    }
+
+    /// Ends the writers and waits for them. Where the run was stopped they drop what they have not begun.
+    pub(crate) fn finish(self) {
+        for queue in &self.queues {
+            queue.lock().push_back(Request::Quit);
+            queue.notify_all();
+        }
+        self.tasks.into_iter().for_each(JoinHandle::join);
+    }
+}
+
+struct Writer<P> {
+    client: P,
+    thread: String,
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    outstanding: Arc<Monitor<u64>>,
+    /// By slot: the thread's opening that it is of, and the descriptor (none: the file was gone).
+    open: FxHashMap<u32, (u32, Option<Fd>)>,
+    path: PathBuffer,
+}
+
+impl<P: Posix> Writer<P> {
+    fn run(mut self) {
+        loop {
+            match self.next() {
+                Request::Quit => break,
+                Request::Close(slot) => self.forget(slot),
+                Request::Write(write) => {
+                    if !self.shared.halt.over()
+                        && let Err((call, source)) = self.write(&write)
+                    {
+                        let path = self.path.file(&self.shared.sets[write.set as usize].tree, write.file);
+                        self.shared.halt.stop(Err(Box::new(RunError::Call {
+                            flowop: "aiowrite".into(),
+                            thread: self.thread.clone(),
+                            call,
+                            path: String::from_utf8_lossy(path).into_owned(),
+                            source,
+                        })));
+                    }
+                    *self.outstanding.lock() -= 1;
+                    self.outstanding.notify_all();
+                }
+            }
+        }
+        let mut slots: Vec<u32> = self.open.keys().copied().collect();
+        slots.sort_unstable();
+        slots.into_iter().for_each(|slot| self.forget(slot));
+    }
+
+    /// The next request. Not bounded by the end of the run: the thread always sends `Quit`.
+    fn next(&self) -> Request {
+        let mut queue = self.queue.lock();
+        loop {
+            match queue.pop_front() {
+                Some(request) => return request,
+                None => self.queue.wait(&mut queue),
+            }
+        }
+    }
+
+    fn write(&mut self, write: &Write) -> Result<(), (&'static str, FsError)> {
+        if self.open.get(&write.slot).is_none_or(|(serial, _)| *serial != write.serial) {
+            self.forget(write.slot);
+            let path = self.path.file(&self.shared.sets[write.set as usize].tree, write.file);
+            let fd = match self.client.open(path, write.flags, 0) {
+                Ok(fd) => Some(fd),
+                Err(FsError::NoEntry) => None,
+                Err(e) => return Err(("open", e)),
+            };
+            self.open.insert(write.slot, (write.serial, fd));
+        }
+        if let Some(&(_, Some(fd))) = self.open.get(&write.slot) {
+            let word = self.shared.sets[write.set as usize].word(write.file);
+            let data = Payload::Fill { word, len: write.len };
+            self.client.pwrite(fd, data, write.offset).map_err(|e| ("pwrite", e))?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, slot: u32) {
+        if let Some((_, Some(fd))) = self.open.remove(&slot) {
+            // A failing close has no one to tell: the thread has long gone on, as a program's would.
+            let _ = self.client.close(fd);
+        }
+    }
+}

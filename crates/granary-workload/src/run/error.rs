@@ -1,0 +1,75 @@
+//! Why a run could not be set up or went wrong, with the flowop, the thread, the path and the cause.
+//!
+//! It does *not* hold errors of workload files; those are [`crate::Error`].
+
+use granary_vfs::FsError;
+
+/// Why a run failed. The file system may hold part of the work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A call failed while the filesets were made or the prologue ran.
+    #[error("setup failed: {call} {path}: {source}")]
+    Setup {
+        /// The system call.
+        call: &'static str,
+        /// What it was called with.
+        path: String,
+        /// Why it failed.
+        source: FsError,
+    },
+    /// A call of a flowop failed.
+    #[error("flowop `{flowop}` of {thread} failed: {call} {path}: {source}")]
+    Call {
+        /// Name of the flowop.
+        flowop: String,
+        /// Process and thread that executed it.
+        thread: String,
+        /// The system call.
+        call: &'static str,
+        /// The file or directory.
+        path: String,
+        /// Why it failed.
+        source: FsError,
+    },
+    /// A flowop found no file or directory to work on, and the run was meant to end by time.
+    #[error(
+        "flowop `{flowop}` of {thread} found no {wanted} in fileset `{fileset}`; give the fileset more entries, \
+         run for a shorter time, or use `set mode quit alldone` (or firstdone)"
+    )]
+    NothingToPick {
+        /// Name of the flowop.
+        flowop: String,
+        /// Process and thread that executed it.
+        thread: String,
+        /// What it looked for, such as "file that exists".
+        wanted: &'static str,
+        /// Where it looked.
+        fileset: String,
+    },
+    /// A flowop was used in a way that cannot work.
+    #[error("flowop `{flowop}` of {thread}: {reason}")]
+    Misuse {
+        /// Name of the flowop.
+        flowop: String,
+        /// Process and thread that executed it.
+        thread: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A fileset that cannot be held.
+    #[error("fileset `{fileset}`: {reason}")]
+    Fileset {
+        /// Its name.
+        fileset: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Neither time, nor a count, nor a lack of files can end the run.
+    #[error(
+        "nothing would end this run: give `run` a number of seconds, or add a finishoncount or finishonbytes flowop"
+    )]
+    Endless,
+    /// [`super::Run::measure`] before [`super::Run::setup`].
+    #[error("the filesets of the run are not set up")]
+    NotSetUp,
+}
