@@ -229,13 +229,13 @@ impl<C: Clients> Run<C> {
     pub fn measure_for(&mut self, time: Option<Nanos>) -> Result<Outcome, RunError> {
         let Some(sets) = &self.sets else { return Err(RunError::NotSetUp) };
         let files: Vec<usize> = sets.iter().map(|set| set.tree.files()).collect();
-        let plan = Plan::new(&self.workload, &files);
+        let mut plan = Plan::new(&self.workload, &files);
         if time.is_none() && !plan.can_finish() {
             return Err(RunError::Endless);
         }
         let start = now();
         let deadline = time.map_or(Nanos::MAX, |t| start.saturating_add(t));
-        let shared = Arc::new(Shared::new(self, &plan, sets.clone(), deadline));
+        let shared = Arc::new(Shared::new(self, &mut plan, sets.clone(), deadline));
         self.rounds += 1;
         let workers = self.workers(&plan, &shared);
         let tasks: Vec<_> = workers
@@ -342,7 +342,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new<C>(run: &Run<C>, plan: &Plan, sets: Vec<Arc<Fileset>>, deadline: Nanos) -> Shared {
+    fn new<C>(run: &Run<C>, plan: &mut Plan, sets: Vec<Arc<Fileset>>, deadline: Nanos) -> Shared {
         let halt = Halt::new(deadline);
         let sleepers = Arc::new(Monitor::new(()));
         halt.enrol(Arc::clone(&sleepers) as _);
@@ -364,7 +364,7 @@ impl Shared {
         Shared {
             sets,
             halt,
-            ledger: Ledger::new(plan.stats.clone(), plan.processes),
+            ledger: Ledger::new(std::mem::take(&mut plan.stats), plan.processes),
             events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
             sleepers,
             groups,

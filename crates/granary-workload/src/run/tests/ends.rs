@@ -231,3 +231,35 @@ fn the_prologue_is_done_in_order() {
     let log = &fs.state().log;
     assert_eq!(log.last().map(String::as_str), Some("prologue sync "));
 }
+
+#[test]
+fn every_built_in_workload_runs_to_its_end() {
+    for builtin in crate::list() {
+        let small: &[(&str, &str)] = if builtin.name == "oltp" {
+            &[("filesize", "64k"), ("logfilesize", "1m"), ("runtime", "2")]
+        } else {
+            &[]
+        };
+        let overrides: Vec<_> = small.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut workload = crate::Workload::from_builtin(builtin.name, &overrides).expect("built in");
+        workload.scale(if builtin.name == "oltp" { 0.01 } else { 0.001 }).expect("a scale");
+        let fs = MemFs::new(LATENCY);
+        let body = move || {
+            let mut run = Run::new(&workload, |name: &str| fs.client(name), RunOptions::default());
+            run.setup()?;
+            run.measure()
+        };
+        let outcome = World::default().run(body).expect("no deadlock");
+        let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", builtin.name));
+        let expected = match builtin.name {
+            "create" | "delete" | "mkdir" | "rmdir" | "fileserver" => 1000..1100,
+            // Each of 12 threads ends its pass of up to 31 operations.
+            "varmail" | "webproxy" | "webserver" => 500..500 + 12 * 31,
+            _ => 10_000..u64::MAX,
+        };
+        assert!(expected.contains(&outcome.total_ops), "{}: {}", builtin.name, outcome.total_ops);
+        let sum: u64 = outcome.ops.values().filter(|op| op.counted).map(|op| op.count).sum();
+        assert_eq!(sum, outcome.total_ops, "{}", builtin.name);
+        assert!(outcome.ops.values().all(|op| op.latency.count() == op.count), "{}", builtin.name);
+    }
+}
