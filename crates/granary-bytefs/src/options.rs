@@ -84,7 +84,7 @@ impl Default for MountOptions {
         MountOptions {
             commit: CommitMode::Group,
             commit_interval: Nanos::from_secs(5),
-            commit_batch: 256,
+            commit_batch: 32,
             byte_threshold_lines: 8,
             direct_byte_max: 512,
             cpus: 28,

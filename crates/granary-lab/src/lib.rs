@@ -8,5 +8,13 @@
 //!                               Record ──> table, JSON lines
 //! ```
 
+mod error;
+pub mod experiment;
+mod phase;
 pub mod record;
+pub mod registry;
 pub mod report;
+pub mod testbed;
+mod warnings;
+
+pub use error::LabError;

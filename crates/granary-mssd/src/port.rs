@@ -1,7 +1,8 @@
 //! [`Port`]: a file system's blocking view of a drive, with the host's costs charged.
 //!
 //! ```text
-//!   read/write:  cpu(block_submit) -> Drive::submit -> sleep until completion -> cpu(completion, context switch)
+//!   read/write:  cpu(bio, DMA mapping, NVMe) -> Drive::submit -> sleep until completion -> cpu(completion, context switch)
+//!   FLUSH, TRIM carry no data: no DMA mapping.  COMMIT, RECOVER go to the queue directly: no bio either.
 //!   submit_*:    the same without the wait; Port::wait ends it
 //! ```
 //!
@@ -61,7 +62,13 @@ impl Port {
     }
 
     fn submit(&self, command: Command<'_>) -> Result<Ticket, DriveError> {
-        cpu(costs().block_submit);
+        let c = costs();
+        cpu(c.nvme_submit
+            + match command {
+                Command::Read { .. } | Command::Write { .. } => c.bio_submit + c.dma_map,
+                Command::Flush | Command::Trim { .. } => c.bio_submit,
+                Command::Commit { .. } | Command::Recover => Nanos::ZERO,
+            });
         let done = self.drive.submit(now(), command)?;
         Ok(Ticket { done, commands: 1 })
     }
@@ -71,7 +78,7 @@ impl Port {
         if ticket.commands > 0 {
             sleep_until(ticket.done);
             let c = costs();
-            cpu(c.block_complete * ticket.commands + c.context_switch);
+            cpu(c.request_complete * ticket.commands + c.context_switch);
         }
     }
 
@@ -149,6 +156,23 @@ impl Port {
         let t = self.drive.store(now(), at, data, tx, what)?;
         sleep_until(t);
         sleep_until(self.drive.flush_lines(now(), at, data.len())?);
+        Ok(())
+    }
+
+    /// Stores bytes without writing their lines back: to be followed by [`Port::flush_lines`].
+    pub fn stage(&self, at: ByteAddr, data: &[u8], tx: TxId, what: Structure) -> Result<(), DriveError> {
+        sleep_until(self.drive.store(now(), at, data, tx, what)?);
+        Ok(())
+    }
+
+    /// Writes back the lines of several ranges: one clwb per line and a single sfence, so that their way to the drive
+    /// overlaps.
+    pub fn flush_lines(&self, ranges: impl Iterator<Item = (ByteAddr, usize)>) -> Result<(), DriveError> {
+        let (start, mut done) = (now(), Nanos::ZERO);
+        for (at, len) in ranges {
+            done = done.max(self.drive.flush_lines(start, at, len)?);
+        }
+        sleep_until(done);
         Ok(())
     }
 

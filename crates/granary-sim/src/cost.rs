@@ -24,10 +24,14 @@ pub struct HostCosts {
     pub copy_bandwidth: Bytes,
     /// Changing one metadata structure (inode, bitmap, directory block...) in a file system's cache and journal.
     pub metadata_update: Nanos,
-    /// Building and submitting one block command, doorbell included.
-    pub block_submit: Nanos,
-    /// Interrupt and completion of one block command.
-    pub block_complete: Nanos,
+    /// Building a block request (bio) and taking it through the block layer.
+    pub bio_submit: Nanos,
+    /// Mapping and unmapping a command's data for DMA.
+    pub dma_map: Nanos,
+    /// Writing one NVMe command into its queue, doorbell included.
+    pub nvme_submit: Nanos,
+    /// Interrupt and completion of one command.
+    pub request_complete: Nanos,
     /// Blocking a task and waking it again.
     pub context_switch: Nanos,
 }
@@ -42,8 +46,10 @@ impl HostCosts {
         page: Nanos(0),
         copy_bandwidth: Bytes(0),
         metadata_update: Nanos(0),
-        block_submit: Nanos(0),
-        block_complete: Nanos(0),
+        bio_submit: Nanos(0),
+        dma_map: Nanos(0),
+        nvme_submit: Nanos(0),
+        request_complete: Nanos(0),
         context_switch: Nanos(0),
     };
 

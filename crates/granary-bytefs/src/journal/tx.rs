@@ -192,21 +192,26 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Stores the changed lines; their write-backs overlap under one fence.
     fn store(&self, tx: TxId) -> Result<()> {
+        let port = &self.core.port;
         let mut buf = [0u8; 8 * LINE_SIZE];
-        for (block, mask) in &self.pages {
-            for (first, lines) in runs(*mask) {
-                let (mut at, end) = (first * LINE_SIZE, (first + lines) * LINE_SIZE);
-                while at < end {
-                    let n = (end - at).min(buf.len());
-                    block.with(|bytes| buf[..n].copy_from_slice(&bytes[at..at + n]));
-                    let addr = block.lpa().byte().offset(at as u64);
-                    self.core.port.store(addr, &buf[..n], tx, block.what())?;
-                    at += n;
-                }
+        for (block, at, len) in self.ranges() {
+            for from in (at..at + len).step_by(buf.len()) {
+                let n = (at + len - from).min(buf.len());
+                block.with(|bytes| buf[..n].copy_from_slice(&bytes[from..from + n]));
+                port.stage(block.lpa().byte().offset(from as u64), &buf[..n], tx, block.what())?;
             }
         }
+        port.flush_lines(self.ranges().map(|(block, at, len)| (block.lpa().byte().offset(at as u64), len)))?;
         Ok(())
+    }
+
+    /// The runs of changed lines: block, first byte, bytes.
+    fn ranges(&self) -> impl Iterator<Item = (&Arc<Block>, usize, usize)> {
+        self.pages.iter().flat_map(|(block, mask)| {
+            runs(*mask).map(move |(first, n)| (block, first * LINE_SIZE, n * LINE_SIZE))
+        })
     }
 }
 

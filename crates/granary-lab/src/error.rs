@@ -1,0 +1,76 @@
+//! [`LabError`]: why an experiment could not be set up or did not finish. Every message ends with what to try next.
+
+use granary_vfs::FsError;
+
+/// Why the lab could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// No testbed of that name, and no such file.
+    #[error("no testbed '{name}': the built-in ones are {known}; or give the path of a .toml file")]
+    UnknownTestbed {
+        /// What was asked for.
+        name: String,
+        /// The built-in names.
+        known: String,
+    },
+    /// A testbed file cannot be read as one.
+    #[error("testbed {file}: {message}")]
+    BadTestbed {
+        /// Path or built-in name.
+        file: String,
+        /// What is wrong, with line and column where there is one.
+        message: String,
+    },
+    /// A `--set` that does not fit.
+    #[error("--set {set}: {message}")]
+    BadSet {
+        /// As given.
+        set: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// No file system of that name.
+    #[error("no file system '{name}': there are {known}")]
+    UnknownFs {
+        /// What was asked for.
+        name: String,
+        /// The registered names.
+        known: String,
+    },
+    /// A file could not be read or written.
+    #[error("{what}: {source}")]
+    Io {
+        /// The file and what was done with it.
+        what: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The workload file is wrong.
+    #[error(transparent)]
+    Workload(#[from] granary_workload::Error),
+    /// The workload does not fit onto the drive.
+    #[error("{0}")]
+    DoesNotFit(String),
+    /// A phase of the run failed.
+    #[error("{fs}, {phase}: {message}")]
+    Run {
+        /// File system.
+        fs: String,
+        /// Phase: mkfs, mount, setup, run, drain, check.
+        phase: &'static str,
+        /// What went wrong.
+        message: String,
+    },
+}
+
+impl LabError {
+    /// A failed phase.
+    pub(crate) fn run(fs: &str, phase: &'static str, why: impl std::fmt::Display) -> LabError {
+        LabError::Run { fs: fs.to_owned(), phase, message: why.to_string() }
+    }
+
+    /// A file-system call of a phase that failed.
+    pub(crate) fn fs(fs: &str, phase: &'static str) -> impl FnOnce(FsError) -> LabError {
+        move |e| LabError::run(fs, phase, e)
+    }
+}

@@ -1,0 +1,192 @@
+//! [`Experiment`]: one workload on one file system on one testbed, in one virtual world.
+//!
+//! ```text
+//!   drive -> mkfs -> mount -> | setup: fill filesets, sync | measured run | drain: sync, settle drive | unmount, check
+//!                             ^ counters taken             ^              ^                           ^
+//! ```
+//!
+//! The counters of the three phases are kept apart so that neither hides another (issue of every benchmark that stops
+//! its counters before the caches are written back). After the run the drive's and the file system's own consistency
+//! checks must be clean: a number from a broken run is worth nothing.
+
+use crate::error::LabError;
+use crate::phase::{Snapshot, phase};
+use crate::record::{Amplification, Bytes2, OpType, Ops, RECORD_VERSION, Record};
+use crate::registry::{self, FsEntry};
+use crate::testbed::Testbed;
+use crate::warnings;
+use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_sim::{World, WorldConfig, now, sleep_until};
+use granary_vfs::{Cred, Process, Vfs};
+use granary_workload::Workload;
+use granary_workload::run::{Outcome, Progress, Run, RunOptions};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Called with the progress of a run; from the thread that runs it.
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// What to run.
+#[derive(Clone)]
+pub struct Experiment {
+    /// The workload, scaled already.
+    pub workload: Workload,
+    /// Its scale, for the record.
+    pub scale: f64,
+    /// File system, a name of the registry.
+    pub fs: String,
+    /// Host and drive.
+    pub testbed: Testbed,
+    /// The `--set`s that made the testbed, for the record.
+    pub set: Vec<String>,
+    /// Root seed.
+    pub seed: u64,
+    /// The commit this program was built from, for the record.
+    pub commit: String,
+}
+
+/// Everything a finished virtual run hands out.
+struct Finished {
+    outcome: Outcome,
+    snapshots: [Snapshot; 4],
+}
+
+impl Experiment {
+    /// Runs the experiment.
+    ///
+    /// # Errors
+    /// Where a phase fails or a consistency check finds something.
+    pub fn run(&self, progress: Option<OnProgress>) -> Result<Record, LabError> {
+        let fs = registry::find(&self.fs)?;
+        self.must_fit()?;
+        #[allow(clippy::disallowed_methods)] // `wall_s` is the one real time in a record
+        let started = Instant::now();
+        let config = WorldConfig {
+            host_cores: self.testbed.host.cores,
+            costs: self.testbed.host.costs,
+            seed: self.seed,
+            ..WorldConfig::default()
+        };
+        let me = self.clone();
+        let finished = World::new(config)
+            .run(move || me.in_virtual_time(fs, progress))
+            .map_err(|stop| LabError::run(&self.fs, "run", stop))??;
+        Ok(self.record(finished, started.elapsed().as_secs_f64()))
+    }
+
+    fn must_fit(&self) -> Result<(), LabError> {
+        let capacity = self.testbed.drive.pages() as f64 * granary_units::PAGE_SIZE as f64;
+        let needs = self.workload.expected_bytes();
+        if needs > capacity * 0.95 {
+            return Err(LabError::DoesNotFit(format!(
+                "the workload's files need {:.1} GiB, the testbed's drive has {:.1} GiB: use a smaller --scale",
+                needs / (1u64 << 30) as f64,
+                capacity / (1u64 << 30) as f64
+            )));
+        }
+        Ok(())
+    }
+
+    fn in_virtual_time(
+        &self,
+        fs: &'static FsEntry,
+        progress: Option<OnProgress>,
+    ) -> Result<Finished, LabError> {
+        let name = fs.name;
+        let mode = if fs.write_log { Mode::Log } else { Mode::Cache };
+        let drive_config = self.testbed.drive.clone().with_mode(mode);
+        let drive = Arc::new(Mssd::new(&drive_config).map_err(|e| LabError::run(name, "mkfs", e))?);
+        let port = Port::new(drive.clone());
+        (fs.mkfs)(&port).map_err(LabError::fs(name, "mkfs"))?;
+        let mounted = (fs.mount)(port, &self.testbed.host).map_err(LabError::fs(name, "mount"))?;
+        let vfs = Vfs::mount(mounted, self.testbed.host.vfs).map_err(LabError::fs(name, "mount"))?;
+        let at = |d: &Mssd| Snapshot { at: now(), counters: d.counters() };
+
+        let clients = {
+            let vfs = Arc::clone(&vfs);
+            move |_thread: &str| Process::new(Arc::clone(&vfs), Cred::ROOT)
+        };
+        let mut run =
+            Run::new(&self.workload, clients, RunOptions { seed: self.seed, progress, ..Default::default() });
+        let start = at(&drive);
+        run.setup().map_err(|e| LabError::run(name, "setup", e))?;
+        vfs.sync().map_err(LabError::fs(name, "setup"))?;
+        let ready = at(&drive);
+        let outcome = run.measure().map_err(|e| LabError::run(name, "run", e))?;
+        let done = at(&drive);
+        drop(run);
+        vfs.sync().map_err(LabError::fs(name, "drain"))?;
+        let idle = drive.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
+        sleep_until(idle);
+        let drained = at(&drive);
+
+        self.verify(&vfs, &drive)?;
+        Ok(Finished { outcome, snapshots: [start, ready, done, drained] })
+    }
+
+    /// A clean end, and clean checks: of the file system while mounted, and of the drive.
+    fn verify(&self, vfs: &Arc<Vfs>, drive: &Mssd) -> Result<(), LabError> {
+        let name = &self.fs;
+        let found = vfs.fs().check().map_err(LabError::fs(name, "check"))?;
+        if let Some(first) = found.first() {
+            return Err(LabError::run(name, "check", format!("{} violations; first: {first}", found.len())));
+        }
+        vfs.unmount().map_err(LabError::fs(name, "check"))?;
+        drive.check().map_err(|found| LabError::run(name, "check", format!("drive: {}", found.join("; "))))
+    }
+
+    fn record(&self, finished: Finished, wall_s: f64) -> Record {
+        let Finished { outcome, snapshots: [start, ready, done, drained] } = finished;
+        let run = phase(&ready, &done);
+        let share = |host: u64, app: u64| if app == 0 { 0.0 } else { host as f64 / app as f64 };
+        let virtual_s = outcome.elapsed.as_secs_f64();
+        let by_type = outcome
+            .ops
+            .iter()
+            .map(|(name, op)| {
+                let h = &op.latency;
+                let stats = OpType {
+                    count: op.count,
+                    mean_ns: h.mean().0,
+                    p50_ns: h.quantile(0.5).0,
+                    p95_ns: h.quantile(0.95).0,
+                    p99_ns: h.quantile(0.99).0,
+                    max_ns: h.max().0,
+                };
+                (name.clone(), stats)
+            })
+            .collect();
+        let mut record = Record {
+            v: RECORD_VERSION,
+            granary: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: self.commit.clone(),
+            workload: self.workload.name.clone(),
+            scale: self.scale,
+            fs: self.fs.clone(),
+            testbed: self.testbed.name.clone(),
+            set: self.set.clone(),
+            seed: self.seed,
+            threads: self.workload.threads(),
+            virtual_s,
+            wall_s,
+            ops: Ops {
+                total: outcome.total_ops,
+                per_s: if virtual_s > 0.0 { outcome.total_ops as f64 / virtual_s } else { 0.0 },
+                by_type,
+            },
+            app: Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write },
+            amplification: Amplification {
+                read: share(run.host.read(), outcome.app_read),
+                write: share(run.host.written(), outcome.app_write),
+            },
+            host: run.host,
+            flash: run.flash,
+            firmware: done.firmware_since(&ready),
+            setup: phase(&start, &ready),
+            drain: phase(&done, &drained),
+            warnings: Vec::new(),
+        };
+        record.warnings = warnings::of(&record, &self.workload, &self.testbed, &outcome.warnings);
+        record
+    }
+}

@@ -1,0 +1,70 @@
+//! Counters at an instant, and what moved between two of them.
+
+use crate::record::{Flash, Host, Interface, Phase};
+use granary_flash::Cause;
+use granary_mssd::{DriveCounters, LinkTraffic, Structure};
+use granary_units::Nanos;
+use std::collections::BTreeMap;
+
+/// The drive's counters at an instant.
+pub struct Snapshot {
+    /// When.
+    pub at: Nanos,
+    /// The counters.
+    pub counters: DriveCounters,
+}
+
+/// What moved between two instants.
+pub fn phase(from: &Snapshot, to: &Snapshot) -> Phase {
+    let moved = to.counters.since(&from.counters);
+    Phase {
+        virtual_s: (to.at - from.at).as_secs_f64(),
+        host: host(&moved.link),
+        flash: Flash {
+            read_pages: by_cause(&moved.flash.read_pages),
+            program_pages: by_cause(&moved.flash.program_pages),
+            erases: moved.flash.erases,
+        },
+    }
+}
+
+fn host(t: &LinkTraffic) -> Host {
+    Host {
+        byte: Interface { read_bytes: by_structure(&t.byte_read), write_bytes: by_structure(&t.byte_write) },
+        block: Interface {
+            read_bytes: by_structure(&t.block_read),
+            write_bytes: by_structure(&t.block_write),
+        },
+    }
+}
+
+fn by_structure(bytes: &[u64; Structure::COUNT]) -> BTreeMap<String, u64> {
+    let named = Structure::ALL.iter().zip(bytes).filter(|(_, n)| **n > 0);
+    named.map(|(s, &n)| (s.name().to_owned(), n)).collect()
+}
+
+fn by_cause(pages: &[u64; Cause::COUNT]) -> BTreeMap<String, u64> {
+    let named = Cause::ALL.iter().zip(pages).filter(|(_, n)| **n > 0);
+    named.map(|(c, &n)| (c.name().to_owned(), n)).collect()
+}
+
+impl Snapshot {
+    /// The firmware's own counters between `earlier` and this, as `part.counter`; zeros are left out.
+    pub fn firmware_since(&self, earlier: &Snapshot) -> BTreeMap<String, u64> {
+        let moved = self.counters.since(&earlier.counters);
+        let mut out = BTreeMap::new();
+        let mut add = |part: &str, counters: serde_json::Result<serde_json::Value>| {
+            let counters = counters.expect("counters are plain numbers");
+            for (name, value) in counters.as_object().into_iter().flatten() {
+                if let Some(n) = value.as_u64().filter(|&n| n > 0) {
+                    out.insert(format!("{part}.{name}"), n);
+                }
+            }
+        };
+        add("commands", serde_json::to_value(moved.commands));
+        add("log", serde_json::to_value(moved.log));
+        add("cache", serde_json::to_value(moved.cache));
+        add("buffer", serde_json::to_value(moved.buffer));
+        out
+    }
+}

@@ -1,0 +1,58 @@
+//! The registry of file systems: one line each, and everything else finds it here.
+
+use crate::error::LabError;
+use crate::testbed::Host;
+use granary_mssd::Port;
+use granary_vfs::{FileSystem, Result};
+use std::sync::Arc;
+
+/// A file system that can be run.
+pub struct FsEntry {
+    /// Name on the command line and in results.
+    pub name: &'static str,
+    /// One line for lists.
+    pub about: &'static str,
+    /// Needs the ByteFS write-log firmware; the others run on the page-cache firmware (paper section 5.1).
+    pub write_log: bool,
+    /// Makes an empty file system on the drive.
+    pub mkfs: fn(&Port) -> Result<()>,
+    /// Mounts it, recovering where needed.
+    pub mount: fn(Port, &Host) -> Result<Arc<dyn FileSystem>>,
+}
+
+/// All file systems, in the order of comparisons.
+pub const FILE_SYSTEMS: &[FsEntry] = &[
+    FsEntry {
+        name: "bytefs",
+        about: "ByteFS (ASPLOS'25): byte and block interface, firmware write log, transactions",
+        write_log: true,
+        mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
+        mount: |port, host| {
+            let options =
+                granary_bytefs::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
+            Ok(granary_bytefs::mount(port, &options)?)
+        },
+    },
+    FsEntry {
+        name: "ext4",
+        about: "ext4, ordered mode over JBD2, block interface only",
+        write_log: false,
+        mkfs: |port| granary_ext4::mkfs(port, &granary_ext4::MkfsOptions::default()),
+        mount: |port, host| {
+            let options =
+                granary_ext4::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
+            Ok(granary_ext4::mount(port, &options)?)
+        },
+    },
+];
+
+/// The file system of this name.
+///
+/// # Errors
+/// None has it.
+pub fn find(name: &str) -> std::result::Result<&'static FsEntry, LabError> {
+    FILE_SYSTEMS.iter().find(|f| f.name == name).ok_or_else(|| {
+        let known: Vec<&str> = FILE_SYSTEMS.iter().map(|f| f.name).collect();
+        LabError::UnknownFs { name: name.to_owned(), known: known.join(", ") }
+    })
+}

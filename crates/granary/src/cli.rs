@@ -1,0 +1,92 @@
+//! The arguments (clap).
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// File systems for memory-semantic SSDs: run them on an emulated drive and see what moves.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a workload on file systems and compare them
+    Run(RunArgs),
+    /// List or show the built-in workloads
+    #[command(subcommand)]
+    Workload(WorkloadCommand),
+    /// List or show the built-in testbeds
+    #[command(subcommand)]
+    Testbed(TestbedCommand),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// Built-in workload (see `granary workload list`) or path of a Filebench .f file
+    pub workload: String,
+    /// File systems to compare, comma-separated; ratios are to the first
+    #[arg(long, value_delimiter = ',', default_value = "bytefs,ext4")]
+    pub fs: Vec<String>,
+    /// Built-in testbed (see `granary testbed list`) or path of a .toml file
+    #[arg(long, default_value = "bytefs-emulator")]
+    pub testbed: String,
+    /// Factor on the number of files and operations; 1 is the workload as written [default: 0.05 for built-in
+    /// workloads, 1 for files]
+    #[arg(long)]
+    pub scale: Option<f64>,
+    /// Number of workload threads, instead of the workload's own
+    #[arg(long)]
+    pub threads: Option<u32>,
+    /// Root seed: equal seeds give equal results
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Change a value of the testbed, for example nand.read_ns=40000; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Set a variable of the workload file, for example nfiles=1000; may be repeated
+    #[arg(long = "var", value_name = "NAME=VALUE")]
+    pub vars: Vec<String>,
+    /// Print one JSON object per file system instead of tables (docs/RESULTS.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Also write results.jsonl and results.txt into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// File systems to run at the same time; each takes a core and its own memory
+    #[arg(long, default_value_t = default_jobs())]
+    pub jobs: usize,
+}
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+#[derive(Subcommand)]
+pub enum WorkloadCommand {
+    /// Names and one line each
+    List,
+    /// Print the .f file of a built-in workload
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum TestbedCommand {
+    /// Names and one line each
+    List,
+    /// Print a testbed file
+    Show {
+        /// Its name, or the path of a file
+        name: String,
+    },
+}

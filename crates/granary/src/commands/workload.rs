@@ -1,0 +1,25 @@
+//! `granary workload list|show`.
+
+use crate::cli::WorkloadCommand;
+use granary_lab::LabError;
+use granary_workload::{Workload, builtin, list};
+
+/// Runs the command.
+pub fn run(command: &WorkloadCommand) -> Result<(), LabError> {
+    match command {
+        WorkloadCommand::List => {
+            for w in list() {
+                println!("{:<12} {}", w.name, w.about);
+            }
+        }
+        WorkloadCommand::Show { name } => {
+            if let Some(text) = builtin(name) {
+                print!("{text}");
+            } else {
+                // Fails with the nearest names.
+                Workload::from_builtin(name, &[])?;
+            }
+        }
+    }
+    Ok(())
+}

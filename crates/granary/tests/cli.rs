@@ -1,0 +1,169 @@
+//! The command line as a user meets it: results, determinism, errors that say what to do next, exit codes.
+
+use assert_cmd::Command;
+
+fn granary(args: &[&str]) -> Command {
+    let mut c = Command::cargo_bin("granary").expect("the binary is built");
+    c.args(args);
+    c
+}
+
+/// stdout and stderr of a command that must end with `code`.
+fn ends(args: &[&str], code: i32) -> (String, String) {
+    let out = granary(args).assert().code(code).get_output().clone();
+    (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+const SMALL: [&str; 7] = ["run", "varmail", "--scale", "0.0005", "--fs", "bytefs,ext4", "--json"];
+
+fn without_wall_time(json: &str) -> Vec<serde_json::Value> {
+    json.lines()
+        .map(|line| {
+            let mut v: serde_json::Value = serde_json::from_str(line).expect("each line is JSON");
+            v.as_object_mut().expect("an object").remove("wall_s").expect("wall_s is there");
+            v
+        })
+        .collect()
+}
+
+#[test]
+fn one_seed_gives_one_result_and_another_seed_another() {
+    let (a, _) = ends(&SMALL, 0);
+    let (b, _) = ends(&SMALL, 0);
+    assert_eq!(without_wall_time(&a), without_wall_time(&b));
+    let mut other = SMALL.to_vec();
+    other.extend(["--seed", "2"]);
+    let (c, _) = ends(&other, 0);
+    assert_ne!(without_wall_time(&a), without_wall_time(&c));
+}
+
+#[test]
+fn json_has_one_object_per_file_system_with_the_documented_fields() {
+    let (out, _) = ends(&SMALL, 0);
+    let records = without_wall_time(&out);
+    assert_eq!(
+        records.iter().map(|r| r["fs"].as_str().expect("a name")).collect::<Vec<_>>(),
+        ["bytefs", "ext4"]
+    );
+    for r in &records {
+        for field in [
+            "v",
+            "granary",
+            "commit",
+            "workload",
+            "scale",
+            "testbed",
+            "seed",
+            "threads",
+            "virtual_s",
+            "ops",
+            "app",
+            "host",
+            "flash",
+            "amplification",
+            "warnings",
+            "setup",
+            "drain",
+        ] {
+            assert!(!r[field].is_null(), "{field} is missing");
+        }
+        assert!(r["ops"]["total"].as_u64() > Some(0));
+        let total: u64 = r["ops"]["by_type"]
+            .as_object()
+            .expect("operations by name")
+            .values()
+            .map(|op| op["count"].as_u64().expect("a count"))
+            .sum();
+        assert!(total >= r["ops"]["total"].as_u64().expect("a count"));
+    }
+}
+
+#[test]
+fn the_table_compares_and_out_writes_both_forms() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("results");
+    let mut args = SMALL[..6].to_vec();
+    args.extend(["--out", path.to_str().expect("utf-8")]);
+    let (out, _) = ends(&args, 0);
+    assert!(out.contains("operations per second") && out.contains("ext4/bytefs"), "{out}");
+    assert_eq!(std::fs::read_to_string(path.join("results.txt")).expect("written"), out);
+    assert_eq!(std::fs::read_to_string(path.join("results.jsonl")).expect("written").lines().count(), 2);
+}
+
+#[test]
+fn a_users_own_file_runs_and_a_broken_one_is_refused_with_line_and_column() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let good = dir.path().join("mine.f");
+    let text = "define fileset name=set,path=/data,entries=20,dirwidth=5,size=8k,prealloc=100\n\
+                define process name=p,instances=1 {\n  thread name=t,memsize=1m,instances=2 {\n\
+                flowop readwholefile name=r,filesetname=set,iosize=4k\n\
+                flowop finishoncount name=f,value=50\n  }\n}\nrun\n";
+    std::fs::write(&good, text).expect("written");
+    let (out, _) = ends(&["run", good.to_str().expect("utf-8"), "--fs", "ext4"], 0);
+    assert!(out.contains("operations per second"));
+    let bad = dir.path().join("broken.f");
+    std::fs::write(&bad, text.replace("iosize=4k", "iosiez=4k")).expect("written");
+    let (_, err) = ends(&["run", bad.to_str().expect("utf-8")], 2);
+    assert!(err.contains("broken.f:4:") && err.contains("iosize"), "{err}");
+}
+
+#[test]
+fn wrong_arguments_end_with_code_2_and_say_what_would_be_right() {
+    for (args, word) in [
+        (&["run", "varmial"][..], "varmail"),
+        (&["run", "varmail", "--fs", "bytfs"], "bytefs, ext4"),
+        (&["run", "varmail", "--testbed", "nope"], "bytefs-emulator"),
+        (&["run", "varmail", "--set", "nand.raed_ns=1"], "no key"),
+        (&["run", "varmail", "--set", "nand.read_ns"], "KEY=VALUE"),
+        (&["run", "varmail", "--scale", "0"], "scale"),
+        (&["run", "varmail", "--scale", "100"], "scale"),
+        (&["run", "varmail", "--var", "nfiles"], "NAME=VALUE"),
+        (&["run"], "Usage"),
+        (&["workload", "show", "nope"], "nope"),
+        (&["testbed", "show", "nope"], "bytefs-emulator"),
+        (&["frobnicate"], "Usage"),
+    ] {
+        let (_, err) = ends(args, 2);
+        assert!(err.contains(word), "{args:?}: {err}");
+        assert!(!err.contains("panicked"), "{args:?}: {err}");
+    }
+}
+
+#[test]
+fn lists_show_what_there_is() {
+    let (workloads, _) = ends(&["workload", "list"], 0);
+    assert!(["varmail", "fileserver", "create", "delete"].iter().all(|w| workloads.contains(w)));
+    let (file, _) = ends(&["workload", "show", "varmail"], 0);
+    assert!(file.contains("define fileset"));
+    let (testbeds, _) = ends(&["testbed", "list"], 0);
+    assert!(testbeds.contains("bytefs-emulator"));
+    let (completions, _) = ends(&["completions", "bash"], 0);
+    assert!(completions.contains("granary"));
+}
+
+#[test]
+fn a_slower_flash_makes_a_slower_drive() {
+    let rate = |set: &str| {
+        let args = ["run", "fileserver", "--scale", "0.002", "--fs", "ext4", "--json", "--set", set];
+        without_wall_time(&ends(&args, 0).0)[0]["ops"]["per_s"].as_f64().expect("a rate")
+    };
+    // A device cache of 4 MiB, so that the flash is felt at this scale.
+    let base = rate("firmware.cache=4MiB");
+    let slow = {
+        let args = [
+            "run",
+            "fileserver",
+            "--scale",
+            "0.002",
+            "--fs",
+            "ext4",
+            "--json",
+            "--set",
+            "firmware.cache=4MiB",
+            "--set",
+            "nand.program_ns=2000000",
+        ];
+        without_wall_time(&ends(&args, 0).0)[0]["ops"]["per_s"].as_f64().expect("a rate")
+    };
+    assert!(slow < base * 0.8, "{slow} with 2 ms programs, {base} with 60 us");
+}
