@@ -1,0 +1,61 @@
+//! The runner on the reference file system of `granary-vfs`: POSIX as Linux has it.
+
+use granary_sim::World;
+use granary_units::Dest;
+use granary_vfs::reference::{Limits, RefFs, RefProcess};
+use granary_vfs::{Cred, OpenFlags, Posix};
+use granary_workload::run::{Outcome, Run, RunOptions, content_word};
+use granary_workload::spec::FilesetId;
+use granary_workload::{Workload, list};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+fn run(workload: Workload) -> (Outcome, RefProcess) {
+    let limits = Limits { max_file_size: 1 << 40, max_links: 65_000 };
+    let fs = Arc::new(Mutex::new(RefFs::new(limits)));
+    let process = RefProcess::new(Arc::clone(&fs), Cred::ROOT);
+    let name = workload.name.clone();
+    let body = move || {
+        let client = |_: &str| RefProcess::new(Arc::clone(&fs), Cred::ROOT);
+        let mut run = Run::new(&workload, client, RunOptions::default());
+        run.setup()?;
+        run.measure()
+    };
+    let outcome = World::default().run(body).expect("no deadlock");
+    (outcome.unwrap_or_else(|error| panic!("{name}: {error}")), process)
+}
+
+#[test]
+fn every_built_in_workload_runs() {
+    for builtin in list() {
+        let small: &[(&str, &str)] = match builtin.name {
+            "oltp" => {
+                &[("filesize", "64k"), ("logfilesize", "1m"), ("runtime", "1"), ("usermode", "10000000")]
+            }
+            _ => &[],
+        };
+        let overrides: Vec<_> = small.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut workload = Workload::from_builtin(builtin.name, &overrides).expect("built in");
+        workload.scale(if builtin.name == "oltp" { 0.01 } else { 0.001 }).expect("a scale");
+        let (outcome, _) = run(workload);
+        assert!(outcome.total_ops >= 500, "{}: {} operations", builtin.name, outcome.total_ops);
+    }
+}
+
+#[test]
+fn files_hold_the_word_of_their_identity() {
+    let text = "define fileset name=set,path=/a/b,size=9999,entries=3,dirwidth=10,dirgamma=0,prealloc=100\n\
+                define process name=p\n{\nthread name=t,memsize=1m\n{\n\
+                flowop openfile name=o,filesetname=set,fd=1\nflowop appendfile name=a,fd=1,iosize=777\n\
+                flowop closefile name=c,fd=1\nflowop finishoncount name=end,value=9\n}\n}\nrun 10\n";
+    let (_, mut process) = run(Workload::parse("t.f", text, &[]).expect("a workload"));
+    for file in 0..3 {
+        let path = format!("/a/b/set/00000001/{:08}", file + 1);
+        let fd = process.open(&path, OpenFlags::RDONLY, 0).expect("it exists");
+        let mut content = vec![0; 20_000];
+        let length = process.read(fd, Dest::Bytes(&mut content)).expect("it can be read");
+        assert_eq!(length, 9999 + 777, "{path}");
+        let word = content_word(FilesetId(0), file).to_le_bytes();
+        assert!(content[..length].iter().enumerate().all(|(i, &byte)| byte == word[i % 8]), "{path}");
+    }
+}
