@@ -122,8 +122,9 @@ impl Client {
         let first = pos / PAGE_SIZE as u64;
         let end = (pos + data.len() as u64).div_ceil(PAGE_SIZE as u64);
         // The gap between the old end and `pos` is zeroed in the page of the old end, as the vfs does.
-        let tail = (size < pos && size % PAGE_SIZE as u64 != 0 && size / (PAGE_SIZE as u64) < first)
-            .then_some(size / PAGE_SIZE as u64);
+        let tail =
+            (size < pos && !size.is_multiple_of(PAGE_SIZE as u64) && size / (PAGE_SIZE as u64) < first)
+                .then_some(size / PAGE_SIZE as u64);
         let mut dirty = Vec::new();
         for index in tail.into_iter().chain(first..end) {
             let begin = index * PAGE_SIZE as u64;
@@ -153,7 +154,7 @@ impl Client {
     pub fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
         let _lock = inode.rwsem.write();
         let old = inode.size();
-        if size > old && old % PAGE_SIZE as u64 != 0 {
+        if size > old && !old.is_multiple_of(PAGE_SIZE as u64) {
             // As the vfs does: the rest of the last page becomes zeros before it belongs to the file.
             let index = old / PAGE_SIZE as u64;
             let mut page = [Page::ZERO];

@@ -198,12 +198,13 @@ pub fn step(c: Option<&Client>, model: &mut Model, s: &mut Stream, op: usize, op
                     let is_file = model.nodes[&id].kind == FileKind::File;
                     let inode = got.map(|g| g.expect("removed"));
                     model.drop_name(d, &n, op);
-                    if keep && !model.nodes.contains_key(&id) {
-                        if let Some((inode, c)) = inode.zip(c) {
-                            match is_file {
-                                true => opened.push(Open { inode, content }),
-                                false => c.close(&inode).expect("evicted"),
-                            }
+                    if keep
+                        && !model.nodes.contains_key(&id)
+                        && let Some((inode, c)) = inode.zip(c)
+                    {
+                        match is_file {
+                            true => opened.push(Open { inode, content }),
+                            false => c.close(&inode).expect("evicted"),
                         }
                     }
                 }
