@@ -1,5 +1,7 @@
 //! How many device operations one core simulates: block commands at queue depth 32, stores and loads of one line.
 
+#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
 use granary_sim::rng::Stream;

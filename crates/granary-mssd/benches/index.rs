@@ -2,6 +2,8 @@
 //!
 //! The paper reports 89 ns for a lookup on the prototype's ARM core (section 4.3).
 
+#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
+
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use granary_mssd::bench::{EntryRef, Index, Piece, Versions};
 use granary_sim::rng::Stream;
