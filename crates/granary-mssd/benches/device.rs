@@ -2,7 +2,10 @@
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+mod cpu_time;
+
+use cpu_time::CpuTime;
+use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
@@ -45,9 +48,9 @@ fn filled(mode: Mode) -> (Mssd, Nanos) {
     (d, now)
 }
 
-fn block(c: &mut Criterion) {
+fn block(c: &mut Criterion<CpuTime>) {
     let mut g = c.benchmark_group("block");
-    g.throughput(Throughput::Elements(1));
+    g.throughput(Throughput::Elements(1)).sampling_mode(SamplingMode::Flat).sample_size(20);
     for mode in [Mode::Log, Mode::Cache] {
         let (d, now) = filled(mode);
         let mut rng = Stream::new(1, "bench");
@@ -73,9 +76,9 @@ fn block(c: &mut Criterion) {
     g.finish();
 }
 
-fn byte(c: &mut Criterion) {
+fn byte(c: &mut Criterion<CpuTime>) {
     let mut g = c.benchmark_group("byte");
-    g.throughput(Throughput::Elements(1));
+    g.throughput(Throughput::Elements(1)).sampling_mode(SamplingMode::Flat).sample_size(20);
     for mode in [Mode::Log, Mode::Cache] {
         let d = Mssd::new(&DriveConfig::bytefs_emulator().with_mode(mode)).expect("valid");
         let mut rng = Stream::new(1, "bench");
@@ -101,5 +104,9 @@ fn byte(c: &mut Criterion) {
     g.finish();
 }
 
-criterion_group!(benches, block, byte);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(CpuTime);
+    targets = block, byte
+}
 criterion_main!(benches);

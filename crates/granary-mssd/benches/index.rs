@@ -4,7 +4,10 @@
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+mod cpu_time;
+
+use cpu_time::CpuTime;
+use criterion::{BatchSize, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use granary_mssd::bench::{EntryRef, Index, Piece, Versions};
 use granary_sim::rng::Stream;
 use granary_units::TxId;
@@ -56,7 +59,7 @@ fn piece(entry: usize, line: u8) -> Piece {
     Piece { entry: EntryRef(entry as u32), first: line, lines: 1 }
 }
 
-fn bench(c: &mut Criterion) {
+fn bench(c: &mut Criterion<CpuTime>) {
     // Alone: every line in a page of its own, anywhere on the drive. Metadata: 16 lines in each of 200,000 pages.
     // Dense: whole pages of lines, 52,000 of them in 2 GiB.
     for (name, per_page, spread) in [("alone", 1, PAGES), ("metadata", 16, 400_000), ("dense", 64, 500_000)] {
@@ -68,7 +71,7 @@ fn bench(c: &mut Criterion) {
         let hash: FxHashMap<u64, u32> = keys(&lines);
 
         let mut g = c.benchmark_group(format!("index/{name}"));
-        g.throughput(Throughput::Elements(1));
+        g.throughput(Throughput::Elements(1)).sampling_mode(SamplingMode::Flat).sample_size(20);
         let mut rng = Stream::new(2, "probe");
         let mut probe = || lines[rng.below(lines.len() as u64) as usize];
         let mut found = Vec::new();
@@ -127,5 +130,9 @@ fn keys<M: FromIterator<(u64, u32)>>(lines: &[(u32, u8)]) -> M {
     lines.iter().enumerate().map(|(i, &(p, l))| ((p as u64) << 6 | l as u64, i as u32)).collect()
 }
 
-criterion_group!(benches, bench);
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(CpuTime);
+    targets = bench
+}
 criterion_main!(benches);
