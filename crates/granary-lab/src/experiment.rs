@@ -1,8 +1,8 @@
 //! [`Experiment`]: one workload on one file system on one testbed, in one virtual world.
 //!
 //! ```text
-//!   drive -> mkfs -> mount -> | setup: fill filesets, sync | measured run | drain: sync, settle drive | unmount, check
-//!                             ^ counters taken             ^              ^                           ^
+//!   drive -> mkfs -> mount -> | setup: fill filesets, sync, settle | measured run | drain: sync, settle | check, unmount
+//!                             ^ counters taken                     ^              ^                     ^
 //! ```
 //!
 //! The counters of the three phases are kept apart so that neither hides another (issue of every benchmark that stops
@@ -110,7 +110,9 @@ impl Experiment {
             Run::new(&self.workload, clients, RunOptions { seed: self.seed, progress, ..Default::default() });
         let start = at(&drive);
         run.setup().map_err(|e| LabError::run(name, "setup", e))?;
+        // Idle before the run, so that what run and drain write is the run's own and not the setup's leftovers.
         vfs.sync().map_err(LabError::fs(name, "setup"))?;
+        sleep_until(drive.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
         let ready = at(&drive);
         let outcome = run.measure().map_err(|e| LabError::run(name, "run", e))?;
         let done = at(&drive);
