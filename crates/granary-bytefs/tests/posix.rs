@@ -118,11 +118,11 @@ fn calls_on_names_have_a_serial_order() {
         let dir = |path: &str| Op::Mkdir { path: path.to_owned(), mode: 0o755 };
         let create = |path: String| Op::Open { path, flags: OpenFlags::CREAT | OpenFlags::RDWR, mode: 0o644 };
         let setup = vec![dir("/d"), dir("/e"), create("/a".to_owned()), create("/d/b".to_owned())];
-        let mut path = |rng: &mut Stream| {
+        let path = |rng: &mut Stream| {
             let name = ["a", "b", "c", "x"][rng.below(4) as usize];
             format!("{}/{name}", ["", "/d", "/e"][rng.below(3) as usize])
         };
-        let mut op = |rng: &mut Stream| {
+        let op = |rng: &mut Stream| {
             let one = path(rng);
             match rng.below(10) {
                 0 | 1 => create(one),

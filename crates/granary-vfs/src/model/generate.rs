@@ -195,7 +195,8 @@ impl Generator {
             19 => Op::Truncate { path: self.path(), size: self.offset() },
             20 | 21 => Op::Ftruncate { fd, size: self.offset() },
             22 => Op::Fsync { fd, data_only: self.chance(50) },
-            _ => self.pick(&[0, 1]).eq(&0).then_some(Op::Sync).unwrap_or(Op::Fstat(fd)),
+            _ if self.chance(50) => Op::Sync,
+            _ => Op::Fstat(fd),
         }
     }
 

@@ -228,14 +228,24 @@ fn line(task: usize, e: &Event) -> String {
 /// Whether a call with this outcome may have changed what other tasks see, or what it saw may matter later without
 /// showing in its outcome (which inode was opened).
 fn changes(op: &Op, outcome: &Outcome) -> bool {
-    let looks = match op {
-        Op::Close(_) | Op::Read { .. } | Op::Pread { .. } | Op::Seek { .. } | Op::Fsync { .. } | Op::Sync => {
-            true
-        }
-        Op::Stat(_) | Op::Lstat(_) | Op::Fstat(_) | Op::Access { .. } | Op::Utimens { .. } => true,
-        Op::Readlink(_) | Op::List(_) | Op::Umask(_) | Op::Become(_) => true,
-        _ => false,
-    };
+    let looks = matches!(
+        op,
+        Op::Close(_)
+            | Op::Read { .. }
+            | Op::Pread { .. }
+            | Op::Seek { .. }
+            | Op::Fsync { .. }
+            | Op::Sync
+            | Op::Stat(_)
+            | Op::Lstat(_)
+            | Op::Fstat(_)
+            | Op::Access { .. }
+            | Op::Utimens { .. }
+            | Op::Readlink(_)
+            | Op::List(_)
+            | Op::Umask(_)
+            | Op::Become(_)
+    );
     !looks && !matches!(outcome, Outcome::Failed(_))
 }
 

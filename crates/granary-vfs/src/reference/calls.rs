@@ -69,7 +69,8 @@ impl RefProcess {
             let mine = old.0 == v.me.cred.uid;
             let uid_ok = uid.is_none_or(|u| mine && u == old.0);
             let gid_ok = gid.is_none_or(|g| mine && (g == old.1 || v.in_group(g)));
-            if !v.root() && !(uid_ok && gid_ok) {
+            let allowed = v.root() || (uid_ok && gid_ok);
+            if !allowed {
                 return Err(FsError::NotPermitted);
             }
             v.strip(ino, true);

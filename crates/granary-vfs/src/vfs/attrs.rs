@@ -113,11 +113,11 @@ impl Vfs {
             perm::check(cred, &attr, Access::WRITE)?;
         }
         let owned = cred.uid == attr.uid;
-        if change.uid.is_some_and(|uid| !root && !(owned && uid == attr.uid)) {
+        if !root && change.uid.is_some_and(|uid| !owned || uid != attr.uid) {
             return Err(FsError::NotPermitted);
         }
         let own_group = |gid| gid == attr.gid || perm::in_group(cred, gid);
-        if change.gid.is_some_and(|gid| !root && !(owned && own_group(gid))) {
+        if !root && change.gid.is_some_and(|gid| !owned || !own_group(gid)) {
             return Err(FsError::NotPermitted);
         }
         let new_mode = match change.mode {
