@@ -3,7 +3,7 @@
 use crate::groups::Groups;
 use crate::journal::{Bitmap, Journal, TxTable};
 use crate::layout::{Geometry, INODES_PER_BLOCK, bitmap, orphan};
-use crate::node::Node;
+use crate::node::DirtyList;
 use crate::options::MountOptions;
 use crate::space::{Run, Space, Taken};
 use granary_mssd::{Port, Structure, Ticket};
@@ -63,7 +63,7 @@ pub struct Core {
     /// Seal and commit order.
     pub journal: Journal,
     /// Inodes with attributes that only memory knows.
-    pub dirty: Mutex<Vec<Arc<Node>>>,
+    pub dirty: Mutex<DirtyList>,
     /// Held while withheld blocks become free, so that whoever needs them waits.
     pub releasing: sync::Mutex<()>,
 }

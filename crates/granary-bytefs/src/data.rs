@@ -219,14 +219,20 @@ impl Core {
         node.body.lock().standing
     }
 
-    /// Stores the dirty lines of a page by byte, outside transactions.
+    /// Stores the dirty lines of a page by byte, outside transactions; their write-backs overlap under one fence.
     fn store_lines(&self, node: &Node, lba: u32, page: &DirtyPage) -> Result<()> {
         for (first, lines) in runs(page.lines) {
             let mut buf = [0u8; PAGE_SIZE];
             let (at, len) = (first * LINE_SIZE, lines * LINE_SIZE);
             page.page.copy_out(at, &mut buf[..len]);
-            self.store_data(node, lba, at, &buf[..len])?;
+            let addr = Lpa(lba as u64).byte().offset(at as u64);
+            self.port.stage(addr, &buf[..len], TxId::NONE, Structure::Data)?;
         }
+        let ranges = runs(page.lines).map(|(first, lines)| {
+            (Lpa(lba as u64).byte().offset((first * LINE_SIZE) as u64), lines * LINE_SIZE)
+        });
+        self.port.flush_lines(ranges)?;
+        node.posted.fetch_max(self.journal.posted(), Relaxed);
         Ok(())
     }
 

@@ -140,7 +140,7 @@ fn load(port: Port, geometry: Geometry, options: &MountOptions, next_tx: u32) ->
         orphans: Orphans::new(orphans),
         locks: TxTable::new(),
         journal: Journal::new(next_tx),
-        dirty: Mutex::new(Vec::new()),
+        dirty: Mutex::default(),
         releasing: sync::Mutex::new(()),
         port,
     })

@@ -61,6 +61,8 @@ pub struct Body {
     pub dirty: Dirty,
     /// Attributes as of the last change that only memory knows; for `sync`.
     pub pending: Option<Attr>,
+    /// In the list that `sync` goes through.
+    pub listed: bool,
     /// Names of a directory, once read.
     pub dir: Option<Box<Dir>>,
     /// Short target of a symbolic link.
@@ -118,6 +120,7 @@ impl Body {
             standing: Standing::Live,
             dirty: Dirty::default(),
             pending: None,
+            listed: false,
             dir: None,
             target: Box::default(),
         }
@@ -158,6 +161,35 @@ impl Body {
     }
 }
 
+/// Inodes that may be dirty. Most become clean again without `sync`: they are dropped whenever the list has doubled.
+#[derive(Default)]
+pub struct DirtyList {
+    nodes: Vec<Arc<Node>>,
+    prune_at: usize,
+}
+
+impl DirtyList {
+    /// Adds an inode that is not in the list.
+    fn push(&mut self, node: &Arc<Node>) {
+        self.nodes.push(Arc::clone(node));
+        if self.nodes.len() >= self.prune_at.max(256) {
+            self.nodes.retain(|n| {
+                let mut body = n.body.lock();
+                body.listed = body.pending.is_some() && body.standing != Standing::Gone;
+                body.listed
+            });
+            self.prune_at = 2 * self.nodes.len();
+        }
+    }
+
+    /// Takes all.
+    pub fn take(&mut self) -> Vec<Arc<Node>> {
+        let nodes = std::mem::take(&mut self.nodes);
+        nodes.iter().for_each(|n| n.body.lock().listed = false);
+        nodes
+    }
+}
+
 /// The lines of an inode's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Half {
@@ -195,13 +227,13 @@ impl Core {
     pub fn mark_dirty(&self, inode: &Inode, how: Dirty) {
         let node = node(inode);
         let mut body = node.body.lock();
-        let first = body.pending.is_none();
         body.dirty.times |= how.times;
         body.dirty.atime |= how.atime;
         body.pending = Some(inode.attr());
-        if first && body.standing != Standing::Gone {
+        if !body.listed && body.standing != Standing::Gone {
+            body.listed = true;
             drop(body);
-            self.dirty.lock().push(Arc::clone(node));
+            self.dirty.lock().push(node);
         }
     }
 

@@ -63,6 +63,8 @@ pub struct MountOptions {
     pub commit_interval: Nanos,
     /// Sealed transactions that make the next operation commit them all.
     pub commit_batch: u32,
+    /// Lines of sealed transactions that do the same: bounds what the drive's log must keep uncommitted.
+    pub commit_lines: u32,
     /// A dirty page with fewer modified lines than this goes by byte: 8 of 64 is the paper's R < 1/8 (section 4.6).
     pub byte_threshold_lines: u32,
     /// Direct reads and writes of at most this many bytes go by byte (section 4.6).
@@ -85,6 +87,7 @@ impl Default for MountOptions {
             commit: CommitMode::Group,
             commit_interval: Nanos::from_secs(5),
             commit_batch: 32,
+            commit_lines: 16_384,
             byte_threshold_lines: 8,
             direct_byte_max: 512,
             cpus: 28,

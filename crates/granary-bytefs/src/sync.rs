@@ -20,7 +20,7 @@ impl Core {
 
     /// See [`granary_vfs::FileSystem::sync`].
     pub fn sync(&self) -> Result<()> {
-        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let dirty = self.dirty.lock().take();
         for node in &dirty {
             self.persist(node)?;
         }

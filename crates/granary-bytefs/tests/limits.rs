@@ -96,8 +96,9 @@ fn a_directory_of_100_000_names_is_listed_looked_up_and_emptied() {
         let drive = strict(64);
         let options = MkfsOptions { discard: false, inode_ratio: 600, ..MkfsOptions::default() };
         mkfs(&Port::new(drive.clone()), &options).expect("mkfs");
-        let name =
-            |n: usize| format!("name {n}{}", if n.is_multiple_of(50) { "x".repeat(100) } else { String::new() });
+        let name = |n: usize| {
+            format!("name {n}{}", if n.is_multiple_of(50) { "x".repeat(100) } else { String::new() })
+        };
         let fs = open(&drive, &MountOptions::default());
         {
             let c = Client::new(fs.clone());

@@ -73,7 +73,7 @@ fn a_group_of_transactions_shares_one_verify() {
     in_world(|| {
         let drive = small_mssd(64);
         format(&drive);
-        let fs = open(&drive, &MountOptions::default());
+        let fs = open(&drive, &MountOptions { commit_batch: 1000, ..MountOptions::default() });
         let c = Client::new(fs.clone());
         for n in 0..100 {
             c.file(&c.root(), format!("{n}").as_bytes()).expect("created");

@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 #[derive(Default)]
 struct State {
     queue: Vec<TxId>,
+    /// Lines that the queued transactions stored.
+    lines: u64,
     sealed: u64,
     committed: u64,
     leader: bool,
@@ -92,14 +94,15 @@ impl Journal {
         result.inspect_err(|e| self.fail(e.clone()))
     }
 
-    /// Gives a transaction, all of whose lines are stored, its place in the order. Returns its sequence number and
-    /// how many wait with it.
-    pub fn seal(&self, tx: TxId) -> (u64, usize) {
+    /// Gives a transaction, all of whose lines are stored, its place in the order. Returns its sequence number, and how
+    /// many transactions wait now and their lines.
+    pub fn seal(&self, tx: TxId, lines: u64) -> (u64, usize, u64) {
         let mut s = self.state.lock();
         s.queue.push(tx);
+        s.lines += lines;
         s.sealed += 1;
         self.sealed.store(s.sealed, Relaxed);
-        (s.sealed, s.queue.len())
+        (s.sealed, s.queue.len(), s.lines)
     }
 
     /// Like [`Journal::seal`] for a transaction that was committed already.
@@ -146,6 +149,7 @@ impl Journal {
             }
             s.leader = true;
             let group = std::mem::take(&mut s.queue);
+            s.lines = 0;
             let upto = s.sealed;
             drop(s);
             let result = self.fatal(self.commit_group(port, &group));

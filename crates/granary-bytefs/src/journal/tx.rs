@@ -158,20 +158,25 @@ impl<'a> Tx<'a> {
             self.store(tx)
         });
         let sealed = core.journal.fatal(sealed).map(|()| match core.options.commit {
-            CommitMode::Group => Ok(core.journal.seal(tx)),
+            CommitMode::Group => {
+                let lines = self.pages.iter().map(|p| p.1.count_ones() as u64).sum();
+                Ok(core.journal.seal(tx, lines))
+            }
             CommitMode::Sync => {
                 let done = core.journal.fatal(core.journal.commit_one(&core.port, tx));
-                done.map(|()| (core.journal.seal_committed(), 0))
+                done.map(|()| (core.journal.seal_committed(), 0, 0))
             }
         });
         core.locks.leave(tx, self.pages.iter().map(|p| (p.0.lpa().0, p.1)));
-        let (seq, waiting) = sealed??;
+        let (seq, waiting, lines) = sealed??;
         for run in self.freed.drain(..) {
             core.space.withhold(seq, run);
         }
         if core.options.commit == CommitMode::Sync {
             core.release_ripe()?;
-        } else if waiting >= core.options.commit_batch.max(1) as usize {
+        } else if waiting >= core.options.commit_batch.max(1) as usize
+            || lines >= core.options.commit_lines as u64
+        {
             core.commit_to(seq)?;
         }
         Ok(seq)
