@@ -3,7 +3,6 @@
 use crate::layout::inode::ROOT_INO;
 use crate::layout::superblock::{CLEAN, Superblock};
 use crate::node::Node;
-use crate::options::Atime;
 use crate::{Ext4, MAX_FILE_SIZE};
 use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
@@ -14,8 +13,6 @@ use granary_vfs::{
 
 /// Most hard links (EXT4_LINK_MAX).
 const LINK_MAX: u32 = 65000;
-/// Relatime renews an access time of this age, ns.
-const DAY: i64 = 24 * 3600 * 1_000_000_000;
 
 impl FileSystem for Ext4 {
     fn name(&self) -> &'static str {
@@ -85,20 +82,8 @@ impl FileSystem for Ext4 {
     }
 
     fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
-        let renew = inode.update(|a| {
-            let renew = match self.options.atime {
-                Atime::Noatime => false,
-                Atime::Strictatime => a.atime != time,
-                Atime::Relatime => {
-                    a.atime <= a.mtime || a.atime <= a.ctime || time.0.saturating_sub(a.atime.0) >= DAY
-                }
-            };
-            if renew {
-                a.atime = time;
-            }
-            renew
-        });
-        if renew { self.journal.run(2, |h| self.mark_inode(h, inode)) } else { Ok(()) }
+        inode.update(|a| a.atime = time);
+        self.journal.run(2, |h| self.mark_inode(h, inode))
     }
 
     fn evict(&self, inode: &Inode) -> Result<()> {

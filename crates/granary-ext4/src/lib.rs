@@ -38,7 +38,7 @@ mod ranges;
 pub use journal::JournalStats;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
-pub use options::{Atime, DataMode, MkfsOptions, MountOptions};
+pub use options::{DataMode, MkfsOptions, MountOptions};
 
 use crate::alloc::Groups;
 use crate::journal::Journal;

@@ -40,19 +40,6 @@ pub enum DataMode {
     Ordered,
 }
 
-/// When access times are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Atime {
-    /// Where the old one is not later than the last change, or a day old.
-    #[default]
-    Relatime,
-    /// Never.
-    Noatime,
-    /// Always.
-    Strictatime,
-}
-
 /// How to mount. The defaults are the kernel's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -71,8 +58,6 @@ pub struct MountOptions {
     pub inode_readahead_blocks: u32,
     /// Write a file out when it replaces another by rename, or when it is closed after being truncated to nothing.
     pub auto_da_alloc: bool,
-    /// Access times.
-    pub atime: Atime,
     /// Tell the drive which blocks a committed transaction freed.
     pub discard: bool,
     /// Memory for metadata blocks.
@@ -91,7 +76,6 @@ impl Default for MountOptions {
             writeback_interval: Nanos::from_secs(5),
             inode_readahead_blocks: 32,
             auto_da_alloc: true,
-            atime: Atime::Relatime,
             discard: false,
             metadata_cache: Bytes::gib(1),
             cpus: 28,

@@ -49,6 +49,9 @@ impl Ranges {
     /// Removes `first..end`; returns how many numbers were in.
     pub fn remove(&mut self, first: u32, end: u32) -> u32 {
         let mut n = 0;
+        if first >= end {
+            return 0;
+        }
         while let Some((&s, &e)) = self.0.range(..end).next_back().filter(|(_, e)| **e > first) {
             self.0.remove(&s);
             if e > end {

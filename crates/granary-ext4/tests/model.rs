@@ -1,0 +1,119 @@
+//! Random calls behave as on the reference model, across remounts, with small caches and under many schedules.
+
+mod common;
+
+use common::{Mounted, drive, run_jittered, sound};
+use granary_ext4::{MkfsOptions, MountOptions, mkfs};
+use granary_units::{Bytes, Nanos};
+use granary_vfs::VfsConfig;
+use granary_vfs::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
+use granary_vfs::reference::Limits;
+
+const LIMITS: Limits = Limits { max_file_size: u32::MAX as u64 * 4096, max_links: 65000 };
+
+/// Caches so small that everything is evicted and written back all the time.
+fn tiny() -> VfsConfig {
+    VfsConfig {
+        page_cache: Bytes::kib(64),
+        dirty_expire: Nanos::from_micros(300),
+        writeback_interval: Nanos::from_micros(100),
+        flushers: 3,
+        dentries: 7,
+        inodes: 3,
+        ..VfsConfig::default()
+    }
+}
+
+/// A journal that is full all the time, and timers that go off all the time.
+fn busy() -> MountOptions {
+    MountOptions {
+        commit_interval: Nanos::from_millis(2),
+        dirty_expire: Nanos::from_millis(3),
+        writeback_interval: Nanos::from_millis(1),
+        metadata_cache: Bytes::kib(64),
+        cpus: 3,
+        ..MountOptions::default()
+    }
+}
+
+fn small(seed: u64) -> MkfsOptions {
+    MkfsOptions { journal_size: Some(Bytes::mib(4)), hash_seed: seed, ..MkfsOptions::default() }
+}
+
+/// `count` calls, compared one by one; check; clean remount; the same tree.
+fn sequence(seed: u64, config: VfsConfig, options: MountOptions, mix: Mix, count: usize) {
+    let result = run_jittered(seed, move || {
+        let drive = drive(Bytes::mib(256));
+        mkfs(&common::port(&drive), &small(seed)).map_err(|e| e.to_string())?;
+        let m = Mounted::with(&drive, &options, config);
+        let mut p = m.process();
+        run_sequence(&mut p, LIMITS, &mut Generator::new(seed, mix), count)?;
+        let before = snapshot(&mut p).map_err(|e| e.to_string())?;
+        p.exit();
+        m.check();
+        m.unmount();
+        let m = Mounted::with(&drive, &options, config);
+        assert!(m.fs.recovery().clean, "the journal was empty after an unmount");
+        let mut p = m.process();
+        let after = snapshot(&mut p).map_err(|e| e.to_string())?;
+        p.exit();
+        m.check();
+        if before == after { Ok(()) } else { Err("the tree is another after a remount".to_owned()) }
+    });
+    if let Err(why) = result {
+        panic!("seed {seed}: {why}");
+    }
+}
+
+#[test]
+fn calls_behave_as_the_reference_with_tiny_caches() {
+    for seed in 0..6 {
+        sequence(seed, tiny(), busy(), Mix::default(), 3_000);
+    }
+}
+
+#[test]
+fn calls_behave_as_the_reference_with_large_caches() {
+    for seed in 100..104 {
+        sequence(seed, VfsConfig::default(), MountOptions::default(), Mix::default(), 4_000);
+    }
+}
+
+#[test]
+fn long_sparse_files_behave_as_the_reference() {
+    let mix = Mix { names: 1, attrs: 1, data: 20, users: false, longest: 700_000, largest: 3_000_000 };
+    let config = VfsConfig { page_cache: Bytes::kib(512), ..tiny() };
+    for seed in 300..302 {
+        sequence(seed, config, busy(), mix, 600);
+    }
+}
+
+#[test]
+fn names_behave_as_the_reference() {
+    let mix = Mix { names: 10, attrs: 2, data: 1, ..Mix::default() };
+    for seed in 400..404 {
+        sequence(seed, tiny(), busy(), mix, 4_000);
+    }
+}
+
+/// 64 tasks at once: some serial order explains what every one of them saw.
+#[test]
+fn concurrent_calls_have_a_serial_order() {
+    for seed in 600..608 {
+        let result = run_jittered(seed, move || {
+            let drive = drive(Bytes::mib(256));
+            mkfs(&common::port(&drive), &small(seed)).map_err(|e| e.to_string())?;
+            let m = Mounted::with(&drive, &busy(), tiny());
+            let mut g = Generator::new(seed, Mix { users: false, ..Mix::default() });
+            let setup: Vec<Op> = (0..30).map(|_| g.name_op()).collect();
+            let tasks = (0..64).map(|_| (0..3).map(|_| g.name_op()).collect()).collect();
+            let history = run_concurrently(&m.vfs, setup, tasks)?;
+            m.vfs.sync().map_err(|e| e.to_string())?;
+            sound(&*m.fs);
+            check_history(&history, LIMITS, 100_000)
+        });
+        if let Err(why) = result {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}
