@@ -196,7 +196,6 @@ fn what_was_fsynced_survives_power_failures_at_any_instant() {
     let mut recovered = Recovery::default();
     for seed in 0..16u64 {
         let drive = drive(Bytes::mib(256));
-        drive.track_in_flight(true);
         let ledger = Ledger::default();
         {
             let drive = drive.clone();
@@ -205,6 +204,7 @@ fn what_was_fsynced_survives_power_failures_at_any_instant() {
                 mkfs(&port(&drive), &o).expect("mkfs");
             });
         }
+        drive.track_in_flight(true);
         let mut random = Stream::new(seed, "power");
         let mut at = Nanos::from_secs(1);
         for lives in 0..4 {
@@ -285,10 +285,10 @@ fn look_at(fs: Arc<Ext4>) {
 #[test]
 fn a_kill_right_after_fsync_loses_nothing() {
     let drive = drive(Bytes::gib(1));
-    drive.track_in_flight(true);
     let d = drive.clone();
     let stopped = World::default().run(move || {
         let m = Mounted::fresh(&d);
+        d.track_in_flight(true);
         let mut p = m.process();
         p.mkdir("/d", 0o755).expect("mkdir");
         for i in 0..300 {
