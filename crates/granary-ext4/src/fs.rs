@@ -120,6 +120,15 @@ impl FileSystem for Ext4 {
         self.write_past(cx, inode, pos, data)
     }
 
+    fn flush_before_replace(&self) -> bool {
+        self.options.auto_da_alloc
+    }
+
+    fn flush_on_close(&self, inode: &Inode) -> bool {
+        let truncated = std::mem::take(&mut inode.private::<Node>().state.lock().flush_on_close);
+        truncated && self.options.auto_da_alloc
+    }
+
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let tid = {
             let s = inode.private::<Node>().state.lock();

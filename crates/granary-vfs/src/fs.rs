@@ -254,6 +254,18 @@ pub trait FileSystem: Send + Sync {
     /// the range and zeroed the gap before `pos`.
     fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()>;
 
+    /// Whether the dirty pages of a file are to be written before it replaces another by rename (ext4's auto_da_alloc).
+    fn flush_before_replace(&self) -> bool {
+        false
+    }
+
+    /// Whether the dirty pages of `inode` are to be written when a descriptor that could write it is closed (ext4's
+    /// auto_da_alloc, after a truncation to nothing). Asked once for each close.
+    fn flush_on_close(&self, inode: &Inode) -> bool {
+        let _ = inode;
+        false
+    }
+
     /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`, time
     /// stamps may be left.
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()>;

@@ -12,7 +12,7 @@ use super::{Vfs, perm};
 use crate::attr::{FileKind, SetAttr};
 use crate::cache::Look;
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Cx};
+use crate::fs::{Cred, Cx, WriteBackCause};
 use crate::posix::{Access, OpenFlags};
 use crate::vfs::attrs::Change;
 use granary_sim::{costs, cpu};
@@ -81,6 +81,10 @@ impl Vfs {
 
     /// Closes an open file; the last close of a file without links frees it.
     pub fn close(&self, file: OpenFile) {
+        if file.flags.writes() && self.fs.flush_on_close(&file.node) {
+            // An error is the node's to remember: close does not wait for the disk, in Linux's terms.
+            let _ = self.write_back(&file.node, 0..u64::MAX, WriteBackCause::Background);
+        }
         drop(file);
         self.reap();
     }

@@ -14,7 +14,7 @@ use super::node::NodeRef;
 use super::{Vfs, perm};
 use crate::attr::Attr;
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Rename, RenameFlags};
+use crate::fs::{Cred, Rename, RenameFlags, WriteBackCause};
 use crate::posix::Access;
 use granary_sim::sync::RwLockWriteGuard;
 use granary_sim::{costs, cpu};
@@ -121,6 +121,10 @@ impl Vfs {
             && !self.fs.is_empty_dir(target)?
         {
             return Err(FsError::NotEmpty);
+        }
+        if target.is_some() && !flags.exchange && self.fs.flush_before_replace() {
+            // An error is the node's to remember, as in Linux: the rename goes on.
+            let _ = self.write_back(&source, 0..u64::MAX, WriteBackCause::Background);
         }
         let c = costs();
         cpu(c.inode_op + c.namespace_op * 2);
