@@ -265,8 +265,9 @@ impl Ext4 {
     /// Returns whether there is more. The caller marks the inode.
     pub(crate) fn remove_extents(&self, h: &mut Handle<'_>, owner: Owner<'_>, from: u32) -> Result<bool> {
         loop {
-            // Bitmap and descriptor of at most two groups, node, its parent and the inode.
-            if h.room() < 8 {
+            // One step changes bitmap and descriptor of at most two groups, a node, its parent and the inode; what
+            // the caller does after the last step, another inode, its bitmap and descriptor, and the superblock.
+            if h.room() < 16 {
                 return Ok(true);
             }
             let mut parents: Vec<At> = Vec::new();

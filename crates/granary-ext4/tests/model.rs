@@ -6,7 +6,9 @@ use common::{Mounted, drive, run_jittered, sound};
 use granary_ext4::{MkfsOptions, MountOptions, mkfs};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
+use granary_vfs::model::{
+    Generator, Mix, Op, apply, check_history, run_concurrently, run_sequence, snapshot,
+};
 use granary_vfs::reference::Limits;
 use granary_vfs::{OpenFlags, RenameFlags, VfsConfig};
 
@@ -164,4 +166,31 @@ fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
             run_concurrently(&m.vfs, Vec::new(), tasks).map(|_| ())
         });
     }
+}
+
+/// The same code on OS threads: no world, no virtual time.
+#[test]
+fn threads_on_the_wall_clock_leave_a_sound_file_system() {
+    let drive = drive(Bytes::mib(256));
+    mkfs(&common::port(&drive), &small(1)).expect("mkfs");
+    let m = Mounted::with(&drive, &busy(), tiny());
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let mut p = m.process();
+            granary_sim::spawn("thread", move || {
+                let mut g = Generator::new(task, Mix { users: false, ..Mix::default() });
+                for _ in 0..600 {
+                    apply(&mut p, &g.next_op());
+                }
+                p.exit();
+            })
+        })
+        .collect();
+    tasks.into_iter().for_each(|t| t.join());
+    m.check();
+    m.unmount();
+    let again = Mounted::again(&drive);
+    assert!(again.fs.recovery().clean);
+    sound(&*again.fs);
+    again.unmount();
 }

@@ -63,6 +63,7 @@ impl<'j> Handle<'j> {
         if t.running == 0 {
             t.running = self.tid;
             self.used += 1;
+            assert!(self.used <= self.credits, "an operation changed more than its {} blocks", self.credits);
             s.running.as_mut().expect("the handle keeps it running").metas.push(lpa);
         }
     }
