@@ -365,7 +365,7 @@ impl PageCache {
         }
     }
 
-    /// The files with dirty pages, the oldest first.
+    /// The files with pages that are dirty or in write-back, the oldest first.
     pub(crate) fn dirty_inodes(&self) -> Vec<Ino> {
         self.inner.lock().dirty_inodes()
     }

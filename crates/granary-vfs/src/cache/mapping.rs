@@ -20,6 +20,8 @@ pub(super) struct Mapping {
     pages: Pages,
     /// Pages with dirty lines.
     pub(super) dirty: u32,
+    /// Pages in write-back.
+    pub(super) writing: u32,
     /// Since when the file has waited in the queue of dirty files.
     pub(super) since: Nanos,
     pub(super) queued: bool,
@@ -54,6 +56,7 @@ impl Mapping {
             ino,
             pages: Pages::Few(Vec::new()),
             dirty: 0,
+            writing: 0,
             since: Nanos::ZERO,
             queued: false,
             prev: NONE,

@@ -236,6 +236,8 @@ impl Slots {
         }
         assert_eq!(s.flags & WRITING, 0, "page {} is written by two", s.index);
         s.flags |= WRITING;
+        let id = s.mapping;
+        self.mapping(id).writing += 1;
         self.clean(slot, mask)
     }
 
@@ -243,7 +245,9 @@ impl Slots {
     pub(super) fn end_write(&mut self, slot: u32) {
         let s = &mut self.slots[slot as usize];
         s.flags &= !WRITING;
-        self.dirty -= u64::from(s.lines == 0);
+        let (id, clean) = (s.mapping, s.lines == 0);
+        self.dirty -= u64::from(clean);
+        self.mapping(id).writing -= 1;
     }
 
     /// Zeroes a page from byte `at` on; only the lines in `keep` may stay dirty.
@@ -319,9 +323,10 @@ impl Slots {
     }
 
     pub(super) fn dirty_inodes(&self) -> Vec<Ino> {
-        // Not the queue: a flusher may be at work on a file that is dirty again.
-        let mut all: Vec<_> =
-            self.mappings.iter().flatten().filter(|m| m.dirty > 0).map(|m| (m.since, m.ino)).collect();
+        // Not the queue: a flusher may be at work on a file that is dirty again. Who syncs waits for what others are
+        // writing, too.
+        let busy = |m: &&Mapping| m.dirty > 0 || m.writing > 0;
+        let mut all: Vec<_> = self.mappings.iter().flatten().filter(busy).map(|m| (m.since, m.ino)).collect();
         all.sort();
         all.into_iter().map(|(_, ino)| ino).collect()
     }

@@ -1,6 +1,6 @@
 //! Attributes: stat, setattr with Linux's rules (`setattr_prepare`, `notify_change`), sizes, access times.
 
-use super::node::{Node, NodeRef};
+use super::node::{NO_TAIL, Node, NodeRef};
 use super::{Vfs, perm};
 use crate::attr::{FileKind, SetAttr, mode};
 use crate::config::Atime;
@@ -9,6 +9,7 @@ use crate::fs::{Cred, Cx, WriteBackCause};
 use crate::posix::{Access, SetTime, Stat};
 use granary_sim::{costs, cpu};
 use granary_units::{Nanos, PAGE_SIZE, Payload};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Attributes to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +154,11 @@ impl Vfs {
     /// Changes the size, and what else `set` says. The inode is locked.
     fn set_size(&self, cx: &Cx<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
         let old = node.size();
+        let tail = node.tail.load(Relaxed);
+        if tail != NO_TAIL && size > tail * PAGE_SIZE as u64 {
+            // The size on media may grow even where the file shrinks; XFS flushes here, too (xfs_setattr_size).
+            self.write_back(node, tail..tail + 1, WriteBackCause::Sync)?;
+        }
         if size > old {
             self.zero_gap(cx, node, old, size)?;
         }
@@ -161,6 +167,9 @@ impl Vfs {
         self.fs.setattr(cx, node, set)?;
         if size < old {
             self.cache.truncate(node, size);
+            if tail != NO_TAIL && size <= tail * PAGE_SIZE as u64 {
+                node.tail.store(NO_TAIL, Relaxed);
+            }
         }
         Ok(())
     }

@@ -8,11 +8,12 @@
 //!
 //! A flusher takes the file that has been dirty longest and writes all its dirty pages, in ascending order, a few
 //! thousand at a time, under the inode's write-back lock (and no other). Pages dirtied meanwhile stay dirty; the file
-//! then queues again. After a failed write the pages count as clean, as in Linux, and the error is remembered until
+//! then queues again. The page in which the file ended before it grew is written before any later one, because what
+//! media have beyond the old end is garbage, and a later page may let the size on media grow over it. After a failed write the pages count as clean, as in Linux, and the error is remembered until
 //! one `fsync` has reported it.
 
 use super::Vfs;
-use super::node::{Node, NodeRef};
+use super::node::{NO_TAIL, Node, NodeRef};
 use crate::error::{FsError, Result};
 use crate::fs::WriteBackCause;
 use granary_sim::sync::Mutex;
@@ -92,6 +93,10 @@ impl Vfs {
             return Ok(false);
         }
         let _quiet = node.writeback.lock();
+        let tail = node.tail.load(Relaxed);
+        if tail < pages.start {
+            self.write_batches(node, tail..tail + 1, true, why)?;
+        }
         self.write_batches(node, pages, true, why)
     }
 
@@ -111,6 +116,10 @@ impl Vfs {
         let mut batch = Vec::new();
         let mut result = Ok(false);
         loop {
+            // What grows the file from here on needs its old end to be written again.
+            if pages.contains(&node.tail.load(Relaxed)) {
+                node.tail.store(NO_TAIL, Relaxed);
+            }
             let size = if within_size { node.size() } else { u64::MAX };
             self.cache.gather(node, pages.clone(), BATCH, size, &mut batch);
             let Some(last) = batch.last() else { return result };

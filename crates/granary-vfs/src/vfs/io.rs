@@ -254,6 +254,9 @@ impl Vfs {
         }
         let result =
             self.dirty(node, pos, data, old).and_then(|()| self.fs.wrote(cx, node, pos, data.len() as u64));
+        if node.size() > old && !old.is_multiple_of(PAGE) {
+            node.tail.fetch_min(old / PAGE, Relaxed);
+        }
         if result.is_err() && node.size() == old {
             let _quiet = node.writeback.lock();
             self.cache.truncate(node, old);

@@ -18,10 +18,13 @@ use crate::inode::Inode;
 use granary_sim::sync::Mutex;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// No page-cache mapping.
 pub(crate) const NO_MAPPING: u32 = u32::MAX;
+
+/// No page holds an old end of the file.
+pub(super) const NO_TAIL: u64 = u64::MAX;
 
 /// An inode in memory. Dereferences to the [`Inode`] that file systems see.
 pub struct Node {
@@ -39,6 +42,9 @@ pub struct Node {
     pub(crate) mapping: AtomicU32,
     /// The write-back lock: one `write_pages` at a time per inode. Taken after `rwsem`, if both.
     pub(super) writeback: Mutex<()>,
+    /// The page that held the file's end when it grew, where it was not written since; [`NO_TAIL`]: none. On media
+    /// it has garbage beyond the old end.
+    pub(super) tail: AtomicU64,
     /// Opens when pages that a reader fills are ready.
     pub(super) filled: Gate,
     /// The first write-back error that no `fsync` has reported yet.
@@ -57,6 +63,7 @@ impl Node {
             parent: parking_lot::Mutex::new(None),
             mapping: AtomicU32::new(NO_MAPPING),
             writeback: Mutex::new(()),
+            tail: AtomicU64::new(NO_TAIL),
             filled: Gate::default(),
             write_error: parking_lot::Mutex::new(None),
         })
