@@ -80,8 +80,8 @@ impl Explorer {
     /// Where already that goes wrong; the seed told is 0.
     pub fn new(target: Arc<dyn Target>, load: Arc<dyn Load>) -> Result<Explorer, Failure> {
         let mut explorer = Explorer { target, load, deep: 3, extent: Extent { span: Nanos(1), commands: 1 } };
-        let machine = explorer.machine(0);
-        explorer.format(&machine)?;
+        let mut machine = explorer.machine(0);
+        explorer.format(&mut machine, 0)?;
         let before = (machine.now, machine.commands());
         let (_, outcome) = explorer.live(machine, 0, Mission::calm(0, false));
         match outcome {
@@ -128,10 +128,7 @@ impl Explorer {
         let mut random = Stream::new(seed, "crash point");
         let mut coverage = Coverage::default();
         let mut machine = self.machine(seed);
-        self.format(&machine).map_err(|mut f| {
-            f.seed = seed;
-            f
-        })?;
+        self.format(&mut machine, seed)?;
         let failures = 1 + random.below(self.deep as u64) as u32;
         let mut round = 0;
         for life in 0..=failures {
@@ -186,8 +183,8 @@ impl Explorer {
         Machine::new(self.target.drive(seed))
     }
 
-    fn format(&self, machine: &Machine) -> Result<(), Failure> {
-        life::format(machine, &self.target).map_err(|evidence| self.failure(0, "mkfs".into(), evidence))
+    fn format(&self, machine: &mut Machine, seed: u64) -> Result<(), Failure> {
+        life::format(machine, &self.target).map_err(|evidence| self.failure(seed, "mkfs".into(), evidence))
     }
 
     fn live(&self, machine: Machine, seed: u64, mission: Mission) -> (Machine, Outcome) {

@@ -184,9 +184,9 @@ impl<P: Posix> Recorded<P> {
         };
         let pos = match place {
             Some(pos) => pos,
-            // Linux moves the position with `write` only; an appending `pwrite` tells its place by the size.
             None if at.is_none() => self.inner.lseek(fd, 0, Whence::Cur)? - written as u64,
-            None => self.inner.fstat(fd)?.attr.size - written as u64,
+            // A `pwrite` that appends tells nobody where it went: it stays a change that may be there, somewhere.
+            None => return Ok(written),
         };
         let synced = open.flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC);
         self.promises.with(|m| m.end_write(open.node, by, pos, written as u64, synced));

@@ -30,7 +30,6 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(drive: Arc<dyn Drive>) -> Machine {
-        drive.track_in_flight(true);
         Machine { drive: Arc::new(Faulty::new(drive)), promises: Promises::new(), now: Nanos::ZERO }
     }
 
@@ -156,11 +155,16 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Makes the file system, in a world of its own.
-pub(super) fn format(machine: &Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
+pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
     let (drive, fs) = (as_drive(&machine.drive), Arc::clone(target));
-    let (result, _) = in_world(machine, target, &Mission::calm(0, false), move || fs.mkfs(&drive));
+    let (result, end) = in_world(machine, target, &Mission::calm(0, false), move || fs.mkfs(&drive));
+    machine.now = end;
     match result {
-        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Ok(()))) => {
+            // Only now: mkfs is not interrupted, and trims whole drives.
+            machine.drive.track_in_flight(true);
+            Ok(())
+        }
         Ok(Ok(Err(e))) => Err(vec![e.to_string()]),
         Ok(Err(stop)) => Err(vec![stop.to_string()]),
         Err(panic) => Err(vec![panic_text(&*panic)]),
@@ -273,6 +277,7 @@ impl Life {
     fn verify(&self, vfs: &Arc<Vfs>, promises: &Promises, told: &Told) -> Result<(), Vec<String>> {
         let mut process = Process::new(Arc::clone(vfs), Cred::ROOT);
         let verdict = promises.verify(&mut process);
+        process.exit();
         let mut diary = told.lock();
         diary.seen.verified += 1;
         diary.seen.files += verdict.files;

@@ -15,6 +15,7 @@ use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Payload};
 use granary_vfs::{Fd, FsError, OpenFlags, Posix, Process, RenameFlags, Result};
+use std::collections::BTreeSet;
 
 /// The torture load.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +60,23 @@ impl Load for Torture {
                 expected("close", first.close(fd))?;
             }
         }
+        first.into_inner().exit();
         let tasks: Vec<_> = (0..self.clients)
             .map(|id| {
                 let random = Stream::new(random.next_u64(), "torture client");
-                let mut one = One { load: *self, id, posix: clients.client(), random, open: Vec::new() };
-                granary_sim::spawn(&format!("torture {id}"), move || one.run())
+                let mut one = One {
+                    load: *self,
+                    id,
+                    posix: clients.client(),
+                    random,
+                    open: Vec::new(),
+                    appends: BTreeSet::new(),
+                };
+                granary_sim::spawn(&format!("torture {id}"), move || {
+                    one.run()?;
+                    one.posix.into_inner().exit();
+                    Ok(())
+                })
             })
             .collect();
         tasks.into_iter().try_for_each(|task| task.join())
@@ -89,6 +102,8 @@ struct One {
     posix: Recorded<Process>,
     random: Stream,
     open: Vec<Fd>,
+    /// Of these, the ones that append. (An appending `pwrite` would tell nobody where it went.)
+    appends: BTreeSet<Fd>,
 }
 
 impl One {
@@ -180,6 +195,11 @@ impl One {
         };
         if let Some(fd) = expected("open", self.posix.open(path, flags, 0o644))? {
             self.open.push(fd);
+            if flags.contains(OpenFlags::APPEND) {
+                self.appends.insert(fd);
+            } else {
+                self.appends.remove(&fd);
+            }
         }
         Ok(())
     }
@@ -223,7 +243,7 @@ impl One {
         } else {
             Payload::Fill { word: 1, len }
         };
-        let written = if self.random.chance(0.5) {
+        let written = if self.random.chance(0.5) && !self.appends.contains(&fd) {
             self.posix.pwrite(fd, data, pos)
         } else {
             self.posix.write(fd, data)

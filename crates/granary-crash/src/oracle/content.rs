@@ -95,6 +95,12 @@ impl Content {
 
     /// A truncation (or extension) begins.
     pub(crate) fn begin_truncate(&mut self, by: StampId, size: u64) {
+        for op in &mut self.ops {
+            // An append in flight may come after it.
+            if let Kind::Write { pos, floating: true, .. } = &mut op.kind {
+                *pos = size.min(*pos);
+            }
+        }
         self.ops.push(Op { stamp: by, kind: Kind::Truncate(size) });
     }
 
@@ -177,6 +183,26 @@ impl Content {
             high = high.max(most + floating_bytes);
         }
         (low, high)
+    }
+
+    /// What is certain and what has happened since, for evidence.
+    pub(crate) fn history(&self, stamps: &Stamps) -> String {
+        let mut text = format!("certain: {} bytes", self.base_size);
+        for op in &self.ops {
+            let what = match op.kind {
+                Kind::Write { len, floating: true, .. } => format!("append of {len}"),
+                Kind::Write { pos, len, .. } => format!("write {pos:#x}..{:#x}", pos + len),
+                Kind::Truncate(size) => format!("size {size:#x}"),
+            };
+            let ended = stamps.in_force(op.stamp, Tick::MAX - 1);
+            let state = match (stamps.durable(op.stamp), ended) {
+                (true, _) => " (promised)",
+                (false, true) => "",
+                (false, false) => " (in flight)",
+            };
+            text += &format!(", then {what}{state}");
+        }
+        text
     }
 
     /// Whether bytes read at `at` are all somebody's who wrote them there and may still be seen at `horizon`.

@@ -282,13 +282,15 @@ impl<P: Posix> Walk<'_, P> {
         let size = stat.attr.size;
         let (low, high) = node.content.size_range(&self.model.stamps, 0);
         if size < low || size > high {
-            self.blame(path, format!("has {size} bytes, may have {low} to {high}"));
+            let history = node.content.history(&self.model.stamps);
+            self.blame(path, format!("has {size} bytes, may have {low} to {high}; {history}"));
         }
         self.files += 1;
         let mut base = Segments::default();
         // A size out of range may be absurd; its own violation is enough evidence.
         if let Err(what) = self.compare(path, node, size.min(high), &mut base) {
-            self.blame(path, format!("{what} (size {size})"));
+            let history = node.content.history(&self.model.stamps);
+            self.blame(path, format!("{what}; size {size}; {history}"));
         }
         Content::certain(base, size)
     }

@@ -1,0 +1,108 @@
+//! The file systems under test, each on a drive so small that logs are cleaned, journals wrap, caches evict and gc runs
+//! within a few milliseconds of virtual time. `cargo xtask soak` uses this file, too.
+
+use granary_bytefs::{CommitMode, MkfsOptions, MountOptions};
+use granary_crash::Target;
+use granary_flash::Geometry;
+use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
+use granary_sim::HostCosts;
+use granary_units::{Bytes, Nanos};
+use granary_vfs::{FileSystem, FsError, VfsConfig};
+use std::sync::Arc;
+
+/// Every target by name.
+pub const ALL: &[&str] = &["bytefs", "bytefs-sync"];
+
+/// The target with this name.
+pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
+    Some(match name {
+        "bytefs" => Arc::new(ByteFs { commit: CommitMode::Group }),
+        "bytefs-sync" => Arc::new(ByteFs { commit: CommitMode::Sync }),
+        _ => return None,
+    })
+}
+
+/// 64 MiB over 16 dies.
+fn drive(mode: Mode) -> Arc<dyn Drive> {
+    let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
+    c.firmware.log_region = Bytes::kib(192);
+    c.firmware.txlog = Bytes::kib(4);
+    c.firmware.cache = Bytes::kib(512);
+    c.firmware.write_buffer = Bytes::kib(64);
+    c.firmware.power_on = Nanos::from_micros(100);
+    c.flash.geometry =
+        Geometry { channels: 4, ways: 4, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
+    c.flash = c.flash.with_capacity(Bytes::mib(64));
+    Arc::new(Mssd::new(&c).expect("a valid drive"))
+}
+
+/// A page cache of 2 MiB that writes back what is 2 ms old.
+fn vfs() -> VfsConfig {
+    VfsConfig {
+        page_cache: Bytes::mib(2),
+        dirty_expire: Nanos::from_millis(2),
+        writeback_interval: Nanos::from_millis(1),
+        flushers: 2,
+        dentries: 256,
+        inodes: 64,
+        ..VfsConfig::default()
+    }
+}
+
+/// The order of magnitude of testbeds/bytefs-emulator.toml; only that time passes matters here.
+fn costs() -> HostCosts {
+    HostCosts {
+        syscall: Nanos(90),
+        path_component: Nanos(100),
+        inode_op: Nanos(360),
+        namespace_op: Nanos(900),
+        page: Nanos(300),
+        copy_bandwidth: Bytes(8_000_000_000),
+        metadata_update: Nanos(700),
+        block_submit: Nanos(1380),
+        block_complete: Nanos(1040),
+        context_switch: Nanos(950),
+    }
+}
+
+struct ByteFs {
+    commit: CommitMode,
+}
+
+impl Target for ByteFs {
+    fn name(&self) -> &str {
+        match self.commit {
+            CommitMode::Group => "bytefs",
+            CommitMode::Sync => "bytefs-sync",
+        }
+    }
+
+    fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
+        drive(Mode::Log)
+    }
+
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
+        granary_bytefs::mkfs(&Port::new(Arc::clone(drive)), &MkfsOptions::default())
+    }
+
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
+        let options = MountOptions {
+            commit: self.commit,
+            commit_interval: Nanos::from_millis(3),
+            commit_batch: 32,
+            cpus: 4,
+            metadata_cache: Bytes::kib(256),
+            max_free_lines: 2,
+            ..MountOptions::default()
+        };
+        Ok(granary_bytefs::mount(Port::new(drive), &options)?)
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        costs()
+    }
+}

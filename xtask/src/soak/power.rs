@@ -1,0 +1,66 @@
+//! Power failures: every target under every load.
+
+use super::Job;
+use crate::targets;
+use granary_crash::{Coverage, Explorer, Load, Torture};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+struct Power {
+    name: String,
+    explorer: Explorer,
+    seen: Mutex<Coverage>,
+}
+
+fn load(name: &str) -> Option<Arc<dyn Load>> {
+    Some(match name {
+        "torture" => Arc::new(Torture::default()),
+        _ => return None,
+    })
+}
+
+const LOADS: &[&str] = &["torture"];
+
+/// The names asked for, or all; an unknown one is an error that lists them.
+pub(super) fn choose(what: &str, asked: &[String], all: &[&str]) -> Result<Vec<String>, String> {
+    if let Some(name) = asked.iter().find(|a| !all.contains(&a.as_str())) {
+        return Err(format!("no {what} '{name}': choose from {}", all.join(", ")));
+    }
+    let chosen = if asked.is_empty() { all.iter().map(|&a| a.to_owned()).collect() } else { asked.to_vec() };
+    Ok(chosen)
+}
+
+/// One job for each file system and load.
+pub(super) fn jobs(fs: &[String], loads: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
+    let mut jobs: Vec<Box<dyn Job>> = Vec::new();
+    for fs in choose("file system", fs, targets::ALL)? {
+        for name in choose("load", loads, LOADS)? {
+            let target = targets::by_name(&fs).ok_or_else(|| format!("no file system '{fs}'"))?;
+            let load = load(&name).ok_or_else(|| format!("no load '{name}'"))?;
+            let explorer =
+                Explorer::new(target, load).map_err(|f| format!("fails without a power failure: {f}"))?;
+            jobs.push(Box::new(Power {
+                name: format!("power-{fs}-{name}"),
+                explorer,
+                seen: Mutex::default(),
+            }));
+        }
+    }
+    Ok(jobs)
+}
+
+impl Job for Power {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn explore(&self, seeds: Range<u64>) -> Vec<String> {
+        let report = self.explorer.explore(seeds);
+        self.seen.lock().expect("no panics while locked").add(&report.coverage);
+        report.failures.iter().map(ToString::to_string).collect()
+    }
+
+    fn summary(&self) -> String {
+        self.seen.lock().expect("no panics while locked").to_string()
+    }
+}
