@@ -11,6 +11,7 @@ use granary_vfs::{FileSystem, FsError, VfsConfig};
 use std::sync::Arc;
 
 /// Every target by name.
+#[allow(dead_code)] // for `cargo xtask soak`
 pub const ALL: &[&str] = &["bytefs", "bytefs-sync"];
 
 /// The target with this name.
@@ -59,8 +60,10 @@ fn costs() -> HostCosts {
         page: Nanos(300),
         copy_bandwidth: Bytes(8_000_000_000),
         metadata_update: Nanos(700),
-        block_submit: Nanos(1380),
-        block_complete: Nanos(1040),
+        bio_submit: Nanos(720),
+        dma_map: Nanos(520),
+        nvme_submit: Nanos(370),
+        request_complete: Nanos(810),
         context_switch: Nanos(950),
     }
 }
