@@ -1,6 +1,8 @@
 //! What the tests share: drives in cache mode, worlds, mounts.
 #![allow(dead_code)] // each test uses a part
 
+pub mod late;
+
 use granary_ext4::{Ext4, MkfsOptions, MountOptions, mkfs, mount};
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig};
@@ -9,7 +11,7 @@ use granary_vfs::{Cred, FileSystem, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 /// A drive of this size in cache mode.
-pub fn drive(size: Bytes) -> Arc<Mssd> {
+pub fn drive(size: Bytes) -> Arc<dyn Drive> {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
     Arc::new(Mssd::new(&config).expect("a drive of the paper's make"))
@@ -28,25 +30,25 @@ pub fn run_jittered<T: 'static>(seed: u64, main: impl FnOnce() -> T + 'static) -
 
 /// A mounted file system with all its layers.
 pub struct Mounted {
-    pub drive: Arc<Mssd>,
+    pub drive: Arc<dyn Drive>,
     pub fs: Arc<Ext4>,
     pub vfs: Arc<Vfs>,
 }
 
 impl Mounted {
     /// mkfs and mount with defaults.
-    pub fn fresh(drive: &Arc<Mssd>) -> Mounted {
+    pub fn fresh(drive: &Arc<dyn Drive>) -> Mounted {
         mkfs(&port(drive), &MkfsOptions::default()).expect("mkfs");
         Mounted::again(drive)
     }
 
     /// Mounts what is there.
-    pub fn again(drive: &Arc<Mssd>) -> Mounted {
+    pub fn again(drive: &Arc<dyn Drive>) -> Mounted {
         Mounted::with(drive, &MountOptions::default(), VfsConfig::default())
     }
 
     /// Mounts what is there, told how.
-    pub fn with(drive: &Arc<Mssd>, options: &MountOptions, config: VfsConfig) -> Mounted {
+    pub fn with(drive: &Arc<dyn Drive>, options: &MountOptions, config: VfsConfig) -> Mounted {
         let fs = mount(port(drive), options).expect("mount");
         let vfs = Vfs::mount(fs.clone(), config).expect("vfs");
         Mounted { drive: drive.clone(), fs, vfs }
@@ -70,8 +72,8 @@ impl Mounted {
 }
 
 /// A port to the drive.
-pub fn port(drive: &Arc<Mssd>) -> Port {
-    Port::new(drive.clone() as Arc<dyn Drive>)
+pub fn port(drive: &Arc<dyn Drive>) -> Port {
+    Port::new(drive.clone())
 }
 
 /// Nothing is wrong with a synced file system.
