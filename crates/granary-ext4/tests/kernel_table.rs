@@ -7,7 +7,7 @@ mod common;
 
 use common::{Mounted, drive, run};
 use granary_ext4::JournalStats;
-use granary_mssd::{Drive, LinkTraffic, Structure};
+use granary_mssd::{LinkTraffic, Structure};
 use granary_sim::sleep;
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::{OpenFlags, Posix, Process};
