@@ -24,6 +24,7 @@ use granary_sim::sleep;
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;
 use state::{Entry, MemInode, State};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -55,18 +56,30 @@ pub struct MemFs {
     state: Mutex<State>,
     /// Calls that change names or attributes, reserve or read fail with this probability.
     faults: Mutex<Option<(Stream, f64)>>,
+    /// `write_pages` fails.
+    write_faults: AtomicBool,
 }
 
 impl MemFs {
     /// An empty file system: a root directory, mode 755, of root.
     pub fn new(config: MemFsConfig) -> MemFs {
-        MemFs { config, state: Mutex::new(State::new()), faults: Mutex::new(None) }
+        MemFs {
+            config,
+            state: Mutex::new(State::new()),
+            faults: Mutex::new(None),
+            write_faults: AtomicBool::new(false),
+        }
     }
 
     /// From now on calls fail with probability `p`, drawn from `stream`; `None` ends it. They fail with
     /// [`MemFs::injected`] before they have any effect.
     pub fn set_faults(&self, faults: Option<(Stream, f64)>) {
         *self.faults.lock() = faults;
+    }
+
+    /// From now on `write_pages` fails, or no longer.
+    pub fn set_write_faults(&self, fails: bool) {
+        self.write_faults.store(fails, Relaxed);
     }
 
     /// The injected error.
@@ -319,10 +332,13 @@ impl FileSystem for MemFs {
     fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _: WriteBackCause) -> Result<()> {
         begin_writing(&mut self.state.lock(), inode);
         self.pause();
-        self.state.lock().store(inode, pages);
+        let fails = self.write_faults.load(Relaxed);
+        if !fails {
+            self.state.lock().store(inode, pages);
+        }
         self.pause();
         self.state.lock().node(inode).writing = false;
-        Ok(())
+        if fails { Err(MemFs::injected()) } else { Ok(()) }
     }
 
     fn read_direct(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {

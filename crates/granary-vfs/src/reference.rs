@@ -46,7 +46,8 @@ struct Node {
 /// The reference file system's state.
 #[derive(Clone)]
 pub struct RefFs {
-    nodes: BTreeMap<u64, Node>,
+    /// Shared between copies until changed.
+    nodes: BTreeMap<u64, Arc<Node>>,
     limits: Limits,
 }
 
@@ -67,7 +68,13 @@ impl RefFs {
             parent: ROOT,
             target: Vec::new(),
         };
-        RefFs { nodes: BTreeMap::from([(ROOT, root)]), limits }
+        RefFs { nodes: BTreeMap::from([(ROOT, Arc::new(root))]), limits }
+    }
+
+    /// Whether nothing was changed since the one was copied from the other.
+    pub(crate) fn is_same(&self, other: &RefFs) -> bool {
+        let mut pairs = self.nodes.values().zip(other.nodes.values());
+        self.nodes.len() == other.nodes.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
     fn at(&self, ino: u64) -> &Node {
@@ -75,7 +82,7 @@ impl RefFs {
     }
 
     fn at_mut(&mut self, ino: u64) -> &mut Node {
-        self.nodes.get_mut(&ino).expect("nodes are never freed")
+        Arc::make_mut(self.nodes.get_mut(&ino).expect("nodes are never freed"))
     }
 
     fn is_dir(&self, ino: u64) -> bool {
@@ -334,7 +341,7 @@ impl View<'_> {
             parent: dir,
             target: target.to_vec(),
         };
-        self.fs.nodes.insert(ino, node);
+        self.fs.nodes.insert(ino, Arc::new(node));
         let above = self.fs.at_mut(dir);
         above.names.insert(name.to_vec(), ino);
         above.nlink += u32::from(kind == FileKind::Dir);

@@ -21,6 +21,7 @@
 mod attrs;
 mod dentries;
 mod direct;
+mod effects;
 mod flush;
 mod inodes;
 mod io;
@@ -45,6 +46,7 @@ use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, Features, FileSystem, StatFs};
+use effects::Effects;
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::PAGE_SIZE;
@@ -68,6 +70,8 @@ pub struct Vfs {
     flushers: Mutex<Vec<Daemon>>,
     /// The flushers were woken because too much is dirty, and have not said yet that it no longer is.
     kicked: AtomicBool,
+    /// Test support: the order of changes.
+    pub(crate) effects: Effects,
 }
 
 impl Vfs {
@@ -95,6 +99,7 @@ impl Vfs {
             rename_lock: Mutex::new(()),
             flushers: Mutex::new(Vec::new()),
             kicked: AtomicBool::new(false),
+            effects: Effects::default(),
         });
         if features.page_cache {
             let flushers = (0..config.flushers.max(1)).map(|i| {

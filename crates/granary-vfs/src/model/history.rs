@@ -8,14 +8,17 @@
 //!   gives every call the outcome that was seen, and the same tree in the end (linearizability)
 //! ```
 //!
-//! The search goes depth-first over which call comes next, in the order of their ends, and remembers the states that
-//! it has been in. A call that fits and leaves the tree as it is can never be better placed later, so there it does not
-//! branch.
+//! The search goes depth-first over which call comes next, in the order in which the vfs says that they took effect
+//! (which it does not believe: it is only tried first), and remembers the states that
+//! it has been in. A call that changed nothing and fits can never be better placed later, so there it does not branch. After some steps without success it starts again, and the calls that could not be placed any more are
+//! tried earlier from then on.
 //!
-//! What is checked as atomic: every single call of [`Op`], reads and writes of any length too, because the vfs holds
-//! the inode for the whole call. Not atomic by nature and so not to be put into histories: [`Op::List`] of a directory
-//! that others change (several calls) and walks through directories that others rename (each component is looked up on
-//! its own; names of one or two components, of which only the last changes, are fine).
+//! What is checked as atomic: create, remove and rename by name, and every read, write and truncate of an open file,
+//! whatever its length, because the vfs holds the inode for the whole call. What is not atomic, as in Linux, and so is
+//! not to be put into histories: [`Op::List`] of a directory that others change (several calls); walks through
+//! directories that others rename, and through symbolic links (each component is looked up on its own); and calls that
+//! look a name up and then use the inode ([`Op::Link`]'s old name, [`Op::Chmod`], [`Op::Stat`]...) on names that others
+//! change. On names that stay they are atomic, and so is [`Op::Access`] with nothing wanted.
 
 use super::tree::difference;
 use super::{Op, Outcome, Snapshot, apply, snapshot};
@@ -41,6 +44,8 @@ pub struct Event {
     pub start: Nanos,
     /// When it ended.
     pub end: Nanos,
+    /// Where its last change stands in the order of all changes: what the search tries first.
+    pub hint: Option<u64>,
 }
 
 /// What every task did, and the tree that was left.
@@ -64,18 +69,19 @@ pub fn run_concurrently(vfs: &Arc<Vfs>, setup: Vec<Op>, tasks: Vec<Vec<Op>>) -> 
         apply(&mut first, op);
     }
     first.exit();
+    vfs.effects.watch();
     let running: Vec<_> = tasks
         .into_iter()
         .enumerate()
         .map(|(n, ops)| {
             let vfs = Arc::clone(vfs);
             spawn(&format!("task {n}"), move || {
-                let mut p = Process::new(vfs, Cred::ROOT);
+                let mut p = Process::new(Arc::clone(&vfs), Cred::ROOT);
                 let mut events = Vec::new();
                 for op in ops {
                     let start = now();
                     let outcome = apply(&mut p, &op);
-                    events.push(Event { op, outcome, start, end: now() });
+                    events.push(Event { op, outcome, start, end: now(), hint: vfs.effects.take() });
                 }
                 p.exit();
                 events
@@ -92,8 +98,8 @@ pub fn run_concurrently(vfs: &Arc<Vfs>, setup: Vec<Op>, tasks: Vec<Vec<Op>>) -> 
 /// Looks for a serial order that explains the history.
 ///
 /// # Errors
-/// There is none; or none was found within `steps` calls of the reference (100,000 is plenty for 64 tasks of three
-/// calls). The text lists the history.
+/// There is none; or none was found within `steps` calls of the reference (200,000 is plenty for 64 tasks of one call
+/// or 12 of three). The text says which of the two, and lists the history.
 pub fn check_history(history: &History, limits: Limits, steps: usize) -> Result<(), String> {
     let fs = Arc::new(Mutex::new(RefFs::new(limits)));
     let mut first = RefProcess::new(Arc::clone(&fs), Cred::ROOT);
@@ -106,11 +112,30 @@ pub fn check_history(history: &History, limits: Limits, steps: usize) -> Result<
         states: history.tasks.iter().map(|_| RefState::new(Cred::ROOT)).collect(),
         done: vec![0; history.tasks.len()],
     };
-    let mut search = Search { history, steps, seen: FxHashSet::default(), nearest: None };
-    match search.explore(start) {
-        true => Ok(()),
-        false => Err(search.report()),
+    let mut search =
+        Search { history, steps: 0, seen: FxHashSet::default(), stuck: None, weights: Vec::new() };
+    search.weights = history.tasks.iter().map(|t| vec![0; t.len()]).collect();
+    let rounds = steps.div_ceil(ROUND).max(1);
+    for _ in 0..rounds {
+        search.steps = ROUND;
+        search.seen.clear();
+        search.stuck = None;
+        match search.explore(start.clone()) {
+            Verdict::Explained => return Ok(()),
+            Verdict::Impossible => return Err(search.report("no serial order explains this history")),
+            Verdict::Undecided => search.learn(),
+        }
     }
+    Err(search.report("no serial order was found for this history"))
+}
+
+/// Calls of the reference before the search starts again: several dives, of up to 64 x 64 calls each.
+const ROUND: usize = 20_000;
+
+enum Verdict {
+    Explained,
+    Impossible,
+    Undecided,
 }
 
 #[derive(Clone)]
@@ -125,8 +150,10 @@ struct Search<'a> {
     history: &'a History,
     steps: usize,
     seen: FxHashSet<u64>,
-    /// The most calls that could be explained, and why it did not go on.
-    nearest: Option<(usize, String)>,
+    /// The most calls that could be explained, where that was, and why it did not go on.
+    stuck: Option<(usize, Vec<usize>, String)>,
+    /// How often each call could not be placed: the heavier come first.
+    weights: Vec<Vec<u32>>,
 }
 
 impl Search<'_> {
@@ -136,12 +163,15 @@ impl Search<'_> {
         let tasks = 0..self.history.tasks.len();
         let first_end = tasks.clone().filter_map(|t| next(t).map(|e| e.end)).min().unwrap_or(Nanos::MAX);
         let mut able: Vec<_> = tasks.filter(|&t| next(t).is_some_and(|e| e.start <= first_end)).collect();
-        able.sort_by_key(|&t| next(t).map(|e| e.end));
+        able.sort_by_key(|&t| {
+            let weight = std::cmp::Reverse(self.weights[t][at.done[t]]);
+            (weight, next(t).map(|e| (e.hint, e.end)))
+        });
         able
     }
 
     /// The position after the next call of `task`, if the reference gives it the outcome that was seen; and whether
-    /// the tree is another.
+    /// it matters when the call comes.
     fn step(&mut self, at: &Position, task: usize) -> Option<(Position, bool)> {
         self.steps = self.steps.checked_sub(1)?;
         let event = &self.history.tasks[task][at.done[task]];
@@ -151,24 +181,31 @@ impl Search<'_> {
         if outcome != event.outcome {
             return None;
         }
-        let changed = changes(&event.op, &outcome);
+        let changed = !fs.lock().is_same(&at.fs);
+        if changed && event.hint.is_none() {
+            // The outcome does not show it, but the vfs knows that it changed nothing.
+            return None;
+        }
+        let last = at.done[task] + 1 == self.history.tasks[task].len();
+        // A call that did change something may be of use to others later, even if it would change nothing here.
+        let changed = event.hint.is_some() || (!last && chooses(&event.op, &outcome));
         let mut to = Position { fs: fs.lock().clone(), states: at.states.clone(), done: at.done.clone() };
         to.states[task] = p.state();
         to.done[task] += 1;
         Some((to, changed))
     }
 
-    fn explore(&mut self, start: Position) -> bool {
+    fn explore(&mut self, start: Position) -> Verdict {
         let mut stack = vec![start];
         while let Some(at) = stack.pop() {
             if self.steps == 0 {
-                return false;
+                return Verdict::Undecided;
             }
             let able = self.enabled(&at);
             if able.is_empty() {
                 let tree = tree_of(&at.fs);
                 match difference(&self.history.tree, &tree) {
-                    None => return true,
+                    None => return Verdict::Explained,
                     Some(d) => self.note(&at, format!("the final tree differs: {d}")),
                 }
                 continue;
@@ -201,52 +238,53 @@ impl Search<'_> {
                 }
             }
         }
-        false
+        // Without steps left the last calls were not even tried.
+        if self.steps == 0 { Verdict::Undecided } else { Verdict::Impossible }
+    }
+
+    /// What could not be placed at the deepest point comes earlier next time.
+    fn learn(&mut self) {
+        let Some((_, done, _)) = &self.stuck else { return };
+        for (weights, &done) in self.weights.iter_mut().zip(done) {
+            if let Some(w) = weights.get_mut(done) {
+                *w += 1;
+                // What its task does before has to come earlier, too.
+                weights[..done].iter_mut().for_each(|w| *w += 1);
+            }
+        }
     }
 
     fn note(&mut self, at: &Position, why: String) {
         let done = at.done.iter().sum();
-        if self.nearest.as_ref().is_none_or(|(best, _)| done > *best) {
-            self.nearest = Some((done, why));
+        if self.stuck.as_ref().is_none_or(|(best, ..)| done > *best) {
+            self.stuck = Some((done, at.done.clone(), why));
         }
     }
 
-    fn report(&self) -> String {
+    fn report(&self, verdict: &str) -> String {
         let mut all: Vec<_> =
             self.history.tasks.iter().enumerate().flat_map(|(t, e)| e.iter().map(move |e| (t, e))).collect();
         all.sort_by_key(|(_, e)| e.start);
         let lines: Vec<_> = all.iter().map(|(t, e)| line(*t, e)).collect();
-        let (done, why) = self.nearest.clone().unwrap_or((0, "ran out of steps".to_owned()));
-        format!("no serial order explains this history:\n{}\nafter {done} calls: {why}", lines.join("\n"))
+        let (done, _, why) = self.stuck.clone().unwrap_or((0, Vec::new(), "ran out of steps".to_owned()));
+        format!("{verdict}:\n{}\nafter {done} calls: {why}", lines.join("\n"))
     }
 }
 
 fn line(task: usize, e: &Event) -> String {
-    format!("{:>8}-{:<8} task {task}: {:?} -> {}", e.start.0, e.end.0, e.op, super::brief(&e.outcome))
+    format!(
+        "{:>8}-{:<8} #{:<4} task {task}: {:?} -> {}",
+        e.start.0,
+        e.end.0,
+        e.hint.map_or(-1, |h| h as i64),
+        e.op,
+        super::brief(&e.outcome)
+    )
 }
 
-/// Whether a call with this outcome may have changed what other tasks see, or what it saw may matter later without
-/// showing in its outcome (which inode was opened).
-fn changes(op: &Op, outcome: &Outcome) -> bool {
-    let looks = matches!(
-        op,
-        Op::Close(_)
-            | Op::Read { .. }
-            | Op::Pread { .. }
-            | Op::Seek { .. }
-            | Op::Fsync { .. }
-            | Op::Sync
-            | Op::Stat(_)
-            | Op::Lstat(_)
-            | Op::Fstat(_)
-            | Op::Access { .. }
-            | Op::Utimens { .. }
-            | Op::Readlink(_)
-            | Op::List(_)
-            | Op::Umask(_)
-            | Op::Become(_)
-    );
-    !looks && !matches!(outcome, Outcome::Failed(_))
+/// Whether a call chose an inode for later calls, which its outcome does not show.
+fn chooses(op: &Op, outcome: &Outcome) -> bool {
+    matches!(op, Op::Open { .. } | Op::Chdir(_)) && !matches!(outcome, Outcome::Failed(_))
 }
 
 fn tree_of(fs: &RefFs) -> Snapshot {

@@ -93,6 +93,7 @@ impl Vfs {
                 Some(size) => self.set_size(&cx, node, size, &set)?,
                 None => self.fs.setattr(&cx, node, &set)?,
             }
+            self.effects.mark();
         }
         self.reap();
         Ok(())

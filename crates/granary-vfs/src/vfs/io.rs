@@ -212,12 +212,14 @@ impl Vfs {
             if let Some(mode) = node.view(|a| perm::mode_after_write(cred, a)) {
                 self.fs.setattr(&cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
             }
-            if self.is_direct(file) {
+            let n = if self.is_direct(file) {
                 self.write_past_cache(&cx, node, pos, data)?;
-                (pos, data.len())
+                data.len()
             } else {
-                (pos, self.write_cached(&cx, node, pos, data)?)
-            }
+                self.write_cached(&cx, node, pos, data)?
+            };
+            self.effects.mark();
+            (pos, n)
         };
         if file.flags.contains(OpenFlags::DSYNC) {
             let data_only = !file.flags.contains(OpenFlags::SYNC);

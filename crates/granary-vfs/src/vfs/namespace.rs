@@ -93,6 +93,7 @@ impl Vfs {
         if kind == FileKind::Dir {
             node.set_parent(Some(dir.clone()));
         }
+        self.effects.mark();
         Ok(self.names.created(dir, name, node))
     }
 
@@ -124,6 +125,7 @@ impl Vfs {
             cpu(c.inode_op + c.namespace_op);
             self.fs.link(&self.cx(cred), dir, name, node)?;
             self.names.set(dir, name, Some(node.ino()));
+            self.effects.mark();
         }
         self.reap();
         Ok(())
@@ -166,6 +168,7 @@ impl Vfs {
             cpu(c.inode_op + c.namespace_op);
             self.fs.unlink(&self.cx(cred), dir, name, &victim)?;
             self.names.set(dir, name, None);
+            self.effects.mark();
         }
         self.reap();
         Ok(())

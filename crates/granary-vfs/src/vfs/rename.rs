@@ -141,6 +141,7 @@ impl Vfs {
         let back = target.as_ref().filter(|_| flags.exchange);
         let old_name = (&**from.dir, from.name, back.map(|t| t.ino()));
         self.names.set_two(old_name, (&**to.dir, to.name, Some(source.ino())));
+        self.effects.mark();
         if cross && dirs.0 {
             source.set_parent(Some(to.dir.clone()));
         }
