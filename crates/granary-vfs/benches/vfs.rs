@@ -1,6 +1,8 @@
 //! What the vfs itself costs: a varmail-like mix (delete, create + append + fsync, open + read + append + fsync, open +
 //! read whole file) on the memory file system in virtual time, in calls per second of one real core.
 
+#![allow(missing_docs)] // made by criterion_group!
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use granary_sim::World;
 use granary_sim::rng::Stream;
