@@ -3,7 +3,7 @@
 //! ```text
 //!   write()      reserve: promise a block for each hole       wrote: size in memory, times; inode journalled
 //!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
-//!                mapped: data written in place, no handle
+//!                mapped: data written in place; a handle only where the size on media grows, afterwards
 //!   commit       waits for the ordered data of its transaction, then writes its commit block
 //! ```
 //!
@@ -78,9 +78,18 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Size and times after pages were dirtied or data was written directly (`orphan`: take it off the list). The
-    /// size on media follows only where the last block is mapped; else write-back brings it.
-    pub(crate) fn stamp_write(&self, cx: &Cx<'_>, inode: &Inode, end: u64, orphan: bool) -> Result<()> {
+    /// Size and times after pages were dirtied, or (`on_drive`) data was written directly (`orphan`: take it off the
+    /// list). Dirty pages bring the size to media when they are written back: a commit before that would show what
+    /// the last block holds beyond the old end. (The kernel lets the size of mapped blocks go first and relies on
+    /// zeros there; in ours truncation leaves the old bytes.)
+    pub(crate) fn stamp_write(
+        &self,
+        cx: &Cx<'_>,
+        inode: &Inode,
+        end: u64,
+        on_drive: bool,
+        orphan: bool,
+    ) -> Result<()> {
         let node = inode.private::<Node>();
         let changed = inode.update(|a| {
             let changed = end > a.size || a.mtime != cx.time || a.ctime != cx.time;
@@ -90,7 +99,7 @@ impl Ext4 {
         });
         let grows = {
             let mut s = node.state.lock();
-            let grows = end > s.disksize && !s.delayed.contains((end.saturating_sub(1) / BS) as u32);
+            let grows = on_drive && end > s.disksize;
             if grows {
                 s.disksize = end;
             }
@@ -117,7 +126,18 @@ impl Ext4 {
             self.write_run(inode, run[0].index as u32, &content, &mut ticket)?;
         }
         self.port.wait(ticket);
-        Ok(())
+        let end = pages.last().map_or(0, |p| (p.index + 1) * BS).min(inode.size());
+        let node = inode.private::<Node>();
+        if end <= node.state.lock().disksize {
+            return Ok(());
+        }
+        self.journal.run(INODE, |h| {
+            {
+                let mut s = node.state.lock();
+                s.disksize = s.disksize.max(end);
+            }
+            self.mark_inode(h, inode)
+        })
     }
 
     /// Writes consecutive pages from logical block `first` on; adds what is in flight to `ticket`.
@@ -137,7 +157,12 @@ impl Ext4 {
                 Mapping::Hole { len } => {
                     let n = len.min(left).min(MOST) as usize;
                     let part = &pages[done..done + n];
-                    let (written, t) = self.transaction(WRITE, |h| self.write_hole(h, inode, at, part))?;
+                    // The size grows over pages written in place just before: their data is ordered, too.
+                    let before = ticket.done();
+                    let (written, t) = self.transaction(WRITE, |h| {
+                        h.ordered(before);
+                        self.write_hole(h, inode, at, part)
+                    })?;
                     *ticket = ticket.and(t);
                     done += written;
                 }
@@ -286,7 +311,7 @@ impl Ext4 {
         let written = self.write_run(inode, first, &pages, &mut ticket);
         self.port.wait(ticket);
         match written {
-            Ok(()) => self.stamp_write(cx, inode, pos + len, grows && inode.attr().nlink > 0),
+            Ok(()) => self.stamp_write(cx, inode, pos + len, true, grows && inode.attr().nlink > 0),
             Err(e) => {
                 self.drop_promises_range(inode, first, end);
                 if grows {

@@ -105,7 +105,7 @@ impl FileSystem for Ext4 {
     }
 
     fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        self.stamp_write(cx, inode, pos + len, false)
+        self.stamp_write(cx, inode, pos + len, false, false)
     }
 
     fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {

@@ -8,11 +8,6 @@ use std::collections::BTreeMap;
 pub(crate) struct Ranges(BTreeMap<u32, u32>);
 
 impl Ranges {
-    /// Whether `n` is in the set.
-    pub fn contains(&self, n: u32) -> bool {
-        self.0.range(..=n).next_back().is_some_and(|(_, end)| *end > n)
-    }
-
     /// The next maximal part of `from..end` that is wholly in (true) or wholly out of the set.
     pub fn next_part(&self, from: u32, end: u32) -> (u32, bool) {
         match self.0.range(..=from).next_back() {
@@ -92,7 +87,7 @@ mod tests {
                 part.fill(false);
             }
             for n in 0..200 {
-                assert_eq!(ranges.contains(n), flags[n as usize]);
+                assert_eq!(ranges.count(n, n + 1) == 1, flags[n as usize]);
             }
             let touching = ranges.0.iter().zip(ranges.0.iter().skip(1)).any(|(x, y)| x.1 >= y.0);
             assert!(!touching, "{ranges:?}");
