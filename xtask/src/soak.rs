@@ -8,6 +8,7 @@
 //! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
 
 mod power;
+mod schedules;
 mod state;
 
 use clap::{Args as ClapArgs, ValueEnum};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 pub enum Kind {
     /// Power failures against the crash oracle.
     Power,
+    /// Schedules of concurrent calls against the reference.
+    Schedules,
 }
 
 /// Arguments of `soak`.
@@ -67,6 +70,7 @@ const TURN: u64 = 16;
 pub fn run(args: &Args) -> Result<u64, String> {
     let jobs = match args.kind {
         Kind::Power => power::jobs(&args.fs, &args.load)?,
+        Kind::Schedules => schedules::jobs(&args.fs)?,
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

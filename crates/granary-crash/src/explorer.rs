@@ -19,6 +19,7 @@
 mod life;
 mod report;
 
+pub use life::panic_text;
 pub use report::{Coverage, Failure, Report};
 
 use crate::load::Load;

@@ -19,8 +19,8 @@ mod load;
 mod oracle;
 mod recorded;
 
-pub use explorer::{Coverage, Explorer, Failure, Report, Target};
+pub use explorer::{Coverage, Explorer, Failure, Report, Target, panic_text};
 pub use faulty::{Faulty, Trip};
-pub use load::{Clients, Load, Torture};
+pub use load::{Clients, Filebench, Load, Torture};
 pub use oracle::{Promises, Verdict};
 pub use recorded::Recorded;

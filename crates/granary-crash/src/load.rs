@@ -4,8 +4,10 @@
 //! run again on what is left, as the next round. It must be a function of its random stream, treat errors that its
 //! own randomness provokes (no such name, no space) as a matter of course, and return the others.
 
+mod filebench;
 mod torture;
 
+pub use filebench::Filebench;
 pub use torture::Torture;
 
 use crate::oracle::Promises;

@@ -12,8 +12,9 @@
 //! |---|---|---|
 //! | content and size of a file | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
 //! | the bytes of one write | these bytes, and a size that reaches them | the write itself, with O_SYNC or O_DSYNC |
-//! | permission bits, owner | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
-//! | names under which it was created or renamed | they are there, in a directory that is there | `fsync`, `fdatasync` or an O_SYNC write of it |
+//! | permission bits, owner | every change that ended before | `fsync` of it, `sync` |
+//! | names under which it was created or renamed | they are there, in a directory that is there | `fsync` or an O_SYNC write of it |
+//! | that it was created | it is there, under one of its names | `fdatasync` or an O_DSYNC write of it |
 //! | all names in a directory | every change that ended before | `fsync` of the directory |
 //! | everything | every change that ended before | `sync` |
 //! | a rename, an exchange | wholly there or not at all | itself |

@@ -136,11 +136,11 @@ impl<P: Posix> Recorded<P> {
         self.files.get(&fd).map(|open| open.node)
     }
 
-    fn flush(&mut self, fd: Fd, call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
+    fn flush(&mut self, fd: Fd, data_only: bool, call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
         let horizon = self.promises.with(|m| m.stamps.tick());
         call(&mut self.inner)?;
         if let Some(node) = self.node_of(fd) {
-            self.promises.with(|m| m.keep(node, horizon));
+            self.promises.with(|m| m.keep(node, horizon, data_only));
         }
         Ok(())
     }
@@ -188,8 +188,7 @@ impl<P: Posix> Recorded<P> {
             // A `pwrite` that appends tells nobody where it went: it stays a change that may be there, somewhere.
             None => return Ok(written),
         };
-        let synced = open.flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC);
-        self.promises.with(|m| m.end_write(open.node, by, pos, written as u64, synced));
+        self.promises.with(|m| m.end_write(open.node, by, pos, written as u64, open.flags));
         if at.is_none() {
             self.moved(fd, pos + written as u64);
         }
@@ -313,11 +312,11 @@ impl<P: Posix> Posix for Recorded<P> {
     }
 
     fn fsync(&mut self, fd: Fd) -> Result<()> {
-        self.flush(fd, |p| p.fsync(fd))
+        self.flush(fd, false, |p| p.fsync(fd))
     }
 
     fn fdatasync(&mut self, fd: Fd) -> Result<()> {
-        self.flush(fd, |p| p.fdatasync(fd))
+        self.flush(fd, true, |p| p.fdatasync(fd))
     }
 
     fn sync(&mut self) -> Result<()> {

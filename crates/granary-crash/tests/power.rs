@@ -3,24 +3,51 @@
 #[path = "common/targets.rs"]
 mod targets;
 
-use granary_crash::{Explorer, Load, Torture};
-use std::sync::Arc;
+use granary_crash::Explorer;
 
-fn explore(fs: &str, load: Arc<dyn Load>, points: u64) {
-    let target = targets::by_name(fs).expect("a target");
-    let explorer =
-        Explorer::new(target, load).unwrap_or_else(|failure| panic!("without a failure: {failure}"));
+fn explore(fs: &str, load: &str, points: u64) {
+    let (target, load) = (targets::by_name(fs).expect("a target"), targets::load(load).expect("a load"));
+    let explorer = Explorer::new(target, load).unwrap_or_else(|f| panic!("without a power failure: {f}"));
     let report = explorer.explore(1..1 + points);
-    eprintln!("{fs}: {report}");
     assert!(report.failures.is_empty(), "{report}");
     let seen = &report.coverage;
     assert!(
         seen.failures >= points && seen.in_recovery > 0 && seen.files > points,
-        "hardly anything seen: {report}"
+        "saw hardly anything: {report}"
     );
 }
 
 #[test]
-fn bytefs_keeps_its_promises() {
-    explore("bytefs", Arc::new(Torture::default()), 60);
+fn bytefs_keeps_its_promises_under_torture() {
+    explore("bytefs", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_synchronous_commits_keeps_its_promises_under_torture() {
+    explore("bytefs-sync", "torture", 60);
+}
+
+#[test]
+fn bytefs_keeps_its_promises_under_varmail() {
+    explore("bytefs", "varmail", 60);
+}
+
+#[test]
+fn bytefs_keeps_its_promises_under_fileserver() {
+    explore("bytefs", "fileserver", 60);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_torture() {
+    explore("ext4", "torture", 60);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_varmail() {
+    explore("ext4", "varmail", 60);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_fileserver() {
+    explore("ext4", "fileserver", 60);
 }

@@ -2,24 +2,15 @@
 
 use super::Job;
 use crate::targets;
-use granary_crash::{Coverage, Explorer, Load, Torture};
+use granary_crash::{Coverage, Explorer};
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 struct Power {
     name: String,
     explorer: Explorer,
     seen: Mutex<Coverage>,
 }
-
-fn load(name: &str) -> Option<Arc<dyn Load>> {
-    Some(match name {
-        "torture" => Arc::new(Torture::default()),
-        _ => return None,
-    })
-}
-
-const LOADS: &[&str] = &["torture"];
 
 /// The names asked for, or all; an unknown one is an error that lists them.
 pub(super) fn choose(what: &str, asked: &[String], all: &[&str]) -> Result<Vec<String>, String> {
@@ -34,9 +25,9 @@ pub(super) fn choose(what: &str, asked: &[String], all: &[&str]) -> Result<Vec<S
 pub(super) fn jobs(fs: &[String], loads: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
     let mut jobs: Vec<Box<dyn Job>> = Vec::new();
     for fs in choose("file system", fs, targets::ALL)? {
-        for name in choose("load", loads, LOADS)? {
+        for name in choose("load", loads, targets::LOADS)? {
             let target = targets::by_name(&fs).ok_or_else(|| format!("no file system '{fs}'"))?;
-            let load = load(&name).ok_or_else(|| format!("no load '{name}'"))?;
+            let load = targets::load(&name).ok_or_else(|| format!("no load '{name}'"))?;
             let explorer =
                 Explorer::new(target, load).map_err(|f| format!("fails without a power failure: {f}"))?;
             jobs.push(Box::new(Power {

@@ -148,7 +148,8 @@ fn in_world<T: 'static>(
     (result, end)
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a caught panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     format!("panic: {}", text.unwrap_or("without a text"))
@@ -267,6 +268,7 @@ impl Life {
     }
 
     fn check(&self, fs: &Arc<dyn FileSystem>, when: &str) -> Result<(), Vec<String>> {
+        fs.sync().map_err(|e| vec![format!("sync before check {when}: {e}")])?;
         match fs.check() {
             Ok(violations) if violations.is_empty() => Ok(()),
             Ok(violations) => Err(violations.into_iter().map(|v| format!("check {when}: {v}")).collect()),

@@ -14,7 +14,7 @@
 use super::content::Content;
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
-use granary_vfs::{FileKind, Ino};
+use granary_vfs::{FileKind, Ino, OpenFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -170,15 +170,16 @@ impl Model {
         by
     }
 
-    /// It ended: `len` bytes at `pos`; `synced`: through a descriptor with O_SYNC or O_DSYNC.
-    pub(crate) fn end_write(&mut self, id: NodeId, by: StampId, pos: u64, len: u64, synced: bool) {
+    /// It ended: `len` bytes at `pos`; `flags` of its descriptor.
+    pub(crate) fn end_write(&mut self, id: NodeId, by: StampId, pos: u64, len: u64, flags: OpenFlags) {
         self.stamps.end(by);
         self.nodes[id.0 as usize].content.end_write(by, pos, len);
-        if synced {
+        // O_SYNC includes O_DSYNC.
+        if flags.contains(OpenFlags::DSYNC) {
             let (began, now) = (self.stamps.start(by), self.stamps.tick());
             self.stamps.keep(by, now);
             self.nodes[id.0 as usize].content.fold(&mut self.stamps);
-            self.keep_names(id, began);
+            self.keep_names(id, began, !flags.contains(OpenFlags::SYNC));
         }
     }
 
@@ -229,30 +230,34 @@ impl Model {
         }
     }
 
-    /// An `fsync` or `fdatasync` of the node succeeded that began at `horizon`.
-    pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick) {
+    /// An `fsync` (or with `data_only` an `fdatasync`) of the node succeeded that began at `horizon`.
+    pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
         let (stamps, node) = (&mut self.stamps, &mut self.nodes[id.0 as usize]);
         node.content.keep(stamps, horizon);
-        node.mode.keep(stamps, horizon);
-        node.owner.keep(stamps, horizon);
-        node.changes.retain(|&change| !stamps.keep(change, horizon));
-        self.keep_names(id, horizon);
+        if !data_only {
+            node.mode.keep(stamps, horizon);
+            node.owner.keep(stamps, horizon);
+            node.changes.retain(|&change| !stamps.keep(change, horizon));
+        }
+        self.keep_names(id, horizon, data_only);
     }
 
-    /// Promises the names that the node still has.
-    fn keep_names(&mut self, id: NodeId, horizon: Tick) {
+    /// Promises the names that the node still has; with `data_only` that it was made and is somewhere.
+    fn keep_names(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
         let named = std::mem::take(&mut self.node_mut(id).named);
+        let born = self.node(id).born;
+        let is_there = |m: &Model, (_, dir, name): &(StampId, NodeId, Vec<u8>)| {
+            m.node(*dir).entries.get(name).and_then(Register::current) == Some(id)
+        };
+        let somewhere = named.iter().any(|n| is_there(self, n));
         let mut later = Vec::new();
-        for (by, dir, name) in named {
-            let slot = self.node(dir).entries.get(&name);
-            if slot.and_then(Register::current) != Some(id) {
-                continue;
-            }
-            if self.stamps.keep(by, horizon) {
+        for entry in named {
+            let promised = if data_only { somewhere && entry.0 == born } else { is_there(self, &entry) };
+            if promised && self.stamps.keep(entry.0, horizon) {
                 self.node_mut(id).kept = true;
-                self.keep_directory(dir, horizon);
-            } else {
-                later.push((by, dir, name));
+                self.keep_directory(entry.1, horizon);
+            } else if promised || data_only {
+                later.push(entry);
             }
         }
         self.node_mut(id).named = later;

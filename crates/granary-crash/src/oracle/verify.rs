@@ -336,8 +336,12 @@ impl<P: Posix> Walk<'_, P> {
             let (Some(from), Some(to)) = (side(&m.from), side(&m.to)) else { continue };
             if (from.0 && to.1) || (from.1 && to.0) {
                 let half = if from.0 { "new" } else { "old" };
-                let (from, to) = (show(&m.from.1), show(&m.to.1));
-                self.violations.push(format!("{from}: its rename to {to} happened at the {half} name only"));
+                let tell = |place: &(NodeId, Vec<u8>)| {
+                    let node = self.seen.get(place).copied().flatten();
+                    format!("{} is {}", show(&place.1), self.describe(node))
+                };
+                let (from, to) = (tell(&m.from), tell(&m.to));
+                self.violations.push(format!("a rename happened at the {half} name only: {from}, {to}"));
             }
         }
     }

@@ -2,7 +2,7 @@
 //! within a few milliseconds of virtual time. `cargo xtask soak` uses this file, too.
 
 use granary_bytefs::{CommitMode, MkfsOptions, MountOptions};
-use granary_crash::Target;
+use granary_crash::{Filebench, Load, Target, Torture};
 use granary_flash::Geometry;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::HostCosts;
@@ -12,13 +12,27 @@ use std::sync::Arc;
 
 /// Every target by name.
 #[allow(dead_code)] // for `cargo xtask soak`
-pub const ALL: &[&str] = &["bytefs", "bytefs-sync"];
+pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4"];
+
+/// Every load by name.
+#[allow(dead_code)] // likewise
+pub const LOADS: &[&str] = &["torture", "varmail", "fileserver"];
+
+/// The load with this name, of some hundred operations.
+pub fn load(name: &str) -> Option<Arc<dyn Load>> {
+    Some(match name {
+        "torture" => Arc::new(Torture::default()),
+        "varmail" | "fileserver" => Arc::new(Filebench::new(name, 250)),
+        _ => return None,
+    })
+}
 
 /// The target with this name.
 pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
     Some(match name {
         "bytefs" => Arc::new(ByteFs { commit: CommitMode::Group }),
         "bytefs-sync" => Arc::new(ByteFs { commit: CommitMode::Sync }),
+        "ext4" => Arc::new(Ext4),
         _ => return None,
     })
 }
@@ -99,6 +113,46 @@ impl Target for ByteFs {
             ..MountOptions::default()
         };
         Ok(granary_bytefs::mount(Port::new(drive), &options)?)
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        costs()
+    }
+}
+
+struct Ext4;
+
+impl Target for Ext4 {
+    fn name(&self) -> &str {
+        "ext4"
+    }
+
+    fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
+        drive(Mode::Cache)
+    }
+
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
+        let options = granary_ext4::MkfsOptions {
+            journal_size: Some(Bytes::mib(4)),
+            ..granary_ext4::MkfsOptions::default()
+        };
+        granary_ext4::mkfs(&Port::new(Arc::clone(drive)), &options)
+    }
+
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
+        let options = granary_ext4::MountOptions {
+            commit_interval: Nanos::from_millis(1),
+            dirty_expire: Nanos::from_millis(3),
+            writeback_interval: Nanos::from_millis(1),
+            metadata_cache: Bytes::kib(512),
+            cpus: 4,
+            ..granary_ext4::MountOptions::default()
+        };
+        Ok(granary_ext4::mount(Port::new(drive), &options)?)
     }
 
     fn vfs(&self) -> VfsConfig {
