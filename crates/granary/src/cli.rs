@@ -38,10 +38,9 @@ pub struct RunArgs {
     /// Built-in testbed (see `granary testbed list`) or path of a .toml file
     #[arg(long, default_value = "bytefs-emulator")]
     pub testbed: String,
-    /// Factor on the number of files and operations; 1 is the workload as written [default: 0.05 for built-in
-    /// workloads, 1 for files]
-    #[arg(long)]
-    pub scale: Option<f64>,
+    /// Factor on the number of files and operations; 1 is the workload as written (the paper's size for built-in ones)
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
     /// Number of workload threads, instead of the workload's own
     #[arg(long)]
     pub threads: Option<u32>,

@@ -14,22 +14,19 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Scale of built-in workloads where none is given: about a minute for two file systems on two cores.
-const DEFAULT_SCALE: f64 = 0.05;
-
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), LabError> {
     let testbed = Testbed::load(&args.testbed, &args.set)?;
     for fs in &args.fs {
         registry::find(fs)?;
     }
-    let (workload, scale) = workload(args)?;
+    let workload = workload(args)?;
     let experiments: Vec<Experiment> = args
         .fs
         .iter()
         .map(|fs| Experiment {
             workload: workload.clone(),
-            scale,
+            scale: args.scale,
             fs: fs.clone(),
             testbed: testbed.clone(),
             set: args.set.clone(),
@@ -52,7 +49,7 @@ pub fn run(args: &RunArgs) -> Result<(), LabError> {
 }
 
 /// The workload, with variables set, scaled, and with its threads.
-fn workload(args: &RunArgs) -> Result<(Workload, f64), LabError> {
+fn workload(args: &RunArgs) -> Result<Workload, LabError> {
     let vars: Vec<(String, String)> = args
         .vars
         .iter()
@@ -71,12 +68,11 @@ fn workload(args: &RunArgs) -> Result<(Workload, f64), LabError> {
     } else {
         Workload::from_builtin(&args.workload, &vars)?
     };
-    let scale = args.scale.unwrap_or(if built_in { DEFAULT_SCALE } else { 1.0 });
-    workload.scale(scale)?;
+    workload.scale(args.scale)?;
     if let Some(n) = args.threads {
         workload.set_threads(n)?;
     }
-    Ok((workload, scale))
+    Ok(workload)
 }
 
 /// Runs all experiments, up to `jobs` at a time, each on its own OS thread; records in the order of the experiments.
