@@ -116,6 +116,9 @@ impl Core {
     /// See [`granary_vfs::FileSystem::write_pages`].
     pub fn write_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
         let Some(last) = pages.last() else { return Ok(()) };
+        // As it was when the pages were gathered: lines that a writer adds from here on are not among them, and the size
+        // on media must not reach what they will replace.
+        let end = ((last.index + 1) * PAGE_SIZE as u64).min(inode.size());
         self.journal.alive()?;
         let node = node(inode);
         let _change = node.change.lock();
@@ -143,7 +146,7 @@ impl Core {
             self.store_lines(node, targets[i].lba, &pages[i])?;
         }
         self.port.wait(all);
-        self.point_at(tx, inode, &new, (last.index + 1) * PAGE_SIZE as u64)
+        self.point_at(tx, inode, &new, end)
     }
 
     /// Where these pages are now.
