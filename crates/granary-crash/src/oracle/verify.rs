@@ -7,8 +7,8 @@
 //!   3. over all: renames wholly or not at all; promised nodes found
 //! ```
 //!
-//! Where an inode number fits several versions (it was reused), one without violations suffices; a directory with
-//! several is compared with all of them together.
+//! Where an inode number fits several versions (it was reused), one without violations suffices, and of several nobody
+//! can say which it is; a directory with several is compared with all of them together.
 //! It does *not* stop at the first violation: all are evidence.
 
 use super::content::Content;
@@ -210,7 +210,7 @@ impl<P: Posix> Walk<'_, P> {
         self.out.node_mut(dir).entries.insert(name.to_vec(), Register::new(Some(node)));
     }
 
-    /// Compares an inode with each of its versions; the first without violations is it, else the last.
+    /// Compares an inode with each of its versions.
     fn inode(&mut self, found: Found) {
         let Found { path, stat, versions, names } = found;
         if stat.attr.nlink as usize != names.len() {
@@ -218,29 +218,35 @@ impl<P: Posix> Walk<'_, P> {
             self.blame(&path, format!("{} tells {told} links and has {counted} names", stat.ino));
         }
         let before = self.violations.len();
-        for (i, &version) in versions.iter().enumerate() {
+        let (mut fitting, mut is, mut evidence) = (Vec::new(), None, Vec::new());
+        for version in versions {
             self.attributes(&path, &[version], &stat);
             let node = self.model.node(version);
-            let (mut content, mut target) = (Content::default(), Vec::new());
-            match stat.attr.kind {
-                FileKind::File => content = self.content(&path, node, &stat),
-                FileKind::Symlink => target = self.target(&path, node),
-                _ => {}
+            let found = match stat.attr.kind {
+                FileKind::File => (self.content(&path, node, &stat), Vec::new()),
+                FileKind::Symlink => (Content::default(), self.target(&path, node)),
+                _ => Default::default(),
+            };
+            if self.violations.len() == before {
+                fitting.push(version);
+                is = is.or(Some(found));
+            } else {
+                evidence = self.violations.split_off(before);
             }
-            if self.violations.len() > before && i + 1 < versions.len() {
-                self.violations.truncate(before);
-                continue;
-            }
-            self.found.insert(version);
-            let copy = self.copy(&stat, names[0].0, content, target);
-            for (dir, name, old_dir) in &names {
-                self.enter(*dir, name, copy);
-                if let Some(old_dir) = old_dir {
-                    self.seen.insert((*old_dir, name.clone()), Some(version));
-                }
-            }
-            return;
         }
+        if fitting.is_empty() {
+            self.violations.append(&mut evidence);
+        }
+        let (content, target) = is.unwrap_or_default();
+        let copy = self.copy(&stat, names[0].0, content, target);
+        for (dir, name, old_dir) in &names {
+            self.enter(*dir, name, copy);
+            // Which of several it is nobody can say, so nothing more is concluded from it.
+            if let ([version], Some(old_dir)) = (&fitting[..], old_dir) {
+                self.seen.insert((*old_dir, name.clone()), Some(*version));
+            }
+        }
+        self.found.extend(fitting);
     }
 
     fn attributes(&mut self, path: &[u8], versions: &[NodeId], stat: &Stat) {
