@@ -1,5 +1,5 @@
 # oltp: a database. Readers read random pages and count their transactions towards two semaphores; the log writer
-# and the database writers wake up when enough have gathered, and write with O_DSYNC.
+# and the database writers wake up when enough have gathered, and write with O_SYNC.
 #
 # ByteFS paper, Table 5:        1.6K files of 10 MB, 200 threads.
 # Authors' `baseline` branch:   200 readers ("shadows"), 10 database writers, 1 log writer; I/O size 2k (256k for the

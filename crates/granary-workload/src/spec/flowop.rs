@@ -32,7 +32,7 @@ pub struct FlowopSpec {
 /// Flags that a file is opened with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct OpenFlags {
-    /// `dsync`: each write is durable when it returns (`O_DSYNC`).
+    /// `dsync`: each write is durable when it returns (`O_SYNC`, as Filebench opens it).
     pub dsync: bool,
     /// `directio`: bypass the page cache (`O_DIRECT`).
     pub direct: bool,
