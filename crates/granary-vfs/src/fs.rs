@@ -9,6 +9,8 @@
 //! | setattr, write path | `rwsem` of the inode exclusively | idem |
 //! | lookup readdir read_pages | `rwsem` of the inode shared | reads |
 //! | write_pages | the inode's write-back lock: one at a time per inode; `rwsem` maybe | allocates, writes, changes pointers |
+//! | fallocate | `rwsem` exclusively and the write-back lock | allocates, frees, zeroes whole pages |
+//! | setxattr | `rwsem` exclusively | changes media and `ctime` atomically |
 //! | fsync | nothing | makes the inode durable |
 //!
 //! Rules: (1) attributes of every inode involved (sizes, links, times; `cx.time` is now) are changed by the file
@@ -19,7 +21,7 @@
 //! renamed, survives.
 
 use crate::attr::{Attr, FileKind, Ino, SetAttr, Time};
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::inode::Inode;
 use granary_units::{Dest, Page, Payload};
 use std::any::Any;
@@ -133,6 +135,35 @@ pub struct Rename<'a> {
     pub target: Option<&'a Inode>,
     /// Exchange instead of replace.
     pub exchange: bool,
+}
+
+/// What [`FileSystem::fallocate`] does with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Allocate {
+    /// Gives every hole of the range blocks that read as zeros, so that writing there cannot run out of space.
+    Reserve {
+        /// Leave the file's size as it is, even where the range ends beyond it.
+        keep_size: bool,
+    },
+    /// Makes the range a hole (Linux demands FALLOC_FL_KEEP_SIZE with it: the size never changes).
+    PunchHole,
+    /// Makes the range read as zeros, with blocks under it.
+    ZeroRange {
+        /// As with `Reserve`.
+        keep_size: bool,
+    },
+}
+
+impl Allocate {
+    /// Whether the file grows where the range ends beyond it.
+    pub fn grows(self) -> bool {
+        matches!(self, Allocate::Reserve { keep_size: false } | Allocate::ZeroRange { keep_size: false })
+    }
+
+    /// Whether what the range held is gone.
+    pub fn zeroes(self) -> bool {
+        !matches!(self, Allocate::Reserve { .. })
+    }
 }
 
 /// A dirty page to be written.
@@ -253,6 +284,69 @@ pub trait FileSystem: Send + Sync {
     /// DAX file systems it is as durable as their `write` promises. The vfs has flushed and dropped cached pages of
     /// the range and zeroed the gap before `pos`.
     fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()>;
+
+    /// Changes where a file has blocks, and stamps `ctime` (and `mtime`, except for `Reserve` within the size). `pos`
+    /// and `len` are bytes; the end lies within [`Features::max_file_size`]. With [`Allocate::grows`] the size becomes
+    /// `pos + len` where it was less; the vfs has made sure that the old end's page is zero up to there.
+    ///
+    /// `Reserve`: every page that the range touches and that is a hole gets a block that reads as zeros; pages promised
+    /// by [`FileSystem::reserve`] may be left to their promise. `PunchHole`: pages wholly within the range become
+    /// holes, and promises for them end; `ZeroRange`: they read as zeros and have blocks, as have pages at the edges.
+    /// The bytes at the edges are the vfs's affair. Blocks beyond the end of the file must read as zeros when the file
+    /// grows over them later, also after a power loss. After an error everything is as before.
+    ///
+    /// # Errors
+    /// `NotSupported`; `NoSpace`.
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let _ = (cx, inode, how, pos, len);
+        Err(FsError::NotSupported)
+    }
+
+    /// The first byte at or after `pos` (which is less than the size) that may be data: a file system that does not
+    /// know its holes calls everything data. Pages promised by [`FileSystem::reserve`] are data. `None`: a hole up to
+    /// the end.
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        let _ = inode;
+        Ok(Some(pos))
+    }
+
+    /// The first byte at or after `pos` (which is less than the size) that is in a hole; at the latest the size.
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        let _ = pos;
+        Ok(inode.size())
+    }
+
+    /// The value of an extended attribute; `None`: there is none of this name. Names are whole ("user.x"), at most 255
+    /// bytes, without a zero byte, of a namespace that the vfs knows; values have at most 64 KiB.
+    ///
+    /// # Errors
+    /// `NotSupported`.
+    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        let _ = (inode, name);
+        Err(FsError::NotSupported)
+    }
+
+    /// Gives an extended attribute a value, or (`None`) removes it, which the caller has seen to exist; stamps `ctime`.
+    /// After a power loss it has the old value or the new one; `fsync` makes it durable.
+    ///
+    /// # Errors
+    /// `NotSupported`; `NoSpace` where this file system has no room for it (as ext4's ENOSPC beyond its one block).
+    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let _ = (cx, inode, name, value);
+        Err(FsError::NotSupported)
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// `NotSupported`.
+    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        let _ = inode;
+        Err(FsError::NotSupported)
+    }
+
+    /// Lets go of metadata in memory that media have too, as `echo 2 > /proc/sys/vm/drop_caches`. A hint.
+    fn drop_caches(&self) {}
 
     /// Whether the dirty pages of a file are to be written before it replaces another by rename (ext4's auto_da_alloc).
     fn flush_before_replace(&self) -> bool {

@@ -35,8 +35,8 @@ pub use cache::CacheStats;
 pub use config::{Atime, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
-    Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, RenameFlags,
-    StatFs, WriteBackCause,
+    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename,
+    RenameFlags, StatFs, WriteBackCause,
 };
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};

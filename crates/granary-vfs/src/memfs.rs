@@ -16,7 +16,8 @@ mod state;
 use crate::attr::{Attr, FileKind, Ino, SetAttr, Time};
 use crate::error::{FsError, Result};
 use crate::fs::{
-    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, StatFs, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, StatFs,
+    WriteBackCause,
 };
 use crate::inode::Inode;
 use granary_sim::rng::Stream;
@@ -360,6 +361,63 @@ impl FileSystem for MemFs {
                 (a.mtime, a.ctime) = (cx.time, cx.time);
             });
             Ok(())
+        })
+    }
+
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            let whole = pos.div_ceil(PAGE)..((pos + len) / PAGE).max(pos.div_ceil(PAGE));
+            let touched = pos / PAGE..(pos + len).div_ceil(PAGE);
+            let (used, blocks) = (s.used(), self.config.blocks);
+            let node = s.node(inode);
+            assert!(!node.writing, "{} is allocated while it is written back", inode.ino());
+            if how != Allocate::PunchHole {
+                let new =
+                    touched.clone().filter(|p| !node.blocks.contains_key(p) && !node.reserved.contains(p));
+                if blocks < UNLIMITED && used + new.count() as u64 > blocks {
+                    return Err(FsError::NoSpace);
+                }
+            }
+            if how.zeroes() {
+                for page in whole {
+                    node.blocks.remove(&page);
+                    node.reserved.remove(&page);
+                }
+            }
+            if how != Allocate::PunchHole {
+                for page in touched {
+                    if !node.reserved.contains(&page) {
+                        node.blocks.entry(page).or_insert(Page::ZERO);
+                    }
+                }
+            }
+            s.change(inode, |a| {
+                let grows = how.grows() && pos + len > a.size;
+                a.size = if grows { pos + len } else { a.size };
+                a.mtime = if grows || how.zeroes() { cx.time } else { a.mtime };
+                a.ctime = cx.time;
+            });
+            Ok(())
+        })
+    }
+
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.call(|s| {
+            let node = s.node(inode);
+            let block = node.blocks.range(pos / PAGE..).next().map(|(&b, _)| b);
+            let promised = node.reserved.range(pos / PAGE..).next().copied();
+            Ok(block.into_iter().chain(promised).min().map(|b| (b * PAGE).max(pos)))
+        })
+    }
+
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        self.call(|s| {
+            let node = s.node(inode);
+            let is_hole = |b: &u64| !node.blocks.contains_key(b) && !node.reserved.contains(b);
+            let hole = (pos / PAGE..node.attr.size.div_ceil(PAGE)).find(is_hole);
+            Ok(hole.map_or(node.attr.size, |b| (b * PAGE).max(pos)))
         })
     }
 

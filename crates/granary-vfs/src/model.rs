@@ -18,7 +18,7 @@ pub use tree::{Snapshot, compare_trees, snapshot};
 
 use crate::attr::FileKind;
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, RenameFlags};
+use crate::fs::{Allocate, Cred, RenameFlags};
 use crate::posix::{Access, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::reference::{Limits, RefFs, RefProcess};
 use granary_units::{Dest, Payload};
@@ -87,6 +87,12 @@ pub enum Op {
     Truncate {
         path: String,
         size: u64,
+    },
+    Fallocate {
+        fd: Fd,
+        how: Allocate,
+        pos: u64,
+        len: u64,
     },
     Fsync {
         fd: Fd,
@@ -248,9 +254,21 @@ fn attempt(p: &mut impl Posix, op: &Op) -> Result<Outcome> {
         Op::Pwrite { fd, pos, data } => count(data.give(|d| p.pwrite(*fd, d, *pos))?),
         // Positions in a directory are the file system's affair.
         Op::Seek { fd, .. } if p.fstat(*fd)?.attr.kind == FileKind::Dir => Outcome::Done,
+        Op::Seek { fd, offset, whence: whence @ (Whence::Data | Whence::Hole) } => {
+            // Where holes are is the file system's affair ([`check_seek`] looks whether it told the truth).
+            let at = p.lseek(*fd, 0, Whence::Cur)?;
+            let size = p.fstat(*fd)?.attr.size;
+            let found = p.lseek(*fd, *offset, *whence);
+            p.lseek(*fd, at as i64, Whence::Set)?;
+            match found {
+                Err(e) if e != FsError::NoDevice || *offset < 0 || *offset as u64 >= size => return Err(e),
+                _ => Outcome::Done,
+            }
+        }
         Op::Seek { fd, offset, whence } => Outcome::Count(p.lseek(*fd, *offset, *whence)?),
         Op::Ftruncate { fd, size } => p.ftruncate(*fd, *size).map(done)?,
         Op::Truncate { path, size } => p.truncate(path, *size).map(done)?,
+        Op::Fallocate { fd, how, pos, len } => p.fallocate(*fd, *how, *pos, *len).map(done)?,
         Op::Fsync { fd, data_only: false } => p.fsync(*fd).map(done)?,
         Op::Fsync { fd, data_only: true } => p.fdatasync(*fd).map(done)?,
         Op::Sync => p.sync().map(done)?,
@@ -302,7 +320,11 @@ pub fn run_sequence(
     let mut log: Vec<String> = Vec::new();
     for _ in 0..count {
         let op = generator.next_op();
-        let (ours, expected) = (apply(p, &op), apply(&mut reference, &op));
+        let ours = apply(p, &op);
+        if is_unsupported(&op, &ours) {
+            continue;
+        }
+        let expected = apply(&mut reference, &op);
         log.push(format!("{op:?} -> {}", brief(&expected)));
         if ours != expected {
             let from = log.len().saturating_sub(40);
@@ -313,8 +335,46 @@ pub fn run_sequence(
                 first_diff(&ours, &expected)
             ));
         }
+        check_seek(p, &op)?;
     }
     compare_trees(p, &mut reference)
+}
+
+/// Whether this is a call that not every file system has, on one that does not have it: it changes nothing.
+fn is_unsupported(op: &Op, outcome: &Outcome) -> bool {
+    matches!(op, Op::Fallocate { .. }) && *outcome == Outcome::Failed(FsError::NotSupported)
+}
+
+/// What a file system says about data and holes: between the offset and the data that it found, and where it says that
+/// a hole is, there must be zeros.
+///
+/// # Errors
+/// A sentence where it lied.
+fn check_seek(p: &mut impl Posix, op: &Op) -> Result<(), String> {
+    let Op::Seek { fd, offset, whence: whence @ (Whence::Data | Whence::Hole) } = op else { return Ok(()) };
+    let (Ok(at), Ok(stat)) = (p.lseek(*fd, 0, Whence::Cur), p.fstat(*fd)) else { return Ok(()) };
+    let size = stat.attr.size;
+    if stat.attr.kind != FileKind::File || *offset < 0 || *offset as u64 >= size {
+        return Ok(());
+    }
+    let from = *offset as u64;
+    let found = p.lseek(*fd, *offset, *whence);
+    p.lseek(*fd, at as i64, Whence::Set).map_err(|e| e.to_string())?;
+    let zeros = match (whence, found) {
+        (Whence::Data, Ok(data)) if (from..size).contains(&data) => from..data,
+        (Whence::Data, Err(FsError::NoDevice)) => from..size,
+        (Whence::Hole, Ok(hole)) if (from..size).contains(&hole) => hole..hole + 1,
+        (Whence::Hole, Ok(hole)) if hole == size => return Ok(()),
+        (_, other) => return Err(format!("{op:?} on a file of {size} bytes: {other:?}")),
+    };
+    let mut bytes = vec![0; (zeros.end - zeros.start) as usize];
+    match p.pread(*fd, Dest::Bytes(&mut bytes), zeros.start) {
+        Ok(_) if bytes.iter().any(|&b| b != 0) => {
+            Err(format!("{op:?}: {zeros:?} is called a hole and is none"))
+        }
+        // Not open for reading: nobody can look.
+        _ => Ok(()),
+    }
 }
 
 fn first_diff(a: &Outcome, b: &Outcome) -> String {

@@ -7,8 +7,8 @@
 //! It does *not* have calls that share descriptors (dup, fork) or map memory.
 
 use crate::attr::{Attr, FileKind, Ino, Time};
-use crate::error::Result;
-use crate::fs::{Cred, RenameFlags, StatFs};
+use crate::error::{FsError, Result};
+use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use granary_units::{Dest, Payload};
 
 /// A file descriptor of one process.
@@ -77,9 +77,9 @@ pub enum Whence {
     Cur,
     /// The file's end.
     End,
-    /// The next data at or after the offset (the whole file counts as data).
+    /// The next data at or after the offset. A file system may call zeros data.
     Data,
-    /// The next hole at or after the offset (the end of the file).
+    /// The next hole at or after the offset; at the latest the end of the file.
     Hole,
 }
 
@@ -147,6 +147,11 @@ pub trait Posix {
     fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64>;
     /// Changes the size of an open file.
     fn ftruncate(&mut self, fd: Fd, size: u64) -> Result<()>;
+    /// Allocates, punches or zeroes a range of an open file.
+    fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let _ = (fd, how, pos, len);
+        Err(FsError::NotSupported)
+    }
     /// Makes the file durable.
     fn fsync(&mut self, fd: Fd) -> Result<()>;
     /// Makes the file's data durable, and the attributes that are needed to read it.

@@ -11,7 +11,7 @@ mod walk;
 
 use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, RenameFlags, StatFs};
+use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::vfs::{Change, NewFile, NodeRef, OpenFile, Vfs, perm};
 use granary_sim::{costs, cpu};
@@ -208,19 +208,18 @@ impl Posix for Process {
 
     fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64> {
         self.charge(0, Nanos::ZERO);
-        let max = self.vfs.max_file_size();
+        let vfs = Arc::clone(&self.vfs);
+        let max = vfs.max_file_size();
         let file = self.file(fd)?;
         let size = file.file.node().size();
         let to = match whence {
             Whence::Set => Some(offset),
             Whence::Cur => offset.checked_add_unsigned(file.pos),
             Whence::End => offset.checked_add_unsigned(size),
-            // The generic rule: all of the file is data, and one hole follows it.
-            Whence::Data | Whence::Hole if offset < 0 || offset as u64 >= size => {
-                return Err(FsError::NoDevice);
+            Whence::Data | Whence::Hole => {
+                let from = u64::try_from(offset).map_err(|_| FsError::NoDevice)?;
+                i64::try_from(vfs.seek(file.file.node(), from, whence == Whence::Hole)?).ok()
             }
-            Whence::Data => Some(offset),
-            Whence::Hole => i64::try_from(size).ok(),
         };
         let to = to.and_then(|t| u64::try_from(t).ok()).filter(|&t| t <= max).ok_or(FsError::Invalid)?;
         file.pos = to;
@@ -235,6 +234,11 @@ impl Posix for Process {
         }
         let node = file.file.node().clone();
         self.vfs.setattr(&self.cred, &node, &Change::size(size))
+    }
+
+    fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let file = self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd)?;
+        self.vfs.fallocate(&self.cred, &file.file, how, pos, len)
     }
 
     fn fsync(&mut self, fd: Fd) -> Result<()> {

@@ -7,6 +7,7 @@
 //!   attrs.rs      stat, setattr, truncate
 //!   io.rs         open, read, write through the page cache              direct.rs past it
 //!   readdir.rs    directories                                           flush.rs  write-back, fsync, sync
+//!   space.rs      fallocate, data and holes
 //! ```
 //!
 //! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's write-back lock.
@@ -32,6 +33,7 @@ mod node;
 pub(crate) mod perm;
 mod readdir;
 mod rename;
+mod space;
 
 pub use attrs::Change;
 pub use io::OpenFile;

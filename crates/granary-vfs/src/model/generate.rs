@@ -2,7 +2,7 @@
 
 use super::{DESCRIPTORS, Data, Op};
 use crate::attr::FileKind;
-use crate::fs::RenameFlags;
+use crate::fs::{Allocate, RenameFlags};
 use crate::posix::{Access, Fd, OpenFlags, Whence};
 use granary_sim::rng::Stream;
 
@@ -181,7 +181,7 @@ impl Generator {
     /// A call on an open file.
     pub fn data_op(&mut self) -> Op {
         let fd = self.fd();
-        match self.rng.below(24) {
+        match self.rng.below(26) {
             0..3 => Op::Open { path: self.path(), flags: self.flags(), mode: self.mode() },
             3 | 4 => Op::Close(fd),
             5 | 6 => Op::Read { fd, len: self.len() },
@@ -194,6 +194,15 @@ impl Generator {
             }
             19 => Op::Truncate { path: self.path(), size: self.offset() },
             20 | 21 => Op::Ftruncate { fd, size: self.offset() },
+            24 | 25 => {
+                let keep_size = self.chance(50);
+                let how = match self.rng.below(3) {
+                    0 => Allocate::Reserve { keep_size },
+                    1 => Allocate::PunchHole,
+                    _ => Allocate::ZeroRange { keep_size },
+                };
+                Op::Fallocate { fd, how, pos: self.offset(), len: self.len() as u64 }
+            }
             22 => Op::Fsync { fd, data_only: self.chance(50) },
             _ if self.chance(50) => Op::Sync,
             _ => Op::Fstat(fd),

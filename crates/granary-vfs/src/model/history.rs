@@ -21,7 +21,7 @@
 //! change. On names that stay they are atomic, and so is [`Op::Access`] with nothing wanted.
 
 use super::tree::difference;
-use super::{Op, Outcome, Snapshot, apply, snapshot};
+use super::{Op, Outcome, Snapshot, apply, is_unsupported, snapshot};
 use crate::fs::Cred;
 use crate::process::Process;
 use crate::reference::{Limits, RefFs, RefProcess, RefState};
@@ -81,6 +81,9 @@ pub fn run_concurrently(vfs: &Arc<Vfs>, setup: Vec<Op>, tasks: Vec<Vec<Op>>) -> 
                 for op in ops {
                     let start = now();
                     let outcome = apply(&mut p, &op);
+                    if is_unsupported(&op, &outcome) {
+                        continue;
+                    }
                     events.push(Event { op, outcome, start, end: now(), hint: vfs.effects.take() });
                 }
                 p.exit();

@@ -3,7 +3,7 @@
 use super::{File, Last, Place, ROOT, RefProcess, View, check_len};
 use crate::attr::{Attr, FileKind, Ino, Time, mode};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, RenameFlags, StatFs};
+use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use granary_units::{Dest, Payload};
 
@@ -261,6 +261,29 @@ impl Posix for RefProcess {
             return Err(FsError::Invalid);
         }
         self.with(|v| v.resize(ino, size))
+    }
+
+    fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> R<()> {
+        let File { ino, flags, .. } = self.file(fd)?.clone();
+        if len == 0 {
+            return Err(FsError::Invalid);
+        }
+        if !flags.writes() {
+            return Err(FsError::BadFd);
+        }
+        self.with(|v| {
+            let (max, size) = (v.fs.limits.max_file_size, v.fs.at(ino).content.size());
+            let end = pos.checked_add(len).filter(|&e| e <= max).ok_or(FsError::TooBig)?;
+            v.strip(ino, false);
+            let content = &mut v.fs.at_mut(ino).content;
+            if how.zeroes() {
+                content.zero(pos, end.min(size));
+            }
+            if how.grows() && end > size {
+                content.resize(end);
+            }
+            Ok(())
+        })
     }
 
     fn fsync(&mut self, fd: Fd) -> R<()> {

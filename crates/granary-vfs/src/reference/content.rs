@@ -35,6 +35,20 @@ impl Content {
         self.size = self.size.max(pos + data.len() as u64);
     }
 
+    /// Makes the bytes `pos..end`, which lie within the file, zero.
+    pub(super) fn zero(&mut self, pos: u64, end: u64) {
+        for (n, page) in self.pages.range_mut(pos / PAGE..) {
+            let start = n * PAGE;
+            if start >= end {
+                break;
+            }
+            let (from, to) = (pos.max(start) - start, end.min(start + PAGE) - start);
+            if from < to {
+                page[from as usize..to as usize].fill(0);
+            }
+        }
+    }
+
     /// The bytes `pos..pos + len`, which lie within the file.
     pub(super) fn read(&self, pos: u64, len: usize) -> Vec<u8> {
         let byte = |at: u64| self.pages.get(&(at / PAGE)).map_or(0, |p| p[(at % PAGE) as usize]);

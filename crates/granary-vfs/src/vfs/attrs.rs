@@ -152,9 +152,9 @@ impl Vfs {
         })
     }
 
-    /// Changes the size, and what else `set` says. The inode is locked.
-    fn set_size(&self, cx: &Cx<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
-        let old = node.size();
+    /// Before the size on media becomes `size`: the bytes that media have beyond the old end must not show. Returns the
+    /// page that held an old end. The inode is locked.
+    pub(super) fn before_size(&self, cx: &Cx<'_>, node: &Node, old: u64, size: u64) -> Result<u64> {
         let tail = node.tail.load(Relaxed);
         if tail != NO_TAIL && size > tail * PAGE_SIZE as u64 {
             // The size on media may grow even where the file shrinks; XFS flushes here, too (xfs_setattr_size).
@@ -163,6 +163,13 @@ impl Vfs {
         if size > old {
             self.zero_gap(cx, node, old, size)?;
         }
+        Ok(tail)
+    }
+
+    /// Changes the size, and what else `set` says. The inode is locked.
+    fn set_size(&self, cx: &Cx<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
+        let old = node.size();
+        let tail = self.before_size(cx, node, old, size)?;
         // No page may be on its way to the drive while its block is freed.
         let _quiet = node.writeback.lock();
         self.fs.setattr(cx, node, set)?;

@@ -173,7 +173,7 @@ impl Vfs {
     }
 
     /// Reads up to `count` missing pages from `first` on into the cache.
-    fn fill(&self, node: &Node, first: u64, count: u64) -> Result<()> {
+    pub(super) fn fill(&self, node: &Node, first: u64, count: u64) -> Result<()> {
         let count = self.cache.begin_fill(node, first, count);
         if count == 0 {
             return Ok(());

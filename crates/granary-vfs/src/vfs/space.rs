@@ -1,0 +1,159 @@
+//! Space under a file: fallocate, and where data and holes are.
+//!
+//! ```text
+//!   range      pos |----------------------------------------------------| pos + len
+//!   pages     | edge |   whole   |   whole   |   whole   |   whole   | edge |
+//!              zeros  the file system's: blocks, holes                zeros
+//!              through the cache, which drops its whole pages        through the cache
+//! ```
+//!
+//! All happens under the inode's lock and its write-back lock. Edges that are not zero are made dirty first, the file
+//! system acts next, so that an error leaves everything as it was; then the cache lets go of the whole pages, dirty ones
+//! too, and the edges become zeros. What is not zero has a block or the promise of one: zeroing an edge needs no space.
+
+use super::Vfs;
+use super::io::OpenFile;
+use super::node::{NO_TAIL, Node, NodeRef};
+use super::perm;
+use crate::attr::{FileKind, SetAttr};
+use crate::cache::Look;
+use crate::error::{FsError, Result};
+use crate::fs::{Allocate, Cred, Cx};
+use crate::posix::OpenFlags;
+use granary_sim::{costs, cpu};
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+impl Vfs {
+    /// Allocates, punches or zeroes `len` bytes from `pos` on.
+    ///
+    /// # Errors
+    /// `Invalid` for no length; `BadFd` where it is not open for writing; `TooBig` beyond the largest size;
+    /// `NotSupported`; `NoSpace`, with nothing changed; the file system's.
+    pub fn fallocate(&self, cred: &Cred, file: &OpenFile, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        cpu(costs().syscall);
+        let node = file.node();
+        if len == 0 {
+            return Err(FsError::Invalid);
+        }
+        if !file.flags().writes() {
+            return Err(FsError::BadFd);
+        }
+        let end =
+            pos.checked_add(len).filter(|&e| e <= self.features.max_file_size).ok_or(FsError::TooBig)?;
+        {
+            let _lock = node.rwsem.write();
+            let cx = self.cx(cred);
+            cpu(costs().inode_op);
+            self.fallocate_locked(&cx, node, how, pos..end)?;
+            // After it: a file system that cannot do this must not take privileges away.
+            if let Some(mode) = node.view(|a| perm::mode_after_write(cred, a)) {
+                self.fs.setattr(&cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
+            }
+            self.effects.mark();
+        }
+        if file.flags().contains(OpenFlags::DSYNC) {
+            self.sync_range(node, pos, len, !file.flags().contains(OpenFlags::SYNC))?;
+        }
+        self.throttle();
+        Ok(())
+    }
+
+    fn fallocate_locked(&self, cx: &Cx<'_>, node: &Node, how: Allocate, range: Range<u64>) -> Result<()> {
+        let (pos, end, old) = (range.start, range.end, node.size());
+        if how.grows() && end > old {
+            self.before_size(cx, node, old, end)?;
+        }
+        // No page may be on its way to the drive while its block is freed or zeroed.
+        let _quiet = node.writeback.lock();
+        let inside = end.min(old);
+        let first_end = pos.next_multiple_of(PAGE).min(inside);
+        let edges = match how.zeroes() {
+            true => [pos..first_end, (end / PAGE * PAGE).max(first_end)..inside],
+            false => [0..0, 0..0],
+        };
+        let mut dirty = [false; 2];
+        for (edge, dirty) in edges.iter().zip(&mut dirty) {
+            *dirty = self.prepare_edge(node, edge.clone())?;
+        }
+        self.fs.fallocate(cx, node, how, pos, end - pos)?;
+        let whole = pos.div_ceil(PAGE)..end / PAGE;
+        if how.zeroes() && !whole.is_empty() && self.features.page_cache {
+            self.cache.drop_range(node, whole.clone());
+            if whole.contains(&node.tail.load(Relaxed)) {
+                node.tail.store(NO_TAIL, Relaxed);
+            }
+        }
+        for (edge, _) in edges.into_iter().zip(dirty).filter(|(_, dirty)| *dirty) {
+            self.zero_edge(cx, node, edge)?;
+        }
+        Ok(())
+    }
+
+    /// Looks whether the bytes of a range, which lies in one page and in the file, must be made zero; if so, the page
+    /// is made dirty as it is: it has its space and does not leave the cache, so that zeroing it cannot fail.
+    fn prepare_edge(&self, node: &Node, edge: Range<u64>) -> Result<bool> {
+        if edge.is_empty() {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; (edge.end - edge.start) as usize];
+        if !self.features.page_cache {
+            self.fs.read_direct(node, edge.start, Dest::Bytes(&mut bytes))?;
+            return Ok(bytes.iter().any(|&b| b != 0));
+        }
+        let page = edge.start / PAGE;
+        let mut got = [Page::ZERO];
+        loop {
+            match self.cache.look(node, page, &mut got) {
+                Look::Found(_) => break,
+                Look::Filling => node.filled.wait_while(|| self.cache.is_filling(node, page)),
+                Look::Missing => self.fill(node, page, 1)?,
+            }
+        }
+        got[0].copy_out((edge.start % PAGE) as usize, &mut bytes);
+        let dirty = bytes.iter().any(|&b| b != 0);
+        if dirty {
+            self.dirty(node, edge.start, Payload::Bytes(&bytes), node.size())?;
+        }
+        Ok(dirty)
+    }
+
+    /// Makes the bytes of a prepared range zero.
+    fn zero_edge(&self, cx: &Cx<'_>, node: &Node, edge: Range<u64>) -> Result<()> {
+        let zeros = Payload::Fill { word: 0, len: (edge.end - edge.start) as usize };
+        if !self.features.page_cache {
+            return self.fs.write_direct(cx, node, edge.start, zeros);
+        }
+        while let Err(page) = self.cache.write(node, edge.start, zeros, node.size()) {
+            self.fill(node, page, 1)?;
+        }
+        Ok(())
+    }
+
+    /// The first byte at or after `pos` that is data, or (`hole`) that is in a hole; every file has a hole at its end.
+    ///
+    /// # Errors
+    /// `NoDevice` (ENXIO) at or beyond the end, and where only a hole follows; the file system's.
+    pub fn seek(&self, node: &NodeRef, pos: u64, hole: bool) -> Result<u64> {
+        let _shared = node.rwsem.read();
+        let size = node.size();
+        if pos >= size {
+            return Err(FsError::NoDevice);
+        }
+        match (node.kind(), hole) {
+            // Special files have no blocks, directories only what is theirs.
+            (FileKind::File, true) => Ok(self.fs.seek_hole(node, pos)?.clamp(pos, size)),
+            (FileKind::File, false) => self
+                .fs
+                .seek_data(node, pos)?
+                .filter(|&p| p < size)
+                .map(|p| p.max(pos))
+                .ok_or(FsError::NoDevice),
+            (_, true) => Ok(size),
+            (_, false) => Ok(pos),
+        }
+    }
+}
