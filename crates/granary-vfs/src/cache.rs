@@ -343,6 +343,11 @@ impl PageCache {
         self.below_limit.open();
     }
 
+    /// Drops all clean pages.
+    pub(crate) fn drop_clean(&self) {
+        self.inner.lock().drop_clean();
+    }
+
     /// The file leaves memory: drops its pages and its mapping.
     pub(crate) fn drop_all(&self, node: &Node) {
         self.drop_range(node, 0..u64::MAX);

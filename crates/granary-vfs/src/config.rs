@@ -13,6 +13,8 @@ pub enum Atime {
     Relatime,
     /// Never.
     Noatime,
+    /// At every read, as POSIX has it.
+    Strictatime,
 }
 
 /// Configuration of a [`crate::Vfs`].

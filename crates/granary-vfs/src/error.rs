@@ -47,6 +47,8 @@ pub enum FsError {
     NoAttribute,
     #[error("value too large for the buffer")]
     Range,
+    #[error("argument list too long")]
+    TooLong,
     #[error("operation not supported")]
     NotSupported,
     #[error("no such device or address")]
@@ -70,6 +72,7 @@ impl FsError {
             FsError::Drive(DriveError::ReadOnly(_)) => 30,
             FsError::Drive(_) => 5,
             FsError::NoDevice => 6,
+            FsError::TooLong => 7,
             FsError::BadFd => 9,
             FsError::Access => 13,
             FsError::Busy => 16,

@@ -28,6 +28,7 @@ mod posix;
 mod process;
 pub mod reference;
 mod vfs;
+mod xattr;
 
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
 pub use block_cache::{Block, BlockCache};
@@ -42,6 +43,8 @@ pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
 pub use vfs::{Change, NewFile, Node, NodeRef, OpenFile, Vfs};
+
+pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};
 
 /// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).
 pub const NAME_MAX: usize = 255;

@@ -421,6 +421,32 @@ impl FileSystem for MemFs {
         })
     }
 
+    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        assert_locked(inode);
+        self.fault()?;
+        self.call(|s| Ok(s.node(inode).xattrs.get(name).cloned()))
+    }
+
+    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.call(|s| {
+            let xattrs = &mut s.node(inode).xattrs;
+            let old = match value {
+                Some(value) => xattrs.insert(name.to_vec(), value.to_vec()),
+                None => xattrs.remove(name),
+            };
+            assert!(value.is_some() || old.is_some(), "what does not exist is removed");
+            s.change(inode, |a| a.ctime = cx.time);
+            Ok(())
+        })
+    }
+
+    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        assert_locked(inode);
+        self.call(|s| Ok(s.node(inode).xattrs.keys().cloned().collect()))
+    }
+
     fn fsync(&self, inode: &Inode, _: bool) -> Result<()> {
         self.call(|s| {
             assert!(s.inodes.contains_key(&inode.ino()));

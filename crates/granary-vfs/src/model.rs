@@ -21,6 +21,7 @@ use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags};
 use crate::posix::{Access, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::reference::{Limits, RefFs, RefProcess};
+use crate::xattr::SetXattr;
 use granary_units::{Dest, Payload};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -120,6 +121,21 @@ pub enum Op {
         path: String,
         now: bool,
     },
+    Getxattr {
+        path: String,
+        name: String,
+    },
+    Setxattr {
+        path: String,
+        name: String,
+        data: Data,
+        how: SetXattr,
+    },
+    Removexattr {
+        path: String,
+        name: String,
+    },
+    Listxattr(String),
     Mkdir {
         path: String,
         mode: u16,
@@ -210,6 +226,14 @@ impl Data {
         self.len() == 0
     }
 
+    fn bytes<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
+        self.give(|d| {
+            let mut bytes = vec![0; d.len()];
+            d.copy_to(0, &mut bytes);
+            take(&bytes)
+        })
+    }
+
     fn give<T>(&self, take: impl FnOnce(Payload<'_>) -> T) -> T {
         match *self {
             Data::Fill { word, len } => take(Payload::Fill { word, len }),
@@ -283,6 +307,16 @@ fn attempt(p: &mut impl Posix, op: &Op) -> Result<Outcome> {
             let time = if *now { SetTime::Now } else { SetTime::At(crate::Time(12_345)) };
             p.utimens(path, time, time).map(done)?
         }
+        Op::Getxattr { path, name } => Outcome::Data(p.getxattr(path, name.as_bytes())?),
+        Op::Setxattr { path, name, data, how } => {
+            data.bytes(|b| p.setxattr(path, name.as_bytes(), b, *how)).map(done)?
+        }
+        Op::Removexattr { path, name } => p.removexattr(path, name.as_bytes()).map(done)?,
+        Op::Listxattr(path) => {
+            let mut names = p.listxattr(path)?;
+            names.sort();
+            Outcome::Data(names.join(&0))
+        }
         Op::Mkdir { path, mode } => p.mkdir(path, *mode).map(done)?,
         Op::Mknod { path, kind, mode } => p.mknod(path, *kind, *mode, 0x103).map(done)?,
         Op::Rmdir(path) => p.rmdir(path).map(done)?,
@@ -342,7 +376,15 @@ pub fn run_sequence(
 
 /// Whether this is a call that not every file system has, on one that does not have it: it changes nothing.
 fn is_unsupported(op: &Op, outcome: &Outcome) -> bool {
-    matches!(op, Op::Fallocate { .. }) && *outcome == Outcome::Failed(FsError::NotSupported)
+    let optional = matches!(
+        op,
+        Op::Fallocate { .. }
+            | Op::Getxattr { .. }
+            | Op::Setxattr { .. }
+            | Op::Removexattr { .. }
+            | Op::Listxattr(_)
+    );
+    optional && *outcome == Outcome::Failed(FsError::NotSupported)
 }
 
 /// What a file system says about data and holes: between the offset and the data that it found, and where it says that

@@ -9,6 +9,7 @@
 use crate::attr::{Attr, FileKind, Ino, Time};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
+use crate::xattr::SetXattr;
 use granary_units::{Dest, Payload};
 
 /// A file descriptor of one process.
@@ -152,6 +153,11 @@ pub trait Posix {
         let _ = (fd, how, pos, len);
         Err(FsError::NotSupported)
     }
+    /// Copies `len` bytes at most between open files, from and to places of their own; returns how many.
+    fn copy_file_range(&mut self, from: (Fd, u64), to: (Fd, u64), len: u64) -> Result<u64> {
+        let _ = (from, to, len);
+        Err(FsError::NotSupported)
+    }
     /// Makes the file durable.
     fn fsync(&mut self, fd: Fd) -> Result<()>;
     /// Makes the file's data durable, and the attributes that are needed to read it.
@@ -179,6 +185,27 @@ pub trait Posix {
     fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()>;
     /// Changes the size.
     fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()>;
+
+    /// The value of an extended attribute; follows a symbolic link, as the other three.
+    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
+        let _ = (path, name);
+        Err(FsError::NotSupported)
+    }
+    /// Sets an extended attribute.
+    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        let _ = (path, name, value, how);
+        Err(FsError::NotSupported)
+    }
+    /// Removes an extended attribute.
+    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
+        let _ = (path, name);
+        Err(FsError::NotSupported)
+    }
+    /// The names of the extended attributes.
+    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        let _ = path;
+        Err(FsError::NotSupported)
+    }
 
     /// Makes a directory.
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()>;

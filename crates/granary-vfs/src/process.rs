@@ -14,6 +14,7 @@ use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::vfs::{Change, NewFile, NodeRef, OpenFile, Vfs, perm};
+use crate::xattr::SetXattr;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, Payload};
 use std::sync::Arc;
@@ -86,6 +87,13 @@ impl Process {
         let node = self.lookup_path(path, follow, &mut count);
         self.charge(count, Nanos::ZERO);
         self.vfs.setattr(&self.cred, &node?, change)
+    }
+
+    fn node_at(&mut self, path: &[u8]) -> Result<NodeRef> {
+        let mut count = 0;
+        let node = self.lookup_path(path, true, &mut count);
+        self.charge(count, Nanos::ZERO);
+        node
     }
 
     fn stat_path(&mut self, path: &[u8], follow: bool) -> Result<Stat> {
@@ -241,6 +249,12 @@ impl Posix for Process {
         self.vfs.fallocate(&self.cred, &file.file, how, pos, len)
     }
 
+    fn copy_file_range(&mut self, from: (Fd, u64), to: (Fd, u64), len: u64) -> Result<u64> {
+        let file = |fd: Fd| self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd);
+        let (source, target) = (&file(from.0)?.file, &file(to.0)?.file);
+        self.vfs.copy_file_range(&self.cred, (source, from.1), (target, to.1), len)
+    }
+
     fn fsync(&mut self, fd: Fd) -> Result<()> {
         let node = self.file(fd)?.file.node().clone();
         self.vfs.fsync(&node, false)
@@ -315,6 +329,26 @@ impl Posix for Process {
         }
         self.vfs.access(&self.cred, &node, Access::WRITE)?;
         self.vfs.setattr(&self.cred, &node, &Change::size(size))
+    }
+
+    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
+        let node = self.node_at(path.as_ref())?;
+        self.vfs.getxattr(&self.cred, &node, name)
+    }
+
+    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        let node = self.node_at(path.as_ref())?;
+        self.vfs.setxattr(&self.cred, &node, name, value, how)
+    }
+
+    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
+        let node = self.node_at(path.as_ref())?;
+        self.vfs.removexattr(&self.cred, &node, name)
+    }
+
+    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        let node = self.node_at(path.as_ref())?;
+        self.vfs.listxattr(&self.cred, &node)
     }
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {

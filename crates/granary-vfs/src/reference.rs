@@ -10,6 +10,7 @@
 
 mod calls;
 mod content;
+mod xattrs;
 
 use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
@@ -41,6 +42,7 @@ struct Node {
     names: BTreeMap<Vec<u8>, u64>,
     parent: u64,
     target: Vec<u8>,
+    xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// The reference file system's state.
@@ -67,6 +69,7 @@ impl RefFs {
             names: BTreeMap::new(),
             parent: ROOT,
             target: Vec::new(),
+            xattrs: BTreeMap::new(),
         };
         RefFs { nodes: BTreeMap::from([(ROOT, Arc::new(root))]), limits }
     }
@@ -340,6 +343,7 @@ impl View<'_> {
             names: BTreeMap::new(),
             parent: dir,
             target: target.to_vec(),
+            xattrs: BTreeMap::new(),
         };
         self.fs.nodes.insert(ino, Arc::new(node));
         let above = self.fs.at_mut(dir);

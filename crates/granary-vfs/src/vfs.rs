@@ -7,7 +7,8 @@
 //!   attrs.rs      stat, setattr, truncate
 //!   io.rs         open, read, write through the page cache              direct.rs past it
 //!   readdir.rs    directories                                           flush.rs  write-back, fsync, sync
-//!   space.rs      fallocate, data and holes
+//!   space.rs      fallocate, data and holes                             xattrs.rs extended attributes
+//!   caches.rs     drop_caches                                           copy.rs   copy_file_range, unnamed files
 //! ```
 //!
 //! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's write-back lock.
@@ -20,6 +21,8 @@
 //! `path_component` by [`crate::Process`], except for reads, writes and syncs, which are charged in one piece here.
 
 mod attrs;
+mod caches;
+mod copy;
 mod dentries;
 mod direct;
 mod effects;
@@ -34,6 +37,7 @@ pub(crate) mod perm;
 mod readdir;
 mod rename;
 mod space;
+mod xattrs;
 
 pub use attrs::Change;
 pub use io::OpenFile;

@@ -4,7 +4,7 @@ use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
-use granary_vfs::model::{Generator, Mix, Outcome, apply, compare_trees, run_sequence};
+use granary_vfs::model::{Generator, Mix, Op, Outcome, apply, compare_trees, run_sequence};
 use granary_vfs::reference::{Limits, RefFs, RefProcess};
 use granary_vfs::{Cred, FileSystem, Process, Vfs, VfsConfig};
 use std::sync::Arc;
@@ -113,7 +113,14 @@ fn a_failed_call_changes_nothing() {
                     failed += 1;
                 } else {
                     let should = apply(&mut expected, &op);
-                    if outcome != should {
+                    let cut_short = match (&outcome, &should) {
+                        // A read that meets an error after some bytes returns them.
+                        (Outcome::Data(got), Outcome::Data(all)) => {
+                            matches!(op, Op::Pread { .. }) && !got.is_empty() && all.starts_with(got)
+                        }
+                        _ => false,
+                    };
+                    if outcome != should && !cut_short {
                         return Err(format!("{op:?}: {outcome:?} and should be {should:?}"));
                     }
                 }

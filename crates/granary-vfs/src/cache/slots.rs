@@ -177,6 +177,15 @@ impl Slots {
         false
     }
 
+    /// Takes all clean pages out.
+    pub(super) fn drop_clean(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            if self.state(slot) == State::Clean {
+                self.remove(slot);
+            }
+        }
+    }
+
     /// Takes a page out, whatever it is in.
     pub(super) fn remove(&mut self, slot: u32) {
         self.clean(slot, u64::MAX);

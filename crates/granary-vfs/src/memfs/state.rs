@@ -27,6 +27,7 @@ pub(super) struct MemInode {
     next_cookie: u64,
     pub(super) parent: Ino,
     pub(super) target: Vec<u8>,
+    pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// `write_pages` is at work.
     pub(super) writing: bool,
 }
@@ -41,6 +42,7 @@ impl MemInode {
             next_cookie: 1,
             parent,
             target,
+            xattrs: BTreeMap::new(),
             writing: false,
         }
     }

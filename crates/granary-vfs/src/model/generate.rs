@@ -4,6 +4,7 @@ use super::{DESCRIPTORS, Data, Op};
 use crate::attr::FileKind;
 use crate::fs::{Allocate, RenameFlags};
 use crate::posix::{Access, Fd, OpenFlags, Whence};
+use crate::xattr::SetXattr;
 use granary_sim::rng::Stream;
 
 /// Which calls a [`Generator`] makes, as weights.
@@ -138,6 +139,23 @@ impl Generator {
         flags
     }
 
+    fn xattr(&mut self) -> String {
+        let name = self.pick(&[
+            "user.a",
+            "user.a",
+            "user.bb",
+            "user.a longer name that is still no problem",
+            "trusted.t",
+            "security.s",
+            "system.posix_acl_access",
+            "system.posix_acl_default",
+            "user.",
+            "none.x",
+            "",
+        ]);
+        name.to_owned()
+    }
+
     /// The next call.
     pub fn next_op(&mut self) -> Op {
         let Mix { names, data, attrs, users, .. } = self.mix;
@@ -212,7 +230,17 @@ impl Generator {
     /// A call on attributes, or a look.
     pub fn attr_op(&mut self) -> Op {
         let path = self.path();
-        match self.rng.below(16) {
+        match self.rng.below(20) {
+            16 => Op::Getxattr { path, name: self.xattr() },
+            17 | 18 => {
+                let how = self.pick(&[SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace]);
+                // Small enough for every file system: ext4 has one block for all of an inode.
+                let len = self.pick(&[0, 1, 8, 20, 60, 150, 500]);
+                let data = Data::Bytes { seed: self.rng.below(256) as u8, len };
+                Op::Setxattr { path, name: self.xattr(), data, how }
+            }
+            19 if self.chance(50) => Op::Removexattr { path, name: self.xattr() },
+            19 => Op::Listxattr(path),
             0..2 => Op::Stat(path),
             2 | 3 => Op::Lstat(path),
             4 => Op::Access { path, wanted: Access::from_bits_truncate(self.rng.below(8) as u8) },

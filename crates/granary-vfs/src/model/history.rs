@@ -303,6 +303,7 @@ fn fingerprint(at: &Position) -> u64 {
         path.hash(&mut h);
         entry.content.hash(&mut h);
         entry.first.hash(&mut h);
+        entry.xattrs.hash(&mut h);
         (entry.shown.mode, entry.shown.uid, entry.shown.gid, entry.shown.nlink).hash(&mut h);
     }
     h.finish()

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use crate::attr::{FileKind, Ino};
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::posix::{OpenFlags, Posix};
 use granary_units::Dest;
 use std::collections::BTreeMap;
@@ -19,13 +19,19 @@ pub struct Entry {
     pub content: Vec<u8>,
     /// The first path (in order) of the same inode: hard links.
     pub first: Vec<u8>,
+    /// Extended attributes, sorted by name; none of a symbolic link.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = self.content.iter().take(40).map(|&b| b as char).collect::<String>();
         write!(f, "{:?}, {} bytes {text:?}, ", self.shown, self.content.len())?;
-        write!(f, "first {:?}", String::from_utf8_lossy(&self.first))
+        write!(f, "first {:?}", String::from_utf8_lossy(&self.first))?;
+        let short = |b: &[u8]| String::from_utf8_lossy(&b[..b.len().min(20)]).into_owned();
+        self.xattrs
+            .iter()
+            .try_for_each(|(n, v)| write!(f, ", {:?}={} bytes {:?}", short(n), v.len(), short(v)))
     }
 }
 
@@ -71,10 +77,21 @@ pub fn snapshot(p: &mut impl Posix) -> Result<Snapshot> {
             FileKind::Symlink => content = p.readlink(&path)?,
             _ => {}
         }
+        let xattrs = if stat.attr.kind == FileKind::Symlink { Vec::new() } else { xattrs(p, &path)? };
         let first = first.entry(stat.ino).or_insert_with(|| key.clone()).clone();
-        all.insert(key, Entry { shown: Shown::of(&stat), content, first });
+        all.insert(key, Entry { shown: Shown::of(&stat), content, first, xattrs });
     }
     Ok(all)
+}
+
+/// All extended attributes; none where the file system has no such thing.
+fn xattrs(p: &mut impl Posix, path: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut names = match p.listxattr(path) {
+        Err(FsError::NotSupported) => Vec::new(),
+        other => other?,
+    };
+    names.sort();
+    names.into_iter().map(|n| p.getxattr(path, &n).map(|v| (n, v))).collect()
 }
 
 /// The first difference between two trees, as a sentence.

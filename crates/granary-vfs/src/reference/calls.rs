@@ -5,6 +5,7 @@ use crate::attr::{Attr, FileKind, Ino, Time, mode};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
+use crate::xattr::SetXattr;
 use granary_units::{Dest, Payload};
 
 type R<T> = Result<T>;
@@ -360,6 +361,22 @@ impl Posix for RefProcess {
             v.may(ino, Access::WRITE)?;
             v.resize(ino, size)
         })
+    }
+
+    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> R<Vec<u8>> {
+        self.with(|v| v.getxattr(path.as_ref(), name))
+    }
+
+    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> R<()> {
+        self.with(|v| v.setxattr(path.as_ref(), name, value, how))
+    }
+
+    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> R<()> {
+        self.with(|v| v.removexattr(path.as_ref(), name))
+    }
+
+    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> R<Vec<Vec<u8>>> {
+        self.with(|v| v.listxattr(path.as_ref()))
     }
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, bits: u16) -> R<()> {

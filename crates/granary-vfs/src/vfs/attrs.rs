@@ -207,7 +207,8 @@ impl Vfs {
         let now = self.time();
         let stale = node.view(|a| {
             let old = now.0.saturating_sub(a.atime.0) >= DAY.0 as i64;
-            a.atime != now && (a.atime <= a.mtime || a.atime <= a.ctime || old)
+            let strict = self.config.atime == Atime::Strictatime;
+            a.atime != now && (strict || a.atime <= a.mtime || a.atime <= a.ctime || old)
         });
         if stale { self.fs.touch_atime(node, now) } else { Ok(()) }
     }

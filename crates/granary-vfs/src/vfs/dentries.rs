@@ -75,6 +75,11 @@ impl DentryTable {
         None
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = DentryTable::new(self.capacity);
+    }
+
     /// What is known about `name` in the directory with this key.
     pub(super) fn get(&mut self, dir: u64, name: &[u8]) -> Hit {
         match self.find(hash(dir, name), dir, name) {

@@ -185,7 +185,7 @@ impl Vfs {
         }
     }
 
-    fn release(&self, node: &Arc<Node>) {
+    pub(super) fn release(&self, node: &Arc<Node>) {
         // Errors were remembered by the node, and nobody has it open to be told.
         let _ = self.write_back(node, 0..u64::MAX, crate::WriteBackCause::Background);
         self.cache.drop_all(node);

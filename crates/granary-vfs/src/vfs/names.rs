@@ -237,6 +237,26 @@ impl NameCache {
         None
     }
 
+    /// Forgets all names; the nodes stay.
+    pub(super) fn forget_names(&self) {
+        self.names.lock().dentries.clear();
+    }
+
+    /// Nodes without users, by number.
+    pub(super) fn unused(&self) -> Vec<Ino> {
+        let all = self.names.lock().inodes.all();
+        all.iter().filter(|n| n.users() == 0).map(|n| n.ino()).collect()
+    }
+
+    /// Makes a node leave memory, where nobody uses it and it has links.
+    pub(super) fn leave(&self, ino: Ino) -> Option<Leaving> {
+        let mut names = self.names.lock();
+        names.inodes.get(ino).filter(|n| n.users() == 0 && !n.is_orphan())?;
+        let node = names.inodes.remove(ino)?;
+        names.busy.push(ino);
+        Some(Leaving::Release(node))
+    }
+
     /// A leaving node is gone.
     pub(super) fn left(&self, ino: Ino) {
         self.names.lock().unbusy(ino);

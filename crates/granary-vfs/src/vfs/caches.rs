@@ -1,0 +1,33 @@
+//! Letting go of what memory holds only for speed (`echo 3 > /proc/sys/vm/drop_caches`).
+
+use super::Vfs;
+use super::names::Leaving;
+use std::collections::BTreeSet;
+
+impl Vfs {
+    /// Drops clean pages, names, inodes that nobody uses, and the file system's clean metadata. What is dirty stays, as
+    /// in Linux: `sync` first for cold caches.
+    pub fn drop_caches(&self) {
+        self.cache.drop_clean();
+        self.reap();
+        self.names.forget_names();
+        loop {
+            let dirty: BTreeSet<_> = self.cache.dirty_inodes().into_iter().collect();
+            let mut left = 0;
+            // Who goes may have been the last user of a directory above.
+            for ino in self.names.unused().into_iter().filter(|ino| !dirty.contains(ino)) {
+                if let Some(Leaving::Release(node)) = self.names.leave(ino) {
+                    left += 1;
+                    self.release(&node);
+                    node.set_parent(None);
+                    self.names.left(node.ino());
+                }
+            }
+            self.reap();
+            if left == 0 {
+                break;
+            }
+        }
+        self.fs.drop_caches();
+    }
+}

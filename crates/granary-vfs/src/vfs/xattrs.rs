@@ -1,0 +1,85 @@
+//! Extended attributes of a node.
+
+use super::Vfs;
+use super::node::NodeRef;
+use crate::error::{FsError, Result};
+use crate::fs::Cred;
+use crate::xattr::{self, SetXattr, XATTR_LIST_MAX, XATTR_SIZE_MAX};
+use granary_sim::{costs, cpu};
+
+impl Vfs {
+    /// The value of extended attribute `name`.
+    ///
+    /// # Errors
+    /// `NoAttribute`; `NotSupported` for an unknown namespace; `Range` for an empty or too long name; `Access`; the
+    /// file system's.
+    pub fn getxattr(&self, cred: &Cred, node: &NodeRef, name: &[u8]) -> Result<Vec<u8>> {
+        xattr::check_name(name)?;
+        cpu(costs().inode_op);
+        let _shared = node.rwsem.read();
+        node.view(|a| xattr::may_read(cred, a, name))?;
+        self.fs.getxattr(node, name)?.ok_or(FsError::NoAttribute)
+    }
+
+    /// Sets extended attribute `name`.
+    ///
+    /// # Errors
+    /// `Exists` or `NoAttribute` as `how` demands; `TooLong` for a value beyond 64 KiB; `Range` for an empty or too
+    /// long name; `NotSupported` for an unknown namespace; `NotPermitted`, `Access`; `NoSpace`; the file system's.
+    pub fn setxattr(
+        &self,
+        cred: &Cred,
+        node: &NodeRef,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> Result<()> {
+        xattr::check_name(name)?;
+        if value.len() > XATTR_SIZE_MAX {
+            return Err(FsError::TooLong);
+        }
+        cpu(costs().inode_op);
+        let _lock = node.rwsem.write();
+        node.view(|a| xattr::may_write(cred, a, name, false))?;
+        if how != SetXattr::Any {
+            match (how, self.fs.getxattr(node, name)?) {
+                (SetXattr::Create, Some(_)) => return Err(FsError::Exists),
+                (SetXattr::Replace, None) => return Err(FsError::NoAttribute),
+                _ => {}
+            }
+        }
+        self.fs.setxattr(&self.cx(cred), node, name, Some(value))?;
+        self.effects.mark();
+        Ok(())
+    }
+
+    /// Removes extended attribute `name`.
+    ///
+    /// # Errors
+    /// `NoAttribute`; as [`Vfs::setxattr`].
+    pub fn removexattr(&self, cred: &Cred, node: &NodeRef, name: &[u8]) -> Result<()> {
+        xattr::check_name(name)?;
+        cpu(costs().inode_op);
+        let _lock = node.rwsem.write();
+        node.view(|a| xattr::may_write(cred, a, name, true))?;
+        if self.fs.getxattr(node, name)?.is_none() {
+            return Err(FsError::NoAttribute);
+        }
+        self.fs.setxattr(&self.cx(cred), node, name, None)?;
+        self.effects.mark();
+        Ok(())
+    }
+
+    /// The names of the extended attributes that the caller may know of, in the file system's order.
+    ///
+    /// # Errors
+    /// `TooLong` where they take more than 64 KiB; the file system's.
+    pub fn listxattr(&self, cred: &Cred, node: &NodeRef) -> Result<Vec<Vec<u8>>> {
+        cpu(costs().inode_op);
+        let _shared = node.rwsem.read();
+        let mut names = self.fs.listxattr(node)?;
+        names.retain(|n| xattr::is_listed(cred, n));
+        let bytes: usize = names.iter().map(|n| n.len() + 1).sum();
+        if bytes > XATTR_LIST_MAX { Err(FsError::TooLong) } else { Ok(names) }
+    }
+}

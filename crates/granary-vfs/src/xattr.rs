@@ -1,0 +1,113 @@
+//! Extended attributes: namespaces, limits, and who may do what with them (Linux's `xattr_permission`).
+//!
+//! ```text
+//!   user.*                      read and write as the file's content; files and directories only
+//!   trusted.*                   root; for others they do not exist
+//!   security.*                  everybody reads, root writes
+//!   system.posix_acl_access     everybody reads, the owner writes; opaque values here
+//!   system.posix_acl_default    the same, directories only
+//! ```
+//!
+//! It does *not* enforce access control lists, nor change the mode when one is set.
+
+use crate::attr::{Attr, FileKind, mode};
+use crate::error::{FsError, Result};
+use crate::fs::Cred;
+use crate::posix::Access;
+use crate::vfs::perm;
+
+/// Longest name of an extended attribute in bytes, namespace included.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Longest value in bytes.
+pub const XATTR_SIZE_MAX: usize = 65536;
+/// Longest list of names in bytes, each with its terminator.
+pub const XATTR_LIST_MAX: usize = 65536;
+
+/// What `setxattr` demands of what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SetXattr {
+    /// Nothing.
+    #[default]
+    Any,
+    /// There is none of this name (XATTR_CREATE).
+    Create,
+    /// There is one (XATTR_REPLACE).
+    Replace,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    AccessAcl,
+    DefaultAcl,
+}
+
+fn space(name: &[u8]) -> Result<Space> {
+    match name {
+        b"system.posix_acl_access" => return Ok(Space::AccessAcl),
+        b"system.posix_acl_default" => return Ok(Space::DefaultAcl),
+        _ => {}
+    }
+    let known =
+        [(&b"user."[..], Space::User), (b"trusted.", Space::Trusted), (b"security.", Space::Security)];
+    match known.into_iter().find(|(prefix, _)| name.starts_with(prefix)) {
+        Some((prefix, _)) if name.len() == prefix.len() => Err(FsError::Invalid),
+        Some((_, space)) => Ok(space),
+        None => Err(FsError::NotSupported),
+    }
+}
+
+/// Checks a name by itself.
+///
+/// # Errors
+/// `Range` where it is empty or too long, `Invalid` with a zero byte.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    match name.len() {
+        1..=XATTR_NAME_MAX if name.contains(&0) => Err(FsError::Invalid),
+        1..=XATTR_NAME_MAX => Ok(()),
+        _ => Err(FsError::Range),
+    }
+}
+
+/// Whether the caller may read attribute `name`.
+///
+/// # Errors
+/// `NotSupported` for an unknown namespace; `NoAttribute`; `Access`.
+pub(crate) fn may_read(cred: &Cred, attr: &Attr, name: &[u8]) -> Result<()> {
+    let carries_user = matches!(attr.kind, FileKind::File | FileKind::Dir);
+    match space(name)? {
+        Space::User if !carries_user => Err(FsError::NoAttribute),
+        Space::User => perm::check(cred, attr, Access::READ),
+        Space::Trusted if cred.uid != 0 => Err(FsError::NoAttribute),
+        Space::AccessAcl | Space::DefaultAcl if attr.kind == FileKind::Symlink => Err(FsError::NotSupported),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the caller may set or (`removes`) remove attribute `name`.
+///
+/// # Errors
+/// `NotSupported` for an unknown namespace, or an ACL of a symbolic link; `NotPermitted`; `Access`.
+pub(crate) fn may_write(cred: &Cred, attr: &Attr, name: &[u8], removes: bool) -> Result<()> {
+    match space(name)? {
+        Space::User if !matches!(attr.kind, FileKind::File | FileKind::Dir) => Err(FsError::NotPermitted),
+        Space::User
+            if attr.kind == FileKind::Dir && attr.mode & mode::STICKY != 0 && !perm::owns(cred, attr) =>
+        {
+            Err(FsError::NotPermitted)
+        }
+        Space::User => perm::check(cred, attr, Access::WRITE),
+        Space::Trusted | Space::Security if cred.uid != 0 => Err(FsError::NotPermitted),
+        Space::AccessAcl | Space::DefaultAcl if attr.kind == FileKind::Symlink => Err(FsError::NotSupported),
+        Space::AccessAcl | Space::DefaultAcl if !perm::owns(cred, attr) => Err(FsError::NotPermitted),
+        Space::DefaultAcl if attr.kind != FileKind::Dir && !removes => Err(FsError::Access),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the caller sees the name in a list.
+pub(crate) fn is_listed(cred: &Cred, name: &[u8]) -> bool {
+    cred.uid == 0 || !name.starts_with(b"trusted.")
+}
