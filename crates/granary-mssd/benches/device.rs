@@ -106,7 +106,10 @@ fn byte(c: &mut Criterion<CpuTime>) {
 
 criterion_group! {
     name = benches;
-    config = Criterion::default().with_measurement(CpuTime);
+    config = Criterion::default()
+        .with_measurement(CpuTime)
+        .warm_up_time(std::time::Duration::from_secs(1))
+        .measurement_time(std::time::Duration::from_secs(2));
     targets = block, byte
 }
 criterion_main!(benches);

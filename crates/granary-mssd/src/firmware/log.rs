@@ -25,6 +25,7 @@
 mod chunks;
 mod cleaning;
 pub mod index;
+mod pages;
 mod recover;
 mod region;
 mod skiplist;
@@ -77,17 +78,12 @@ pub struct Log {
 /// The log as the index sees it.
 struct View<'a> {
     regions: &'a [Region; 2],
-    active: usize,
     txlog: &'a TxLog,
 }
 
 impl Versions for View<'_> {
-    fn rank(&self, entry: EntryRef) -> u32 {
-        entry.rank(self.active)
-    }
-
     fn tx(&self, entry: EntryRef) -> TxId {
-        self.regions[entry.region()].trailer(entry.number()).tx
+        self.regions[entry.region()].tx(entry.number())
     }
 
     fn committed(&self, tx: TxId) -> bool {
@@ -124,7 +120,7 @@ impl Log {
     }
 
     fn view(&self) -> View<'_> {
-        View { regions: &self.regions, active: self.active, txlog: &self.txlog }
+        View { regions: &self.regions, txlog: &self.txlog }
     }
 
     /// What was counted; superseded lines are those that left the index for no other reason.
@@ -154,7 +150,7 @@ impl Log {
         let number = self.regions[self.active].append(lpa, first as u8, data, 0, tx);
         let entry = EntryRef::new(self.active, true, number);
         let piece = Piece { entry, first: first as u8, lines: lines as u8 };
-        let view = View { regions: &self.regions, active: self.active, txlog: &self.txlog };
+        let view = View { regions: &self.regions, txlog: &self.txlog };
         self.index.insert(lpa, piece, &view);
         if tx != TxId::NONE && !self.txlog.contains(tx) {
             *self.running.entry(tx).or_default() += space;
@@ -208,8 +204,7 @@ impl Log {
     #[inline]
     pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
         self.found.clear();
-        let view = View { regions: &self.regions, active: self.active, txlog: &self.txlog };
-        let covered = self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &view, &mut self.found);
+        let covered = self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut self.found);
         if covered == 0 {
             return be.read(t, lpa, Cause::Host);
         }
@@ -234,8 +229,7 @@ impl Log {
     ) -> Result<Nanos, DriveError> {
         let lines = out.len() / LINE_SIZE;
         self.found.clear();
-        let view = View { regions: &self.regions, active: self.active, txlog: &self.txlog };
-        let covered = self.index.lookup(lpa.0 as u32, first, lines, &view, &mut self.found);
+        let covered = self.index.lookup(lpa.0 as u32, first, lines, &mut self.found);
         let hits = covered.count_ones() as usize;
         self.counters.line_hits += hits as u64;
         self.counters.line_misses += (lines - hits) as u64;
@@ -259,7 +253,7 @@ impl Log {
     /// Unreadable flash.
     pub fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
         let mut found = Vec::new();
-        self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &self.view(), &mut found);
+        self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut found);
         let mut page = be.peek(lpa)?;
         self.overlay(&mut page, &found);
         Ok(page)

@@ -1,16 +1,25 @@
-//! [`Chunks`]: the third layer of the log index: for each page its ordered list of chunks.
+//! [`Chunks`]: the third layer of the log index: for each page its ordered list of chunks, in one piece of memory.
 //!
 //! ```text
-//!   page ──> { lines 2..4, entry 17 } ──> { lines 9..10, entry 40 } ──> { lines 9..12, entry 8 } ──> nil
-//!            12 B each: next 4, entry 4 (the paper's log offset), block offset 1, length 1
+//!   record of a page, in 32-bit words:
+//!   | cover 2 | starts 2 | older n, class | entry | entry | ... | older: entry, range | entry, range | ...
+//!     bit per line: the log holds it         one for each chunk    versions below the current ones
+//!               bit per line: a chunk starts here
 //! ```
 //!
-//! A list is ordered by first line. Chunks may overlap: older versions stay below newer ones as long as they can
-//! still be needed (see `index.rs`). Arbitrary lengths of 1 to 64 lines.
+//! The current chunks of a page are disjoint: a newer one cuts what it overlaps. So a chunk's entry is found by counting the
+//! bits of `starts`, without a walk, and ends where the next one starts or `cover` ends. Arbitrary lengths of 1 to 64
+//! lines; 4 B for each chunk (the paper's log offset), its block offset and length are in the masks. Older versions that
+//! may still be needed (see `index.rs`) follow as a list, newest first for each line.
 //!
-//! Invariant: every chunk is in one list or on the free list. It does *not* decide which version is current.
+//! Records have size classes and lie in one array per partition: a lookup touches one or two cache lines.
+//!
+//! Invariants: `starts` is within `cover`; older versions lie on covered lines only; every record is in use or on its class's
+//! free list. It does *not* know pages.
 //!
 //! Source: ByteFS section 4.3.
+
+use super::index::{Versions, needed};
 
 /// Names an entry of either half of the log: region in bit 31, *native* (not migrated) in bit 30, number below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,13 +46,6 @@ impl EntryRef {
     #[inline]
     pub fn number(self) -> u32 {
         self.0 & (EntryRef::NATIVE - 1)
-    }
-
-    /// Age: of two versions of a line the one with the higher rank is the newer. Everything in the active region is
-    /// newer than what the other one holds; in a region natives are newer than migrated entries.
-    #[inline]
-    pub fn rank(self, active: usize) -> u32 {
-        if active == 1 { self.0 } else { self.0 ^ EntryRef::REGION }
     }
 }
 
@@ -90,122 +92,392 @@ pub fn runs(mut mask: u64) -> impl Iterator<Item = (u8, u8)> {
     })
 }
 
-/// End of a list.
+/// No record.
 pub const NIL: u32 = u32::MAX;
 
-#[derive(Clone, Copy)]
-struct Chunk {
-    next: u32,
-    piece: Piece,
+/// Words of a record before its entries.
+const HEADER: usize = 5;
+/// Words for entries and older versions, by size class.
+const CLASSES: [u32; 28] = [
+    1,
+    2,
+    3,
+    4,
+    6,
+    8,
+    12,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512,
+    1 << 10,
+    1 << 11,
+    1 << 12,
+    1 << 13,
+    1 << 14,
+    1 << 15,
+    1 << 16,
+    1 << 17,
+    1 << 18,
+    1 << 19,
+];
+
+/// The records of a partition.
+pub struct Chunks {
+    words: Vec<u32>,
+    /// First free record of each class; the next one is in its first word.
+    free: [u32; CLASSES.len()],
+    /// Records in use.
+    len: u32,
 }
 
-/// The chunks of a partition.
-pub struct Chunks {
-    pool: Vec<Chunk>,
-    free: u32,
-    len: u32,
+/// Working memory for the rare insertions that cut other chunks.
+#[derive(Default)]
+pub struct Scratch {
+    current: Vec<Piece>,
+    older: Vec<Piece>,
+    stack: Vec<Piece>,
+}
+
+/// The smallest class with room for `payload` words.
+fn class_for(payload: usize) -> usize {
+    let class = CLASSES.iter().position(|&c| c as usize >= payload);
+    class.expect("a page has at most 2^19 words of versions: the log holds fewer entries")
+}
+
+fn range_word(p: &Piece) -> u32 {
+    p.first as u32 | (p.lines as u32) << 8
 }
 
 impl Chunks {
     /// None.
     pub fn new() -> Chunks {
-        Chunks { pool: Vec::new(), free: NIL, len: 0 }
+        Chunks { words: Vec::new(), free: [NIL; CLASSES.len()], len: 0 }
     }
 
     /// Bytes of memory taken.
     pub fn memory(&self) -> usize {
-        self.pool.capacity() * size_of::<Chunk>() + size_of::<Chunks>()
+        self.words.capacity() * 4 + size_of::<Chunks>()
     }
 
-    /// Chunks in lists.
+    /// Records in use.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// The pieces of a list, in order.
     #[inline]
-    pub fn iter(&self, head: u32) -> impl Iterator<Item = Piece> + '_ {
-        let mut at = head;
-        std::iter::from_fn(move || {
-            (at != NIL).then(|| {
-                let chunk = &self.pool[at as usize];
-                at = chunk.next;
-                chunk.piece
-            })
-        })
+    fn word(&self, at: usize) -> u32 {
+        self.words[at]
     }
 
-    /// Adds `piece` at its place; returns the list's head.
-    pub fn insert(&mut self, head: u32, piece: Piece) -> u32 {
-        let mut prev = NIL;
-        let mut at = head;
-        while at != NIL && self.pool[at as usize].piece.first <= piece.first {
-            prev = at;
-            at = self.pool[at as usize].next;
+    #[inline]
+    fn mask_at(&self, at: usize) -> u64 {
+        self.words[at] as u64 | (self.words[at + 1] as u64) << 32
+    }
+
+    #[inline]
+    fn set_mask(&mut self, at: usize, mask: u64) {
+        self.words[at] = mask as u32;
+        self.words[at + 1] = (mask >> 32) as u32;
+    }
+
+    #[inline]
+    fn cover(&self, head: u32) -> u64 {
+        self.mask_at(head as usize)
+    }
+
+    #[inline]
+    fn starts(&self, head: u32) -> u64 {
+        self.mask_at(head as usize + 2)
+    }
+
+    /// Older versions of a record, and its class.
+    #[inline]
+    fn older(&self, head: u32) -> (usize, usize) {
+        let w = self.word(head as usize + 4);
+        ((w >> 8) as usize, (w & 0xff) as usize)
+    }
+
+    #[inline]
+    fn set_older(&mut self, head: u32, count: usize, class: usize) {
+        self.words[head as usize + 4] = (count as u32) << 8 | class as u32;
+    }
+
+    /// The current chunk of a covered line: its place among the entries, first line, and the line after its last.
+    #[inline]
+    fn chunk_at(cover: u64, starts: u64, line: u32) -> (usize, u32, u32) {
+        let upto = starts & (u64::MAX >> (63 - line));
+        let first = 63 - upto.leading_zeros();
+        let end = match line {
+            63 => 64,
+            _ => {
+                let stop = (starts | !cover) >> (line + 1);
+                if stop == 0 { 64 } else { line + 1 + stop.trailing_zeros() }
+            }
+        };
+        (upto.count_ones() as usize - 1, first, end)
+    }
+
+    /// Appends the newest versions of the lines in `want` to `found`, ascending and disjoint; returns which there are.
+    #[inline]
+    pub fn lookup(&self, head: u32, want: u64, found: &mut Vec<Piece>) -> u64 {
+        let (cover, starts) = (self.cover(head), self.starts(head));
+        let covered = cover & want;
+        let entries = head as usize + HEADER;
+        let mut left = covered;
+        while left != 0 {
+            let line = left.trailing_zeros();
+            let (index, _, mut end) = Chunks::chunk_at(cover, starts, line);
+            // The wanted lines are one run, so a chunk leaves it at most once.
+            let run = (left >> line).trailing_ones();
+            end = end.min(line + run);
+            let lines = end - line;
+            found.push(Piece {
+                entry: EntryRef(self.word(entries + index)),
+                first: line as u8,
+                lines: lines as u8,
+            });
+            left &= !mask(line as usize, lines as usize);
         }
-        let new = self.allocate(Chunk { next: at, piece });
-        if prev == NIL {
-            return new;
+        covered
+    }
+
+    /// Current chunks, then older versions: newest first for each line.
+    pub fn gather(&self, head: u32, all: &mut Vec<Piece>) {
+        self.lookup(head, u64::MAX, all);
+        self.gather_older(head, all);
+    }
+
+    fn gather_older(&self, head: u32, all: &mut Vec<Piece>) {
+        let mut at = head as usize + HEADER + self.starts(head).count_ones() as usize;
+        for _ in 0..self.older(head).0 {
+            all.push(self.older_at(at));
+            at += 2;
         }
-        self.pool[prev as usize].next = new;
+    }
+
+    #[inline]
+    fn older_at(&self, at: usize) -> Piece {
+        let range = self.word(at + 1);
+        Piece { entry: EntryRef(self.word(at)), first: range as u8, lines: (range >> 8) as u8 }
+    }
+
+    /// Lines of all chunks of a record, older versions included.
+    pub fn lines(&self, head: u32) -> u64 {
+        let older = head as usize + HEADER + self.starts(head).count_ones() as usize;
+        let count = self.older(head).0;
+        let lines: u64 = (0..count).map(|i| self.older_at(older + 2 * i).lines as u64).sum();
+        lines + self.cover(head).count_ones() as u64
+    }
+
+    /// Adds the newest version of some lines to a record ([`NIL`]: to a new one); older versions that can no longer be
+    /// needed leave. Returns the record and by how much its lines changed.
+    pub fn insert(
+        &mut self,
+        head: u32,
+        piece: Piece,
+        versions: &impl Versions,
+        scratch: &mut Scratch,
+    ) -> (u32, i64) {
+        if head == NIL {
+            return (self.build(&[piece], &[]), piece.lines as i64);
+        }
+        let (cover, starts, new) = (self.cover(head), self.starts(head), piece.mask());
+        if cover & new == 0 {
+            return (self.add(head, cover, starts, piece), piece.lines as i64);
+        }
+        if cover & new == new {
+            let (index, first, end) = Chunks::chunk_at(cover, starts, piece.first as u32);
+            if (first, end) == (piece.first as u32, (piece.first + piece.lines) as u32)
+                && let Some(change) = self.replace(head, index, piece, versions)
+            {
+                return (head, change);
+            }
+        }
+        self.cut(head, piece, versions, scratch)
+    }
+
+    /// A chunk on lines that the record does not cover.
+    fn add(&mut self, head: u32, cover: u64, starts: u64, piece: Piece) -> u32 {
+        let below = (starts & ((1u64 << piece.first) - 1)).count_ones() as usize;
+        let (older, class) = self.older(head);
+        let used = starts.count_ones() as usize + 2 * older;
+        let (head, from) = if used < CLASSES[class] as usize {
+            (head, head)
+        } else {
+            let bigger = class_for(used + 1);
+            let new = self.allocate(bigger);
+            let (at, to) = (head as usize, new as usize);
+            self.words.copy_within(at..at + HEADER + below, to);
+            self.set_older(new, older, bigger);
+            (new, head)
+        };
+        let (to, from) = (head as usize + HEADER, from as usize + HEADER);
+        self.words.copy_within(from + below..from + used, to + below + 1);
+        self.words[to + below] = piece.entry.0;
+        self.set_mask(head as usize, cover | piece.mask());
+        self.set_mask(head as usize + 2, starts | 1 << piece.first);
+        if from != to {
+            self.release((from - HEADER) as u32);
+        }
         head
     }
 
-    /// Replaces the one chunk of the list that has exactly the range and the entry of `old`.
-    pub fn exchange(&mut self, head: u32, old: Piece, entry: EntryRef) {
-        let mut at = head;
-        while self.pool[at as usize].piece != old {
-            at = self.pool[at as usize].next;
-        }
-        self.pool[at as usize].piece.entry = entry;
+    /// A new version of exactly one current chunk, in place where that is simple: returns the change in lines.
+    fn replace(&mut self, head: u32, index: usize, piece: Piece, versions: &impl Versions) -> Option<i64> {
+        let at = head as usize + HEADER;
+        let old = EntryRef(self.word(at + index));
+        let (older, class) = self.older(head);
+        let tx = versions.tx(piece.entry);
+        let old_tx = versions.tx(old);
+        let settled = versions.committed(tx);
+        let change = if old_tx == tx || settled && older == 0 {
+            0
+        } else if settled {
+            return None;
+        } else {
+            let chunks = self.starts(head).count_ones() as usize;
+            let below = at + chunks;
+            if older == 0 && chunks + 2 <= CLASSES[class] as usize {
+                self.words[below] = old.0;
+                self.words[below + 1] = range_word(&piece);
+                self.set_older(head, 1, class);
+                piece.lines as i64
+            } else {
+                // Hot lines have one older version, which the old one, now committed, makes superfluous.
+                let mut on_lines = (0..older)
+                    .map(|i| below + 2 * i)
+                    .filter(|&o| self.older_at(o).mask() & piece.mask() != 0);
+                let (Some(one), None) = (on_lines.next(), on_lines.next()) else { return None };
+                if self.word(one + 1) != range_word(&piece) || !versions.committed(old_tx) {
+                    return None;
+                }
+                self.words[one] = old.0;
+                0
+            }
+        };
+        self.words[at + index] = piece.entry.0;
+        Some(change)
     }
 
-    /// Takes out the chunk that equals `piece`; returns the list's head.
-    pub fn remove(&mut self, head: u32, piece: Piece) -> u32 {
-        let mut prev = NIL;
-        let mut at = head;
-        while self.pool[at as usize].piece != piece {
-            prev = at;
-            at = self.pool[at as usize].next;
+    /// The general case: makes the record anew.
+    fn cut(&mut self, head: u32, piece: Piece, versions: &impl Versions, s: &mut Scratch) -> (u32, i64) {
+        let before = self.lines(head) as i64;
+        let new = piece.mask();
+        s.current.clear();
+        s.older.clear();
+        s.stack.clear();
+        self.lookup(head, u64::MAX, &mut s.current);
+        s.stack.push(piece);
+        s.stack.extend(s.current.iter().flat_map(|c| c.parts(new)));
+        let displaced = s.stack.len() - 1;
+        self.gather_older(head, &mut s.stack);
+        let (older, mut n) = (&mut s.older, 0);
+        needed(&s.stack, versions, |p, need| {
+            // What lies outside the new chunk's lines stays as it is.
+            let keep = if n == 0 {
+                0
+            } else if n <= displaced {
+                need
+            } else {
+                need & new | p.mask() & !new
+            };
+            older.extend(p.parts(keep));
+            n += 1;
+        });
+        s.stack.clear();
+        s.stack.extend(s.current.iter().flat_map(|c| c.parts(!new)));
+        let place = s.stack.partition_point(|c| c.first < piece.first);
+        s.stack.insert(place, piece);
+        let made = self.build(&s.stack, &s.older);
+        self.release(head);
+        (made, self.lines(made) as i64 - before)
+    }
+
+    /// A record of disjoint ascending chunks and older versions, newest first for each line.
+    fn build(&mut self, current: &[Piece], older: &[Piece]) -> u32 {
+        let class = class_for(current.len() + 2 * older.len());
+        let head = self.allocate(class);
+        let (mut cover, mut starts) = (0, 0);
+        let mut at = head as usize + HEADER;
+        for p in current {
+            cover |= p.mask();
+            starts |= 1 << p.first;
+            self.words[at] = p.entry.0;
+            at += 1;
         }
-        let next = self.pool[at as usize].next;
-        self.release(at);
-        if prev == NIL {
-            return next;
+        for p in older {
+            self.words[at] = p.entry.0;
+            self.words[at + 1] = range_word(p);
+            at += 2;
         }
-        self.pool[prev as usize].next = next;
+        self.set_mask(head as usize, cover);
+        self.set_mask(head as usize + 2, starts);
+        self.set_older(head, older.len(), class);
         head
     }
 
-    /// Frees a whole list.
-    pub fn free_list(&mut self, head: u32) {
-        let mut at = head;
-        while at != NIL {
-            let next = self.pool[at as usize].next;
-            self.release(at);
-            at = next;
+    /// Makes `newest_first` (newest first for each line) all that `head` holds; returns the record.
+    pub fn set(&mut self, head: u32, newest_first: &[Piece]) -> u32 {
+        let (mut taken, mut current, mut older) = (0u64, Vec::new(), Vec::new());
+        for p in newest_first {
+            current.extend(p.parts(!taken));
+            older.extend(p.parts(taken));
+            taken |= p.mask();
         }
+        current.sort_unstable_by_key(|p| p.first);
+        self.release(head);
+        self.build(&current, &older)
     }
 
-    fn allocate(&mut self, chunk: Chunk) -> u32 {
-        self.len += 1;
-        if self.free != NIL {
-            let at = self.free;
-            self.free = self.pool[at as usize].next;
-            self.pool[at as usize] = chunk;
-            return at;
-        }
-        if self.pool.capacity() == self.pool.len() {
-            self.pool.reserve_exact((self.pool.len() / 4).max(4));
-        }
-        self.pool.push(chunk);
-        (self.pool.len() - 1) as u32
-    }
-
-    fn release(&mut self, at: u32) {
-        self.pool[at as usize].next = self.free;
-        self.free = at;
+    /// Frees a record.
+    pub fn release(&mut self, head: u32) {
+        let class = self.older(head).1;
+        self.words[head as usize] = self.free[class];
+        self.free[class] = head;
         self.len -= 1;
+    }
+
+    fn allocate(&mut self, class: usize) -> u32 {
+        self.len += 1;
+        let free = self.free[class];
+        if free != NIL {
+            self.free[class] = self.words[free as usize];
+            return free;
+        }
+        let (at, size) = (self.words.len(), HEADER + CLASSES[class] as usize);
+        if self.words.capacity() - at < size {
+            // By an eighth, not by half: the index should be small.
+            self.words.reserve_exact((at / 8).max(size).max(16));
+        }
+        self.words.resize(at + size, 0);
+        at as u32
+    }
+
+    /// One sentence for each violated invariant of a record.
+    pub fn check(&self, head: u32) -> Vec<String> {
+        let (cover, starts) = (self.cover(head), self.starts(head));
+        let (older, class) = self.older(head);
+        let mut bad = Vec::new();
+        if cover == 0 || starts & !cover != 0 || (starts | !(cover << 1)) & cover != starts & cover {
+            bad.push(format!("cover {cover:x} and starts {starts:x} contradict each other"));
+        }
+        if starts.count_ones() as usize + 2 * older > CLASSES[class] as usize {
+            bad.push("more versions than its record has room for".to_owned());
+        }
+        let mut all = Vec::new();
+        self.gather_older(head, &mut all);
+        if all.iter().any(|p| p.mask() & !cover != 0) {
+            bad.push("older versions without a current one".to_owned());
+        }
+        bad
     }
 }
 
@@ -214,8 +486,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_takes_twelve_bytes() {
-        assert_eq!(size_of::<Chunk>(), 12);
+    fn a_lone_chunk_takes_24_bytes_and_a_full_page_of_lines_less_than_5_each() {
+        let piece = |first| Piece { entry: EntryRef(first as u32), first, lines: 1 };
+        let mut chunks = Chunks::new();
+        chunks.build(&[piece(7)], &[]);
+        assert_eq!(chunks.words.len() * 4, 24);
+        let mut chunks = Chunks::new();
+        chunks.build(&(0..64).map(piece).collect::<Vec<_>>(), &[]);
+        assert!(chunks.words.len() * 4 < 64 * 5);
     }
 
     #[test]

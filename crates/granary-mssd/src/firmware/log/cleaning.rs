@@ -167,10 +167,9 @@ impl Log {
     ) -> Result<Nanos, DriveError> {
         let before: u64 = all.iter().map(|p| p.lines as u64).sum();
         let active = self.active;
-        all.sort_unstable_by_key(|p| std::cmp::Reverse(p.entry.rank(active)));
-        // Newest first: what to merge, what to move, what stays.
+        // Newest first for each line: what to merge, what to move, what stays.
         let (mut merge, mut migrate, mut stay) = (Vec::new(), Vec::new(), Vec::new());
-        let view = View { regions: &self.regions, active, txlog: &self.txlog };
+        let view = View { regions: &self.regions, txlog: &self.txlog };
         needed(all, &view, |piece, need| {
             let to = if piece.entry.region() == active {
                 &mut stay
@@ -183,6 +182,7 @@ impl Log {
         });
         *work += self.entry_cost * all.len() as u64 + self.line_cost * before;
 
+        let kept = stay.len();
         let done = match self.merge(be, t, lpa, cause, &merge) {
             Err(DriveError::Unreadable(_)) => {
                 self.carry(lpa, merge, &mut stay);
@@ -190,11 +190,11 @@ impl Log {
             }
             other => other?,
         };
-        // Oldest first, so that their order among themselves stays.
+        // Oldest first, so that their order among themselves stays; newer ones go before what is carried.
         for piece in migrate.into_iter().rev() {
-            let tx = self.regions[piece.entry.region()].trailer(piece.entry.number()).tx;
+            let tx = self.regions[piece.entry.region()].tx(piece.entry.number());
             let moved = self.migrate(lpa, piece, tx);
-            stay.push(moved);
+            stay.insert(kept, moved);
             if let Some(c) = &mut self.cleaning {
                 c.reserved = c.reserved.saturating_sub(Region::space(moved.lines as usize));
             }

@@ -16,9 +16,6 @@ struct World {
 }
 
 impl Versions for World {
-    fn rank(&self, entry: EntryRef) -> u32 {
-        entry.0
-    }
     fn tx(&self, entry: EntryRef) -> TxId {
         self.tx[entry.0 as usize]
     }
@@ -120,7 +117,7 @@ impl Model {
 
     fn lookup(&self, page: u32, first: u8, lines: u8) {
         let mut found = Vec::new();
-        let covered = self.index.lookup(page, first as usize, lines as usize, &self.world, &mut found);
+        let covered = self.index.lookup(page, first as usize, lines as usize, &mut found);
         let mut seen = BTreeMap::new();
         for p in &found {
             for line in p.first..p.first + p.lines {
@@ -138,12 +135,8 @@ impl Model {
     fn migrate(&mut self, page: u32) {
         let mut all = Vec::new();
         self.index.gather(page, &mut all);
-        let newest_first = {
-            all.sort_by_key(|p| std::cmp::Reverse(p.entry));
-            all
-        };
         let mut keep = Vec::new();
-        super::index::needed(&newest_first, &self.world, |piece, need| {
+        super::index::needed(&all, &self.world, |piece, need| {
             if !self.world.committed(self.world.tx(piece.entry)) {
                 keep.extend(piece.parts(need));
             }
@@ -160,6 +153,7 @@ impl Model {
             }
             piece.entry = entry;
         }
+        keep.sort_by_key(|p| std::cmp::Reverse(p.entry));
         self.index.set(page, &keep);
         // The model forgets what was merged: the newest committed version and all below it. Uncommitted versions that
         // stay must have been moved.

@@ -98,7 +98,7 @@ impl Log {
         self.index = Index::new(self.pages, 0);
         self.running.clear();
         self.running_space = 0;
-        let view = View { regions: &self.regions, active: self.active, txlog: &self.txlog };
+        let view = View { regions: &self.regions, txlog: &self.txlog };
         for (region, migrated) in
             [(1 - self.active, true), (1 - self.active, false), (self.active, true), (self.active, false)]
         {

@@ -160,6 +160,13 @@ impl Region {
         Trailer { lpa: word(0), first: b[4], lines: b[5], flags: b[6], data: word(8), tx: TxId(word(12)) }
     }
 
+    /// The transaction of entry `number`.
+    #[inline]
+    pub fn tx(&self, number: u32) -> TxId {
+        let at = self.bytes.len() - TRAILER * number as usize - 4;
+        TxId(u32::from_le_bytes(self.bytes[at..at + 4].try_into().expect("4 bytes")))
+    }
+
     /// The data of `count` lines of the page from line `first` on, which entry `number` holds.
     #[inline]
     pub fn data(&self, number: u32, first: usize, count: usize) -> &[u8] {
