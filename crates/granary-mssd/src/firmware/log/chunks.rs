@@ -333,38 +333,57 @@ impl Chunks {
     /// A new version of exactly one current chunk, in place where that is simple: returns the change in lines.
     fn replace(&mut self, head: u32, index: usize, piece: Piece, versions: &impl Versions) -> Option<i64> {
         let at = head as usize + HEADER;
-        let old = EntryRef(self.word(at + index));
+        let old = EntryRef(self.words[at + index]);
         let (older, class) = self.older(head);
         let tx = versions.tx(piece.entry);
         let old_tx = versions.tx(old);
-        let settled = versions.committed(tx);
-        let change = if old_tx == tx || settled && older == 0 {
-            0
-        } else if settled {
-            return None;
-        } else {
+        let mut change = 0;
+        if old_tx != tx && versions.committed(tx) {
+            if older != 0 {
+                return None;
+            }
+        } else if old_tx != tx {
             let chunks = self.starts(head).count_ones() as usize;
             let below = at + chunks;
-            if older == 0 && chunks + 2 <= CLASSES[class] as usize {
-                self.words[below] = old.0;
-                self.words[below + 1] = range_word(&piece);
-                self.set_older(head, 1, class);
-                piece.lines as i64
-            } else {
-                // Hot lines have one older version, which the old one, now committed, makes superfluous.
-                let mut on_lines = (0..older)
-                    .map(|i| below + 2 * i)
-                    .filter(|&o| self.older_at(o).mask() & piece.mask() != 0);
-                let (Some(one), None) = (on_lines.next(), on_lines.next()) else { return None };
-                if self.word(one + 1) != range_word(&piece) || !versions.committed(old_tx) {
-                    return None;
-                }
-                self.words[one] = old.0;
-                0
+            let room = (CLASSES[class] as usize - chunks) / 2;
+            let mut count = older;
+            if versions.committed(old_tx) {
+                // The committed version makes what is below it superfluous.
+                let dropped = self.drop_older(below, older, piece.mask())?;
+                (count, change) = (older - dropped, -((dropped * piece.lines as usize) as i64));
             }
-        };
+            if count == room {
+                // Where something was dropped there is room.
+                return None;
+            }
+            self.words.copy_within(below..below + 2 * count, below + 2);
+            self.words[below] = old.0;
+            self.words[below + 1] = range_word(&piece);
+            self.set_older(head, count + 1, class);
+            change += piece.lines as i64;
+        }
         self.words[at + index] = piece.entry.0;
         Some(change)
+    }
+
+    /// Takes the older versions of exactly these lines out of the list at `below`; returns how many. `None` where one
+    /// has some of the lines and others.
+    fn drop_older(&mut self, below: usize, count: usize, lines: u64) -> Option<usize> {
+        if (0..count).any(|i| {
+            let m = self.older_at(below + 2 * i).mask();
+            m & lines != 0 && m != lines
+        }) {
+            return None;
+        }
+        let mut kept = below;
+        for i in 0..count {
+            let at = below + 2 * i;
+            if self.older_at(at).mask() & lines == 0 {
+                (self.words[kept], self.words[kept + 1]) = (self.words[at], self.words[at + 1]);
+                kept += 2;
+            }
+        }
+        Some(count - (kept - below) / 2)
     }
 
     /// The general case: makes the record anew.
@@ -377,33 +396,38 @@ impl Chunks {
         self.lookup(head, u64::MAX, &mut s.current);
         s.stack.push(piece);
         s.stack.extend(s.current.iter().flat_map(|c| c.parts(new)));
-        let displaced = s.stack.len() - 1;
+        let displaced = s.stack.len();
         self.gather_older(head, &mut s.stack);
-        let (older, mut n) = (&mut s.older, 0);
+        // What lies outside the new chunk's lines stays as it is; the order matters only between versions of a line.
+        let mut nth = 0;
+        let older = &mut s.older;
+        s.stack.retain(|p| {
+            nth += 1;
+            if nth > displaced {
+                older.extend(p.parts(!new));
+            }
+            nth <= displaced || p.mask() & new != 0
+        });
+        nth = 0;
         needed(&s.stack, versions, |p, need| {
-            // What lies outside the new chunk's lines stays as it is.
-            let keep = if n == 0 {
-                0
-            } else if n <= displaced {
-                need
-            } else {
-                need & new | p.mask() & !new
-            };
-            older.extend(p.parts(keep));
-            n += 1;
+            if nth > 0 {
+                older.extend(p.parts(need & new));
+            }
+            nth += 1;
         });
         s.stack.clear();
         s.stack.extend(s.current.iter().flat_map(|c| c.parts(!new)));
         let place = s.stack.partition_point(|c| c.first < piece.first);
         s.stack.insert(place, piece);
-        let made = self.build(&s.stack, &s.older);
         self.release(head);
+        let made = self.build(&s.stack, &s.older);
         (made, self.lines(made) as i64 - before)
     }
 
     /// A record of disjoint ascending chunks and older versions, newest first for each line.
     fn build(&mut self, current: &[Piece], older: &[Piece]) -> u32 {
-        let class = class_for(current.len() + 2 * older.len());
+        // Where there are older versions there will be more: without room for them every insertion would end here.
+        let class = class_for(current.len() + 2 * older.len() + older.len() / 2 * 2);
         let head = self.allocate(class);
         let (mut cover, mut starts) = (0, 0);
         let mut at = head as usize + HEADER;
