@@ -62,6 +62,16 @@ impl FlashCounters {
         }
     }
 
+    /// Both together.
+    pub fn plus(&self, more: &FlashCounters) -> FlashCounters {
+        let sum = |a: &[u64; Cause::COUNT], b: &[u64; Cause::COUNT]| std::array::from_fn(|i| a[i] + b[i]);
+        FlashCounters {
+            read_pages: sum(&self.read_pages, &more.read_pages),
+            program_pages: sum(&self.program_pages, &more.program_pages),
+            erases: self.erases + more.erases,
+        }
+    }
+
     /// Pages read for `cause`.
     pub fn reads(&self, cause: Cause) -> u64 {
         self.read_pages[cause as usize]

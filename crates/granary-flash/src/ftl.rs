@@ -92,9 +92,17 @@ impl<M: Medium> Ftl<M> {
     /// [`FlashError::Config`], [`FlashError::Corrupt`] where the medium holds what no FTL of this configuration
     /// wrote, errors of the medium.
     pub fn with_medium(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
+        let mut ftl = Ftl::blank(config, medium)?;
+        ftl.rebuild(Nanos::ZERO)?;
+        ftl.nand.power_cycle(Nanos::ZERO);
+        Ok(ftl)
+    }
+
+    /// An FTL with empty tables.
+    fn blank(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
         let nand = Nand::new(config, medium)?;
         let geometry = config.geometry;
-        let mut ftl = Ftl {
+        Ok(Ftl {
             config: *config,
             nand,
             l2p: vec![0; config.capacity_pages() as usize],
@@ -108,10 +116,7 @@ impl<M: Medium> Ftl<M> {
             read_only: false,
             counters: FlashCounters::default(),
             moving: Vec::new(),
-        };
-        ftl.rebuild(Nanos::ZERO)?;
-        ftl.nand.power_cycle(Nanos::ZERO);
-        Ok(ftl)
+        })
     }
 
     /// From now on flash operations fail as `faults` says; `None` for never.
@@ -147,6 +152,11 @@ impl<M: Medium> Ftl<M> {
     /// The array below.
     pub fn nand(&self) -> &Nand<M> {
         &self.nand
+    }
+
+    /// The array below, for what is no flash operation.
+    pub fn nand_mut(&mut self) -> &mut Nand<M> {
+        &mut self.nand
     }
 
     /// Whether the drive has reached its end of life and refuses writes.
@@ -308,7 +318,9 @@ impl<M: Medium> Ftl<M> {
         let (block, page) = self.config.geometry.split(Ppa(ppa));
         self.live.clear(ppa);
         self.valid.sub(block);
-        if !doomed {
+        if doomed {
+            self.nand.doomed(block, page);
+        } else {
             self.nand.forget(block, page);
         }
     }

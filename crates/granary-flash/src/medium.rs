@@ -83,6 +83,12 @@ pub trait Medium {
         let _ = (block, page);
     }
 
+    /// This programmed page is stale, and its block is to be erased presently: nothing is gained by dropping its content,
+    /// but a medium that keeps the map has to know.
+    fn doomed(&mut self, block: BlockNo, page: u32) {
+        let _ = (block, page);
+    }
+
     /// Makes everything durable on the machine that runs the emulation, and content that was to be forgotten is gone.
     fn sync(&mut self) -> io::Result<()> {
         Ok(())

@@ -128,6 +128,11 @@ impl<M: Medium> Nand<M> {
         &self.medium
     }
 
+    /// The medium, for what is no flash operation. Its pages and headers belong to the array.
+    pub fn medium_mut(&mut self) -> &mut M {
+        &mut self.medium
+    }
+
     /// State of a block.
     #[inline]
     pub fn header(&self, block: BlockNo) -> BlockHeader {
@@ -155,8 +160,15 @@ impl<M: Medium> Nand<M> {
             self.read_with_retries(now, ppa, plane)?
         };
         let done = self.bus(plane).carry_page(sensed);
-        let (content, oob) = self.medium.read(BlockNo(block), page)?;
-        Ok((content, oob, done))
+        match self.medium.read(BlockNo(block), page) {
+            Ok((content, oob)) => Ok((content, oob, done)),
+            // The medium has the page, but its checksum says that this is not what was programmed.
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+                self.stats.unreadable += 1;
+                Err(FlashError::Unreadable { ppa, done })
+            }
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn read_with_retries(&mut self, now: Nanos, ppa: Ppa, plane: u32) -> Result<Nanos, FlashError> {
@@ -290,6 +302,12 @@ impl<M: Medium> Nand<M> {
     #[inline]
     pub fn forget(&mut self, block: u32, page: u32) {
         self.medium.forget(BlockNo(block), page);
+    }
+
+    /// Tells the medium that this page is stale in a block that is to be erased presently.
+    #[inline]
+    pub fn doomed(&mut self, block: u32, page: u32) {
+        self.medium.doomed(BlockNo(block), page);
     }
 
     /// Makes the medium durable on the machine that runs the emulation.

@@ -12,11 +12,11 @@
 use crate::structure::Structure;
 use granary_flash::FlashCounters;
 use granary_units::Nanos;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Bytes over the host link since power-on. Block transfers count whole pages; byte transfers count whole lines,
 /// because the link carries lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkTraffic {
     /// Byte interface, drive to host, by [`Structure`].
     pub byte_read: [u64; Structure::COUNT],
@@ -41,6 +41,18 @@ impl LinkTraffic {
         }
     }
 
+    /// Both together.
+    pub fn plus(&self, more: &LinkTraffic) -> LinkTraffic {
+        let sum =
+            |a: &[u64; Structure::COUNT], b: &[u64; Structure::COUNT]| std::array::from_fn(|i| a[i] + b[i]);
+        LinkTraffic {
+            byte_read: sum(&self.byte_read, &more.byte_read),
+            byte_write: sum(&self.byte_write, &more.byte_write),
+            block_read: sum(&self.block_read, &more.block_read),
+            block_write: sum(&self.block_write, &more.block_write),
+        }
+    }
+
     /// All bytes from drive to host.
     pub fn read(&self) -> u64 {
         self.byte_read.iter().chain(&self.block_read).sum()
@@ -56,7 +68,7 @@ impl LinkTraffic {
 macro_rules! counters {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
         }
@@ -65,6 +77,11 @@ macro_rules! counters {
             /// What happened after `earlier` was taken.
             pub fn since(&self, earlier: &$name) -> $name {
                 $name { $($field: self.$field.saturating_sub(earlier.$field),)* }
+            }
+
+            /// Both together.
+            pub fn plus(&self, more: &$name) -> $name {
+                $name { $($field: self.$field + more.$field,)* }
             }
         }
     };
@@ -197,7 +214,7 @@ counters! {
 }
 
 /// Everything a drive counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveCounters {
     /// Bytes over the host link.
     pub link: LinkTraffic,
@@ -223,6 +240,18 @@ impl DriveCounters {
             cache: self.cache.since(&earlier.cache),
             buffer: self.buffer.since(&earlier.buffer),
             commands: self.commands.since(&earlier.commands),
+        }
+    }
+
+    /// Both together: a drive's life before and since it was opened.
+    pub fn plus(&self, more: &DriveCounters) -> DriveCounters {
+        DriveCounters {
+            link: self.link.plus(&more.link),
+            flash: self.flash.plus(&more.flash),
+            log: self.log.plus(&more.log),
+            cache: self.cache.plus(&more.cache),
+            buffer: self.buffer.plus(&more.buffer),
+            commands: self.commands.plus(&more.commands),
         }
     }
 }

@@ -83,8 +83,8 @@ pub enum DriveError {
     /// The firmware does not have the command.
     #[error("the drive's firmware has no {0}: use a testbed whose firmware is in log mode")]
     Unsupported(&'static str),
-    /// The flash can take no more data.
-    #[error("the drive is at the end of its life and read-only: {0}")]
+    /// The drive can take no more data: its flash is at the end of its life, or the host of its image failed.
+    #[error("the drive takes no more data: {0}")]
     ReadOnly(String),
     /// A page could not be read back.
     #[error("unreadable page {0}")]

@@ -16,6 +16,7 @@
 pub mod buffer;
 pub mod cache;
 pub mod log;
+pub mod store;
 
 use crate::counters::{CacheCounters, LogCounters};
 use crate::drive::DriveError;
@@ -60,6 +61,14 @@ pub enum Firmware {
 }
 
 impl Firmware {
+    /// Moves the changes since the last time, as redo records, to the end of `out`.
+    pub fn drain_redo(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Firmware::Log(log) => log.drain_redo(out),
+            Firmware::Cache(cache) => cache.drain_redo(out),
+        }
+    }
+
     /// Does the background work whose time has come.
     #[inline]
     pub fn pump(&mut self, be: &mut Backend, now: Nanos) {

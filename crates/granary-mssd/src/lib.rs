@@ -10,15 +10,18 @@
 //!     flash     granary-flash: FTL, NAND
 //! ```
 //!
+//! An image keeps a drive on files that survive the process or the machine: see [`image`].
+//!
 //! The drive never blocks anybody: every call takes the present instant and returns the instant at which the host
 //! sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)] // but for image/host/map.rs
 
 mod config;
 mod counters;
 mod drive;
 mod firmware;
+pub mod image;
 mod link;
 mod mssd;
 mod port;

@@ -26,10 +26,12 @@ use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::firmware::{Cores, Firmware};
+use crate::image::medium::ImageMedium;
 use crate::link::Link;
 use crate::link::wc::{HeldLine, WriteCombining};
 use crate::power::InFlight;
 use crate::structure::Structure;
+use granary_flash::FlashError;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
@@ -76,6 +78,24 @@ impl Mssd {
             Mode::Log => Firmware::Log(Log::new(config)),
             Mode::Cache => Firmware::Cache(Cache::new(config)),
         };
+        let backend = Backend::new(&config.flash, config.firmware.write_buffer)?;
+        Ok(Mssd::over(config, firmware, backend))
+    }
+
+    /// The drive that an image kept, powered up before time starts.
+    ///
+    /// # Errors
+    /// What the flash says about a map that contradicts itself.
+    pub(crate) fn on_image(
+        config: &DriveConfig,
+        firmware: Firmware,
+        medium: ImageMedium,
+    ) -> Result<Mssd, FlashError> {
+        let backend = Backend::on_image(&config.flash, config.firmware.write_buffer, medium)?;
+        Ok(Mssd::over(config, firmware, backend))
+    }
+
+    fn over(config: &DriveConfig, firmware: Firmware, backend: Backend) -> Mssd {
         let info = DriveInfo {
             pages: config.pages(),
             write_log: config.firmware.mode == Mode::Log,
@@ -86,7 +106,7 @@ impl Mssd {
             wc: WriteCombining::default(),
             cores: Cores::new(config.firmware.cores),
             firmware,
-            backend: Backend::new(&config.flash, config.firmware.write_buffer)?,
+            backend,
             posted: Nanos::ZERO,
             committed: Nanos::ZERO,
             powered: true,
@@ -99,7 +119,21 @@ impl Mssd {
             page: vec![0; PAGE_SIZE],
             fault: None,
         };
-        Ok(Mssd { config: config.clone(), info, state: Mutex::new(state) })
+        Mssd { config: config.clone(), info, state: Mutex::new(state) }
+    }
+
+    /// One call: what is due first, then `work`, then what changed goes to the image, if there is one.
+    #[inline]
+    fn call<T>(
+        &self,
+        now: Nanos,
+        work: impl FnOnce(&mut State) -> Result<T, DriveError>,
+    ) -> Result<T, DriveError> {
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        let done = work(&mut s);
+        s.publish()?;
+        done
     }
 
     /// The configuration that the drive was made with.
@@ -162,6 +196,15 @@ impl State {
         }
     }
 
+    /// Hands what changed to the image.
+    #[inline]
+    fn publish(&mut self) -> Result<(), DriveError> {
+        match self.backend.image() {
+            None => Ok(()),
+            Some(_) => self.backend.publish(|out| self.firmware.drain_redo(out)),
+        }
+    }
+
     fn counters(&self) -> DriveCounters {
         let (log, cache) = self.firmware.counters();
         let (buffer, flash) = self.backend.counters();
@@ -200,9 +243,7 @@ impl Drive for Mssd {
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         self.byte_range(at, out.len())?;
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        s.load(&self.config, now, at, out, what)
+        self.call(now, |s| s.load(&self.config, now, at, out, what))
     }
 
     fn store(
@@ -217,22 +258,16 @@ impl Drive for Mssd {
         if tx != TxId::NONE && !self.info.write_log {
             return Err(DriveError::Unsupported("transactions"));
         }
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        s.store(&self.config, now, at, data, tx, what)
+        self.call(now, |s| s.store(&self.config, now, at, data, tx, what))
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
         self.byte_range(at, len)?;
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        s.flush_lines(&self.config, now, at, len)
+        self.call(now, |s| s.flush_lines(&self.config, now, at, len))
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        Ok(s.verify(&self.config, now))
+        self.call(now, |s| Ok(s.verify(&self.config, now)))
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
@@ -240,55 +275,44 @@ impl Drive for Mssd {
         match command {
             Command::Read { lpa, out, what } => {
                 self.range(lpa, out.len() as u64)?;
-                let mut s = self.state.lock();
-                s.begin(now)?;
-                s.read(c, now, lpa, out, what)
+                self.call(now, |s| s.read(c, now, lpa, out, what))
             }
             Command::Write { lpa, pages, what } => {
                 self.range(lpa, pages.len() as u64)?;
-                let mut s = self.state.lock();
-                s.begin(now)?;
-                s.write(c, now, lpa, pages, what)
+                self.call(now, |s| s.write(c, now, lpa, pages, what))
             }
-            Command::Flush => {
-                let mut s = self.state.lock();
-                s.begin(now)?;
-                Ok(s.flush(c, now))
-            }
+            Command::Flush => self.call(now, |s| Ok(s.flush(c, now))),
             Command::Trim { lpa, count } => {
                 self.range(lpa, count)?;
-                let mut s = self.state.lock();
-                s.begin(now)?;
-                s.trim(c, now, lpa, count)
+                self.call(now, |s| s.trim(c, now, lpa, count))
             }
-            Command::Commit { tx } => {
-                let mut s = self.state.lock();
-                s.begin(now)?;
-                s.commit(c, now, tx)
-            }
-            Command::Recover => {
-                let mut s = self.state.lock();
-                s.begin(now)?;
-                s.recover(c, now)
-            }
+            Command::Commit { tx } => self.call(now, |s| s.commit(c, now, tx)),
+            Command::Recover => self.call(now, |s| s.recover(c, now)),
         }
     }
 
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        let t = now.max(s.in_flight.last()).max(s.posted);
-        s.acknowledge(t);
-        let State { firmware, backend, .. } = &mut *s;
-        firmware.settle(backend, t)
+        self.call(now, |s| {
+            let t = now.max(s.in_flight.last()).max(s.posted);
+            s.acknowledge(t);
+            let State { firmware, backend, .. } = s;
+            firmware.settle(backend, t)
+        })
     }
 
     fn power_fail(&self, now: Nanos, random: &mut Stream) {
-        self.state.lock().power_fail(&self.config, now, random);
+        let mut s = self.state.lock();
+        s.power_fail(&self.config, now, random);
+        if let Err(e) = s.publish() {
+            s.fault.get_or_insert(e);
+        }
     }
 
     fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.state.lock().power_on(&self.config, now)
+        let mut s = self.state.lock();
+        let ready = s.power_on(&self.config, now)?;
+        s.publish()?;
+        Ok(ready)
     }
 
     fn track_in_flight(&self, on: bool) {

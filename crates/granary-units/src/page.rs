@@ -194,6 +194,15 @@ impl Page {
         matches!(self.0, Repr::Word { .. })
     }
 
+    /// The repeated word and the bytes that it fills from the page's start (the rest is zero), where the page is held
+    /// as one.
+    pub fn as_word(&self) -> Option<(u64, usize)> {
+        match &self.0 {
+            Repr::Word { word, len } => Some((*word, *len as usize)),
+            Repr::Bytes(_) => None,
+        }
+    }
+
     /// Copies bytes `from..from + out.len()` out.
     ///
     /// # Panics

@@ -17,7 +17,9 @@
 
 use crate::counters::BufferCounters;
 use crate::drive::DriveError;
-use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig};
+use crate::firmware::store::Store;
+use crate::image::medium::ImageMedium;
+use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig, RamMedium};
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -44,7 +46,7 @@ struct Slot {
 
 /// Write buffer and FTL.
 pub struct Backend {
-    ftl: Ftl,
+    ftl: Ftl<Store>,
     slots: Vec<Slot>,
     free: Vec<u32>,
     capacity: usize,
@@ -72,18 +74,67 @@ impl Backend {
     /// # Errors
     /// [`FlashError::Config`].
     pub fn new(flash: &FtlConfig, size: Bytes) -> Result<Backend, FlashError> {
-        Ok(Backend {
-            ftl: Ftl::new(flash)?,
+        flash.validate()?;
+        let medium = RamMedium::new(flash.geometry.blocks(), flash.geometry.pages_per_block);
+        let ftl = Ftl::with_medium(flash, Store::Ram(medium))?;
+        let ahead = flash.geometry.plane_count() as usize * AHEAD;
+        Ok(Backend::over(ftl, size, ahead))
+    }
+
+    /// An empty buffer in front of the flash of an image. Every page is given to the FTL when it comes, so that its content
+    /// is in the image at once; then the buffer has nothing of its own to keep.
+    ///
+    /// # Errors
+    /// [`FlashError::Config`], [`FlashError::Corrupt`].
+    pub fn on_image(flash: &FtlConfig, size: Bytes, medium: ImageMedium) -> Result<Backend, FlashError> {
+        let live = |store: &Store, block, page| match store {
+            Store::Image(m) => m.is_live(block, page),
+            Store::Ram(_) => false,
+        };
+        let ftl = Ftl::with_saved_map(flash, Store::Image(Box::new(medium)), live)?;
+        Ok(Backend::over(ftl, size, usize::MAX))
+    }
+
+    fn over(ftl: Ftl<Store>, size: Bytes, ahead: usize) -> Backend {
+        Backend {
+            ftl,
             slots: Vec::new(),
             free: Vec::new(),
             capacity: (size.0 / PAGE_SIZE as u64) as usize,
             newest: FxHashMap::default(),
             waiting: VecDeque::new(),
             programming: BinaryHeap::new(),
-            ahead: flash.geometry.plane_count() as usize * AHEAD,
+            ahead,
             refused: None,
             counters: BufferCounters::default(),
+        }
+    }
+
+    /// The image that the flash lies on, if it does.
+    #[inline]
+    pub fn image(&mut self) -> Option<&mut ImageMedium> {
+        match self.ftl.nand_mut().medium_mut() {
+            Store::Ram(_) => None,
+            Store::Image(m) => Some(m),
+        }
+    }
+
+    /// Hands what changed to the image: the flash's changes and those that `gather` adds.
+    ///
+    /// # Errors
+    /// Read-only, because the image takes no more changes.
+    pub fn publish(&mut self, gather: impl FnOnce(&mut Vec<u8>)) -> Result<(), DriveError> {
+        let Some(image) = self.image() else { return Ok(()) };
+        image.publish(gather).map_err(|reason| {
+            self.refused.get_or_insert_with(|| reason.clone());
+            DriveError::ReadOnly(reason)
         })
+    }
+
+    /// Whether long work should hand over what it changed so far.
+    #[inline]
+    pub fn is_publish_due(&mut self) -> bool {
+        self.image().is_some_and(|image| image.is_publish_due())
     }
 
     /// Pages that wait or are being programmed.
@@ -217,6 +268,10 @@ impl Backend {
         self.newest.insert(lpa, slot);
         self.waiting.push_back(slot);
         self.issue(t);
+        if self.ahead == usize::MAX {
+            // On an image a page that the flash refused is nowhere but in this process: it is not accepted.
+            self.writable()?;
+        }
         Ok(t)
     }
 

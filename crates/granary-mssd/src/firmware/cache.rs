@@ -22,6 +22,10 @@ use crate::config::DriveConfig;
 use crate::counters::CacheCounters;
 use crate::drive::DriveError;
 use crate::firmware::buffer::Backend;
+use crate::image::ImageError;
+use crate::image::dram::{DRAM, Dram};
+use crate::image::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY, long, word};
+use crate::image::redo::Redo;
 use granary_flash::Cause;
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload};
@@ -33,6 +37,8 @@ struct Slot {
     lpa: Lpa,
     page: Page,
     dirty: bool,
+    /// An image has this page's bytes (where it is dirty).
+    saved_bytes: bool,
 }
 
 /// Neighbours in the order of use, kept apart from the pages: moving a page to the front touches four of them.
@@ -65,6 +71,8 @@ pub struct Cache {
     posts: u64,
     tracking: bool,
     counters: CacheCounters,
+    /// Changes of dirty pages, where an image keeps them: of the slots, and of their pages.
+    redo: Option<(Redo, Redo)>,
 }
 
 impl Cache {
@@ -82,6 +90,103 @@ impl Cache {
             posts: 0,
             tracking: false,
             counters: CacheCounters::default(),
+            redo: None,
+        }
+    }
+
+    /// The dirty pages that an image kept; the order of use is that of the slots.
+    pub(crate) fn load(config: &DriveConfig, layout: &Layout, dram: &Dram) -> Result<Cache, ImageError> {
+        let mut cache = Cache::new(config);
+        let mut bytes = Vec::new();
+        for used in dram.used(layout.slots..layout.slots + layout.slot_count * SLOT_ENTRY)? {
+            bytes.resize((used.end - used.start) as usize, 0);
+            dram.read(used.start, &mut bytes)?;
+            let first = (used.start - layout.slots) / SLOT_ENTRY;
+            for (i, e) in bytes.chunks_exact(SLOT_ENTRY as usize).enumerate() {
+                cache.load_slot(config.pages(), layout, dram, first + i as u64, e)?;
+            }
+        }
+        cache.free.reverse();
+        cache.redo = Some((Redo::new(layout.slots), Redo::new(layout.cache)));
+        Ok(cache)
+    }
+
+    fn load_slot(
+        &mut self,
+        pages: u64,
+        layout: &Layout,
+        dram: &Dram,
+        number: u64,
+        e: &[u8],
+    ) -> Result<(), ImageError> {
+        let (value, lpa, len, flags) =
+            (long(e, 0), word(e, 8), u16::from_le_bytes([e[12], e[13]]), u16::from_le_bytes([e[14], e[15]]));
+        if flags & LIVE == 0 {
+            return Ok(());
+        }
+        let lpa = Lpa(lpa as u64);
+        if lpa.0 >= pages || len as usize > PAGE_SIZE || self.by_page.contains_key(&lpa) {
+            return Err(ImageError::damaged(
+                DRAM,
+                format!("cache slot {number} holds {lpa}, {len} bytes, twice or not at all"),
+            ));
+        }
+        while self.slots.len() as u64 <= number {
+            self.free.push(self.slots.len() as u32);
+            self.slots.push(Slot { lpa: Lpa(0), page: Page::ZERO, dirty: false, saved_bytes: false });
+            self.links.push(Links { newer: NIL, older: NIL });
+        }
+        self.free.pop();
+        let saved_bytes = flags & BYTES != 0;
+        let page = if saved_bytes {
+            let mut bytes = [0; PAGE_SIZE];
+            dram.read(layout.cache + number * CACHED_PAGE, &mut bytes)?;
+            Page::from_bytes(&bytes)
+        } else {
+            Page::prefix(value, len as usize)
+        };
+        self.slots[number as usize] = Slot { lpa, page, dirty: true, saved_bytes };
+        self.link(number as u32);
+        self.by_page.insert(lpa, number as u32);
+        Ok(())
+    }
+
+    /// Moves the changes since the last time to the end of `out`.
+    pub(crate) fn drain_redo(&mut self, out: &mut Vec<u8>) {
+        if let Some((slots, pages)) = &mut self.redo {
+            slots.drain_into(out);
+            pages.drain_into(out);
+        }
+    }
+
+    /// A slot's page is dirty and has this content; only `lines` of it are new where they are given.
+    fn save(&mut self, slot: u32, lines: Option<(usize, &[u8])>) {
+        let Some((slots, pages)) = &mut self.redo else { return };
+        let s = &mut self.slots[slot as usize];
+        if let Some((at, data)) = lines
+            && s.saved_bytes
+        {
+            pages.put(slot as u64 * CACHED_PAGE + at as u64, data);
+            return;
+        }
+        let (word, len) = s.page.as_word().unwrap_or((0, 0));
+        s.saved_bytes = !s.page.is_word();
+        if let Some(bytes) = s.page.as_bytes() {
+            pages.put(slot as u64 * CACHED_PAGE, bytes);
+        }
+        let mut e = [0; SLOT_ENTRY as usize];
+        e[0..8].copy_from_slice(&word.to_le_bytes());
+        e[8..12].copy_from_slice(&(s.lpa.0 as u32).to_le_bytes());
+        e[12..14].copy_from_slice(&(len as u16).to_le_bytes());
+        e[14..16].copy_from_slice(&(LIVE | if s.saved_bytes { BYTES } else { 0 }).to_le_bytes());
+        slots.put(slot as u64 * SLOT_ENTRY, &e);
+    }
+
+    /// A slot's page is dirty no more.
+    fn unsave(&mut self, slot: u32) {
+        self.slots[slot as usize].saved_bytes = false;
+        if let Some((slots, _)) = &mut self.redo {
+            slots.put(slot as u64 * SLOT_ENTRY, &[0; SLOT_ENTRY as usize]);
         }
     }
 
@@ -137,7 +242,7 @@ impl Cache {
         dirty: bool,
     ) -> Result<(u32, Nanos), DriveError> {
         let t = if self.by_page.len() >= self.capacity { self.evict(be, t)? } else { t };
-        let new = Slot { lpa, page, dirty };
+        let new = Slot { lpa, page, dirty, saved_bytes: false };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -151,6 +256,9 @@ impl Cache {
         };
         self.link(slot);
         self.by_page.insert(lpa, slot);
+        if dirty {
+            self.save(slot, None);
+        }
         Ok((slot, t))
     }
 
@@ -170,6 +278,9 @@ impl Cache {
 
     fn drop_slot(&mut self, slot: u32) {
         self.unlink(slot);
+        if self.slots[slot as usize].dirty {
+            self.unsave(slot);
+        }
         let s = &mut self.slots[slot as usize];
         s.page = Page::ZERO;
         s.dirty = false;
@@ -216,6 +327,7 @@ impl Cache {
         if let Some(slot) = self.touch(lpa) {
             let s = &mut self.slots[slot as usize];
             (s.page, s.dirty) = (page, true);
+            self.save(slot, None);
             return Ok(t);
         }
         Ok(self.put(be, t, lpa, page, true)?.1)
@@ -264,6 +376,7 @@ impl Cache {
         let s = &mut self.slots[slot as usize];
         s.page.write(first * LINE_SIZE, Payload::Bytes(data));
         s.dirty = true;
+        self.save(slot, Some((first * LINE_SIZE, data)));
         Ok(done)
     }
 
@@ -311,6 +424,10 @@ impl Cache {
                 t = be.write(t, s.lpa, s.page.clone(), Cause::Host)?;
                 s.dirty = false;
                 self.counters.write_backs += 1;
+                self.unsave(at);
+                if be.is_publish_due() {
+                    be.publish(|out| self.drain_redo(out))?;
+                }
             }
             at = self.links[at as usize].newer;
         }

@@ -28,6 +28,7 @@ pub mod index;
 mod pages;
 mod recover;
 mod region;
+mod saved;
 mod skiplist;
 mod txlog;
 
@@ -40,6 +41,7 @@ use crate::config::DriveConfig;
 use crate::counters::LogCounters;
 use crate::drive::DriveError;
 use crate::firmware::buffer::Backend;
+use crate::image::redo::Redo;
 use cleaning::Cleaning;
 use granary_flash::Cause;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
@@ -73,6 +75,10 @@ pub struct Log {
     tracking: bool,
     found: Vec<Piece>,
     counters: LogCounters,
+    /// Lines that the index held when the drive was opened on an image: they came before counting began.
+    inherited: u64,
+    /// Changes of roles and cleaning, where an image keeps them.
+    redo: Option<Redo>,
 }
 
 /// The log as the index sees it.
@@ -116,6 +122,8 @@ impl Log {
             tracking: false,
             found: Vec::new(),
             counters: LogCounters::default(),
+            inherited: 0,
+            redo: None,
         }
     }
 
@@ -127,7 +135,8 @@ impl Log {
     pub fn counters(&self) -> LogCounters {
         let c = self.counters;
         let left = c.lines_voided + c.lines_cleaned + c.lines_dropped + c.lines_lost;
-        LogCounters { lines_superseded: c.lines.saturating_sub(self.index.lines() + left), ..c }
+        let came = c.lines + self.inherited;
+        LogCounters { lines_superseded: came.saturating_sub(self.index.lines() + left), ..c }
     }
 
     /// Takes whole lines that arrived at `t`; returns when they are in the log.
@@ -372,7 +381,7 @@ impl Log {
         }));
         let c = &self.counters;
         let gone = c.lines_voided + c.lines_cleaned + c.lines_dropped + c.lines_lost;
-        if c.lines < self.index.lines() + gone {
+        if c.lines + self.inherited < self.index.lines() + gone {
             bad.push(format!(
                 "log: more lines accounted for than came: {} in index, {c:?}",
                 self.index.lines()

@@ -78,6 +78,9 @@ impl State {
                 let arrived = end - self.link.page_in() * left;
                 let done = self.firmware.write_page(&mut self.backend, arrived, lpa, page.clone())?;
                 safe = safe.max(done);
+                if self.backend.is_publish_due() {
+                    self.publish()?;
+                }
             }
         }
         self.traffic.block_write[what as usize] += (pages.len() * PAGE_SIZE) as u64;
@@ -109,6 +112,10 @@ impl State {
                 self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
             } else {
                 done = done.max(self.firmware.trim(&mut self.backend, t, lpa)?);
+                // Each page on its own: a whole drive may be trimmed at once.
+                if self.backend.is_publish_due() {
+                    self.publish()?;
+                }
             }
         }
         self.commands.trim_pages += count;

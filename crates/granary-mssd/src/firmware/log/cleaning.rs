@@ -66,6 +66,7 @@ impl Log {
         });
         self.active = 1 - self.active;
         self.counters.cleanings += 1;
+        self.save_roles();
     }
 
     /// Runs the batches whose time has come. What the flash refuses is tried again later; whoever needs the room then
@@ -119,6 +120,7 @@ impl Log {
                 pages += 1;
             }
             self.regions[region].set_cleaned_below(lpa as u64 + 1);
+            self.publish_if_due(be)?;
         }
         let next = ready.max(t + work);
         if let Some(c) = &mut self.cleaning {
@@ -131,6 +133,7 @@ impl Log {
         if let Some(c) = self.cleaning.take() {
             self.regions[c.region].clear();
             self.txlog.purge(c.mark);
+            self.save_roles();
         }
     }
 

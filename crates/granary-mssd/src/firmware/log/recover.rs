@@ -94,7 +94,7 @@ impl Log {
     }
 
     /// Builds the index from the regions.
-    fn scan(&mut self) {
+    pub(super) fn scan(&mut self) {
         self.index = Index::new(self.pages, 0);
         self.running.clear();
         self.running_space = 0;

@@ -26,6 +26,7 @@
 //!
 //! Source: ByteFS section 4.3; the place of the LPA is not stated there.
 
+use crate::image::redo::Redo;
 use granary_units::{LINE_SIZE, TxId};
 
 const HEADER: usize = 64;
@@ -61,6 +62,8 @@ pub struct Region {
     entries: u32,
     lines: u32,
     cleaned_below: u64,
+    /// Changes of the bytes, where an image keeps them.
+    redo: Option<Redo>,
 }
 
 impl Region {
@@ -71,10 +74,67 @@ impl Region {
 
     /// An empty region of `size` bytes.
     pub fn new(size: u64) -> Region {
-        let mut r =
-            Region { bytes: vec![0; size as usize], epoch: 1, entries: 0, lines: 0, cleaned_below: 0 };
+        let mut r = Region {
+            bytes: vec![0; size as usize],
+            epoch: 1,
+            entries: 0,
+            lines: 0,
+            cleaned_below: 0,
+            redo: None,
+        };
         r.write_header();
         r
+    }
+
+    /// The region that an image kept at `base` of its memory, read by `read(offset, out)`.
+    ///
+    /// # Errors
+    /// Those of `read`; `Err(Err(_))` says what contradicts itself.
+    pub fn load<E>(
+        size: u64,
+        pages: u64,
+        base: u64,
+        read: impl Fn(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Region, Result<E, String>> {
+        let mut r = Region::new(size);
+        r.redo = Some(Redo::new(base));
+        let mut header = [0; HEADER];
+        read(0, &mut header).map_err(Ok)?;
+        if header == [0; HEADER] {
+            // As new: the header is put into the image with the first change.
+            r.write_header();
+            return Ok(r);
+        }
+        let word = |i: usize| u32::from_le_bytes(header[i..i + 4].try_into().expect("4 bytes"));
+        (r.epoch, r.entries, r.lines) = (word(8), word(12), word(16));
+        r.cleaned_below = u64::from_le_bytes(header[24..32].try_into().expect("8 bytes"));
+        if &header[0..8] != MAGIC || r.used() > r.capacity() {
+            return Err(Err(format!("header {:?}, {} entries, {} lines", &header[..8], r.entries, r.lines)));
+        }
+        r.bytes[..HEADER].copy_from_slice(&header);
+        let (data, trailers) = (r.lines as usize * LINE_SIZE, r.bytes.len() - r.entries as usize * TRAILER);
+        read(HEADER as u64, &mut r.bytes[HEADER..HEADER + data]).map_err(Ok)?;
+        read(trailers as u64, &mut r.bytes[trailers..]).map_err(Ok)?;
+        r.check("").map_err(|bad| Err(bad.join("; ")))?;
+        match (0..r.entries).map(|n| r.trailer(n)).find(|t| t.lpa as u64 >= pages) {
+            Some(t) => Err(Err(format!("an entry of page {} on a drive of {pages}", t.lpa))),
+            None => Ok(r),
+        }
+    }
+
+    /// Moves the changes since the last time to the end of `out`.
+    pub fn drain_redo(&mut self, out: &mut Vec<u8>) {
+        if let Some(redo) = &mut self.redo {
+            redo.drain_into(out);
+        }
+    }
+
+    /// The bytes `at..at + len` have changed.
+    #[inline]
+    fn changed(&mut self, at: usize, len: usize) {
+        if let Some(redo) = &mut self.redo {
+            redo.put(at as u64, &self.bytes[at..at + len]);
+        }
     }
 
     /// Bytes that entries can take.
@@ -107,6 +167,7 @@ impl Region {
     pub fn set_cleaned_below(&mut self, lpa: u64) {
         self.cleaned_below = lpa;
         self.bytes[24..32].copy_from_slice(&lpa.to_le_bytes());
+        self.changed(24, 8);
     }
 
     /// Appends an entry; `data` is whole lines. Returns its number.
@@ -119,6 +180,7 @@ impl Region {
         let at = HEADER + self.lines as usize * LINE_SIZE;
         assert!(self.capacity() - self.used() >= Region::space(lines), "log region overflows");
         self.bytes[at..at + data.len()].copy_from_slice(data);
+        self.changed(at, data.len());
         let t = Trailer { lpa, first, lines: lines as u8, flags, data: self.lines, tx };
         self.lines += lines as u32;
         self.append_trailer(t)
@@ -136,6 +198,7 @@ impl Region {
         self.write_trailer(number, t);
         self.bytes[12..16].copy_from_slice(&self.entries.to_le_bytes());
         self.bytes[16..20].copy_from_slice(&self.lines.to_le_bytes());
+        self.changed(12, 8);
         number
     }
 
@@ -149,6 +212,7 @@ impl Region {
         b[7] = self.epoch as u8;
         b[8..12].copy_from_slice(&t.data.to_le_bytes());
         b[12..16].copy_from_slice(&t.tx.0.to_le_bytes());
+        self.changed(at, TRAILER);
     }
 
     /// The trailer of entry `number`.
@@ -196,6 +260,7 @@ impl Region {
         self.bytes[12..16].copy_from_slice(&self.entries.to_le_bytes());
         self.bytes[16..20].copy_from_slice(&self.lines.to_le_bytes());
         self.bytes[24..32].copy_from_slice(&self.cleaned_below.to_le_bytes());
+        self.changed(0, HEADER);
     }
 
     /// Reads the header back, as after power-up: what the fields say must be what the bytes say.
@@ -219,7 +284,7 @@ impl Region {
             let at = self.bytes.len() - TRAILER * (n as usize + 1);
             if self.bytes[at + 7] != self.epoch as u8
                 || t.first as usize + t.lines as usize > 64
-                || t.data + t.lines as u32 > self.lines
+                || t.data as u64 + t.lines as u64 > self.lines as u64
             {
                 bad.push(format!("log region {name}: entry {n} is malformed: {t:?}"));
             }

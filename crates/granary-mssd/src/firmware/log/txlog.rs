@@ -13,10 +13,14 @@
 //! (a full TxLog forces cleaning). So a number may be used again after 2^32 transactions without being mistaken, as long as
 //! the host skips 0 ([`TxId::NONE`]) and the numbers of transactions that still run.
 //!
+//! In an image the TxLog is a ring: commit number `n` since the drive was made is at `4 (n % capacity)`, and the numbers of
+//! commits purged and made are kept beside it.
+//!
 //! Invariants: no number twice. Battery-backed: it survives power loss.
 //!
 //! Source: ByteFS section 4.3.
 
+use crate::image::redo::Redo;
 use granary_units::{Bytes, TxId};
 use rustc_hash::FxHashSet;
 use std::collections::VecDeque;
@@ -27,12 +31,66 @@ pub struct TxLog {
     /// The same numbers, for looking up; rebuilt from `order` after power loss.
     present: FxHashSet<TxId>,
     capacity: usize,
+    /// Commits purged since the drive was made.
+    purged: u64,
+    /// Changes, where an image keeps them: of the numbers, and of the counts.
+    redo: Option<(Redo, Redo)>,
 }
 
 impl TxLog {
     /// An empty log of `size`, 4 B for each commit.
     pub fn new(size: Bytes) -> TxLog {
-        TxLog { order: VecDeque::new(), present: FxHashSet::default(), capacity: (size.0 / 4) as usize }
+        TxLog {
+            order: VecDeque::new(),
+            present: FxHashSet::default(),
+            capacity: (size.0 / 4) as usize,
+            purged: 0,
+            redo: None,
+        }
+    }
+
+    /// The log that an image kept: its numbers at `base`, how many were purged and made at `counts` of its memory, read by
+    /// `read(place, out)`.
+    ///
+    /// # Errors
+    /// Those of `read`; `Err(Err(_))` says what contradicts itself.
+    pub fn load<E>(
+        size: Bytes,
+        base: u64,
+        counts: u64,
+        read: impl Fn(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<TxLog, Result<E, String>> {
+        let mut log = TxLog::new(size);
+        let mut numbers = [0; 16];
+        read(counts, &mut numbers).map_err(Ok)?;
+        let long = |i: usize| u64::from_le_bytes(numbers[i..i + 8].try_into().expect("8 bytes"));
+        let (purged, made) = (long(0), long(8));
+        if made.checked_sub(purged).is_none_or(|n| n > log.capacity as u64) {
+            return Err(Err(format!("{purged} commits purged of {made}, room for {}", log.capacity)));
+        }
+        let mut ring = vec![0; log.capacity * 4];
+        if made > purged {
+            read(base, &mut ring).map_err(Ok)?;
+        }
+        for n in purged..made {
+            let at = (n % log.capacity as u64) as usize * 4;
+            let tx = TxId(u32::from_le_bytes(ring[at..at + 4].try_into().expect("4 bytes")));
+            if tx == TxId::NONE || !log.present.insert(tx) {
+                return Err(Err(format!("transaction {} committed twice", tx.0)));
+            }
+            log.order.push_back(tx);
+        }
+        log.purged = purged;
+        log.redo = Some((Redo::new(base), Redo::new(counts)));
+        Ok(log)
+    }
+
+    /// Moves the changes since the last time to the end of `out`.
+    pub fn drain_redo(&mut self, out: &mut Vec<u8>) {
+        if let Some((numbers, counts)) = &mut self.redo {
+            numbers.drain_into(out);
+            counts.drain_into(out);
+        }
     }
 
     /// Whether `tx` has committed and may still have entries.
@@ -59,6 +117,11 @@ impl TxLog {
         if self.present.insert(tx) {
             assert!(self.has_room(), "TxLog overflows");
             self.order.push_back(tx);
+            if let Some((numbers, counts)) = &mut self.redo {
+                let made = self.purged + self.order.len() as u64;
+                numbers.put((made - 1) % self.capacity as u64 * 4, &tx.0.to_le_bytes());
+                counts.put(8, &made.to_le_bytes());
+            }
         }
     }
 
@@ -66,6 +129,10 @@ impl TxLog {
     pub fn purge(&mut self, count: usize) {
         for tx in self.order.drain(..count) {
             self.present.remove(&tx);
+        }
+        self.purged += count as u64;
+        if let Some((_, counts)) = &mut self.redo {
+            counts.put(0, &self.purged.to_le_bytes());
         }
     }
 

@@ -1,0 +1,74 @@
+//! [`Store`]: what the drive's flash lies on, memory or an image.
+
+use crate::image::medium::ImageMedium;
+use granary_flash::{BlockHeader, BlockNo, Medium, Oob, RamMedium};
+use granary_units::Page;
+use std::io;
+
+/// A medium chosen at run time. Memory is the one that must be fast.
+pub enum Store {
+    /// Memory: gone with the process.
+    Ram(RamMedium),
+    /// An image on the host's disk.
+    Image(Box<ImageMedium>),
+}
+
+macro_rules! each {
+    ($self:expr, $m:ident => $call:expr) => {
+        match $self {
+            Store::Ram($m) => $call,
+            Store::Image($m) => $call,
+        }
+    };
+}
+
+impl Medium for Store {
+    fn shape(&self) -> (u32, u32) {
+        each!(self, m => m.shape())
+    }
+
+    fn header(&self, block: BlockNo) -> io::Result<BlockHeader> {
+        each!(self, m => m.header(block))
+    }
+
+    #[inline]
+    fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)> {
+        each!(self, m => m.read(block, page))
+    }
+
+    #[inline]
+    fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob> {
+        each!(self, m => m.oob(block, page))
+    }
+
+    #[inline]
+    fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()> {
+        each!(self, m => m.program(block, page, content, oob))
+    }
+
+    fn erase(&mut self, block: BlockNo) -> io::Result<()> {
+        each!(self, m => m.erase(block))
+    }
+
+    fn mark_bad(&mut self, block: BlockNo) -> io::Result<()> {
+        each!(self, m => m.mark_bad(block))
+    }
+
+    fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()> {
+        each!(self, m => m.replace(block, page, content))
+    }
+
+    #[inline]
+    fn forget(&mut self, block: BlockNo, page: u32) {
+        each!(self, m => m.forget(block, page))
+    }
+
+    #[inline]
+    fn doomed(&mut self, block: BlockNo, page: u32) {
+        each!(self, m => m.doomed(block, page))
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        each!(self, m => m.sync())
+    }
+}

@@ -1,0 +1,450 @@
+//! [`Image`]: a drive on files, which survives the death of the process and, if asked to, a crash of the machine.
+//!
+//! ```text
+//!   IMAGE/                                              who changes it
+//!     image.toml     version, identity, configuration   nobody, once it is made
+//!     wal            redo log, two halves               every call of the drive (journal.rs, wal.rs)
+//!     dram           battery-backed memory              checkpoints: halves of the log that are full (dram.rs)
+//!     flash          page contents, at 4096 x ppa       programs (medium.rs)
+//!     counters.toml  what was counted until the last close
+//!     lock           held while the image is open
+//! ```
+//!
+//! While it is open the drive in memory is the truth; what persists of it leaves as physical redo records. Opening puts the
+//! valid part of the redo log into `dram`, makes the drive from it and powers it up: then it is a drive whose power has
+//! failed, and RECOVER and the file systems' recovery find what they always find. The files keep what docs/FAULT_MODEL.md
+//! calls kept. Bytes that were never written are zeros and mean "as new", so an empty image takes no space.
+//!
+//! It does *not* keep timelines, the order of use of cache pages, nor counters of a run that did not end cleanly.
+
+pub(crate) mod dram;
+mod error;
+mod header;
+pub mod host;
+mod journal;
+pub(crate) mod layout;
+pub(crate) mod medium;
+pub(crate) mod redo;
+mod wal;
+
+pub use error::ImageError;
+pub use header::{FORMAT, ImageMeta};
+pub use journal::JournalCounters;
+
+use crate::config::{DriveConfig, Mode};
+use crate::counters::DriveCounters;
+use crate::drive::{Drive, DriveError};
+use crate::firmware::Firmware;
+use crate::firmware::cache::Cache;
+use crate::firmware::log::Log;
+use crate::mssd::Mssd;
+use dram::{DRAM, Dram};
+use granary_units::{PAGE_SIZE, Page};
+use header::Header;
+use host::disk::DiskHost;
+use host::{Host, HostFile};
+use journal::Journal;
+use layout::Layout;
+use medium::ImageMedium;
+use redo::{Record, records};
+use rustc_hash::FxHashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use wal::{WAL, Wal, Way};
+
+const FLASH: &str = "flash";
+const COUNTERS: &str = "counters.toml";
+/// The largest half of a redo log: what opening may have to replay twice, and the unit of checkpoints.
+const LARGEST_HALF: u64 = 32 << 20;
+/// The smallest one.
+const SMALLEST_HALF: u64 = 1 << 20;
+
+/// What acknowledged changes survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The death of the process, `kill -9` at any instruction.
+    #[default]
+    Process,
+    /// That, and after [`Image::barrier`] a crash of the machine.
+    Machine,
+}
+
+/// How to open an image.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// What acknowledged changes survive.
+    pub durability: Durability,
+    /// Nothing is written to the image. The drive takes writes (recovery needs them) and forgets them when it is closed.
+    pub read_only: bool,
+    /// Checkpoints are taken by whoever fills a half of the redo log, not by a thread: repeatable, for tests.
+    pub inline_checkpoints: bool,
+    /// Size of a half of the redo log, bytes; chosen by the drive's size where left out.
+    pub wal_half: Option<u64>,
+}
+
+/// What is known of an image without opening it.
+#[derive(Clone, Debug)]
+pub struct ImageInfo {
+    /// Identity and file system.
+    pub meta: ImageMeta,
+    /// The drive.
+    pub drive: DriveConfig,
+    /// Closed cleanly: nothing is to be replayed or recovered.
+    pub clean: bool,
+    /// What was counted until the image was last closed cleanly.
+    pub counters: DriveCounters,
+}
+
+/// What opening had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Groups of changes taken from the redo log.
+    pub groups: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Flash pages whose content was among them.
+    pub pages: u64,
+}
+
+/// An open image.
+pub struct Image {
+    drive: Arc<Mssd>,
+    journal: Arc<Journal>,
+    checkpoints: Option<JoinHandle<()>>,
+    host: Arc<dyn Host>,
+    meta: ImageMeta,
+    before: DriveCounters,
+    replayed: Replayed,
+    read_only: bool,
+    _lock: Box<dyn Send + Sync>,
+}
+
+impl Image {
+    /// Makes an image of a new drive at `path`: a directory that does not exist, is empty, or (with `force`) holds an image,
+    /// which is lost. Takes no space to speak of, whatever the drive's size.
+    ///
+    /// # Errors
+    /// [`ImageError::Exists`], [`ImageError::Foreign`], [`ImageError::Config`], host errors.
+    pub fn create(
+        path: impl AsRef<Path>,
+        config: &DriveConfig,
+        meta: ImageMeta,
+        force: bool,
+    ) -> Result<(), ImageError> {
+        Image::create_on(&DiskHost::new(path.as_ref()), config, meta, force)
+    }
+
+    /// [`Image::create`] on any host.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_on(
+        host: &dyn Host,
+        config: &DriveConfig,
+        mut meta: ImageMeta,
+        force: bool,
+    ) -> Result<(), ImageError> {
+        config.validate()?;
+        host.create(force)?;
+        if meta.uuid.is_empty() {
+            meta.uuid = random_uuid();
+        }
+        let layout = Layout::new(config);
+        for (name, len) in [(FLASH, layout.flash), (DRAM, layout.end), (WAL, 0)] {
+            let made = host.open(name, false).and_then(|file| {
+                file.set_len(0)?;
+                file.set_len(len)?;
+                file.sync()
+            });
+            made.map_err(|e| ImageError::host(format!("making {name}"), e))?;
+        }
+        // Last: without it the directory is no image.
+        Header { image: meta, drive: config.clone() }.write(host)
+    }
+
+    /// Opens an image: the drive as it was, or as it was when its process died.
+    ///
+    /// # Errors
+    /// Every kind of [`ImageError`] but `Exists` and `Config`.
+    pub fn open(
+        path: impl AsRef<Path>,
+        durability: Durability,
+        read_only: bool,
+    ) -> Result<(Image, Arc<dyn Drive>), ImageError> {
+        let options = OpenOptions { durability, read_only, ..OpenOptions::default() };
+        Image::open_on(Arc::new(DiskHost::new(path.as_ref())), options)
+    }
+
+    /// [`Image::open`] on any host.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_on(host: Arc<dyn Host>, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
+        let OpenOptions { durability, read_only, inline_checkpoints, wal_half } = options;
+        let Header { image: meta, drive: config } = Header::read(&*host)?;
+        let lock = host.lock()?;
+        let uuid = uuid_bytes(&meta.uuid);
+        let layout = Layout::new(&config);
+        let open = |name, len| open_file(&*host, name, len, read_only);
+        let (flash, dram_file, wal_file) =
+            (open(FLASH, Some(layout.flash))?, open(DRAM, Some(layout.end))?, open(WAL, None)?);
+
+        let mut dram = Dram::new(dram_file.clone(), layout, read_only);
+        let (replayed, riders) = replay(&*wal_file, &uuid, &mut dram)?;
+        // A journal that takes nothing, until everything is loaded and the redo log is begun anew.
+        let idle = Dram::new(dram_file.clone(), layout, true);
+        let loading = Arc::new(Journal::new(durability, true, 0, flash.clone(), None, idle));
+        let medium = ImageMedium::load(&config, layout, &dram, loading)?;
+        let firmware = match config.firmware.mode {
+            Mode::Log => Firmware::Log(Log::load(&config, &layout, &dram)?),
+            Mode::Cache => Firmware::Cache(Cache::load(&config, &layout, &dram)?),
+        };
+
+        let wanted = riders.into_iter().filter(|(ppa, (seq, _))| medium.sequence(*ppa) == Some(*seq));
+        let wanted: Vec<(u32, u64, Page)> = wanted.map(|(ppa, (seq, page))| (ppa, seq, page)).collect();
+        let half = wal_half
+            .unwrap_or_else(|| (layout.flash / 32).next_multiple_of(1 << 20))
+            .clamp(SMALLEST_HALF.min(wal_half.unwrap_or(SMALLEST_HALF)), LARGEST_HALF);
+        let wal = if read_only {
+            None
+        } else {
+            settle(&*flash, &mut dram, &wanted, durability)?;
+            let way = match durability {
+                Durability::Process => Way::Shared,
+                Durability::Machine => Way::Written,
+            };
+            let started = Wal::start(wal_file, uuid, half, way);
+            Some(started.map_err(|e| ImageError::host("beginning wal", e))?)
+        };
+        let journal = Arc::new(Journal::new(durability, inline_checkpoints, half, flash, wal, dram));
+        if read_only {
+            wanted.iter().for_each(|(ppa, seq, page)| journal.hold(*ppa, *seq, page));
+        }
+        let medium = medium.with_journal(journal.clone());
+        let drive = Mssd::on_image(&config, firmware, medium)
+            .map_err(|e| ImageError::damaged(DRAM, e.to_string()))?;
+        let drive = Arc::new(drive);
+        let checkpoints = if read_only || inline_checkpoints { None } else { Some(start_thread(&journal)?) };
+        let before = read_counters(&*host);
+        let image = Image {
+            drive: drive.clone(),
+            journal,
+            checkpoints,
+            host,
+            meta,
+            before,
+            replayed,
+            read_only,
+            _lock: lock,
+        };
+        Ok((image, drive))
+    }
+
+    /// What an image says about itself, without opening it; works while another process has it open.
+    ///
+    /// # Errors
+    /// As [`Image::open`], but for `InUse`.
+    pub fn describe(path: impl AsRef<Path>) -> Result<ImageInfo, ImageError> {
+        Image::describe_on(&DiskHost::new(path.as_ref()))
+    }
+
+    /// [`Image::describe`] on any host.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn describe_on(host: &dyn Host) -> Result<ImageInfo, ImageError> {
+        let Header { image: meta, drive } = Header::read(host)?;
+        let wal = open_file(host, WAL, None, true)?;
+        let clean = wal.is_empty().map_err(|e| ImageError::host("reading wal", e))?;
+        Ok(ImageInfo { meta, drive, clean, counters: read_counters(host) })
+    }
+
+    /// Returns when everything that the drive acknowledged before the call is safe from a crash of the machine (machine
+    /// mode; otherwise at once). Callers at the same time share one sync. To be called outside of any lock of the file
+    /// system that others need.
+    ///
+    /// # Errors
+    /// [`ImageError::Stopped`]: the host failed.
+    pub fn barrier(&self) -> Result<(), ImageError> {
+        self.journal.barrier().map_err(|reason| ImageError::Stopped { reason })
+    }
+
+    /// Ends: everything reaches its place and is synced, the redo log is emptied. The drive takes no more changes.
+    ///
+    /// # Errors
+    /// Host errors: the image is then as if the process had died, and nothing acknowledged is lost.
+    pub fn close(mut self) -> Result<(), ImageError> {
+        self.stop_thread();
+        if self.read_only {
+            return Ok(());
+        }
+        self.save_counters()?;
+        self.journal.close().map_err(|reason| ImageError::Stopped { reason })
+    }
+
+    /// Writes down what was counted so far.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn save_counters(&self) -> Result<(), ImageError> {
+        let text = toml::to_string(&self.counters())
+            .map_err(|e| ImageError::host("writing counters.toml", std::io::Error::other(e.to_string())))?;
+        self.host.replace(COUNTERS, text.as_bytes()).map_err(|e| ImageError::host("writing counters.toml", e))
+    }
+
+    /// What the drive counted over its life: until its last clean close, and since it was opened.
+    pub fn counters(&self) -> DriveCounters {
+        self.before.plus(&Drive::counters(&*self.drive))
+    }
+
+    /// What the image itself did since it was opened.
+    pub fn journal_counters(&self) -> JournalCounters {
+        self.journal.counters()
+    }
+
+    /// Identity and file system.
+    pub fn meta(&self) -> &ImageMeta {
+        &self.meta
+    }
+
+    /// The drive's configuration.
+    pub fn config(&self) -> &DriveConfig {
+        self.drive.config()
+    }
+
+    /// What opening found in the redo log; `None` after a clean close.
+    pub fn replayed(&self) -> Option<Replayed> {
+        (self.replayed != Replayed::default()).then_some(self.replayed)
+    }
+
+    /// Why the image takes no more changes, if a failure of the host made it so.
+    pub fn failure(&self) -> Option<String> {
+        self.journal.failure()
+    }
+
+    fn stop_thread(&mut self) {
+        self.journal.stop();
+        if let Some(thread) = self.checkpoints.take() {
+            // The thread keeps its failures in the journal; a panic in it has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Image {
+    /// Without [`Image::close`] the image is left as if the process had died; the drive takes no more changes.
+    fn drop(&mut self) {
+        self.stop_thread();
+        self.journal.fail("the image has been closed".to_owned());
+    }
+}
+
+impl From<ImageError> for DriveError {
+    fn from(e: ImageError) -> DriveError {
+        DriveError::Failed(e.to_string())
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "host I/O beside the simulated world: it changes no result")]
+fn start_thread(journal: &Arc<Journal>) -> Result<JoinHandle<()>, ImageError> {
+    let journal = journal.clone();
+    std::thread::Builder::new()
+        .name("granary-checkpoint".into())
+        .spawn(move || journal.run_checkpoints())
+        .map_err(|e| ImageError::host("starting the checkpoint thread", e))
+}
+
+fn open_file(
+    host: &dyn Host,
+    name: &'static str,
+    len: Option<u64>,
+    read_only: bool,
+) -> Result<Arc<dyn HostFile>, ImageError> {
+    if !host.exists(name) {
+        return Err(ImageError::damaged(name, "the file is missing"));
+    }
+    let doing = || format!("opening {name}");
+    let file = host.open(name, read_only).map_err(|e| ImageError::host(doing(), e))?;
+    let found = file.len().map_err(|e| ImageError::host(doing(), e))?;
+    match len {
+        Some(len) if len != found => Err(ImageError::damaged(
+            name,
+            format!("it is {found} bytes long, the drive's configuration makes it {len}"),
+        )),
+        _ => Ok(file),
+    }
+}
+
+/// Contents of flash pages that rode in the redo log: the newest of each.
+type Riders = FxHashMap<u32, (u64, Page)>;
+
+/// Puts the redo log into memory. Contents of flash pages are returned: which of them still count is known at the end.
+fn replay(file: &dyn HostFile, uuid: &[u8; 16], dram: &mut Dram) -> Result<(Replayed, Riders), ImageError> {
+    let (mut done, mut riders) = (Replayed::default(), Riders::default());
+    done.groups = wal::replay(file, uuid, |group| {
+        done.bytes += group.len() as u64;
+        let put = records(group, |r| match r {
+            Record::Dram { at, bytes } => dram.apply(at, bytes).map_err(|e| match e.kind() {
+                std::io::ErrorKind::InvalidData => ImageError::damaged(WAL, e.to_string()),
+                _ => ImageError::host("replaying wal", e),
+            }),
+            Record::Content { ppa, seq, bytes } => {
+                let bytes: &[u8; PAGE_SIZE] = bytes.try_into().expect("records carry whole pages");
+                done.pages += 1;
+                riders.insert(ppa, (seq, Page::from_bytes(bytes)));
+                Ok(())
+            }
+        });
+        put.map_err(|e| e.unwrap_or_else(|| ImageError::damaged(WAL, "a malformed record")))
+    })?;
+    Ok((done, riders))
+}
+
+/// Everything replayed reaches its place, so that the redo log may be emptied.
+fn settle(
+    flash: &dyn HostFile,
+    dram: &mut Dram,
+    riders: &[(u32, u64, Page)],
+    durability: Durability,
+) -> Result<(), ImageError> {
+    for (ppa, _, page) in riders {
+        let written = flash.write_at(*ppa as u64 * PAGE_SIZE as u64, &page.to_bytes());
+        written.map_err(|e| ImageError::host("writing flash", e))?;
+    }
+    dram.flush().map_err(|e| ImageError::host("writing dram", e))?;
+    if durability == Durability::Machine {
+        // Also what an earlier run in process mode left to the host.
+        flash.sync().map_err(|e| ImageError::host("syncing flash", e))?;
+        dram.sync().map_err(|e| ImageError::host("syncing dram", e))?;
+    }
+    Ok(())
+}
+
+/// Counters are for people: without a readable file they begin at zero.
+fn read_counters(host: &dyn Host) -> DriveCounters {
+    let read = || {
+        let file = host.exists(COUNTERS).then(|| host.open(COUNTERS, true).ok()).flatten()?;
+        let mut bytes = vec![0; usize::try_from(file.len().ok()?.min(1 << 20)).ok()?];
+        file.read_at(0, &mut bytes).ok()?;
+        toml::from_str(std::str::from_utf8(&bytes).ok()?).ok()
+    };
+    read().unwrap_or_default()
+}
+
+/// 32 hexadecimal digits that no other image has, from the random seed that the standard library takes from the host.
+fn random_uuid() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let half = |n: u64| RandomState::new().hash_one((n, std::process::id()));
+    format!("{:016x}{:016x}", half(1), half(2))
+}
+
+/// The redo log's name for an image.
+fn uuid_bytes(uuid: &str) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..4].copy_from_slice(&crc32c::crc32c(uuid.as_bytes()).to_le_bytes());
+    for (to, from) in out[4..].iter_mut().zip(uuid.bytes()) {
+        *to = from;
+    }
+    out
+}

@@ -1,0 +1,123 @@
+//! [`ImageError`]: why an image cannot be made, opened or written, and what to do about it.
+
+use crate::config::ConfigError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an image cannot be made, opened or written. Every message says what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// There is nothing at this path.
+    #[error("there is no image at {0}: make one with `granary mkfs {0}`", path.display())]
+    Missing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path holds something else.
+    #[error("{} is no Granary image ({why}): check the path, or make an image elsewhere with `granary mkfs`", path.display())]
+    Foreign {
+        /// The path.
+        path: PathBuf,
+        /// How that was seen.
+        why: String,
+    },
+    /// Files of the image are truncated or hold what was never written.
+    #[error(
+        "the image is damaged: {file}: {check}; restore the image from a copy, or make it anew with `granary mkfs --force`"
+    )]
+    Damaged {
+        /// The file of the image directory.
+        file: &'static str,
+        /// The check that failed, with the evidence.
+        check: String,
+    },
+    /// Written by a later version.
+    #[error("{} has image format {found}, this program reads up to {known}: use a newer granary", path.display())]
+    Newer {
+        /// The path.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest one known here.
+        known: u32,
+    },
+    /// Another process has the image open.
+    #[error("{} is in use{}: unmount it first, or wait for that process", path.display(), by(*pid))]
+    InUse {
+        /// The path.
+        path: PathBuf,
+        /// The process, where it could be found out.
+        pid: Option<u32>,
+    },
+    /// There is an image already.
+    #[error("{} exists already: choose another path, or give --force to make the image anew", path.display())]
+    Exists {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The header describes no drive.
+    #[error("{config}; the image's header contradicts itself: make it anew with `granary mkfs --force`")]
+    Geometry {
+        /// What is contradictory.
+        config: ConfigError,
+    },
+    /// The wanted drive is impossible.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The host's disk is full.
+    #[error(
+        "no space left on the host's disk while {doing}: free some and try again; the image has lost nothing"
+    )]
+    NoSpace {
+        /// What was being done.
+        doing: String,
+    },
+    /// The host forbids it.
+    #[error("permission denied while {doing}: check owner and mode of the image directory and its files")]
+    Permission {
+        /// What was being done.
+        doing: String,
+    },
+    /// Another host error.
+    #[error("{doing}: {source}; check the host's disk and its messages (dmesg), then try again")]
+    Host {
+        /// What was being done.
+        doing: String,
+        /// What the host said.
+        source: io::Error,
+    },
+    /// The image stopped taking changes earlier.
+    #[error("the image takes no more changes: {reason}; unmount, put that right and open it again")]
+    Stopped {
+        /// Why.
+        reason: String,
+    },
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |p| format!(" by process {p}"))
+}
+
+impl ImageError {
+    /// The error for what the host said while `doing`.
+    pub(crate) fn host(doing: impl Into<String>, source: io::Error) -> ImageError {
+        let doing = doing.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                ImageError::NoSpace { doing }
+            }
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                ImageError::Permission { doing }
+            }
+            _ => ImageError::Host { doing, source },
+        }
+    }
+
+    pub(crate) fn damaged(file: &'static str, check: impl Into<String>) -> ImageError {
+        ImageError::Damaged { file, check: check.into() }
+    }
+
+    pub(crate) fn foreign(path: &Path, why: impl Into<String>) -> ImageError {
+        ImageError::Foreign { path: path.to_owned(), why: why.into() }
+    }
+}

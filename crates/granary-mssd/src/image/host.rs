@@ -1,0 +1,83 @@
+//! [`Host`], [`HostFile`]: the few things that an image asks of the machine that it lies on.
+//!
+//! ```text
+//!   Image ── Host::open("flash" | "dram" | "wal" | ...) ──> HostFile: read_at write_at sync allocate
+//!              |                 |
+//!          DiskHost          MemoryHost
+//!          a directory       files in memory; can stop after the n-th write, and lose unsynced writes
+//! ```
+//!
+//! Invariants: a write is seen by every later read; what was written before a `sync` that returned survives a crash of the
+//! machine; what was written at all survives the death of the process. It does *not* promise any order between unsynced
+//! writes, nor that a write is atomic.
+
+pub mod disk;
+mod map;
+pub mod memory;
+
+pub use map::Map;
+
+use super::ImageError;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file of an image.
+pub trait HostFile: Send + Sync {
+    /// Length, bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file holds nothing.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Sets the length; what is new reads as zeros and takes no space. Shrinking is safe when it returns.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Fills `out` from `at` on; bytes beyond the end are an error.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `data` at `at`.
+    fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Returns when everything written before is on the machine's disk.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Reserves space for the first `len` bytes, so that writing them cannot fail for want of it.
+    fn allocate(&self, len: u64) -> io::Result<()>;
+
+    /// The next part at or after `at` that may hold other bytes than zeros; `None` where there is none.
+    fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// The first `len` bytes as memory that the file shares; `None` where the host cannot.
+    fn map(&self, len: u64) -> io::Result<Option<Map>>;
+}
+
+/// The place where an image lies.
+pub trait Host: Send + Sync {
+    /// How messages call the place.
+    fn path(&self) -> &Path;
+
+    /// Makes the place, empty. With `force` an image that is there is removed first.
+    ///
+    /// # Errors
+    /// [`ImageError::Exists`], [`ImageError::Foreign`] (`force` removes nothing but images), host errors.
+    fn create(&self, force: bool) -> Result<(), ImageError>;
+
+    /// Opens a file of the image, made if need be unless `read_only`.
+    fn open(&self, name: &'static str, read_only: bool) -> io::Result<Arc<dyn HostFile>>;
+
+    /// Whether the file exists.
+    fn exists(&self, name: &'static str) -> bool;
+
+    /// Puts a small file in place, whole or not at all.
+    fn replace(&self, name: &'static str, content: &[u8]) -> io::Result<()>;
+
+    /// Keeps all other processes out for as long as the guard lives.
+    ///
+    /// # Errors
+    /// [`ImageError::InUse`]; host errors.
+    fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError>;
+}

@@ -1,0 +1,180 @@
+//! [`DiskHost`]: an image as a directory of files.
+
+use super::{Host, HostFile, Map};
+use crate::image::ImageError;
+use crate::image::header::HEADER;
+use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The file that carries the lock and the number of the process that holds it.
+const LOCK: &str = "lock";
+
+/// A directory on the machine's file system.
+#[derive(Clone, Debug)]
+pub struct DiskHost(PathBuf);
+
+impl DiskHost {
+    /// The image directory at `path`, which need not exist.
+    pub fn new(path: impl Into<PathBuf>) -> DiskHost {
+        DiskHost(path.into())
+    }
+}
+
+impl Host for DiskHost {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn create(&self, force: bool) -> Result<(), ImageError> {
+        let doing = |what: &str| format!("{what} {}", self.0.display());
+        match fs::read_dir(&self.0) {
+            Ok(mut entries) => {
+                if self.0.join(HEADER).is_file() {
+                    if !force {
+                        return Err(ImageError::Exists { path: self.0.clone() });
+                    }
+                    let _held = self.lock()?;
+                    // The header first: what is left is no image any more.
+                    for name in [HEADER, "wal", "dram", "flash", "counters.toml"] {
+                        match fs::remove_file(self.0.join(name)) {
+                            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                                return Err(ImageError::host(doing("emptying"), e));
+                            }
+                            _ => {}
+                        }
+                    }
+                    Ok(())
+                } else if entries.any(|e| e.is_ok_and(|e| e.file_name() != LOCK)) {
+                    Err(ImageError::foreign(&self.0, "the directory holds other files"))
+                } else {
+                    Ok(())
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.0).map_err(|e| ImageError::host(doing("making"), e))
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+                Err(ImageError::foreign(&self.0, "an image is a directory"))
+            }
+            Err(e) => Err(ImageError::host(doing("reading"), e)),
+        }
+    }
+
+    fn open(&self, name: &'static str, read_only: bool) -> io::Result<Arc<dyn HostFile>> {
+        let mut how = OpenOptions::new();
+        how.read(true).write(!read_only).create(!read_only);
+        Ok(Arc::new(DiskFile(how.open(self.0.join(name))?)))
+    }
+
+    fn exists(&self, name: &'static str) -> bool {
+        self.0.join(name).exists()
+    }
+
+    fn replace(&self, name: &'static str, content: &[u8]) -> io::Result<()> {
+        let new = self.0.join(format!("{name}.new"));
+        let mut file = File::create(&new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&new, self.0.join(name))?;
+        File::open(&self.0)?.sync_all()
+    }
+
+    fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError> {
+        let doing = || format!("locking {}", self.0.display());
+        let path = self.0.join(LOCK);
+        let read_write = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = match read_write {
+            // On a read-only directory an existing lock file will do.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+                ) =>
+            {
+                File::open(&path).map_err(|_| ImageError::host(doing(), e))?
+            }
+            other => other.map_err(|e| ImageError::host(doing(), e))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // Who holds it is for messages only: a failure to say so does no harm.
+                let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+                Ok(Box::new(file))
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                Err(ImageError::InUse { path: self.0.clone(), pid })
+            }
+            Err(e) => Err(ImageError::host(doing(), e.into())),
+        }
+    }
+}
+
+struct DiskFile(File);
+
+impl HostFile for DiskFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let shrinks = len < self.len()?;
+        self.0.set_len(len)?;
+        if shrinks { self.0.sync_all() } else { Ok(()) }
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, at)
+    }
+
+    fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, at)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        match fallocate(&self.0, FallocateFlags::empty(), 0, len) {
+            // A file system without it: writing has the same effect.
+            Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(self, len),
+            other => Ok(other?),
+        }
+    }
+
+    fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
+        let from = match seek(&self.0, SeekFrom::Data(at)) {
+            Ok(from) => from,
+            Err(rustix::io::Errno::NXIO) => return Ok(None),
+            Err(rustix::io::Errno::INVAL) => {
+                let len = self.len()?;
+                return Ok((at < len).then_some(at..len));
+            }
+            Err(e) => return Err(e.into()),
+        };
+        Ok(Some(from..seek(&self.0, SeekFrom::Hole(from))?))
+    }
+
+    fn map(&self, len: u64) -> io::Result<Option<Map>> {
+        Map::new(&self.0, len).map(Some)
+    }
+}
+
+/// Writes zeros over the first `len` bytes.
+pub(crate) fn write_zeros(file: &dyn HostFile, len: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < len {
+        let n = (len - at).min(zeros.len() as u64);
+        file.write_at(at, &zeros[..n as usize])?;
+        at += n;
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! [`ImageMedium`]: flash pages in a file, their OOB and the saved map in the drive's memory.
+//!
+//! ```text
+//!   blocks[b] ---> entries   len = pages programmed; nothing allocated while erased      24 B each, see `layout.rs`
+//!   wear[b]   erases, top bit: bad
+//!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, CRC-32C in the entry | riding: see `journal.rs`
+//! ```
+//!
+//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page. Every change leaves
+//! a redo record. A page whose checksum is wrong reads as an error of kind `InvalidData`, which the flash array reports
+//! as unreadable.
+//!
+//! Memory: 24 B for each programmed page, 12 B for each block.
+
+use super::ImageError;
+use super::dram::{DRAM, Dram};
+use super::journal::{Change, Journal, Rider};
+use super::layout::{BLOCK_ENTRY, BYTES, FLAGS_AT, LIVE, Layout, PAGE_ENTRY, PageEntry, word};
+use super::redo::Redo;
+use crate::config::DriveConfig;
+use granary_flash::{BlockHeader, BlockNo, Medium, Oob};
+use granary_units::{PAGE_SIZE, Page};
+use rustc_hash::FxHashMap;
+use std::io;
+use std::sync::Arc;
+
+const BAD: u32 = 1 << 31;
+/// Blocks whose page entries are read at once.
+const BLOCKS_AT_ONCE: u64 = 256;
+
+/// Flash pages in an image.
+pub struct ImageMedium {
+    pages_per_block: u32,
+    #[allow(
+        clippy::box_collection,
+        reason = "8 bytes for an erased block, of which a large drive has millions"
+    )]
+    blocks: Vec<Option<Box<Vec<PageEntry>>>>,
+    wear: Vec<u32>,
+    layout: Layout,
+    journal: Arc<Journal>,
+    redo: Redo,
+    change: Change,
+    /// Blocks erased lately, and the group under which that becomes safe; the largest number while it is not published.
+    erased: FxHashMap<u32, u64>,
+    frame: Vec<u8>,
+}
+
+impl ImageMedium {
+    /// The flash of an image, as its memory says.
+    pub fn load(
+        config: &DriveConfig,
+        layout: Layout,
+        dram: &Dram,
+        journal: Arc<Journal>,
+    ) -> Result<ImageMedium, ImageError> {
+        let g = &config.flash.geometry;
+        let mut medium = ImageMedium {
+            pages_per_block: g.pages_per_block,
+            blocks: std::iter::repeat_with(|| None).take(g.blocks() as usize).collect(),
+            wear: vec![0; g.blocks() as usize],
+            layout,
+            journal,
+            redo: Redo::new(0),
+            change: Change::default(),
+            erased: FxHashMap::default(),
+            frame: Vec::new(),
+        };
+        let mut headers = Vec::new();
+        let end = layout.blocks + g.blocks() as u64 * BLOCK_ENTRY;
+        for used in dram.used(layout.blocks..end)? {
+            headers.resize((used.end - used.start) as usize, 0);
+            dram.read(used.start, &mut headers)?;
+            let first = (used.start - layout.blocks) / BLOCK_ENTRY;
+            medium.load_blocks(first, &headers, dram)?;
+        }
+        Ok(medium)
+    }
+
+    fn load_blocks(&mut self, first: u64, headers: &[u8], dram: &Dram) -> Result<(), ImageError> {
+        let per_block = self.pages_per_block as usize;
+        let row = per_block * PAGE_ENTRY as usize;
+        let mut bytes = Vec::new();
+        for (i, some) in headers.chunks(BLOCKS_AT_ONCE as usize * BLOCK_ENTRY as usize).enumerate() {
+            let first = first as usize + i * BLOCKS_AT_ONCE as usize;
+            let headers = some.chunks_exact(BLOCK_ENTRY as usize);
+            if headers.clone().any(|h| word(h, 0) > 0) {
+                bytes.resize(headers.len() * row, 0);
+                dram.read(self.layout.pages + (first * row) as u64, &mut bytes)?;
+            }
+            for (j, h) in headers.enumerate() {
+                let (programmed, erases, bad) = (word(h, 0) as usize, word(h, 4), word(h, 8));
+                if programmed > per_block || erases >= BAD || bad > 1 {
+                    let why =
+                        format!("block {} has {programmed} pages, {erases} erases, bad {bad}", first + j);
+                    return Err(ImageError::damaged(DRAM, why));
+                }
+                self.wear[first + j] = erases | if bad == 1 { BAD } else { 0 };
+                if programmed > 0 {
+                    let entries = &bytes[j * row..j * row + programmed * PAGE_ENTRY as usize];
+                    let entries = entries.chunks_exact(PAGE_ENTRY as usize);
+                    let parse = |e: &[u8]| PageEntry::from_bytes(e.try_into().expect("whole entries"));
+                    self.blocks[first + j] = Some(Box::new(entries.map(parse).collect()));
+                    self.check_entries(first + j)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_entries(&self, block: usize) -> Result<(), ImageError> {
+        for e in self.blocks[block].iter().flat_map(|b| b.iter()) {
+            if e.flags & !(LIVE | BYTES) != 0 || e.len as usize > PAGE_SIZE {
+                return Err(ImageError::damaged(DRAM, format!("block {block} has a malformed page: {e:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same with another journal.
+    pub fn with_journal(self, journal: Arc<Journal>) -> ImageMedium {
+        ImageMedium { journal, ..self }
+    }
+
+    /// Whether a programmed page is the current copy of its logical page.
+    pub fn is_live(&self, block: BlockNo, page: u32) -> bool {
+        self.entry(block, page).flags & LIVE != 0
+    }
+
+    /// The sequence number of the newest program of a flash page, if it holds anything.
+    pub fn sequence(&self, ppa: u32) -> Option<u64> {
+        let (block, page) = (ppa / self.pages_per_block, ppa % self.pages_per_block);
+        self.blocks.get(block as usize)?.as_ref()?.get(page as usize).map(|e| e.seq)
+    }
+
+    fn entry(&self, block: BlockNo, page: u32) -> &PageEntry {
+        let entries = self.blocks[block.0 as usize].as_ref().expect("a programmed page's block has entries");
+        &entries[page as usize]
+    }
+
+    fn ppa(&self, block: BlockNo, page: u32) -> u32 {
+        block.0 * self.pages_per_block + page
+    }
+
+    /// Puts content where it is to be found; returns how the entry describes it: (word or checksum, length, flags).
+    fn place(&mut self, block: BlockNo, ppa: u32, seq: u64, content: &Page) -> io::Result<(u64, u16, u16)> {
+        if let Some((word, len)) = content.as_word() {
+            return Ok((word, len as u16, 0));
+        }
+        let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
+        let erased = self.erased.get(&block.0).copied();
+        if self.journal.may_write_flash(erased, self.change.riders.len()) {
+            let written = self.journal.flash().write_at(ppa as u64 * PAGE_SIZE as u64, bytes);
+            written.map_err(|e| io::Error::other(self.journal.fail_host("writing flash", e)))?;
+            self.change.wrote_flash = true;
+        } else {
+            self.journal.hold(ppa, seq, content);
+            self.change.riders.push(Rider { ppa, seq, page: content.clone() });
+        }
+        Ok((crc32c::crc32c(bytes) as u64, 0, BYTES))
+    }
+
+    fn put_entry(&mut self, ppa: u32, entry: PageEntry) {
+        self.redo.put(self.layout.pages + ppa as u64 * PAGE_ENTRY, &entry.to_bytes());
+    }
+
+    fn unlive(&mut self, block: BlockNo, page: u32) {
+        let ppa = self.ppa(block, page);
+        let Some(entries) = &mut self.blocks[block.0 as usize] else { return };
+        let e = &mut entries[page as usize];
+        if e.flags & LIVE != 0 {
+            e.flags &= !LIVE;
+            let flags = e.flags.to_le_bytes();
+            self.redo.put(self.layout.pages + ppa as u64 * PAGE_ENTRY + FLAGS_AT, &flags);
+        }
+    }
+
+    /// Whether enough has changed that long work in small steps should publish.
+    pub fn is_publish_due(&self) -> bool {
+        self.redo.len() > 64 << 10 || self.change.riders.len() > 16
+    }
+
+    /// Hands over all changes since the last time, and those that `gather` adds from the rest of the drive.
+    ///
+    /// # Errors
+    /// Why the image takes no more changes.
+    pub fn publish(&mut self, gather: impl FnOnce(&mut Vec<u8>)) -> Result<(), String> {
+        let mut frame = std::mem::take(&mut self.frame);
+        frame.clear();
+        frame.resize(super::wal::FRAME, 0);
+        self.redo.drain_into(&mut frame);
+        gather(&mut frame);
+        let published = self.journal.publish(&mut frame, &mut self.change);
+        self.frame = frame;
+        let group = published?;
+        self.change.wrote_flash = false;
+        if std::mem::take(&mut self.change.erased) {
+            // Group 0 is safe already: process mode.
+            let safe = self.journal.safe_group();
+            self.erased.values_mut().filter(|g| **g == u64::MAX).for_each(|g| *g = group);
+            self.erased.retain(|_, g| *g > safe);
+        }
+        Ok(())
+    }
+}
+
+impl Medium for ImageMedium {
+    fn shape(&self) -> (u32, u32) {
+        (self.blocks.len() as u32, self.pages_per_block)
+    }
+
+    fn header(&self, block: BlockNo) -> io::Result<BlockHeader> {
+        let (wear, entries) = (self.wear[block.0 as usize], &self.blocks[block.0 as usize]);
+        let programmed = entries.as_ref().map_or(0, |e| e.len() as u32);
+        Ok(BlockHeader { programmed, erases: wear & !BAD, bad: wear & BAD != 0 })
+    }
+
+    fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)> {
+        let e = *self.entry(block, page);
+        let oob = Oob { seq: e.seq, lpa: e.lpa };
+        if e.flags & BYTES == 0 {
+            return Ok((Page::prefix(e.word, e.len as usize), oob));
+        }
+        let ppa = self.ppa(block, page);
+        if let Some(content) = self.journal.held(ppa) {
+            return Ok((content, oob));
+        }
+        let mut bytes = [0; PAGE_SIZE];
+        self.journal.flash().read_at(ppa as u64 * PAGE_SIZE as u64, &mut bytes)?;
+        if crc32c::crc32c(&bytes) as u64 != e.word {
+            let why = format!("flash page {ppa} of the image does not have its checksum");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok((Page::from_bytes(&bytes), oob))
+    }
+
+    fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob> {
+        let e = self.entry(block, page);
+        Ok(Oob { seq: e.seq, lpa: e.lpa })
+    }
+
+    fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()> {
+        if let Some(reason) = self.journal.failure() {
+            return Err(io::Error::other(reason));
+        }
+        let ppa = self.ppa(block, page);
+        let (word, len, flags) = self.place(block, ppa, oob.seq, content)?;
+        let live = if oob.lpa == Oob::NO_LPA { 0 } else { LIVE };
+        let entry = PageEntry { seq: oob.seq, word, lpa: oob.lpa, len, flags: flags | live };
+        let per_block = self.pages_per_block as usize;
+        let entries =
+            self.blocks[block.0 as usize].get_or_insert_with(|| Box::new(Vec::with_capacity(per_block)));
+        assert_eq!(entries.len(), page as usize, "pages of a block are programmed in order");
+        entries.push(entry);
+        self.put_entry(ppa, entry);
+        let at = self.layout.blocks + block.0 as u64 * BLOCK_ENTRY;
+        self.redo.put(at, &(page + 1).to_le_bytes());
+        Ok(())
+    }
+
+    fn erase(&mut self, block: BlockNo) -> io::Result<()> {
+        self.blocks[block.0 as usize] = None;
+        self.wear[block.0 as usize] += 1;
+        let mut header = [0; 8];
+        header[4..].copy_from_slice(&(self.wear[block.0 as usize] & !BAD).to_le_bytes());
+        self.redo.put(self.layout.blocks + block.0 as u64 * BLOCK_ENTRY, &header);
+        self.erased.insert(block.0, u64::MAX);
+        self.change.erased = true;
+        Ok(())
+    }
+
+    fn mark_bad(&mut self, block: BlockNo) -> io::Result<()> {
+        self.wear[block.0 as usize] |= BAD;
+        self.redo.put(self.layout.blocks + block.0 as u64 * BLOCK_ENTRY + 8, &1u32.to_le_bytes());
+        Ok(())
+    }
+
+    fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()> {
+        let (ppa, old) = (self.ppa(block, page), *self.entry(block, page));
+        // As if its block had just been erased: the old content is needed until the new one is safe.
+        self.erased.insert(block.0, u64::MAX);
+        self.change.erased = true;
+        let (word, len, flags) = self.place(block, ppa, old.seq, content)?;
+        let entry = PageEntry { word, len, flags: flags | (old.flags & LIVE), ..old };
+        if let Some(entries) = &mut self.blocks[block.0 as usize] {
+            entries[page as usize] = entry;
+        }
+        self.put_entry(ppa, entry);
+        Ok(())
+    }
+
+    fn forget(&mut self, block: BlockNo, page: u32) {
+        self.unlive(block, page);
+    }
+
+    fn doomed(&mut self, block: BlockNo, page: u32) {
+        self.unlive(block, page);
+    }
+}

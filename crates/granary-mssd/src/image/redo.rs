@@ -1,0 +1,147 @@
+//! [`Redo`]: the changes of one structure of the drive, as bytes to be put into `dram`; and how records look.
+//!
+//! ```text
+//!   record   | place 5 B | length 3 B | bytes ... |
+//!            place < 2^39: offset in `dram`; else a flash page (place - 2^39), bytes = sequence 8, content 4096
+//! ```
+//!
+//! Records are physical: putting them a second time changes nothing, so that a redo log may be replayed from any point
+//! before the first change that is missing. Each structure collects its own; the drive gathers them at the end of
+//! each call into one group, which holds as a whole or not at all.
+
+use super::layout::long;
+use granary_units::PAGE_SIZE;
+
+/// Bytes of a record before its content.
+const HEAD: usize = 8;
+/// Places from here on are flash pages.
+const FLASH: u64 = 1 << 39;
+/// Bytes of a record of a flash page after the head: sequence number and content.
+const CONTENT: usize = 8 + PAGE_SIZE;
+
+/// Changes not yet handed over.
+#[derive(Default)]
+pub struct Redo {
+    base: u64,
+    records: Vec<u8>,
+}
+
+impl Redo {
+    /// For a structure whose zone begins at `base`.
+    pub fn new(base: u64) -> Redo {
+        Redo { base, records: Vec::new() }
+    }
+
+    /// These bytes are now at `at` in the zone.
+    #[inline]
+    pub fn put(&mut self, at: u64, bytes: &[u8]) {
+        let head = (self.base + at) | (bytes.len() as u64) << 40;
+        self.records.extend_from_slice(&head.to_le_bytes());
+        self.records.extend_from_slice(bytes);
+    }
+
+    /// Bytes of records that wait.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Moves the records to the end of `out`.
+    #[inline]
+    pub fn drain_into(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.records);
+        self.records.clear();
+    }
+}
+
+/// Appends the record of a flash page's content.
+pub fn put_content(out: &mut Vec<u8>, ppa: u32, seq: u64, content: &[u8; PAGE_SIZE]) {
+    let head = (FLASH | ppa as u64) | (CONTENT as u64) << 40;
+    out.extend_from_slice(&head.to_le_bytes());
+    out.extend_from_slice(&seq.to_le_bytes());
+    out.extend_from_slice(content);
+}
+
+/// A record read back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// Bytes of `dram`.
+    Dram {
+        /// Where.
+        at: u64,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// Content of a flash page.
+    Content {
+        /// The page.
+        ppa: u32,
+        /// The program that wrote it.
+        seq: u64,
+        /// 4096 bytes.
+        bytes: &'a [u8],
+    },
+}
+
+/// Takes a group apart; `each` may fail.
+///
+/// # Errors
+/// Those of `each`; a malformed record is `Err(None)`.
+pub fn records<E>(
+    mut group: &[u8],
+    mut each: impl FnMut(Record<'_>) -> Result<(), E>,
+) -> Result<(), Option<E>> {
+    while !group.is_empty() {
+        if group.len() < HEAD {
+            // The padding of the frame.
+            return if group.iter().all(|&b| b == 0) { Ok(()) } else { Err(None) };
+        }
+        let head = long(group, 0);
+        let (place, len) = (head & ((1 << 40) - 1), (head >> 40) as usize);
+        let Some(bytes) = group.get(HEAD..HEAD + len) else { return Err(None) };
+        group = &group[HEAD + len..];
+        let record = if place < FLASH {
+            Record::Dram { at: place, bytes }
+        } else if len == CONTENT && place - FLASH <= u32::MAX as u64 {
+            Record::Content { ppa: (place - FLASH) as u32, seq: long(bytes, 0), bytes: &bytes[8..] }
+        } else {
+            return Err(None);
+        };
+        each(record).map_err(Some)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_in_their_order() {
+        let (mut redo, mut out) = (Redo::new(4096), Vec::new());
+        redo.put(8, b"abc");
+        redo.put(0, b"");
+        assert_eq!(redo.len(), 19);
+        redo.drain_into(&mut out);
+        put_content(&mut out, 77, 5, &[3; PAGE_SIZE]);
+        let mut seen = Vec::new();
+        let all = records::<()>(&out, |r| {
+            seen.push(match r {
+                Record::Dram { at, bytes } => (at, 0, bytes.len()),
+                Record::Content { ppa, seq, bytes } => (ppa as u64, seq, bytes.len()),
+            });
+            Ok(())
+        });
+        assert_eq!((all, &seen[..]), (Ok(()), &[(4104, 0, 3), (4096, 0, 0), (77, 5, 4096)][..]));
+    }
+
+    #[test]
+    fn malformed_groups_are_refused() {
+        let mut redo = Redo::new(1);
+        redo.put(0, &[1; 20]);
+        let mut out = Vec::new();
+        redo.drain_into(&mut out);
+        for cut in 1..out.len() {
+            assert_eq!(records::<()>(&out[..cut], |_| Ok(())), Err(None), "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Crashes at random points, three deep and more, in both kinds of durability and both modes of the firmware.
+
+use crate::rig::Rig;
+use granary_mssd::Mode;
+use granary_mssd::image::Durability;
+use granary_sim::rng::Stream;
+
+/// Lives of one image, each ended by a crash: anywhere among its commands, at a host write, within a host write, while
+/// it is being opened; now and then by a clean close.
+pub fn lives(seed: u64, mode: Mode, durability: Durability) {
+    let mut rng = Stream::new(seed, "image.crash");
+    let half = [128 << 10, 256 << 10, 1 << 20][rng.below(3) as usize];
+    let mut rig = Rig::new(mode, durability, half);
+    for life in 0..4 {
+        if rng.chance(0.3) {
+            rig.host.stop_after(rng.below(40), rng.below(5000) as usize);
+        }
+        while rig.open().is_err() {
+            assert!(rig.host.has_stopped(), "seed {seed}, life {life}: {:?}", rig.open().err());
+            rig.crash(&mut rng);
+        }
+        rig.recover_unless_stopped();
+        let steps = rng.below(600);
+        if rng.chance(0.7) {
+            rig.host.stop_after(rng.below(2 * steps + 1), rng.below(5000) as usize);
+        }
+        for _ in 0..steps {
+            if rig.step(&mut rng).is_err() {
+                assert!(rig.host.has_stopped(), "seed {seed}, life {life}: a command failed");
+                break;
+            }
+            if durability == Durability::Machine && rng.chance(0.1) && rig.barrier().is_err() {
+                assert!(rig.host.has_stopped(), "seed {seed}, life {life}: a barrier failed");
+                break;
+            }
+        }
+        if !rig.host.has_stopped() && rng.chance(0.15) {
+            rig.host.stop_after(u64::MAX / 2, 0);
+            rig.close();
+        } else {
+            rig.crash(&mut rng);
+        }
+    }
+    rig.open().expect("opens");
+    rig.recover();
+}
+
+const SAMPLE: u64 = 60;
+
+#[test]
+fn process_mode_loses_nothing_acknowledged_log_firmware() {
+    (0..SAMPLE).for_each(|seed| lives(seed, Mode::Log, Durability::Process));
+}
+
+#[test]
+fn process_mode_loses_nothing_acknowledged_cache_firmware() {
+    (0..SAMPLE).for_each(|seed| lives(seed, Mode::Cache, Durability::Process));
+}
+
+#[test]
+fn machine_mode_loses_nothing_before_the_last_barrier_log_firmware() {
+    (0..SAMPLE).for_each(|seed| lives(seed, Mode::Log, Durability::Machine));
+}
+
+#[test]
+fn machine_mode_loses_nothing_before_the_last_barrier_cache_firmware() {
+    (0..SAMPLE).for_each(|seed| lives(seed, Mode::Cache, Durability::Machine));
+}

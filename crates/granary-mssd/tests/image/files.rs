@@ -1,0 +1,185 @@
+//! Images on a real directory: making, opening, refusing, closing.
+
+use granary_mssd::image::host::memory::MemoryHost;
+use granary_mssd::image::{Durability, Image, ImageError, ImageMeta};
+use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
+use granary_units::{Bytes, Lpa, Nanos, Page};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+const WHAT: Structure = Structure::Data;
+
+fn write(drive: &dyn Drive, lpa: u64, page: &Page) -> Result<(), DriveError> {
+    let pages = std::slice::from_ref(page);
+    drive.submit(Nanos::ZERO, Command::Write { lpa: Lpa(lpa), pages, what: WHAT }).map(drop)
+}
+
+fn read(drive: &dyn Drive, lpa: u64) -> Page {
+    let mut out = [Page::ZERO];
+    drive.submit(Nanos::ZERO, Command::Read { lpa: Lpa(lpa), out: &mut out, what: WHAT }).expect("read");
+    out[0].clone()
+}
+
+fn bytes(tag: u64) -> Page {
+    let mut b = [0; Page::SIZE];
+    b.chunks_exact_mut(8)
+        .enumerate()
+        .for_each(|(i, c)| c.copy_from_slice(&(tag * 513 + i as u64).to_le_bytes()));
+    Page::from_bytes(&b)
+}
+
+fn open(path: &Path) -> Result<(Image, Arc<dyn Drive>), ImageError> {
+    Image::open(path, Durability::Process, false)
+}
+
+#[test]
+fn a_drive_comes_back_from_its_directory_clean_or_not() {
+    for mode in [Mode::Log, Mode::Cache] {
+        for durability in [Durability::Process, Durability::Machine] {
+            let dir = tempfile::tempdir().expect("directory");
+            let path = dir.path().join("img");
+            let config = DriveConfig::tiny(mode);
+            Image::create(&path, &config, ImageMeta { fs: "none".into(), ..ImageMeta::default() }, false)
+                .expect("made");
+            for round in 0..3u64 {
+                let (image, drive) = Image::open(&path, durability, false).expect("opens");
+                assert_eq!(image.config(), &config);
+                // The round before was not closed.
+                assert_eq!(image.replayed().is_some(), round == 2);
+                for l in 0..round * 50 {
+                    assert_eq!(read(&*drive, l), bytes(l), "page {l} in round {round}");
+                }
+                (round * 50..round * 50 + 50).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
+                image.barrier().expect("safe");
+                drive.check().expect("consistent");
+                assert_eq!(image.counters().commands.writes, [50, 100, 100][round as usize]);
+                match round {
+                    0 => image.close().expect("closed"),
+                    _ => drop(image),
+                }
+                assert!(matches!(write(&*drive, 0, &bytes(0)), Err(DriveError::ReadOnly(_))));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_image_of_a_terabyte_takes_next_to_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("img");
+    let mut config = DriveConfig::bytefs_emulator();
+    config.flash = config.flash.with_capacity(Bytes::gib(1024));
+    Image::create(&path, &config, ImageMeta::default(), false).expect("made");
+    let used = |path: &Path| -> u64 {
+        let files = std::fs::read_dir(path).expect("directory");
+        files.map(|f| f.expect("entry").metadata().expect("metadata").blocks() * 512).sum()
+    };
+    assert!(used(&path) < 64 << 10, "{} bytes", used(&path));
+    let (image, drive) = open(&path).expect("opens");
+    let last = config.pages() - 1;
+    write(&*drive, last, &bytes(7)).expect("written");
+    image.close().expect("closed");
+    assert!(used(&path) < 256 << 10, "{} bytes", used(&path));
+    let (_image, drive) = open(&path).expect("opens");
+    assert_eq!(read(&*drive, last), bytes(7));
+}
+
+#[test]
+fn what_is_no_image_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().expect("directory");
+    let at = |name: &str| dir.path().join(name);
+    assert!(matches!(open(&at("nothing")), Err(ImageError::Missing { .. })));
+    std::fs::write(at("file"), "x").expect("file");
+    assert!(matches!(open(&at("file")), Err(ImageError::Foreign { .. })));
+    std::fs::create_dir(at("home")).expect("directory");
+    std::fs::write(at("home/letter"), "dear").expect("file");
+    assert!(matches!(open(&at("home")), Err(ImageError::Foreign { .. })));
+    let config = DriveConfig::tiny(Mode::Log);
+    for force in [false, true] {
+        let made = Image::create(at("home"), &config, ImageMeta::default(), force);
+        assert!(matches!(made, Err(ImageError::Foreign { .. })), "{made:?}");
+        let made = Image::create(at("file"), &config, ImageMeta::default(), force);
+        assert!(matches!(made, Err(ImageError::Foreign { .. })), "{made:?}");
+    }
+    assert_eq!(std::fs::read(at("home/letter")).expect("left alone"), b"dear");
+}
+
+#[test]
+fn an_open_image_keeps_others_out() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("img");
+    let config = DriveConfig::tiny(Mode::Log);
+    Image::create(&path, &config, ImageMeta::default(), false).expect("made");
+    let (image, _drive) = open(&path).expect("opens");
+    let pid = Some(std::process::id());
+    assert!(matches!(open(&path), Err(ImageError::InUse { pid: p, .. }) if p == pid));
+    assert!(matches!(
+        Image::create(&path, &config, ImageMeta::default(), false),
+        Err(ImageError::Exists { .. })
+    ));
+    assert!(matches!(
+        Image::create(&path, &config, ImageMeta::default(), true),
+        Err(ImageError::InUse { .. })
+    ));
+    assert!(!Image::describe(&path).expect("described").clean);
+    image.close().expect("closed");
+    assert!(Image::describe(&path).expect("described").clean);
+    Image::create(&path, &config, ImageMeta::default(), true).expect("made anew");
+    open(&path).expect("opens");
+}
+
+#[test]
+fn an_image_that_is_only_read_stays_as_it_is() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("img");
+    Image::create(&path, &DriveConfig::tiny(Mode::Log), ImageMeta::default(), false).expect("made");
+    let (image, drive) = open(&path).expect("opens");
+    (0..40).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
+    drop(image);
+    let content = || ["wal", "dram", "flash"].map(|f| std::fs::read(path.join(f)).expect("read"));
+    let before = content();
+    for _ in 0..2 {
+        let (image, drive) = Image::open(&path, Durability::Process, true).expect("opens");
+        drive.submit(Nanos::ZERO, Command::Recover).expect("recovers");
+        (0..40).for_each(|l| assert_eq!(read(&*drive, l), bytes(l)));
+        write(&*drive, 3, &bytes(99)).expect("taken, to be forgotten");
+        assert_eq!(read(&*drive, 3), bytes(99));
+        image.close().expect("closed");
+        assert!(content() == before, "the files have changed");
+    }
+}
+
+#[test]
+fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
+    for mode in [Mode::Log, Mode::Cache] {
+        for durability in [Durability::Process, Durability::Machine] {
+            let host = MemoryHost::new();
+            Image::create_on(&host, &DriveConfig::tiny(mode), ImageMeta::default(), false).expect("made");
+            let options = crate::rig::options(durability, 128 << 10);
+            let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+            host.limit_space(Some(300 << 10));
+            let mut done = 0;
+            let refused = loop {
+                let written = write(&*drive, done % 100, &bytes(done));
+                match written.and_then(|()| image.barrier().map_err(DriveError::from)) {
+                    Ok(()) => done += 1,
+                    Err(e) => break e,
+                }
+                assert!(done < 10_000, "the disk is never full");
+            };
+            assert!(refused.to_string().contains("no space left on the host"), "{refused}");
+            assert!(done > 20, "only {done} pages");
+            assert!(matches!(write(&*drive, 5, &bytes(0)), Err(DriveError::ReadOnly(_))));
+            assert_eq!(read(&*drive, (done - 1) % 100), bytes(done - 1));
+            assert!(image.failure().is_some());
+            drop(image);
+            host.limit_space(None);
+            let (_image, drive) = Image::open_on(Arc::new(host), options).expect("opens");
+            for n in done.saturating_sub(90)..done {
+                assert_eq!(read(&*drive, n % 100), bytes(n), "write {n} of {done}");
+            }
+            drive.check().expect("consistent");
+        }
+    }
+}

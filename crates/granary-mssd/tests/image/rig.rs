@@ -1,0 +1,271 @@
+//! A drive on an image in memory, driven by random commands, and what it must hold.
+
+use granary_mssd::image::host::memory::MemoryHost;
+use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
+use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const WHAT: Structure = Structure::Data;
+
+/// What the drive holds of every page once it has recovered: committed content.
+type Content = Vec<Page>;
+
+/// A drive on an image and its history.
+pub struct Rig {
+    pub host: MemoryHost,
+    pub config: DriveConfig,
+    pub durability: Durability,
+    pub half: u64,
+    image: Option<Image>,
+    drive: Option<Arc<dyn Drive>>,
+    now: Nanos,
+    /// Content at the last point from which nothing may be lost, and after each command since.
+    history: Vec<Content>,
+    /// Lines stored by transactions that have not committed.
+    running: BTreeMap<u32, Vec<(u64, [u8; LINE_SIZE])>>,
+    next_tx: u32,
+    /// Pages that get most of the traffic.
+    hot: u64,
+}
+
+pub fn options(durability: Durability, half: u64) -> OpenOptions {
+    OpenOptions { durability, inline_checkpoints: true, wal_half: Some(half), ..OpenOptions::default() }
+}
+
+impl Rig {
+    pub fn new(mode: Mode, durability: Durability, half: u64) -> Rig {
+        let (host, config) = (MemoryHost::new(), DriveConfig::tiny(mode));
+        Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+        let pages = config.pages() as usize;
+        Rig {
+            host,
+            config,
+            durability,
+            half,
+            image: None,
+            drive: None,
+            now: Nanos::ZERO,
+            history: vec![vec![Page::ZERO; pages]],
+            running: BTreeMap::new(),
+            next_tx: 1,
+            hot: pages as u64 / 3,
+        }
+    }
+
+    pub fn open(&mut self) -> Result<(), ImageError> {
+        let opened = Image::open_on(Arc::new(self.host.clone()), options(self.durability, self.half))?;
+        (self.image, self.drive) = (Some(opened.0), Some(opened.1));
+        self.now = Nanos::ZERO;
+        Ok(())
+    }
+
+    fn drive(&self) -> Arc<dyn Drive> {
+        self.drive.clone().expect("open")
+    }
+
+    pub fn image(&self) -> &Image {
+        self.image.as_ref().expect("open")
+    }
+
+    pub fn close(&mut self) {
+        self.running.clear();
+        self.drive = None;
+        self.image.take().expect("open").close().expect("closed");
+    }
+
+    /// The process dies or the machine crashes; what is left is a new host.
+    pub fn crash(&mut self, rng: &mut Stream) {
+        (self.image, self.drive) = (None, None);
+        self.host = match self.durability {
+            Durability::Process => self.host.after_process_death(),
+            Durability::Machine => self.host.after_machine_crash([512, 4096][rng.below(2) as usize], rng),
+        };
+        self.running.clear();
+    }
+
+    /// A random command; what it must leave goes into the history, even if the drive refuses.
+    pub fn step(&mut self, rng: &mut Stream) -> Result<(), DriveError> {
+        self.now += Nanos(rng.below(200_000));
+        let mut next = self.history.last().expect("history").clone();
+        let done = self.command(rng, &mut next);
+        self.history.push(next);
+        done?;
+        if self.durability == Durability::Process {
+            self.history.drain(..self.history.len() - 1);
+        }
+        Ok(())
+    }
+
+    /// Nothing of what was done so far may be lost from now on.
+    pub fn barrier(&mut self) -> Result<(), ImageError> {
+        self.image().barrier()?;
+        self.history.drain(..self.history.len() - 1);
+        Ok(())
+    }
+
+    fn page(&self, rng: &mut Stream) -> u64 {
+        let pages = self.config.pages();
+        if rng.chance(0.8) { rng.below(self.hot) } else { rng.below(pages) }
+    }
+
+    fn content(rng: &mut Stream) -> Page {
+        if rng.chance(0.3) {
+            return Page::prefix(rng.next_u64(), rng.below(PAGE_SIZE as u64 + 1) as usize);
+        }
+        let mut bytes = [0; PAGE_SIZE];
+        bytes.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&rng.next_u64().to_le_bytes()));
+        Page::from_bytes(&bytes)
+    }
+
+    fn command(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
+        let (drive, now) = (self.drive(), self.now);
+        let submit = |command| drive.submit(now, command).map(drop);
+        match rng.below(if self.drive().info().write_log { 12 } else { 8 }) {
+            0..3 => {
+                let first = self.page(rng);
+                let n = (1 + rng.below(4)).min(self.config.pages() - first) as usize;
+                let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
+                for (i, page) in pages.iter().enumerate() {
+                    next[first as usize + i] = page.clone();
+                    self.forget_lines(first + i as u64);
+                }
+                submit(Command::Write { lpa: Lpa(first), pages: &pages, what: WHAT })
+            }
+            3 => {
+                let first = self.page(rng);
+                let count = (1 + rng.below(6)).min(self.config.pages() - first);
+                for l in first..first + count {
+                    next[l as usize] = Page::ZERO;
+                    self.forget_lines(l);
+                }
+                submit(Command::Trim { lpa: Lpa(first), count })
+            }
+            4 | 5 => self.store(rng, None, next),
+            6 => {
+                let lpa = self.page(rng);
+                self.compare(&*drive, lpa)
+            }
+            7 if rng.chance(0.03) => drive.settle(now).map(drop),
+            7 => submit(Command::Flush),
+            8 | 9 => {
+                let running: Vec<u32> = self.running.keys().copied().collect();
+                let tx = if running.len() >= 3 {
+                    running[rng.below(running.len() as u64) as usize]
+                } else {
+                    self.next_tx += 1;
+                    self.next_tx
+                };
+                self.store(rng, Some(tx), next)
+            }
+            _ => {
+                let Some((&tx, _)) = self.running.first_key_value() else { return Ok(()) };
+                for (line, data) in self.running.remove(&tx).unwrap_or_default() {
+                    put_line(next, line, &data);
+                }
+                submit(Command::Commit { tx: TxId(tx) })
+            }
+        }
+    }
+
+    /// A block write or trim voids what transactions stored there.
+    fn forget_lines(&mut self, lpa: u64) {
+        for lines in self.running.values_mut() {
+            lines.retain(|(line, _)| line / LINES_PER_PAGE as u64 != lpa);
+        }
+    }
+
+    fn store(&mut self, rng: &mut Stream, tx: Option<u32>, next: &mut Content) -> Result<(), DriveError> {
+        let lines = self.config.pages() * LINES_PER_PAGE as u64;
+        let first = self.page(rng) * LINES_PER_PAGE as u64 + rng.below(64);
+        let n = (1 + rng.below(6)).min(lines - first);
+        let taken = |l: u64| {
+            self.running.iter().any(|(t, held)| Some(*t) != tx && held.iter().any(|(line, _)| *line == l))
+        };
+        // Transactions that touch a line are serialised by the host.
+        if (first..first + n).any(taken) {
+            return Ok(());
+        }
+        let mut data = vec![0; n as usize * LINE_SIZE];
+        data.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&rng.next_u64().to_le_bytes()));
+        for (i, line) in data.chunks_exact(LINE_SIZE).enumerate() {
+            let line: [u8; LINE_SIZE] = line.try_into().expect("whole lines");
+            match tx {
+                Some(tx) => self.running.entry(tx).or_default().push((first + i as u64, line)),
+                None => put_line(next, first + i as u64, &line),
+            }
+        }
+        let (drive, at) = (self.drive(), ByteAddr(first * LINE_SIZE as u64));
+        drive.store(self.now, at, &data, TxId(tx.unwrap_or(0)), WHAT)?;
+        drive.flush_lines(self.now, at, data.len())?;
+        drive.verify(self.now).map(drop)
+    }
+
+    /// The running drive shows the newest content, committed or not.
+    fn compare(&self, drive: &dyn Drive, lpa: u64) -> Result<(), DriveError> {
+        let mut expected = vec![self.history.last().expect("history")[lpa as usize].clone()];
+        for (line, data) in self.running.values().flatten() {
+            if line / LINES_PER_PAGE as u64 == lpa {
+                put_line(&mut expected, line % LINES_PER_PAGE as u64, data);
+            }
+        }
+        let mut out = [Page::ZERO];
+        drive.submit(self.now, Command::Read { lpa: Lpa(lpa), out: &mut out, what: WHAT })?;
+        assert_eq!(out[0], expected[0], "page {lpa} of a running drive");
+        Ok(())
+    }
+
+    /// [`Rig::recover`], unless the host stops in the middle of it: then everything may happen, and the next life looks.
+    pub fn recover_unless_stopped(&mut self) {
+        if !self.host.has_stopped() {
+            self.host.stop_after(u64::MAX / 2, 0);
+            self.recover();
+        }
+    }
+
+    /// After opening: the drive recovers and holds the content at one point of the history, the command after that perhaps
+    /// in part; that content is the history from now on.
+    pub fn recover(&mut self) {
+        let drive = self.drive();
+        self.now = Nanos::from_secs(2);
+        drive.check().expect("consistent when opened");
+        if drive.info().write_log {
+            drive.submit(self.now, Command::Recover).expect("recovered");
+        }
+        let mut found = vec![Page::ZERO; self.config.pages() as usize];
+        for (l, page) in found.iter_mut().enumerate() {
+            let out = std::slice::from_mut(page);
+            drive.submit(self.now, Command::Read { lpa: Lpa(l as u64), out, what: WHAT }).expect("readable");
+        }
+        drive.check().expect("consistent when recovered");
+        let history = std::mem::take(&mut self.history);
+        let fits = |k: usize| {
+            let after = history.get(k + 1).unwrap_or(&history[k]);
+            (0..found.len()).find(|&l| !lies_between(&found[l], &history[k][l], &after[l]))
+        };
+        let misfits: Vec<Option<usize>> = (0..history.len()).map(fits).collect();
+        assert!(
+            misfits.contains(&None),
+            "the drive holds no point of its history of {} commands; first wrong page at each: {misfits:?}",
+            history.len()
+        );
+        self.history = vec![found];
+    }
+}
+
+fn put_line(content: &mut [Page], line: u64, data: &[u8; LINE_SIZE]) {
+    let (lpa, at) = (line / LINES_PER_PAGE as u64, line % LINES_PER_PAGE as u64);
+    content[lpa as usize].write(at as usize * LINE_SIZE, Payload::Bytes(data));
+}
+
+/// Whether each line of a page is the one before or the one after.
+fn lies_between(found: &Page, before: &Page, after: &Page) -> bool {
+    if found == before || found == after {
+        return true;
+    }
+    let (f, b, a) = (found.to_bytes(), before.to_bytes(), after.to_bytes());
+    let lines = |i: usize| i * LINE_SIZE..(i + 1) * LINE_SIZE;
+    (0..LINES_PER_PAGE).all(|i| f[lines(i)] == b[lines(i)] || f[lines(i)] == a[lines(i)])
+}
