@@ -154,13 +154,15 @@ impl<M: Medium> Nand<M> {
         let (block, page) = self.programmed(ppa)?;
         let plane = self.geometry.plane_of(block);
         self.stats.reads += 1;
+        // First of all: the emulator's cache miss on the content overlaps with the timelines.
+        let content = self.medium.read(BlockNo(block), page);
         let sensed = if self.faults.is_none() {
             self.planes[plane as usize].fill(now, self.read).end
         } else {
             self.read_with_retries(now, ppa, plane)?
         };
         let done = self.bus(plane).carry_page(sensed);
-        match self.medium.read(BlockNo(block), page) {
+        match content {
             Ok((content, oob)) => Ok((content, oob, done)),
             // The medium has the page, but its checksum says that this is not what was programmed.
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
