@@ -86,6 +86,16 @@ fn bench(c: &mut Criterion<CpuTime>) {
                 index.lookup(page, line as usize, 1, &mut found)
             });
         });
+        // File systems look again at what they just wrote: lines of one page in sixteen.
+        let recent: Vec<(u32, u8)> = probes.iter().copied().filter(|(page, _)| page % 16 == 0).collect();
+        g.bench_function("lookup of a line, one page in 16", |b| {
+            let mut at = 0;
+            b.iter(|| {
+                at = (at + 1) % recent.len();
+                found.clear();
+                index.lookup(recent[at].0, recent[at].1 as usize, 1, &mut found)
+            });
+        });
         g.bench_function("lookup of a line, BTreeMap", |b| {
             b.iter(|| {
                 let (page, line) = probe();

@@ -225,26 +225,26 @@ impl Chunks {
         (upto.count_ones() as usize - 1, first, end)
     }
 
-    /// Appends the newest versions of the lines in `want` to `found`, ascending and disjoint; returns which there are.
+    /// Appends the newest versions of the lines in `want`, one run of lines, to `found`, ascending and disjoint; returns
+    /// which there are.
     #[inline]
     pub fn lookup(&self, head: u32, want: u64, found: &mut Vec<Piece>) -> u64 {
-        let (cover, starts) = (self.cover(head), self.starts(head));
+        let record = &self.words[head as usize..];
+        let (header, entries) = record.split_first_chunk::<HEADER>().expect("a record has a header");
+        let cover = header[0] as u64 | (header[1] as u64) << 32;
+        let starts = header[2] as u64 | (header[3] as u64) << 32;
         let covered = cover & want;
-        let entries = head as usize + HEADER;
-        let mut left = covered;
-        while left != 0 {
-            let line = left.trailing_zeros();
-            let (index, _, mut end) = Chunks::chunk_at(cover, starts, line);
-            // The wanted lines are one run, so a chunk leaves it at most once.
-            let run = (left >> line).trailing_ones();
-            end = end.min(line + run);
-            let lines = end - line;
-            found.push(Piece {
-                entry: EntryRef(self.word(entries + index)),
-                first: line as u8,
-                lines: lines as u8,
-            });
-            left &= !mask(line as usize, lines as usize);
+        // A piece begins where a wanted covered line does not belong to the piece of the line before: at most at the
+        // first wanted line and at every start.
+        let mut begins = covered & (starts | want & want.wrapping_neg());
+        let mut index = (starts & (begins ^ begins.wrapping_sub(1))).count_ones() as usize;
+        let stops = begins | !covered;
+        while begins != 0 {
+            let first = begins.trailing_zeros();
+            begins &= begins - 1;
+            let lines = ((stops >> 1) >> first).trailing_zeros().min(63 - first) + 1;
+            found.push(Piece { entry: EntryRef(entries[index - 1]), first: first as u8, lines: lines as u8 });
+            index += 1;
         }
         covered
     }
