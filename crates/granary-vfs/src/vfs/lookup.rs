@@ -55,12 +55,20 @@ impl Vfs {
 
     /// Holds the node for one FUSE lookup that [`Vfs::forget`] gives back.
     pub fn remember(&self, node: &NodeRef) {
-        self.names.remember(node);
+        node.remember();
     }
 
     /// Gives `n` lookups back.
-    pub fn forget(&self, ino: Ino, n: u32) {
+    pub fn forget(&self, ino: Ino, n: u64) {
         self.names.forget(ino, n);
+        self.reap();
+    }
+
+    /// Gives all lookups of all nodes back: the kernel that held them is gone without a word.
+    pub fn forget_all(&self) {
+        for node in self.names.all() {
+            self.names.forget(node.ino(), u64::MAX);
+        }
         self.reap();
     }
 

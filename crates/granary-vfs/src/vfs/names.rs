@@ -263,16 +263,11 @@ impl NameCache {
         self.idle.open();
     }
 
-    /// Adds a user that no [`NodeRef`] stands for (a FUSE lookup).
-    pub(super) fn remember(&self, node: &NodeRef) {
-        node.add_users(1);
-    }
-
-    /// Takes `n` such users away.
-    pub(super) fn forget(&self, ino: Ino, n: u32) {
+    /// Gives `n` lookups of a FUSE kernel back.
+    pub(super) fn forget(&self, ino: Ino, n: u64) {
         let node = self.names.lock().inodes.get(ino).cloned();
-        if let Some(node) = node {
-            drop_users(&node, n.min(node.users()));
+        if let Some(node) = node.filter(|node| node.forget(n)) {
+            drop_users(&node, 1);
         }
     }
 

@@ -57,6 +57,22 @@ impl Vfs {
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<(NodeRef, bool)> {
+        self.create_or_get_for(cred, (cred.uid, cred.gid), dir, name, new)
+    }
+
+    /// Like [`Vfs::create_or_get`], for another `owner` (user, group) than the caller: a FUSE mount acts for a process
+    /// whose permissions the kernel has checked.
+    ///
+    /// # Errors
+    /// As [`Vfs::create_or_get`].
+    pub fn create_or_get_for(
+        &self,
+        cred: &Cred,
+        owner: (u32, u32),
+        dir: &NodeRef,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<(NodeRef, bool)> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
@@ -64,14 +80,21 @@ impl Vfs {
             let _lock = dir.rwsem.write();
             match self.child_locked(dir, name)? {
                 Some(node) => (node, false),
-                None => (self.create_locked(cred, dir, name, new)?, true),
+                None => (self.create_locked(cred, owner, dir, name, new)?, true),
             }
         };
         self.reap();
         Ok(made)
     }
 
-    fn create_locked(&self, cred: &Cred, dir: &NodeRef, name: &[u8], new: &NewFile<'_>) -> Result<NodeRef> {
+    fn create_locked(
+        &self,
+        cred: &Cred,
+        (uid, gid): (u32, u32),
+        dir: &NodeRef,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<NodeRef> {
         let above = dir.attr();
         perm::check(cred, &above, Access::WRITE | Access::EXEC)?;
         if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && cred.uid != 0 {
@@ -85,9 +108,9 @@ impl Vfs {
         }
         let c = costs();
         cpu(c.inode_op + c.namespace_op);
-        let (mode, gid) = perm::inherit(cred, &above, new.kind, new.mode);
+        let (mode, gid) = perm::inherit(cred, gid, &above, new.kind, new.mode);
         let NewFile { kind, rdev, target, .. } = *new;
-        let node = NewNode { kind, mode, uid: cred.uid, gid, rdev, target };
+        let node = NewNode { kind, mode, uid, gid, rdev, target };
         let made = self.fs.create(&self.cx(cred), dir, name, &node)?;
         let node = Node::new(&self.names, made.ino, made.loaded);
         if kind == FileKind::Dir {

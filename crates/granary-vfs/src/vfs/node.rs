@@ -34,6 +34,8 @@ pub struct Node {
     pub(super) key: u64,
     home: Arc<NameCache>,
     users: AtomicU32,
+    /// Lookups that a kernel holds over FUSE; together they count as one user.
+    lookups: AtomicU64,
     /// Looked up since the inode cache's clock hand last came by.
     pub(super) referenced: AtomicBool,
     /// Where ".." leads: known for a directory that was reached through its parent.
@@ -59,6 +61,7 @@ impl Node {
             key: home.next_key(),
             home: Arc::clone(home),
             users: AtomicU32::new(0),
+            lookups: AtomicU64::new(0),
             referenced: AtomicBool::new(true),
             parent: parking_lot::Mutex::new(None),
             mapping: AtomicU32::new(NO_MAPPING),
@@ -79,6 +82,12 @@ impl Node {
         self.kind == FileKind::Dir
     }
 
+    /// Tells two lives of one inode number apart: never the same twice while the file system is mounted, and constant
+    /// while somebody uses the node.
+    pub fn generation(&self) -> u64 {
+        self.key
+    }
+
     /// Number of users now.
     pub(super) fn users(&self) -> u32 {
         self.users.load(Ordering::Acquire)
@@ -86,6 +95,20 @@ impl Node {
 
     pub(super) fn add_users(&self, n: u32) {
         self.users.fetch_add(n, Ordering::AcqRel);
+    }
+
+    /// One more lookup. The caller holds a [`NodeRef`].
+    pub(super) fn remember(&self) {
+        if self.lookups.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.add_users(1);
+        }
+    }
+
+    /// Gives up to `n` lookups back. Says whether they were the last, whose user the caller is to drop.
+    pub(super) fn forget(&self, n: u64) -> bool {
+        let take = |held: u64| (held > 0).then(|| held.saturating_sub(n));
+        let before = self.lookups.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        before.is_ok_and(|held| held <= n)
     }
 
     /// Whether all its names are gone.

@@ -49,12 +49,12 @@ pub(crate) fn may_remove(cred: &Cred, dir: &Attr, victim: &Attr) -> Result<()> {
     Ok(())
 }
 
-/// Mode and group that a new node gets in `dir`: a set-group-ID directory hands its group on, and the bit itself to
-/// directories.
-pub(crate) fn inherit(cred: &Cred, dir: &Attr, kind: FileKind, wanted: u16) -> (u16, u32) {
+/// Mode and group that a new node gets in `dir`, `gid` else: a set-group-ID directory hands its group on, and the bit
+/// itself to directories.
+pub(crate) fn inherit(cred: &Cred, gid: u32, dir: &Attr, kind: FileKind, wanted: u16) -> (u16, u32) {
     let wanted = wanted & mode::ALL;
     if dir.mode & mode::SGID == 0 {
-        return (wanted, cred.gid);
+        return (wanted, gid);
     }
     if kind == FileKind::Dir {
         return (wanted | mode::SGID, dir.gid);

@@ -1,0 +1,442 @@
+//! [`Adapter`]: each FUSE request as the vfs call that it means.
+//!
+//! ```text
+//!   names.rs   lookup, create, mkdir, unlink, rename ... : every entry in a reply is a lookup to be forgotten
+//!   files.rs   open, read, write, fsync, release
+//!   dirs.rs    readdir, readdirplus
+//! ```
+//!
+//! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on the caller
+//! (mode, supplementary groups, capabilities, sticky directories, set-ID bits to clear) before a request arrives. It
+//! must: it answers path walks from its dentry cache without asking. The vfs is therefore called as root; the caller
+//! counts only as the owner of what it creates.
+//!
+//! Invariant: whatever a request used (nodes, open files) is let go before its reply, so that a program that sees the
+//! reply never finds them busy.
+
+mod dirs;
+mod files;
+mod names;
+
+use crate::convert::{Numbers, errno, set_time};
+use crate::handles::{Handles, Open};
+use crate::operations::{Operation, Operations};
+use crate::options::{DurableHook, Options, StatsHook};
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
+    TimeOrNow, WriteFlags,
+};
+use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, Result, Vfs};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Largest write request: what the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256 pages).
+const MAX_WRITE: u32 = 1 << 20;
+/// Requests that the kernel may have under way without a caller waiting (read-ahead, releases).
+const MAX_BACKGROUND: u16 = 64;
+/// The node of the statistics file.
+const STATS_NODE: INodeNo = INodeNo(u64::MAX - 1);
+
+/// What the mount shares with the session that serves it.
+pub(crate) struct Shared {
+    pub(crate) vfs: Arc<Vfs>,
+    pub(crate) handles: Handles,
+    pub(crate) operations: Arc<Operations>,
+    numbers: Numbers,
+    durable: Option<DurableHook>,
+    stats: Option<StatsHook>,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Adapter(pub(crate) Arc<Shared>);
+
+impl Adapter {
+    pub(crate) fn new(vfs: Arc<Vfs>, options: &Options) -> Adapter {
+        let numbers = Numbers { root: vfs.root().ino() };
+        Adapter(Arc::new(Shared {
+            vfs,
+            handles: Handles::default(),
+            operations: Arc::new(Operations::default()),
+            numbers,
+            durable: options.durable.clone(),
+            stats: options.stats.clone(),
+        }))
+    }
+}
+
+impl Shared {
+    fn node(&self, node: INodeNo) -> Result<NodeRef> {
+        self.vfs.node(self.numbers.ino(node))
+    }
+
+    fn attr(&self, node: &NodeRef) -> FileAttr {
+        self.numbers.attr(&self.vfs.stat(node))
+    }
+
+    /// The durability hook, if any.
+    pub(crate) fn durable(&self) -> Result<(), Errno> {
+        match &self.durable {
+            Some(hook) => hook().map_err(Errno::from),
+            None => Ok(()),
+        }
+    }
+
+    fn stats_attr(&self) -> FileAttr {
+        FileAttr {
+            ino: STATS_NODE,
+            size: 0,
+            blocks: 0,
+            atime: SystemTime::UNIX_EPOCH,
+            mtime: SystemTime::UNIX_EPOCH,
+            ctime: SystemTime::UNIX_EPOCH,
+            crtime: SystemTime::UNIX_EPOCH,
+            kind: FileType::RegularFile,
+            perm: 0o444,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    fn getattr(&self, node: INodeNo) -> Result<FileAttr> {
+        if node == STATS_NODE {
+            return Ok(self.stats_attr());
+        }
+        Ok(self.attr(&self.node(node)?))
+    }
+
+    fn setattr(&self, node: INodeNo, change: &Change) -> Result<FileAttr> {
+        if node == STATS_NODE {
+            return Err(FsError::NotPermitted);
+        }
+        let node = self.node(node)?;
+        self.vfs.setattr(&Cred::ROOT, &node, change)?;
+        Ok(self.attr(&node))
+    }
+
+    /// Lets go of everything that the kernel held. No request is under way.
+    pub(crate) fn let_go(&self) {
+        for open in self.handles.take_all() {
+            self.close(open);
+        }
+        self.vfs.forget_all();
+    }
+
+    fn close(&self, open: Open) {
+        if let Open::File(file) = open {
+            match Arc::try_unwrap(file) {
+                Ok(file) => self.vfs.close(file),
+                Err(shared) => drop(shared),
+            }
+        }
+    }
+}
+
+/// Sends a reply: the attributes, or the errno.
+macro_rules! answer {
+    ($reply:ident, $result:expr, $ok:expr) => {
+        match $result {
+            Ok(value) => {
+                #[allow(clippy::redundant_closure_call)]
+                ($ok)($reply, value)
+            }
+            Err(e) => $reply.error(errno(&e)),
+        }
+    };
+}
+
+fn entry(reply: ReplyEntry, (attr, generation): (FileAttr, Generation)) {
+    reply.entry_with_ttls(&crate::convert::ATTR_TTL, &crate::convert::NAME_TTL, &attr, generation);
+}
+
+fn ok(reply: ReplyEmpty, (): ()) {
+    reply.ok();
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            // The kernel's clean pages are right until it changes them itself.
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+        ];
+        for flag in wanted {
+            // An older kernel without it works, only slower.
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(MAX_WRITE);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        let _ = config.set_time_granularity(Duration::from_nanos(1));
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.0.operations.count(Operation::Lookup);
+        answer!(reply, self.0.lookup(parent, name.as_bytes()), entry);
+    }
+
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        self.0.forget(ino, nlookup);
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.0.operations.count(Operation::Getattr);
+        answer!(reply, self.0.getattr(ino), |r: ReplyAttr, a| r.attr(&crate::convert::ATTR_TTL, &a));
+    }
+
+    fn setattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.0.operations.count(Operation::Setattr);
+        let change = Change {
+            mode: mode.map(|m| (m & 0o7777) as u16),
+            uid,
+            gid,
+            size,
+            atime: set_time(atime),
+            mtime: set_time(mtime),
+            // The kernel says itself which bits of the mode a chown takes away.
+            chown: false,
+        };
+        answer!(reply, self.0.setattr(ino, &change), |r: ReplyAttr, a| r.attr(&crate::convert::ATTR_TTL, &a));
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        self.0.operations.count(Operation::Readlink);
+        answer!(reply, self.0.readlink(ino), |r: ReplyData, target: Vec<u8>| r.data(&target));
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        self.0.operations.count(Operation::Mknod);
+        answer!(reply, self.0.mknod(req, parent, name.as_bytes(), mode, rdev), entry);
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.0.operations.count(Operation::Mkdir);
+        answer!(reply, self.0.mkdir(req, parent, name.as_bytes(), mode), entry);
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.0.operations.count(Operation::Unlink);
+        answer!(reply, self.0.unlink(parent, name.as_bytes()), ok);
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.0.operations.count(Operation::Rmdir);
+        answer!(reply, self.0.rmdir(parent, name.as_bytes()), ok);
+    }
+
+    fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        self.0.operations.count(Operation::Symlink);
+        let target = target.as_os_str().as_bytes();
+        answer!(reply, self.0.symlink(req, parent, name.as_bytes(), target), entry);
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.0.operations.count(Operation::Rename);
+        let result = self.0.rename((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags);
+        answer!(reply, result, ok);
+    }
+
+    fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        self.0.operations.count(Operation::Link);
+        answer!(reply, self.0.link(ino, newparent, newname.as_bytes()), entry);
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.0.operations.count(Operation::Create);
+        match self.0.create(req, parent, name.as_bytes(), mode, flags) {
+            Ok((attr, generation, fh)) => {
+                reply.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED)
+            }
+            Err(e) => reply.error(errno(&e)),
+        }
+    }
+
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.0.operations.count(Operation::Open);
+        answer!(reply, self.0.open(ino, flags.0), |r: ReplyOpen, (fh, flags)| r.opened(fh, flags));
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.0.operations.count(Operation::Read);
+        self.0.read(fh, offset, size as usize, flags.0, reply);
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.0.operations.count(Operation::Write);
+        let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        match self.0.write(fh, offset, data, (!cached).then_some(flags.0)) {
+            Ok(n) => reply.written(n as u32),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+        // Closing promises nothing, and the kernel holds no dirty data of ours: it need not ask again.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.operations.count(Operation::Release);
+        if let Some(open) = self.0.handles.remove(fh) {
+            self.0.close(open);
+        }
+        reply.ok();
+    }
+
+    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.0.operations.count(if datasync { Operation::Fdatasync } else { Operation::Fsync });
+        match self.0.fsync(ino, datasync) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        // Positions in a directory need no state, and the node lives as long as the kernel has it open.
+        let is_dir = self.0.node(ino).and_then(|n| if n.is_dir() { Ok(()) } else { Err(FsError::NotDir) });
+        answer!(reply, is_dir, |r: ReplyOpen, ()| r.opened(FileHandle(0), fuser::FopenFlags::empty()));
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        self.0.operations.count(Operation::Readdir);
+        answer!(reply, self.0.readdir(ino, offset, &mut reply), |r: ReplyDirectory, ()| r.ok());
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.0.operations.count(Operation::Readdirplus);
+        answer!(reply, self.0.readdirplus(ino, offset, &mut reply), |r: ReplyDirectoryPlus, ()| r.ok());
+    }
+
+    fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        self.0.operations.count(Operation::Fsyncdir);
+        match self.0.fsync(ino, datasync) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        self.0.operations.count(Operation::Statfs);
+        match self.0.vfs.statfs() {
+            Ok(s) => reply.statfs(
+                s.blocks,
+                s.free_blocks,
+                s.free_blocks,
+                s.inodes,
+                s.free_inodes,
+                4096,
+                NAME_MAX as u32,
+                4096,
+            ),
+            Err(e) => reply.error(errno(&e)),
+        }
+    }
+
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // Not asked with default_permissions.
+        reply.ok();
+    }
+}

@@ -1,0 +1,69 @@
+//! Directories.
+//!
+//! A position is the vfs's own and stays valid while entries come and go. For `readdirplus` the names are taken first
+//! and looked up afterwards, one by one and by name: what was removed in between is left out, and a reused inode
+//! number cannot be mistaken for the one that was listed.
+
+use super::Shared;
+use crate::convert::{ATTR_TTL, file_type, generation};
+use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use granary_vfs::{Cred, FileKind, FsError, Ino, Result};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for up to
+/// 128 KiB.
+const BATCH: usize = 640;
+
+struct Listed {
+    name: Vec<u8>,
+    ino: Ino,
+    kind: FileKind,
+    next: u64,
+}
+
+impl Shared {
+    pub(super) fn readdir(&self, dir: INodeNo, from: u64, reply: &mut ReplyDirectory) -> Result<()> {
+        let dir = self.node(dir)?;
+        self.vfs.readdir(&dir, from, &mut |e| {
+            !reply.add(self.numbers.node(e.ino), e.next, file_type(e.kind), OsStr::from_bytes(e.name))
+        })
+    }
+
+    pub(super) fn readdirplus(&self, dir: INodeNo, from: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
+        let dir = self.node(dir)?;
+        let mut listed = Vec::new();
+        self.vfs.readdir(&dir, from, &mut |e| {
+            listed.push(Listed { name: e.name.to_vec(), ino: e.ino, kind: e.kind, next: e.next });
+            listed.len() < BATCH
+        })?;
+        for e in listed {
+            let name = OsStr::from_bytes(&e.name);
+            let dots = e.name == b"." || e.name == b"..";
+            if dots {
+                // The kernel takes no lookup for these two; it wants their number and kind.
+                let attr = FileAttr {
+                    ino: self.numbers.node(e.ino),
+                    kind: file_type(e.kind),
+                    ..self.stats_attr()
+                };
+                if reply.add(attr.ino, e.next, name, &ATTR_TTL, &attr, Generation(0)) {
+                    break;
+                }
+                continue;
+            }
+            match self.vfs.lookup(&Cred::ROOT, &dir, &e.name) {
+                Ok(node) => {
+                    let attr = self.attr(&node);
+                    if reply.add(attr.ino, e.next, name, &ATTR_TTL, &attr, generation(&node)) {
+                        break;
+                    }
+                    self.vfs.remember(&node);
+                }
+                Err(FsError::NoEntry | FsError::Stale) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Names and links: whatever is answered with an entry holds the node until the kernel forgets it.
+
+use super::{STATS_NODE, Shared};
+use crate::STATS_FILE;
+use crate::convert::{generation, open_flags};
+use crate::handles::Open;
+use crate::operations::Operation;
+use fuser::{FileAttr, FileHandle, Generation, INodeNo, RenameFlags, Request};
+use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, Result};
+use rustix::fs::OFlags;
+use std::sync::Arc;
+
+type Entry = (FileAttr, Generation);
+
+impl Shared {
+    /// The entry of a node, which the kernel now holds.
+    pub(super) fn entry(&self, node: &NodeRef) -> Entry {
+        self.vfs.remember(node);
+        (self.attr(node), generation(node))
+    }
+
+    /// An entry that says: no such name, and you may believe it.
+    fn absent(&self) -> Entry {
+        (FileAttr { ino: INodeNo(0), ..self.stats_attr() }, Generation(0))
+    }
+
+    pub(super) fn lookup(&self, parent: INodeNo, name: &[u8]) -> Result<Entry> {
+        if parent == INodeNo::ROOT && name == STATS_FILE.as_bytes() && self.stats.is_some() {
+            return Ok((self.stats_attr(), Generation(0)));
+        }
+        match self.vfs.lookup(&Cred::ROOT, &self.node(parent)?, name) {
+            Ok(node) => Ok(self.entry(&node)),
+            Err(FsError::NoEntry) => Ok(self.absent()),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub(super) fn forget(&self, node: INodeNo, lookups: u64) {
+        if node != STATS_NODE {
+            self.operations.count(Operation::Forget);
+            self.vfs.forget(self.numbers.ino(node), lookups);
+        }
+    }
+
+    pub(super) fn readlink(&self, node: INodeNo) -> Result<Vec<u8>> {
+        self.vfs.readlink(&self.node(node)?)
+    }
+
+    fn make(&self, req: &Request, parent: INodeNo, name: &[u8], new: &NewFile<'_>) -> Result<(NodeRef, bool)> {
+        let dir = self.node(parent)?;
+        self.vfs.create_or_get_for(&Cred::ROOT, (req.uid(), req.gid()), &dir, name, new)
+    }
+
+    fn make_new(&self, req: &Request, parent: INodeNo, name: &[u8], new: &NewFile<'_>) -> Result<Entry> {
+        match self.make(req, parent, name, new)? {
+            (node, true) => Ok(self.entry(&node)),
+            (_, false) => Err(FsError::Exists),
+        }
+    }
+
+    pub(super) fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> Result<Entry> {
+        let kind = match (mode >> 12) as u8 {
+            0 => FileKind::File,
+            code => FileKind::from_code(code).ok_or(FsError::Invalid)?,
+        };
+        let new = NewFile { kind, mode: (mode & 0o7777) as u16, rdev, target: b"" };
+        self.make_new(req, parent, name, &new)
+    }
+
+    pub(super) fn mkdir(&self, req: &Request, parent: INodeNo, name: &[u8], mode: u32) -> Result<Entry> {
+        self.make_new(req, parent, name, &NewFile::dir((mode & 0o7777) as u16))
+    }
+
+    pub(super) fn symlink(&self, req: &Request, parent: INodeNo, name: &[u8], target: &[u8]) -> Result<Entry> {
+        self.make_new(req, parent, name, &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target })
+    }
+
+    pub(super) fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &[u8],
+        mode: u32,
+        flags: i32,
+    ) -> Result<(FileAttr, Generation, FileHandle)> {
+        let (node, created) = self.make(req, parent, name, &NewFile::file((mode & 0o7777) as u16))?;
+        let given = OFlags::from_bits_retain(flags as u32);
+        if !created && given.contains(OFlags::EXCL) {
+            return Err(FsError::Exists);
+        }
+        let mut wanted = open_flags(flags);
+        // Somebody else made it after the kernel looked: then it is opened, and cut if so asked.
+        wanted.set(granary_vfs::OpenFlags::TRUNC, !created && given.contains(OFlags::TRUNC));
+        let file = self.vfs.open(&Cred::ROOT, node.clone(), wanted, created)?;
+        let (attr, generation) = self.entry(&node);
+        Ok((attr, generation, self.handles.insert(Open::File(Arc::new(file)))))
+    }
+
+    pub(super) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+        self.vfs.unlink(&Cred::ROOT, &self.node(parent)?, name)
+    }
+
+    pub(super) fn rmdir(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+        self.vfs.rmdir(&Cred::ROOT, &self.node(parent)?, name)
+    }
+
+    pub(super) fn rename(
+        &self,
+        (from_dir, from): (INodeNo, &[u8]),
+        (to_dir, to): (INodeNo, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
+        if !(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE).contains(flags) {
+            return Err(FsError::Invalid);
+        }
+        let flags = granary_vfs::RenameFlags {
+            no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE),
+            exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
+        };
+        let (from_dir, to_dir) = (self.node(from_dir)?, self.node(to_dir)?);
+        self.vfs.rename(&Cred::ROOT, (&from_dir, from), (&to_dir, to), flags)
+    }
+
+    pub(super) fn link(&self, node: INodeNo, parent: INodeNo, name: &[u8]) -> Result<Entry> {
+        if node == STATS_NODE {
+            return Err(FsError::NotPermitted);
+        }
+        let node = self.node(node)?;
+        self.vfs.link(&Cred::ROOT, &node, &self.node(parent)?, name)?;
+        Ok(self.entry(&node))
+    }
+}

@@ -1,0 +1,35 @@
+//! A mounted Linux file system out of any Granary file system: requests of the kernel's FUSE, translated for the vfs.
+//!
+//! ```text
+//!   program ── system call ──> kernel: VFS, permission checks, page cache (clean pages only), dentry cache
+//!                                 | /dev/fuse, one clone per thread
+//!       thread 0..N: read request ──> Adapter ──> granary_vfs::Vfs ──> FileSystem ──> Port ──> drive
+//!                    write reply  <──            fsync, O_SYNC: then durable()
+//! ```
+//!
+//! Invariants: (1) a reply to fsync, fdatasync or an O_SYNC write leaves only after the file system's own promise and
+//! the [`Options::durable`] hook; (2) every lookup that the kernel was told of holds its node until the kernel forgets
+//! it or the mount ends; (3) each request is served whole by the thread that read it, so what one waits for (a commit,
+//! the paced drive) holds up no other.
+//!
+//! It contains no file-system logic. What it does *not* do: `sync(2)` and `syncfs(2)` (the kernel does not send them to
+//! a FUSE server), byte-range locks (the kernel keeps them), extended attributes.
+//!
+//! Source: the kernel's `include/uapi/linux/fuse.h` and `fs/fuse`, through the crate `fuser`.
+
+mod adapter;
+mod convert;
+mod error;
+mod handles;
+pub mod mountinfo;
+mod operations;
+mod options;
+mod session;
+
+pub use error::MountError;
+pub use operations::{Operation, Operations};
+pub use options::{DurableHook, Options, StatsHook, host_config};
+pub use session::{Mounted, Unmounter, mount};
+
+/// Name in the root directory, not listed, under which a mount tells its counters (what [`Options::stats`] returns).
+pub const STATS_FILE: &str = ".granary-stats";

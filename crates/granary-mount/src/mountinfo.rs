@@ -1,0 +1,111 @@
+//! What is mounted where, from `/proc/self/mountinfo`: answers without a request to the file system in question.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// The type that our mounts have in the mount table.
+pub const FS_TYPE: &str = "fuse.granary";
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Number of the mount; unique while it exists.
+    pub id: u64,
+    /// Device, as "major:minor".
+    pub device: String,
+    /// Where.
+    pub mount_point: PathBuf,
+    /// Type, for example `ext4`, or `fuse.granary` for ours.
+    pub fs_type: String,
+    /// What is mounted.
+    pub source: String,
+}
+
+/// The topmost mount on exactly this directory (an absolute path without links).
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn find(dir: &Path) -> io::Result<Option<MountEntry>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&b| b == b'\n').filter_map(parse).filter(|m| m.mount_point == dir).next_back())
+}
+
+/// A line: `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
+fn parse(line: &[u8]) -> Option<MountEntry> {
+    let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
+    let dash = fields.iter().position(|f| f == b"-")?;
+    let text = |f: &[u8]| String::from_utf8_lossy(&unescape(f)).into_owned();
+    Some(MountEntry {
+        id: text(fields.first()?).parse().ok()?,
+        device: text(fields.get(2)?),
+        mount_point: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
+        fs_type: text(fields.get(dash + 1)?),
+        source: text(fields.get(dash + 2)?),
+    })
+}
+
+/// The kernel writes blanks, tabs, newlines and backslashes as three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while at < field.len() {
+        let code = field.get(at + 1..at + 4).filter(|d| field[at] == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        match code {
+            Some(d) => {
+                out.push(d.iter().fold(0u8, |n, c| n.wrapping_mul(8).wrapping_add(c - b'0')));
+                at += 4;
+            }
+            None => {
+                out.push(field[at]);
+                at += 1;
+            }
+        }
+    }
+    out
+}
+
+/// Whether the directory is a mount of ours, by the mount table.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn ours(dir: &Path) -> io::Result<Option<MountEntry>> {
+    Ok(find(dir)?.filter(|m| m.fs_type == FS_TYPE))
+}
+
+/// The path without links and dots, found without asking anything that is mounted on its last component.
+///
+/// # Errors
+/// A component above the last does not exist.
+pub fn locate(dir: &Path) -> io::Result<PathBuf> {
+    match (dir.parent(), dir.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().as_bytes().is_empty() { Path::new(".") } else { parent };
+            let plain = parent.canonicalize()?.join(name);
+            if find(&plain)?.is_some() { Ok(plain) } else { dir.canonicalize() }
+        }
+        _ => dir.canonicalize(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_with_escapes_and_optional_fields_is_read() {
+        let line = br"36 35 0:52 / /mnt/a\040b rw,nosuid shared:7 master:1 - fuse.granary ram:bytefs rw,user_id=0";
+        let m = parse(line).expect("a good line");
+        assert_eq!((m.id, m.device.as_str(), m.fs_type.as_str()), (36, "0:52", FS_TYPE));
+        assert_eq!((m.mount_point.as_path(), m.source.as_str()), (Path::new("/mnt/a b"), "ram:bytefs"));
+        assert_eq!(parse(b"no mount"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted_and_a_made_up_directory_is_not() {
+        assert!(find(Path::new("/")).expect("readable").is_some());
+        assert_eq!(find(Path::new("/no/such/place")).expect("readable"), None);
+    }
+}

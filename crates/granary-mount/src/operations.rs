@@ -1,0 +1,67 @@
+//! [`Operations`]: how many requests of each kind the kernel sent, and how many bytes went through them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+macro_rules! operations {
+    ($($variant:ident $name:literal,)*) => {
+        /// A kind of request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)] // the names are the kernel's
+        pub enum Operation { $($variant,)* }
+
+        impl Operation {
+            /// All of them, in the order of their declaration.
+            pub const ALL: [Operation; [$($name),*].len()] = [$(Operation::$variant),*];
+
+            /// The name in results.
+            pub fn name(self) -> &'static str {
+                match self { $(Operation::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    Lookup "lookup", Getattr "getattr", Setattr "setattr", Readlink "readlink", Mknod "mknod", Mkdir "mkdir",
+    Unlink "unlink", Rmdir "rmdir", Symlink "symlink", Rename "rename", Link "link", Create "create", Open "open",
+    Read "read", Write "write", Release "release", Fsync "fsync", Fdatasync "fdatasync", SyncWrite "sync_write",
+    Readdir "readdir", Readdirplus "readdirplus", Fsyncdir "fsyncdir", Statfs "statfs", Forget "forget",
+    Fallocate "fallocate", Lseek "lseek",
+}
+
+/// Counts since the mount.
+#[derive(Default)]
+pub struct Operations {
+    counts: [AtomicU64; Operation::ALL.len()],
+    read_bytes: AtomicU64,
+    write_bytes: AtomicU64,
+}
+
+impl Operations {
+    pub(crate) fn count(&self, op: Operation) {
+        self.counts[op as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn read(&self, bytes: usize) {
+        self.read_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.write_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Requests of one kind.
+    pub fn of(&self, op: Operation) -> u64 {
+        self.counts[op as usize].load(Relaxed)
+    }
+
+    /// Bytes that left through reads. What the kernel's page cache served is not among them.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes.load(Relaxed)
+    }
+
+    /// Bytes that came with writes.
+    pub fn write_bytes(&self) -> u64 {
+        self.write_bytes.load(Relaxed)
+    }
+}

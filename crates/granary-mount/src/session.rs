@@ -1,0 +1,215 @@
+//! Mounting, serving, unmounting.
+//!
+//! ```text
+//!   mount() ── checks ── mount(2), INIT ── serving threads ──┐
+//!                                                            | umount(2) by anybody, or Unmounter
+//!   Mounted::join() <── threads end (no request under way) <─┘
+//!        └─ close what is open, forget all lookups, Vfs::unmount (writes everything back), durable()
+//! ```
+
+use crate::adapter::Adapter;
+use crate::error::MountError;
+use crate::mountinfo::{self, MountEntry};
+use crate::operations::Operations;
+use crate::options::Options;
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use granary_vfs::Vfs;
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
+pub struct Mounted {
+    session: Option<BackgroundSession>,
+    adapter: Adapter,
+    unmounter: Unmounter,
+}
+
+/// Unmounts; can be handed to another thread.
+#[derive(Clone)]
+pub struct Unmounter {
+    dir: PathBuf,
+    entry: Option<MountEntry>,
+}
+
+/// Mounts `vfs` on `dir` and serves it by threads of its own; returns when the mount answers. The caller hands over
+/// its hold on the file system: [`Mounted::join`] ends it with [`Vfs::unmount`].
+///
+/// # Errors
+/// [`MountError`]: what is wrong with `/dev/fuse`, the directory or the permissions.
+pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, MountError> {
+    let dir = check_directory(dir)?;
+    check_device()?;
+    let adapter = Adapter::new(vfs, options);
+    let session = Session::new(adapter.clone(), &dir, &config(options)).map_err(|e| refused(&dir, e))?;
+    let session = session.spawn().map_err(MountError::io("starting the serving threads"))?;
+    // Only to be sure that we never unmount another mount than ours.
+    let entry = mountinfo::ours(&dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
+    Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter { dir, entry } })
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype("granary".to_owned()),
+        MountOption::DefaultPermissions,
+        // An image may come from anywhere: no devices, no set-user-ID programs.
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        if options.read_only { MountOption::RO } else { MountOption::RW },
+    ];
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = true;
+    config
+}
+
+fn refused(dir: &Path, e: io::Error) -> MountError {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
+            MountError::NotPermitted { dir: dir.to_owned() }
+        }
+        _ => MountError::io(format!("mounting on {}", dir.display()))(e),
+    }
+}
+
+/// The directory must exist, be one, be empty and not be a mount already.
+fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
+    let missing = |_| MountError::NoDirectory(dir.to_owned());
+    let plain = mountinfo::locate(dir).map_err(missing)?;
+    let table = mountinfo::find(&plain).map_err(MountError::io("reading /proc/self/mountinfo"))?;
+    if let Some(there) = table {
+        let what = format!("{} ({})", there.source, there.fs_type);
+        return Err(MountError::Busy { dir: plain, what });
+    }
+    if !fs::metadata(&plain).map_err(missing)?.is_dir() {
+        return Err(MountError::NotADirectory(plain));
+    }
+    let mut entries = fs::read_dir(&plain).map_err(MountError::io(format!("reading {}", plain.display())))?;
+    if entries.next().is_some() {
+        return Err(MountError::NotEmpty(plain));
+    }
+    Ok(plain)
+}
+
+/// Whether FUSE is to be had.
+///
+/// # Errors
+/// [`MountError::NoDevice`] or [`MountError::DeviceDenied`].
+fn check_device() -> Result<(), MountError> {
+    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(MountError::NoDevice),
+        // ENODEV, ENXIO: the node is there, the module is not.
+        Err(e) if matches!(e.raw_os_error(), Some(6 | 19)) => Err(MountError::NoDevice),
+        Err(e) => Err(MountError::DeviceDenied(e)),
+    }
+}
+
+impl Mounted {
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.unmounter.dir
+    }
+
+    /// What ends it.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// What was asked of it.
+    pub fn operations(&self) -> Arc<Operations> {
+        Arc::clone(&self.adapter.0.operations)
+    }
+
+    /// Waits until it is unmounted, and ends the file system cleanly: everything is written back and durable.
+    ///
+    /// # Errors
+    /// The session's; the file system's.
+    pub fn join(mut self) -> Result<(), MountError> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), MountError> {
+        let Some(session) = self.session.take() else { return Ok(()) };
+        let served = session.join().map_err(MountError::io("serving /dev/fuse"));
+        let shared = &self.adapter.0;
+        shared.let_go();
+        shared.vfs.unmount()?;
+        let synced = shared.durable().map_err(|e| io::Error::from_raw_os_error(e.code()));
+        synced.map_err(MountError::io("making the image durable"))?;
+        served
+    }
+
+    /// Unmounts and waits.
+    ///
+    /// # Errors
+    /// As [`Unmounter::unmount`] and [`Mounted::join`].
+    pub fn unmount(self) -> Result<(), MountError> {
+        self.unmounter.unmount(false)?;
+        self.join()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.session.is_some() {
+            // Detached, it ends when the last program lets go of it.
+            let _ = self.unmounter.unmount(true);
+            let _ = self.finish();
+        }
+    }
+}
+
+impl Unmounter {
+    /// The one for what is mounted on `dir`.
+    ///
+    /// # Errors
+    /// [`MountError::NotMounted`] where that is nothing of ours.
+    pub fn of(dir: &Path) -> Result<Unmounter, MountError> {
+        let plain = mountinfo::locate(dir).map_err(|_| MountError::NoDirectory(dir.to_owned()))?;
+        let entry = mountinfo::ours(&plain).map_err(MountError::io("reading /proc/self/mountinfo"))?;
+        if entry.is_none() {
+            return Err(MountError::NotMounted(plain));
+        }
+        Ok(Unmounter { dir: plain, entry })
+    }
+
+    /// Where.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any more.
+    ///
+    /// # Errors
+    /// [`MountError::InUse`] unless lazy; what the system says.
+    pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        let now = mountinfo::find(&self.dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
+        if now.is_none() || now.as_ref().map(|m| m.id) != self.entry.as_ref().map(|m| m.id) {
+            return Ok(());
+        }
+        let flags = if lazy { UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
+        match unmount(&self.dir, flags) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::BUSY) => Err(MountError::InUse(self.dir.clone())),
+            Err(rustix::io::Errno::PERM) => self.by_helper(lazy),
+            Err(e) => Err(MountError::io(format!("unmounting {}", self.dir.display()))(e.into())),
+        }
+    }
+
+    /// Users other than root unmount through the set-user-ID program of the fuse3 package.
+    fn by_helper(&self, lazy: bool) -> Result<(), MountError> {
+        let mut command = Command::new("fusermount3");
+        command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(&self.dir).stderr(Stdio::null());
+        match command.status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(_) => Err(MountError::InUse(self.dir.clone())),
+            Err(_) => Err(MountError::NotPermitted { dir: self.dir.clone() }),
+        }
+    }
+}
