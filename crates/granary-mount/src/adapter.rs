@@ -25,8 +25,8 @@ use crate::options::{DurableHook, Options, StatsHook};
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
-    TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, Result, Vfs};
 use std::ffi::OsStr;
@@ -146,7 +146,8 @@ impl Shared {
 macro_rules! answer {
     ($reply:ident, $result:expr, $ok:expr) => {
         match $result {
-            Ok(value) => {
+            Ok(value) =>
+            {
                 #[allow(clippy::redundant_closure_call)]
                 ($ok)($reply, value)
             }
@@ -249,15 +250,7 @@ impl Filesystem for Adapter {
         answer!(reply, self.0.mknod(req, parent, name.as_bytes(), mode, rdev), entry);
     }
 
-    fn mkdir(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         self.0.operations.count(Operation::Mkdir);
         answer!(reply, self.0.mkdir(req, parent, name.as_bytes(), mode), entry);
     }
@@ -357,7 +350,14 @@ impl Filesystem for Adapter {
         }
     }
 
-    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _lock_owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
         // Closing promises nothing, and the kernel holds no dirty data of ours: it need not ask again.
         reply.error(Errno::ENOSYS);
     }
@@ -433,6 +433,33 @@ impl Filesystem for Adapter {
             ),
             Err(e) => reply.error(errno(&e)),
         }
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.0.operations.count(Operation::Fallocate);
+        answer!(reply, self.0.fallocate(fh, offset, length, mode), ok);
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.0.operations.count(Operation::Lseek);
+        answer!(reply, self.0.seek(ino, offset, whence), |r: ReplyLseek, pos: u64| r.offset(pos as i64));
     }
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {

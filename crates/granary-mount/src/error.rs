@@ -8,7 +8,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// `/dev/fuse` is not there.
-    #[error("/dev/fuse does not exist: load the module (modprobe fuse), or in a container pass --device /dev/fuse")]
+    #[error(
+        "/dev/fuse does not exist: load the module (modprobe fuse), or in a container pass --device /dev/fuse"
+    )]
     NoDevice,
     /// `/dev/fuse` may not be opened.
     #[error("/dev/fuse cannot be opened ({0}): run as root, or ask for read and write permission on it")]
@@ -40,7 +42,9 @@ pub enum MountError {
         what: String,
     },
     /// Programs use the mount.
-    #[error("{0} is in use: end the programs that have files open or work in it (fuser -vm {0} lists them), or unmount lazily")]
+    #[error(
+        "{0} is in use: end the programs that have files open or work in it (fuser -vm {0} lists them), or unmount lazily"
+    )]
     InUse(PathBuf),
     /// Nothing of ours is mounted there.
     #[error("{0} is not a mounted granary file system: see `grep granary /proc/mounts`")]

@@ -52,7 +52,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut at = 0;
     while at < field.len() {
-        let code = field.get(at + 1..at + 4).filter(|d| field[at] == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
+        let code = field
+            .get(at + 1..at + 4)
+            .filter(|d| field[at] == b'\\' && d.iter().all(|c| (b'0'..=b'7').contains(c)));
         match code {
             Some(d) => {
                 out.push(d.iter().fold(0u8, |n, c| n.wrapping_mul(8).wrapping_add(c - b'0')));
@@ -96,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_line_with_escapes_and_optional_fields_is_read() {
-        let line = br"36 35 0:52 / /mnt/a\040b rw,nosuid shared:7 master:1 - fuse.granary ram:bytefs rw,user_id=0";
+        let line =
+            br"36 35 0:52 / /mnt/a\040b rw,nosuid shared:7 master:1 - fuse.granary ram:bytefs rw,user_id=0";
         let m = parse(line).expect("a good line");
         assert_eq!((m.id, m.device.as_str(), m.fs_type.as_str()), (36, "0:52", FS_TYPE));
         assert_eq!((m.mount_point.as_path(), m.source.as_str()), (Path::new("/mnt/a b"), "ram:bytefs"));

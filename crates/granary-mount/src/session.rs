@@ -47,7 +47,7 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     let session = Session::new(adapter.clone(), &dir, &config(options)).map_err(|e| refused(&dir, e))?;
     let session = session.spawn().map_err(MountError::io("starting the serving threads"))?;
     // Only to be sure that we never unmount another mount than ours.
-    let entry = mountinfo::ours(&dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
+    let entry = mountinfo::find(&dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
     Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter { dir, entry } })
 }
 
@@ -55,7 +55,8 @@ fn config(options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype("granary".to_owned()),
+        // `MountOption::Subtype` does not reach the kernel with a direct mount(2).
+        MountOption::CUSTOM("subtype=granary".to_owned()),
         MountOption::DefaultPermissions,
         // An image may come from anywhere: no devices, no set-user-ID programs.
         MountOption::NoDev,

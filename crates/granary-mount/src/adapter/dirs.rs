@@ -42,11 +42,8 @@ impl Shared {
             let dots = e.name == b"." || e.name == b"..";
             if dots {
                 // The kernel takes no lookup for these two; it wants their number and kind.
-                let attr = FileAttr {
-                    ino: self.numbers.node(e.ino),
-                    kind: file_type(e.kind),
-                    ..self.stats_attr()
-                };
+                let attr =
+                    FileAttr { ino: self.numbers.node(e.ino), kind: file_type(e.kind), ..self.stats_attr() };
                 if reply.add(attr.ino, e.next, name, &ATTR_TTL, &attr, Generation(0)) {
                     break;
                 }

@@ -17,7 +17,8 @@ use crate::handles::Open;
 use crate::operations::Operation;
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyData};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Cred, FsError, OpenFile, OpenFlags, Result};
+use granary_vfs::{Allocate, Cred, FsError, OpenFile, OpenFlags, Result};
+use rustix::fs::FallocateFlags;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -57,7 +58,9 @@ impl Shared {
 
     fn read_into(&self, fh: FileHandle, pos: u64, flags: i32, out: &mut [u8]) -> Result<usize> {
         match self.handles.get(fh)? {
-            Open::File(file) => self.as_flagged(&file, open_flags(flags), |f| self.vfs.read(f, pos, Dest::Bytes(out))),
+            Open::File(file) => {
+                self.as_flagged(&file, open_flags(flags), |f| self.vfs.read(f, pos, Dest::Bytes(out)))
+            }
             Open::Text(text) => {
                 let rest = text.as_bytes().get(pos.min(text.len() as u64) as usize..).unwrap_or_default();
                 let n = rest.len().min(out.len());
@@ -69,7 +72,13 @@ impl Shared {
 
     /// Writes; on return a synchronous write is durable. `flags`: the request's, none where the kernel writes back a
     /// mapped page.
-    pub(super) fn write(&self, fh: FileHandle, pos: u64, data: &[u8], flags: Option<i32>) -> Result<usize, Errno> {
+    pub(super) fn write(
+        &self,
+        fh: FileHandle,
+        pos: u64,
+        data: &[u8],
+        flags: Option<i32>,
+    ) -> Result<usize, Errno> {
         let written = {
             let file = self.handles.file(fh).map_err(|e| errno(&e))?;
             let flags = flags.map_or(OpenFlags::RDWR, open_flags);
@@ -96,6 +105,31 @@ impl Shared {
             return f(file);
         }
         f(&self.vfs.open(&Cred::ROOT, file.node().clone(), flags, true)?)
+    }
+
+    pub(super) fn fallocate(&self, fh: FileHandle, pos: u64, len: u64, mode: i32) -> Result<()> {
+        let given = FallocateFlags::from_bits_retain(mode as u32);
+        let keep_size = given.contains(FallocateFlags::KEEP_SIZE);
+        let how = match given.difference(FallocateFlags::KEEP_SIZE) {
+            rest if rest.is_empty() => Allocate::Reserve { keep_size },
+            FallocateFlags::PUNCH_HOLE if keep_size => Allocate::PunchHole,
+            FallocateFlags::ZERO_RANGE => Allocate::ZeroRange { keep_size },
+            _ => return Err(FsError::NotSupported),
+        };
+        let file = self.handles.file(fh)?;
+        self.vfs.fallocate(&Cred::ROOT, &file, how, pos, len)
+    }
+
+    /// Where data or a hole begins; the kernel does the other kinds of `lseek` alone.
+    pub(super) fn seek(&self, node: INodeNo, pos: i64, whence: i32) -> Result<u64> {
+        /// Linux's SEEK_DATA and SEEK_HOLE.
+        const DATA: i32 = 3;
+        const HOLE: i32 = 4;
+        let pos = u64::try_from(pos).map_err(|_| FsError::NoDevice)?;
+        match whence {
+            DATA | HOLE => self.vfs.seek(&self.node(node)?, pos, whence == HOLE),
+            _ => Err(FsError::Invalid),
+        }
     }
 
     pub(super) fn fsync(&self, node: INodeNo, data_only: bool) -> Result<(), Errno> {

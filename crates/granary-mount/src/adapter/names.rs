@@ -46,7 +46,13 @@ impl Shared {
         self.vfs.readlink(&self.node(node)?)
     }
 
-    fn make(&self, req: &Request, parent: INodeNo, name: &[u8], new: &NewFile<'_>) -> Result<(NodeRef, bool)> {
+    fn make(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<(NodeRef, bool)> {
         let dir = self.node(parent)?;
         self.vfs.create_or_get_for(&Cred::ROOT, (req.uid(), req.gid()), &dir, name, new)
     }
@@ -78,7 +84,13 @@ impl Shared {
         self.make_new(req, parent, name, &NewFile::dir((mode & 0o7777) as u16))
     }
 
-    pub(super) fn symlink(&self, req: &Request, parent: INodeNo, name: &[u8], target: &[u8]) -> Result<Entry> {
+    pub(super) fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Entry> {
         self.make_new(req, parent, name, &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target })
     }
 

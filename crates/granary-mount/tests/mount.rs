@@ -1,0 +1,12 @@
+//! The mount as programs see it: real mounts of every file system of the registry on drives in memory.
+
+mod mount {
+    mod data;
+    mod durability;
+    mod lifetime;
+    mod names;
+    mod parallel;
+    mod permissions;
+    pub mod rig;
+    mod shadow;
+}

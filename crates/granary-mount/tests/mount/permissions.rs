@@ -1,0 +1,159 @@
+//! Permissions, as other users meet them: programs run under another user in a mount that lets them in.
+
+use super::rig::{Rig, each, possible};
+use granary_mount::Options;
+use rustix::fs::{CWD, Gid, Uid};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+const USER: u32 = 65_534;
+
+fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: only root can become other users");
+    }
+    root
+}
+
+/// Runs a shell line in the mount as `user` and `group` without other groups; whether it succeeded.
+fn runs(rig: &Rig, user: u32, group: u32, line: &str) -> bool {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line).current_dir(rig.root()).uid(user).gid(group);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command.status().expect("sh runs").success()
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+}
+
+fn chown(path: &Path, user: u32, group: u32) {
+    rustix::fs::chownat(
+        CWD,
+        path,
+        Some(Uid::from_raw(user)),
+        Some(Gid::from_raw(group)),
+        rustix::fs::AtFlags::empty(),
+    )
+    .expect("chown");
+}
+
+#[test]
+fn the_mode_decides_who_reads_writes_and_enters() {
+    each(|rig| {
+        if !root() {
+            return;
+        }
+        chmod(rig.root(), 0o755);
+        fs::write(rig.path("f"), "secret").expect("write");
+        chmod(&rig.path("f"), 0o600);
+        assert!(!runs(rig, USER, USER, "cat f"));
+        chmod(&rig.path("f"), 0o640);
+        chown(&rig.path("f"), 0, 1234);
+        assert!(!runs(rig, USER, USER, "cat f"));
+        assert!(runs(rig, USER, 1234, "cat f"));
+        assert!(!runs(rig, USER, 1234, "echo x >> f"));
+        assert!(!runs(rig, USER, USER, "touch new"), "the root directory is not theirs");
+        fs::create_dir(rig.path("d")).expect("mkdir");
+        fs::write(rig.path("d/x"), "x").expect("write");
+        chmod(&rig.path("d"), 0o700);
+        assert!(rig.path("d/x").exists(), "root fills the kernel's caches");
+        assert!(!runs(rig, USER, USER, "cat d/x"), "and still nobody passes a closed directory");
+        chmod(&rig.path("d"), 0o777);
+        assert!(runs(rig, USER, 77, "cat d/x && echo y > d/y && mkdir d/z"));
+        let made = fs::metadata(rig.path("d/y")).expect("stat");
+        assert_eq!((made.uid(), made.gid()), (USER, 77), "who makes it owns it");
+        assert_eq!(fs::metadata(rig.path("d/z")).expect("stat").uid(), USER);
+        assert!(!runs(rig, USER, USER, "chmod 777 f"));
+        assert!(!runs(rig, USER, USER, "chown 65534 f"));
+    });
+}
+
+#[test]
+fn sticky_and_set_group_directories_keep_their_rules() {
+    each(|rig| {
+        if !root() {
+            return;
+        }
+        fs::create_dir(rig.path("tmp")).expect("mkdir");
+        chmod(&rig.path("tmp"), 0o1777);
+        fs::write(rig.path("tmp/roots"), "").expect("write");
+        chmod(&rig.path("tmp/roots"), 0o666);
+        assert!(!runs(rig, USER, USER, "rm -f tmp/roots"));
+        assert!(runs(rig, USER, USER, "touch tmp/mine && mv tmp/mine tmp/mine2 && rm tmp/mine2"));
+        fs::create_dir(rig.path("team")).expect("mkdir");
+        chown(&rig.path("team"), 0, 555);
+        chmod(&rig.path("team"), 0o2777);
+        assert!(runs(rig, USER, USER, "touch team/f && mkdir team/d"));
+        assert_eq!(fs::metadata(rig.path("team/f")).expect("stat").gid(), 555);
+        let dir = fs::metadata(rig.path("team/d")).expect("stat");
+        assert_eq!((dir.gid(), dir.mode() & 0o2000), (555, 0o2000));
+    });
+}
+
+#[test]
+fn supplementary_groups_count() {
+    if !possible() || !root() {
+        return;
+    }
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: setpriv (util-linux) is missing");
+        return;
+    }
+    each(|rig| {
+        fs::create_dir(rig.path("d")).expect("mkdir");
+        chown(&rig.path("d"), 0, 777);
+        chmod(&rig.path("d"), 0o770);
+        let with = |groups: &str| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--groups", groups, "touch"]);
+            command.arg(rig.path(&format!("d/{groups}"))).stderr(std::process::Stdio::null());
+            command.status().expect("setpriv runs").success()
+        };
+        chmod(rig.root(), 0o755);
+        assert!(with("777"));
+        assert!(!with("778"));
+    });
+}
+
+#[test]
+fn writing_cutting_and_chown_take_set_user_id_away() {
+    each(|rig| {
+        if !root() {
+            return;
+        }
+        chmod(rig.root(), 0o755);
+        let mode = |n: &str| fs::metadata(rig.path(n)).expect("stat").mode() & 0o7777;
+        for (name, line) in [("w", "echo more >> w"), ("t", ": > t"), ("m", "truncate -s 1 m")] {
+            fs::write(rig.path(name), "program").expect("write");
+            chmod(&rig.path(name), 0o6777);
+            assert!(runs(rig, USER, USER, line), "{line}");
+            assert_eq!(mode(name), 0o777, "{line}");
+        }
+        fs::write(rig.path("r"), "program").expect("write");
+        chmod(&rig.path("r"), 0o6755);
+        fs::write(rig.path("r"), "root may").expect("write");
+        assert_eq!(mode("r"), 0o6755);
+        chown(&rig.path("r"), 5, 5);
+        assert_eq!(mode("r"), 0o755);
+        assert!(fs::metadata(rig.path("r")).is_ok_and(|m| (m.uid(), m.gid()) == (5, 5)));
+    });
+}
+
+#[test]
+fn without_allow_other_nobody_else_enters() {
+    if !possible() || !root() {
+        return;
+    }
+    let rig = Rig::new(super::rig::any(), &Options::default());
+    chmod(rig.root(), 0o755);
+    let dir = rig.root().to_owned();
+    let mut command = Command::new("ls");
+    let status = command.arg(&dir).uid(USER).gid(USER).stderr(std::process::Stdio::null()).status();
+    assert!(!status.expect("ls runs").success());
+    rig.finish();
+}

@@ -1,0 +1,122 @@
+//! A mount on a drive in memory, taken away again whatever happens.
+
+use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
+use granary_lab::testbed::Testbed;
+use granary_mount::{Mounted, Options, Unmounter, host_config};
+use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_units::Bytes;
+use granary_vfs::{Vfs, VfsConfig};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A mounted file system. Dropped, it is unmounted, lazily if need be.
+pub struct Rig {
+    pub fs: &'static str,
+    pub vfs: Arc<Vfs>,
+    drive: Arc<Mssd>,
+    mounted: Option<Mounted>,
+    unmounter: Unmounter,
+    dir: tempfile::TempDir,
+}
+
+/// Whether mounts are possible here; says so where not.
+pub fn possible() -> bool {
+    let there = Path::new("/dev/fuse").exists();
+    if !there {
+        eprintln!("skipped: /dev/fuse is missing");
+    }
+    there
+}
+
+/// A file system on a new drive of 512 MiB, not mounted anywhere.
+pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Arc<Mssd>) {
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let mut config = testbed.drive.clone().with_mode(if fs.write_log { Mode::Log } else { Mode::Cache });
+    config.flash = config.flash.with_capacity(Bytes::mib(512));
+    let drive = Arc::new(Mssd::new(&config).expect("a drive"));
+    let port = Port::new(drive.clone());
+    (fs.mkfs)(&port).expect("mkfs");
+    let mounted = (fs.mount)(port, &testbed.host).expect("mount");
+    let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
+    (Vfs::mount(mounted, config).expect("vfs"), drive)
+}
+
+impl Rig {
+    pub fn new(fs: &'static FsEntry, options: &Options) -> Rig {
+        let (vfs, drive) = vfs(fs);
+        let dir = tempfile::tempdir().expect("a directory");
+        let mounted = granary_mount::mount(vfs.clone(), dir.path(), options).expect("mounts");
+        let unmounter = mounted.unmounter();
+        Rig { fs: fs.name, vfs, drive, mounted: Some(mounted), unmounter, dir }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn unmounter(&self) -> &Unmounter {
+        &self.unmounter
+    }
+
+    pub fn mounted(&self) -> &Mounted {
+        self.mounted.as_ref().expect("not yet finished")
+    }
+
+    /// Waits for the end of a mount that was taken away.
+    pub fn join(&mut self) -> Result<(), granary_mount::MountError> {
+        self.mounted.take().expect("mounted").join()
+    }
+
+    /// Everything is in order, on media too; and it unmounts.
+    pub fn finish(mut self) {
+        self.vfs.sync().expect("sync");
+        let bad = self.vfs.fs().check().expect("check runs");
+        assert!(bad.is_empty(), "{}: {bad:#?}", self.fs);
+        self.mounted.take().expect("mounted").unmount().expect("unmounts cleanly");
+        self.drive.check().expect("the drive is in order");
+        let left = fs::read_dir(self.root()).expect("readable").count();
+        assert_eq!(left, 0, "{} is still mounted", self.root().display());
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // A failed test may have files open: out of sight at once, and end without waiting for them.
+        if let Some(mounted) = self.mounted.take() {
+            let _ = self.unmounter.unmount(true);
+            if std::thread::panicking() { std::mem::forget(mounted) } else { drop(mounted) }
+        }
+    }
+}
+
+/// Runs the test on every file system, checks it and unmounts it.
+pub fn each(test: impl Fn(&Rig)) {
+    each_with(&Options { allow_other: true, ..Options::default() }, test);
+}
+
+pub fn each_with(options: &Options, test: impl Fn(&Rig)) {
+    if !possible() {
+        return;
+    }
+    for fs in FILE_SYSTEMS {
+        let rig = Rig::new(fs, options);
+        test(&rig);
+        rig.finish();
+    }
+}
+
+/// Gives the kernel ten milliseconds.
+#[allow(clippy::disallowed_methods)] // the kernel lives on the wall clock
+pub fn pause() {
+    std::thread::sleep(std::time::Duration::from_millis(10));
+}
+
+/// One file system, for what does not depend on it.
+pub fn any() -> &'static FsEntry {
+    registry::find("bytefs").expect("registered")
+}
