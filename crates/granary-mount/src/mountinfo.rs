@@ -30,7 +30,7 @@ pub struct MountEntry {
 /// The mount table cannot be read.
 pub fn find(dir: &Path) -> io::Result<Option<MountEntry>> {
     let table = fs::read("/proc/self/mountinfo")?;
-    Ok(table.split(|&b| b == b'\n').filter_map(parse).filter(|m| m.mount_point == dir).next_back())
+    Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.mount_point == dir))
 }
 
 /// A line: `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
