@@ -182,11 +182,27 @@ impl Check<'_> {
             self.say(format!("inode {ino} owns {} blocks, its record says {}", map.blocks(), record.blocks));
         }
         let end = map.extents().last().map_or(0, |e| e.block + e.len as u64);
-        if attr.kind != FileKind::Dir && end > blocks_of(attr.size) && !orphan {
-            self.say(format!("inode {ino} has block {} but only {} bytes", end - 1, attr.size));
+        if attr.kind != FileKind::Dir && end > blocks_of(attr.size) && !orphan && !self.core.recovered {
+            self.beyond(ino, attr.size, &map)?;
         }
         if attr.kind == FileKind::Dir {
             self.directory(ino, attr.size, &map)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks beyond a file's end are what fallocate reserved: zero. (After a recovery they become so when the inode is
+    /// loaded.)
+    fn beyond(&mut self, ino: u32, size: u64, map: &FileMap) -> Result<()> {
+        for run in map.runs_in(blocks_of(size)..u64::MAX) {
+            for lba in run.lba..run.lba + run.len {
+                let mut page = [Page::ZERO];
+                self.core.port.read(Lpa(lba as u64), &mut page, Structure::Data)?;
+                if !page[0].is_zero() {
+                    self.say(format!("inode {ino} of {size} bytes has data beyond its end, in block {lba}"));
+                    return Ok(());
+                }
+            }
         }
         Ok(())
     }

@@ -64,6 +64,8 @@ pub struct Core {
     pub journal: Journal,
     /// Inodes with attributes that only memory knows.
     pub dirty: Mutex<DirtyList>,
+    /// The file system had not been unmounted properly: blocks beyond a file's end may hold anything.
+    pub recovered: bool,
     /// Held while withheld blocks become free, so that whoever needs them waits.
     pub releasing: sync::Mutex<()>,
 }

@@ -70,11 +70,18 @@ impl Core {
 
     /// See [`granary_vfs::FileSystem::reserve`].
     pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        let node = node(inode);
+        self.promise(node(inode), pages_of(pos, len)).map(drop)
+    }
+
+    /// Promises blocks to the holes among these pages that have no promise yet; returns them.
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing promised.
+    pub fn promise(&self, node: &Node, pages: Range<u64>) -> Result<Vec<Range<u64>>> {
         let mut body = node.body.lock();
         let map = &mut body.map;
         let mut holes: Vec<Range<u64>> = Vec::new();
-        for gap in map.reserved.missing(pages_of(pos, len)) {
+        for gap in map.reserved.missing(pages) {
             let mut at = gap.start;
             while at < gap.end {
                 at += match map.piece(at) {
@@ -88,14 +95,14 @@ impl Core {
             }
         }
         if holes.is_empty() {
-            return Ok(());
+            return Ok(holes);
         }
         let pages: u64 = holes.iter().map(|h| map.reserved.insert(h.clone())).sum();
         let need = map.meta_needed();
         let more = need.saturating_sub(map.reserved_meta);
         if self.space.reserve(pages + more) {
             map.reserved_meta += more;
-            return Ok(());
+            return Ok(holes);
         }
         for hole in holes {
             map.reserved.remove(hole);

@@ -13,6 +13,7 @@ use crate::space::Run;
 use granary_mssd::Structure;
 use granary_units::Lpa;
 use granary_vfs::Result;
+use std::ops::Range;
 
 impl Half {
     /// What is needed for both changes.
@@ -133,6 +134,49 @@ impl Core {
         let mut half = Half::Hot;
         let mut body = node.body.lock();
         let done = body.map.cut(keep, lines, &mut freed, &mut edits);
+        if let Some(dropped) = body.map.shrink_slots() {
+            edits.clear();
+            half = Half::Both;
+            for run in &dropped {
+                self.cache.forget(Lpa(run.lba as u64));
+            }
+            freed.extend(dropped);
+        }
+        self.settle_reservation(&mut body);
+        drop(body);
+        for run in freed {
+            tx.free_blocks(run, true);
+        }
+        Ok((half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?), done))
+    }
+
+    /// Makes pages a hole, as many as one transaction may; their blocks become free with its COMMIT. Returns what changed
+    /// in the record and whether all are gone.
+    ///
+    /// # Errors
+    /// `NoSpace` where an extent is cut in two and there is no block for the second half, with nothing changed; of the
+    /// drive: the journal has stopped then.
+    pub fn punch_step(&self, tx: &mut Tx<'_>, node: &Node, range: &Range<u64>) -> Result<(Half, bool)> {
+        let mut half = Half::Hot;
+        let (gone, missing) = {
+            let body = node.body.lock();
+            let missing = if body.map.splits(range) { body.map.blocks_missing(1) } else { (0, 0) };
+            (body.standing == Standing::Gone, missing)
+        };
+        if missing.0 > 0 && !gone {
+            half = self.add_slot_blocks(tx, node, missing.0, missing.1)?;
+        }
+        let lines = self.options.max_free_lines.max(5).saturating_mul(4);
+        let (mut freed, mut edits) = (Vec::new(), Vec::new());
+        let mut body = node.body.lock();
+        let done = body.map.punch(range, !gone, lines, &mut freed, &mut edits);
+        if gone {
+            drop(body);
+            let seq = self.journal.sealed();
+            freed.into_iter().for_each(|run| self.space.withhold(seq, run));
+            return Ok((half, done));
+        }
+        body.map.cover_slot_blocks(&mut edits);
         if let Some(dropped) = body.map.shrink_slots() {
             edits.clear();
             half = Half::Both;

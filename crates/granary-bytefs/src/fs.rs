@@ -10,8 +10,8 @@ use crate::node::node;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
-    Created, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
-    Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded,
+    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -87,11 +87,6 @@ impl ByteFs {
             reserved_blocks: self.core.space.reserved(),
             cached_blocks: self.core.cache.len() as u64,
         }
-    }
-
-    /// Drops metadata blocks from host memory, as `echo 2 > drop_caches`.
-    pub fn drop_caches(&self) {
-        self.core.cache.drop_clean();
     }
 }
 
@@ -195,6 +190,22 @@ impl FileSystem for ByteFs {
 
     fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         self.core.write_direct(cx, inode, pos, data)
+    }
+
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        self.core.fallocate(cx, inode, how, pos, len)
+    }
+
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        Ok(self.core.seek_data(inode, pos))
+    }
+
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        Ok(self.core.seek_hole(inode, pos))
+    }
+
+    fn drop_caches(&self) {
+        self.core.cache.drop_clean();
     }
 
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {

@@ -1,7 +1,7 @@
 //! ByteFS: the dual byte/block file system for memory-semantic SSDs.
 //!
 //! ```text
-//!   FileSystem (fs)      namespace  rename  truncate  data  direct  sync        mkfs  mount  check
+//!   FileSystem (fs)      namespace  rename  truncate  fallocate  data  direct  sync        mkfs  mount  check
 //!                              |        |       |       |      |      |
 //!   in memory            node (inode) ── map (extents) ── dir (names) ── groups, space (free inodes and blocks)
 //!                              |
@@ -27,6 +27,7 @@ mod data;
 mod dir;
 mod direct;
 mod extents;
+mod fallocate;
 mod fs;
 mod groups;
 mod journal;

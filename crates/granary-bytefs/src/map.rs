@@ -17,6 +17,7 @@ use crate::layout::bitmap::BITS_PER_GROUP;
 use crate::layout::{Extent, INLINE_SLOTS, POINTERS_PER_INDEX, SLOTS_PER_EXTENT_BLOCK, extent};
 use crate::ranges::Ranges;
 use crate::space::Run;
+use std::ops::Range;
 
 /// The slot of an extent that is not on media.
 pub const NO_SLOT: u32 = u32::MAX;
@@ -266,6 +267,70 @@ impl FileMap {
         true
     }
 
+    /// Whether making `range` a hole cuts an extent in two.
+    pub fn splits(&self, range: &Range<u64>) -> bool {
+        let at = |n: u64| match self.piece(n) {
+            Piece::At { len, .. } => len,
+            Piece::Hole { .. } => 0,
+        };
+        // The block behind the range goes on the extent that the last one is in.
+        !range.is_empty() && at(range.end - 1) > 1
+    }
+
+    /// Makes `range` a hole, from its end backwards, until done or `lines` lines would be changed. One slot must be free
+    /// where it [splits](FileMap::splits) an extent. Returns whether it is done.
+    pub fn punch(
+        &mut self,
+        range: &Range<u64>,
+        on_media: bool,
+        lines: u32,
+        freed: &mut Vec<Run>,
+        edits: &mut Vec<SlotEdit>,
+    ) -> bool {
+        let mut left = lines as u64;
+        loop {
+            let i = self.extents.partition_point(|e| e.block < range.end);
+            let Some(e) = i.checked_sub(1).map(|i| self.extents[i]) else { return true };
+            let (start, end) = (e.block.max(range.start), (e.block + e.len as u64).min(range.end));
+            if end <= range.start || start >= end {
+                return true;
+            }
+            if left < 5 {
+                return false;
+            }
+            let i = i - 1;
+            // Slots' lines, and a run can begin and end within a group: at most two lines more than it fills.
+            let n = (end - start).min((left - 4) * BITS_PER_GROUP) as u32;
+            left -= 4 + n as u64 / BITS_PER_GROUP;
+            let start = end - n as u64;
+            let lba = e.lba + (start - e.block) as u32;
+            freed.push(Run { lba, len: n });
+            self.mapped -= n as u64;
+            let behind = (e.block + e.len as u64 - end) as u32;
+            let before = (start - e.block) as u32;
+            match (before, behind) {
+                (0, 0) => {
+                    self.extents.remove(i);
+                    self.clear(e.slot, edits);
+                }
+                (0, _) => {
+                    self.extents[i] = Mapped { block: end, lba: lba + n, len: behind, ..e };
+                    self.write_extent(i, edits);
+                }
+                (_, 0) => {
+                    self.extents[i].len = before;
+                    self.write_extent(i, edits);
+                }
+                _ => {
+                    self.extents[i].len = before;
+                    self.write_extent(i, edits);
+                    self.mapped -= behind as u64;
+                    self.add(end, Run { lba: lba + n, len: behind }, on_media, edits);
+                }
+            }
+        }
+    }
+
     /// Where so few extents are left that the inode's own slots hold them: moves them there. Returns the extent and
     /// index blocks, which are free now, or `None` where nothing was to be done. The whole record has to be written.
     pub fn shrink_slots(&mut self) -> Option<Vec<Run>> {
@@ -282,6 +347,17 @@ impl FileMap {
         self.free_slots.clear();
         let blocks = self.slot_blocks.drain(..).chain(self.index_blocks.drain(..));
         Some(blocks.map(|lba| Run { lba, len: 1 }).collect())
+    }
+
+    /// Where the blocks of a range of pages are.
+    pub fn runs_in(&self, pages: Range<u64>) -> Vec<Run> {
+        let first = self.extents.partition_point(|e| e.block + e.len as u64 <= pages.start);
+        let inside = self.extents[first..].iter().take_while(|e| e.block < pages.end);
+        let cut = |e: &Mapped| {
+            let (from, to) = (e.block.max(pages.start), (e.block + e.len as u64).min(pages.end));
+            Run { lba: e.lba + (from - e.block) as u32, len: (to - from) as u32 }
+        };
+        inside.map(cut).collect()
     }
 
     /// All blocks of the file.
@@ -329,7 +405,28 @@ mod tests {
         let mut next_lba = 1000u32;
         for round in 0..3000 {
             let mut edits = Vec::new();
-            if round % 600 == 599 {
+            if round % 40 == 39 {
+                let start = s.below(600);
+                let range = start..start + 1 + s.below(40);
+                if map.splits(&range) && map.blocks_missing(1).0 > 0 {
+                    map.slot_blocks.push(9_000_000);
+                    if map.index_blocks.is_empty() {
+                        map.index_blocks.push(9_100_000);
+                    }
+                }
+                let mut done = false;
+                while !done {
+                    let mut freed = Vec::new();
+                    done = map.punch(&range, true, 8, &mut freed, &mut edits);
+                    for lba in freed.iter().flat_map(|r| r.lba..r.lba + r.len) {
+                        let block = *model.iter().find(|(_, l)| **l == lba).expect("was mapped").0;
+                        assert!(range.contains(&block));
+                        model.remove(&block);
+                    }
+                }
+                map.cover_slot_blocks(&mut edits);
+                assert!(model.range(range).next().is_none());
+            } else if round % 600 == 598 {
                 let keep = s.below(300);
                 let mut done = false;
                 while !done {

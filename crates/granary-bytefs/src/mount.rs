@@ -66,7 +66,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         port.recover()?;
         report.recover = now() - begin;
     }
-    let core = load(port, geometry, options, sb.next_tx.get())?;
+    let core = load(port, geometry, options, &sb)?;
     sb.state = U32::new(IN_USE);
     sb.mounts = U64::new(sb.mounts.get() + 1);
     write_superblock(&core.port, &sb)?;
@@ -101,7 +101,7 @@ fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
     )))
 }
 
-fn load(port: Port, geometry: Geometry, options: &MountOptions, next_tx: u32) -> Result<Core> {
+fn load(port: Port, geometry: Geometry, options: &MountOptions, sb: &Superblock) -> Result<Core> {
     let cache = BlockCache::new(port.clone(), options.metadata_cache);
     let area = |first: u64, bits: u64| -> Result<Vec<Arc<Block>>> {
         let end = first + bitmap::blocks_for(bits);
@@ -139,7 +139,8 @@ fn load(port: Port, geometry: Geometry, options: &MountOptions, next_tx: u32) ->
         block_bitmap,
         orphans: Orphans::new(orphans),
         locks: TxTable::new(),
-        journal: Journal::new(next_tx),
+        journal: Journal::new(sb.next_tx.get()),
+        recovered: sb.state.get() != CLEAN,
         dirty: Mutex::default(),
         releasing: sync::Mutex::new(()),
         port,

@@ -261,6 +261,9 @@ impl Core {
         } else {
             body.map = self.load_map(ino, &record)?;
         }
+        if self.recovered && attr.kind == FileKind::File {
+            self.zero_beyond(&body.map, attr.size)?;
+        }
         let node = Arc::new(Node::new(ino, attr.kind, body));
         Ok(Loaded { attr, private: Box::new(node) })
     }
