@@ -10,7 +10,7 @@
 //! the root; a tree without inner nodes is read under the short state lock alone.
 //!
 //! A neighbour that continues an extent is merged with it, up to 32768 blocks. Not here: unwritten extents (data is
-//! on the drive before the transaction that maps it commits), shrinking an inner root before it is empty.
+//! on the drive before the transaction that maps it commits; reserved blocks are trimmed), shrinking an inner root before it is empty.
 
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
@@ -309,6 +309,91 @@ impl Ext4 {
                 _ => node_bytes::set(b, n - 1, Entry { len: keep, ..e }),
             });
         }
+    }
+
+    /// Unmaps the last mapped part of `from..to` that lies in one extent; returns it and where the search goes on (the
+    /// part's beginning), or `None` where nothing is mapped there. The caller frees the blocks and marks the inode.
+    ///
+    /// # Errors
+    /// `NoSpace` where an extent is cut in two and the second half has no place, with nothing changed.
+    pub(crate) fn unmap_last(
+        &self,
+        h: &mut Handle<'_>,
+        owner: Owner<'_>,
+        from: u32,
+        to: u32,
+    ) -> Result<Option<Entry>> {
+        let mut to = to;
+        let (path, index, e) = loop {
+            if from >= to {
+                return Ok(None);
+            }
+            let path = self.path(owner, to - 1)?;
+            let leaf = path.last().expect("a path has a leaf");
+            match leaf.index {
+                Some(i) => {
+                    let e = owner.view(&leaf.at, |b| node_bytes::entry(b, i));
+                    break (path, i, e);
+                }
+                // An empty leaf, or one that begins later: go on before what leads here.
+                None => {
+                    let first = path[..path.len() - 1].iter().rev().find_map(|s| {
+                        let i = s.index.filter(|i| *i > 0)?;
+                        Some(owner.view(&s.at, |b| node_bytes::entry(b, i)).key)
+                    });
+                    match first {
+                        Some(key) if key < to => to = key,
+                        _ => return Ok(None),
+                    }
+                }
+            }
+        };
+        let (start, end) = (e.key.max(from), (e.key + e.len).min(to));
+        if start >= end {
+            return Ok(None);
+        }
+        let leaf = &path.last().expect("a path has a leaf").at;
+        let behind = Entry { key: end, len: e.key + e.len - end, start: e.start + (end - e.key) as u64 };
+        let part = Entry { key: start, len: end - start, start: e.start + (start - e.key) as u64 };
+        match (start - e.key, behind.len) {
+            (0, 0) => {
+                let left = owner.edit(h, leaf, |b| {
+                    node_bytes::remove(b, index);
+                    node_bytes::count(b)
+                });
+                if left == 0 {
+                    self.drop_leaf(h, owner, &path)?;
+                }
+            }
+            (0, _) => owner.edit(h, leaf, |b| node_bytes::set(b, index, behind)),
+            (before, 0) => owner.edit(h, leaf, |b| node_bytes::set(b, index, Entry { len: before, ..e })),
+            (before, _) => {
+                owner.edit(h, leaf, |b| node_bytes::set(b, index, Entry { len: before, ..e }));
+                if let Err(error) = self.insert_extent(h, owner, behind) {
+                    // The tree may have grown meanwhile: look again where the first half is.
+                    let path = self.path(owner, e.key)?;
+                    let leaf = path.last().expect("a path has a leaf");
+                    if let Some(i) = leaf.index {
+                        owner.edit(h, &leaf.at, |b| node_bytes::set(b, i, e));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Some(part))
+    }
+
+    /// Frees an empty leaf where its parent has others. (An empty one that stays is harmless: truncation frees it.)
+    fn drop_leaf(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step]) -> Result<()> {
+        let [.., parent, leaf] = path else { return Ok(()) };
+        let (At::Block(block), Some(i)) = (&leaf.at, parent.index) else { return Ok(()) };
+        if owner.view(&parent.at, node_bytes::count) < 2 {
+            return Ok(());
+        }
+        self.groups.free_meta(h, block.lpa().0, 1)?;
+        owner.node.state.lock().blocks -= 1;
+        owner.edit(h, &parent.at, |b| node_bytes::remove(b, i));
+        Ok(())
     }
 
     /// Where new blocks of a file would be best: behind the last extent before them, else in the data groups of the

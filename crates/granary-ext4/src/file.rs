@@ -26,26 +26,26 @@ use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr};
 
 const BS: u64 = BLOCK_SIZE as u64;
 /// Credits to allocate and map one extent: bitmap, descriptor, inode, superblock, and tree nodes split on the way.
-const WRITE: u32 = 40;
+pub(crate) const WRITE: u32 = 40;
 /// Credits to change an inode.
-const INODE: u32 = 8;
+pub(crate) const INODE: u32 = 8;
 /// Most blocks mapped in one handle (`MAX_WRITEPAGES_EXTENT_LEN`).
-const MOST: u32 = 2048;
+pub(crate) const MOST: u32 = 2048;
 
 /// The blocks that a range of bytes touches: first, end.
-fn blocks_of(pos: u64, len: u64) -> (u32, u32) {
+pub(crate) fn blocks_of(pos: u64, len: u64) -> (u32, u32) {
     ((pos / BS) as u32, (pos + len).div_ceil(BS) as u32)
 }
 
-fn owner(inode: &Inode) -> Owner<'_> {
+pub(crate) fn owner(inode: &Inode) -> Owner<'_> {
     Owner { node: inode.private::<Node>(), ino: number(inode.ino()), meta: false }
 }
 
 impl Ext4 {
-    /// Promises blocks for the holes of a range that is about to be dirtied.
-    pub(crate) fn promise_range(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+    /// Promises blocks for the holes of a range that is about to be dirtied; returns those that are new.
+    pub(crate) fn promise_range(&self, inode: &Inode, pos: u64, len: u64) -> Result<Vec<(u32, u32)>> {
         if len == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let node = inode.private::<Node>();
         let (mut at, end) = blocks_of(pos, len);
@@ -65,17 +65,17 @@ impl Ext4 {
             at = stop;
         }
         if holes.is_empty() {
-            return Ok(());
+            return Ok(holes);
         }
         let n: u64 = holes.iter().map(|(a, b)| (b - a) as u64).sum();
         self.groups.promise(n)?;
         let mut s = node.state.lock();
-        for (a, b) in holes {
-            s.delayed.insert(a, b);
+        for (a, b) in &holes {
+            s.delayed.insert(*a, *b);
         }
         s.delayed_count += n;
         show_blocks(inode, &s);
-        Ok(())
+        Ok(holes)
     }
 
     /// Size and times after pages were dirtied, or (`on_drive`) data was written directly (`orphan`: take it off the
@@ -181,7 +181,28 @@ impl Ext4 {
         pages: &[Page],
     ) -> Result<(usize, Ticket)> {
         let node = inode.private::<Node>();
-        let end = at + pages.len() as u32;
+        let (start, len) = self.map_hole(h, inode, at, at + pages.len() as u32)?;
+        {
+            let size = inode.size();
+            let mut s = node.state.lock();
+            s.disksize = s.disksize.max(size.min((at + len) as u64 * BS));
+        }
+        self.mark_inode(h, inode)?;
+        let ticket = self.port.submit_write(Lpa(start), &pages[..len as usize], Structure::Data)?;
+        h.ordered(ticket.done());
+        Ok((len as usize, ticket))
+    }
+
+    /// Allocates and maps blocks for the hole `at..end`, or for its beginning: (first block, how many). The caller marks
+    /// the inode.
+    pub(crate) fn map_hole(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        at: u32,
+        end: u32,
+    ) -> Result<(u64, u32)> {
+        let node = inode.private::<Node>();
         // Pages that nobody reserved for (a caller without `reserve`) are promised now.
         let missing = end - at - node.state.lock().delayed.count(at, end);
         if missing > 0 {
@@ -213,18 +234,11 @@ impl Ext4 {
             }
             (start, len)
         };
-        {
-            let size = inode.size();
-            let mut s = node.state.lock();
-            s.delayed_count -= s.delayed.remove(at, at + len) as u64;
-            s.blocks += len as u64;
-            s.disksize = s.disksize.max(size.min((at + len) as u64 * BS));
-            show_blocks(inode, &s);
-        }
-        self.mark_inode(h, inode)?;
-        let ticket = self.port.submit_write(Lpa(start), &pages[..len as usize], Structure::Data)?;
-        h.ordered(ticket.done());
-        Ok((len as usize, ticket))
+        let mut s = node.state.lock();
+        s.delayed_count -= s.delayed.remove(at, at + len) as u64;
+        s.blocks += len as u64;
+        show_blocks(inode, &s);
+        Ok((start, len))
     }
 
     /// Reads consecutive pages; holes are zeros.
@@ -322,7 +336,7 @@ impl Ext4 {
         }
     }
 
-    fn drop_promises_range(&self, inode: &Inode, first: u32, end: u32) {
+    pub(crate) fn drop_promises_range(&self, inode: &Inode, first: u32, end: u32) {
         let mut s = inode.private::<Node>().state.lock();
         let n = s.delayed.remove(first, end) as u64;
         s.delayed_count -= n;

@@ -7,8 +7,8 @@ use crate::{Ext4, MAX_FILE_SIZE};
 use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{
-    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result,
-    SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
+    Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 
 /// Most hard links (EXT4_LINK_MAX).
@@ -101,7 +101,7 @@ impl FileSystem for Ext4 {
     }
 
     fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        self.promise_range(inode, pos, len)
+        self.promise_range(inode, pos, len).map(drop)
     }
 
     fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
@@ -118,6 +118,22 @@ impl FileSystem for Ext4 {
 
     fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         self.write_past(cx, inode, pos, data)
+    }
+
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        self.change_space(cx, inode, how, pos, len)
+    }
+
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.next_data(inode, pos)
+    }
+
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        self.next_hole(inode, pos)
+    }
+
+    fn drop_caches(&self) {
+        self.cache.drop_clean();
     }
 
     fn flush_before_replace(&self) -> bool {

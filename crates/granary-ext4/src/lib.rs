@@ -22,6 +22,7 @@ mod alloc;
 mod check;
 mod dir;
 mod extents;
+mod fallocate;
 mod file;
 mod fs;
 mod geometry;
@@ -81,11 +82,6 @@ impl Ext4 {
     /// The options it was mounted with.
     pub fn options(&self) -> &MountOptions {
         &self.options
-    }
-
-    /// Drops metadata blocks that are clean from memory (as `echo 3 > drop_caches`).
-    pub fn drop_caches(&self) {
-        self.cache.drop_clean();
     }
 }
 

@@ -181,7 +181,13 @@ impl Ext4 {
         let ino = number(ino);
         let block = self.inode_block(ino)?;
         let tid = self.journal.present_tid();
-        block.with(|b| decode(RawInode::at(b, slot(ino, self.groups.geo.inodes_per_group)), ino, tid))
+        let slot = slot(ino, self.groups.geo.inodes_per_group);
+        let loaded = block.with(|b| decode(RawInode::at(b, slot), ino, tid))?;
+        if !self.recovery.clean && loaded.attr.kind == FileKind::File {
+            let node = loaded.private.downcast_ref::<Node>().expect("decode makes a node");
+            self.zero_beyond(node, loaded.attr.size)?;
+        }
+        Ok(loaded)
     }
 }
 

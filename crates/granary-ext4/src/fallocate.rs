@@ -1,0 +1,206 @@
+//! Space on request: reserving, punching and zeroing ranges of a file, and where its holes are.
+//!
+//! ```text
+//!   reserve   promise the holes | per extent one handle { allocate, map; trim it: "ordered" like data }
+//!   punch     per extent one handle { unmap, free }
+//!   zero      promise the holes | trim what is mapped, wait | as reserve for the rest
+//! ```
+//!
+//! The kernel maps reserved blocks with unwritten extents and converts them when data comes. Here they are trimmed: a
+//! trimmed page reads as zeros, also after a power failure, so that the extent is an ordinary one. What that saves are
+//! the journalled conversions of the tree's blocks.
+//!
+//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there and the
+//! power failed before the size on media grew. So after a recovery such blocks are trimmed again when their inode is
+//! loaded.
+
+use crate::Ext4;
+use crate::extents::Mapping;
+use crate::file::{INODE, MOST, WRITE, blocks_of, owner};
+use crate::layout::BLOCK_SIZE;
+use crate::node::{Node, show_blocks};
+use granary_mssd::Ticket;
+use granary_units::Lpa;
+use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
+
+const BS: u64 = BLOCK_SIZE as u64;
+
+impl Ext4 {
+    pub(crate) fn change_space(
+        &self,
+        cx: &Cx<'_>,
+        inode: &Inode,
+        how: Allocate,
+        pos: u64,
+        len: u64,
+    ) -> Result<()> {
+        if inode.attr().kind != FileKind::File {
+            return Err(FsError::Invalid);
+        }
+        let end = pos + len;
+        let (first, last) = (pos.div_ceil(BS) as u32, (end / BS) as u32);
+        let node = inode.private::<Node>();
+        match how {
+            Allocate::Reserve { .. } => {
+                let holes = self.promise_range(inode, pos, len)?;
+                self.fill_holes(inode, &holes)?;
+            }
+            Allocate::PunchHole => {
+                if first < last {
+                    self.punch(inode, first, last)?;
+                }
+            }
+            Allocate::ZeroRange { .. } => {
+                // Dirty pages of the range are about to be dropped: their promises are kept here.
+                let mut holes = if first < last { self.promised(node, first, last) } else { Vec::new() };
+                holes.extend(self.promise_range(inode, pos, len)?);
+                self.trim_mapped(node, first, last)?;
+                holes.sort_unstable();
+                self.fill_holes(inode, &holes)?;
+            }
+        }
+        self.journal.run(INODE, |h| {
+            let grown = inode.update(|a| {
+                let grows = how.grows() && end > a.size;
+                a.size = if grows { end } else { a.size };
+                if grows || how.zeroes() {
+                    a.mtime = cx.time;
+                }
+                a.ctime = cx.time;
+                grows
+            });
+            if grown {
+                node.state.lock().disksize = end;
+            }
+            self.mark_inode(h, inode)
+        })
+    }
+
+    /// The blocks of a range that were promised to dirty pages.
+    fn promised(&self, node: &Node, first: u32, end: u32) -> Vec<(u32, u32)> {
+        let s = node.state.lock();
+        let (mut at, mut all) = (first, Vec::new());
+        while at < end {
+            let (stop, inside) = s.delayed.next_part(at, end);
+            if inside {
+                all.push((at, stop));
+            }
+            at = stop;
+        }
+        all
+    }
+
+    /// Gives promised blocks a place that reads as zeros.
+    fn fill_holes(&self, inode: &Inode, holes: &[(u32, u32)]) -> Result<()> {
+        let mut all = Ticket::NONE;
+        for &(first, end) in holes {
+            let mut at = first;
+            while at < end {
+                let stop = end.min(at.saturating_add(MOST));
+                let mapped = self.transaction(WRITE, |h| {
+                    let (start, len) = self.map_hole(h, inode, at, stop)?;
+                    self.mark_inode(h, inode)?;
+                    let ticket = self.port.trim(Lpa(start), len as u64)?;
+                    h.ordered(ticket.done());
+                    Ok((len, ticket))
+                });
+                match mapped {
+                    Ok((len, ticket)) => {
+                        at += len;
+                        all = all.and(ticket);
+                    }
+                    Err(e) => {
+                        for &(first, end) in holes {
+                            self.drop_promises_range(inode, first, end);
+                        }
+                        self.port.wait(all);
+                        return Err(e);
+                    }
+                }
+            }
+        }
+        self.port.wait(all);
+        Ok(())
+    }
+
+    /// Makes what is mapped of a range of blocks zero, where it is.
+    fn trim_mapped(&self, node: &Node, first: u32, end: u32) -> Result<()> {
+        let (mut at, mut all) = (first, Ticket::NONE);
+        while at < end {
+            match self.map_block(node, at)? {
+                Mapping::Mapped { start, len } => {
+                    let n = len.min(end - at);
+                    all = all.and(self.port.trim(Lpa(start), n as u64)?);
+                    at += n;
+                }
+                Mapping::Hole { len } => at = at.saturating_add(len),
+            }
+        }
+        self.port.wait(all);
+        Ok(())
+    }
+
+    fn punch(&self, inode: &Inode, first: u32, end: u32) -> Result<()> {
+        let node = inode.private::<Node>();
+        self.drop_promises_range(inode, first, end);
+        let mut to = end;
+        while to > first {
+            let step = self.transaction(WRITE, |h| {
+                let part = {
+                    let _tree = node.map.write();
+                    self.unmap_last(h, owner(inode), first, to)?
+                };
+                if let Some(part) = part {
+                    self.groups.free(h, part.start, part.len)?;
+                    let mut s = node.state.lock();
+                    s.blocks -= part.len as u64;
+                    show_blocks(inode, &s);
+                    drop(s);
+                    self.mark_inode(h, inode)?;
+                }
+                Ok(part)
+            });
+            match step {
+                Ok(Some(part)) => to = part.key,
+                Ok(None) => break,
+                // No room for the second half of an extent: its middle is zero and keeps its blocks.
+                Err(FsError::NoSpace) => return self.trim_mapped(node, first, to),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// See the module: after a recovery.
+    pub(crate) fn zero_beyond(&self, node: &Node, size: u64) -> Result<()> {
+        let extents = node.state.lock().flags & crate::layout::inode::EXTENTS != 0;
+        if extents { self.trim_mapped(node, size.div_ceil(BS) as u32, u32::MAX) } else { Ok(()) }
+    }
+
+    pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        let node = inode.private::<Node>();
+        let (mut at, end) = blocks_of(pos, inode.size() - pos);
+        while at < end {
+            let (stop, promised) = node.state.lock().delayed.next_part(at, end);
+            match self.map_block(node, at)? {
+                Mapping::Hole { len } if !promised => at = at.saturating_add(len).min(stop),
+                _ => return Ok(Some((at as u64 * BS).max(pos))),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn next_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        let node = inode.private::<Node>();
+        let (mut at, end) = blocks_of(pos, inode.size() - pos);
+        while at < end {
+            let (stop, promised) = node.state.lock().delayed.next_part(at, end);
+            match self.map_block(node, at)? {
+                Mapping::Mapped { len, .. } => at = at.saturating_add(len),
+                Mapping::Hole { .. } if promised => at = stop,
+                Mapping::Hole { .. } => return Ok((at as u64 * BS).max(pos)),
+            }
+        }
+        Ok(inode.size())
+    }
+}
