@@ -12,7 +12,7 @@
 //! |---|---|---|
 //! | content and size of a file | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
 //! | the bytes of one write | these bytes, and a size that reaches them | the write itself, with O_SYNC or O_DSYNC |
-//! | permission bits, owner | every change that ended before | `fsync` of it, `sync` |
+//! | permission bits, owner, extended attributes | every change that ended before | `fsync` of it, `sync` |
 //! | names under which it was created or renamed | they are there, in a directory that is there | `fsync` or an O_SYNC write of it |
 //! | that it was created | it is there, under one of its names | `fdatasync` or an O_DSYNC write of it |
 //! | all names in a directory | every change that ended before | `fsync` of the directory |
@@ -23,12 +23,12 @@
 //! |---|---|---|
 //! | a later change, or one in flight | absent, there, and (content) there in part | |
 //! | a name with several unsynced changes | at any of them | what was over before a promised change began |
-//! | bytes of a file | promised, or of a later write to this very place; zero where the file was cut or grew | anybody else's |
+//! | bytes of a file | promised, or of a later write to this very place; zero where the file was cut, punched or grew | anybody else's |
 //! | link count | | other than the number of names |
 //! | an entry | | one that nobody made; a file without its directory |
 //!
 //! Changes that overlap in time may have happened in either order. Names made by `link` are promised by `fsync` of the
-//! directory and by `sync` only. Times and extended attributes are not checked.
+//! directory and by `sync` only. Times are not checked.
 
 mod content;
 mod model;
@@ -38,7 +38,7 @@ mod segments;
 mod stamp;
 mod verify;
 
-pub(crate) use model::{Fate, Model, NodeId};
+pub(crate) use model::{Fate, Model, NodeId, digest};
 pub(crate) use names::{NameChange, Place};
 pub(crate) use stamp::StampId;
 pub use verify::Verdict;

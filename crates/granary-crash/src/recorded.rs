@@ -12,11 +12,11 @@
 //! Invariant: the model's lock is never held while the wrapped client works.
 //! It does *not* follow symbolic links on the way to a file, nor clients that race for one name.
 
-use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId};
+use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId, digest};
 use granary_units::{Dest, Payload};
 use granary_vfs::{
-    Access, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result, SetTime, Stat,
-    StatFs, Whence,
+    Access, Allocate, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result,
+    SetTime, SetXattr, Stat, StatFs, Whence,
 };
 use std::collections::BTreeMap;
 
@@ -311,6 +311,16 @@ impl<P: Posix> Posix for Recorded<P> {
         self.change(node, |m, n| m.begin_truncate(n, size), |p| p.ftruncate(fd, size), Model::end_truncate)
     }
 
+    fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let node = self.node_of(fd).filter(|_| pos.checked_add(len).is_some());
+        self.change(
+            node,
+            |m, n| m.begin_space(n, how, pos, len),
+            |p| p.fallocate(fd, how, pos, len),
+            Model::end_truncate,
+        )
+    }
+
     fn fsync(&mut self, fd: Fd) -> Result<()> {
         self.flush(fd, false, |p| p.fsync(fd))
     }
@@ -369,6 +379,34 @@ impl<P: Posix> Posix for Recorded<P> {
     fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()> {
         let node = self.node_at(path.as_ref());
         self.change(node, |m, n| m.begin_truncate(n, size), |p| p.truncate(path, size), Model::end_truncate)
+    }
+
+    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
+        self.inner.getxattr(path, name)
+    }
+
+    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        let node = self.node_at(path.as_ref());
+        self.change(
+            node,
+            |m, n| m.begin_xattr(n, name, Some(digest(value))),
+            |p| p.setxattr(path, name, value, how),
+            |m, n, by, fate| m.end_xattr(n, name, by, fate),
+        )
+    }
+
+    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
+        let node = self.node_at(path.as_ref());
+        self.change(
+            node,
+            |m, n| m.begin_xattr(n, name, None),
+            |p| p.removexattr(path, name),
+            |m, n, by, fate| m.end_xattr(n, name, by, fate),
+        )
+    }
+
+    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        self.inner.listxattr(path)
     }
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {

@@ -14,7 +14,9 @@ use super::{Clients, Load};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Payload};
-use granary_vfs::{Fd, FsError, OpenFlags, Posix, Process, RenameFlags, Result};
+use granary_vfs::{
+    Allocate, Fd, FileKind, FsError, OpenFlags, Posix, Process, RenameFlags, Result, SetXattr,
+};
 use std::collections::BTreeSet;
 
 /// The torture load.
@@ -90,7 +92,7 @@ fn expected<T>(what: &str, result: Result<T>) -> Result<Option<T>, String> {
         Ok(value) => Ok(Some(value)),
         Err(
             NoEntry | Exists | NotDir | IsDir | NotEmpty | NoSpace | Invalid | TooManyLinks | NotPermitted
-            | Loop,
+            | Loop | NoAttribute | NotSupported,
         ) => Ok(None),
         Err(e) => Err(format!("{what} failed: {e}")),
     }
@@ -123,8 +125,10 @@ impl One {
             0..12 => self.open(),
             12..34 => self.write(),
             34..40 => self.read(),
-            40..46 => self.resize(),
-            46..58 => self.fsync(),
+            40..43 => self.resize(),
+            43..46 => self.fallocate(),
+            46..57 => self.fsync(),
+            57 => self.xattr(),
             58..60 => self.close(),
             60..75 => self.rename(),
             75..80 => {
@@ -147,7 +151,8 @@ impl One {
                 let (target, path) = (self.path(), self.path());
                 expected("symlink", self.posix.symlink(target, path)).map(drop)
             }
-            95..97 => self.attributes(),
+            95 => self.attributes(),
+            96 => self.xattr(),
             97..99 => self.fsync_dir(),
             _ => expected("sync", self.posix.sync()).map(drop),
         }
@@ -291,6 +296,35 @@ impl One {
             _ => RenameFlags::default(),
         };
         expected("rename", self.posix.rename_with(from, to, flags)).map(drop)
+    }
+
+    fn fallocate(&mut self) -> Result<(), String> {
+        let Some(fd) = self.some_fd()? else { return Ok(()) };
+        let (pos, len) = self.extent();
+        let keep_size = self.random.chance(0.5);
+        let how = match self.random.below(3) {
+            0 => Allocate::Reserve { keep_size },
+            1 => Allocate::PunchHole,
+            _ => Allocate::ZeroRange { keep_size },
+        };
+        expected("fallocate", self.posix.fallocate(fd, how, pos, len as u64)).map(drop)
+    }
+
+    /// Sets or removes an extended attribute of a file (symbolic links lead to others' files).
+    fn xattr(&mut self) -> Result<(), String> {
+        let path = if self.random.chance(0.2) { self.own_dir() } else { self.path() };
+        match expected("lstat", self.posix.lstat(&path))? {
+            Some(stat) if stat.attr.kind != FileKind::Symlink => {}
+            _ => return Ok(()),
+        }
+        let name = format!("user.n{}", self.random.below(3));
+        if self.random.chance(0.25) {
+            return expected("removexattr", self.posix.removexattr(path, name.as_bytes())).map(drop);
+        }
+        let len = [0, 5, 40, 90, 300, 1000][self.random.below(6) as usize];
+        let value: Vec<u8> = (0..len).map(|_| self.random.next_u64() as u8).collect();
+        let set = self.posix.setxattr(path, name.as_bytes(), &value, SetXattr::Any);
+        expected("setxattr", set).map(drop)
     }
 
     fn attributes(&mut self) -> Result<(), String> {

@@ -27,6 +27,13 @@ enum Kind {
         floating: bool,
     },
     Truncate(u64),
+    /// A range was allocated: it may be zero now, the file may reach its end.
+    Space {
+        pos: u64,
+        end: u64,
+        zeroes: bool,
+        extends: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +49,17 @@ impl Op {
             Kind::Write { pos, floating: true, .. } => pos..u64::MAX,
             Kind::Write { pos, len, .. } => pos..pos + len,
             Kind::Truncate(size) => size..u64::MAX,
+            Kind::Space { pos, end, zeroes: true, .. } => pos..end,
+            Kind::Space { end, .. } => end..end,
+        }
+    }
+
+    /// The size that the file has at least once it is done, if any.
+    fn reaches(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Write { pos, len, .. } => (len > 0).then_some(pos + len),
+            Kind::Space { end, extends: true, .. } => Some(end),
+            _ => None,
         }
     }
 
@@ -104,6 +122,13 @@ impl Content {
         self.ops.push(Op { stamp: by, kind: Kind::Truncate(size) });
     }
 
+    /// An allocation of the bytes `range` begins: with `zeroes` they become zero, with `extends` the file reaches their
+    /// end.
+    pub(crate) fn begin_space(&mut self, by: StampId, range: Range<u64>, zeroes: bool, extends: bool) {
+        let kind = Kind::Space { pos: range.start, end: range.end, zeroes, extends };
+        self.ops.push(Op { stamp: by, kind });
+    }
+
     /// The change did not happen at all.
     pub(crate) fn remove(&mut self, by: StampId) {
         self.ops.retain(|op| op.stamp != by);
@@ -141,6 +166,14 @@ impl Content {
                     self.base.truncate(size);
                     self.base_size = size;
                 }
+                Kind::Space { pos, end, zeroes, extends } => {
+                    if zeroes {
+                        self.base.write(pos..end, Source::Zero);
+                    }
+                    if extends {
+                        self.base_size = self.base_size.max(end);
+                    }
+                }
             }
             self.folded = stamps.tick();
         }
@@ -156,7 +189,7 @@ impl Content {
         let cuts = || {
             self.ops.iter().filter_map(|op| match op.kind {
                 Kind::Truncate(size) => Some((op.stamp, size)),
-                Kind::Write { .. } => None,
+                Kind::Write { .. } | Kind::Space { .. } => None,
             })
         };
         let (mut low, mut high) = (u64::MAX, 0);
@@ -167,16 +200,15 @@ impl Content {
             }
             let (mut least, mut most, mut floating_bytes) = (size, size, 0);
             for op in &self.ops {
-                let Kind::Write { pos, len, floating, .. } = op.kind else { continue };
-                if len == 0 {
-                    continue;
-                }
+                let Some(end) = op.reaches() else { continue };
                 if stamps.supersedes(op.stamp, cut, horizon) {
-                    least = least.max(pos + len);
+                    least = least.max(end);
                 }
                 if cut == StampId::ORIGIN || !stamps.before(op.stamp, cut) {
-                    most = most.max(pos + len);
-                    floating_bytes += if floating { len } else { 0 };
+                    most = most.max(end);
+                    if let Kind::Write { len, floating: true, .. } = op.kind {
+                        floating_bytes += len;
+                    }
                 }
             }
             low = low.min(least);
@@ -193,6 +225,10 @@ impl Content {
                 Kind::Write { len, floating: true, .. } => format!("append of {len}"),
                 Kind::Write { pos, len, .. } => format!("write {pos:#x}..{:#x}", pos + len),
                 Kind::Truncate(size) => format!("size {size:#x}"),
+                Kind::Space { pos, end, zeroes, extends } => {
+                    let what = if zeroes { "zero" } else { "reserve" };
+                    format!("{what} {pos:#x}..{end:#x}{}", if extends { " and grow" } else { "" })
+                }
             };
             let ended = stamps.in_force(op.stamp, Tick::MAX - 1);
             let state = match (stamps.durable(op.stamp), ended) {
@@ -234,7 +270,7 @@ impl Content {
             }
             sources.extend(over().filter(|op| !hidden(op.stamp)).map(|op| match &op.kind {
                 Kind::Write { source, .. } => source.clone(),
-                Kind::Truncate(_) => Source::Zero,
+                Kind::Truncate(_) | Kind::Space { .. } => Source::Zero,
             }));
             let part = (from - at) as usize..(to - at) as usize;
             explain(from, &bytes[part], &sources)?;
@@ -322,6 +358,27 @@ mod tests {
         f.fsync();
         assert_eq!(f.sizes(), (4096, 4096));
         assert!(!f.may(200, 0xff) && f.may(200, 0), "cut bytes do not come back");
+    }
+
+    #[test]
+    fn a_punched_range_is_old_or_zero_until_it_must_be_zero_and_a_reservation_only_grows() {
+        let mut f = File::new();
+        f.write(0, u64::MAX, 4096);
+        f.fsync();
+        let by = f.stamps.begin();
+        f.content.begin_space(by, 100..5000, true, false);
+        f.stamps.end(by);
+        assert!(f.may(200, 0xff) && f.may(200, 0) && !f.may(50, 0));
+        assert_eq!(f.sizes(), (4096, 4096));
+        f.fsync();
+        assert!(!f.may(200, 0xff) && f.may(200, 0) && f.may(50, 0xff));
+        let by = f.stamps.begin();
+        f.content.begin_space(by, 0..9000, false, true);
+        f.stamps.end(by);
+        assert_eq!(f.sizes(), (4096, 9000));
+        f.fsync();
+        assert_eq!(f.sizes(), (9000, 9000));
+        assert!(f.may(50, 0xff) && !f.may(50, 0) && f.may(8000, 0));
     }
 
     #[test]

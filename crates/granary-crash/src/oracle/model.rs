@@ -14,7 +14,7 @@
 use super::content::Content;
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
-use granary_vfs::{FileKind, Ino, OpenFlags};
+use granary_vfs::{Allocate, FileKind, Ino, OpenFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -41,6 +41,8 @@ pub(crate) struct Node {
     pub(crate) mode: Register<Option<u16>>,
     /// User and group; `None` = unknown.
     pub(crate) owner: Register<Option<(u32, u32)>>,
+    /// Extended attributes: a digest of the value, `None` = absent.
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Register<Option<u64>>>,
     /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
     pub(super) entries: BTreeMap<Vec<u8>, Slot>,
@@ -65,6 +67,7 @@ impl Node {
             content: Content::default(),
             mode: Register::new(None),
             owner: Register::new(None),
+            xattrs: BTreeMap::new(),
             target: Vec::new(),
             entries: BTreeMap::new(),
             parent: NodeId::ROOT,
@@ -83,6 +86,15 @@ pub(super) struct Move {
     pub(super) stamp: StampId,
     pub(super) from: (NodeId, Vec<u8>),
     pub(super) to: (NodeId, Vec<u8>),
+}
+
+/// Stands for the value of an extended attribute.
+pub(crate) fn digest(value: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    let mut h = rustc_hash::FxHasher::default();
+    h.write(value);
+    h.write_usize(value.len());
+    h.finish()
 }
 
 /// How a call ended.
@@ -198,6 +210,33 @@ impl Model {
         }
     }
 
+    /// An allocation of a range begins; [`Model::end_truncate`] ends it.
+    pub(crate) fn begin_space(&mut self, id: NodeId, how: Allocate, pos: u64, len: u64) -> StampId {
+        let by = self.stamps.begin();
+        self.node_mut(id).content.begin_space(by, pos..pos + len, how.zeroes(), how.grows());
+        by
+    }
+
+    /// A change of an extended attribute begins; `value`: its digest, `None` where it is removed.
+    pub(crate) fn begin_xattr(&mut self, id: NodeId, name: &[u8], value: Option<u64>) -> StampId {
+        let by = self.stamps.begin();
+        let xattrs = &mut self.nodes[id.0 as usize].xattrs;
+        xattrs.entry(name.to_vec()).or_insert_with(|| Register::new(None)).push(&self.stamps, by, value);
+        by
+    }
+
+    /// It ended.
+    pub(crate) fn end_xattr(&mut self, id: NodeId, name: &[u8], by: StampId, fate: Fate) {
+        match fate {
+            Fate::Done => self.stamps.end(by),
+            Fate::Failed => {
+                if let Some(register) = self.node_mut(id).xattrs.get_mut(name) {
+                    register.remove(by);
+                }
+            }
+        }
+    }
+
     /// A change of permission bits begins.
     pub(crate) fn begin_mode(&mut self, id: NodeId, mode: u16) -> StampId {
         let by = self.stamps.begin();
@@ -237,6 +276,7 @@ impl Model {
         if !data_only {
             node.mode.keep(stamps, horizon);
             node.owner.keep(stamps, horizon);
+            node.xattrs.values().for_each(|x| x.keep(stamps, horizon));
             node.changes.retain(|&change| !stamps.keep(change, horizon));
         }
         self.keep_names(id, horizon, data_only);

@@ -12,12 +12,12 @@
 //! It does *not* stop at the first violation: all are evidence.
 
 use super::content::Content;
-use super::model::{Model, Node, NodeId};
+use super::model::{Model, Node, NodeId, digest};
 use super::register::Register;
 use super::segments::Segments;
 use super::stamp::StampId;
 use granary_units::Dest;
-use granary_vfs::{Dirent, FileKind, OpenFlags, Posix, Stat};
+use granary_vfs::{Dirent, FileKind, FsError, OpenFlags, Posix, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes read at once.
@@ -169,8 +169,10 @@ impl<P: Posix> Walk<'_, P> {
                 self.seen.insert((dir, entry.name.clone()), Some(id));
             }
             self.attributes(path, &versions, &stat);
+            let xattrs = self.xattrs(path, &versions, &stat);
             self.found.extend(&versions);
             let copy = self.copy(&stat, new, Content::default(), Vec::new());
+            self.out.node_mut(copy).xattrs = xattrs;
             self.enter(new, &entry.name, copy);
             return self.directory(path, &versions, copy);
         }
@@ -221,11 +223,12 @@ impl<P: Posix> Walk<'_, P> {
         let (mut fitting, mut is, mut evidence) = (Vec::new(), None, Vec::new());
         for version in versions {
             self.attributes(&path, &[version], &stat);
+            let xattrs = self.xattrs(&path, &[version], &stat);
             let node = self.model.node(version);
             let found = match stat.attr.kind {
-                FileKind::File => (self.content(&path, node, &stat), Vec::new()),
-                FileKind::Symlink => (Content::default(), self.target(&path, node)),
-                _ => Default::default(),
+                FileKind::File => (self.content(&path, node, &stat), Vec::new(), xattrs),
+                FileKind::Symlink => (Content::default(), self.target(&path, node), xattrs),
+                _ => (Content::default(), Vec::new(), xattrs),
             };
             if self.violations.len() == before {
                 fitting.push(version);
@@ -237,8 +240,9 @@ impl<P: Posix> Walk<'_, P> {
         if fitting.is_empty() {
             self.violations.append(&mut evidence);
         }
-        let (content, target) = is.unwrap_or_default();
+        let (content, target, xattrs) = is.unwrap_or_default();
         let copy = self.copy(&stat, names[0].0, content, target);
+        self.out.node_mut(copy).xattrs = xattrs;
         for (dir, name, old_dir) in &names {
             self.enter(*dir, name, copy);
             // Which of several it is nobody can say, so nothing more is concluded from it.
@@ -267,6 +271,52 @@ impl<P: Posix> Walk<'_, P> {
         if !owners.iter().any(|o| o.is_none_or(|o| o == is)) {
             self.blame(path, format!("belongs to {is:?}, may belong to {owners:?}"));
         }
+    }
+
+    /// Compares the extended attributes with those of any of the versions; returns them, certain.
+    fn xattrs(
+        &mut self,
+        path: &[u8],
+        versions: &[NodeId],
+        stat: &Stat,
+    ) -> BTreeMap<Vec<u8>, Register<Option<u64>>> {
+        let model = self.model;
+        let mut certain = BTreeMap::new();
+        // Through a symbolic link another file would answer.
+        let known: BTreeSet<&Vec<u8>> = versions.iter().flat_map(|&v| model.node(v).xattrs.keys()).collect();
+        if stat.attr.kind == FileKind::Symlink {
+            return certain;
+        }
+        let names = match self.process.listxattr(path) {
+            Ok(names) => names,
+            Err(FsError::NotSupported) => Vec::new(),
+            Err(e) => {
+                self.blame(path, format!("its attributes cannot be listed: {e}"));
+                return certain;
+            }
+        };
+        for name in names.iter().chain(known.into_iter().filter(|n| !names.contains(n))) {
+            let value = match self.process.getxattr(path, name) {
+                Ok(value) => Some(digest(&value)),
+                Err(FsError::NoAttribute | FsError::NotSupported) => None,
+                Err(e) => {
+                    self.blame(path, format!("attribute {} cannot be read: {e}", show(name)));
+                    continue;
+                }
+            };
+            let may = versions.iter().any(|&v| match model.node(v).xattrs.get(name) {
+                Some(register) => register.may_be(&model.stamps, value),
+                None => value.is_none(),
+            });
+            if !may {
+                let is = if value.is_some() { "has a value that it" } else { "is absent, which it" };
+                self.blame(path, format!("attribute {} {is} may not have", show(name)));
+            }
+            if value.is_some() {
+                certain.insert(name.clone(), Register::new(value));
+            }
+        }
+        certain
     }
 
     fn target(&mut self, path: &[u8], node: &Node) -> Vec<u8> {

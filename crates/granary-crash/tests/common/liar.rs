@@ -2,8 +2,8 @@
 
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
-    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result,
-    SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
+    Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use std::sync::Arc;
 
@@ -102,6 +102,24 @@ impl FileSystem for Liar {
     }
     fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         self.inner.write_direct(cx, inode, pos, data)
+    }
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        self.inner.fallocate(cx, inode, how, pos, len)
+    }
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.inner.seek_data(inode, pos)
+    }
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        self.inner.seek_hole(inode, pos)
+    }
+    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.inner.getxattr(inode, name)
+    }
+    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.inner.setxattr(cx, inode, name, value)
+    }
+    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        self.inner.listxattr(inode)
     }
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         if self.lie == Lie::Fsync { Ok(()) } else { self.inner.fsync(inode, data_only) }
