@@ -18,7 +18,7 @@ use super::perm;
 use crate::attr::{FileKind, SetAttr};
 use crate::cache::Look;
 use crate::error::{FsError, Result};
-use crate::fs::{Allocate, Cred, Cx};
+use crate::fs::{Allocate, Cred, Cx, WriteBackCause};
 use crate::posix::OpenFlags;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
@@ -66,6 +66,11 @@ impl Vfs {
         let (pos, end, old) = (range.start, range.end, node.size());
         if how.grows() && end > old {
             self.before_size(cx, node, old, end)?;
+        }
+        if how.zeroes() {
+            // Dirty pages bring the size to media: those that are about to be dropped must have done so. (Linux, too,
+            // writes the range first.)
+            self.write_back(node, pos / PAGE..end.div_ceil(PAGE), WriteBackCause::Sync)?;
         }
         // No page may be on its way to the drive while its block is freed or zeroed.
         let _quiet = node.writeback.lock();
