@@ -64,7 +64,7 @@ pub struct FilesetId(pub usize);
 /// The tree is Filebench's: a directory's width and depth are gamma distributed around
 /// [`dirwidth`](Self::dirwidth) and [`mean_depth`](Self::mean_depth) with shape [`dir_gamma`](Self::dir_gamma), or
 /// exact where that is 0; the deepest directories hold the files. A width at or above the number of entries gives
-/// one flat directory.
+/// one flat directory where the shape is 0, a few huge ones otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FilesetSpec {
     /// The name; also the directory below [`path`](Self::path) that holds the tree.
