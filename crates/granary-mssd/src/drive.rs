@@ -17,7 +17,7 @@
 use crate::counters::{DriveCounters, LinkTraffic};
 use crate::structure::Structure;
 use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
+use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 
 /// What a host learns when it identifies the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,37 @@ pub enum DriveError {
     PoweredOff,
 }
 
+/// What non-temporal stores bring: see [`Drive::stream`].
+#[derive(Clone, Copy, Debug)]
+pub enum Streamed<'a> {
+    /// A whole page.
+    Page(&'a Page),
+    /// A part of one; a fill is in phase with the page.
+    Part(Payload<'a>),
+}
+
+impl Streamed<'_> {
+    /// Number of bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        match self {
+            Streamed::Page(_) => PAGE_SIZE,
+            Streamed::Part(p) => p.len(),
+        }
+    }
+
+    /// The bytes as they are to lie from byte `from` of the page on.
+    ///
+    /// # Panics
+    /// Where `out` has another length.
+    pub fn copy_to(&self, from: usize, out: &mut [u8]) {
+        match self {
+            Streamed::Page(page) => page.copy_out(0, out),
+            Streamed::Part(p) => p.copy_to(from as u64, out),
+        }
+    }
+}
+
 /// A memory-semantic SSD.
 pub trait Drive: Send + Sync {
     /// Capacity and features.
@@ -126,6 +157,46 @@ pub trait Drive: Send + Sync {
 
     /// Writes back the lines of a range (clwb + sfence): they become posted writes. Returns when the CPU can go on.
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError>;
+
+    /// Non-temporal stores (movnt) of `data` at byte `from` of a page: posted at once, whatever the write-combining
+    /// buffers hold of these lines first; no [`Drive::flush_lines`] is needed, a [`Drive::verify`] is. Returns when the
+    /// CPU can go on.
+    fn stream(
+        &self,
+        now: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        let mut bytes = [0; PAGE_SIZE];
+        let bytes = &mut bytes[..data.len()];
+        data.copy_to(from, bytes);
+        let at = lpa.byte().offset(from as u64);
+        let t = self.store(now, at, bytes, TxId::NONE, what)?;
+        self.flush_lines(t, at, bytes.len())
+    }
+
+    /// [`Drive::load`] of `at..at + len` into the pages that hold these bytes. Only the lines of the range are
+    /// transferred: the rest of the first and last page means nothing.
+    fn load_pages(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        len: usize,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        let first = at.0 - at.in_page() as u64;
+        let start = (at.0 - first) as usize / LINE_SIZE * LINE_SIZE;
+        let end = (at.in_page() + len).next_multiple_of(LINE_SIZE);
+        let mut bytes = vec![0; out.len() * PAGE_SIZE];
+        let done = self.load(now, ByteAddr(first + start as u64), &mut bytes[start..end], what)?;
+        for (page, bytes) in out.iter_mut().zip(bytes.chunks_exact(PAGE_SIZE)) {
+            *page = Page::from_bytes(bytes.try_into().expect("a page of bytes"));
+        }
+        Ok(done)
+    }
 
     /// Zero-byte read (write-verify read): returns when every posted write has reached the drive's safe DRAM.
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError>;

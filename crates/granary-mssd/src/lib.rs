@@ -30,7 +30,7 @@ mod structure;
 
 pub use config::{ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
 pub use counters::{BufferCounters, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters};
-pub use drive::{Command, Drive, DriveError, DriveInfo};
+pub use drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 pub use mssd::Mssd;
 pub use port::{Port, Ticket};
 pub use structure::Structure;

@@ -21,7 +21,7 @@ mod fail;
 
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::counters::{CommandCounters, DriveCounters, LinkTraffic};
-use crate::drive::{Command, Drive, DriveError, DriveInfo};
+use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
@@ -264,6 +264,35 @@ impl Drive for Mssd {
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
         self.byte_range(at, len)?;
         self.call(now, |s| s.flush_lines(&self.config, now, at, len))
+    }
+
+    fn stream(
+        &self,
+        now: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.byte_range(lpa.byte().offset(from as u64), data.len())?;
+        assert!(from + data.len() <= PAGE_SIZE, "{} bytes from {from} on leave the page", data.len());
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        s.stream(&self.config, now, lpa, from, data, what)
+    }
+
+    fn load_pages(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        len: usize,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.byte_range(at, len)?;
+        let mut s = self.state.lock();
+        s.begin(now)?;
+        s.load_pages(&self.config, now, at, len, out, what)
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {

@@ -8,7 +8,7 @@
 //!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 
-use crate::drive::{Command, Drive, DriveError, DriveInfo};
+use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::structure::Structure;
 use granary_sim::{costs, cpu, now, sleep_until};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
@@ -173,6 +173,30 @@ impl Port {
             done = done.max(self.drive.flush_lines(start, at, len)?);
         }
         sleep_until(done);
+        Ok(())
+    }
+
+    /// Non-temporal stores to a page, see [`Drive::stream`]: safe after [`Port::verify`].
+    pub fn stream(
+        &self,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        what: Structure,
+    ) -> Result<(), DriveError> {
+        sleep_until(self.drive.stream(now(), lpa, from, data, what)?);
+        Ok(())
+    }
+
+    /// Loads the bytes `at..at + len` into the pages that hold them, see [`Drive::load_pages`].
+    pub fn load_pages(
+        &self,
+        at: ByteAddr,
+        len: usize,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<(), DriveError> {
+        sleep_until(self.drive.load_pages(now(), at, len, out, what)?);
         Ok(())
     }
 

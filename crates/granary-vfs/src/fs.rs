@@ -360,6 +360,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether bytes on media beyond a file's size are always zero. Then the vfs writes no zeros when a file grows
+    /// (rule 2 above is for the others).
+    fn zero_beyond_end(&self) -> bool {
+        false
+    }
+
     /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`, time
     /// stamps may be left.
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()>;

@@ -20,7 +20,7 @@
 
 use crate::config::DriveConfig;
 use crate::counters::CacheCounters;
-use crate::drive::DriveError;
+use crate::drive::{DriveError, Streamed};
 use crate::firmware::buffer::Backend;
 use crate::image::ImageError;
 use crate::image::dram::{DRAM, Dram};
@@ -378,6 +378,32 @@ impl Cache {
         s.dirty = true;
         self.save(slot, Some((first * LINE_SIZE, data)));
         Ok(done)
+    }
+
+    /// Takes a part of a page that arrived at `t` in `lines` lines; not while posted lines are tracked.
+    ///
+    /// # Errors
+    /// As [`Cache::write_lines`].
+    pub fn write_part(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        lines: usize,
+    ) -> Result<Nanos, DriveError> {
+        self.counters.lines += lines as u64;
+        match data {
+            Streamed::Page(page) => self.write_page(be, t, lpa, page.clone()),
+            Streamed::Part(p) => {
+                let (slot, done) = self.fetch(be, t, lpa)?;
+                let s = &mut self.slots[slot as usize];
+                s.page.write(from, p);
+                s.dirty = true;
+                Ok(done)
+            }
+        }
     }
 
     fn remember(&mut self, slot: u32, first: usize, data: &[u8]) {

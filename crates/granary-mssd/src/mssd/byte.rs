@@ -14,11 +14,11 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::drive::DriveError;
+use crate::drive::{DriveError, Streamed};
 use crate::firmware::Firmware;
 use crate::link::wc::{HeldLine, split};
 use crate::structure::Structure;
-use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, TxId};
+use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 impl State {
     pub(super) fn store(
@@ -120,6 +120,60 @@ impl State {
         Ok(if stalled { taken } else { sent })
     }
 
+    /// Non-temporal stores: one run of lines, without a stop in the write-combining buffers.
+    pub(super) fn stream(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        if data.len() == 0 {
+            return Ok(now);
+        }
+        self.backend.writable()?;
+        let (start, end) = (from / LINE_SIZE, (from + data.len()).div_ceil(LINE_SIZE));
+        let (line, n) = (lpa.0 * LINES_PER_PAGE as u64, end - start);
+        let mut held = Vec::new();
+        self.wc.take(line + start as u64, line + end as u64, &mut held);
+        self.post_all(c, now, &held)?;
+        if self.tracking {
+            self.land(lpa, now);
+        }
+        let sent = self.link.lines_in(now, n);
+        let t = self.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
+        let taken = match &mut self.firmware {
+            Firmware::Cache(cache) if !self.tracking => {
+                cache.write_part(&mut self.backend, t, lpa, from, data, n)?
+            }
+            firmware => {
+                let mut page = std::mem::take(&mut self.page);
+                let lines = &mut page[..n * LINE_SIZE];
+                let mut read = Ok(t);
+                if data.len() < lines.len() {
+                    read = firmware.read_lines(&mut self.backend, t, lpa, start, lines);
+                }
+                let skip = from - start * LINE_SIZE;
+                data.copy_to(from, &mut lines[skip..skip + data.len()]);
+                let be = &mut self.backend;
+                let taken = read.and_then(|t| firmware.write_lines(be, t, lpa, start, lines, TxId::NONE));
+                self.page = page;
+                taken?
+            }
+        };
+        let whole = ((from + data.len()) / LINE_SIZE).saturating_sub(from.div_ceil(LINE_SIZE));
+        self.commands.merged_lines += (n - whole) as u64;
+        self.posted = self.posted.max(taken);
+        self.commands.stores += 1;
+        self.commands.posted_lines += n as u64;
+        self.traffic.byte_write[what as usize] += (n * LINE_SIZE) as u64;
+        let stalled = taken > t && matches!(self.firmware, Firmware::Log(_));
+        let gone = if stalled { taken } else { sent };
+        Ok(gone.max(now + c.link.line_write + self.link.line_in() * (n as u64 - 1)))
+    }
+
     pub(super) fn verify(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
         let verify = c.link.verify();
         let back = Nanos(verify.0 / 2);
@@ -139,10 +193,54 @@ impl State {
         out: &mut [u8],
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        if out.is_empty() {
+        self.load_with(c, now, at, out.len(), what, |s, t, first, end| {
+            let mut page = std::mem::take(&mut s.page);
+            let loaded = s.load_lines(t, at, out, first, end, now, &mut page);
+            s.page = page;
+            loaded
+        })
+    }
+
+    /// Loads into pages, of which only the lines of the range count.
+    pub(super) fn load_pages(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        at: ByteAddr,
+        len: usize,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        assert!(at.in_page() + len <= out.len() * PAGE_SIZE, "{len} bytes at {at} in {} pages", out.len());
+        self.load_with(c, now, at, len, what, |s, t, _, _| {
+            let mut ready = t;
+            for (i, page) in out.iter_mut().enumerate() {
+                let lpa = at.lpa().offset(i as u64);
+                if s.tracking {
+                    s.land(lpa, now);
+                }
+                let (read, done) = s.firmware.read_page(&mut s.backend, t, lpa)?;
+                (*page, ready) = (read, ready.max(done));
+            }
+            Ok(ready)
+        })
+    }
+
+    /// The way of a load of `len` bytes over the link; `fetch` gets the content: (state, instant, first line, line
+    /// after the last) to the instant at which it is there.
+    fn load_with(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        at: ByteAddr,
+        len: usize,
+        what: Structure,
+        fetch: impl FnOnce(&mut State, Nanos, u64, u64) -> Result<Nanos, DriveError>,
+    ) -> Result<Nanos, DriveError> {
+        if len == 0 {
             return Ok(now);
         }
-        let (first, end) = (at.line(), at.offset(out.len() as u64 - 1).line() + 1);
+        let (first, end) = (at.line(), at.offset(len as u64 - 1).line() + 1);
         let mut held = Vec::new();
         self.wc.take(first, end, &mut held);
         let pushed = self.post_all(c, now, &held)?;
@@ -153,10 +251,7 @@ impl State {
         let work = c.firmware.entry_cost + c.firmware.line_cost * lines as u64;
         // The 4.8 us contain the firmware's work; waiting for the processor comes on top.
         let start = (self.cores.serve(asked, work) - work).max(self.posted);
-        let mut page = std::mem::take(&mut self.page);
-        let loaded = self.load_lines(start, at, out, first, end, now, &mut page);
-        self.page = page;
-        let ready = loaded?;
+        let ready = fetch(self, start, first, end)?;
         let sent = self.link.lines_out(ready, lines);
         let done = sent - self.link.line_out() + (c.link.line_read - half);
 

@@ -187,7 +187,7 @@ impl Vfs {
     pub(super) fn zero_gap(&self, cx: &Cx<'_>, node: &Node, old: u64, to: u64) -> Result<()> {
         let page = PAGE_SIZE as u64;
         let end = to.min(old.next_multiple_of(page));
-        if end <= old {
+        if end <= old || self.fs.zero_beyond_end() {
             return Ok(());
         }
         let zeros = Payload::Fill { word: 0, len: (end - old) as usize };

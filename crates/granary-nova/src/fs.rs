@@ -1,0 +1,185 @@
+//! [`FileSystem`] for [`Nova`].
+
+use crate::layout::inode;
+use crate::mount::write_super;
+use crate::namespace::node;
+use crate::replay::MAX_FILE_SIZE;
+use crate::{Nova, inodes};
+use granary_mssd::Structure;
+use granary_pm::BLOCK;
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_vfs::{
+    Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
+    Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl FileSystem for Nova {
+    fn name(&self) -> &'static str {
+        "nova"
+    }
+
+    fn features(&self) -> Features {
+        Features { page_cache: false, max_file_size: MAX_FILE_SIZE, max_links: 65000 }
+    }
+
+    fn root(&self) -> Ino {
+        self.root_ino()
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
+        let slot = self.slot(ino)?;
+        let r = self.replay(ino, slot, true)?.ok_or(FsError::Stale)?;
+        Ok(self.loaded(ino, r.attr, r.state, r.parent))
+    }
+
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        Ok(node(dir).state.read().dir().get(name).map(|d| Ino(d.ino)))
+    }
+
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        let st = node(dir).state.read();
+        for (&cookie, d) in st.dir().by_cookie.range(from.saturating_add(1)..) {
+            if !emit(DirEntry { name: &d.name, ino: Ino(d.ino), kind: d.kind, next: cookie }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn parent(&self, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(node(dir).parent.load(Relaxed)))
+    }
+
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+        Ok(node(dir).state.read().dir().len() == 0)
+    }
+
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let mut target = vec![0; inode.size() as usize];
+        self.read_file(node(inode), 0, Dest::Bytes(&mut target))?;
+        Ok(target)
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.create_node(cx, dir, name, new)
+    }
+
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.link_node(cx, dir, name, inode)
+    }
+
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.unlink_node(cx, dir, name, inode)
+    }
+
+    fn rename(&self, cx: &Cx<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.rename_node(cx, rename)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(cx, inode, node(inode), set)
+    }
+
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
+        // In place and without a fence: the original, too, relaxes this one (`nova_dirty_inode`).
+        inode.update(|a| a.atime = time);
+        let st = node(inode).state.read();
+        let mut b = self.pm.batch();
+        b.put_u64(st.slot + inode::ATIME, time.0 as u64, Structure::Inode)?;
+        b.put_u32(st.slot + inode::ATIME_EPOCH, st.epoch, Structure::Inode)?;
+        b.write_back()
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        self.evict_node(inode)
+    }
+
+    fn release(&self, inode: &Inode) -> Result<()> {
+        self.nodes.lock().remove(&inode.ino().0);
+        Ok(())
+    }
+
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        let size = inode.size();
+        let mut bytes = [0; PAGE_SIZE];
+        for (i, page) in out.iter_mut().enumerate() {
+            let at = (first + i as u64) * BLOCK;
+            let n = size.saturating_sub(at).min(BLOCK) as usize;
+            bytes.fill(0);
+            self.read_file(node(inode), at, Dest::Bytes(&mut bytes[..n]))?;
+            *page = Page::from_bytes(&bytes);
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, _inode: &Inode, _pos: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn wrote(&self, _cx: &Cx<'_>, _inode: &Inode, _pos: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {
+        let cx = Cx { cred: &Cred::ROOT, time: inode.view(|a| a.mtime) };
+        for p in pages {
+            let at = p.index * BLOCK;
+            let n = inode.size().saturating_sub(at).min(BLOCK) as usize;
+            if n > 0 {
+                self.write_direct(&cx, inode, at, Payload::Bytes(&p.page.to_bytes()[..n]))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_file(node(inode), pos, dest)
+    }
+
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.write_file(cx, inode, node(inode), pos, data)
+    }
+
+    fn zero_beyond_end(&self) -> bool {
+        true
+    }
+
+    fn fsync(&self, _inode: &Inode, _data_only: bool) -> Result<()> {
+        // Everything is durable when its call returns; the original issues a fence.
+        self.pm.batch().fence()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.pm.batch().fence()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let free = self.free.available();
+        let (mut places, used) = (0, self.used_inodes.load(Relaxed));
+        for table in &self.tables {
+            places += table.lock().pieces.len() as u64 * inodes::per_piece(self.piece) - 1;
+        }
+        let more = free / self.piece * inodes::per_piece(self.piece);
+        let blocks = self.data_end - crate::mount::first_free(&self.superblock);
+        Ok(StatFs { blocks, free_blocks: free, inodes: places + more, free_inodes: places + more - used })
+    }
+
+    fn unmount(&self) -> Result<()> {
+        self.pm.batch().fence()?;
+        let Some(saved) = self.save_lists()? else {
+            // No block is free for the lists: the next mount scans.
+            return Ok(());
+        };
+        let mut sb = self.superblock;
+        (sb.clean, sb.saved) = (true, saved);
+        write_super(&self.pm, &sb)
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        self.check_all()
+    }
+}

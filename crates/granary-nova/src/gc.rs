@@ -1,0 +1,223 @@
+//! Log cleaning: what a log no longer needs.
+//!
+//! ```text
+//!   fast      page A ──> page B (all dead) ──> page C        one word: A.next := C; B is free
+//!   thorough  page A, B, C (few live entries) ──> tail page
+//!             copies of the live entries in new pages ──> tail page; one word: head := first new page
+//! ```
+//!
+//! Both leave the page with the tail alone, so that a power failure leaves the old log or the new one. Before anything is
+//! dropped, a fence makes the dead flags of what it superseded safe: an entry that takes a name away may go only when
+//! the one that it took away can no longer come back.
+//!
+//! Trigger (reference/baselines.md section 6.4): a log that had to grow; thorough, where less than half of it is alive.
+//! Source: NOVA section 4.2 and 5.3.
+
+use crate::Nova;
+use crate::layout::entry::{CUT, Entry, NEXT_PAGE, parse};
+use crate::layout::{LOG_SPACE, PAGE_NEXT, inode};
+use crate::node::{Body, LogPage, Node, State};
+use granary_mssd::Structure;
+use granary_pm::{BLOCK, Batch, From};
+use granary_vfs::Result;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Pages before the tail page that make cleaning worth while.
+const LEAST: usize = 3;
+
+impl Nova {
+    /// After an operation: cleans the log where it just used up its prepared pages.
+    pub(crate) fn clean_log(&self, node: &Node, st: &mut State) -> Result<()> {
+        let at = st.current;
+        // The tail has just entered a page, and the next one is not there yet: the log is about to grow.
+        if at < LEAST || at + 1 < st.pages.len() || st.pages[at].entries > 2 {
+            return Ok(());
+        }
+        let (mut live, mut all, mut empty) = (0, 0, 0);
+        for p in &st.pages[..at] {
+            live += u64::from(p.entries - p.dead.min(p.entries));
+            all += u64::from(p.entries);
+            empty += usize::from(p.dead >= p.entries);
+        }
+        let live = live.saturating_sub(st.stale as u64);
+        if empty == 0 && live * 2 >= all {
+            return Ok(());
+        }
+        self.cleanings.fetch_add(1, Relaxed);
+        self.stores(|b| {
+            b.fence()?;
+            self.clean_fast(b, st)?;
+            if live * 2 < all && st.current > 1 { self.clean_thoroughly(b, node, st) } else { Ok(()) }
+        })
+    }
+
+    /// Unlinks pages in which everything is dead.
+    fn clean_fast(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+        let gone = |p: &LogPage| p.dead >= p.entries;
+        let mut kept: Vec<LogPage> = Vec::with_capacity(st.pages.len());
+        let mut freed = Vec::new();
+        let tail_page = st.pages[st.current].block;
+        for (i, page) in st.pages.iter().enumerate() {
+            if i < st.current && gone(page) {
+                freed.push(page.block);
+                continue;
+            }
+            if i > 0 && freed.last() == Some(&st.pages[i - 1].block) {
+                match kept.last() {
+                    Some(before) => {
+                        b.put_u64(before.block * BLOCK + PAGE_NEXT, page.block, Structure::Log)?
+                    }
+                    None => b.put_u64(st.slot + inode::HEAD, page.block, Structure::Inode)?,
+                }
+            }
+            kept.push(*page);
+        }
+        if freed.is_empty() {
+            return Ok(());
+        }
+        b.fence()?;
+        st.current = kept.iter().position(|p| p.block == tail_page).expect("the tail page is kept");
+        st.pages = kept;
+        for block in freed {
+            self.free.give(block, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the entry at `addr` is still needed. `reach`: file pages that kept write entries may map.
+    fn is_live(&self, st: &State, addr: u64, entry: &Entry, reach: &mut u64) -> bool {
+        match entry {
+            Entry::Write(w) => {
+                let live = st.file().entries.contains_key(&addr);
+                if live {
+                    *reach = (*reach).max(w.page + w.pages as u64);
+                }
+                live
+            }
+            Entry::Dentry { name, .. } => {
+                let dir = st.dir();
+                addr == dir.dot || addr == dir.dotdot || dir.get(name).is_some_and(|d| d.addr == addr)
+            }
+            Entry::Attr { flags, size, .. } => {
+                addr == st.last_attr.addr || (flags & CUT != 0 && *reach > size.div_ceil(BLOCK))
+            }
+            Entry::Link { .. } => addr == st.last_link,
+        }
+    }
+
+    /// Copies the live entries of all pages before the tail page into a new log.
+    fn clean_thoroughly(&self, b: &mut Batch<'_>, node: &Node, st: &mut State) -> Result<()> {
+        let mut moved: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut new: Vec<LogPage> = Vec::new();
+        let mut buffer = vec![0u8; LOG_SPACE as usize];
+        let (mut fill, mut reach, mut stale) = (0, 0, 0);
+        let old: Vec<LogPage> = st.pages[..st.current].to_vec();
+        let give_up = |new: &[LogPage]| new.iter().try_for_each(|p| self.free.give(p.block, 1));
+        for page in &old {
+            let bytes = self.pm.load_block(page.block, Structure::Log)?;
+            let mut at = 0;
+            for _ in 0..page.entries {
+                if bytes[at] == NEXT_PAGE {
+                    break;
+                }
+                let (e, _, len) = parse(&bytes[at..LOG_SPACE as usize])?;
+                let addr = page.block * BLOCK + at as u64;
+                if self.is_live(st, addr, &e, &mut reach) {
+                    if new.is_empty() || fill + len > LOG_SPACE as usize {
+                        let Some((block, _)) = self.free.take(self.cpu(), 1, From::Above, false) else {
+                            // No space for a copy: the log stays as it is.
+                            return give_up(&new);
+                        };
+                        if let Some(last) = new.last() {
+                            self.put_page(b, node, last, &mut buffer, fill, block)?;
+                        }
+                        new.push(LogPage { block, entries: 0, dead: 0 });
+                        fill = 0;
+                    }
+                    let Some(last) = new.last_mut() else { break };
+                    buffer[fill..fill + len].copy_from_slice(&bytes[at..at + len]);
+                    moved.insert(addr, last.block * BLOCK + fill as u64);
+                    last.entries += 1;
+                    stale += u32::from(matches!(e, Entry::Attr { .. }) && addr != st.last_attr.addr);
+                    fill += len;
+                }
+                at += len;
+            }
+        }
+        let tail_page = st.pages[st.current].block;
+        if let Some(last) = new.last() {
+            self.put_page(b, node, last, &mut buffer, fill, tail_page)?;
+        }
+        b.fence()?;
+        let head = new.first().map_or(tail_page, |p| p.block);
+        b.put_u64(st.slot + inode::HEAD, head, Structure::Inode)?;
+        b.fence()?;
+        let rest = st.pages.split_off(st.current);
+        // Superseded truncations in the tail page stay what they are.
+        let kept_stale = st.stale.saturating_sub(stale_in(&old, st));
+        (st.current, st.stale) = (new.len(), stale + kept_stale);
+        st.pages = new;
+        st.pages.extend(rest);
+        readdress(st, &moved);
+        for page in old {
+            self.free.give(page.block, 1)?;
+        }
+        Ok(())
+    }
+
+    fn put_page(
+        &self,
+        b: &mut Batch<'_>,
+        node: &Node,
+        page: &LogPage,
+        buffer: &mut [u8],
+        fill: usize,
+        next: u64,
+    ) -> Result<()> {
+        let mut len = fill;
+        if fill < LOG_SPACE as usize {
+            buffer[fill] = NEXT_PAGE;
+            len += 1;
+        }
+        b.put(page.block * BLOCK, &buffer[..len], Structure::Log)?;
+        self.init_page(b, page.block, node.ino, page.entries, next)?;
+        b.write_back()
+    }
+}
+
+/// Superseded truncations in these pages: entries that are neither dead, nor live, nor hold attributes.
+fn stale_in(pages: &[LogPage], st: &State) -> u32 {
+    let Body::File(map) = &st.body else { return 0 };
+    let live = map.entries.keys().filter(|a| in_pages(pages, **a)).count() as u32;
+    let holders = [st.last_attr.addr, st.last_link];
+    let holders = holders.iter().filter(|a| **a != 0 && in_pages(pages, **a)).count() as u32;
+    let sum: u32 = pages.iter().map(|p| p.entries.saturating_sub(p.dead)).sum();
+    sum.saturating_sub(live + holders)
+}
+
+fn in_pages(pages: &[LogPage], addr: u64) -> bool {
+    pages.iter().any(|p| p.block == addr / BLOCK)
+}
+
+/// Points the indexes to where the entries are now.
+fn readdress(st: &mut State, moved: &BTreeMap<u64, u64>) {
+    let new = |addr: u64| moved.get(&addr).copied().unwrap_or(addr);
+    st.last_attr.addr = new(st.last_attr.addr);
+    st.last_link = new(st.last_link);
+    match &mut st.body {
+        Body::File(map) => {
+            for e in map.extents.values_mut() {
+                e.entry = new(e.entry);
+            }
+            map.entries = std::mem::take(&mut map.entries).into_iter().map(|(a, c)| (new(a), c)).collect();
+        }
+        Body::Dir(dir) => {
+            (dir.dot, dir.dotdot) = (new(dir.dot), new(dir.dotdot));
+            for d in dir.by_cookie.values_mut() {
+                d.addr = new(d.addr);
+            }
+        }
+        Body::Special => {}
+    }
+}

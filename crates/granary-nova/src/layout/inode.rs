@@ -1,0 +1,107 @@
+//! An inode: 128 B, two lines. The first holds what it was created with, the second its log.
+//!
+//! ```text
+//!   0      8     16     24     32     40     44     48     52     56        64     72      80      88        96
+//!   | word | size | atime| mtime| ctime| uid  | gid  | links| rdev | CRC, epoch | ino  | head  | tail  | 0       | delete epoch |
+//!     valid 1, deleted 1, kind 1, 0 1, mode 2, 0 2
+//! ```
+//!
+//! Attributes that change later are in the log, newest last; only the access time also changes in place, with the epoch
+//! of the log at that time beside it, and counts where no attribute entry is newer. `valid` makes the inode exist; the tail makes a log entry
+//! count. A head without a tail means nothing.
+
+use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use granary_pm::corrupt;
+use granary_vfs::{Attr, FileKind, Ino, Result, Time};
+
+/// Bytes of an inode.
+pub const SIZE: usize = 128;
+/// Offset of the inode's number: its second line begins.
+pub const NUMBER: u64 = 64;
+/// Offset of the log's first block, 8 B.
+pub const HEAD: u64 = 72;
+/// Offset of the byte address behind the last log entry, 8 B.
+pub const TAIL: u64 = 80;
+/// Offset of the access time, 8 B.
+pub const ATIME: u64 = 16;
+/// Offset of the epoch of the access time, 4 B, in the same line.
+pub const ATIME_EPOCH: u64 = 60;
+/// Offset of the delete epoch, 8 B: not 0 once the last link is gone.
+pub const DELETE_EPOCH: u64 = 96;
+
+/// Where the log lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogPointers {
+    /// First page.
+    pub head: u64,
+    /// Address behind the last entry; 0 = no log.
+    pub tail: u64,
+}
+
+/// The first word.
+pub fn word(kind: FileKind, mode: u16, valid: bool, deleted: bool) -> u64 {
+    let mut b = [0; 8];
+    (b[0], b[1], b[2]) = (valid.into(), deleted.into(), kind.code());
+    put_u16(&mut b, 4, mode);
+    u64::from_le_bytes(b)
+}
+
+fn crc(b: &[u8; SIZE]) -> u32 {
+    let mut copy = *b;
+    (copy[0], copy[1]) = (0, 0);
+    copy[16..24].fill(0);
+    copy[56..64].fill(0);
+    crc32c::crc32c(&copy[..72])
+}
+
+/// The bytes of a new inode, not valid yet.
+pub fn bytes(ino: Ino, attr: &Attr, log: LogPointers) -> [u8; SIZE] {
+    let mut b = [0; SIZE];
+    put_u64(&mut b, 0, word(attr.kind, attr.mode, false, false));
+    put_u64(&mut b, 8, attr.size);
+    put_u64(&mut b, 16, attr.atime.0 as u64);
+    put_u64(&mut b, 24, attr.mtime.0 as u64);
+    put_u64(&mut b, 32, attr.ctime.0 as u64);
+    put_u32(&mut b, 40, attr.uid);
+    put_u32(&mut b, 44, attr.gid);
+    put_u32(&mut b, 48, attr.nlink);
+    put_u32(&mut b, 52, attr.rdev);
+    put_u64(&mut b, 64, ino.0);
+    put_u64(&mut b, HEAD as usize, log.head);
+    put_u64(&mut b, TAIL as usize, log.tail);
+    let sum = crc(&b);
+    put_u32(&mut b, 56, sum);
+    b
+}
+
+/// Whether the inode exists.
+pub fn is_valid(b: &[u8; SIZE]) -> bool {
+    b[0] == 1
+}
+
+/// What a valid inode was created with, and its log.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn parse(b: &[u8; SIZE], ino: Ino) -> Result<(Attr, LogPointers)> {
+    let kind = FileKind::from_code(b[2]).filter(|_| u32_at(b, 56) == crc(b) && u64_at(b, 64) == ino.0);
+    let Some(kind) = kind else {
+        return Err(corrupt(format!("{ino} on media: {:02x?}", &b[..72])));
+    };
+    let time = |at| Time(u64_at(b, at) as i64);
+    let attr = Attr {
+        kind,
+        mode: u16_at(b, 4),
+        uid: u32_at(b, 40),
+        gid: u32_at(b, 44),
+        nlink: u32_at(b, 48),
+        size: u64_at(b, 8),
+        blocks: 0,
+        atime: time(16),
+        mtime: time(24),
+        ctime: time(32),
+        rdev: u32_at(b, 52),
+    };
+    let log = LogPointers { head: u64_at(b, HEAD as usize), tail: u64_at(b, TAIL as usize) };
+    Ok((attr, log))
+}

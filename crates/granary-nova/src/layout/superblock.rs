@@ -1,0 +1,76 @@
+//! The superblock: block 0, with a copy in the block before the last.
+
+use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
+use granary_pm::corrupt;
+use granary_vfs::Result;
+
+/// `GrnyNOVA`.
+const MAGIC: u64 = u64::from_le_bytes(*b"GrnyNOVA");
+/// The format that this code reads and writes.
+const VERSION: u32 = 1;
+/// Bytes of the superblock on media.
+pub const SIZE: usize = 128;
+
+/// The superblock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Superblock {
+    /// Blocks in all.
+    pub blocks: u64,
+    /// CPUs: journals, inode tables, free lists.
+    pub cpus: u32,
+    /// Blocks of one piece of an inode table.
+    pub piece: u32,
+    /// Unmounted properly: `saved` holds the free lists.
+    pub clean: bool,
+    /// First block of the saved lists.
+    pub saved: u64,
+    /// Mounts so far.
+    pub mounts: u64,
+    /// The last mount wrote data in place.
+    pub in_place: bool,
+}
+
+impl Superblock {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// `Corrupt` with what is wrong.
+    pub fn parse(b: &[u8; SIZE]) -> Result<Superblock> {
+        if u64_at(b, 0) != MAGIC {
+            return Err(corrupt(format!("block 0 begins with {:02x?}: no NOVA here", &b[..8])));
+        }
+        if u32_at(b, 8) != VERSION {
+            return Err(corrupt(format!("format version {}, this program reads {VERSION}", u32_at(b, 8))));
+        }
+        let crc = crc32c::crc32c(&b[..SIZE - 4]);
+        if u32_at(b, SIZE - 4) != crc {
+            return Err(corrupt("the superblock's checksum does not fit"));
+        }
+        Ok(Superblock {
+            blocks: u64_at(b, 16),
+            cpus: u32_at(b, 24),
+            piece: u32_at(b, 28),
+            clean: b[32] == 1,
+            in_place: b[33] == 1,
+            saved: u64_at(b, 40),
+            mounts: u64_at(b, 48),
+        })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> [u8; SIZE] {
+        let mut b = [0; SIZE];
+        put_u64(&mut b, 0, MAGIC);
+        put_u32(&mut b, 8, VERSION);
+        put_u64(&mut b, 16, self.blocks);
+        put_u32(&mut b, 24, self.cpus);
+        put_u32(&mut b, 28, self.piece);
+        b[32] = self.clean.into();
+        b[33] = self.in_place.into();
+        put_u64(&mut b, 40, self.saved);
+        put_u64(&mut b, 48, self.mounts);
+        let crc = crc32c::crc32c(&b[..SIZE - 4]);
+        put_u32(&mut b, SIZE - 4, crc);
+        b
+    }
+}

@@ -1,0 +1,264 @@
+//! Names: create, link, unlink, and the end of an inode.
+//!
+//! ```text
+//!   create   dentry | inode, not valid | fence | transaction {dir tail, valid}: dir tail, valid
+//!   mkdir    the same, and a log page with "." and ".."; a symbolic link: a block with the target and its log
+//!   link     dentry, link change | transaction {dir tail, inode tail}
+//!   unlink   dentry without inode, link change | transaction {inode tail, dir tail} or, with the last link,
+//!            {inode tail, valid, delete epoch, dir tail}; then the old dentry is marked dead
+//!   evict    deleted flag, head and tail zeroed; blocks are free
+//! ```
+//!
+//! An inode whose last link is gone is not valid on media from then on: after a power failure its blocks belong to
+//! nobody, and the scan at mount finds them free.
+//!
+//! Source: NOVA section 4.4 and 4.5; reference/baselines.md section 6.3.
+
+use crate::Nova;
+use crate::layout::entry::{self, Write};
+use crate::layout::inode::{self, LogPointers};
+use crate::log::Pending;
+use crate::node::{AttrEntry, Node, State};
+use granary_mssd::Structure;
+use granary_pm::{BLOCK, Batch, From};
+use granary_sim::sync::RwLock;
+use granary_units::{PAGE_SIZE, Page, Payload};
+use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+const INODE: Structure = Structure::Inode;
+const DENTRY: Structure = Structure::Dentry;
+
+/// The file system's part of an inode.
+pub fn node(inode: &Inode) -> &Arc<Node> {
+    inode.private::<Arc<Node>>()
+}
+
+impl Nova {
+    /// An inode for the vfs, remembered for checks.
+    pub(crate) fn loaded(&self, ino: Ino, attr: Attr, state: State, parent: u64) -> Loaded {
+        let node = Arc::new(Node { ino, state: RwLock::new(state), parent: AtomicU64::new(parent) });
+        self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
+        Loaded { attr, private: Box::new(node) }
+    }
+
+    pub(crate) fn create_node(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Inode,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> Result<Created> {
+        let dir_node = node(dir);
+        let mut dst = dir_node.state.write();
+        let dst = &mut *dst;
+        let (ino, slot) = self.take_inode()?;
+        let is_dir = new.kind == FileKind::Dir;
+        let mut attr = Attr {
+            kind: new.kind,
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: if is_dir { 2 } else { 1 },
+            size: 0,
+            blocks: 0,
+            atime: cx.time,
+            mtime: cx.time,
+            ctime: cx.time,
+            rdev: new.rdev,
+        };
+        let mut st = State::new(slot, inode::word(new.kind, new.mode, true, false), new.kind);
+        let mut taken = Vec::new();
+        let result = self.stores(|b| {
+            let mut own = Pending::new(&st);
+            let mut old = Vec::new();
+            if is_dir {
+                for name in [&b"."[..], b".."] {
+                    let target = if name.len() == 1 { ino } else { dir.ino() };
+                    let e = entry::dentry(own.epoch(&st), name, target.0, FileKind::Dir, cx.time, 2);
+                    let at = self.append(b, &mut st, &mut own, ino, (&e, DENTRY, false))?;
+                    if name.len() == 1 {
+                        st.dir_mut().dot = at;
+                    } else {
+                        st.dir_mut().dotdot = at;
+                    }
+                }
+                attr.size = BLOCK;
+            } else if new.kind == FileKind::Symlink {
+                let block = self.free.take(self.cpu(), 1, From::Below, false).ok_or(FsError::NoSpace)?.0;
+                taken.push(block);
+                let mut page = Page::ZERO;
+                page.write(0, Payload::Bytes(&new.target[..new.target.len().min(PAGE_SIZE)]));
+                b.stream_page(block, &page, Structure::Data)?;
+                attr.size = new.target.len() as u64;
+                let w = Write { page: 0, block, pages: 1, dead: 0, mtime: cx.time, size: attr.size };
+                let e = entry::write(own.epoch(&st), &w);
+                let at = self.append(b, &mut st, &mut own, ino, (&e, Structure::DataPointer, false))?;
+                st.file_mut().put(0, block, 1, at, &mut old);
+                attr.blocks = BLOCK / 512;
+            }
+            let links = dir.view(|a| a.nlink) + u32::from(is_dir);
+            let mut p = Pending::new(dst);
+            let e = entry::dentry(p.epoch(dst), name, ino.0, new.kind, cx.time, links);
+            let addr = self.append(b, dst, &mut p, dir.ino(), (&e, DENTRY, false))?;
+            let log = LogPointers { head: st.pages.first().map_or(0, |p| p.block), tail: own.tail };
+            b.put(slot, &inode::bytes(ino, &attr, log), INODE)?;
+            b.fence()?;
+            own.apply(&mut st);
+            let invalid = inode::word(new.kind, new.mode, false, false);
+            let words = [(slot, invalid), (dst.slot + inode::TAIL, dst.tail)];
+            self.transaction(b, &words, |b| {
+                b.fence()?;
+                self.put_tail(b, dst, &p)?;
+                b.fence()?;
+                b.put_u64(slot, st.word, INODE)
+            })?;
+            p.apply(dst);
+            dst.dir_mut().insert(name, ino.0, new.kind, addr);
+            dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, links));
+            Ok(())
+        });
+        if let Err(e) = result {
+            // Nothing of it counts: neither number nor blocks are anybody's.
+            let pages: Vec<u64> = st.pages.iter().map(|p| p.block).collect();
+            for block in pages.into_iter().chain(taken) {
+                self.free.give(block, 1)?;
+            }
+            self.give_inode(ino);
+            return Err(e);
+        }
+        self.clean_log(dir_node, dst)?;
+        Ok(Created { ino, loaded: self.loaded(ino, attr, st, if is_dir { dir.ino().0 } else { 0 }) })
+    }
+
+    /// Appends a link change; `apply` with [`Nova::link_changed`] after the commit.
+    pub(crate) fn append_link(
+        &self,
+        b: &mut Batch<'_>,
+        inode: &Inode,
+        st: &mut State,
+        p: &mut Pending,
+        (links, cx, urgent): (u32, &Cx<'_>, bool),
+    ) -> Result<u64> {
+        let e = entry::link(p.epoch(st), links, cx.time);
+        self.append(b, st, p, inode.ino(), (&e, INODE, urgent))
+    }
+
+    /// The link change at `addr` is committed.
+    pub(crate) fn link_changed(
+        &self,
+        b: &mut Batch<'_>,
+        inode: &Inode,
+        st: &mut State,
+        addr: u64,
+        (links, cx): (u32, &Cx<'_>),
+    ) -> Result<()> {
+        self.link_superseded(b, st)?;
+        st.last_link = addr;
+        inode.update(|a| (a.nlink, a.ctime) = (links, cx.time));
+        Ok(())
+    }
+
+    pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        let mut dst = node(dir).state.write();
+        let dst = &mut *dst;
+        let mut st = node(inode).state.write();
+        let st = &mut *st;
+        let (kind, links) = inode.view(|a| (a.kind, a.nlink + 1));
+        self.stores(|b| {
+            let dir_links = dir.view(|a| a.nlink);
+            let mut dp = Pending::new(dst);
+            let e = entry::dentry(dp.epoch(dst), name, inode.ino().0, kind, cx.time, dir_links);
+            let addr = self.append(b, dst, &mut dp, dir.ino(), (&e, DENTRY, false))?;
+            let mut p = Pending::new(st);
+            let at = self.append_link(b, inode, st, &mut p, (links, cx, false))?;
+            let words = [(dst.slot + inode::TAIL, dst.tail), (st.slot + inode::TAIL, st.tail)];
+            self.transaction(b, &words, |b| {
+                b.fence()?;
+                self.put_tail(b, dst, &dp)?;
+                self.put_tail(b, st, &p)
+            })?;
+            dp.apply(dst);
+            p.apply(st);
+            dst.dir_mut().insert(name, inode.ino().0, kind, addr);
+            dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+            self.link_changed(b, inode, st, at, (links, cx))?;
+            b.write_back()
+        })?;
+        self.clean_log(node(inode), st)?;
+        self.clean_log(node(dir), dst)
+    }
+
+    pub(crate) fn unlink_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        let mut dst = node(dir).state.write();
+        let dst = &mut *dst;
+        let mut st = node(inode).state.write();
+        let st = &mut *st;
+        let (kind, links) = inode.view(|a| (a.kind, a.nlink));
+        let is_dir = kind == FileKind::Dir;
+        let links = if is_dir { 0 } else { links.saturating_sub(1) };
+        self.stores(|b| {
+            let dir_links = dir.view(|a| a.nlink) - u32::from(is_dir);
+            let mut dp = Pending::new(dst);
+            let e = entry::dentry(dp.epoch(dst), name, 0, kind, cx.time, dir_links);
+            let gone = self.append(b, dst, &mut dp, dir.ino(), (&e, DENTRY, true))?;
+            let mut p = Pending::new(st);
+            let at = self.append_link(b, inode, st, &mut p, (links, cx, true))?;
+            let mut words = vec![(st.slot + inode::TAIL, st.tail), (dst.slot + inode::TAIL, dst.tail)];
+            if links == 0 {
+                words.extend([(st.slot, st.word), (st.slot + inode::DELETE_EPOCH, 0)]);
+            }
+            let word = st.word & !0xff;
+            self.transaction(b, &words, |b| {
+                b.fence()?;
+                self.put_tail(b, st, &p)?;
+                b.fence()?;
+                if links == 0 {
+                    self.put_deleted(b, st, word)?;
+                }
+                b.fence()?;
+                self.put_tail(b, dst, &dp)?;
+                b.fence()
+            })?;
+            if links == 0 {
+                st.word = word;
+            }
+            dp.apply(dst);
+            p.apply(st);
+            dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, dir_links));
+            self.link_changed(b, inode, st, at, (links, cx))?;
+            self.born_dead(b, dst, gone)?;
+            if let Some(old) = dst.dir_mut().remove(name) {
+                self.dentry_dead(b, dst, old.addr)?;
+            }
+            b.write_back()
+        })?;
+        self.clean_log(node(dir), dst)
+    }
+
+    /// The inode no longer exists on media.
+    pub(crate) fn put_deleted(&self, b: &mut Batch<'_>, st: &State, word: u64) -> Result<()> {
+        b.put_u64(st.slot, word, INODE)?;
+        b.put_u64(st.slot + inode::DELETE_EPOCH, st.epoch as u64 + 1, INODE)
+    }
+
+    pub(crate) fn evict_node(&self, inode: &Inode) -> Result<()> {
+        let mut st = node(inode).state.write();
+        let kind_mode = st.word;
+        self.stores(|b| {
+            b.put_u64(st.slot, (kind_mode & !0xffff) | 0x100, INODE)?;
+            b.put(st.slot + inode::HEAD, &[0; 16], INODE)?;
+            b.write_back()
+        })?;
+        for (block, n) in st.blocks() {
+            self.free.give(block, n)?;
+        }
+        let (slot, word) = (st.slot, st.word);
+        *st = State::new(slot, word, inode.view(|a| a.kind));
+        st.last_attr = AttrEntry::default();
+        self.nodes.lock().remove(&inode.ino().0);
+        self.give_inode(inode.ino());
+        Ok(())
+    }
+}

@@ -1,0 +1,219 @@
+//! [`FreeLists`]: the free blocks in host memory, one list of runs for each CPU.
+//!
+//! ```text
+//!   blocks   0 ........ a ........ b ........ end
+//!   lists       CPU 0   |  CPU 1   |  CPU 2        each: start -> length, runs never touch
+//!   a CPU takes from its own list, data from below, logs from above; from the next one's where it has none
+//! ```
+//!
+//! Invariants: the sum of the runs plus what is promised to callers is `free`; a block is in one run. The last `reserve`
+//! blocks are for callers that need space in order to free some.
+//!
+//! Source: NOVA section 3.3 (per-CPU free lists as red-black trees, rebuilt at mount).
+
+use crate::corrupt;
+use granary_vfs::Result;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// From which end of a list blocks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The low end: data.
+    Below,
+    /// The high end: logs, so that they do not cut the runs for data.
+    Above,
+}
+
+/// Runs looked at for one that is long enough; bounds the search in a fragmented list.
+const SEARCH: usize = 64;
+
+/// See the module.
+pub struct FreeLists {
+    lists: Vec<Mutex<BTreeMap<u64, u64>>>,
+    first: u64,
+    share: u64,
+    free: AtomicU64,
+    reserve: u64,
+}
+
+impl FreeLists {
+    /// Lists for the blocks `first..end`, none of which is free yet.
+    pub fn new(first: u64, end: u64, cpus: usize, reserve: u64) -> FreeLists {
+        let share = (end - first).div_ceil(cpus as u64).max(1);
+        let lists = (0..cpus).map(|_| Mutex::default()).collect();
+        FreeLists { lists, first, share, free: AtomicU64::new(0), reserve }
+    }
+
+    fn list_of(&self, block: u64) -> usize {
+        ((block - self.first) / self.share) as usize
+    }
+
+    /// Free blocks for ordinary callers.
+    pub fn available(&self) -> u64 {
+        self.free.load(Relaxed).saturating_sub(self.reserve)
+    }
+
+    /// All free blocks.
+    pub fn free_blocks(&self) -> u64 {
+        self.free.load(Relaxed)
+    }
+
+    /// Takes up to `want` blocks in one run: (first, count). `urgent`: may use the reserve.
+    pub fn take(&self, cpu: usize, want: u64, from: From, urgent: bool) -> Option<(u64, u64)> {
+        self.take_at_least(cpu, want, 1, from, urgent)
+    }
+
+    /// Takes up to `want` and at least `least` blocks in one run.
+    pub fn take_at_least(
+        &self,
+        cpu: usize,
+        want: u64,
+        least: u64,
+        from: From,
+        urgent: bool,
+    ) -> Option<(u64, u64)> {
+        let keep = if urgent { 0 } else { self.reserve };
+        let mut granted = 0;
+        let _ = self.free.fetch_update(Relaxed, Relaxed, |free| {
+            granted = want.min(free.saturating_sub(keep));
+            (granted >= least).then(|| free - granted)
+        });
+        if granted < least || granted == 0 {
+            return None;
+        }
+        let cpus = self.lists.len();
+        let got = (0..cpus).find_map(|i| {
+            let mut list = self.lists[(cpu + i) % cpus].lock();
+            let search = if least > 1 { usize::MAX } else { SEARCH };
+            let run = match from {
+                From::Below => find(list.iter(), granted, search),
+                From::Above => find(list.iter().rev(), granted, search),
+            };
+            run.filter(|(_, len)| *len >= least).map(|(start, len)| {
+                let n = len.min(granted);
+                list.remove(&start);
+                let at = match from {
+                    From::Below => {
+                        if n < len {
+                            list.insert(start + n, len - n);
+                        }
+                        start
+                    }
+                    From::Above => {
+                        if n < len {
+                            list.insert(start, len - n);
+                        }
+                        start + len - n
+                    }
+                };
+                (at, n)
+            })
+        });
+        self.free.fetch_add(granted - got.map_or(0, |(_, n)| n), Relaxed);
+        got
+    }
+
+    /// Gives blocks back.
+    ///
+    /// # Errors
+    /// `Corrupt` where one of them is free already, or none of ours.
+    pub fn give(&self, start: u64, count: u64) -> Result<()> {
+        let end = self.first + self.share * self.lists.len() as u64;
+        if start < self.first || count > end || start > end - count {
+            return Err(corrupt(format!("blocks {start}+{count} outside the data area are freed")));
+        }
+        let mut at = start;
+        while at < start + count {
+            let cpu = self.list_of(at);
+            let stop = (start + count).min(self.first + (cpu as u64 + 1) * self.share);
+            self.give_to(cpu, at, stop - at)?;
+            at = stop;
+        }
+        Ok(())
+    }
+
+    fn give_to(&self, cpu: usize, start: u64, count: u64) -> Result<()> {
+        let mut list = self.lists[cpu].lock();
+        let (mut start, mut len) = (start, count);
+        if let Some((&next, _)) = list.range(start..).next()
+            && next < start + len
+        {
+            return Err(corrupt(format!("block {next} is freed twice")));
+        }
+        if let Some((&before, &n)) = list.range(..start).next_back() {
+            if before + n > start {
+                return Err(corrupt(format!("block {start} is freed twice")));
+            }
+            if before + n == start {
+                list.remove(&before);
+                (start, len) = (before, len + n);
+            }
+        }
+        if let Some(n) = list.remove(&(start + len)) {
+            len += n;
+        }
+        list.insert(start, len);
+        self.free.fetch_add(count, Relaxed);
+        Ok(())
+    }
+
+    /// All free runs, ascending.
+    pub fn runs(&self) -> Vec<(u64, u64)> {
+        self.lists.iter().flat_map(|l| l.lock().iter().map(|(s, n)| (*s, *n)).collect::<Vec<_>>()).collect()
+    }
+}
+
+/// The first run of at least `want` among the first `search`, else the longest of them.
+fn find<'a>(runs: impl Iterator<Item = (&'a u64, &'a u64)>, want: u64, search: usize) -> Option<(u64, u64)> {
+    let mut best = None;
+    for (&start, &len) in runs.take(search) {
+        if len >= want {
+            return Some((start, len));
+        }
+        if best.is_none_or(|(_, n)| n < len) {
+            best = Some((start, len));
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_and_given_back_adds_up() {
+        let lists = FreeLists::new(10, 1010, 4, 5);
+        lists.give(10, 1000).expect("all of them");
+        let mut taken: Vec<(u64, u64)> = Vec::new();
+        let mut x = 1u64;
+        for i in 0..2000 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            if x >> 62 < 2 && !taken.is_empty() {
+                let (at, n) = taken.swap_remove((x >> 40) as usize % taken.len());
+                lists.give(at, n).expect("was taken");
+            } else {
+                let from = if i % 2 == 0 { From::Below } else { From::Above };
+                if let Some(run) = lists.take(i % 4, (x >> 50) % 40 + 1, from, i % 7 == 0) {
+                    assert!(taken.iter().all(|(s, n)| run.0 + run.1 <= *s || s + n <= run.0));
+                    taken.push(run);
+                }
+            }
+            let out: u64 = taken.iter().map(|r| r.1).sum();
+            assert_eq!(lists.free_blocks() + out, 1000);
+            assert_eq!(lists.runs().iter().map(|r| r.1).sum::<u64>(), 1000 - out);
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_for_urgent_callers_and_nothing_is_freed_twice() {
+        let lists = FreeLists::new(0, 8, 2, 2);
+        lists.give(0, 8).expect("ours");
+        assert_eq!((0..9).map_while(|_| lists.take(0, 1, From::Below, false)).count(), 6);
+        assert_eq!((0..9).map_while(|_| lists.take(0, 1, From::Below, true)).count(), 2);
+        lists.give(3, 2).expect("taken");
+        assert!(lists.give(2, 2).is_err() && lists.give(4, 1).is_err() && lists.give(7, 2).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! What file systems that map the whole drive by byte (NOVA, PMFS) share.
+//!
+//! ```text
+//!   Batch   put (cached store) ... put, stream (movnt) ── write_back: clwb each range, one sfence ── fence: + verify
+//!   Pm      loads, counters; knows which write-verify reads are needed
+//!   FreeLists   free blocks in host memory, one list per CPU
+//!   saved       the free lists (and other words) on media between an unmount and the next mount
+//! ```
+//!
+//! Invariant: what was put before a [`Batch::fence`] is safe when it returns. On a DIMM an `sfence` after `clwb` is enough
+//! for that; a posted PCIe write is safe only once a read behind it was answered (docs/FAULT_MODEL.md), so that here a
+//! fence costs a write-verify read, unless nothing was posted since the last one was answered.
+//!
+//! It does *not* know any format.
+
+#![forbid(unsafe_code)]
+
+mod batch;
+pub mod bytes;
+mod free;
+pub mod saved;
+
+pub use batch::Batch;
+pub use free::{FreeLists, From};
+
+use granary_mssd::{DriveInfo, Port, Structure};
+use granary_units::{ByteAddr, Lpa, PAGE_SIZE, Page};
+use granary_vfs::{FsError, Result};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bytes in a block, as a `u64`.
+pub const BLOCK: u64 = PAGE_SIZE as u64;
+
+/// What a byte-mapped file system did, counted up from mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PmStats {
+    /// Lines written back after ordinary stores.
+    pub lines: u64,
+    /// Lines stored past the caches (data).
+    pub streamed: u64,
+    /// Fences (`sfence` that the protocol waits for).
+    pub fences: u64,
+    /// Write-verify reads among them: those with something posted since the last.
+    pub verifies: u64,
+}
+
+impl PmStats {
+    /// What happened after `earlier` was taken.
+    pub fn since(&self, earlier: &PmStats) -> PmStats {
+        PmStats {
+            lines: self.lines - earlier.lines,
+            streamed: self.streamed - earlier.streamed,
+            fences: self.fences - earlier.fences,
+            verifies: self.verifies - earlier.verifies,
+        }
+    }
+}
+
+/// A byte-mapped drive.
+pub struct Pm {
+    port: Port,
+    /// Write-backs that have left the CPU, and how many of them an answered verify covers.
+    posted: AtomicU64,
+    verified: AtomicU64,
+    lines: AtomicU64,
+    streamed: AtomicU64,
+    fences: AtomicU64,
+    verifies: AtomicU64,
+}
+
+impl Pm {
+    /// The drive behind `port`, mapped.
+    pub fn new(port: Port) -> Pm {
+        let zero = AtomicU64::default;
+        let (posted, verified, lines) = (zero(), zero(), zero());
+        Pm { port, posted, verified, lines, streamed: zero(), fences: zero(), verifies: zero() }
+    }
+
+    /// Capacity and features.
+    pub fn info(&self) -> DriveInfo {
+        self.port.info()
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> PmStats {
+        PmStats {
+            lines: self.lines.load(Relaxed),
+            streamed: self.streamed.load(Relaxed),
+            fences: self.fences.load(Relaxed),
+            verifies: self.verifies.load(Relaxed),
+        }
+    }
+
+    /// Loads bytes.
+    ///
+    /// # Errors
+    /// The drive's, here and below.
+    pub fn load(&self, at: u64, out: &mut [u8], what: Structure) -> Result<()> {
+        Ok(self.port.load(ByteAddr(at), out, what)?)
+    }
+
+    /// Loads a whole block.
+    pub fn load_block(&self, block: u64, what: Structure) -> Result<Box<[u8; PAGE_SIZE]>> {
+        let mut out = [Page::ZERO];
+        self.load_pages(block * BLOCK, PAGE_SIZE, &mut out, what)?;
+        Ok(Box::new(out[0].to_bytes()))
+    }
+
+    /// Loads `at..at + len` into the pages that hold these bytes; the rest of the first and last means nothing.
+    pub fn load_pages(&self, at: u64, len: usize, out: &mut [Page], what: Structure) -> Result<()> {
+        Ok(self.port.load_pages(ByteAddr(at), len, out, what)?)
+    }
+
+    /// Stores that belong together.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// Tells the drive that blocks are no longer needed (mkfs).
+    pub fn discard(&self, first: u64, count: u64) -> Result<()> {
+        let trim = self.port.trim(Lpa(first), count)?;
+        self.port.wait(trim);
+        Ok(())
+    }
+}
+
+/// A `Corrupt` error with this evidence.
+pub fn corrupt(what: impl Into<String>) -> FsError {
+    FsError::Corrupt(what.into())
+}
