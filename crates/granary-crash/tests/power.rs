@@ -51,3 +51,23 @@ fn ext4_keeps_its_promises_under_varmail() {
 fn ext4_keeps_its_promises_under_fileserver() {
     explore("ext4", "fileserver", 60);
 }
+
+#[test]
+fn nova_keeps_its_promises_under_torture() {
+    explore("nova", "torture", 60);
+}
+
+#[test]
+fn nova_with_data_in_place_keeps_its_promises_under_torture() {
+    explore("nova-in-place", "torture", 30);
+}
+
+#[test]
+fn nova_keeps_its_promises_under_varmail() {
+    explore("nova", "varmail", 40);
+}
+
+#[test]
+fn nova_keeps_its_promises_under_fileserver() {
+    explore("nova", "fileserver", 40);
+}

@@ -44,6 +44,13 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
             Ok(granary_ext4::mount(port, &options)?)
         },
     },
+    FsEntry {
+        name: "nova",
+        about: "NOVA (FAST'16): one log per inode, copy on write, byte interface only",
+        write_log: false,
+        mkfs: |port| granary_nova::mkfs(port, &granary_nova::MkfsOptions::default()),
+        mount: |port, _| Ok(granary_nova::mount(port, &granary_nova::MountOptions::default())?),
+    },
 ];
 
 /// The file system of this name.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Every target by name.
 #[allow(dead_code)] // for `cargo xtask soak`
-pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4"];
+pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "nova", "nova-in-place"];
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
@@ -33,6 +33,8 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         "bytefs" => Arc::new(ByteFs { commit: CommitMode::Group }),
         "bytefs-sync" => Arc::new(ByteFs { commit: CommitMode::Sync }),
         "ext4" => Arc::new(Ext4),
+        "nova" => Arc::new(Nova { data: granary_nova::DataMode::Cow }),
+        "nova-in-place" => Arc::new(Nova { data: granary_nova::DataMode::InPlace }),
         _ => return None,
     })
 }
@@ -153,6 +155,40 @@ impl Target for Ext4 {
             ..granary_ext4::MountOptions::default()
         };
         Ok(granary_ext4::mount(Port::new(drive), &options)?)
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        costs()
+    }
+}
+
+struct Nova {
+    data: granary_nova::DataMode,
+}
+
+impl Target for Nova {
+    fn name(&self) -> &str {
+        match self.data {
+            granary_nova::DataMode::Cow => "nova",
+            granary_nova::DataMode::InPlace => "nova-in-place",
+        }
+    }
+
+    fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
+        drive(Mode::Cache)
+    }
+
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
+        let options = granary_nova::MkfsOptions { cpus: 4, ..Default::default() };
+        granary_nova::mkfs(&Port::new(Arc::clone(drive)), &options)
+    }
+
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
+        Ok(granary_nova::mount(Port::new(drive), &granary_nova::MountOptions { data: self.data })?)
     }
 
     fn vfs(&self) -> VfsConfig {
