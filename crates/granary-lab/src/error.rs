@@ -45,6 +45,17 @@ pub enum LabError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// An image cannot be made, opened or closed.
+    #[error(transparent)]
+    Image(#[from] granary_mssd::image::ImageError),
+    /// A file system in an image, or the host, refuses a call.
+    #[error("{what}: {why}")]
+    Call {
+        /// The file and what was done with it.
+        what: String,
+        /// The reason.
+        why: String,
+    },
     /// The workload file is wrong.
     #[error(transparent)]
     Workload(#[from] granary_workload::Error),
@@ -64,6 +75,11 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// A call on a file that failed.
+    pub fn call(what: impl Into<String>, why: impl std::fmt::Display) -> LabError {
+        LabError::Call { what: what.into(), why: why.to_string() }
+    }
+
     /// A failed phase.
     pub(crate) fn run(fs: &str, phase: &'static str, why: impl std::fmt::Display) -> LabError {
         LabError::Run { fs: fs.to_owned(), phase, message: why.to_string() }

@@ -10,6 +10,7 @@
 
 mod error;
 pub mod experiment;
+pub mod image;
 mod phase;
 pub mod record;
 pub mod registry;

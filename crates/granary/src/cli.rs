@@ -21,11 +21,88 @@ pub enum Command {
     /// List or show the built-in testbeds
     #[command(subcommand)]
     Testbed(TestbedCommand),
+    /// Make an image: an emulated drive on files, with an empty file system
+    Mkfs(MkfsArgs),
+    /// Check an image: its files, the drive, the file system; exit code 1 if anything is wrong
+    Fsck {
+        /// The image directory
+        image: PathBuf,
+        /// Print a JSON object instead of sentences
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what an image is, its space and its counters
+    Stat {
+        /// The image directory
+        image: PathBuf,
+        /// Print a JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// List a directory of an image that is not mounted
+    Ls {
+        /// The image directory
+        image: PathBuf,
+        /// Paths in the image
+        #[arg(default_value = "/")]
+        paths: Vec<String>,
+        /// One line per entry with mode, links, owner, size, time
+        #[arg(short)]
+        long: bool,
+    },
+    /// Print files of an image that is not mounted
+    Cat {
+        /// The image directory
+        image: PathBuf,
+        /// Paths in the image
+        #[arg(required = true)]
+        paths: Vec<String>,
+    },
+    /// Copy files and directories into an image that is not mounted
+    CpIn {
+        /// The image directory
+        image: PathBuf,
+        /// Files and directories of this machine, then the place in the image
+        #[arg(required = true, num_args = 2..)]
+        paths: Vec<PathBuf>,
+    },
+    /// Copy files and directories out of an image that is not mounted
+    CpOut {
+        /// The image directory
+        image: PathBuf,
+        /// Paths in the image, then the place on this machine
+        #[arg(required = true, num_args = 2..)]
+        paths: Vec<PathBuf>,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Args)]
+pub struct MkfsArgs {
+    /// The image directory: to be made, or empty
+    pub image: PathBuf,
+    /// File system
+    #[arg(long, default_value = "bytefs")]
+    pub fs: String,
+    /// Capacity of the drive, for example 64GiB; the image takes space only for what is written
+    #[arg(long, default_value = "1GiB")]
+    pub size: String,
+    /// Built-in testbed (see `granary testbed list`) or path of a .toml file
+    #[arg(long, default_value = "bytefs-emulator")]
+    pub testbed: String,
+    /// Change a value of the testbed, for example firmware.log_region=64MiB; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// A name for people
+    #[arg(long, default_value = "")]
+    pub label: String,
+    /// Replace an image that is there: everything in it is lost
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Args)]

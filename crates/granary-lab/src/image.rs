@@ -1,0 +1,172 @@
+//! Images with a file system on them: made from a testbed, opened and mounted through the registry.
+//!
+//! ```text
+//!   make:  testbed, size ──> drive configuration ──> Image::create ──> mkfs ──> closed cleanly
+//!   open:  Image::open ──> registry: fs of the header ──> mount (recovers) ──> Vfs on the wall clock
+//! ```
+//!
+//! The date comes from the caller: nothing here reads a clock.
+
+use crate::error::LabError;
+use crate::registry::{self, FsEntry};
+use crate::testbed::{Host, Testbed};
+use granary_mssd::image::{Durability, Image, ImageMeta};
+use granary_mssd::{Drive, Mode, Port};
+use granary_units::Bytes;
+use granary_vfs::{FileSystem, Time, Vfs, VfsConfig};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct NewImage<'a> {
+    /// Name of the file system.
+    pub fs: &'a str,
+    /// Capacity of the drive.
+    pub size: Bytes,
+    /// Built-in testbed or path of one.
+    pub testbed: &'a str,
+    /// Changes of the testbed, `KEY=VALUE`.
+    pub sets: &'a [String],
+    /// A name for people.
+    pub label: &'a str,
+    /// Replaces an image that is there.
+    pub force: bool,
+    /// The date.
+    pub date: Time,
+}
+
+/// Makes an image with an empty file system.
+///
+/// # Errors
+/// Everything that can be wrong with what is asked for, the image's and the file system's errors.
+pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
+    let entry = registry::find(new.fs)?;
+    let testbed = Testbed::load(new.testbed, new.sets)?;
+    let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
+    let mut drive = testbed.drive.with_mode(mode);
+    drive.flash = drive.flash.with_capacity(new.size);
+    let meta = ImageMeta {
+        uuid: String::new(),
+        fs: entry.name.to_owned(),
+        label: new.label.to_owned(),
+        testbed: new.testbed.to_owned(),
+        created: (new.date.0 / 1_000_000_000).max(0) as u64,
+    };
+    Image::create(path, &drive, meta, new.force)?;
+    let open = OpenImage::open(path, Durability::Process, false)?;
+    (entry.mkfs)(&open.port()).map_err(LabError::fs(entry.name, "mkfs"))?;
+    open.image.close()?;
+    Ok(())
+}
+
+/// An image that is open, with what is needed to mount it.
+pub struct OpenImage {
+    /// The image.
+    pub image: Image,
+    /// Its drive.
+    pub drive: Arc<dyn Drive>,
+    /// Its file system.
+    pub entry: &'static FsEntry,
+    /// The host of the testbed that it was made from (or of the default one, where that is gone).
+    pub host: Host,
+}
+
+impl OpenImage {
+    /// Opens the image at `path`.
+    ///
+    /// # Errors
+    /// The image's; a file system that is not in the registry.
+    pub fn open(path: &Path, durability: Durability, read_only: bool) -> Result<OpenImage, LabError> {
+        let (image, drive) = Image::open(path, durability, read_only)?;
+        let entry = registry::find(&image.meta().fs)?;
+        let testbed = Testbed::load(&image.meta().testbed, &[]);
+        let host = testbed.or_else(|_| Testbed::load("bytefs-emulator", &[]))?.host;
+        Ok(OpenImage { image, drive, entry, host })
+    }
+
+    /// A port to the drive.
+    pub fn port(&self) -> Port {
+        Port::new(self.drive.clone())
+    }
+
+    /// Mounts the file system, which recovers where needed.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn mount(&self) -> granary_vfs::Result<Arc<dyn FileSystem>> {
+        (self.entry.mount)(self.port(), &self.host)
+    }
+
+    /// The vfs configuration of the image's testbed for use on the wall clock, where `date` is the present date and at
+    /// most `page_cache` of memory is for file pages.
+    pub fn vfs_config(&self, date: Time, page_cache: Bytes) -> VfsConfig {
+        let since = granary_sim::now().0.min(i64::MAX as u64) as i64;
+        let page_cache = page_cache.min(self.host.vfs.page_cache);
+        VfsConfig { epoch: Time(date.0.saturating_sub(since)), page_cache, ..self.host.vfs }
+    }
+
+    /// Mounts the file system under a vfs.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn vfs(&self, date: Time, page_cache: Bytes) -> granary_vfs::Result<Arc<Vfs>> {
+        Vfs::mount(self.mount()?, self.vfs_config(date, page_cache))
+    }
+
+    /// Unmounts a vfs made by [`OpenImage::vfs`] and closes the image.
+    ///
+    /// # Errors
+    /// The file system's, the image's.
+    pub fn close(self, vfs: &Arc<Vfs>) -> Result<(), LabError> {
+        vfs.unmount().map_err(LabError::fs(self.entry.name, "unmount"))?;
+        Ok(self.image.close()?)
+    }
+}
+
+/// What a check of an image found.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// One sentence for each thing that is wrong.
+    pub wrong: Vec<String>,
+    /// Groups of changes replayed from the redo log; 0 after a clean close.
+    pub replayed: u64,
+}
+
+/// Checks an image without changing it: its files, the drive, the file system after its recovery.
+///
+/// # Errors
+/// What keeps the check from being made: no image, in use, host errors. Damage is a finding.
+pub fn check(path: &Path) -> Result<Findings, LabError> {
+    use granary_mssd::image::ImageError;
+    let mut found = Findings::default();
+    let open = match OpenImage::open(path, Durability::Process, true) {
+        Err(LabError::Image(e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. }))) => {
+            found.wrong.push(e.to_string());
+            return Ok(found);
+        }
+        other => other?,
+    };
+    found.replayed = open.image.replayed().map_or(0, |r| r.groups);
+    let drive = |stage: &str, found: &mut Findings| {
+        let wrong = open.drive.check().err().unwrap_or_default();
+        found.wrong.extend(wrong.into_iter().map(|w| format!("drive, {stage}: {w}")));
+    };
+    drive("as it was left", &mut found);
+    let name = open.entry.name;
+    match open.mount() {
+        Err(e) => found.wrong.push(format!("{name} cannot be mounted: {e}")),
+        Ok(fs) => {
+            match fs.check() {
+                Ok(wrong) => found.wrong.extend(wrong.into_iter().map(|w| format!("{name}: {w}"))),
+                Err(e) => found.wrong.push(format!("{name} cannot be checked: {e}")),
+            }
+            drive("after recovery", &mut found);
+            // Ends its daemons; what it still writes is forgotten with everything else.
+            if let Err(e) = fs.unmount() {
+                found.wrong.push(format!("{name} cannot be unmounted: {e}"));
+            }
+        }
+    }
+    Ok(found)
+}

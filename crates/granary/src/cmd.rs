@@ -1,0 +1,25 @@
+//! Commands on images: one module each.
+//!
+//! ```text
+//!   mkfs fsck stat          the image as a whole
+//!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
+//! ```
+
+pub mod cat;
+pub mod cp_in;
+pub mod cp_out;
+pub mod files;
+pub mod fsck;
+pub mod ls;
+pub mod mkfs;
+pub mod stat;
+
+use granary_vfs::Time;
+use std::time::SystemTime;
+
+/// The date.
+#[allow(clippy::disallowed_methods, reason = "files of an image carry the date of the machine")]
+pub fn date() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,132 @@
+//! `granary cp-in IMAGE FILE... PLACE`: from this machine into an image, with modes, owners, times, symbolic and hard links.
+//!
+//! A place that is a directory receives the files under their names; otherwise it is the name of the one file that is
+//! copied. Directories are copied whole. Runs of zeros become holes. Extended attributes are *not* copied; sockets are
+//! left out with a message.
+
+use super::files::{failed, host_failed, join, with_process};
+use granary_lab::LabError;
+use granary_units::Payload;
+use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time};
+use rustc_hash::FxHashMap;
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are read at once, and the grain in which zeros become holes.
+const PIECE: usize = 128 << 10;
+
+/// Names that were copied of files with several, by device and inode number.
+type Links = FxHashMap<(u64, u64), Vec<u8>>;
+
+/// Runs the command.
+pub fn run(image: &Path, paths: &[PathBuf]) -> Result<(), LabError> {
+    let Some((place, files)) = paths.split_last() else { return Ok(()) };
+    let place = place.as_os_str().as_bytes();
+    with_process(image, false, |process| {
+        let into = process.stat(place).is_ok_and(|s| s.attr.kind == FileKind::Dir);
+        if !into && files.len() > 1 {
+            return Err(LabError::call("copying", "several files need a directory as their place"));
+        }
+        let mut links = Links::default();
+        for file in files {
+            let name = file.file_name().map_or(&b"."[..], OsStrExt::as_bytes);
+            let to = if into && name != b"." { join(place, name) } else { place.to_vec() };
+            copy(process, file, &to, &mut links)?;
+        }
+        process.sync().map_err(failed("syncing", b"the file system"))
+    })
+}
+
+fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links) -> Result<(), LabError> {
+    let m = from.symlink_metadata().map_err(host_failed("looking at", from))?;
+    let kind = m.file_type();
+    if !kind.is_dir() && m.nlink() > 1 {
+        if let Some(first) = links.get(&(m.dev(), m.ino())) {
+            return process.link(first, to).map_err(failed("linking", to));
+        }
+        links.insert((m.dev(), m.ino()), to.to_vec());
+    }
+    let perm = (m.mode() & 0o7777) as u16;
+    if kind.is_dir() {
+        if process.lstat(to).is_err() {
+            process.mkdir(to, 0o700).map_err(failed("making", to))?;
+        }
+        let entries = std::fs::read_dir(from).map_err(host_failed("listing", from))?;
+        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(host_failed("listing", from))?;
+        entries.sort_unstable_by_key(|e| e.file_name());
+        for e in entries {
+            copy(process, &e.path(), &join(to, e.file_name().as_bytes()), links)?;
+        }
+    } else if kind.is_symlink() {
+        let target = std::fs::read_link(from).map_err(host_failed("reading", from))?;
+        process.symlink(target.as_os_str().as_bytes(), to).map_err(failed("linking", to))?;
+        return process.lchown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to));
+    } else if kind.is_file() {
+        copy_content(process, from, to, m.len())?;
+    } else if kind.is_socket() {
+        eprintln!("granary: {} is a socket: left out", from.display());
+        return Ok(());
+    } else {
+        let (kind, rdev) = if kind.is_fifo() {
+            (FileKind::Fifo, 0)
+        } else if kind.is_char_device() {
+            (FileKind::CharDev, m.rdev() as u32)
+        } else {
+            (FileKind::BlockDev, m.rdev() as u32)
+        };
+        process.mknod(to, kind, perm, rdev).map_err(failed("making", to))?;
+    }
+    set_attributes(process, to, &m, perm)
+}
+
+/// Owner first: changing it may take permission bits away.
+fn set_attributes(process: &mut Process, to: &[u8], m: &Metadata, perm: u16) -> Result<(), LabError> {
+    let time =
+        |seconds: i64, ns: i64| SetTime::At(Time(seconds.saturating_mul(1_000_000_000).saturating_add(ns)));
+    let (atime, mtime) = (time(m.atime(), m.atime_nsec()), time(m.mtime(), m.mtime_nsec()));
+    process.chown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to))?;
+    process.chmod(to, perm).map_err(failed("changing", to))?;
+    process.utimens(to, atime, mtime).map_err(failed("dating", to))
+}
+
+fn copy_content(process: &mut Process, from: &Path, to: &[u8], len: u64) -> Result<(), LabError> {
+    let mut file = File::open(from).map_err(host_failed("opening", from))?;
+    let flags = OpenFlags::WRONLY | OpenFlags::CREAT | OpenFlags::TRUNC;
+    let fd = process.open(to, flags, 0o600).map_err(failed("making", to))?;
+    let (mut buffer, mut at) = (vec![0; PIECE], 0);
+    loop {
+        let n = read_full(&mut file, &mut buffer).map_err(host_failed("reading", from))?;
+        if n == 0 {
+            break;
+        }
+        if buffer[..n].iter().any(|&b| b != 0) {
+            let mut done = 0;
+            while done < n {
+                let data = Payload::Bytes(&buffer[done..n]);
+                done += process.pwrite(fd, data, at + done as u64).map_err(failed("writing", to))?;
+            }
+        }
+        at += n as u64;
+    }
+    // A hole at the end; and the file may have grown meanwhile.
+    if at.max(len) > 0 {
+        process.ftruncate(fd, at).map_err(failed("writing", to))?;
+    }
+    process.close(fd).map_err(failed("closing", to))
+}
+
+fn read_full(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut n = 0;
+    while n < buffer.len() {
+        match file.read(&mut buffer[n..]) {
+            Ok(0) => break,
+            Ok(more) => n += more,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(n)
+}

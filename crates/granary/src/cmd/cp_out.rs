@@ -1,0 +1,110 @@
+//! `granary cp-out IMAGE PATH... PLACE`: from an image to this machine, with modes, times, symbolic and hard links; owners too
+//! for the superuser.
+//!
+//! A place that is a directory receives the files under their names; otherwise it is the name of the one that is copied.
+//! Directories are copied whole, runs of zeros become holes. Special files are left out with a message. The image is not
+//! changed.
+
+use super::files::{failed, host_failed, join, with_process};
+use granary_lab::LabError;
+use granary_units::Dest;
+use granary_vfs::{Attr, FileKind, OpenFlags, Posix, Process};
+use rustc_hash::FxHashMap;
+use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, utimensat};
+use rustix::process::geteuid;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are read at once, and the grain in which zeros become holes.
+const PIECE: usize = 128 << 10;
+
+/// Names that were copied of files with several, by inode number.
+type Links = FxHashMap<u64, PathBuf>;
+
+/// Runs the command.
+pub fn run(image: &Path, paths: &[PathBuf]) -> Result<(), LabError> {
+    let Some((place, files)) = paths.split_last() else { return Ok(()) };
+    with_process(image, true, |process| {
+        let into = place.is_dir();
+        if !into && files.len() > 1 {
+            return Err(LabError::call("copying", "several files need a directory as their place"));
+        }
+        let mut links = Links::default();
+        for file in files {
+            let to = match file.file_name() {
+                Some(name) if into => place.join(name),
+                _ => place.clone(),
+            };
+            copy(process, file.as_os_str().as_bytes(), &to, &mut links)?;
+        }
+        Ok(())
+    })
+}
+
+fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Result<(), LabError> {
+    let stat = process.lstat(from).map_err(failed("looking at", from))?;
+    let a = stat.attr;
+    if a.kind != FileKind::Dir && a.nlink > 1 {
+        if let Some(first) = links.get(&stat.ino.0) {
+            return fs::hard_link(first, to).map_err(host_failed("linking", to));
+        }
+        links.insert(stat.ino.0, to.to_owned());
+    }
+    match a.kind {
+        FileKind::Dir => {
+            if !to.is_dir() {
+                fs::create_dir(to).map_err(host_failed("making", to))?;
+            }
+            let entries = process.list(from).map_err(failed("listing", from))?;
+            for e in entries.iter().filter(|e| e.name != b"." && e.name != b"..") {
+                copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), links)?;
+            }
+        }
+        FileKind::Symlink => {
+            let target = process.readlink(from).map_err(failed("reading", from))?;
+            symlink(OsStr::from_bytes(&target), to).map_err(host_failed("linking", to))?;
+        }
+        FileKind::File => copy_content(process, from, to)?,
+        _ => {
+            eprintln!("granary: {} is a special file: left out", String::from_utf8_lossy(from));
+            return Ok(());
+        }
+    }
+    set_attributes(to, &a)
+}
+
+fn set_attributes(to: &Path, a: &Attr) -> Result<(), LabError> {
+    let host = |e: rustix::io::Errno| host_failed("changing", to)(e.into());
+    if geteuid().is_root() {
+        let (uid, gid) = (Uid::from_raw(a.uid), Gid::from_raw(a.gid));
+        chownat(CWD, to, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW).map_err(host)?;
+    }
+    if a.kind != FileKind::Symlink {
+        chmod(to, Mode::from_raw_mode(a.mode.into())).map_err(host)?;
+    }
+    let time =
+        |ns: i64| Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
+    let times = Timestamps { last_access: time(a.atime.0), last_modification: time(a.mtime.0) };
+    utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(host)
+}
+
+fn copy_content(process: &mut Process, from: &[u8], to: &Path) -> Result<(), LabError> {
+    let fd = process.open(from, OpenFlags::RDONLY, 0).map_err(failed("opening", from))?;
+    let file = File::create(to).map_err(host_failed("making", to))?;
+    let (mut buffer, mut at) = (vec![0; PIECE], 0);
+    loop {
+        let n = process.read(fd, Dest::Bytes(&mut buffer)).map_err(failed("reading", from))?;
+        if n == 0 {
+            break;
+        }
+        if buffer[..n].iter().any(|&b| b != 0) {
+            file.write_all_at(&buffer[..n], at).map_err(host_failed("writing", to))?;
+        }
+        at += n as u64;
+    }
+    file.set_len(at).map_err(host_failed("writing", to))?;
+    process.close(fd).map_err(failed("closing", from))
+}

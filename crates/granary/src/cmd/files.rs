@@ -1,0 +1,57 @@
+//! The files of an image without a mount: opens it, gives a process of the superuser, closes it cleanly.
+
+use granary_lab::LabError;
+use granary_lab::image::OpenImage;
+use granary_mssd::image::Durability;
+use granary_units::Bytes;
+use granary_vfs::{Cred, FsError, Process};
+use std::path::Path;
+
+/// Memory for file pages while one command runs.
+const PAGE_CACHE: Bytes = Bytes::mib(256);
+
+/// Runs `work` with a process on the image's file system. With `read_only` nothing in the image changes.
+pub fn with_process(
+    image: &Path,
+    read_only: bool,
+    work: impl FnOnce(&mut Process) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let open = OpenImage::open(image, Durability::Process, read_only)?;
+    let vfs = open
+        .vfs(super::date(), PAGE_CACHE)
+        .map_err(|e| LabError::call(format!("mounting {}", image.display()), e))?;
+    let mut process = Process::new(vfs.clone(), Cred::ROOT);
+    process_umask(&mut process);
+    let done = work(&mut process);
+    process.exit();
+    let closed = open.close(&vfs);
+    done.and(closed)
+}
+
+/// Modes are given whole.
+fn process_umask(process: &mut Process) {
+    use granary_vfs::Posix;
+    process.umask(0);
+}
+
+/// A failed call on a file of the image.
+pub fn failed(what: &str, path: impl AsRef<[u8]>) -> impl FnOnce(FsError) -> LabError {
+    let what = format!("{what} {}", String::from_utf8_lossy(path.as_ref()));
+    move |e| LabError::call(what, e)
+}
+
+/// A failed call on a file of this machine.
+pub fn host_failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
+    let what = format!("{what} {}", path.display());
+    move |e| LabError::call(what, e)
+}
+
+/// `dir/name`.
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = dir.to_vec();
+    if path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}

@@ -1,0 +1,21 @@
+//! `granary mkfs IMAGE`.
+
+use crate::cli::MkfsArgs;
+use granary_lab::LabError;
+use granary_lab::image::{NewImage, make};
+use granary_mssd::image::Image;
+use granary_units::Bytes;
+
+/// Runs the command.
+pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
+    let size: Bytes = args.size.parse().map_err(|e| {
+        LabError::call(format!("--size {}", args.size), format!("{e}; write for example 64GiB"))
+    })?;
+    let (fs, testbed, label) = (&args.fs[..], &args.testbed[..], &args.label[..]);
+    let new = NewImage { fs, size, testbed, sets: &args.set, label, force: args.force, date: super::date() };
+    make(&args.image, &new)?;
+    let info = Image::describe(&args.image)?;
+    let capacity = Bytes(info.drive.pages() * 4096);
+    eprintln!("{}: {fs} on a drive of {capacity}, UUID {}", args.image.display(), info.meta.uuid);
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! `granary stat IMAGE`: what the image is, its space, what it counted.
+
+use granary_lab::LabError;
+use granary_lab::image::OpenImage;
+use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
+use granary_mssd::{DriveCounters, Mode, Structure};
+use granary_units::Bytes;
+use granary_vfs::StatFs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Space of the file system, in blocks of 4 KiB and inodes; `None` while another process has the image open.
+fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
+    let open = match OpenImage::open(image, Durability::Process, true) {
+        Err(LabError::Image(ImageError::InUse { .. })) => return Ok(None),
+        other => other?,
+    };
+    let failed = |what: &'static str| move |e| LabError::call(format!("{what} {}", image.display()), e);
+    let fs = open.mount().map_err(failed("mounting"))?;
+    let space = fs.statfs().map_err(failed("asking"))?;
+    fs.unmount().map_err(failed("unmounting"))?;
+    Ok(Some(space))
+}
+
+/// Bytes that the image's files take on this machine's disk.
+fn on_host(image: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(image) else { return 0 };
+    files.flatten().filter_map(|f| f.metadata().ok()).map(|m| m.blocks() * 512).sum()
+}
+
+/// Runs the command.
+pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
+    let info = Image::describe(image)?;
+    let (space, host) = (space(image)?, on_host(image));
+    if json {
+        let fs = space.map(|s| {
+            serde_json::json!({
+                "blocks": s.blocks, "free_blocks": s.free_blocks, "inodes": s.inodes, "free_inodes": s.free_inodes
+            })
+        });
+        let value = serde_json::json!({
+            "image": info.meta, "clean": info.clean, "in_use": space.is_none(), "drive": info.drive,
+            "pages": info.drive.pages(), "host_bytes": host, "space": fs, "counters": info.counters,
+        });
+        println!("{value:#}");
+    } else {
+        print_info(&info, space, host);
+        print_counters(&info.counters);
+    }
+    Ok(())
+}
+
+fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
+    let (m, d) = (&info.meta, &info.drive);
+    let g = &d.flash.geometry;
+    let state = match (space.is_some(), info.clean) {
+        (false, _) => "in use; space is not known, counters are those of its last clean close",
+        (true, true) => "closed cleanly",
+        (true, false) => "not closed cleanly: the next mount recovers it",
+    };
+    let mode = match d.firmware.mode {
+        Mode::Log => format!("write log of {}", d.firmware.log_region),
+        Mode::Cache => format!("page cache of {}", d.firmware.cache),
+    };
+    let mut rows = vec![
+        ("file system", m.fs.clone()),
+        ("label", m.label.clone()),
+        ("uuid", m.uuid.clone()),
+        ("state", state.to_owned()),
+        ("drive", format!("{} from testbed {}, {mode}", Bytes(d.pages() * 4096), m.testbed)),
+        (
+            "flash",
+            format!(
+                "{} channels x {} ways x {} dies x {} planes x {} blocks x {} pages = {}",
+                g.channels,
+                g.ways,
+                g.dies,
+                g.planes,
+                g.blocks_per_plane,
+                g.pages_per_block,
+                g.raw()
+            ),
+        ),
+        ("on this disk", Bytes(host).to_string()),
+    ];
+    if let Some(s) = space {
+        let used = Bytes((s.blocks - s.free_blocks) * 4096);
+        rows.push(("space", format!("{used} of {} in use", Bytes(s.blocks * 4096))));
+        rows.push(("inodes", format!("{} of {} in use", s.inodes - s.free_inodes, s.inodes)));
+    }
+    for (name, value) in rows.iter().filter(|(_, v)| !v.is_empty()) {
+        println!("{name:<13} {value}");
+    }
+}
+
+fn print_counters(c: &DriveCounters) {
+    println!(
+        "\n{:<13} {:>12} {:>12} {:>12} {:>12}",
+        "host link", "byte read", "byte written", "block read", "block written"
+    );
+    for s in Structure::ALL {
+        let i = s as usize;
+        let row = [c.link.byte_read[i], c.link.byte_write[i], c.link.block_read[i], c.link.block_write[i]];
+        if row.iter().any(|&n| n > 0) {
+            print!("{:<13}", s.name());
+            row.iter().for_each(|&n| print!(" {:>12}", Bytes(n).to_string()));
+            println!();
+        }
+    }
+    println!(
+        "flash         {} pages read, {} programmed, {} blocks erased, write amplification {:.2}",
+        c.flash.total_reads(),
+        c.flash.total_programs(),
+        c.flash.erases,
+        c.flash.waf()
+    );
+}

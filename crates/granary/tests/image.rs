@@ -1,0 +1,120 @@
+//! Images on the command line: made, filled, listed, copied out, checked; what is wrong is said with the exit code.
+
+use assert_cmd::Command;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+/// stdout and stderr of a command that must end with `code`.
+fn ends(args: &[&str], code: i32) -> (String, String) {
+    let mut c = Command::cargo_bin("granary").expect("the binary is built");
+    let out = c.args(args).assert().code(code).get_output().clone();
+    (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+/// A tree with everything that is copied: many files, a large one with a hole, modes, both kinds of links.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("many/deep")).expect("directory");
+    for i in 0..200 {
+        fs::write(at.join(format!("many/file{i}")), format!("content of {i}\n").repeat(i)).expect("file");
+    }
+    let big = fs::File::create(at.join("big")).expect("file");
+    big.write_all_at(&[7; 100_000], 0).expect("written");
+    big.write_all_at(b"the end", 5_000_000).expect("written");
+    fs::set_permissions(at.join("big"), fs::Permissions::from_mode(0o640)).expect("mode");
+    fs::hard_link(at.join("big"), at.join("many/deep/same")).expect("link");
+    symlink("../many/file7", at.join("many/pointer")).expect("link");
+}
+
+/// Paths, modes, sizes, times, links and contents below a directory.
+fn describe(at: &Path) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut entries: Vec<_> =
+        fs::read_dir(at).expect("directory").map(|e| e.expect("entry").path()).collect();
+    entries.sort();
+    for path in entries {
+        let m = path.symlink_metadata().expect("metadata");
+        let content = match () {
+            () if m.is_symlink() => format!("{:?}", fs::read_link(&path).expect("link")),
+            () if m.is_dir() => String::new(),
+            () => format!("{:x}", md(&fs::read(&path).expect("read"))),
+        };
+        let name = path.file_name().expect("a name").to_owned();
+        let size = if m.is_dir() { 0 } else { m.len() };
+        let links = if m.is_dir() { 0 } else { m.nlink() };
+        let mtime = if m.is_symlink() { 0 } else { m.mtime() };
+        out.push(format!("{name:?} {:o} {size} {links} {mtime} {content}", m.mode()));
+        if m.is_dir() {
+            out.extend(describe(&path));
+        }
+    }
+    out
+}
+
+fn md(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(bytes.len() as u64, |h, b| (h ^ *b as u64).wrapping_mul(0x100_0000_01b3))
+}
+
+#[test]
+fn a_tree_goes_into_an_image_and_comes_out_the_same() {
+    for fs_name in ["bytefs", "ext4"] {
+        let dir = tempfile::tempdir().expect("directory");
+        let (img, src, out) = (dir.path().join("img"), dir.path().join("src"), dir.path().join("out"));
+        tree(&src);
+        ends(&["mkfs", text(&img), "--fs", fs_name, "--size", "512MiB"], 0);
+        ends(&["cp-in", text(&img), text(&src), "/copy"], 0);
+        let (listed, _) = ends(&["ls", "-l", text(&img), "/copy"], 0);
+        assert!(listed.contains("-rw-r-----   2") && listed.contains("5000007"), "{listed}");
+        let (cat, _) = ends(&["cat", text(&img), "/copy/many/pointer"], 0);
+        assert_eq!(cat, "content of 7\n".repeat(7));
+        ends(&["cp-out", text(&img), "/copy", text(&out)], 0);
+        assert_eq!(describe(&out), describe(&src), "{fs_name}");
+        let (wrong, said) = ends(&["fsck", text(&img)], 0);
+        assert!(wrong.is_empty() && said.contains("clean"), "{wrong}{said}");
+
+        let (json, _) = ends(&["stat", text(&img), "--json"], 0);
+        let v: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!((v["image"]["fs"].as_str(), v["clean"].as_bool()), (Some(fs_name), Some(true)));
+        assert!(v["pages"].as_u64() >= Some(512 << 8) && v["space"]["free_blocks"].as_u64() > Some(100_000));
+        assert!(v["counters"]["commands"]["write_pages"].as_u64() > Some(20), "{json}");
+        let (shown, _) = ends(&["stat", text(&img)], 0);
+        assert!(shown.contains("closed cleanly") && shown.contains("write amplification"), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
+    let dir = tempfile::tempdir().expect("directory");
+    let img = dir.path().join("img");
+    assert!(ends(&["fsck", text(&img)], 2).1.contains("granary mkfs"));
+    assert!(ends(&["mkfs", text(&img), "--size", "much"], 2).1.contains("--size much"));
+    assert!(ends(&["mkfs", text(&img), "--fs", "fat"], 2).1.contains("bytefs"));
+    ends(&["mkfs", text(&img), "--size", "400MiB"], 0);
+    assert!(ends(&["mkfs", text(&img)], 2).1.contains("--force"));
+    ends(&["mkfs", text(&img), "--size", "400MiB", "--force", "--set", "firmware.log_region=1MiB"], 0);
+    assert!(ends(&["cat", text(&img), "/nothing"], 2).1.contains("/nothing: no such file"));
+
+    // The first block of the drive's memory that is in use.
+    let dram = fs::OpenOptions::new().read(true).write(true).open(img.join("dram")).expect("dram");
+    let mut block = [0; 4096];
+    let at = (0..).map(|b| b * 4096).find(|&at| {
+        dram.read_exact_at(&mut block, at).expect("read");
+        block != [0; 4096]
+    });
+    let at = at.expect("something is in use");
+    block[9] ^= 1;
+    dram.write_all_at(&block, at).expect("written");
+    let (wrong, said) = ends(&["fsck", text(&img)], 1);
+    assert!(wrong.contains("checksum") && said.contains("1 findings"), "{wrong}{said}");
+    assert!(ends(&["ls", text(&img)], 2).1.contains("damaged"));
+    dram.set_len(4096).expect("cut");
+    assert!(ends(&["fsck", text(&img)], 1).0.contains("4096 bytes long"));
+
+    let home = dir.path().join("home");
+    fs::create_dir(&home).expect("directory");
+    assert!(ends(&["stat", text(&home)], 2).1.contains("no Granary image"));
+}
