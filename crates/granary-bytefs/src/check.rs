@@ -12,13 +12,15 @@ use crate::core::Core;
 use crate::dir::walk;
 use crate::journal::Bitmap;
 use crate::layout::inode::INLINE_SIZE;
-use crate::layout::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord, SLOT_SIZE, bitmap, dentry, extent, orphan};
+use crate::layout::{
+    INODE_SIZE, INODES_PER_BLOCK, InodeRecord, SLOT_SIZE, bitmap, dentry, extent, orphan, xattr,
+};
 use crate::map::FileMap;
 use crate::mkfs::ROOT;
 use crate::truncate::blocks_of;
 use granary_mssd::Structure;
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, Result};
+use granary_vfs::{FileKind, FsError, Result};
 
 /// Violations reported at most; one cause often has many.
 const MOST: usize = 100;
@@ -171,13 +173,14 @@ impl Check<'_> {
             self.say(format!("inode {ino}: a short target of {} bytes", attr.size));
         }
         let inline_target = attr.kind == FileKind::Symlink && record.slots.get() == 0;
-        let map = match inline_target {
+        let mut map = match inline_target {
             true => FileMap::default(),
             false => match self.map(ino, record)? {
                 Some(map) => map,
                 None => return Ok(()),
             },
         };
+        map.xattr_blocks = self.xattrs(ino, record)?;
         if map.blocks() != record.blocks.get() as u64 {
             self.say(format!("inode {ino} owns {} blocks, its record says {}", map.blocks(), record.blocks));
         }
@@ -189,6 +192,31 @@ impl Check<'_> {
             self.directory(ino, attr.size, &map)?;
         }
         Ok(())
+    }
+
+    /// Reads an inode's extended attributes from media and marks their blocks.
+    fn xattrs(&mut self, ino: u32, record: &InodeRecord) -> Result<Vec<u32>> {
+        let lbas = match self.core.load_xattr_blocks(ino, record) {
+            Err(FsError::Corrupt(what)) => {
+                self.say(what);
+                return Ok(Vec::new());
+            }
+            other => other?,
+        };
+        let mut blocks = Vec::with_capacity(lbas.len());
+        for &lba in &lbas {
+            self.own(lba as u64, 1, ino);
+            blocks.push(self.read(lba as u64, Structure::Inode)?);
+        }
+        match xattr::read(&blocks) {
+            Ok(string) => {
+                for (n, &lba) in lbas.iter().enumerate() {
+                    self.against_cache(lba as u64, 0, &blocks[n][..xattr::used(n, string.len())]);
+                }
+            }
+            Err(e) => self.say(format!("inode {ino}: {e}")),
+        }
+        Ok(lbas)
     }
 
     /// Blocks beyond a file's end are what fallocate reserved: zero. (After a recovery they become so when the inode is

@@ -204,6 +204,18 @@ impl FileSystem for ByteFs {
         Ok(self.core.seek_hole(inode, pos))
     }
 
+    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.core.getxattr(inode, name)
+    }
+
+    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.core.setxattr(cx, inode, name, value)
+    }
+
+    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        self.core.listxattr(inode)
+    }
+
     fn drop_caches(&self) {
         self.core.cache.drop_clean();
     }

@@ -24,6 +24,7 @@ pub mod geometry;
 pub mod inode;
 pub mod orphan;
 pub mod superblock;
+pub mod xattr;
 
 pub use dentry::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
 pub use extent::{Extent, INLINE_SLOTS, POINTERS_PER_INDEX, SLOTS_PER_EXTENT_BLOCK};

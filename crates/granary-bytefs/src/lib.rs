@@ -15,7 +15,7 @@
 //! in the order in which operations were finished (`journal`). File data goes by block, or by byte where few
 //! lines of a page changed.
 //!
-//! It does *not* have mmap with duplicate pages, data journaling, extended attributes and the ablation variants yet.
+//! It does *not* have mmap with duplicate pages, data journaling and the ablation variants yet.
 //!
 //! Source: Li et al., "ByteFS: System Support for (CXL-based) Memory-Semantic Solid-State Drives", ASPLOS 2025,
 //! section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal), `data` (write()
@@ -43,6 +43,7 @@ mod rename;
 mod space;
 mod sync;
 mod truncate;
+mod xattr;
 
 pub use fs::{ByteFs, Stats};
 pub use mkfs::mkfs;

@@ -65,6 +65,8 @@ pub struct FileMap {
     pub slot_blocks: Vec<u32>,
     /// Index blocks on media.
     pub index_blocks: Vec<u32>,
+    /// Blocks of extended attributes on media, the head first.
+    pub xattr_blocks: Vec<u32>,
     /// What the slots in the inode hold.
     pub inline: [Extent; INLINE_SLOTS as usize],
     /// Pages with reserved space and no block.
@@ -116,9 +118,9 @@ impl FileMap {
         self.slots
     }
 
-    /// Blocks that the file owns: data, extent and index blocks.
+    /// Blocks that the file owns: data, extent and index blocks, extended attributes.
     pub fn blocks(&self) -> u64 {
-        self.mapped + (self.slot_blocks.len() + self.index_blocks.len()) as u64
+        self.mapped + (self.slot_blocks.len() + self.index_blocks.len() + self.xattr_blocks.len()) as u64
     }
 
     /// What file block `n` is.
@@ -363,7 +365,7 @@ impl FileMap {
     /// All blocks of the file.
     pub fn all_runs(&self) -> impl Iterator<Item = Run> + '_ {
         let data = self.extents.iter().map(|e| Run { lba: e.lba, len: e.len });
-        let meta = self.slot_blocks.iter().chain(&self.index_blocks);
+        let meta = self.slot_blocks.iter().chain(&self.index_blocks).chain(&self.xattr_blocks);
         data.chain(meta.map(|&lba| Run { lba, len: 1 }))
     }
 

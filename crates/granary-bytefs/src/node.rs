@@ -65,6 +65,8 @@ pub struct Body {
     pub listed: bool,
     /// Names of a directory, once read.
     pub dir: Option<Box<Dir>>,
+    /// Extended attributes of an inode that is no longer on media, once they changed.
+    pub xattrs: Option<Vec<u8>>,
     /// Short target of a symbolic link.
     pub target: Box<[u8]>,
 }
@@ -122,6 +124,7 @@ impl Body {
             pending: None,
             listed: false,
             dir: None,
+            xattrs: None,
             target: Box::default(),
         }
     }
@@ -147,7 +150,8 @@ impl Body {
             rdev: U32::new(attr.rdev),
             parent: U32::new(self.parent),
             index: U32::new(self.map.index_blocks.first().copied().unwrap_or(0)),
-            reserved1: U64::ZERO,
+            xattr: U32::new(self.map.xattr_blocks.first().copied().unwrap_or(0)),
+            xattr_blocks: U32::new(self.map.xattr_blocks.len() as u32),
         };
         if !self.target.is_empty() {
             record.inline_bytes_mut()[..self.target.len()].copy_from_slice(&self.target);
@@ -261,6 +265,7 @@ impl Core {
         } else {
             body.map = self.load_map(ino, &record)?;
         }
+        body.map.xattr_blocks = self.load_xattr_blocks(ino, &record)?;
         if self.recovered && attr.kind == FileKind::File {
             self.zero_beyond(&body.map, attr.size)?;
         }

@@ -175,6 +175,7 @@ impl Core {
     pub fn free_orphan(&self, inode: &Inode, place: u32) -> Result<()> {
         let mut tx = Tx::new(self);
         tx.free_inode(node(inode).ino);
+        self.free_xattrs(&mut tx, node(inode));
         tx.touch(&self.orphans.block, orphan::line_mask(place));
         tx.run(|| self.orphans.block.change(|b| orphan::set(b, place, 0)))?;
         self.orphans.give(place);

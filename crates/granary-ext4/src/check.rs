@@ -18,7 +18,7 @@ use crate::layout::group::{BLOCK_UNINIT, INODE_UNINIT};
 use crate::layout::htree::{self, Form, name_hash};
 use crate::layout::inode::{EXTENTS, FIRST_INO, INDEX, INODES_PER_BLOCK, JOURNAL_INO, ROOT_INO, RawInode};
 use crate::layout::superblock::Superblock;
-use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes, dirent};
+use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes, dirent, xattr};
 use crate::node::{self, Node};
 use granary_mssd::Structure;
 use granary_units::{Lpa, Page};
@@ -177,9 +177,9 @@ impl Checker<'_> {
     /// The blocks of an inode.
     fn one_inode(&mut self, ino: u32, inode: Inode) -> Result<()> {
         let attr = inode.attr();
-        let (root, flags, blocks) = {
+        let (root, flags, blocks, xattrs) = {
             let s = inode.private::<Node>().state.lock();
-            (s.root, s.flags, s.blocks)
+            (s.root, s.flags, s.blocks, s.xattr_block)
         };
         let (mut extents, mut tree) = (Vec::new(), Vec::new());
         if flags & EXTENTS != 0 {
@@ -203,6 +203,16 @@ impl Checker<'_> {
         for lpa in tree {
             self.use_blocks(lpa, 1, &|| format!("the extent tree of inode {ino}"));
             self.block(lpa, Structure::DataPointer)?;
+        }
+        if xattrs != 0 {
+            counted += 1;
+            self.use_blocks(xattrs, 1, &|| format!("the attributes of inode {ino}"));
+            if xattrs < self.fs.groups.geo.blocks {
+                let block = self.block(xattrs, Structure::Inode)?;
+                if let Err(e) = block.with(|b| xattr::read(b, ino)) {
+                    self.problem(e.to_string());
+                }
+            }
         }
         if counted != blocks {
             self.problem(format!("inode {ino} says {blocks} blocks and has {counted}"));

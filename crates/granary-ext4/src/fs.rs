@@ -132,6 +132,18 @@ impl FileSystem for Ext4 {
         self.next_hole(inode, pos)
     }
 
+    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_xattr(inode, name)
+    }
+
+    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.set_xattr(cx, inode, name, value)
+    }
+
+    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        self.list_xattrs(inode)
+    }
+
     fn drop_caches(&self) {
         self.cache.drop_clean();
     }

@@ -23,6 +23,7 @@ pub mod htree;
 pub mod inode;
 pub mod journal;
 pub mod superblock;
+pub mod xattr;
 
 use granary_vfs::FsError;
 

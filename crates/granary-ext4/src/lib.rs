@@ -35,6 +35,7 @@ mod node;
 mod options;
 mod orphan;
 mod ranges;
+mod xattr;
 
 pub use journal::JournalStats;
 pub use mkfs::mkfs;

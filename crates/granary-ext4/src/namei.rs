@@ -274,7 +274,9 @@ impl Ext4 {
         self.drop_promises(inode, 0);
         self.truncate_blocks(inode, 0, |h| {
             self.orphan_del(h, ino)?;
+            self.free_xattr_block(h, inode.private::<Node>())?;
             self.change_raw(h, ino, |raw| {
+                raw.xattr_block = 0.into();
                 (raw.mode, raw.links) = (0.into(), 0.into());
                 raw.dtime = ((granary_sim::now().0 / 1_000_000_000) as u32).into();
                 raw.seal(ino);

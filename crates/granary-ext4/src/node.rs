@@ -14,7 +14,7 @@ use crate::layout::inode::{EXTENTS, INODES_PER_BLOCK, ROOT_SIZE, RawInode};
 use crate::layout::{corrupt, extent};
 use crate::ranges::Ranges;
 use granary_sim::sync::RwLock;
-use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode};
+use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode, xattr_string};
 use parking_lot::Mutex;
 
 /// The private part of an inode.
@@ -39,6 +39,9 @@ pub(crate) struct NodeState {
     pub sync_tid: u32,
     pub datasync_tid: u32,
     pub crtime: i64,
+    /// Extended attributes in the inode, and the block of the others (0 = none).
+    pub xattrs: Vec<u8>,
+    pub xattr_block: u64,
     /// Truncated to nothing: written out when it is closed (auto_da_alloc).
     pub flush_on_close: bool,
 }
@@ -65,6 +68,8 @@ impl Node {
             sync_tid: 0,
             datasync_tid: 0,
             crtime: crtime.0,
+            xattrs: Vec::new(),
+            xattr_block: 0,
             flush_on_close: false,
         };
         Node { map: RwLock::new(()), state: Mutex::new(state) }
@@ -99,6 +104,10 @@ pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
         s.flags = raw.flags.get();
         s.disksize = attr.size;
         s.blocks = raw.blocks.get();
+        s.xattr_block = raw.xattr_block.get();
+        let xattrs = raw.xattrs.get(..raw.xattr_len.get() as usize).filter(|x| xattr_string::is_sound(x));
+        s.xattrs =
+            xattrs.ok_or_else(|| corrupt(format!("inode {ino} has broken extended attributes")))?.to_vec();
         (s.sync_tid, s.datasync_tid) = (tid, tid);
         if s.flags & EXTENTS != 0 {
             extent::validate(&s.root, None)?;
@@ -131,6 +140,10 @@ pub(crate) fn encode(raw: &mut RawInode, ino: u32, attr: &Attr, s: &NodeState) -
     raw.generation = s.generation.into();
     raw.rdev = attr.rdev.into();
     raw.root = s.root;
+    raw.xattr_block = s.xattr_block.into();
+    raw.xattr_len = (s.xattrs.len() as u16).into();
+    raw.xattrs.fill(0);
+    raw.xattrs[..s.xattrs.len()].copy_from_slice(&s.xattrs);
     raw.dtime = 0.into();
     raw.seal(ino);
     data

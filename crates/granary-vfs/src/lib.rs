@@ -29,6 +29,7 @@ mod process;
 pub mod reference;
 mod vfs;
 mod xattr;
+pub mod xattr_string;
 
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
 pub use block_cache::{Block, BlockCache};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 - | 40 blocks | 44 slots | 48 extent 0
-//!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 -
+//!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 xattr | 124 xattr blocks
 //! ```
 //!
 //! The first extent is in the hot half: appending to a file of one extent changes one line of its inode. A symbolic
@@ -64,8 +64,10 @@ pub struct InodeRecord {
     pub parent: U32,
     /// First index block, where there are more slots than fit in here.
     pub index: U32,
-    /// Zero.
-    pub reserved1: U64,
+    /// First block of extended attributes; 0 = none.
+    pub xattr: U32,
+    /// Their number.
+    pub xattr_blocks: U32,
 }
 
 impl InodeRecord {

@@ -6,7 +6,7 @@
 //!   36  atime 8 | mtime 8 | ctime 8 | crtime 8
 //!   68  generation 4 | next_orphan 4 | rdev 4 | dtime 4
 //!   84  root 60: extent tree root, or the target of a short symbolic link
-//!   144 zero 108 | checksum 4 (of bytes 0-143)
+//!   144 xattr block 8 | length 2 | extended attributes 98 | checksum 4 (of bytes 0-251)
 //! ```
 //!
 //! A free inode has `links` 0; a never-used one is all zeros (checksum too).
@@ -22,6 +22,8 @@ pub const INODE_SIZE: usize = 256;
 pub const INODES_PER_BLOCK: u32 = 16;
 /// Bytes of the extent root, and of the longest symbolic link held in the inode plus one.
 pub const ROOT_SIZE: usize = 60;
+/// Bytes for extended attributes in the inode.
+pub const XATTR_ROOM: usize = 98;
 /// The root directory.
 pub const ROOT_INO: u32 = 2;
 /// The journal.
@@ -72,9 +74,13 @@ pub struct RawInode {
     pub dtime: U32,
     /// Extent tree root or short link target.
     pub root: [u8; ROOT_SIZE],
-    /// Unused, zero.
-    pub reserved: [u8; 108],
-    /// CRC-32C of bytes 0-143, begun with the inode's number.
+    /// Block of the extended attributes that do not fit in here, 0 = none.
+    pub xattr_block: U64,
+    /// Bytes of `xattrs` in use.
+    pub xattr_len: U16,
+    /// Extended attributes (`granary_vfs::xattr_string`).
+    pub xattrs: [u8; XATTR_ROOM],
+    /// CRC-32C of bytes 0-251, begun with the inode's number.
     pub checksum: U32,
 }
 
@@ -94,7 +100,7 @@ impl RawInode {
     }
 
     fn sum(&self, ino: u32) -> u32 {
-        crc32c::crc32c_append(ino, &self.as_bytes()[..144])
+        crc32c::crc32c_append(ino, &self.as_bytes()[..INODE_SIZE - 4])
     }
 
     /// Puts the checksum right.

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// "GrE4": a Granary ext4.
 pub const MAGIC: u32 = 0x3445_7247;
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// `state`: unmounted cleanly, the journal is empty.
 pub const CLEAN: u32 = 1;
 /// `state`: mounted, or lost power while it was.

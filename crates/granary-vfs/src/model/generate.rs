@@ -235,7 +235,7 @@ impl Generator {
             17 | 18 => {
                 let how = self.pick(&[SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace]);
                 // Small enough for every file system: ext4 has one block for all of an inode.
-                let len = self.pick(&[0, 1, 8, 20, 60, 150, 500]);
+                let len = self.pick(&[0, 1, 8, 20, 60, 150, 400]);
                 let data = Data::Bytes { seed: self.rng.below(256) as u8, len };
                 Op::Setxattr { path, name: self.xattr(), data, how }
             }

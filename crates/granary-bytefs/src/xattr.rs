@@ -1,0 +1,147 @@
+//! Extended attributes of an inode: read from their blocks, changed in one transaction.
+//!
+//! ```text
+//!   setxattr:  header line(s) and changed lines of the attributes' blocks | inode 64 B (128 B where blocks come or go)
+//!              | bitmap 64 B where blocks come or go
+//! ```
+//!
+//! The 128 B inode has no room for values, so the first attribute takes a block; after that a change costs lines, not
+//! blocks. An inode that is no longer on media keeps changed attributes in memory.
+
+use crate::core::Core;
+use crate::journal::Tx;
+use crate::layout::{InodeRecord, xattr};
+use crate::node::{Half, Node, Standing, node};
+use crate::space::Run;
+use granary_mssd::Structure;
+use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
+use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
+use std::sync::Arc;
+
+impl Core {
+    /// The blocks of an inode's attributes as its record and their head say.
+    ///
+    /// # Errors
+    /// `Corrupt`, drive errors.
+    pub fn load_xattr_blocks(&self, ino: u32, record: &InodeRecord) -> Result<Vec<u32>> {
+        let (head, count) = (record.xattr.get(), record.xattr_blocks.get() as usize);
+        if head == 0 && count == 0 {
+            return Ok(Vec::new());
+        }
+        let bad = |lba: u32| {
+            FsError::Corrupt(format!("inode {ino}: extended attributes at {lba}, in {count} blocks"))
+        };
+        if !(1..=xattr::MOST_BLOCKS).contains(&count) || !self.geometry.has_data(head as u64, 1) {
+            return Err(bad(head));
+        }
+        let block = self.cache.get(Lpa(head as u64), Structure::Inode)?;
+        let mut all = vec![head];
+        all.extend(block.with(|b| xattr::next_blocks(b, count)));
+        match all.iter().find(|&&lba| !self.geometry.has_data(lba as u64, 1)) {
+            Some(&lba) => Err(bad(lba)),
+            None => Ok(all),
+        }
+    }
+
+    /// All attributes as one string.
+    fn xattrs(&self, node: &Node) -> Result<Vec<u8>> {
+        let lbas = {
+            let body = node.body.lock();
+            if let Some(string) = &body.xattrs {
+                return Ok(string.clone());
+            }
+            body.map.xattr_blocks.clone()
+        };
+        let read = |lba: u32| Ok(self.cache.get(Lpa(lba as u64), Structure::Inode)?.with(|b| *b));
+        let blocks = lbas.into_iter().map(read).collect::<Result<Vec<[u8; PAGE_SIZE]>>>()?;
+        xattr::read(&blocks).map_err(|e| match e {
+            FsError::Corrupt(what) => FsError::Corrupt(format!("inode {}: {what}", node.ino)),
+            other => other,
+        })
+    }
+
+    /// See [`granary_vfs::FileSystem::getxattr`].
+    pub fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(xattr_string::get(&self.xattrs(node(inode))?, name).map(<[u8]>::to_vec))
+    }
+
+    /// See [`granary_vfs::FileSystem::listxattr`].
+    pub fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        Ok(xattr_string::names(&self.xattrs(node(inode))?))
+    }
+
+    /// See [`granary_vfs::FileSystem::setxattr`].
+    pub fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.journal.alive()?;
+        let node = node(inode);
+        let _change = node.change.lock();
+        let string = xattr_string::set(&self.xattrs(node)?, name, value);
+        let count = xattr::blocks_for(string.len()).ok_or(FsError::NoSpace)?;
+        let (had, gone) = {
+            let body = node.body.lock();
+            (body.map.xattr_blocks.clone(), body.standing == Standing::Gone)
+        };
+        if gone {
+            node.body.lock().xattrs = Some(string);
+            inode.update(|a| a.ctime = cx.time);
+            return Ok(());
+        }
+        let table = self.inode_block(node.ino)?;
+        let mut tx = Tx::new(self);
+        let mut lbas = had.clone();
+        lbas.truncate(count);
+        while lbas.len() < count {
+            lbas.push(tx.take_blocks(1, None, false)?.lba);
+        }
+        let mut blocks = Vec::with_capacity(count);
+        for (n, &lba) in lbas.iter().enumerate() {
+            let lpa = Lpa(lba as u64);
+            blocks.push(match n < had.len() {
+                true => self.cache.get(lpa, Structure::Inode)?,
+                false => self.cache.fresh(lpa, Structure::Inode),
+            });
+        }
+        let before: Vec<[u8; PAGE_SIZE]> = blocks.iter().map(|b| b.with(|b| *b)).collect();
+        let mut images = before.clone();
+        xattr::write(&string, &lbas, &mut images);
+        for (n, block) in blocks.iter().enumerate() {
+            let used = xattr::used(n, string.len()).div_ceil(LINE_SIZE);
+            let is_new = n >= had.len();
+            let lines = |from: &[u8; PAGE_SIZE], i: usize| from[i * LINE_SIZE..(i + 1) * LINE_SIZE].to_vec();
+            let changed = (0..used).filter(|&i| is_new || lines(&before[n], i) != lines(&images[n], i));
+            let mask = changed.fold(0u64, |mask, i| mask | 1 << i);
+            if mask != 0 {
+                tx.touch(block, mask);
+            }
+        }
+        for &lba in &had[count.min(had.len())..] {
+            tx.free_blocks(Run { lba, len: 1 }, true);
+        }
+        let half = if had == lbas { Half::Hot } else { Half::Both };
+        tx.touch(&table, self.inode_lines(node.ino, half));
+        let seq = tx.run(|| {
+            for (block, image) in blocks.iter().zip(&images) {
+                block.change(|b| *b = *image);
+            }
+            let mut body = node.body.lock();
+            body.map.xattr_blocks.clone_from(&lbas);
+            let stat_blocks = body.stat_blocks();
+            drop(body);
+            inode.update(|a| (a.ctime, a.blocks) = (cx.time, stat_blocks));
+            self.put_inode(&table, inode);
+        })?;
+        for &lba in &had[count.min(had.len())..] {
+            self.cache.forget(Lpa(lba as u64));
+        }
+        node.depends(seq);
+        Ok(())
+    }
+
+    /// An inode without links is freed: its attributes' blocks, too.
+    pub fn free_xattrs(&self, tx: &mut Tx<'_>, node: &Arc<Node>) {
+        for lba in std::mem::take(&mut node.body.lock().map.xattr_blocks) {
+            self.cache.forget(Lpa(lba as u64));
+            tx.free_blocks(Run { lba, len: 1 }, true);
+        }
+    }
+}
