@@ -11,7 +11,7 @@
 mod error;
 pub mod experiment;
 pub mod image;
-mod phase;
+pub mod phase;
 pub mod record;
 pub mod registry;
 pub mod report;

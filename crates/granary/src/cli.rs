@@ -1,5 +1,7 @@
 //! The arguments (clap).
 
+pub mod mount;
+
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -28,14 +30,6 @@ pub enum Command {
         /// The image directory
         image: PathBuf,
         /// Print a JSON object instead of sentences
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show what an image is, its space and its counters
-    Stat {
-        /// The image directory
-        image: PathBuf,
-        /// Print a JSON object instead of a table
         #[arg(long)]
         json: bool,
     },
@@ -74,6 +68,12 @@ pub enum Command {
         #[arg(required = true, num_args = 2..)]
         paths: Vec<PathBuf>,
     },
+    /// Mount an image, or a new file system in memory, for programs
+    Mount(mount::MountArgs),
+    /// Unmount, and wait until everything is written back
+    Umount(mount::UmountArgs),
+    /// Show what moves in a mounted file system, or what an image is, its space and its counters
+    Stat(mount::StatArgs),
     /// Print a completion script for a shell
     Completions {
         /// The shell

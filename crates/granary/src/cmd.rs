@@ -3,6 +3,7 @@
 //! ```text
 //!   mkfs fsck stat          the image as a whole
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
+//!   mount umount stat       the image as a file system of this machine (live.rs: its counters)
 //! ```
 
 pub mod cat;
@@ -10,9 +11,12 @@ pub mod cp_in;
 pub mod cp_out;
 pub mod files;
 pub mod fsck;
+pub mod live;
 pub mod ls;
 pub mod mkfs;
+pub mod mount;
 pub mod stat;
+pub mod umount;
 
 use granary_vfs::Time;
 use std::time::SystemTime;

@@ -11,26 +11,30 @@ mod commands {
     pub mod testbed;
     pub mod workload;
 }
+mod failure;
 mod progress;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use failure::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Run(args) => commands::run::run(&args).map(done),
-        Command::Workload(cmd) => commands::workload::run(&cmd).map(done),
-        Command::Testbed(cmd) => commands::testbed::run(&cmd).map(done),
-        Command::Mkfs(args) => cmd::mkfs::run(&args).map(done),
-        Command::Fsck { image, json } => cmd::fsck::run(&image, json),
-        Command::Stat { image, json } => cmd::stat::run(&image, json).map(done),
-        Command::Ls { image, paths, long } => cmd::ls::run(&image, &paths, long).map(done),
-        Command::Cat { image, paths } => cmd::cat::run(&image, &paths).map(done),
-        Command::CpIn { image, paths } => cmd::cp_in::run(&image, &paths).map(done),
-        Command::CpOut { image, paths } => cmd::cp_out::run(&image, &paths).map(done),
-        Command::Completions { shell } => commands::completions::run(shell).map(done),
+        Command::Run(args) => done(commands::run::run(&args)),
+        Command::Workload(cmd) => done(commands::workload::run(&cmd)),
+        Command::Testbed(cmd) => done(commands::testbed::run(&cmd)),
+        Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
+        Command::Fsck { image, json } => cmd::fsck::run(&image, json).map_err(Failure::from),
+        Command::Mount(args) => done(cmd::mount::run(&args)),
+        Command::Umount(args) => done(cmd::umount::run(&args)),
+        Command::Stat(args) => done(cmd::live::run(&args)),
+        Command::Ls { image, paths, long } => done(cmd::ls::run(&image, &paths, long)),
+        Command::Cat { image, paths } => done(cmd::cat::run(&image, &paths)),
+        Command::CpIn { image, paths } => done(cmd::cp_in::run(&image, &paths)),
+        Command::CpOut { image, paths } => done(cmd::cp_out::run(&image, &paths)),
+        Command::Completions { shell } => done(commands::completions::run(shell)),
     };
     match result {
         Ok(code) => code,
@@ -41,6 +45,6 @@ fn main() -> ExitCode {
     }
 }
 
-fn done((): ()) -> ExitCode {
-    ExitCode::SUCCESS
+fn done<E: Into<Failure>>(result: Result<(), E>) -> Result<ExitCode, Failure> {
+    result.map(|()| ExitCode::SUCCESS).map_err(Into::into)
 }

@@ -1,0 +1,101 @@
+//! Arguments of `mount`, `umount` and `stat`.
+
+use clap::{Args, ValueEnum};
+use granary_units::Bytes;
+use std::path::PathBuf;
+
+/// Arguments of `granary mount`.
+#[derive(Args, Clone)]
+pub struct MountArgs {
+    /// Image directory made by `granary mkfs`, or ram:FS for a new file system on a drive in memory (ram:bytefs)
+    pub image: String,
+    /// Empty directory to mount on
+    pub dir: PathBuf,
+    /// Return when the mount answers; serve in the background
+    #[arg(long)]
+    pub daemon: bool,
+    /// Refuse changes
+    #[arg(long)]
+    pub read_only: bool,
+    /// Let other users in; permissions are checked as everywhere
+    #[arg(long)]
+    pub allow_other: bool,
+    /// Threads that serve requests
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: u16,
+    /// Whether programs wait as long as the modelled drive takes
+    #[arg(long, value_enum, default_value_t = Pace::Off)]
+    pub pace: Pace,
+    /// With --pace on: how many times slower modelled time passes than the clock
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub dilate: u32,
+    /// What acknowledged changes survive: the death of this process, or a crash of the machine too
+    #[arg(long, value_enum, default_value_t = Survives::Process)]
+    pub durability: Survives,
+    /// Memory for the page cache; the kernel has its own above it
+    #[arg(long, default_value = "512MiB", value_parser = bytes)]
+    pub page_cache: Bytes,
+    /// With ram:FS: capacity of the drive
+    #[arg(long, default_value = "1GiB", value_parser = bytes)]
+    pub size: Bytes,
+    /// With ram:FS: built-in testbed or path of a .toml file
+    #[arg(long, default_value = "bytefs-emulator")]
+    pub testbed: String,
+    /// Change a value of the testbed, for example host.vfs.writeback_interval=1000000000; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// With --daemon: where messages go afterwards
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// This is the background process of --daemon: say "mounted" on stdout
+    #[arg(long, hide = true)]
+    pub background: bool,
+}
+
+/// Whether modelled time is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pace {
+    /// Full speed
+    Off,
+    /// The modelled latencies are felt
+    On,
+}
+
+/// See `--durability`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Survives {
+    /// kill -9 of this process
+    Process,
+    /// That and a crash of the machine
+    Machine,
+}
+
+/// Arguments of `granary umount`.
+#[derive(Args)]
+pub struct UmountArgs {
+    /// Directory that a granary file system is mounted on
+    pub dir: PathBuf,
+    /// Take it out of sight now, and end it when nobody uses it any more
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// Arguments of `granary stat`.
+#[derive(Args)]
+pub struct StatArgs {
+    /// Directory that a granary file system is mounted on, or an image
+    pub path: PathBuf,
+    /// Print the counters as one JSON object (docs/RESULTS.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Show what moves, again and again
+    #[arg(long)]
+    pub watch: bool,
+    /// With --watch: seconds between two looks
+    #[arg(long, default_value_t = 1.0)]
+    pub interval: f64,
+}
+
+fn bytes(text: &str) -> Result<Bytes, String> {
+    text.parse::<Bytes>().map_err(|e| e.to_string())
+}

@@ -1,0 +1,148 @@
+//! `granary stat DIR`: what was asked of a mounted file system, and what it made of it.
+
+mod stats;
+
+pub use stats::{Live, Stats};
+
+use crate::cli::mount::StatArgs;
+use crate::failure::Failure;
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use granary_mount::{STATS_FILE, mountinfo};
+use granary_units::{Bytes, PAGE_SIZE};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Runs the command.
+pub fn run(args: &StatArgs) -> Result<(), Failure> {
+    let plain = mountinfo::locate(&args.path).map_err(|e| Failure::io(args.path.display(), e))?;
+    let mounted = mountinfo::ours(&plain).map_err(|e| Failure::io("reading /proc/self/mountinfo", e))?;
+    if mounted.is_none() {
+        return super::stat::run(&args.path, args.json).map_err(Failure::from);
+    }
+    if !args.watch {
+        let stats = look(&args.path)?;
+        print!("{}", if args.json { line(&stats) } else { tables(&stats, None) });
+        return Ok(());
+    }
+    let mut last: Option<Stats> = None;
+    loop {
+        let stats = match look(&args.path) {
+            // Unmounted while we watched.
+            Err(_) if last.is_some() => return Ok(()),
+            other => other?,
+        };
+        let mut out = std::io::stdout();
+        let text = if args.json { line(&stats) } else { tables(&stats, last.as_ref()) };
+        let clear = if out.is_terminal() && !args.json { "\x1b[H\x1b[2J" } else { "" };
+        if write!(out, "{clear}{text}").and_then(|()| out.flush()).is_err() {
+            return Ok(());
+        }
+        last = Some(stats);
+        #[allow(clippy::disallowed_methods)] // a person watches
+        std::thread::sleep(Duration::from_secs_f64(args.interval.clamp(0.05, 3600.0)));
+    }
+}
+
+fn line(stats: &Stats) -> String {
+    serde_json::to_string(stats).expect("plain numbers and names") + "\n"
+}
+
+fn look(path: &Path) -> Result<Stats, Failure> {
+    let text = fs::read_to_string(path.join(STATS_FILE)).map_err(|e| match e.raw_os_error() {
+        Some(107) => Failure::usage(format!(
+            "{0}: the process that served it is dead; unmount it (granary umount {0}) and mount it again",
+            path.display()
+        )),
+        _ => Failure::io(path.display(), e),
+    })?;
+    serde_json::from_str(&text)
+        .map_err(|e| Failure::usage(format!("{}: mounted by another version of granary ({e})", path.display())))
+}
+
+fn grid(header: &[&str]) -> Table {
+    let mut t = Table::new();
+    t.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    t.set_header(header);
+    t
+}
+
+fn right(text: impl ToString) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// What per second since `last`.
+struct Rate {
+    seconds: f64,
+}
+
+impl Rate {
+    fn of(&self, now: u64, before: u64) -> u64 {
+        (now.saturating_sub(before) as f64 / self.seconds) as u64
+    }
+}
+
+fn tables(stats: &Stats, last: Option<&Stats>) -> String {
+    let zero = Stats::default();
+    let before = last.unwrap_or(&zero);
+    let seconds = stats.mounted_s - before.mounted_s;
+    let rate = (seconds > 0.0).then_some(Rate { seconds });
+    let (source, fs, s, pid) = (&stats.source, &stats.fs, stats.mounted_s, stats.pid);
+    let mut out = format!("{source} ({fs}), mounted for {s:.0} s by process {pid}\n");
+    if !stats.ops.is_empty() {
+        out += &format!("{}\n", requests(stats, before, rate.as_ref()));
+    }
+    out += &format!("{}\n{}\n", link(stats, before, rate.as_ref()), flash(stats));
+    if stats.app.write_bytes > 0 {
+        out += &format!(
+            "programs wrote {}, read {}; write amplification (host link / programs) {:.2}x\n",
+            Bytes(stats.app.write_bytes),
+            Bytes(stats.app.read_bytes),
+            stats.amplification.write
+        );
+    }
+    out
+}
+
+fn requests(stats: &Stats, before: &Stats, rate: Option<&Rate>) -> Table {
+    let mut t = grid(&["requests", "count", "per second"]);
+    for (op, &n) in &stats.ops {
+        let per_s = rate.map_or_else(String::new, |r| r.of(n, before.ops.get(op).copied().unwrap_or(0)).to_string());
+        t.add_row([Cell::new(op), right(n), right(per_s)]);
+    }
+    t
+}
+
+/// Bytes over the host link: a row for each data structure.
+fn link(stats: &Stats, before: &Stats, rate: Option<&Rate>) -> Table {
+    let mut t = grid(&["host link", "byte write", "block write", "byte read", "block read", "written per second"]);
+    let of = |map: &BTreeMap<String, u64>, name: &str| map.get(name).copied().unwrap_or(0);
+    let (byte, block) = (&stats.host.byte, &stats.host.block);
+    let all = [&byte.write_bytes, &block.write_bytes, &byte.read_bytes, &block.read_bytes];
+    let names: BTreeSet<&String> = all.iter().flat_map(|m| m.keys()).collect();
+    for name in names {
+        let mut row = vec![Cell::new(name)];
+        row.extend(all.iter().map(|m| right(Bytes(of(m, name)))));
+        let written = of(all[0], name) + of(all[1], name);
+        let earlier = of(&before.host.byte.write_bytes, name) + of(&before.host.block.write_bytes, name);
+        row.push(right(rate.map_or_else(String::new, |r| Bytes(r.of(written, earlier)).to_string())));
+        t.add_row(row);
+    }
+    t
+}
+
+/// Flash traffic: a row for each cause.
+fn flash(stats: &Stats) -> Table {
+    let mut t = grid(&["flash", "read", "programmed"]);
+    let f = &stats.flash;
+    let names: BTreeSet<&String> = f.read_pages.keys().chain(f.program_pages.keys()).collect();
+    let size = |map: &BTreeMap<String, u64>, name: &str| {
+        right(Bytes(map.get(name).copied().unwrap_or(0) * PAGE_SIZE as u64))
+    };
+    for name in names {
+        t.add_row([Cell::new(name), size(&f.read_pages, name), size(&f.program_pages, name)]);
+    }
+    t
+}

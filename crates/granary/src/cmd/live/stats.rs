@@ -1,0 +1,141 @@
+//! [`Stats`]: what a mount answers with when it is asked for its counters, and what `granary stat` understands.
+//!
+//! The shape follows docs/RESULTS.md: `host`, `flash`, `firmware`, `app`, `amplification` are those of a result record.
+
+use crate::cli::mount::{MountArgs, Survives};
+use granary_lab::phase::{Snapshot, phase};
+use granary_lab::record::{Amplification, Bytes2, Flash, Host};
+use granary_mount::{Operation, Operations};
+use granary_mssd::image::Image;
+use granary_mssd::{Drive, DriveCounters};
+use granary_sim::now;
+use granary_units::Nanos;
+use granary_vfs::Vfs;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// The counters of a mount since it was mounted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Format version.
+    pub v: u32,
+    /// Granary's version.
+    pub granary: String,
+    /// The serving process.
+    pub pid: u32,
+    /// What is mounted.
+    pub source: String,
+    /// File system.
+    pub fs: String,
+    /// `process` or `machine`; empty in memory.
+    pub durability: String,
+    /// Seconds since the mount.
+    pub mounted_s: f64,
+    /// Requests by kind; those that never came are left out.
+    pub ops: BTreeMap<String, u64>,
+    /// Bytes that programs read (past the kernel's page cache) and wrote.
+    pub app: Bytes2,
+    /// Host-link traffic.
+    pub host: Host,
+    /// Flash traffic.
+    pub flash: Flash,
+    /// Host-link bytes over the programs' bytes.
+    pub amplification: Amplification,
+    /// Counters of the drive's firmware.
+    pub firmware: BTreeMap<String, u64>,
+    /// Page cache of the vfs.
+    pub cache: BTreeMap<String, u64>,
+    /// What the image itself wrote to the host's disk; empty in memory.
+    pub image: BTreeMap<String, serde_json::Value>,
+}
+
+/// What the counters are taken from.
+pub struct Live {
+    base: Stats,
+    vfs: Arc<Vfs>,
+    drive: Arc<dyn Drive>,
+    image: Option<Arc<Image>>,
+    mounted: Nanos,
+    before: DriveCounters,
+}
+
+impl Live {
+    /// Counts from now on.
+    pub fn new(
+        args: &MountArgs,
+        fs: &str,
+        vfs: Arc<Vfs>,
+        drive: Arc<dyn Drive>,
+        image: Option<Arc<Image>>,
+    ) -> Live {
+        let durability = match (&image, args.durability) {
+            (None, _) => "",
+            (_, Survives::Process) => "process",
+            (_, Survives::Machine) => "machine",
+        };
+        let base = Stats {
+            v: VERSION,
+            granary: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            source: args.image.clone(),
+            fs: fs.to_owned(),
+            durability: durability.to_owned(),
+            ..Stats::default()
+        };
+        let before = drive.counters();
+        Live { base, vfs, drive, image, mounted: now(), before }
+    }
+
+    /// The counters now, as one line of JSON.
+    pub fn json(&self, operations: &Operations) -> String {
+        let mut stats = self.base.clone();
+        stats.mounted_s = (now() - self.mounted).as_secs_f64();
+        let counted = Operation::ALL.iter().map(|&op| (op.name().to_owned(), operations.of(op)));
+        stats.ops = counted.filter(|(_, n)| *n > 0).collect();
+        stats.app = Bytes2 { read_bytes: operations.read_bytes(), write_bytes: operations.write_bytes() };
+        stats.traffic(&self.before, self.drive.counters());
+        let c = self.vfs.cache_stats();
+        let cache = [
+            ("pages", c.pages),
+            ("dirty", c.dirty),
+            ("hits", c.hits),
+            ("filled", c.filled),
+            ("evicted", c.evicted),
+            ("written", c.written),
+        ];
+        stats.cache = cache.into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
+        if let Some(image) = &self.image {
+            stats.image = journal(image);
+        }
+        let mut line = serde_json::to_string(&stats).expect("plain numbers and names");
+        line.push('\n');
+        line
+    }
+}
+
+fn journal(image: &Image) -> BTreeMap<String, serde_json::Value> {
+    match serde_json::to_value(image.journal_counters()) {
+        Ok(serde_json::Value::Object(all)) => all.into_iter().collect(),
+        _ => BTreeMap::new(),
+    }
+}
+
+impl Stats {
+    fn traffic(&mut self, from: &DriveCounters, to: DriveCounters) {
+        let from = Snapshot { at: Nanos::ZERO, counters: *from };
+        let to = Snapshot { at: Nanos::ZERO, counters: to };
+        let moved = phase(&from, &to);
+        self.firmware = to.firmware_since(&from);
+        let share = |host: u64, app: u64| if app == 0 { 0.0 } else { host as f64 / app as f64 };
+        self.amplification = Amplification {
+            read: share(moved.host.read(), self.app.read_bytes),
+            write: share(moved.host.written(), self.app.write_bytes),
+        };
+        self.host = moved.host;
+        self.flash = moved.flash;
+    }
+}

@@ -1,0 +1,39 @@
+//! `granary umount DIR`: unmounts, and returns when everything is written back and the image is closed.
+
+use crate::cli::mount::UmountArgs;
+use crate::failure::Failure;
+use crate::cmd::live::Stats;
+use granary_mount::{STATS_FILE, Unmounter};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+
+/// How long a serving process may take to write everything back.
+const PATIENCE: Timespec = Timespec { tv_sec: 600, tv_nsec: 0 };
+
+/// Runs the command.
+pub fn run(args: &UmountArgs) -> Result<(), Failure> {
+    let unmounter = Unmounter::of(&args.dir)?;
+    // A dead or foreign server does not tell: then there is nobody to wait for.
+    let text = fs::read_to_string(unmounter.dir().join(STATS_FILE)).ok();
+    let pid = text.and_then(|t| serde_json::from_str::<Stats>(&t).ok()).map(|s| s.pid);
+    let server = pid.filter(|&p| is_granary(p)).and_then(|p| Pid::from_raw(p as i32));
+    let server = server.and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
+    unmounter.unmount(args.lazy)?;
+    let Some(server) = server.filter(|_| !args.lazy) else { return Ok(()) };
+    let ended = poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&PATIENCE));
+    match ended {
+        Ok(n) if n > 0 => Ok(()),
+        _ => Err(Failure::usage(format!(
+            "{} is unmounted, but its process {} has not ended after {} s: look at its messages",
+            args.dir.display(),
+            pid.unwrap_or_default(),
+            PATIENCE.tv_sec
+        ))),
+    }
+}
+
+/// The number may be of another process namespace.
+fn is_granary(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "granary")
+}
