@@ -58,8 +58,9 @@ fn look(path: &Path) -> Result<Stats, Failure> {
         )),
         _ => Failure::io(path.display(), e),
     })?;
-    serde_json::from_str(&text)
-        .map_err(|e| Failure::usage(format!("{}: mounted by another version of granary ({e})", path.display())))
+    serde_json::from_str(&text).map_err(|e| {
+        Failure::usage(format!("{}: mounted by another version of granary ({e})", path.display()))
+    })
 }
 
 fn grid(header: &[&str]) -> Table {
@@ -109,7 +110,8 @@ fn tables(stats: &Stats, last: Option<&Stats>) -> String {
 fn requests(stats: &Stats, before: &Stats, rate: Option<&Rate>) -> Table {
     let mut t = grid(&["requests", "count", "per second"]);
     for (op, &n) in &stats.ops {
-        let per_s = rate.map_or_else(String::new, |r| r.of(n, before.ops.get(op).copied().unwrap_or(0)).to_string());
+        let per_s =
+            rate.map_or_else(String::new, |r| r.of(n, before.ops.get(op).copied().unwrap_or(0)).to_string());
         t.add_row([Cell::new(op), right(n), right(per_s)]);
     }
     t
@@ -117,7 +119,8 @@ fn requests(stats: &Stats, before: &Stats, rate: Option<&Rate>) -> Table {
 
 /// Bytes over the host link: a row for each data structure.
 fn link(stats: &Stats, before: &Stats, rate: Option<&Rate>) -> Table {
-    let mut t = grid(&["host link", "byte write", "block write", "byte read", "block read", "written per second"]);
+    let mut t =
+        grid(&["host link", "byte write", "block write", "byte read", "block read", "written per second"]);
     let of = |map: &BTreeMap<String, u64>, name: &str| map.get(name).copied().unwrap_or(0);
     let (byte, block) = (&stats.host.byte, &stats.host.block);
     let all = [&byte.write_bytes, &block.write_bytes, &byte.read_bytes, &block.read_bytes];

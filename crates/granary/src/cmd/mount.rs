@@ -8,8 +8,8 @@
 //! ```
 
 use crate::cli::mount::{MountArgs, Pace, Survives};
-use crate::failure::Failure;
 use crate::cmd::live::Live;
+use crate::failure::Failure;
 use granary_lab::image::OpenImage;
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
@@ -136,7 +136,8 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
         Some(r) => {
             told += &format!(", recovered after an unclean stop: {} groups of changes", r.groups);
             told += &format!(" ({}) from the redo log", Bytes(r.bytes));
-            let (log, journal) = (after.log, after.link.block_read[granary_mssd::Structure::Journal as usize]);
+            let (log, journal) =
+                (after.log, after.link.block_read[granary_mssd::Structure::Journal as usize]);
             if log.recovery_entries > 0 {
                 told += &format!(
                     ", {} log entries scanned, {} of open transactions dropped, {} pages written",
@@ -242,7 +243,11 @@ fn start_daemon(args: &MountArgs) -> Result<(), Failure> {
     let _ = child.wait();
     let message = message.trim().trim_start_matches("granary: ").to_owned();
     let dir = args.dir.display();
-    Err(Failure::usage(if message.is_empty() { format!("{dir}: the background process died") } else { message }))
+    Err(Failure::usage(if message.is_empty() {
+        format!("{dir}: the background process died")
+    } else {
+        message
+    }))
 }
 
 /// The child's side: says that the mount answers, and lets go of the terminal.

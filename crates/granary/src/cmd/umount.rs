@@ -1,8 +1,8 @@
 //! `granary umount DIR`: unmounts, and returns when everything is written back and the image is closed.
 
 use crate::cli::mount::UmountArgs;
-use crate::failure::Failure;
 use crate::cmd::live::Stats;
+use crate::failure::Failure;
 use granary_mount::{STATS_FILE, Unmounter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
