@@ -1,0 +1,456 @@
+//! File content: inline, in place or out of place; reading; size changes.
+//!
+//! ```text
+//!   reserve      holes become NEW_ADDR, nodes are made: from here on nothing can run out of space
+//!   write_pages  in place: to the block | out of place: to a log, and the pointer changes when the data is there
+//!   fsync        the nodes that changed (fsync.rs), or the next checkpoint
+//! ```
+//!
+//! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows with the
+//! data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
+
+use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, NIDS_AT};
+use crate::layout::summary::Summary;
+use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, is_real, put32};
+use crate::node::{Node, node};
+use crate::nodes::Batch;
+use crate::segs::log;
+use crate::tree::Dnode;
+use crate::{F2fs, InPlace};
+use granary_mssd::{Structure, Ticket};
+use granary_sim::sync::RwLockReadGuard;
+use granary_sim::{costs, cpu, now};
+use granary_units::{Dest, Lpa, Page, Payload};
+use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
+use std::sync::atomic::Ordering::Relaxed;
+
+const BS: u64 = BLOCK_SIZE as u64;
+
+/// A block that gets a new place.
+struct Moved {
+    d: Dnode,
+    old: u32,
+    new: u32,
+}
+
+/// The blocks that a range of bytes touches: first, end.
+fn blocks_of(pos: u64, len: u64) -> (u64, u64) {
+    (pos / BS, (pos + len).div_ceil(BS))
+}
+
+impl F2fs {
+    /// Begins an operation that changes something: no checkpoint before the guard goes.
+    pub(crate) fn op(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        self.balance()?;
+        self.busy.store(now().0, Relaxed);
+        let guard = self.checkpoint_lock.read();
+        self.working()?;
+        Ok(guard)
+    }
+
+    /// Host processor time for changing so many metadata blocks in memory.
+    pub(crate) fn charge(&self, blocks: u64) {
+        cpu(costs().metadata_update * blocks);
+    }
+
+    /// Promises blocks for the holes of a range that is about to be dirtied; inline content that would not fit any
+    /// more gets a block.
+    pub(crate) fn promise_range(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let node = node(inode);
+        let inline = node.state.lock().is_inline();
+        if inline && pos + len <= INLINE_BYTES as u64 {
+            return Ok(());
+        }
+        let (first, end) = blocks_of(pos, len);
+        let before = node.state.lock().blocks;
+        {
+            let _op = self.op()?;
+            if inline {
+                let _lock = self.inode_lock(node.ino);
+                self.convert_inline(node)?;
+            }
+            let reserved = self.reserve_blocks(node, first, end);
+            self.counted(inode, before);
+            reserved?;
+        }
+        self.charge(1);
+        Ok(())
+    }
+
+    /// The number of blocks may have changed: the inode learns it.
+    fn counted(&self, inode: &Inode, before: u64) {
+        if node(inode).state.lock().blocks != before {
+            self.show_blocks(inode);
+            self.mark_inode(inode, true);
+        }
+    }
+
+    /// Inline content moves to a block. Under the inode lock.
+    fn convert_inline(&self, node: &Node) -> Result<()> {
+        let entry = self.inode_node(node.ino)?;
+        let (content, size) = {
+            let s = node.state.lock();
+            if !s.is_inline() {
+                return Ok(());
+            }
+            let mut bytes = [0; BLOCK_SIZE];
+            entry.with(|b| bytes[..INLINE_BYTES].copy_from_slice(&b[INLINE_AT..INLINE_AT + INLINE_BYTES]));
+            (Page::from_bytes(&bytes), s.disksize)
+        };
+        let addr = if size > 0 { self.write_new(node.ino, 0, content, log::HOT_DATA)? } else { NULL_ADDR };
+        let mut s = node.state.lock();
+        s.inline &= !INLINE_DATA;
+        s.blocks += is_real(addr) as u64;
+        s.moved |= is_real(addr);
+        let inline = s.inline;
+        self.nodes.change(&entry, |b| {
+            b[ADDRS_AT..NIDS_AT].fill(0);
+            b[3] = inline;
+            put32(b, ADDRS_AT, addr);
+        });
+        Ok(())
+    }
+
+    /// Takes a block, writes it and waits: its address.
+    pub(crate) fn write_new(&self, nid: u32, ofs: u16, page: Page, log: usize) -> Result<u32> {
+        self.take_blocks(1)?;
+        let place = || {
+            let version = self.nat.lookup(nid)?.version;
+            let addr = self.segs.lock().alloc(log, Summary { nid, version, ofs })?;
+            if let Err(e) = self.port.write(Lpa(addr as u64), &[page], Structure::Data) {
+                self.segs.lock().invalidate(addr)?;
+                return Err(e.into());
+            }
+            Ok(addr)
+        };
+        place().inspect_err(|_: &FsError| self.give_blocks(1))
+    }
+
+    /// Size and times after pages were dirtied.
+    pub(crate) fn stamp_write(&self, cx: &Cx<'_>, inode: &Inode, end: u64) {
+        let (grows, stamps) = inode.update(|a| {
+            let change = (end > a.size, a.mtime != cx.time || a.ctime != cx.time);
+            a.size = a.size.max(end);
+            (a.mtime, a.ctime) = (cx.time, cx.time);
+            change
+        });
+        if grows || stamps {
+            self.mark_inode(inode, false);
+        }
+    }
+
+    /// Whether overwrites of so many pages go in place.
+    fn in_place(&self, pages: usize, why: WriteBackCause) -> bool {
+        match self.options.in_place {
+            InPlace::Force => true,
+            InPlace::Auto if self.force_in_place => true,
+            InPlace::Never => false,
+            InPlace::Fsync | InPlace::Auto => {
+                why == WriteBackCause::Sync && pages <= self.options.min_fsync_blocks as usize
+            }
+        }
+    }
+
+    /// Writes dirty pages; they are on the drive on return, and pointed to.
+    pub(crate) fn write_back(&self, inode: &Inode, pages: &[DirtyPage], why: WriteBackCause) -> Result<()> {
+        let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Ok(()) };
+        let node = node(inode);
+        let op = self.op()?;
+        let lock = self.inode_lock(node.ino);
+        let end = ((last.index + 1) * BS).min(inode.size());
+        let before = node.state.lock().blocks;
+        if node.state.lock().is_inline() {
+            if last.index == 0 && end <= INLINE_BYTES as u64 {
+                self.write_inline(node, &first.page)?;
+                return self.grown(inode, end, true);
+            }
+            self.convert_inline(node)?;
+        }
+        let log = match node.state.lock().advise & COLD_DATA {
+            0 if pages.len() <= self.options.min_hot_blocks as usize => log::HOT_DATA,
+            0 => log::WARM_DATA,
+            _ => log::COLD_DATA,
+        };
+        let in_place = self.in_place(pages.len(), why);
+        let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
+        let mut placed = Ok(());
+        for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
+            let content = run.iter().map(|p| p.page.clone());
+            placed = self.place_blocks(node, run[0].index, content, in_place, log, &mut batch, &mut moved);
+            if placed.is_err() {
+                break;
+            }
+        }
+        self.counted(inode, before);
+        self.finish_write(node, batch, moved, placed)?;
+        self.grown(inode, end, false)?;
+        drop((lock, op));
+        self.charge(1);
+        Ok(())
+    }
+
+    fn write_inline(&self, node: &Node, page: &Page) -> Result<()> {
+        let entry = self.inode_node(node.ino)?;
+        self.nodes.change(&entry, |b| page.copy_out(0, &mut b[INLINE_AT..INLINE_AT + INLINE_BYTES]));
+        node.state.lock().moved = true;
+        Ok(())
+    }
+
+    /// The size on media follows the data.
+    fn grown(&self, inode: &Inode, end: u64, inline: bool) -> Result<()> {
+        let grows = {
+            let mut s = node(inode).state.lock();
+            let grows = end > s.disksize;
+            s.disksize = s.disksize.max(end);
+            grows
+        };
+        if grows || inline {
+            self.mark_inode(inode, true);
+        }
+        Ok(())
+    }
+
+    /// Finds places for consecutive pages.
+    #[allow(clippy::too_many_arguments)]
+    fn place_blocks(
+        &self,
+        node: &Node,
+        first: u64,
+        mut pages: impl ExactSizeIterator<Item = Page>,
+        in_place: bool,
+        log: usize,
+        batch: &mut Batch,
+        moved: &mut Vec<Moved>,
+    ) -> Result<()> {
+        let end = first + pages.len() as u64;
+        let mut at = first;
+        while at < end {
+            let d = match self.dnode(node.ino, at)? {
+                Ok(d) => d,
+                // Nobody reserved (a caller without `reserve`).
+                Err(_) => {
+                    self.reserve_blocks(node, at, end)?;
+                    continue;
+                }
+            };
+            let n = d.left().min((end - at) as usize);
+            let addrs: Vec<u32> = d
+                .entry
+                .with(|b| (d.ofs..d.ofs + n).map(|o| crate::layout::node::addr(b, d.place, o)).collect());
+            if addrs.contains(&NULL_ADDR) {
+                self.reserve_blocks(node, at, at + n as u64)?;
+                continue;
+            }
+            let version = self.nat.lookup(d.nid)?.version;
+            let mut segs = self.segs.lock();
+            for (i, old) in addrs.into_iter().enumerate() {
+                let ofs = d.ofs + i;
+                let new = if in_place && is_real(old) {
+                    old
+                } else {
+                    let new = segs.alloc(log, Summary { nid: d.nid, version, ofs: ofs as u16 })?;
+                    moved.push(Moved { d: Dnode { ofs, ..d.clone() }, old, new });
+                    new
+                };
+                let page = pages.next().expect("as many pages as blocks");
+                batch.push((new, page, Structure::Data));
+            }
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes and waits, then lets the pointers follow; after an error the new places are free again.
+    fn finish_write(&self, node: &Node, batch: Batch, moved: Vec<Moved>, placed: Result<()>) -> Result<()> {
+        let written = batch.len();
+        let result = placed.and_then(|()| Ok(self.submit(batch)?));
+        match &result {
+            Ok(ticket) => self.port.wait(*ticket),
+            Err(_) => {
+                let mut segs = self.segs.lock();
+                moved.iter().try_for_each(|m| segs.invalidate(m.new))?;
+            }
+        }
+        result.map(|_| ())?;
+        {
+            let mut segs = self.segs.lock();
+            moved.iter().filter(|m| is_real(m.old)).try_for_each(|m| segs.invalidate(m.old))?;
+        }
+        moved.iter().for_each(|m| self.set_addr(&m.d, m.new));
+        {
+            let mut s = node.state.lock();
+            s.moved |= !moved.is_empty();
+            s.in_place |= moved.len() < written;
+        }
+        let mut stats = self.stats.lock();
+        stats.out_of_place += moved.len() as u64;
+        stats.in_place += (written - moved.len()) as u64;
+        Ok(())
+    }
+
+    /// Reads consecutive pages; holes are zeros. Takes no lock: where a checkpoint went by meanwhile a block may have
+    /// been used again, so everything is read once more.
+    pub(crate) fn read_run(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        let node = node(inode);
+        loop {
+            let before = self.last.lock().version;
+            if node.state.lock().is_inline() {
+                out.fill(Page::ZERO);
+                if first == 0 && !out.is_empty() {
+                    let entry = self.inode_node(node.ino)?;
+                    let mut bytes = [0; BLOCK_SIZE];
+                    let inline = entry.with(|b| {
+                        bytes[..INLINE_BYTES].copy_from_slice(&b[INLINE_AT..INLINE_AT + INLINE_BYTES]);
+                        b[3] & INLINE_DATA != 0
+                    });
+                    if !inline {
+                        continue;
+                    }
+                    out[0] = Page::from_bytes(&bytes);
+                }
+                return Ok(());
+            }
+            let addrs = self.addrs(node.ino, first, out.len())?;
+            let ticket = self.read_addrs(&addrs, out)?;
+            self.port.wait(ticket);
+            if self.last.lock().version == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Starts reading blocks, neighbours in one command.
+    pub(crate) fn read_addrs(&self, addrs: &[u32], out: &mut [Page]) -> Result<Ticket> {
+        let (mut ticket, mut at) = (Ticket::NONE, 0);
+        for run in addrs.chunk_by(|a, b| if is_real(*a) { a + 1 == *b && is_real(*b) } else { !is_real(*b) })
+        {
+            let part = &mut out[at..at + run.len()];
+            at += run.len();
+            if !is_real(run[0]) {
+                part.fill(Page::ZERO);
+                continue;
+            }
+            if !self.geo.in_main(run[0]) || !self.geo.in_main(run[run.len() - 1]) {
+                return Err(crate::layout::corrupt(format!("a pointer to block {}", run[0])));
+            }
+            ticket = ticket.and(self.port.submit_read(Lpa(run[0] as u64), part, Structure::Data)?);
+        }
+        Ok(ticket)
+    }
+
+    /// Reads past the page cache.
+    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
+        const CHUNK: usize = 256;
+        let (end, mut at) = (pos + dest.len() as u64, pos);
+        while at < end {
+            let n = ((end - at / BS * BS).div_ceil(BS) as usize).min(CHUNK);
+            let mut pages = vec![Page::ZERO; n];
+            self.read_run(inode, at / BS, &mut pages)?;
+            for page in &pages {
+                let from = (at % BS) as usize;
+                let len = (BLOCK_SIZE - from).min((end - at) as usize);
+                dest.part((at - pos) as usize, len).copy_from(page, from);
+                at += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes past the page cache: overwrites in place, the rest to the warm log.
+    pub(crate) fn write_past(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (len, old_size) = (data.len() as u64, inode.size());
+        let (node, (first, end)) = (node(inode), blocks_of(pos, len));
+        let op = self.op()?;
+        let lock = self.inode_lock(node.ino);
+        let before = node.state.lock().blocks;
+        let reserved = self.convert_inline(node).and_then(|()| self.reserve_blocks(node, first, end));
+        self.counted(inode, before);
+        reserved?;
+        let mut pages = vec![Page::ZERO; (end - first) as usize];
+        // Blocks that are written in part keep the rest: read first and last.
+        let whole = |block: u64| {
+            let at = block * BS;
+            at >= pos && (at + BS <= pos + len || at + BS >= old_size && pos + len >= old_size)
+        };
+        for block in [first, end - 1] {
+            if !whole(block) && block * BS < old_size {
+                let page = &mut pages[(block - first) as usize];
+                self.read_run(inode, block, std::slice::from_mut(page))?;
+                let valid = old_size - block * BS;
+                if valid < BS {
+                    page.zero_from(valid as usize);
+                }
+            }
+        }
+        let mut done = 0;
+        for (i, page) in pages.iter_mut().enumerate() {
+            let from = (pos + done as u64) - (first + i as u64) * BS;
+            let n = (BLOCK_SIZE - from as usize).min(data.len() - done);
+            page.write(from as usize, data.part(done, n));
+            done += n;
+        }
+        let in_place = self.options.in_place != InPlace::Never;
+        let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
+        let log = log::WARM_DATA;
+        let placed = self.place_blocks(node, first, pages.into_iter(), in_place, log, &mut batch, &mut moved);
+        self.finish_write(node, batch, moved, placed)?;
+        self.stamp_write(cx, inode, pos + len);
+        self.grown(inode, pos + len, false)?;
+        drop((lock, op));
+        self.charge(1);
+        Ok(())
+    }
+
+    /// Changes attributes; with a size, frees what lies behind it.
+    pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
+            return Err(FsError::TooBig);
+        }
+        let node = node(inode);
+        {
+            let _op = self.op()?;
+            let _lock = self.inode_lock(node.ino);
+            if let Some(size) = set.size {
+                self.resize(node, inode.size(), size)?;
+            }
+            inode.update(|a| {
+                a.mode = set.mode.unwrap_or(a.mode);
+                a.uid = set.uid.unwrap_or(a.uid);
+                a.gid = set.gid.unwrap_or(a.gid);
+                a.atime = set.atime.unwrap_or(a.atime);
+                let content = if set.size.is_some() { cx.time } else { a.mtime };
+                a.mtime = set.mtime.unwrap_or(content);
+                a.size = set.size.unwrap_or(a.size);
+                a.ctime = cx.time;
+            });
+            self.mark_inode(inode, true);
+            self.show_blocks(inode);
+        }
+        self.charge(1);
+        Ok(())
+    }
+
+    /// Under the inode lock.
+    fn resize(&self, node: &Node, old: u64, size: u64) -> Result<()> {
+        let inline = node.state.lock().is_inline();
+        if inline && size > INLINE_BYTES as u64 {
+            self.convert_inline(node)?;
+        } else if inline && size < old {
+            let entry = self.inode_node(node.ino)?;
+            let from = INLINE_AT + (size as usize).min(INLINE_BYTES);
+            self.nodes.change(&entry, |b| b[from..INLINE_AT + INLINE_BYTES].fill(0));
+        } else if size < old || size == 0 {
+            self.cut_blocks(node, size.div_ceil(BS))?;
+        }
+        node.state.lock().disksize = size;
+        Ok(())
+    }
+}
+
+const _: () = assert!(NEW_ADDR != NULL_ADDR);

@@ -1,0 +1,152 @@
+//! The [`FileSystem`] trait over the operations of the other modules.
+
+use crate::layout::corrupt;
+use crate::layout::node::{INLINE_AT, ROOT_INO};
+use crate::node::node;
+use crate::{F2fs, MAX_FILE_SIZE};
+use granary_units::{Dest, Page, Payload};
+use granary_vfs::{
+    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result,
+    SetAttr, StatFs, Time, WriteBackCause,
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Most hard links (F2FS_LINK_MAX is 2^32 - 1; ours leaves room for the count itself).
+const LINK_MAX: u32 = u32::MAX - 1;
+
+impl FileSystem for F2fs {
+    fn name(&self) -> &'static str {
+        "f2fs"
+    }
+
+    fn features(&self) -> Features {
+        Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(ROOT_INO as u64)
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
+        Ok(self.load(ino)?.loaded())
+    }
+
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        self.dir_lookup(dir, name)
+    }
+
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        self.dir_read(dir, from, emit)
+    }
+
+    fn parent(&self, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(node(dir).state.lock().parent as u64))
+    }
+
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+        self.dir_is_empty(dir)
+    }
+
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let (node, len) = (node(inode), inode.size() as usize);
+        if len > crate::layout::BLOCK_SIZE {
+            return Err(corrupt(format!("symbolic link of {len} bytes")));
+        }
+        if node.state.lock().is_inline() {
+            return Ok(self.inode_node(node.ino)?.with(|b| b[INLINE_AT..INLINE_AT + len].to_vec()));
+        }
+        let mut page = [Page::ZERO];
+        self.read_run(inode, 0, &mut page)?;
+        Ok(page[0].to_bytes()[..len].to_vec())
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.make(cx, dir, name, new)
+    }
+
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.add_link(cx, dir, name, inode)
+    }
+
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.remove_name(cx, dir, name, inode)
+    }
+
+    fn rename(&self, cx: &Cx<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.move_name(cx, rename)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(cx, inode, set)
+    }
+
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
+        inode.update(|a| a.atime = time);
+        self.mark_inode(inode, false);
+        Ok(())
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        self.end_inode(inode)
+    }
+
+    fn release(&self, inode: &Inode) -> Result<()> {
+        if node(inode).state.lock().dirty && !self.broken.load(Relaxed) {
+            let _op = self.checkpoint_lock.read();
+            self.settle_inode(node(inode))?;
+        }
+        Ok(())
+    }
+
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        self.read_run(inode, first, out)
+    }
+
+    fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.promise_range(inode, pos, len)
+    }
+
+    fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+        self.stamp_write(cx, inode, pos + len);
+        Ok(())
+    }
+
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], why: WriteBackCause) -> Result<()> {
+        self.write_back(inode, pages, why)
+    }
+
+    fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_past(inode, pos, dest)
+    }
+
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        self.write_past(cx, inode, pos, data)
+    }
+
+    fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        self.sync_inode(inode, data_only)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_all()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let s = *self.space.lock();
+        let free_blocks = s.user.saturating_sub(s.valid);
+        let nids = (self.geo.nids() - crate::layout::node::FIRST_NID).min(u32::MAX) as u64;
+        let inodes = nids.min(s.user);
+        let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
+        Ok(StatFs { blocks: s.user, free_blocks, inodes, free_inodes })
+    }
+
+    fn unmount(&self) -> Result<()> {
+        let daemons = std::mem::take(&mut *self.daemons.lock());
+        daemons.into_iter().for_each(granary_sim::Daemon::stop);
+        self.checkpoint(true)
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        self.check_all()
+    }
+}

@@ -1,0 +1,225 @@
+//! Cleaning: moving what is valid out of a segment, so that it is free after the next checkpoint.
+//!
+//! ```text
+//!   nodes, directory blocks   read and marked dirty: the next checkpoint writes them elsewhere
+//!   file blocks               inode locks -> still pointed to? -> read -> cold data log -> pointers follow
+//! ```
+//!
+//! Foreground (greedy): before an operation, where free segments are down to the reserve and what dirty nodes and
+//! directory blocks will take (`has_not_enough_free_secs`); victims until that many would be free after a checkpoint,
+//! then the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
+
+use crate::F2fs;
+use crate::layout::dentry;
+use crate::layout::node::{Footer, addr, addrs, decode, first_index};
+use crate::layout::summary::Summary;
+use crate::layout::{BlockBytes, is_real};
+use crate::nodes::Batch;
+use crate::segs::{Choice, Seg, log};
+use crate::tree::Dnode;
+use granary_mssd::Structure;
+use granary_sim::{Signal, Stopper};
+use granary_units::{Nanos, Page};
+use granary_vfs::{FileKind, Result};
+use std::collections::BTreeSet;
+use std::sync::Weak;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl F2fs {
+    /// Segments that must stay free, and how many are, dead ones apart.
+    fn free_segments(&self) -> (u32, u32, u32) {
+        let blocks = self.geo.seg_blocks as usize;
+        let nodes = (self.nodes.dirty_count() + self.dirty_inodes.lock().len()).div_ceil(blocks);
+        let dents = self.dents.dirty_count().div_ceil(blocks);
+        let reserved = self.last.lock().reserved;
+        let segs = self.segs.lock();
+        ((nodes + 2 * dents) as u32 + reserved, segs.free_count, segs.dead.len() as u32)
+    }
+
+    /// Before an operation: makes room (`f2fs_balance_fs`).
+    pub(crate) fn balance(&self) -> Result<()> {
+        if self.recovering.load(Relaxed) {
+            return Ok(());
+        }
+        if self.too_many_dirty_nodes() && !self.due.swap(true, Relaxed) {
+            self.daemons.lock().iter().for_each(|d| d.kick());
+        }
+        let (need, free, _) = self.free_segments();
+        if free > need {
+            return Ok(());
+        }
+        let _gc = self.gc_lock.lock();
+        self.clean_foreground()
+    }
+
+    fn clean_foreground(&self) -> Result<()> {
+        // Each round ends with a checkpoint; one that frees nothing is the last: logs fill holes then.
+        loop {
+            let (need, before, _) = self.free_segments();
+            if before > need {
+                return Ok(());
+            }
+            let mut done = BTreeSet::new();
+            loop {
+                let (need, free, dead) = self.free_segments();
+                // A few more than needed, or every operation would end here.
+                if free + dead > need + 2 || free <= 3 {
+                    break;
+                }
+                let victim = self.segs.lock().victim(Choice::Greedy, self.options.victim_search, &done);
+                let Some(victim) = victim else { break };
+                done.insert(victim);
+                self.clean(victim)?;
+                self.stats.lock().cleaned += 1;
+            }
+            self.checkpoint(false)?;
+            let (need, after, _) = self.free_segments();
+            if after > need || after <= before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves what is valid out of a segment.
+    fn clean(&self, segno: u32) -> Result<()> {
+        let _op = self.checkpoint_lock.read();
+        self.working()?;
+        let (sums, seg) = {
+            let segs = self.segs.lock();
+            if segs.is_open(segno) || segs.segs[segno as usize].valid == 0 {
+                return Ok(());
+            }
+            (segs.summaries(segno)?, segs.segs[segno as usize].clone())
+        };
+        if log::is_node(seg.log as usize) {
+            self.clean_nodes(segno, &sums, &seg)
+        } else {
+            self.clean_data(segno, &sums, &seg)
+        }
+    }
+
+    fn valid(&self, segno: u32, seg: &Seg) -> Vec<(u32, u32)> {
+        let start = self.geo.start(segno);
+        (0..self.geo.seg_blocks).filter(|n| seg.is_valid(*n)).map(|n| (n, start + n)).collect()
+    }
+
+    fn clean_nodes(&self, segno: u32, sums: &BlockBytes, seg: &Seg) -> Result<()> {
+        for (n, at) in self.valid(segno, seg) {
+            let nid = Summary::of(sums, n).nid;
+            let Ok(e) = self.nat.lookup(nid) else { continue };
+            if e.addr != at {
+                continue;
+            }
+            match self.node(e.ino, nid) {
+                Ok(entry) => self.nodes.mark(&entry),
+                // Freed meanwhile?
+                Err(error) if self.nat.lookup(nid)?.addr == at => return Err(error),
+                Err(_) => {}
+            }
+            self.stats.lock().moved += 1;
+        }
+        Ok(())
+    }
+
+    /// Who points to a block of data, if anybody still does: the node, its inode, what kind that is.
+    fn owner(&self, at: u32, sum: Summary) -> Result<Option<(Dnode, u32, FileKind)>> {
+        let Ok(e) = self.nat.lookup(sum.nid) else { return Ok(None) };
+        if !is_real(e.addr) && e.addr == 0 || e.version != sum.version {
+            return Ok(None);
+        }
+        let Ok(entry) = self.node(e.ino, sum.nid) else { return Ok(None) };
+        let place = entry.with(Footer::read).place;
+        let d = Dnode { entry, nid: sum.nid, place, ofs: sum.ofs as usize };
+        if first_index(place).is_none() || d.ofs >= addrs(place) || d.addr() != at {
+            return Ok(None);
+        }
+        let kind = self.inode_node(e.ino)?.with(|b| decode(b, e.ino))?.0.kind;
+        Ok(Some((d, e.ino, kind)))
+    }
+
+    fn clean_data(&self, segno: u32, sums: &BlockBytes, seg: &Seg) -> Result<()> {
+        let mut files: Vec<(u32, Dnode, u32)> = Vec::new();
+        for (n, at) in self.valid(segno, seg) {
+            let Some((d, ino, kind)) = self.owner(at, Summary::of(sums, n))? else { continue };
+            if kind != FileKind::Dir {
+                files.push((at, d, ino));
+                continue;
+            }
+            let index = first_index(d.place).unwrap_or(0) + d.ofs as u64;
+            if let Ok(Some(e)) = self.dent(ino, index) {
+                self.dents.mark(&e);
+                self.stats.lock().moved += 1;
+            }
+        }
+        // Nobody may be writing or cutting these files. Everybody else holds one of these locks at a time.
+        let stripes: BTreeSet<usize> = files.iter().map(|f| f.2 as usize % self.inode_locks.len()).collect();
+        let _locks: Vec<_> = stripes.into_iter().map(|s| self.inode_locks[s].lock()).collect();
+        files.retain(|(at, d, _)| d.addr() == *at && self.nodes.cached(d.entry.key).is_some());
+        let from: Vec<u32> = files.iter().map(|f| f.0).collect();
+        let mut pages = vec![Page::ZERO; from.len()];
+        let ticket = self.read_addrs(&from, &mut pages)?;
+        self.port.wait(ticket);
+        let mut batch = Batch::with_capacity(from.len());
+        let mut to = Vec::with_capacity(from.len());
+        for ((_, d, _), page) in files.iter().zip(pages) {
+            let version = self.nat.lookup(d.nid)?.version;
+            let sum = Summary { nid: d.nid, version, ofs: d.ofs as u16 };
+            let Ok(new) = self.segs.lock().alloc(log::COLD_DATA, sum) else { break };
+            to.push(new);
+            batch.push((new, page, Structure::Data));
+        }
+        let ticket = self.submit(batch)?;
+        self.port.wait(ticket);
+        for ((old, d, _), new) in files.iter().zip(&to) {
+            // Freed meanwhile? Only an inode lock away: no.
+            debug_assert_eq!(d.entry.with(|b| addr(b, d.place, d.ofs)), *old);
+            self.segs.lock().invalidate(*old)?;
+            self.set_addr(d, *new);
+        }
+        self.stats.lock().moved += to.len() as u64;
+        Ok(())
+    }
+
+    /// One victim, where nobody needs the drive.
+    fn clean_background(&self) -> Result<bool> {
+        let _gc = self.gc_lock.lock();
+        let victim =
+            self.segs.lock().victim(Choice::CostBenefit, self.options.victim_search, &BTreeSet::new());
+        let Some(victim) = victim else { return Ok(false) };
+        self.clean(victim)?;
+        self.stats.lock().cleaned_background += 1;
+        Ok(true)
+    }
+
+    /// Much is invalid and little free (`has_enough_invalid_blocks`: 40 %).
+    fn cleaning_pays(&self) -> bool {
+        let s = *self.space.lock();
+        let free = self.segs.lock().free_count as u64 * self.geo.seg_blocks as u64;
+        let invalid = s.user.saturating_sub(s.valid + free);
+        invalid * 10 > s.user * 4 && free * 10 < s.user * 4
+    }
+}
+
+/// Body of the cleaning daemon.
+pub(crate) fn gc_loop(fs: &Weak<F2fs>, stop: &Stopper) {
+    let Some((least, most, none)) = fs.upgrade().map(|f| f.options.gc_sleep) else { return };
+    let step = Nanos(least.0.max(1));
+    let mut wait = least;
+    loop {
+        if stop.pause(wait) == Signal::Stop {
+            return;
+        }
+        let Some(fs) = fs.upgrade() else { return };
+        if !fs.is_idle(fs.options.idle_interval) {
+            wait = (wait + step).min(most);
+            continue;
+        }
+        wait =
+            if fs.cleaning_pays() { wait.saturating_sub(step).max(least) } else { (wait + step).min(most) };
+        if !matches!(fs.clean_background(), Ok(true)) {
+            wait = none;
+        }
+    }
+}
+
+const _: () = assert!(dentry::BLOCK.slots == 214);

@@ -1,0 +1,280 @@
+//! Names: create, link, unlink, rename, and the end of an inode.
+//!
+//! Each operation changes nodes and directory blocks in memory under the checkpoint lock, so a checkpoint has all of
+//! it or nothing. What can run out of space comes first.
+
+use crate::F2fs;
+use crate::dir::make_empty;
+use crate::layout::checkpoint::ORPHANS_PER_BLOCK;
+use crate::layout::node::{
+    ADDRS_AT, COLD, COLD_DATA, Extra, Footer, INLINE_AT, INLINE_BYTES, INLINE_DATA, INLINE_DENTRY,
+    LOST_PARENT, encode, set_name,
+};
+use crate::layout::{BLOCK_SIZE, put32};
+use crate::node::{Node, node, number};
+use crate::segs::log;
+use granary_units::Page;
+use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
+use std::sync::Arc;
+
+/// Names that end so are of files that are written once: cold (mkfs.f2fs's list of media, shortened).
+const COLD_NAMES: &[&str] = &[
+    "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus", "flac",
+    "gif", "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc", "ttc", "ttf", "exe",
+    "apk", "cnt", "exo", "odex", "vdex", "so",
+];
+
+/// Whether a name's extension is in the list; two letters stand for all that begin with them.
+fn is_cold(name: &[u8]) -> bool {
+    let Some(dot) = name.iter().rposition(|c| *c == b'.') else { return false };
+    let end = &name[dot + 1..];
+    COLD_NAMES
+        .iter()
+        .any(|x| end == x.as_bytes() || x.len() == 2 && end.len() == 3 && end.starts_with(x.as_bytes()))
+}
+
+impl F2fs {
+    pub(crate) fn make(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        let created = {
+            let _op = self.op()?;
+            let ino = self.new_ino()?;
+            let node = match self.fill_new(cx, dir, name, new, ino) {
+                Ok(node) => node,
+                Err(e) => {
+                    self.nodes.forget((ino, ino));
+                    self.nat.give_back(ino);
+                    self.give_blocks(1);
+                    return Err(e);
+                }
+            };
+            {
+                let mut s = self.space.lock();
+                s.nodes += 1;
+                s.inodes += 1;
+            }
+            dir.update(|a| {
+                (a.mtime, a.ctime) = (cx.time, cx.time);
+                a.nlink += (new.kind == FileKind::Dir) as u32;
+            });
+            self.mark_inode(dir, true);
+            Created { ino: Ino(ino as u64), loaded: node.loaded() }
+        };
+        self.charge(3);
+        Ok(created)
+    }
+
+    fn new_ino(&self) -> Result<u32> {
+        self.take_blocks(1)?;
+        self.nat.take(None).inspect_err(|_| self.give_blocks(1))
+    }
+
+    /// Builds the new inode and enters its name; after an error what it took but the inode itself is given back.
+    fn fill_new(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Inode,
+        name: &[u8],
+        new: &NewNode<'_>,
+        ino: u32,
+    ) -> Result<Arc<Node>> {
+        let is_dir = new.kind == FileKind::Dir;
+        let long = new.target.len() > INLINE_BYTES;
+        let (inline, size) = match new.kind {
+            FileKind::Dir => (INLINE_DENTRY, INLINE_BYTES),
+            FileKind::Symlink => (if long { 0 } else { INLINE_DATA }, new.target.len()),
+            FileKind::File => (INLINE_DATA, 0),
+            _ => (0, 0),
+        };
+        let attr = Attr {
+            kind: new.kind,
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: if is_dir { 2 } else { 1 },
+            size: size as u64,
+            blocks: 8 * long as u64,
+            atime: cx.time,
+            mtime: cx.time,
+            ctime: cx.time,
+            rdev: new.rdev,
+        };
+        let x = Extra {
+            inline,
+            advise: if is_cold(name) { COLD_DATA } else { 0 },
+            depth: 0,
+            parent: number(dir.ino()),
+            blocks: long as u64,
+            size: size as u64,
+        };
+        let mut b = Box::new([0; BLOCK_SIZE]);
+        encode(&mut b, &attr, &x);
+        set_name(&mut b, name);
+        Footer { nid: ino, ino, flags: if is_dir { 0 } else { COLD }, ..Footer::default() }.store(&mut b);
+        let mut target = 0;
+        if is_dir {
+            make_empty(&mut b, ino, number(dir.ino()));
+        } else if long {
+            let mut bytes = [0; BLOCK_SIZE];
+            bytes[..size].copy_from_slice(new.target);
+            target = self.write_new(ino, 0, Page::from_bytes(&bytes), log::HOT_DATA)?;
+            put32(&mut b[..], ADDRS_AT, target);
+        } else {
+            b[INLINE_AT..INLINE_AT + new.target.len()].copy_from_slice(new.target);
+        }
+        self.nodes.fresh((ino, ino), &b);
+        if let Err(e) = self.dir_insert(dir, name, ino, new.kind) {
+            if long {
+                self.segs.lock().invalidate(target)?;
+                self.give_blocks(1);
+            }
+            return Err(e);
+        }
+        Ok(Node::new(ino, attr, &x))
+    }
+
+    pub(crate) fn add_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        {
+            let _op = self.op()?;
+            self.dir_insert(dir, name, number(inode.ino()), inode.view(|a| a.kind))?;
+            inode.update(|a| {
+                a.ctime = cx.time;
+                a.nlink += 1;
+            });
+            node(inode).state.lock().parent = number(dir.ino());
+            self.mark_inode(inode, true);
+            self.stamp_dir(cx, dir);
+        }
+        self.charge(2);
+        Ok(())
+    }
+
+    fn stamp_dir(&self, cx: &Cx<'_>, dir: &Inode) {
+        dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+        self.mark_inode(dir, true);
+    }
+
+    /// Room for one more orphan in the checkpoint pack.
+    fn orphan_room(&self) -> Result<()> {
+        // Header, footer, six summary blocks.
+        let most = (self.geo.seg_blocks as usize - 8) * ORPHANS_PER_BLOCK;
+        if self.memory.lock().orphans.len() < most { Ok(()) } else { Err(FsError::NoSpace) }
+    }
+
+    /// An inode loses the name that counted in `dir`.
+    fn drop_link(&self, cx: &Cx<'_>, dir: &Inode, inode: &Inode) {
+        let (left, is_dir) = inode.update(|a| {
+            a.ctime = cx.time;
+            let is_dir = a.kind == FileKind::Dir;
+            a.nlink = if is_dir { 0 } else { a.nlink.saturating_sub(1) };
+            (a.nlink, is_dir)
+        });
+        {
+            let mut memory = self.memory.lock();
+            if left == 0 {
+                memory.orphans.insert(number(inode.ino()));
+            }
+            // On media the name may be the only one, or lead to a tree.
+            if left > 0 || is_dir {
+                memory.left.insert(number(dir.ino()));
+            }
+        }
+        if left > 0 {
+            node(inode).state.lock().advise |= LOST_PARENT;
+        }
+        self.mark_inode(inode, true);
+    }
+
+    pub(crate) fn remove_name(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        {
+            let _op = self.op()?;
+            self.orphan_room()?;
+            self.dir_remove(dir, name)?;
+            let is_dir = inode.view(|a| a.kind) == FileKind::Dir;
+            dir.update(|a| a.nlink -= is_dir as u32);
+            self.stamp_dir(cx, dir);
+            self.drop_link(cx, dir, inode);
+        }
+        self.charge(2);
+        Ok(())
+    }
+
+    pub(crate) fn move_name(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+        {
+            let _op = self.op()?;
+            self.orphan_room()?;
+            if r.exchange {
+                self.exchange(r)?;
+            } else {
+                let (ino, kind) = (number(r.inode.ino()), r.inode.view(|a| a.kind));
+                match r.target {
+                    Some(_) => self.dir_repoint(r.to_dir, r.to, ino, kind)?,
+                    None => self.dir_insert(r.to_dir, r.to, ino, kind)?,
+                }
+                self.dir_remove(r.from_dir, r.from)?;
+                self.change_parent(r.inode, r.from_dir, r.to_dir)?;
+                if let Some(target) = r.target {
+                    let is_dir = target.view(|a| a.kind) == FileKind::Dir;
+                    r.to_dir.update(|a| a.nlink -= is_dir as u32);
+                    self.drop_link(cx, r.to_dir, target);
+                }
+            }
+            self.memory.lock().left.insert(number(r.from_dir.ino()));
+            for moved in [Some(r.inode), r.target.filter(|_| r.exchange)].into_iter().flatten() {
+                moved.update(|a| a.ctime = cx.time);
+                self.mark_inode(moved, true);
+            }
+            self.stamp_dir(cx, r.from_dir);
+            self.stamp_dir(cx, r.to_dir);
+        }
+        self.charge(3);
+        Ok(())
+    }
+
+    fn exchange(&self, r: &Rename<'_>) -> Result<()> {
+        let target = r.target.ok_or(FsError::NoEntry)?;
+        self.dir_repoint(r.to_dir, r.to, number(r.inode.ino()), r.inode.view(|a| a.kind))?;
+        self.dir_repoint(r.from_dir, r.from, number(target.ino()), target.view(|a| a.kind))?;
+        self.change_parent(r.inode, r.from_dir, r.to_dir)?;
+        self.change_parent(target, r.to_dir, r.from_dir)?;
+        self.memory.lock().left.insert(number(r.to_dir.ino()));
+        Ok(())
+    }
+
+    /// What a moved inode says of its parent, and the link counts that come with a directory.
+    fn change_parent(&self, moved: &Inode, from: &Inode, to: &Inode) -> Result<()> {
+        if moved.view(|a| a.kind) != FileKind::Dir {
+            let mut s = node(moved).state.lock();
+            s.parent = number(to.ino());
+            s.advise |= LOST_PARENT;
+            return Ok(());
+        }
+        if from.ino() != to.ino() {
+            self.dir_set_parent(moved, to.ino())?;
+            from.update(|a| a.nlink -= 1);
+            to.update(|a| a.nlink += 1);
+        }
+        Ok(())
+    }
+
+    /// Frees an inode without names.
+    pub(crate) fn end_inode(&self, inode: &Inode) -> Result<()> {
+        let node = node(inode);
+        let ino = node.ino;
+        {
+            let _op = self.op()?;
+            let _lock = self.inode_lock(ino);
+            if inode.view(|a| a.kind) == FileKind::Dir && !node.state.lock().has_inline_dentries() {
+                self.forget_dents(ino, inode.size())?;
+            }
+            self.cut_blocks(node, 0)?;
+            self.dirty_inodes.lock().remove(&ino);
+            node.state.lock().dirty = true; // nobody puts it on the list again
+            self.free_node(ino, ino)?;
+            let mut memory = self.memory.lock();
+            memory.orphans.remove(&ino);
+            memory.shrunk.remove(&ino);
+        }
+        self.charge(2);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! [`Node`]: what F2FS keeps with an inode in memory, and its way to and from the inode's node block.
+//!
+//! ```text
+//!   attr (vfs)      what stat shows
+//!   state.attr      the same, to be written into the node by fsync or the next checkpoint (the kernel's dirty inode)
+//!   state.disksize  <= size: grows when data is on the drive, so that no size shows what was never written
+//! ```
+
+use crate::F2fs;
+use crate::cache::Entry;
+use crate::layout::node::{self, Extra, INLINE_DATA, INLINE_DENTRY};
+use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The private part of an inode.
+pub(crate) struct Node {
+    pub ino: u32,
+    pub state: Mutex<State>,
+}
+
+/// See the module.
+pub(crate) struct State {
+    pub attr: Attr,
+    /// `attr` or what follows is newer than the node.
+    pub dirty: bool,
+    /// ...and not only in time stamps: fdatasync writes it.
+    pub dirty_data: bool,
+    /// A block of data got a new place since the last fsync; was written in place.
+    pub moved: bool,
+    pub in_place: bool,
+    pub disksize: u64,
+    pub blocks: u64,
+    pub inline: u8,
+    pub advise: u8,
+    pub depth: u32,
+    pub parent: u32,
+}
+
+impl State {
+    pub fn extra(&self) -> Extra {
+        Extra {
+            inline: self.inline,
+            advise: self.advise,
+            depth: self.depth,
+            parent: self.parent,
+            blocks: self.blocks,
+            size: self.disksize,
+        }
+    }
+
+    pub fn is_inline(&self) -> bool {
+        self.inline & INLINE_DATA != 0
+    }
+
+    pub fn has_inline_dentries(&self) -> bool {
+        self.inline & INLINE_DENTRY != 0
+    }
+}
+
+/// The private part.
+pub(crate) fn node(inode: &Inode) -> &Arc<Node> {
+    inode.private::<Arc<Node>>()
+}
+
+/// Our numbers have 32 bits.
+pub(crate) fn number(ino: Ino) -> u32 {
+    ino.0 as u32
+}
+
+impl Node {
+    pub fn new(ino: u32, attr: Attr, x: &Extra) -> Arc<Node> {
+        let state = State {
+            attr,
+            dirty: false,
+            dirty_data: false,
+            moved: false,
+            in_place: false,
+            disksize: x.size,
+            blocks: x.blocks,
+            inline: x.inline,
+            advise: x.advise,
+            depth: x.depth,
+            parent: x.parent,
+        };
+        Arc::new(Node { ino, state: Mutex::new(state) })
+    }
+
+    pub fn loaded(self: &Arc<Node>) -> Loaded {
+        let attr = self.state.lock().attr;
+        Loaded { attr, private: Box::new(Arc::clone(self)) }
+    }
+}
+
+impl F2fs {
+    /// Reads an inode.
+    pub(crate) fn load(&self, ino: Ino) -> Result<Arc<Node>> {
+        if ino.0 > u32::MAX as u64 {
+            return Err(granary_vfs::FsError::Stale);
+        }
+        let ino = number(ino);
+        let entry = self.inode_node(ino)?;
+        let (attr, x) = entry.with(|b| node::decode(b, ino))?;
+        Ok(Node::new(ino, attr, &x))
+    }
+
+    /// Remembers that the attributes changed (`data`: more than time stamps): the node gets them later.
+    pub(crate) fn mark_inode(&self, inode: &Inode, data: bool) {
+        let node = node(inode);
+        let attr = inode.attr();
+        let was = {
+            let mut s = node.state.lock();
+            s.attr = attr;
+            s.dirty_data |= data;
+            std::mem::replace(&mut s.dirty, true)
+        };
+        if !was {
+            self.dirty_inodes.lock().insert(node.ino, Arc::clone(node));
+        }
+    }
+
+    /// Writes an inode's attributes into its node in memory, where they are newer. Returns the node.
+    pub(crate) fn settle_inode(&self, node: &Arc<Node>) -> Result<Arc<Entry>> {
+        let entry = self.inode_node(node.ino)?;
+        self.dirty_inodes.lock().remove(&node.ino);
+        let mut s = node.state.lock();
+        if std::mem::take(&mut s.dirty) {
+            s.dirty_data = false;
+            self.nodes.change(&entry, |b| node::encode(b, &s.attr, &s.extra()));
+        }
+        Ok(entry)
+    }
+
+    /// `attr.blocks` as stat counts: 512 B units.
+    pub(crate) fn show_blocks(&self, inode: &Inode) {
+        let blocks = node(inode).state.lock().blocks * 8;
+        inode.update(|a| a.blocks = blocks);
+    }
+}

@@ -1,0 +1,76 @@
+//! What mkfs and mount can be told.
+
+use granary_units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// How to make a file system. The defaults are mkfs.f2fs's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MkfsOptions {
+    /// Size of the file system; `None` = the whole drive.
+    pub size: Option<Bytes>,
+    /// Blocks in a segment, a power of two from 16 to 512; `None` = 512 (2 MiB), fewer where the drive is so small
+    /// that less than 120 segments would fit.
+    pub segment_blocks: Option<u32>,
+}
+
+/// When file data is written in place (`ipu_policy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InPlace {
+    /// As the kernel chooses: `force` up to 8192 segments (16 GiB), else `fsync` (f2fs_tuning_parameters).
+    #[default]
+    Auto,
+    /// Writes that a caller waits for and that are small (`min_fsync_blocks`).
+    Fsync,
+    /// All overwrites.
+    Force,
+    /// None.
+    Never,
+}
+
+/// How to mount. The defaults are the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MountOptions {
+    /// Age of the last checkpoint at which changes get another (`cp_interval`), ns.
+    pub checkpoint_interval: Nanos,
+    /// How often somebody looks whether a checkpoint is due (`idle_interval`), ns.
+    pub idle_interval: Nanos,
+    /// Pause of background cleaning: least, most, and where there was nothing to clean, ns.
+    pub gc_sleep: (Nanos, Nanos, Nanos),
+    /// When file data is written in place.
+    pub in_place: InPlace,
+    /// Pages up to which an fsync writes in place (`min_fsync_blocks`).
+    pub min_fsync_blocks: u32,
+    /// Pages up to which a file's dirty data counts as hot (`min_hot_blocks`).
+    pub min_hot_blocks: u32,
+    /// Dirty nodes at which a checkpoint is due; 0 = eight segments of them (`DEF_DIRTY_NODES`...).
+    pub dirty_nodes: u32,
+    /// Candidates that a search for a segment to clean looks at (`max_victim_search`).
+    pub victim_search: u32,
+    /// FLUSH at fsync and before the checkpoint's footer.
+    pub barrier: bool,
+    /// Tell the drive about dead segments after a checkpoint (`discard`).
+    pub discard: bool,
+    /// Memory for nodes, directory blocks and tables, a third each.
+    pub metadata_cache: Bytes,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            checkpoint_interval: Nanos::from_secs(60),
+            idle_interval: Nanos::from_secs(5),
+            gc_sleep: (Nanos::from_secs(30), Nanos::from_secs(60), Nanos::from_secs(300)),
+            in_place: InPlace::Auto,
+            min_fsync_blocks: 8,
+            min_hot_blocks: 16,
+            dirty_nodes: 0,
+            victim_search: 4096,
+            barrier: true,
+            discard: true,
+            metadata_cache: Bytes::gib(1),
+        }
+    }
+}

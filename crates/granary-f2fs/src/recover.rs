@@ -1,0 +1,295 @@
+//! Recovery: orphans of the checkpoint go; what fsync promised after it comes back.
+//!
+//! ```text
+//!   warm log at the checkpoint:  ... | A0* | B0 | A1 | B0* | C0 | (old version)      * fsync mark
+//!   for each inode: of every node the last copy up to the inode's last mark     A: A0     B: B0*     C: nothing
+//! ```
+//!
+//! Pointers of these copies are taken over; an inode that the checkpoint does not know is made, and entered in its
+//! directory where its node has the dentry mark. Nothing is written before all logs have moved to segments in which
+//! nothing found is; then a checkpoint. A power loss on the way finds everything as it was.
+//!
+//! The kernel applies all copies up to the last mark in order, with the same end.
+
+use crate::F2fs;
+use crate::layout::node::{
+    ADDRS_AT, DENTRY, FSYNC, Footer, INLINE_DATA, NIDS_AT, addr, addrs, decode, first_index, name,
+};
+use crate::layout::summary::Summary;
+use crate::layout::{BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real};
+use crate::mount::Recovery;
+use crate::node::{Node, node};
+use crate::segs::log;
+use granary_mssd::Structure;
+use granary_units::{Lpa, Page};
+use granary_vfs::{Attr, FileKind, Ino, Inode, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A node found behind the checkpoint.
+struct Found {
+    at: u32,
+    foot: Footer,
+    page: Page,
+}
+
+/// What is to be taken over of one inode.
+struct Plan {
+    ino: u32,
+    /// Where its name was promised: for the order.
+    first: usize,
+    name: bool,
+    /// Place in the tree -> copy.
+    copies: BTreeMap<u32, usize>,
+}
+
+impl F2fs {
+    /// See the module. `unmounted`: the checkpoint says so.
+    pub(crate) fn recover(&self, unmounted: bool, orphans: &[u32]) -> Result<Recovery> {
+        let version = self.last.lock().version;
+        let mut recovery = Recovery { version, ..Recovery::default() };
+        self.memory.lock().orphans = orphans.iter().copied().collect();
+        let found = self.read_chain(version)?;
+        self.nat.exclude(found.iter().map(|f| f.foot.nid));
+        {
+            let mut segs = self.segs.lock();
+            found.iter().for_each(|f| segs.hold(f.at));
+        }
+        for ino in orphans {
+            let inode = self.inode(*ino)?;
+            if inode.attr().nlink > 0 {
+                return Err(corrupt(format!("orphan {ino} has {} links", inode.attr().nlink)));
+            }
+            self.end_inode(&inode)?;
+            recovery.orphans += 1;
+        }
+        recovery.nodes = found.len() as u32;
+        recovery.clean = unmounted && found.is_empty();
+        let mut gone = Vec::new();
+        for plan in plans(&found) {
+            if self.take_over(&plan, &found)? {
+                recovery.files += 1;
+                if plan.name {
+                    recovery.names += self.enter(&plan, &found, &mut gone)? as u32;
+                }
+            }
+        }
+        for ino in gone {
+            let inode = self.inode(ino)?;
+            self.end_inode(&inode)?;
+        }
+        if !found.is_empty() {
+            let mut segs = self.segs.lock();
+            (0..6).try_for_each(|l| segs.open(l))?;
+        }
+        // Always: see mount.rs.
+        let _all = self.checkpoint_lock.write();
+        self.write_recovered()?;
+        Ok(recovery)
+    }
+
+    fn inode(&self, ino: u32) -> Result<Inode> {
+        let ino = Ino(ino as u64);
+        Ok(Inode::new(ino, self.load(ino)?.loaded()))
+    }
+
+    /// The nodes that were written to the warm log after the checkpoint.
+    fn read_chain(&self, version: u64) -> Result<Vec<Found>> {
+        let mut at = self.segs.lock().next_addr(log::WARM_NODE);
+        let (mut list, mut seen) = (Vec::new(), BTreeSet::new());
+        while self.geo.in_main(at) && seen.insert(at) && !self.segs.lock().is_valid(at) {
+            let mut page = [Page::ZERO];
+            self.port.read(Lpa(at as u64), &mut page, Structure::Inode)?;
+            let [page] = page;
+            let foot = Footer::read(&page.to_bytes());
+            let known = (crate::layout::node::ROOT_INO..self.geo.nids()).contains(&foot.nid)
+                && (crate::layout::node::ROOT_INO..self.geo.nids()).contains(&foot.ino)
+                && (foot.place == 0) == (foot.nid == foot.ino);
+            if foot.version != version || !known {
+                break;
+            }
+            list.push(Found { at, foot, page });
+            at = foot.next;
+        }
+        Ok(list)
+    }
+
+    /// Brings an inode to the state of its last fsync. Says whether there was enough of it.
+    fn take_over(&self, plan: &Plan, found: &[Found]) -> Result<bool> {
+        let ino = plan.ino;
+        let image = plan.copies.get(&0).map(|n| Box::new(found[*n].page.to_bytes()));
+        let fresh = self.nat.lookup(ino)?.addr == NULL_ADDR;
+        if fresh {
+            let Some(image) = image.as_deref().filter(|_| plan.name) else { return Ok(false) };
+            self.make_recovered(ino, image)?;
+        }
+        let inode = self.inode(ino)?;
+        if inode.attr().kind != FileKind::File {
+            return Err(corrupt(format!("inode {ino}, not a file, was fsynced into the log")));
+        }
+        let node = node(&inode);
+        if let Some(image) = &image {
+            self.take_header(&inode, image)?;
+        }
+        if !node.state.lock().is_inline() {
+            for (place, n) in &plan.copies {
+                self.take_addrs(node, *place, &found[*n].page.to_bytes())?;
+            }
+        }
+        self.show_blocks(&inode);
+        self.mark_inode(&inode, true);
+        self.settle_inode(node)?;
+        Ok(true)
+    }
+
+    /// An inode that the checkpoint does not know: its node, without pointers.
+    fn make_recovered(&self, ino: u32, image: &BlockBytes) -> Result<()> {
+        self.take_blocks(1)?;
+        self.nat.take_this(ino);
+        {
+            let mut s = self.space.lock();
+            s.nodes += 1;
+            s.inodes += 1;
+        }
+        let mut b = Box::new(*image);
+        let (attr, mut x) = decode(&b, ino)?;
+        x.blocks = 0;
+        crate::layout::node::encode(&mut b, &attr, &x);
+        if x.inline & INLINE_DATA == 0 {
+            b[ADDRS_AT..NIDS_AT].fill(0);
+        }
+        b[NIDS_AT..NIDS_AT + 20].fill(0);
+        self.nodes.fresh((ino, ino), &b);
+        Ok(())
+    }
+
+    /// Attributes and inline content.
+    fn take_header(&self, inode: &Inode, image: &BlockBytes) -> Result<()> {
+        let node = node(inode);
+        let (attr, x) = decode(image, node.ino)?;
+        let was_inline = node.state.lock().is_inline();
+        let is_inline = x.inline & INLINE_DATA != 0;
+        if is_inline && !was_inline {
+            self.cut_blocks(node, 0)?;
+        }
+        let entry = self.inode_node(node.ino)?;
+        if is_inline || was_inline {
+            self.nodes.change(&entry, |b| match is_inline {
+                true => b[ADDRS_AT..NIDS_AT].copy_from_slice(&image[ADDRS_AT..NIDS_AT]),
+                false => b[ADDRS_AT..NIDS_AT].fill(0),
+            });
+        }
+        {
+            let mut s = node.state.lock();
+            (s.inline, s.advise, s.disksize) = (x.inline, x.advise, x.size);
+        }
+        inode.update(|a| *a = Attr { blocks: a.blocks, ..attr });
+        Ok(())
+    }
+
+    /// Takes over the addresses of a node.
+    fn take_addrs(&self, node: &Node, place: u32, image: &BlockBytes) -> Result<()> {
+        let Some(base) = first_index(place) else {
+            return Err(corrupt(format!("an fsync mark on an indirect node of inode {}", node.ino)));
+        };
+        if base >= crate::layout::node::MAX_BLOCKS {
+            return Err(corrupt(format!("a node of inode {} at place {place}", node.ino)));
+        }
+        let d = self.grow(node, base)?;
+        let version = self.nat.lookup(d.nid)?.version;
+        for ofs in 0..addrs(place) {
+            let d = crate::tree::Dnode { ofs, ..d.clone() };
+            let (old, new) = (d.addr(), addr(image, place, ofs));
+            if old == new {
+                continue;
+            }
+            if new != NULL_ADDR && new != NEW_ADDR {
+                if !self.geo.in_main(new) {
+                    return Err(corrupt(format!("inode {} points to block {new}", node.ino)));
+                }
+                let mut segs = self.segs.lock();
+                segs.validate(new)?;
+                segs.set_summary(new, log::WARM_DATA, Summary { nid: d.nid, version, ofs: ofs as u16 })?;
+            }
+            if is_real(old) {
+                self.segs.lock().invalidate(old)?;
+            }
+            match (old, new) {
+                (NULL_ADDR, _) => {
+                    self.take_blocks(1)?;
+                    node.state.lock().blocks += 1;
+                }
+                (_, NULL_ADDR) => {
+                    self.give_blocks(1);
+                    let mut s = node.state.lock();
+                    s.blocks = s.blocks.saturating_sub(1);
+                }
+                _ => {}
+            }
+            self.set_addr(&d, new);
+        }
+        Ok(())
+    }
+
+    /// Enters the name of a new inode; whoever has it goes.
+    fn enter(&self, plan: &Plan, found: &[Found], gone: &mut Vec<u32>) -> Result<bool> {
+        let Some(n) = plan.copies.get(&0) else { return Ok(false) };
+        let image = Box::new(found[*n].page.to_bytes());
+        let (_, x) = decode(&image, plan.ino)?;
+        let name = name(&image);
+        let dir = self.inode(x.parent)?;
+        if dir.attr().kind != FileKind::Dir || name.is_empty() {
+            return Err(corrupt(format!("inode {} was created in {}, not a directory", plan.ino, x.parent)));
+        }
+        match self.dir_lookup(&dir, name)? {
+            Some(ino) if ino.0 == plan.ino as u64 => return Ok(false),
+            Some(old) => {
+                let victim = self.inode(old.0 as u32)?;
+                if victim.attr().kind == FileKind::Dir {
+                    return Err(corrupt(format!("inode {} takes the name of a directory", plan.ino)));
+                }
+                self.dir_remove(&dir, name)?;
+                let left = victim.update(|a| {
+                    a.nlink = a.nlink.saturating_sub(1);
+                    a.nlink
+                });
+                self.mark_inode(&victim, true);
+                self.settle_inode(node(&victim))?;
+                if left == 0 {
+                    gone.push(old.0 as u32);
+                }
+            }
+            None => {}
+        }
+        self.dir_insert(&dir, name, plan.ino, FileKind::File)?;
+        let time = decode(&image, plan.ino)?.0.ctime;
+        dir.update(|a| (a.mtime, a.ctime) = (time.max(a.mtime), time.max(a.ctime)));
+        self.mark_inode(&dir, true);
+        let dir_node: &Arc<Node> = node(&dir);
+        self.settle_inode(dir_node)?;
+        Ok(true)
+    }
+}
+
+/// What to take over of each inode, in the order in which names were promised.
+fn plans(found: &[Found]) -> Vec<Plan> {
+    let mut last: BTreeMap<u32, usize> = BTreeMap::new();
+    for (n, f) in found.iter().enumerate().filter(|(_, f)| f.foot.flags & FSYNC != 0) {
+        last.insert(f.foot.ino, n);
+    }
+    let mut plans: BTreeMap<u32, Plan> = BTreeMap::new();
+    for (n, f) in found.iter().enumerate() {
+        let ino = f.foot.ino;
+        if last.get(&ino).is_none_or(|l| n > *l) {
+            continue;
+        }
+        let p = plans.entry(ino).or_insert(Plan { ino, first: n, name: false, copies: BTreeMap::new() });
+        if f.foot.flags & DENTRY != 0 && !p.name {
+            (p.name, p.first) = (true, n);
+        }
+        p.copies.insert(f.foot.place, n);
+    }
+    let mut list: Vec<Plan> = plans.into_values().collect();
+    list.sort_by_key(|p| p.first);
+    list
+}
