@@ -71,3 +71,18 @@ fn nova_keeps_its_promises_under_varmail() {
 fn nova_keeps_its_promises_under_fileserver() {
     explore("nova", "fileserver", 40);
 }
+
+#[test]
+fn f2fs_keeps_its_promises_under_torture() {
+    explore("f2fs", "torture", 60);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_under_varmail() {
+    explore("f2fs", "varmail", 40);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_under_fileserver() {
+    explore("f2fs", "fileserver", 40);
+}

@@ -237,8 +237,10 @@ impl Nat {
     /// # Errors
     /// The drive's.
     pub fn flush(&self) -> Result<NatFlush> {
+        let mut freed = Vec::new();
         let (mut sets, mut room): (Vec<Vec<(u32, NatEntry)>>, usize) = {
             let s = &mut *self.inner.lock();
+            freed.extend(s.dirty.iter().filter(|(_, e)| e.addr == NULL_ADDR).map(|(nid, _)| *nid));
             if s.journal.len() + s.dirty.len() > NAT_JOURNAL {
                 for (nid, e) in std::mem::take(&mut s.journal) {
                     s.dirty.entry(nid).or_insert(e);
@@ -280,10 +282,8 @@ impl Nat {
         s.journal.extend(to_journal);
         for (nid, e) in std::mem::take(&mut s.dirty) {
             assert_ne!(e.addr, NEW_ADDR, "node {nid} was not written before the checkpoint");
-            if e.addr == NULL_ADDR {
-                s.free.push_back(nid);
-            }
         }
+        s.free.extend(freed);
         Ok(NatFlush { journal: s.journal.iter().map(|(n, e)| (*n, *e)).collect(), blocks: writes })
     }
 

@@ -208,7 +208,7 @@ fn life(
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
     let mut recovered = Recovery::default();
-    for seed in 0..8u64 {
+    for seed in 0..5u64 {
         let drive = drive(Bytes::mib(256));
         let ledger = Ledger::default();
         {

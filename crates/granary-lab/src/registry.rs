@@ -45,6 +45,17 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         },
     },
     FsEntry {
+        name: "f2fs",
+        about: "F2FS, log-structured, block interface only",
+        write_log: false,
+        mkfs: |port| granary_f2fs::mkfs(port, &granary_f2fs::MkfsOptions::default()),
+        mount: |port, host| {
+            let options =
+                granary_f2fs::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
+            Ok(granary_f2fs::mount(port, &options)?)
+        },
+    },
+    FsEntry {
         name: "nova",
         about: "NOVA (FAST'16): one log per inode, copy on write, byte interface only",
         write_log: false,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Every target by name.
 #[allow(dead_code)] // for `cargo xtask soak`
-pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "nova", "nova-in-place"];
+pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "f2fs", "nova", "nova-in-place"];
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
@@ -33,6 +33,7 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         "bytefs" => Arc::new(ByteFs { commit: CommitMode::Group }),
         "bytefs-sync" => Arc::new(ByteFs { commit: CommitMode::Sync }),
         "ext4" => Arc::new(Ext4),
+        "f2fs" => Arc::new(F2fs),
         "nova" => Arc::new(Nova { data: granary_nova::DataMode::Cow }),
         "nova-in-place" => Arc::new(Nova { data: granary_nova::DataMode::InPlace }),
         _ => return None,
@@ -189,6 +190,45 @@ impl Target for Nova {
 
     fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
         Ok(granary_nova::mount(Port::new(drive), &granary_nova::MountOptions { data: self.data })?)
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        costs()
+    }
+}
+
+struct F2fs;
+
+impl Target for F2fs {
+    fn name(&self) -> &str {
+        "f2fs"
+    }
+
+    fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
+        drive(Mode::Cache)
+    }
+
+    /// Segments of 64 KiB, so that logs switch and segments are cleaned all the time.
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
+        let options = granary_f2fs::MkfsOptions { size: Some(Bytes::mib(32)), segment_blocks: Some(16) };
+        granary_f2fs::mkfs(&Port::new(Arc::clone(drive)), &options)
+    }
+
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
+        let options = granary_f2fs::MountOptions {
+            checkpoint_interval: Nanos::from_millis(4),
+            idle_interval: Nanos::from_micros(500),
+            gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(4)),
+            in_place: granary_f2fs::InPlace::Fsync,
+            dirty_nodes: 64,
+            metadata_cache: Bytes::kib(512),
+            ..granary_f2fs::MountOptions::default()
+        };
+        Ok(granary_f2fs::mount(Port::new(drive), &options)?)
     }
 
     fn vfs(&self) -> VfsConfig {
