@@ -37,6 +37,27 @@ pub enum LabError {
         /// The registered names.
         known: String,
     },
+    /// An argument that means nothing.
+    #[error("{0}")]
+    Usage(String),
+    /// A drive job that cannot be run.
+    #[error("job {job}: {message}")]
+    BadJob {
+        /// Its name.
+        job: String,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// A drive job file with a mistake.
+    #[error("{file}, line {line}: {message}")]
+    BadJobFile {
+        /// Path.
+        file: String,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong and what would be right.
+        message: String,
+    },
     /// A file could not be read or written.
     #[error("{what}: {source}")]
     Io {

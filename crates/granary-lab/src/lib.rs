@@ -8,6 +8,7 @@
 //!                               Record ──> table, JSON lines
 //! ```
 
+pub mod drive;
 mod error;
 pub mod experiment;
 pub mod image;

@@ -28,7 +28,8 @@ pub fn phase(from: &Snapshot, to: &Snapshot) -> Phase {
     }
 }
 
-fn host(t: &LinkTraffic) -> Host {
+/// Link traffic by structure.
+pub fn host(t: &LinkTraffic) -> Host {
     Host {
         byte: Interface { read_bytes: by_structure(&t.byte_read), write_bytes: by_structure(&t.byte_write) },
         block: Interface {
@@ -43,7 +44,8 @@ fn by_structure(bytes: &[u64; Structure::COUNT]) -> BTreeMap<String, u64> {
     named.map(|(s, &n)| (s.name().to_owned(), n)).collect()
 }
 
-fn by_cause(pages: &[u64; Cause::COUNT]) -> BTreeMap<String, u64> {
+/// Pages by cause.
+pub fn by_cause(pages: &[u64; Cause::COUNT]) -> BTreeMap<String, u64> {
     let named = Cause::ALL.iter().zip(pages).filter(|(_, n)| **n > 0);
     named.map(|(c, &n)| (c.name().to_owned(), n)).collect()
 }

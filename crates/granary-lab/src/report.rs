@@ -5,3 +5,4 @@ mod table;
 
 pub use json::json_line;
 pub use table::table;
+pub(crate) use table::{grid, group, right};

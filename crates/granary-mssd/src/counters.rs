@@ -213,6 +213,23 @@ counters! {
     }
 }
 
+counters! {
+    /// Time that the drive's resources were reserved, summed over the units of each kind. What is reserved ahead of now
+    /// counts already.
+    BusyTime {
+        /// Host link, drive to host.
+        link_to_host: Nanos,
+        /// Host link, host to drive.
+        link_to_drive: Nanos,
+        /// Firmware processors that serve commands.
+        cores: Nanos,
+        /// Channel buses.
+        channels: Nanos,
+        /// Flash planes.
+        planes: Nanos,
+    }
+}
+
 /// Everything a drive counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveCounters {
@@ -228,6 +245,9 @@ pub struct DriveCounters {
     pub buffer: BufferCounters,
     /// Calls served.
     pub commands: CommandCounters,
+    /// Time that its parts were reserved.
+    #[serde(default)]
+    pub busy: BusyTime,
 }
 
 impl DriveCounters {
@@ -240,6 +260,7 @@ impl DriveCounters {
             cache: self.cache.since(&earlier.cache),
             buffer: self.buffer.since(&earlier.buffer),
             commands: self.commands.since(&earlier.commands),
+            busy: self.busy.since(&earlier.busy),
         }
     }
 
@@ -252,6 +273,7 @@ impl DriveCounters {
             cache: self.cache.plus(&more.cache),
             buffer: self.buffer.plus(&more.buffer),
             commands: self.commands.plus(&more.commands),
+            busy: self.busy.plus(&more.busy),
         }
     }
 }

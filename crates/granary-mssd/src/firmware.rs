@@ -45,6 +45,11 @@ impl Cores {
         core.fill(ready, len).end
     }
 
+    /// Time reserved so far, over all processors.
+    pub fn busy(&self) -> Nanos {
+        Nanos(self.0.iter().map(|c| c.busy().0).sum())
+    }
+
     /// Forgets all work.
     pub fn reset(&mut self, at: Nanos) {
         self.0.iter_mut().for_each(|c| c.reset(at));

@@ -29,7 +29,9 @@ mod power;
 mod structure;
 
 pub use config::{ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
-pub use counters::{BufferCounters, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters};
+pub use counters::{
+    BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters,
+};
 pub use drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 pub use mssd::Mssd;
 pub use port::{Port, Ticket};

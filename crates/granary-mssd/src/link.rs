@@ -52,6 +52,11 @@ impl Link {
         }
     }
 
+    /// Time reserved so far: (to the drive, to the host).
+    pub fn busy(&self) -> (Nanos, Nanos) {
+        (self.to_drive.busy(), self.to_host.busy())
+    }
+
     /// Moves `pages` pages to the drive; returns when the last one is there.
     pub fn pages_in(&mut self, ready: Nanos, pages: usize) -> Nanos {
         self.to_drive.fill(ready, self.page_in * pages as u64).end

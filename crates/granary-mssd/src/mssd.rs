@@ -20,7 +20,7 @@ mod byte;
 mod fail;
 
 use crate::config::{ConfigError, DriveConfig, Mode};
-use crate::counters::{CommandCounters, DriveCounters, LinkTraffic};
+use crate::counters::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
@@ -208,7 +208,10 @@ impl State {
     fn counters(&self) -> DriveCounters {
         let (log, cache) = self.firmware.counters();
         let (buffer, flash) = self.backend.counters();
-        DriveCounters { link: self.traffic, flash, log, cache, buffer, commands: self.commands }
+        let (link_to_drive, link_to_host) = self.link.busy();
+        let (planes, channels) = self.backend.busy();
+        let busy = BusyTime { link_to_host, link_to_drive, cores: self.cores.busy(), channels, planes };
+        DriveCounters { link: self.traffic, flash, log, cache, buffer, commands: self.commands, busy }
     }
 
     fn check(&self) -> Vec<String> {

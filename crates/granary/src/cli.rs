@@ -74,6 +74,9 @@ pub enum Command {
     Umount(mount::UmountArgs),
     /// Show what moves in a mounted file system, or what an image is, its space and its counters
     Stat(mount::StatArgs),
+    /// The drive on its own, without a file system
+    #[command(subcommand)]
+    Drive(DriveCommand),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -143,6 +146,69 @@ pub struct RunArgs {
 
 fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+#[derive(Subcommand)]
+pub enum DriveCommand {
+    /// Measure raw accesses: throughput, latency, how busy each part of the drive is
+    Bench(DriveBenchArgs),
+}
+
+#[derive(Args)]
+pub struct DriveBenchArgs {
+    /// What to do, comma-separated for jobs that run at the same time: read, write, rw, load, store, persist, and with
+    /// "rand" before the name in random order
+    #[arg(long, value_delimiter = ',', default_value = "randread", conflicts_with = "job")]
+    pub rw: Vec<String>,
+    /// Read the jobs from a fio job file instead (docs/WORKLOADS.md says what of it is understood)
+    #[arg(long, value_name = "FILE")]
+    pub job: Option<PathBuf>,
+    /// Bytes of one access [default: 4KiB, over the byte window 64]
+    #[arg(long, value_name = "SIZE")]
+    pub bs: Option<String>,
+    /// Accesses that each client keeps in flight [default: 32, over the byte window 1]
+    #[arg(long, value_name = "N")]
+    pub iodepth: Option<u32>,
+    /// Clients per job
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub numjobs: u32,
+    /// Where the part of the drive begins that is touched
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    pub offset: String,
+    /// Size of the part of the drive that is touched [default: to the drive's end]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<String>,
+    /// Share of reads in rw and randrw, percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 50)]
+    pub rwmixread: u32,
+    /// Draw every random block anew instead of touching each once
+    #[arg(long)]
+    pub norandommap: bool,
+    /// Accesses of each client [default: 200000, or until --runtime]
+    #[arg(long, value_name = "N")]
+    pub accesses: Option<u64>,
+    /// Virtual time to run, for example 2s or 500ms
+    #[arg(long, value_name = "TIME")]
+    pub runtime: Option<String>,
+    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages [default: fill if
+    /// anything is read]
+    #[arg(long, value_name = "HOW")]
+    pub precondition: Option<String>,
+    /// Firmware: log (ByteFS) or cache (the baselines) [default: the testbed's]
+    #[arg(long, value_name = "MODE")]
+    pub firmware: Option<String>,
+    /// Built-in testbed (see `granary testbed list`) or path of a .toml file
+    #[arg(long, default_value = "bytefs-emulator")]
+    pub testbed: String,
+    /// Change a value of the testbed, for example nand.read_ns=3000; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Root seed: equal seeds give equal results
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print a JSON object instead of tables (docs/RESULTS.md)
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Subcommand)]

@@ -7,6 +7,7 @@ mod cmd;
 mod commands {
     //! One module per command.
     pub mod completions;
+    pub mod drive;
     pub mod run;
     pub mod testbed;
     pub mod workload;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Cat { image, paths } => done(cmd::cat::run(&image, &paths)),
         Command::CpIn { image, paths } => done(cmd::cp_in::run(&image, &paths)),
         Command::CpOut { image, paths } => done(cmd::cp_out::run(&image, &paths)),
+        Command::Drive(cmd) => done(commands::drive::run(&cmd)),
         Command::Completions { shell } => done(commands::completions::run(shell)),
     };
     match result {

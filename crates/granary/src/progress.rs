@@ -1,4 +1,4 @@
-//! Progress bars on stderr, one per running file system; nothing where stderr is no terminal.
+//! Progress bars on stderr: one per running file system, or one for all; nothing where stderr is no terminal.
 
 use granary_lab::experiment::OnProgress;
 use granary_workload::run::{Phase, Progress};
@@ -39,5 +39,28 @@ impl Bars {
         if let Some(bar) = self.by_fs.lock().expect("no panic while held").remove(fs) {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// One bar for a fraction of the work.
+pub struct Fraction(ProgressBar);
+
+impl Fraction {
+    /// At nothing.
+    pub fn new() -> Fraction {
+        let style = ProgressStyle::with_template("{msg:<12} {bar:40} {percent:>3} % {elapsed}")
+            .expect("a constant template");
+        Fraction(ProgressBar::new(1000).with_style(style))
+    }
+
+    /// `part` (0 to 1) of `phase` is done.
+    pub fn set(&self, phase: &str, part: f64) {
+        self.0.set_message(phase.to_owned());
+        self.0.set_position((part * 1000.0) as u64);
+    }
+
+    /// All is done.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -154,3 +154,24 @@ fn a_slower_flash_makes_a_slower_drive() {
     let (base, slow) = (rate("60000"), rate("2000000"));
     assert!(slow < base * 0.5, "{slow} with 2 ms programs, {base} with 60 us");
 }
+
+#[test]
+fn drive_bench_reads_fio_jobs_and_repeats() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("a.fio");
+    let job = path.to_str().expect("UTF-8");
+    let text = "[global]\nsize=4m\n[r]\nrw=randread\niodepth=8\n[p]\nrw=persist\nbs=64\nsize=64k\n";
+    std::fs::write(job, text).expect("written");
+    let run = || {
+        let (out, _) = ends(&["drive", "bench", "--json", "--precondition", "none", "--job", job], 0);
+        without_wall_time(&out).remove(0)
+    };
+    let v = run();
+    let accesses = [0, 1].map(|i| v["jobs"][i]["accesses"].as_u64());
+    assert_eq!(accesses, [Some(1024), Some(1024)]);
+    assert_eq!(v, run());
+
+    std::fs::write(job, "[r]\nrw=randread\nioengine=libaio\n").expect("written");
+    let (_, err) = ends(&["drive", "bench", "--job", job], 2);
+    assert!(err.contains("line 3: 'ioengine' is not supported"), "{err}");
+}

@@ -24,14 +24,14 @@ pub fn table(records: &[Record]) -> String {
     out
 }
 
-fn grid(header: Vec<String>) -> Table {
+pub(crate) fn grid(header: Vec<String>) -> Table {
     let mut t = Table::new();
     t.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
     t.set_header(header);
     t
 }
 
-fn right(text: String) -> Cell {
+pub(crate) fn right(text: String) -> Cell {
     Cell::new(text).set_alignment(CellAlignment::Right)
 }
 
@@ -152,7 +152,7 @@ fn ratio(v: f64, first: f64) -> String {
 }
 
 /// 1234567 as 1,234,567.
-fn group(n: u64) -> String {
+pub(crate) fn group(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {

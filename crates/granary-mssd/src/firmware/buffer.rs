@@ -338,6 +338,12 @@ impl Backend {
         Ok(ready)
     }
 
+    /// Time that planes and channel buses were reserved, summed over each.
+    pub fn busy(&self) -> (Nanos, Nanos) {
+        let stats = self.ftl.nand_stats();
+        (stats.plane_busy, stats.bus_busy)
+    }
+
     /// What was counted: the buffer's and the flash's.
     pub fn counters(&self) -> (BufferCounters, FlashCounters) {
         (self.counters, self.ftl.counters())

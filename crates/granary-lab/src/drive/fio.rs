@@ -1,0 +1,162 @@
+//! fio job files: the subset that describes raw accesses to one drive.
+//!
+//! ```text
+//!   [global]            applies to the jobs below it
+//!   bs=4k
+//!   [randread-qd32]     a job; all jobs run at the same time
+//!   rw=randread
+//!   iodepth=32
+//! ```
+//!
+//! Read are `rw` (or `readwrite`), `bs` (or `blocksize`), `iodepth`, `size`, `numjobs`, `rwmixread`, `offset`, `runtime` and
+//! `norandommap`; the byte interface adds `rw=load|store|persist` and their `rand` forms. Everything else is an error that names
+//! the line, because a setting that is silently left out makes a result that means something else.
+//!
+//! Source: fio's HOWTO, "Job file format", "Parameter types".
+
+use super::job::{Job, Pattern};
+use crate::error::LabError;
+use granary_units::{Bytes, Nanos};
+
+const KEYS: &str = "rw, bs, iodepth, size, numjobs, rwmixread, offset, runtime, norandommap";
+
+/// The jobs of a file.
+///
+/// # Errors
+/// The line and what is wrong with it.
+pub fn parse(file: &str, text: &str) -> Result<Vec<Job>, LabError> {
+    let (mut global, mut jobs, mut in_global) = (Job::default(), Vec::<Job>::new(), None);
+    for (n, raw) in text.lines().enumerate() {
+        let bad = |message: String| LabError::BadJobFile { file: file.to_owned(), line: n + 1, message };
+        let line = raw.trim();
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        if let Some(section) = line.strip_prefix('[') {
+            let name = section.strip_suffix(']').map(str::trim).filter(|s| !s.is_empty());
+            let name = name.ok_or_else(|| bad(format!("'{line}' is no section: write [name]")))?;
+            in_global = Some(name == "global");
+            if name != "global" {
+                jobs.push(Job { name: name.to_owned(), ..global.clone() });
+            }
+            continue;
+        }
+        let (key, value) = match line.split_once('=') {
+            Some((key, value)) => (key.trim(), Some(value.trim())),
+            None => (line, None),
+        };
+        let job = match in_global {
+            Some(true) => &mut global,
+            Some(false) => jobs.last_mut().expect("a section was opened"),
+            None => {
+                return Err(bad(format!(
+                    "'{key}' stands before the first section: begin with [global] or [name]"
+                )));
+            }
+        };
+        set(job, key, value).map_err(bad)?;
+    }
+    if jobs.is_empty() {
+        let message = "there is no job: add a section such as [randread] with rw=randread".to_owned();
+        return Err(LabError::BadJobFile {
+            file: file.to_owned(),
+            line: text.lines().count().max(1),
+            message,
+        });
+    }
+    Ok(jobs)
+}
+
+fn set(job: &mut Job, key: &str, value: Option<&str>) -> Result<(), String> {
+    let given = value.filter(|v| !v.is_empty()).ok_or_else(|| format!("'{key}' needs a value: {key}=..."));
+    match key {
+        "rw" | "readwrite" => {
+            let name = given?;
+            job.pattern = Pattern::named(name)
+                .ok_or_else(|| format!("rw={name}: there are {}", Pattern::NAMES.join(", ")))?;
+        }
+        "bs" | "blocksize" => job.block_size = size(key, given?)?,
+        "size" => job.size = Some(size(key, given?)?),
+        "offset" => job.offset = size(key, given?)?,
+        "iodepth" => job.depth = number(key, given?)?,
+        "numjobs" => job.clients = number(key, given?)?,
+        "rwmixread" => {
+            job.read_percent = number(key, given?)?;
+            if job.read_percent > 100 {
+                return Err(format!("rwmixread={}: a percentage", job.read_percent));
+            }
+        }
+        "runtime" => job.runtime = Some(time(given?)?),
+        "norandommap" => job.random_map = value.is_some_and(|v| v == "0"),
+        _ => return Err(format!("'{key}' is not supported: remove it; supported are {KEYS}")),
+    }
+    Ok(())
+}
+
+/// Sizes as fio writes them (`k`, `m`, `g`, `kb`...: powers of 1024), and ours.
+fn size(key: &str, value: &str) -> Result<Bytes, String> {
+    let lower = value.to_ascii_lowercase();
+    let plain = lower.strip_suffix('b').filter(|v| !v.ends_with('i')).unwrap_or(&lower);
+    plain
+        .parse()
+        .or_else(|_| value.parse())
+        .map_err(|_| format!("{key}={value}: not a size such as 4k or 16MiB"))
+}
+
+fn number(key: &str, value: &str) -> Result<u32, String> {
+    value
+        .parse()
+        .ok()
+        .filter(|&n| n > 0 || key == "rwmixread")
+        .ok_or_else(|| format!("{key}={value}: not a number of at least 1"))
+}
+
+/// fio's times: seconds unless a unit follows.
+pub fn time(value: &str) -> Result<Nanos, String> {
+    let at = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (digits, unit) = value.split_at(at);
+    let ns: u64 = match unit.trim() {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "" | "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return Err(format!("{value}: not a time such as 10, 10s or 500ms")),
+    };
+    let n: u64 = digits.parse().map_err(|_| format!("{value}: not a time such as 10, 10s or 500ms"))?;
+    n.checked_mul(ns).map(Nanos).ok_or_else(|| format!("{value}: too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_take_over_what_global_says() {
+        let text = "; a comment\n[global]\nbs=16k\nsize=1g\nruntime=500ms\n[a]\nrw=randread\niodepth=32\n\n[b]\nrw=randrw\nrwmixread=70\nnumjobs=2\nnorandommap\noffset=1m\n";
+        let jobs = parse("f", text).expect("good");
+        assert_eq!(jobs.len(), 2);
+        let (a, b) = (&jobs[0], &jobs[1]);
+        assert_eq!(
+            (a.name.as_str(), a.block_size, a.depth, a.size),
+            ("a", Bytes::kib(16), 32, Some(Bytes::gib(1)))
+        );
+        assert_eq!((a.random_map, a.runtime), (true, Some(Nanos::from_millis(500))));
+        assert_eq!((b.read_percent, b.clients, b.random_map, b.offset), (70, 2, false, Bytes::mib(1)));
+    }
+
+    #[test]
+    fn errors_name_the_line_and_what_would_be_right() {
+        let why = |text: &str| parse("f.fio", text).expect_err("bad").to_string();
+        assert!(
+            why("[a]\nrw=read\nioengine=libaio\n").starts_with("f.fio, line 3: 'ioengine' is not supported")
+        );
+        assert!(why("[a]\nrw=reed\n").contains("line 2: rw=reed: there are read, write"));
+        assert!(why("bs=4k\n").contains("line 1: 'bs' stands before the first section"));
+        assert!(why("[a]\nbs=four\n").contains("not a size"));
+        assert!(why("[a\n").contains("no section"));
+        assert!(why("[global]\nbs=4k\n").contains("there is no job"));
+        assert!(why("[a]\niodepth=0\n").contains("line 2"));
+        assert!(why("[a]\nsize\n").contains("needs a value"));
+    }
+}

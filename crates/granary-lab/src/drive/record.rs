@@ -1,0 +1,212 @@
+//! [`DriveRecord`]: the result of a drive bench, as JSON. Documented in docs/RESULTS.md.
+
+use super::bench::{JobResult, Measured};
+use super::job::Job;
+use crate::phase::{by_cause, host};
+use crate::record::{Flash, Host};
+use granary_mssd::{DriveConfig, DriveCounters};
+use granary_units::Nanos;
+use serde::Serialize;
+
+/// Version of the record's format.
+pub const DRIVE_RECORD_VERSION: u32 = 1;
+
+/// Where the numbers come from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Origin {
+    /// Granary's version.
+    pub granary: String,
+    /// The commit it was built from, or "unknown".
+    pub commit: String,
+    /// Testbed.
+    pub testbed: String,
+    /// Changes to it.
+    pub set: Vec<String>,
+    /// Root seed.
+    pub seed: u64,
+    /// What the drive held before.
+    pub precondition: String,
+}
+
+/// Jobs on a drive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DriveRecord {
+    /// Format version.
+    pub v: u32,
+    /// Where the numbers come from.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Firmware mode: `log` or `cache`.
+    pub firmware: String,
+    /// Length of the run in virtual seconds.
+    pub virtual_s: f64,
+    /// Real seconds; the only field that differs between equal runs.
+    pub wall_s: f64,
+    /// By job.
+    pub jobs: Vec<JobRecord>,
+    /// Share of the run that each kind of resource was reserved, 0 to 1, mean over its units. What is reserved ahead at the
+    /// end of the run may bring it above 1.
+    pub utilization: Utilization,
+    /// Host-link traffic of the run.
+    pub host: Host,
+    /// Flash traffic of the run.
+    pub flash: Flash,
+    /// Flash traffic of the drain after it: log cleaning, cache write-back.
+    pub drain: Flash,
+    /// Flash programs of run and drain for each page that the host wrote; 0 where it wrote nothing.
+    pub write_amplification: f64,
+    /// Flash programs for each page that the firmware gave to the FTL; 1 without gc.
+    pub waf: f64,
+    /// What limits how far the numbers can be trusted.
+    pub warnings: Vec<String>,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobRecord {
+    /// Name.
+    pub name: String,
+    /// `randread` and so on.
+    pub rw: String,
+    /// Bytes of one access.
+    pub bs: u64,
+    /// In flight per client.
+    pub iodepth: u32,
+    /// Clients.
+    pub numjobs: u32,
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses per virtual second.
+    pub per_s: f64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Bytes of both per virtual second.
+    pub bytes_per_s: f64,
+    /// Latency in ns.
+    pub latency: Latency,
+}
+
+/// Latency in ns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 95th percentile.
+    pub p95_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Shares of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Utilization {
+    /// Host link, drive to host.
+    pub link_to_host: f64,
+    /// Host link, host to drive.
+    pub link_to_drive: f64,
+    /// Firmware processors.
+    pub cores: f64,
+    /// Channel buses.
+    pub channels: f64,
+    /// Flash planes.
+    pub planes: f64,
+}
+
+impl DriveRecord {
+    /// The record of a run.
+    pub fn new(origin: Origin, drive: &DriveConfig, jobs: &[Job], m: &Measured, wall_s: f64) -> DriveRecord {
+        let both = m.run.plus(&m.drain);
+        let host_pages = both.link.written() as f64 / granary_units::PAGE_SIZE as f64;
+        let programs = both.flash.total_programs() as f64;
+        DriveRecord {
+            v: DRIVE_RECORD_VERSION,
+            firmware: format!("{:?}", drive.firmware.mode).to_lowercase(),
+            virtual_s: m.time.as_secs_f64(),
+            wall_s,
+            jobs: jobs.iter().zip(&m.jobs).map(|(j, r)| job_record(j, r)).collect(),
+            utilization: utilization(drive, &m.run, m.time),
+            host: host(&m.run.link),
+            flash: flash(&m.run),
+            drain: flash(&m.drain),
+            write_amplification: if host_pages > 0.0 { programs / host_pages } else { 0.0 },
+            waf: both.flash.waf(),
+            warnings: warnings(jobs, m, &origin),
+            origin,
+        }
+    }
+}
+
+fn job_record(job: &Job, r: &JobResult) -> JobRecord {
+    let seconds = r.time.as_secs_f64();
+    let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let q = |q| r.latency.quantile(q).0;
+    JobRecord {
+        name: job.name.clone(),
+        rw: job.pattern.name(),
+        bs: job.block_size.0,
+        iodepth: job.depth,
+        numjobs: job.clients,
+        accesses: r.accesses,
+        per_s: rate(r.accesses),
+        read_bytes: r.read_bytes,
+        write_bytes: r.write_bytes,
+        bytes_per_s: rate(r.read_bytes + r.write_bytes),
+        latency: Latency {
+            mean_ns: r.latency.mean().0,
+            p50_ns: q(0.5),
+            p95_ns: q(0.95),
+            p99_ns: q(0.99),
+            p999_ns: q(0.999),
+            max_ns: r.latency.max().0,
+        },
+    }
+}
+
+fn flash(c: &DriveCounters) -> Flash {
+    Flash {
+        read_pages: by_cause(&c.flash.read_pages),
+        program_pages: by_cause(&c.flash.program_pages),
+        erases: c.flash.erases,
+    }
+}
+
+fn utilization(drive: &DriveConfig, c: &DriveCounters, time: Nanos) -> Utilization {
+    let share = |busy: Nanos, units: u64| {
+        if time.0 == 0 { 0.0 } else { busy.0 as f64 / (time.0 as f64 * units as f64) }
+    };
+    let g = &drive.flash.geometry;
+    Utilization {
+        link_to_host: share(c.busy.link_to_host, 1),
+        link_to_drive: share(c.busy.link_to_drive, 1),
+        cores: share(c.busy.cores, drive.firmware.cores as u64),
+        channels: share(c.busy.channels, g.channels as u64),
+        planes: share(c.busy.planes, g.plane_count() as u64),
+    }
+}
+
+fn warnings(jobs: &[Job], m: &Measured, origin: &Origin) -> Vec<String> {
+    let mut out = Vec::new();
+    let (reads, writes) =
+        (jobs.iter().any(|j| !j.pattern.first.writes()), jobs.iter().any(|j| j.pattern.second.writes()));
+    if reads && origin.precondition == "none" {
+        out.push(
+            "reads of pages that were never written do not reach the flash: use --precondition fill"
+                .to_owned(),
+        );
+    }
+    if writes && m.run.plus(&m.drain).flash.programs(granary_flash::Cause::Gc) == 0 {
+        out.push("garbage collection never ran: flash writes are those of a fresh drive; --precondition random:2 comes near the steady state".to_owned());
+    }
+    if m.run.log.stalls > 0 {
+        out.push(format!("the write log was full {} times and stores waited for cleaning", m.run.log.stalls));
+    }
+    out
+}
