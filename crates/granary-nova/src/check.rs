@@ -12,12 +12,12 @@
 
 use crate::Nova;
 use crate::layout::JOURNAL_PAIRS;
-use crate::mount::{Used, first_free};
+use crate::mount::first_free;
 use crate::node::{Body, Node, State};
 use crate::replay::Replayed;
 use granary_mssd::Structure;
-use granary_pm::BLOCK;
 use granary_pm::bytes::u64_at;
+use granary_pm::{BLOCK, Used, merged};
 use granary_vfs::{FileKind, FsError, Ino, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -189,17 +189,6 @@ impl Nova {
             bad.push(format!("{used} inodes are used, {} are counted", self.used_inodes.load(Relaxed)));
         }
     }
-}
-
-fn merged(runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut out: Vec<(u64, u64)> = Vec::new();
-    for &(start, n) in runs {
-        match out.last_mut() {
-            Some((s, m)) if *s + *m == start => *m += n,
-            _ => out.push((start, n)),
-        }
-    }
-    out
 }
 
 fn see(r: &Replayed) -> Seen {

@@ -18,7 +18,7 @@ use crate::node::Body;
 use crate::options::{DataMode, MountOptions};
 use crate::replay::Replayed;
 use granary_mssd::{Port, Structure};
-use granary_pm::{BLOCK, FreeLists, Pm, corrupt, saved};
+use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved};
 use granary_sim::sync::Mutex;
 use granary_units::{Page, Payload};
 use granary_vfs::{Ino, Result};
@@ -48,7 +48,7 @@ pub fn first_free(sb: &Superblock) -> u64 {
 /// Writes the superblock and its copy.
 pub fn write_super(pm: &Pm, sb: &Superblock) -> Result<()> {
     let mut b = pm.batch();
-    // One after the other: each is more than a line, and one of them is whole at any time.
+    // One line each; the copy is for media that lose block 0.
     for block in [sb.blocks - 2, 0] {
         b.put(block * BLOCK, &sb.bytes(), Structure::Superblock)?;
         b.fence()?;
@@ -65,7 +65,6 @@ fn read_super(pm: &Pm) -> Result<Superblock> {
     };
     let sb = match read(0) {
         Ok(sb) => sb,
-        // Torn while it was written: then the copy was written before.
         Err(first) if pages > 2 => read(pages - 2).map_err(|_| first)?,
         Err(first) => return Err(first),
     };
@@ -269,41 +268,5 @@ impl Nova {
         }
         b.fence()?;
         Ok(zeroed)
-    }
-}
-
-/// Which blocks are in use.
-pub struct Used(Vec<u64>, u64);
-
-impl Used {
-    pub fn new(end: u64) -> Used {
-        Used(vec![0; end.div_ceil(64) as usize], end)
-    }
-
-    /// Marks blocks.
-    ///
-    /// # Errors
-    /// `Corrupt` where one of them is in use already.
-    pub fn mark(&mut self, first: u64, count: u64, by: &str) -> Result<()> {
-        for block in first..first + count {
-            let (word, bit) = ((block / 64) as usize, 1 << (block % 64));
-            if block >= self.1 || self.0[word] & bit != 0 {
-                return Err(corrupt(format!("block {block} is used by {by} and by another")));
-            }
-            self.0[word] |= bit;
-        }
-        Ok(())
-    }
-
-    /// Runs of blocks that nobody uses.
-    pub fn free_runs(&self) -> Vec<(u64, u64)> {
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for block in (0..self.1).filter(|b| self.0[(b / 64) as usize] >> (b % 64) & 1 == 0) {
-            match runs.last_mut() {
-                Some((start, n)) if *start + *n == block => *n += 1,
-                _ => runs.push((block, 1)),
-            }
-        }
-        runs
     }
 }

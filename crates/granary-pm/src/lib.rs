@@ -19,9 +19,11 @@ mod batch;
 pub mod bytes;
 mod free;
 pub mod saved;
+mod used;
 
 pub use batch::Batch;
 pub use free::{FreeLists, From};
+pub use used::{Used, merged};
 
 use granary_mssd::{DriveInfo, Port, Structure};
 use granary_units::{ByteAddr, Lpa, PAGE_SIZE, Page};

@@ -8,8 +8,8 @@ use granary_vfs::Result;
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnyNOVA");
 /// The format that this code reads and writes.
 const VERSION: u32 = 1;
-/// Bytes of the superblock on media.
-pub const SIZE: usize = 128;
+/// Bytes of the superblock on media: one line, so that it changes as a whole.
+pub const SIZE: usize = 64;
 
 /// The superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,13 +47,13 @@ impl Superblock {
             return Err(corrupt("the superblock's checksum does not fit"));
         }
         Ok(Superblock {
-            blocks: u64_at(b, 16),
-            cpus: u32_at(b, 24),
-            piece: u32_at(b, 28),
-            clean: b[32] == 1,
-            in_place: b[33] == 1,
-            saved: u64_at(b, 40),
-            mounts: u64_at(b, 48),
+            blocks: u64_at(b, 24),
+            cpus: u32_at(b, 12),
+            piece: u32_at(b, 16),
+            clean: b[20] == 1,
+            in_place: b[21] == 1,
+            saved: u64_at(b, 32),
+            mounts: u64_at(b, 40),
         })
     }
 
@@ -62,13 +62,13 @@ impl Superblock {
         let mut b = [0; SIZE];
         put_u64(&mut b, 0, MAGIC);
         put_u32(&mut b, 8, VERSION);
-        put_u64(&mut b, 16, self.blocks);
-        put_u32(&mut b, 24, self.cpus);
-        put_u32(&mut b, 28, self.piece);
-        b[32] = self.clean.into();
-        b[33] = self.in_place.into();
-        put_u64(&mut b, 40, self.saved);
-        put_u64(&mut b, 48, self.mounts);
+        put_u64(&mut b, 24, self.blocks);
+        put_u32(&mut b, 12, self.cpus);
+        put_u32(&mut b, 16, self.piece);
+        b[20] = self.clean.into();
+        b[21] = self.in_place.into();
+        put_u64(&mut b, 32, self.saved);
+        put_u64(&mut b, 40, self.mounts);
         let crc = crc32c::crc32c(&b[..SIZE - 4]);
         put_u32(&mut b, SIZE - 4, crc);
         b

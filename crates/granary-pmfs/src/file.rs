@@ -1,0 +1,221 @@
+//! Files: reading, writing in place, truncating.
+//!
+//! ```text
+//!   write, all mapped       data (movnt) | fence where the size grows | times and size: one line | fence
+//!   write, some holes       new blocks <── zeros at the edges + data | transaction: pointers, inode
+//!   truncate                truncate item | fence | list head | fence | pointers := 0, inode | fence | head back | fence
+//! ```
+//!
+//! Bytes on media beyond a file's end are garbage; the vfs zeroes the gap when a file grows over it.
+//! Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
+
+use crate::layout::LIST_HEAD;
+use crate::layout::inode::{Tree, bytes};
+use crate::namespace::inode_edit;
+use crate::tree::Mapping;
+use crate::{Pmfs, node};
+use granary_mssd::Structure;
+use granary_pm::{BLOCK, Batch, From};
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_vfs::{Attr, Cx, FsError, Inode, Result, SetAttr};
+
+const INODE: Structure = Structure::Inode;
+/// Pages written in one transaction at most.
+const STEP: u64 = 512;
+
+impl Pmfs {
+    /// Reads `pos..pos + dest.len()`, which lies within the file.
+    pub(crate) fn read_file(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
+        let tree = *node(inode).tree.read();
+        let (len, mut done) = (dest.len(), 0);
+        let mut pages = [const { Page::ZERO }; 32];
+        while done < len {
+            let at = pos + done as u64;
+            let from = (at % BLOCK) as usize;
+            let wanted = ((from + len - done) as u64).div_ceil(BLOCK).min(pages.len() as u64);
+            let blocks = self.blocks(tree, at / BLOCK, wanted)?;
+            let mut skip = from;
+            for run in blocks.chunk_by(|a, b| if *a == 0 { *b == 0 } else { a + 1 == *b }) {
+                let n = (run.len() * PAGE_SIZE - skip).min(len - done);
+                let mut part = dest.part(done, n);
+                if run[0] == 0 {
+                    part.zero();
+                } else {
+                    let out = &mut pages[..run.len()];
+                    self.pm.load_pages(run[0] * BLOCK + skip as u64, n, out, Structure::Data)?;
+                    let mut copied = 0;
+                    for page in out.iter() {
+                        let start = if copied == 0 { skip } else { 0 };
+                        let m = (PAGE_SIZE - start).min(n - copied);
+                        part.part(copied, m).copy_from(page, start);
+                        copied += m;
+                    }
+                }
+                (done, skip) = (done + n, 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `data` at `pos`; size and times with it.
+    pub(crate) fn write_file(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = pos + done as u64;
+            let n = ((STEP * BLOCK - at % BLOCK) as usize).min(data.len() - done);
+            self.stores(|b| self.write_step(b, cx, inode, at, data.part(done, n)))?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn write_step(
+        &self,
+        b: &mut Batch<'_>,
+        cx: &Cx<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
+        let own = node(inode);
+        let tree = *own.tree.read();
+        let (first, end) = (pos / BLOCK, pos + data.len() as u64);
+        let count = end.div_ceil(BLOCK) - first;
+        let mut blocks = Vec::with_capacity(count as usize);
+        while (blocks.len() as u64) < count {
+            let at = blocks.len() as u64;
+            blocks.extend(self.blocks(tree, first + at, count - at)?);
+        }
+        let old = inode.attr();
+        let mut new = Attr { size: old.size.max(end), mtime: cx.time, ctime: cx.time, ..old };
+        if blocks.iter().all(|block| *block != 0) {
+            self.stream_mapped(b, first, &blocks, pos, data)?;
+            if new.size > old.size {
+                b.fence()?;
+            }
+            // Size and times lie in one line.
+            let line = &bytes(&new, tree)[8..40];
+            b.put(own.addr + 8, line, INODE)?;
+            b.fence()?;
+            inode.update(|a| *a = new);
+            return Ok(());
+        }
+        let holes: Vec<bool> = blocks.iter().map(|block| *block == 0).collect();
+        let mut m = Mapping::new(tree);
+        let planned = self.fill_holes(&mut m, first, &mut blocks);
+        if let Err(e) = planned {
+            let new =
+                blocks.iter().zip(&holes).filter(|(block, hole)| **hole && **block != 0).map(|(b, _)| *b);
+            self.give_all(new.chain(m.node_blocks()))?;
+            return Err(e);
+        }
+        for (i, (&block, hole)) in blocks.iter().zip(&holes).enumerate() {
+            let start = (first + i as u64) * BLOCK;
+            let (from, to) = (pos.max(start), end.min(start + BLOCK));
+            let part = data.part((from - pos) as usize, (to - from) as usize);
+            if *hole {
+                let mut page = Page::ZERO;
+                page.write((from - start) as usize, part);
+                b.stream_page(block, &page, Structure::Data)?;
+            } else {
+                b.stream(block * BLOCK + (from - start), part, Structure::Data)?;
+            }
+        }
+        m.write_nodes(b)?;
+        new.blocks += holes.iter().filter(|h| **h).count() as u64 * (BLOCK / 512);
+        let inode_change = inode_edit(own.addr, (&old, tree), (&new, m.tree));
+        let pointers = Pmfs::pointer_edits(&m);
+        self.transact(b, &[vec![inode_change], pointers])?;
+        *own.tree.write() = m.tree;
+        inode.update(|a| *a = new);
+        Ok(())
+    }
+
+    /// Allocates a block for every hole among `blocks`, and maps them.
+    fn fill_holes(&self, m: &mut Mapping, first: u64, blocks: &mut [u64]) -> Result<()> {
+        let mut at = 0;
+        while at < blocks.len() {
+            let run = blocks[at..].iter().take_while(|block| **block == 0).count();
+            if run == 0 {
+                at += 1;
+                continue;
+            }
+            let got = self.free.take(0, run as u64, From::Below, false).ok_or(FsError::NoSpace)?;
+            for (i, block) in (got.0..got.0 + got.1).enumerate() {
+                blocks[at + i] = block;
+            }
+            self.map(m, first + at as u64, &blocks[at..at + got.1 as usize])?;
+            at += got.1 as usize;
+        }
+        Ok(())
+    }
+
+    fn stream_mapped(
+        &self,
+        b: &mut Batch<'_>,
+        first: u64,
+        blocks: &[u64],
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
+        let mut page = first;
+        let end = pos + data.len() as u64;
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
+            let start = page * BLOCK;
+            let (from, to) = (pos.max(start), end.min(start + run.len() as u64 * BLOCK));
+            let part = data.part((from - pos) as usize, (to - from) as usize);
+            b.stream(run[0] * BLOCK + (from - start), part, Structure::Data)?;
+            page += run.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Changes attributes; with a smaller size, frees what lies beyond.
+    pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let (own, old) = (node(inode), inode.attr());
+        let tree = *own.tree.read();
+        let mut new = Attr {
+            mode: set.mode.unwrap_or(old.mode),
+            uid: set.uid.unwrap_or(old.uid),
+            gid: set.gid.unwrap_or(old.gid),
+            size: set.size.unwrap_or(old.size),
+            atime: set.atime.unwrap_or(old.atime),
+            ctime: cx.time,
+            ..old
+        };
+        new.mtime = set.mtime.unwrap_or(if set.size.is_some() { cx.time } else { old.mtime });
+        if new.size < old.size {
+            return self.stores(|b| self.truncate(b, inode, tree, new));
+        }
+        self.stores(|b| self.transact(b, &[vec![inode_edit(own.addr, (&old, tree), (&new, tree))]]))?;
+        inode.update(|a| *a = new);
+        Ok(())
+    }
+
+    fn truncate(&self, b: &mut Batch<'_>, inode: &Inode, tree: Tree, mut new: Attr) -> Result<()> {
+        let own = node(inode);
+        let mut list = self.list.lock();
+        let listed = list.contains(&inode.ino().0);
+        if !listed {
+            self.put_item(b, own.addr, &list, new.size)?;
+            b.fence()?;
+            b.put_u64(LIST_HEAD, inode.ino().0, INODE)?;
+            b.fence()?;
+            list.push(inode.ino().0);
+        }
+        let mut freed = Vec::new();
+        let left = self.cut_tree(b, tree, new.size.div_ceil(BLOCK), &mut freed)?;
+        new.blocks -= freed.iter().filter(|(_, data)| *data).count() as u64 * (BLOCK / 512);
+        // The part that changes lies in the first line.
+        b.put(own.addr, &bytes(&new, left)[..64], INODE)?;
+        b.fence()?;
+        if !listed {
+            list.pop();
+            b.put_u64(LIST_HEAD, list.last().copied().unwrap_or(0), INODE)?;
+            b.fence()?;
+        }
+        *own.tree.write() = left;
+        inode.update(|a| *a = new);
+        self.give_all(freed.into_iter().map(|(block, _)| block))
+    }
+}

@@ -1,0 +1,199 @@
+//! [`FileSystem`] for [`Pmfs`].
+
+use crate::layout::inode::{PLACE, links, parse};
+use crate::mount::write_super;
+use crate::table::per_piece;
+use crate::{MAX_FILE_SIZE, Pmfs, node};
+use granary_mssd::Structure;
+use granary_pm::BLOCK;
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_vfs::{
+    Created, Cred, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded,
+    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl FileSystem for Pmfs {
+    fn name(&self) -> &'static str {
+        "pmfs"
+    }
+
+    fn features(&self) -> Features {
+        Features { page_cache: false, max_file_size: MAX_FILE_SIZE, max_links: 65000 }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(1)
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
+        let addr = self.inode_addr(ino)?;
+        let mut place = [0; PLACE as usize];
+        self.pm.load(addr, &mut place[..80], Structure::Inode)?;
+        if links(&place) == 0 {
+            return Err(FsError::Stale);
+        }
+        let (attr, tree) = parse(&place, ino)?;
+        let parent = if attr.kind == FileKind::Dir {
+            let dotdot = self.find(tree, attr.size.min(BLOCK), b"..")?;
+            dotdot.ok_or_else(|| granary_pm::corrupt(format!("{ino}: a directory without \"..\"")))?.ino
+        } else {
+            0
+        };
+        if attr.size > MAX_FILE_SIZE || (attr.kind == FileKind::Symlink && attr.size >= BLOCK) {
+            return Err(granary_pm::corrupt(format!("{ino}: a size of {}", attr.size)));
+        }
+        Ok(self.loaded(ino, addr, attr, tree, parent))
+    }
+
+    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+        let tree = *node(dir).tree.read();
+        Ok(self.find(tree, dir.size(), name)?.map(|p| Ino(p.ino)))
+    }
+
+    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+        let tree = *node(dir).tree.read();
+        // "." and ".." take the first 32 bytes of the first block.
+        self.scan(tree, dir.size(), from.max(32), &mut |offset, _, d, _| {
+            if d.ino == 0 || emit(DirEntry { name: d.name, ino: Ino(d.ino), kind: d.kind, next: offset + 1 })
+            {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        Ok(())
+    }
+
+    fn parent(&self, dir: &Inode) -> Result<Ino> {
+        Ok(Ino(node(dir).parent.load(Relaxed)))
+    }
+
+    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+        let mut empty = true;
+        self.readdir(dir, 0, &mut |_| {
+            empty = false;
+            false
+        })?;
+        Ok(empty)
+    }
+
+    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
+        let mut target = vec![0; inode.size() as usize];
+        self.read_file(inode, 0, Dest::Bytes(&mut target))?;
+        Ok(target)
+    }
+
+    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.create_node(cx, dir, name, new)
+    }
+
+    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.link_node(cx, dir, name, inode)
+    }
+
+    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.unlink_node(cx, dir, name, inode)
+    }
+
+    fn rename(&self, cx: &Cx<'_>, rename: &Rename<'_>) -> Result<()> {
+        self.rename_node(cx, rename)
+    }
+
+    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.set_attributes(cx, inode, set)
+    }
+
+    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
+        // In place, eight bytes, without a fence (`pmfs_dirty_inode`).
+        inode.update(|a| a.atime = time);
+        self.stores(|b| {
+            b.put_u64(node(inode).addr + 16, time.0 as u64, Structure::Inode)?;
+            b.write_back()
+        })
+    }
+
+    fn evict(&self, inode: &Inode) -> Result<()> {
+        self.evict_node(inode)
+    }
+
+    fn release(&self, inode: &Inode) -> Result<()> {
+        self.nodes.lock().remove(&inode.ino().0);
+        Ok(())
+    }
+
+    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+        let size = inode.size();
+        let mut bytes = [0; PAGE_SIZE];
+        for (i, page) in out.iter_mut().enumerate() {
+            let at = (first + i as u64) * BLOCK;
+            let n = size.saturating_sub(at).min(BLOCK) as usize;
+            bytes.fill(0);
+            self.read_file(inode, at, Dest::Bytes(&mut bytes[..n]))?;
+            *page = Page::from_bytes(&bytes);
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, _inode: &Inode, _pos: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn wrote(&self, _cx: &Cx<'_>, _inode: &Inode, _pos: u64, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {
+        let cx = Cx { cred: &Cred::ROOT, time: inode.view(|a| a.mtime) };
+        for p in pages {
+            let at = p.index * BLOCK;
+            let n = inode.size().saturating_sub(at).min(BLOCK) as usize;
+            self.write_file(&cx, inode, at, Payload::Bytes(&p.page.to_bytes()[..n]))?;
+        }
+        Ok(())
+    }
+
+    fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        self.read_file(inode, pos, dest)
+    }
+
+    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        self.write_file(cx, inode, pos, data)
+    }
+
+    fn fsync(&self, _inode: &Inode, _data_only: bool) -> Result<()> {
+        // Everything is durable when its call returns; the original issues a fence.
+        self.pm.batch().fence()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.pm.batch().fence()
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let free = self.free.available();
+        let (places, used) = {
+            let t = self.table.lock();
+            (t.pieces.len() as u64 * per_piece(self.piece()) - 1, t.used())
+        };
+        let inodes = places + free / self.piece() * per_piece(self.piece());
+        let blocks = self.data_end - self.superblock.table() - 1;
+        Ok(StatFs { blocks, free_blocks: free, inodes, free_inodes: inodes - used })
+    }
+
+    fn unmount(&self) -> Result<()> {
+        self.pm.batch().fence()?;
+        let Some(saved) = self.save_lists()? else {
+            // No block is free for the lists: the next mount scans.
+            return Ok(());
+        };
+        let mut sb = self.superblock;
+        (sb.clean, sb.saved) = (true, saved);
+        write_super(&self.pm, &sb)
+    }
+
+    fn check(&self) -> Result<Vec<String>> {
+        self.check_all()
+    }
+}

@@ -1,0 +1,238 @@
+//! Transactions: old bytes into the journal, then changes in place.
+//!
+//! ```text
+//!   begin    reserve entries in the ring; tail store, written back without a fence
+//!   undo     entries with the old bytes | fence          once for each structure
+//!   change   in place, ranges written back
+//!   commit   fence | commit entry | fence
+//!
+//!   ring     ... | done | open | done | open |  (free)       head moves over what is done, when 1/8 is used
+//!                ^head                       ^tail
+//! ```
+//!
+//! Invariants: nothing changes in place before its old bytes are safe; the head on media never lies behind an entry that
+//! is being overwritten. Recovery looks at the whole ring, entries are told by their generation: the tail on media is
+//! never needed, so that it needs no fence.
+//!
+//! Source: PMFS section 3.2; reference/baselines.md sections 7.2 and 7.4.
+
+use crate::Pmfs;
+use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, UNDO};
+use granary_mssd::Structure;
+use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
+use granary_pm::{BLOCK, Batch, Pm, corrupt};
+use granary_sim::sync::{Condvar, Mutex};
+use granary_sim::{costs, cpu};
+use granary_vfs::Result;
+use std::collections::{BTreeMap, VecDeque};
+
+const WHAT: Structure = Structure::Journal;
+/// Address of the journal.
+const BASE: u64 = BLOCK;
+
+/// Entries reserved by one transaction.
+struct Span {
+    start: u64,
+    entries: u64,
+    done: bool,
+}
+
+/// The ring. Positions count up for ever; entry `p` lies at `p % slots`.
+struct Ring {
+    head: u64,
+    tail: u64,
+    spans: VecDeque<Span>,
+    next_tx: u32,
+}
+
+/// The journal.
+pub struct Journal {
+    slots: u64,
+    /// Generation of the ring's turn 0.
+    base: u16,
+    ring: Mutex<Ring>,
+    room: Condvar,
+}
+
+/// An open transaction.
+struct Tx {
+    id: u32,
+    start: u64,
+    used: u64,
+    entries: u64,
+}
+
+fn header(head: u64, generation: u16) -> [u8; 16] {
+    let mut b = [0; 16];
+    put_u64(&mut b, 0, head);
+    put_u16(&mut b, 8, generation);
+    b
+}
+
+impl Journal {
+    /// Entries in a journal of this many blocks.
+    pub fn slots(blocks: u64) -> u64 {
+        blocks * BLOCK / ENTRY - 1
+    }
+
+    fn generation(&self, position: u64) -> u16 {
+        self.base.wrapping_add((position / self.slots) as u16)
+    }
+
+    fn addr(&self, position: u64) -> u64 {
+        BASE + ENTRY * (1 + position % self.slots)
+    }
+
+    /// At mount: undoes what was not committed; returns (journal, transactions undone).
+    pub fn recover(pm: &Pm, blocks: u64, limit: u64) -> Result<(Journal, u32)> {
+        let slots = Journal::slots(blocks);
+        let mut bytes = vec![0; (blocks * BLOCK) as usize];
+        pm.load(BASE, &mut bytes, WHAT)?;
+        let (head, generation) = (u64_at(&bytes, 0), u16_at(&bytes, 8));
+        if head >= slots {
+            return Err(corrupt(format!("the journal's head is at {head} of {slots}")));
+        }
+        let mut open: BTreeMap<u32, Vec<Entry>> = BTreeMap::new();
+        let mut order = Vec::new();
+        for position in head..head + slots {
+            let at = (ENTRY * (1 + position % slots)) as usize;
+            let e = Entry::parse(&bytes[at..at + ENTRY as usize]);
+            let turn = generation.wrapping_add((position >= slots).into());
+            if e.generation != turn {
+                continue;
+            }
+            match e.kind {
+                // Never written since mkfs.
+                0 => {}
+                COMMIT => {
+                    open.remove(&e.tx);
+                }
+                UNDO if e.size as usize <= DATA && e.addr <= limit - DATA as u64 => {
+                    if !open.contains_key(&e.tx) {
+                        order.push(e.tx);
+                    }
+                    open.entry(e.tx).or_default().push(e);
+                }
+                _ => return Err(corrupt(format!("journal entry {}: {e:?}", position % slots))),
+            }
+        }
+        let mut b = pm.batch();
+        for tx in order.iter().rev() {
+            for e in open.get(tx).into_iter().flatten().rev() {
+                b.put(e.addr, &e.data[..e.size as usize], Structure::Inode)?;
+            }
+        }
+        b.fence()?;
+        // Two generations on: nothing in the ring is valid any more.
+        let base = generation.wrapping_add(2);
+        b.put(BASE, &header(0, base), WHAT)?;
+        b.fence()?;
+        let ring = Ring { head: 0, tail: 0, spans: VecDeque::new(), next_tx: 1 };
+        let journal = Journal { slots, base, ring: Mutex::new(ring), room: Condvar::default() };
+        Ok((journal, open.len() as u32))
+    }
+
+    /// Moves the head over finished transactions, on media and then in memory.
+    fn clean(&self, b: &mut Batch<'_>, ring: &mut Ring) -> Result<()> {
+        let mut head = ring.head;
+        while let Some(span) = ring.spans.front().filter(|s| s.done) {
+            head = span.start + span.entries;
+            ring.spans.pop_front();
+        }
+        if ring.spans.is_empty() {
+            head = ring.tail;
+        }
+        if head != ring.head {
+            b.put(BASE, &header(head % self.slots, self.generation(head)), WHAT)?;
+            b.fence()?;
+            ring.head = head;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that change in place.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// Where.
+    pub addr: u64,
+    /// What is there now; empty: need not be put back.
+    pub old: Vec<u8>,
+    /// What is to be there.
+    pub new: Vec<u8>,
+    /// What it belongs to.
+    pub what: Structure,
+}
+
+impl Pmfs {
+    /// Changes everything in `groups` in place, all or nothing; each group's old bytes are fenced on their own, as the
+    /// original fences each structure that it logs. What was streamed into `b` before is safe before it counts.
+    pub(crate) fn transact(&self, b: &mut Batch<'_>, groups: &[Vec<Edit>]) -> Result<()> {
+        let entries: usize = groups.iter().flatten().map(|e| e.old.len().div_ceil(DATA)).sum();
+        let mut tx = self.begin(b, entries as u64)?;
+        for group in groups.iter().filter(|g| !g.is_empty()) {
+            cpu(costs().metadata_update);
+            for e in group {
+                for (i, part) in e.old.chunks(DATA).enumerate() {
+                    self.entry(b, &mut tx, UNDO, e.addr + (i * DATA) as u64, part)?;
+                }
+            }
+            b.fence()?;
+        }
+        for e in groups.iter().flatten() {
+            b.put(e.addr, &e.new, e.what)?;
+        }
+        self.commit(b, tx)
+    }
+
+    /// Begins a transaction of up to `entries` undo entries.
+    fn begin(&self, b: &mut Batch<'_>, entries: u64) -> Result<Tx> {
+        let j = &self.journal;
+        let entries = entries + 1;
+        assert!(entries <= j.slots / 4, "a transaction of {entries} entries");
+        let mut ring = j.ring.lock();
+        if ring.tail + entries - ring.head > j.slots / 8 {
+            j.clean(b, &mut ring)?;
+        }
+        while ring.tail + entries - ring.head > j.slots {
+            j.room.wait(&mut ring);
+            j.clean(b, &mut ring)?;
+        }
+        let (id, start) = (ring.next_tx, ring.tail);
+        ring.next_tx = ring.next_tx.wrapping_add(1);
+        ring.tail += entries;
+        ring.spans.push_back(Span { start, entries, done: false });
+        // The tail lies in a line of the header's; nobody waits for it.
+        b.put_u64(BASE + 16, ring.tail, WHAT)?;
+        Ok(Tx { id, start, used: 0, entries })
+    }
+
+    fn entry(&self, b: &mut Batch<'_>, tx: &mut Tx, kind: u8, addr: u64, old: &[u8]) -> Result<()> {
+        assert!(tx.used < tx.entries, "a transaction has more entries than it reserved");
+        let position = tx.start + tx.used;
+        let mut data = [0; DATA];
+        data[..old.len()].copy_from_slice(old);
+        let generation = self.journal.generation(position);
+        let e = Entry { addr, tx: tx.id, generation, kind, size: old.len() as u8, data };
+        tx.used += 1;
+        b.put(self.journal.addr(position), &e.bytes(), WHAT)
+    }
+
+    /// What was changed counts.
+    fn commit(&self, b: &mut Batch<'_>, mut tx: Tx) -> Result<()> {
+        b.fence()?;
+        self.entry(b, &mut tx, COMMIT, 0, &[])?;
+        b.fence()?;
+        self.finish(&tx);
+        Ok(())
+    }
+
+    fn finish(&self, tx: &Tx) {
+        let mut ring = self.journal.ring.lock();
+        if let Some(span) = ring.spans.iter_mut().find(|s| s.start == tx.start) {
+            span.done = true;
+        }
+        drop(ring);
+        self.journal.room.notify_all();
+    }
+}

@@ -1,0 +1,23 @@
+//! The media format (SPEC.md has every field).
+//!
+//! ```text
+//!   block 0                  1 .. j            j+1            j+2 ..                        last
+//!   | superblock; at 512:   | journal:        | inode table: | inode table pieces, nodes,  | superblock copy |
+//!   | head of the truncate  | header line,    | 512 pointers | directories, data           |
+//!   | list 8 B              | 64 B entries    | to pieces    |                             |
+//! ```
+//!
+//! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; sizes as in reference/baselines.md
+//! section 7.1.
+
+pub mod dentry;
+pub mod inode;
+pub mod journal;
+pub mod superblock;
+
+/// Address of the truncate list's head: an inode number, 0 = empty.
+pub const LIST_HEAD: u64 = 512;
+/// Pointers in a node.
+pub const FANOUT: u64 = 512;
+/// Highest tree.
+pub const MAX_HEIGHT: u8 = 3;

@@ -1,0 +1,78 @@
+//! An inode: 80 B in a place of 128 B, and 16 B for the truncate list.
+//!
+//! ```text
+//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68 .. 80    96          104
+//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | 0       | next inode | size |
+//! ```
+//!
+//! The first line holds all that operations on an existing inode change. An inode with no links is free, unless the
+//! truncate list leads to it. The root of a tree of height 0 is a data block.
+
+use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
+use granary_pm::corrupt;
+use granary_vfs::{Attr, FileKind, Ino, Result, Time};
+
+/// Distance of inodes.
+pub const PLACE: u64 = 128;
+/// Bytes of an inode.
+pub const SIZE: usize = 80;
+/// Offset of the truncate item: next inode 8, size 8.
+pub const ITEM: u64 = 96;
+
+/// An inode's tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// Root node, or the only data block; 0 = none.
+    pub root: u64,
+    /// Levels of nodes.
+    pub height: u8,
+}
+
+/// The bytes of an inode.
+pub fn bytes(a: &Attr, t: Tree) -> [u8; SIZE] {
+    let mut b = [0; SIZE];
+    put_u64(&mut b, 0, t.root);
+    put_u64(&mut b, 8, a.size);
+    put_u64(&mut b, 16, a.atime.0 as u64);
+    put_u64(&mut b, 24, a.mtime.0 as u64);
+    put_u64(&mut b, 32, a.ctime.0 as u64);
+    put_u64(&mut b, 40, a.blocks);
+    put_u16(&mut b, 48, a.mode);
+    (b[50], b[51]) = (a.kind.code(), t.height);
+    put_u32(&mut b, 52, a.nlink);
+    put_u32(&mut b, 56, a.uid);
+    put_u32(&mut b, 60, a.gid);
+    put_u32(&mut b, 64, a.rdev);
+    b
+}
+
+/// Links of the inode.
+pub fn links(b: &[u8]) -> u32 {
+    u32_at(b, 52)
+}
+
+/// Reads an inode that has links, or is on the truncate list.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn parse(b: &[u8], ino: Ino) -> Result<(Attr, Tree)> {
+    let kind = FileKind::from_code(b[50]).filter(|_| b[51] <= super::MAX_HEIGHT);
+    let Some(kind) = kind else {
+        return Err(corrupt(format!("{ino} on media: {:02x?}", &b[..SIZE])));
+    };
+    let time = |at| Time(u64_at(b, at) as i64);
+    let attr = Attr {
+        kind,
+        mode: u16_at(b, 48),
+        uid: u32_at(b, 56),
+        gid: u32_at(b, 60),
+        nlink: u32_at(b, 52),
+        size: u64_at(b, 8),
+        blocks: u64_at(b, 40),
+        atime: time(16),
+        mtime: time(24),
+        ctime: time(32),
+        rdev: u32_at(b, 64),
+    };
+    Ok((attr, Tree { root: u64_at(b, 0), height: b[51] }))
+}

@@ -1,0 +1,119 @@
+//! PMFS: a file system for persistent memory with in-place updates, here over the byte window of an M-SSD.
+//!
+//! ```text
+//!   namespace  rename  file           operations: undo entries, changes in place, commit
+//!      |         |       |
+//!     dir      table    tree          entries in blocks; inode table; a tree of pointers per file
+//!      |         |       |
+//!     journal (undo)   list (truncations and removals under way)
+//!      |
+//!     granary-pm        batches, fences, free list
+//! ```
+//!
+//! No page cache, no block commands, and no indexes in host memory either: directories are searched entry by entry, trees
+//! are walked by loads. Metadata operations are durable and atomic when they return; data is stored in place, past the
+//! caches, and is durable when `write` returns, but a power failure may tear it.
+//!
+//! Source: Dulloor et al., "System Software for Persistent Memory", EuroSys 2014; counts of lines and fences from
+//! reference/baselines.md section 7.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod dir;
+mod file;
+mod fs;
+mod journal;
+pub mod layout;
+mod list;
+mod mkfs;
+mod mount;
+mod namespace;
+mod options;
+mod rename;
+mod table;
+mod tree;
+
+pub use mkfs::mkfs;
+pub use mount::{Recovery, mount};
+pub use options::{MkfsOptions, MountOptions};
+
+use crate::journal::Journal;
+use crate::layout::inode::Tree;
+use crate::layout::superblock::Superblock;
+use crate::table::Table;
+use granary_pm::{BLOCK, Batch, FreeLists, Pm, PmStats};
+use granary_sim::sync::{Mutex, RwLock};
+use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
+use rustc_hash::FxHashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
+
+/// Largest file: a tree of three levels.
+pub const MAX_FILE_SIZE: u64 = 512 * 512 * 512 * BLOCK;
+
+/// An inode's private part.
+struct Node {
+    ino: Ino,
+    /// Address on media.
+    addr: u64,
+    /// Changed under the inode's lock, together with media.
+    tree: RwLock<Tree>,
+    /// A directory's parent.
+    parent: AtomicU64,
+}
+
+/// A mounted PMFS.
+pub struct Pmfs {
+    pm: Pm,
+    /// Block behind the last that may be allocated.
+    data_end: u64,
+    free: FreeLists,
+    journal: Journal,
+    table: Mutex<Table>,
+    /// The truncate list, newest first.
+    list: Mutex<Vec<u64>>,
+    /// Inodes in memory, for checks.
+    nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
+    superblock: Superblock,
+    recovery: Recovery,
+}
+
+fn node(inode: &Inode) -> &Arc<Node> {
+    inode.private::<Arc<Node>>()
+}
+
+impl Pmfs {
+    /// What mount had to recover.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// Lines, fences and write-verify reads since mount.
+    pub fn stats(&self) -> PmStats {
+        self.pm.stats()
+    }
+
+    /// Whether pointers may lead to this block.
+    fn is_data(&self, block: u64) -> bool {
+        block > self.superblock.table() && block < self.data_end
+    }
+
+    /// Stores of one operation. Where it fails, what it prepared is written back all the same.
+    fn stores<T>(&self, operation: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
+        let mut batch = self.pm.batch();
+        let result = operation(&mut batch);
+        if result.is_err() {
+            // A second error of the drive says nothing new.
+            let _ = batch.write_back();
+        }
+        result
+    }
+
+    /// An inode for the vfs, remembered for checks.
+    fn loaded(&self, ino: Ino, addr: u64, attr: Attr, tree: Tree, parent: u64) -> Loaded {
+        let node = Arc::new(Node { ino, addr, tree: RwLock::new(tree), parent: AtomicU64::new(parent) });
+        self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
+        Loaded { attr, private: Box::new(node) }
+    }
+}

@@ -1,0 +1,40 @@
+//! The truncate list: inodes that are being cut, and inodes without links that are still open.
+//!
+//! ```text
+//!   head (block 0) ──> inode {next, size} ──> inode {next, size} ──> 0
+//! ```
+//!
+//! After a power failure those with links are cut to the size in the item, those without are free. Whoever changes the
+//! list holds its lock until the change is safe.
+//!
+//! Source: PMFS section 3.2.3 (truncate list); reference/baselines.md section 7.3.
+
+use crate::Pmfs;
+use crate::layout::LIST_HEAD;
+use crate::layout::inode::ITEM;
+use granary_mssd::Structure;
+use granary_pm::Batch;
+use granary_pm::bytes::put_u64;
+use granary_vfs::{FsError, Ino, Result};
+
+const WHAT: Structure = Structure::Inode;
+
+impl Pmfs {
+    /// Stores an item that leads to the first of `list`; nothing leads to it yet.
+    pub(crate) fn put_item(&self, b: &mut Batch<'_>, addr: u64, list: &[u64], size: u64) -> Result<()> {
+        let mut item = [0; 16];
+        put_u64(&mut item, 0, list.last().copied().unwrap_or(0));
+        put_u64(&mut item, 8, size);
+        b.put(addr + ITEM, &item, WHAT)
+    }
+
+    /// The pointer to `ino` in the list, where it is to be taken out: (address, next inode).
+    pub(crate) fn list_pointer(&self, list: &[u64], ino: Ino) -> Result<(u64, u64)> {
+        let at = list.iter().position(|i| *i == ino.0).ok_or(FsError::Stale)?;
+        let next = if at > 0 { list[at - 1] } else { 0 };
+        match list.get(at + 1) {
+            None => Ok((LIST_HEAD, next)),
+            Some(before) => Ok((self.inode_addr(Ino(*before))? + ITEM, next)),
+        }
+    }
+}

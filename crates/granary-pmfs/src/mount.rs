@@ -1,0 +1,239 @@
+//! mount: the superblock, the journal, the truncate list, then the lists of what is free.
+//!
+//! ```text
+//!   clean     saved lists: free runs; the first inode never used, and the free ones below
+//!   unclean   undo what was not committed | finish the truncate list | every inode with links: walk its tree
+//! ```
+//!
+//! Everything may be repeated, so a power failure during recovery is just another one.
+//! Source: PMFS section 3.2; reference/baselines.md section 7.4.
+
+use crate::Pmfs;
+use crate::journal::Journal;
+use crate::layout::LIST_HEAD;
+use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, bytes, links, parse};
+use crate::layout::superblock::{SIZE, Superblock};
+use crate::options::MountOptions;
+use crate::table::{Table, per_piece, read_pieces};
+use granary_mssd::{Port, Structure};
+use granary_pm::bytes::u64_at;
+use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved};
+use granary_sim::sync::Mutex;
+use granary_vfs::{Ino, Result};
+use std::sync::Arc;
+
+/// What mount found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The file system had been unmounted: nothing to do.
+    pub clean: bool,
+    /// Transactions undone.
+    pub undone: u32,
+    /// Truncations finished.
+    pub cut: u32,
+    /// Inodes without links freed.
+    pub freed: u32,
+    /// Inodes scanned.
+    pub inodes: u64,
+}
+
+/// Writes the superblock and its copy.
+pub fn write_super(pm: &Pm, sb: &Superblock) -> Result<()> {
+    let mut b = pm.batch();
+    // One line each; the copy is for media that lose block 0.
+    for block in [sb.blocks - 1, 0] {
+        b.put(block * BLOCK, &sb.bytes(), Structure::Superblock)?;
+        b.fence()?;
+    }
+    Ok(())
+}
+
+fn read_super(pm: &Pm) -> Result<Superblock> {
+    let pages = pm.info().pages;
+    let read = |block: u64| {
+        let mut bytes = [0; SIZE];
+        pm.load(block * BLOCK, &mut bytes, Structure::Superblock)?;
+        Superblock::parse(&bytes)
+    };
+    let sb = match read(0) {
+        Ok(sb) => sb,
+        Err(first) if pages > 1 => read(pages - 1).map_err(|_| first)?,
+        Err(first) => return Err(first),
+    };
+    let sane = sb.blocks == pages
+        && sb.journal >= 16
+        && Journal::slots(sb.journal as u64) <= 1 << 24
+        && (1..=1 << 16).contains(&sb.piece)
+        && sb.table() + 2 + (sb.piece as u64) < sb.blocks;
+    if sane { Ok(sb) } else { Err(corrupt(format!("the superblock describes an impossible shape: {sb:?}"))) }
+}
+
+/// Mounts the file system on a drive, recovering it where it was not unmounted ([`Pmfs::recovery`] tells).
+///
+/// # Errors
+/// `Corrupt` where there is no sound PMFS; the drive's.
+pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
+    let pm = Pm::new(port);
+    let mut sb = read_super(&pm)?;
+    let (first, end) = (sb.table() + 1, sb.blocks - 1);
+    let words = if sb.clean { Some(saved::read(&pm, sb.saved)?) } else { None };
+    let mut recovery = Recovery { clean: sb.clean, ..Recovery::default() };
+    sb.mounts += 1;
+    (sb.clean, sb.saved) = (false, 0);
+    write_super(&pm, &sb)?;
+    let (journal, undone) = Journal::recover(&pm, sb.journal as u64, sb.blocks * BLOCK)?;
+    recovery.undone = undone;
+    let pieces = read_pieces(&pm, sb.table(), sb.piece as u64, end)?;
+    let pmfs = Pmfs {
+        free: FreeLists::new(first, end, 1, 0),
+        pm,
+        data_end: end,
+        journal,
+        table: Mutex::new(Table { pieces, next: 2, free: Vec::new() }),
+        list: Mutex::default(),
+        nodes: Default::default(),
+        superblock: sb,
+        recovery,
+    };
+    let pmfs = match words {
+        Some(words) => pmfs.load_lists(&words)?,
+        None => pmfs.recover()?,
+    };
+    Ok(Arc::new(pmfs))
+}
+
+impl Pmfs {
+    fn load_lists(self, words: &[u64]) -> Result<Pmfs> {
+        let bad = || corrupt("the saved lists end early");
+        let mut words = words.iter().copied();
+        let mut next = || words.next().ok_or_else(bad);
+        for _ in 0..next()? {
+            let (start, count) = (next()?, next()?);
+            self.free.give(start, count)?;
+        }
+        {
+            let mut t = self.table.lock();
+            t.next = next()?;
+            for _ in 0..next()? {
+                let ino = next()?;
+                if ino < 2 || ino >= t.next || t.free.len() as u64 >= t.next - 2 {
+                    return Err(corrupt(format!("the saved lists have inode {ino} of {} free", t.next)));
+                }
+                t.free.push(ino);
+            }
+            if t.next < 2 || t.next > t.pieces.len() as u64 * per_piece(self.piece()) {
+                return Err(corrupt(format!("the saved lists have {} inodes", t.next)));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Saves the lists for the next mount; returns where.
+    pub(crate) fn save_lists(&self) -> Result<Option<u64>> {
+        let runs = self.free.runs();
+        let mut words = vec![runs.len() as u64];
+        words.extend(runs.iter().flat_map(|(start, n)| [*start, *n]));
+        let t = self.table.lock();
+        words.extend([t.next, t.free.len() as u64]);
+        words.extend(&t.free);
+        saved::write(&self.pm, &self.free, &words)
+    }
+
+    /// Finishes what the truncate list has.
+    fn finish_list(&self, recovery: &mut Recovery) -> Result<()> {
+        let mut head = [0; 8];
+        self.pm.load(LIST_HEAD, &mut head, Structure::Inode)?;
+        let (mut ino, mut steps) = (u64_at(&head, 0), 0);
+        let most = self.table.lock().pieces.len() as u64 * per_piece(self.piece());
+        if ino == 0 {
+            return Ok(());
+        }
+        while ino != 0 {
+            steps += 1;
+            if ino >= most || steps > most {
+                return Err(corrupt(format!("the truncate list leads to inode {ino}")));
+            }
+            let addr = self.inode_addr(Ino(ino))?;
+            let mut place = [0; PLACE as usize];
+            self.pm.load(addr, &mut place, Structure::Inode)?;
+            let (next, size) = (u64_at(&place, ITEM as usize), u64_at(&place, ITEM as usize + 8));
+            if links(&place) > 0 {
+                let (mut attr, tree) = parse(&place, Ino(ino))?;
+                let mut b = self.pm.batch();
+                let left = self.cut_tree(&mut b, tree, size.div_ceil(BLOCK), &mut Vec::new())?;
+                (attr.size, attr.blocks) = (size, 0);
+                b.fence()?;
+                self.walk(left, &mut |_, _, height| {
+                    attr.blocks += u64::from(height == 0) * (BLOCK / 512);
+                    Ok(())
+                })?;
+                b.put(addr, &bytes(&attr, left)[..64], Structure::Inode)?;
+                b.fence()?;
+                recovery.cut += 1;
+            } else {
+                recovery.freed += 1;
+            }
+            ino = next;
+        }
+        let mut b = self.pm.batch();
+        b.put_u64(LIST_HEAD, 0, Structure::Inode)?;
+        b.fence()
+    }
+
+    fn recover(mut self) -> Result<Pmfs> {
+        let mut recovery = self.recovery;
+        self.finish_list(&mut recovery)?;
+        let mut used = Used::new(self.data_end);
+        self.mark_fixed(&mut used)?;
+        let mut in_use = Vec::new();
+        for (ino, place) in self.inodes_in_use()? {
+            let (_, tree) = parse(&place, ino)?;
+            self.walk(tree, &mut |block, _, _| used.mark(block, 1, &ino.to_string()))?;
+            in_use.push(ino.0);
+        }
+        recovery.inodes = in_use.len() as u64;
+        {
+            let mut t = self.table.lock();
+            t.next = in_use.last().map_or(2, |last| last + 1).max(2);
+            let next = t.next;
+            let mut it = in_use.iter().peekable();
+            // Highest first, so that the lowest is taken first.
+            let free: Vec<u64> = (1..next).filter(|i| it.next_if(|v| *v == i).is_none()).collect();
+            t.free = free.into_iter().rev().collect();
+        }
+        for (start, n) in used.free_runs() {
+            self.free.give(start, n)?;
+        }
+        self.recovery = recovery;
+        Ok(self)
+    }
+
+    /// Marks what mkfs and the inode table take.
+    pub(crate) fn mark_fixed(&self, used: &mut Used) -> Result<()> {
+        used.mark(0, self.superblock.table() + 1, "head")?;
+        let pieces = self.table.lock().pieces.clone();
+        pieces.iter().try_for_each(|piece| used.mark(*piece, self.piece(), "inode table"))
+    }
+
+    /// All inodes with links, as they lie on media.
+    pub(crate) fn inodes_in_use(&self) -> Result<Vec<(Ino, [u8; INODE_SIZE])>> {
+        let mut all = Vec::new();
+        let pieces = self.table.lock().pieces.clone();
+        let n = per_piece(self.piece());
+        let per_block = BLOCK / PLACE;
+        for (i, piece) in pieces.iter().enumerate() {
+            for block in 0..self.piece() {
+                let bytes = self.pm.load_block(piece + block, Structure::Inode)?;
+                for (j, place) in bytes.chunks_exact(PLACE as usize).enumerate() {
+                    let ino = i as u64 * n + block * per_block + j as u64;
+                    if ino > 0 && links(place) > 0 {
+                        let mut inode = [0; INODE_SIZE];
+                        inode.copy_from_slice(&place[..INODE_SIZE]);
+                        all.push((Ino(ino), inode));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,249 @@
+//! Names: create, link, unlink, and the end of an inode. Each is one transaction.
+//!
+//! ```text
+//!   create   undo: new inode | directory inode | dentry (and pointers, where the directory grows)
+//!   unlink   undo: inode | dentry | directory inode, head of the truncate list with the last link
+//!   evict    undo: the pointer to the inode in the truncate list; then its blocks are free
+//! ```
+//!
+//! Source: PMFS section 3.2; reference/baselines.md section 7.3.
+
+use crate::journal::Edit;
+use crate::layout::LIST_HEAD;
+use crate::layout::inode::{SIZE, Tree, bytes};
+use crate::tree::Mapping;
+use crate::{Pmfs, node};
+use granary_mssd::Structure;
+use granary_pm::{BLOCK, Batch, From};
+use granary_units::Payload;
+use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Inode, NewNode, Result};
+
+/// The bytes in which an inode changes.
+pub fn inode_edit(addr: u64, old: (&Attr, Tree), new: (&Attr, Tree)) -> Edit {
+    let (old, new) = (bytes(old.0, old.1), bytes(new.0, new.1));
+    let first = (0..SIZE).find(|i| old[*i] != new[*i]).unwrap_or(0) / 8 * 8;
+    let end = (0..SIZE).rev().find(|i| old[*i] != new[*i]).map_or(8, |i| (i + 8) / 8 * 8);
+    Edit {
+        addr: addr + first as u64,
+        old: old[first..end].to_vec(),
+        new: new[first..end].to_vec(),
+        what: Structure::Inode,
+    }
+}
+
+/// A name that is to be entered, planned: nothing on media has changed.
+pub struct Entered {
+    /// Changes of entries and pointers.
+    pub edits: Vec<Edit>,
+    /// The directory's tree, size and blocks afterwards.
+    pub tree: Tree,
+    pub size: u64,
+    pub blocks: u64,
+}
+
+impl Pmfs {
+    /// Gives blocks back one by one.
+    pub(crate) fn give_all(&self, blocks: impl IntoIterator<Item = u64>) -> Result<()> {
+        blocks.into_iter().try_for_each(|block| self.free.give(block, 1))
+    }
+
+    /// Pointers that are to change, as edits of whole runs.
+    pub(crate) fn pointer_edits(m: &Mapping) -> Vec<Edit> {
+        let runs = m.runs(6);
+        let edit = |(addr, new): (u64, Vec<u8>)| Edit {
+            addr,
+            old: vec![0; new.len()],
+            new,
+            what: Structure::DataPointer,
+        };
+        runs.into_iter().map(edit).collect()
+    }
+
+    /// Plans an entry: in room that there is, or in a new block. `gone`: an entry that goes at the same time.
+    pub(crate) fn enter(
+        &self,
+        b: &mut Batch<'_>,
+        dir: &Inode,
+        name: &[u8],
+        (ino, kind): (u64, FileKind),
+        gone: Option<&crate::dir::Place>,
+    ) -> Result<Entered> {
+        let tree = *node(dir).tree.read();
+        let (size, blocks) = dir.view(|a| (a.size, a.blocks));
+        if let Some(room) = self.room(tree, size, Pmfs::entry_need(name), gone)? {
+            let edits = self.insertion(&room, ino, kind, name)?;
+            return Ok(Entered { edits, tree, size, blocks });
+        }
+        let (block, _) = self.free.take(0, 1, From::Below, false).ok_or(FsError::NoSpace)?;
+        let mut m = Mapping::new(tree);
+        let mapped = self.map(&mut m, size / BLOCK, &[block]);
+        if let Err(e) = mapped {
+            self.give_all(m.node_blocks().chain([block]))?;
+            return Err(e);
+        }
+        b.put(block * BLOCK, &Pmfs::lone_entry(ino, kind, name), Structure::Dentry)?;
+        m.write_nodes(b)?;
+        let edits = Pmfs::pointer_edits(&m);
+        Ok(Entered { edits, tree: m.tree, size: size + BLOCK, blocks: blocks + BLOCK / 512 })
+    }
+
+    pub(crate) fn create_node(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Inode,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> Result<Created> {
+        let (ino, addr) = self.take_inode()?;
+        let is_dir = new.kind == FileKind::Dir;
+        let mut attr = Attr {
+            kind: new.kind,
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
+            nlink: if is_dir { 2 } else { 1 },
+            size: 0,
+            blocks: 0,
+            atime: cx.time,
+            mtime: cx.time,
+            ctime: cx.time,
+            rdev: new.rdev,
+        };
+        let mut tree = Tree::default();
+        let result = self.stores(|b| {
+            if is_dir || new.kind == FileKind::Symlink {
+                let (block, _) = self.free.take(0, 1, From::Below, false).ok_or(FsError::NoSpace)?;
+                tree.root = block;
+                attr.blocks = BLOCK / 512;
+                if is_dir {
+                    let first = Pmfs::first_entries(ino.0, dir.ino().0);
+                    b.put(block * BLOCK, &first, Structure::Dentry)?;
+                    attr.size = BLOCK;
+                } else {
+                    b.stream(block * BLOCK, Payload::Bytes(new.target), Structure::Data)?;
+                    attr.size = new.target.len() as u64;
+                }
+            }
+            let entered = self.enter(b, dir, name, (ino.0, new.kind), None)?;
+            let above = node(dir);
+            let old = dir.attr();
+            let mut changed = Attr { mtime: cx.time, ctime: cx.time, ..old };
+            changed.nlink += u32::from(is_dir);
+            (changed.size, changed.blocks) = (entered.size, entered.blocks);
+            let old_tree = *above.tree.read();
+            let made =
+                Edit { addr, old: vec![0; SIZE], new: bytes(&attr, tree).to_vec(), what: Structure::Inode };
+            let groups = [
+                vec![made],
+                vec![inode_edit(above.addr, (&old, old_tree), (&changed, entered.tree))],
+                entered.edits,
+            ];
+            self.transact(b, &groups)?;
+            *above.tree.write() = entered.tree;
+            dir.update(|a| *a = changed);
+            Ok(())
+        });
+        if let Err(e) = result {
+            if tree.root != 0 {
+                self.free.give(tree.root, 1)?;
+            }
+            self.give_inode(ino);
+            return Err(e);
+        }
+        let parent = if is_dir { dir.ino().0 } else { 0 };
+        Ok(Created { ino, loaded: self.loaded(ino, addr, attr, tree, parent) })
+    }
+
+    pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        let (above, own) = (node(dir), node(inode));
+        let (dir_old, old) = (dir.attr(), inode.attr());
+        let new = Attr { nlink: old.nlink + 1, ctime: cx.time, ..old };
+        self.stores(|b| {
+            let entered = self.enter(b, dir, name, (inode.ino().0, old.kind), None)?;
+            let dir_new = Attr {
+                mtime: cx.time,
+                ctime: cx.time,
+                size: entered.size,
+                blocks: entered.blocks,
+                ..dir_old
+            };
+            let (dir_tree, tree) = (*above.tree.read(), *own.tree.read());
+            let groups = [
+                vec![inode_edit(own.addr, (&old, tree), (&new, tree))],
+                vec![inode_edit(above.addr, (&dir_old, dir_tree), (&dir_new, entered.tree))],
+                entered.edits,
+            ];
+            self.transact(b, &groups)?;
+            *above.tree.write() = entered.tree;
+            dir.update(|a| *a = dir_new);
+            inode.update(|a| *a = new);
+            Ok(())
+        })
+    }
+
+    pub(crate) fn unlink_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        let (above, own) = (node(dir), node(inode));
+        let (dir_old, old) = (dir.attr(), inode.attr());
+        let is_dir = old.kind == FileKind::Dir;
+        let (dir_tree, tree) = (*above.tree.read(), *own.tree.read());
+        let place = self.find(dir_tree, dir_old.size, name)?.ok_or(FsError::NoEntry)?;
+        let links = if is_dir { 0 } else { old.nlink.saturating_sub(1) };
+        let new = Attr { nlink: links, ctime: cx.time, ..old };
+        let dir_new =
+            Attr { mtime: cx.time, ctime: cx.time, nlink: dir_old.nlink - u32::from(is_dir), ..dir_old };
+        let mut list = (links == 0).then(|| self.list.lock());
+        self.stores(|b| {
+            let mut last = vec![inode_edit(above.addr, (&dir_old, dir_tree), (&dir_new, dir_tree))];
+            if let Some(list) = &list {
+                self.put_item(b, own.addr, list, 0)?;
+                last.push(self.head_edit(list, inode.ino().0));
+            }
+            let groups =
+                [vec![inode_edit(own.addr, (&old, tree), (&new, tree))], vec![self.removal(&place)], last];
+            self.transact(b, &groups)
+        })?;
+        if let Some(list) = &mut list {
+            list.push(inode.ino().0);
+        }
+        dir.update(|a| *a = dir_new);
+        inode.update(|a| *a = new);
+        Ok(())
+    }
+
+    /// The list's head, to lead to `ino`.
+    pub(crate) fn head_edit(&self, list: &[u64], ino: u64) -> Edit {
+        Edit {
+            addr: LIST_HEAD,
+            old: list.last().copied().unwrap_or(0).to_le_bytes().to_vec(),
+            new: ino.to_le_bytes().to_vec(),
+            what: Structure::Inode,
+        }
+    }
+
+    pub(crate) fn evict_node(&self, inode: &Inode) -> Result<()> {
+        let own = node(inode);
+        let tree = *own.tree.read();
+        let mut blocks = Vec::new();
+        self.walk(tree, &mut |block, _, _| {
+            blocks.push(block);
+            Ok(())
+        })?;
+        {
+            let mut list = self.list.lock();
+            let (addr, next) = self.list_pointer(&list, inode.ino())?;
+            let edit = Edit {
+                addr,
+                old: inode.ino().0.to_le_bytes().to_vec(),
+                new: next.to_le_bytes().to_vec(),
+                what: Structure::Inode,
+            };
+            self.stores(|b| self.transact(b, &[vec![edit]]))?;
+            list.retain(|i| *i != inode.ino().0);
+        }
+        *own.tree.write() = Tree::default();
+        self.nodes.lock().remove(&inode.ino().0);
+        self.give_all(blocks)?;
+        self.give_inode(inode.ino());
+        Ok(())
+    }
+}
