@@ -86,3 +86,18 @@ fn f2fs_keeps_its_promises_under_varmail() {
 fn f2fs_keeps_its_promises_under_fileserver() {
     explore("f2fs", "fileserver", 40);
 }
+
+#[test]
+fn pmfs_keeps_its_promises_under_torture() {
+    explore("pmfs", "torture", 60);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_under_varmail() {
+    explore("pmfs", "varmail", 40);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_under_fileserver() {
+    explore("pmfs", "fileserver", 40);
+}

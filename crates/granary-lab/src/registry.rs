@@ -62,6 +62,13 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         mkfs: |port| granary_nova::mkfs(port, &granary_nova::MkfsOptions::default()),
         mount: |port, _| Ok(granary_nova::mount(port, &granary_nova::MountOptions::default())?),
     },
+    FsEntry {
+        name: "pmfs",
+        about: "PMFS (EuroSys'14): in-place updates under an undo journal, byte interface only",
+        write_log: false,
+        mkfs: |port| granary_pmfs::mkfs(port, &granary_pmfs::MkfsOptions::default()),
+        mount: |port, _| Ok(granary_pmfs::mount(port, &granary_pmfs::MountOptions::default())?),
+    },
 ];
 
 /// The file system of this name.

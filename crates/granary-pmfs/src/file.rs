@@ -6,7 +6,7 @@
 //!   truncate                truncate item | fence | list head | fence | pointers := 0, inode | fence | head back | fence
 //! ```
 //!
-//! Bytes on media beyond a file's end are garbage; the vfs zeroes the gap when a file grows over it.
+//! Bytes on media beyond a file's end are garbage; what a file is to grow over is made zero, and fenced, before.
 //! Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
 
 use crate::layout::LIST_HEAD;
@@ -87,6 +87,7 @@ impl Pmfs {
             blocks.extend(self.blocks(tree, first + at, count - at)?);
         }
         let old = inode.attr();
+        self.zero_gap(b, tree, old.size, pos)?;
         let mut new = Attr { size: old.size.max(end), mtime: cx.time, ctime: cx.time, ..old };
         if blocks.iter().all(|block| *block != 0) {
             self.stream_mapped(b, first, &blocks, pos, data)?;
@@ -150,6 +151,21 @@ impl Pmfs {
         Ok(())
     }
 
+    /// Before a file of size `old` grows, or is written from `to` on: zeros from its end to there, in its last page.
+    fn zero_gap(&self, b: &mut Batch<'_>, tree: Tree, old: u64, to: u64) -> Result<()> {
+        let end = to.min(old.next_multiple_of(BLOCK));
+        if end <= old {
+            return Ok(());
+        }
+        let block = self.blocks(tree, old / BLOCK, 1)?[0];
+        if block != 0 {
+            let zeros = Payload::Fill { word: 0, len: (end - old) as usize };
+            b.stream(block * BLOCK + old % BLOCK, zeros, Structure::Data)?;
+            b.fence()?;
+        }
+        Ok(())
+    }
+
     fn stream_mapped(
         &self,
         b: &mut Batch<'_>,
@@ -187,6 +203,7 @@ impl Pmfs {
         if new.size < old.size {
             return self.stores(|b| self.truncate(b, inode, tree, new));
         }
+        self.stores(|b| self.zero_gap(b, tree, old.size, new.size))?;
         self.stores(|b| self.transact(b, &[vec![inode_edit(own.addr, (&old, tree), (&new, tree))]]))?;
         inode.update(|a| *a = new);
         Ok(())

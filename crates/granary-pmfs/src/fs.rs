@@ -162,6 +162,11 @@ impl FileSystem for Pmfs {
         self.write_file(cx, inode, pos, data)
     }
 
+    fn zero_beyond_end(&self) -> bool {
+        // `zero_gap`: before the size grows, so that no other size is ever seen.
+        true
+    }
+
     fn fsync(&self, _inode: &Inode, _data_only: bool) -> Result<()> {
         // Everything is durable when its call returns; the original issues a fence.
         self.pm.batch().fence()

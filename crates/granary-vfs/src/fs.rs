@@ -360,8 +360,8 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
-    /// Whether bytes on media beyond a file's size are always zero. Then the vfs writes no zeros when a file grows
-    /// (rule 2 above is for the others).
+    /// Whether the file system itself sees to it that what a file grows over reads as zeros. Then the vfs writes no
+    /// zeros when a file grows (rule 2 above is for the others).
     fn zero_beyond_end(&self) -> bool {
         false
     }

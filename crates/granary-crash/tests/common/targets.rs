@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Every target by name.
 #[allow(dead_code)] // for `cargo xtask soak`
-pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "f2fs", "nova", "nova-in-place"];
+pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "f2fs", "nova", "nova-in-place", "pmfs"];
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
@@ -34,6 +34,7 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         "bytefs-sync" => Arc::new(ByteFs { commit: CommitMode::Sync }),
         "ext4" => Arc::new(Ext4),
         "f2fs" => Arc::new(F2fs),
+        "pmfs" => Arc::new(Pmfs),
         "nova" => Arc::new(Nova { data: granary_nova::DataMode::Cow }),
         "nova-in-place" => Arc::new(Nova { data: granary_nova::DataMode::InPlace }),
         _ => return None,
@@ -229,6 +230,39 @@ impl Target for F2fs {
             ..granary_f2fs::MountOptions::default()
         };
         Ok(granary_f2fs::mount(Port::new(drive), &options)?)
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        costs()
+    }
+}
+
+struct Pmfs;
+
+impl Target for Pmfs {
+    fn name(&self) -> &str {
+        "pmfs"
+    }
+
+    fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
+        drive(Mode::Cache)
+    }
+
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
+        // A journal of 1,023 entries: wraps all the time.
+        let options = granary_pmfs::MkfsOptions {
+            journal: Some(Bytes::kib(64)),
+            ..granary_pmfs::MkfsOptions::default()
+        };
+        granary_pmfs::mkfs(&Port::new(Arc::clone(drive)), &options)
+    }
+
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
+        Ok(granary_pmfs::mount(Port::new(drive), &granary_pmfs::MountOptions::default())?)
     }
 
     fn vfs(&self) -> VfsConfig {
