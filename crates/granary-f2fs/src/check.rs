@@ -46,7 +46,7 @@ impl F2fs {
         let mut c = Check {
             fs: self,
             problems: Vec::new(),
-            nat: self.nat.all()?.into_iter().collect(),
+            nat: self.nat.all(&self.port)?.into_iter().collect(),
             seen: BTreeSet::new(),
             inodes: BTreeMap::new(),
             blocks: BTreeMap::new(),

@@ -11,7 +11,7 @@
 
 use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, NIDS_AT};
 use crate::layout::summary::Summary;
-use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, is_real, put32};
+use crate::layout::{BLOCK_SIZE, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::nodes::Batch;
 use crate::segs::log;
@@ -266,7 +266,7 @@ impl F2fs {
     /// Writes and waits, then lets the pointers follow; after an error the new places are free again.
     fn finish_write(&self, node: &Node, batch: Batch, moved: Vec<Moved>, placed: Result<()>) -> Result<()> {
         let written = batch.len();
-        let result = placed.and_then(|()| Ok(self.submit(batch)?));
+        let result = placed.and_then(|()| self.submit(batch));
         match &result {
             Ok(ticket) => self.port.wait(*ticket),
             Err(_) => {
@@ -452,5 +452,3 @@ impl F2fs {
         Ok(())
     }
 }
-
-const _: () = assert!(NEW_ADDR != NULL_ADDR);

@@ -134,7 +134,7 @@ impl FileSystem for F2fs {
     fn statfs(&self) -> Result<StatFs> {
         let s = *self.space.lock();
         let free_blocks = s.user.saturating_sub(s.valid);
-        let nids = (self.geo.nids() - crate::layout::node::FIRST_NID).min(u32::MAX) as u64;
+        let nids = (self.geo.nids() - crate::layout::node::FIRST_NID) as u64;
         let inodes = nids.min(s.user);
         let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
         Ok(StatFs { blocks: s.user, free_blocks, inodes, free_inodes })

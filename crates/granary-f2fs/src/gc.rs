@@ -10,10 +10,9 @@
 //! then the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
 
 use crate::F2fs;
-use crate::layout::dentry;
 use crate::layout::node::{Footer, addr, addrs, decode, first_index};
 use crate::layout::summary::Summary;
-use crate::layout::{BlockBytes, is_real};
+use crate::layout::{BlockBytes, NULL_ADDR};
 use crate::nodes::Batch;
 use crate::segs::{Choice, Seg, log};
 use crate::tree::Dnode;
@@ -124,7 +123,7 @@ impl F2fs {
     /// Who points to a block of data, if anybody still does: the node, its inode, what kind that is.
     fn owner(&self, at: u32, sum: Summary) -> Result<Option<(Dnode, u32, FileKind)>> {
         let Ok(e) = self.nat.lookup(sum.nid) else { return Ok(None) };
-        if !is_real(e.addr) && e.addr == 0 || e.version != sum.version {
+        if e.addr == NULL_ADDR || e.version != sum.version {
             return Ok(None);
         }
         let Ok(entry) = self.node(e.ino, sum.nid) else { return Ok(None) };
@@ -221,5 +220,3 @@ pub(crate) fn gc_loop(fs: &Weak<F2fs>, stop: &Stopper) {
         }
     }
 }
-
-const _: () = assert!(dentry::BLOCK.slots == 214);

@@ -93,7 +93,10 @@ struct Body {
     sums: Vec<Box<BlockBytes>>,
 }
 
-fn parse_journals(nat: &[u8], sit: &[u8]) -> Result<(Vec<(u32, NatEntry)>, Vec<(u32, SitEntry)>)> {
+/// Entries of the two journals.
+type Entries = (Vec<(u32, NatEntry)>, Vec<(u32, SitEntry)>);
+
+fn parse_journals(nat: &[u8], sit: &[u8]) -> Result<Entries> {
     let (n, s) = (le16(nat, 0) as usize, le16(sit, 0) as usize);
     if n > NAT_JOURNAL || s > SIT_JOURNAL {
         return Err(corrupt(format!("journals of {n} and {s} entries")));

@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 use crate::layout::nat::{NAT_ENTRIES, NAT_ENTRY, NAT_JOURNAL, NatEntry};
 use crate::layout::node::FIRST_NID;
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, bit, corrupt, set_bit};
-use granary_mssd::Structure;
+use granary_mssd::{Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};
 use granary_vfs::{BlockCache, FsError, Result};
@@ -299,18 +299,21 @@ impl Nat {
     ///
     /// # Errors
     /// The drive's.
-    pub fn all(&self) -> Result<Vec<(u32, NatEntry)>> {
+    pub fn all(&self, port: &Port) -> Result<Vec<(u32, NatEntry)>> {
         let mut list = Vec::new();
         for n in 0..self.geo.nat_blocks {
+            // From the drive: nothing in memory is newer than what a checkpoint wrote, but journal and `dirty`.
+            let mut page = [Page::ZERO];
             let lpa = self.block_of(&self.inner.lock(), n);
-            let bytes = self.cache.get(lpa, Structure::DataPointer)?.with(|b| Box::new(*b));
+            port.read(lpa, &mut page, Structure::DataPointer)?;
             let s = self.inner.lock();
             let first = n * NAT_ENTRIES as u32;
             let over = s.journal.range(first..first + NAT_ENTRIES as u32).next().is_some()
                 || s.dirty.range(first..first + NAT_ENTRIES as u32).next().is_some();
-            if !over && bytes.iter().all(|b| *b == 0) {
+            if !over && page[0].is_zero() {
                 continue;
             }
+            let bytes = Box::new(page[0].to_bytes());
             for i in 0..NAT_ENTRIES {
                 let nid = first + i as u32;
                 let media = NatEntry::read(&bytes[..BLOCK_SIZE], i * NAT_ENTRY);

@@ -46,8 +46,8 @@ impl F2fs {
         let Path { depth, slots, places, ofs } = node::path(index);
         let mut entry = self.inode_node(ino)?;
         let mut nid = ino;
-        for d in 0..depth {
-            nid = entry.with(|b| le32(b, slot_at(d, slots[d])));
+        for (d, slot) in slots.into_iter().enumerate().take(depth) {
+            nid = entry.with(|b| le32(b, slot_at(d, slot)));
             if nid == NULL_ADDR {
                 return Ok(Err((NODE_ADDRS - ofs) as u64));
             }

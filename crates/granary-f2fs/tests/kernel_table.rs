@@ -66,8 +66,8 @@ impl Table {
 
     fn print_and_judge(&self) {
         println!(
-            "{:<36} {:>8} {:>8}  {:<26} {}",
-            "operation", "kernel B", "ours B", "data + nodes + cp + tables", "flush + FUA"
+            "{:<36} {:>8} {:>8}  {:<26} flush + FUA",
+            "operation", "kernel B", "ours B", "data + nodes + cp + tables"
         );
         let mut wrong = Vec::new();
         for r in &self.rows {

@@ -109,20 +109,15 @@ impl Form {
 
     /// Finds a name.
     pub fn find(&self, b: &[u8], name: &[u8], hash: u32) -> Option<Found> {
-        let mut slot = 0;
-        while slot < self.slots {
-            if b[slot / 8] == 0 && slot.is_multiple_of(8) {
-                slot += 8;
-                continue;
-            }
-            let at = self.entry(slot);
-            if le32(b, at) == hash && le16(b, at + 8) as usize == name.len() && bit(b, slot) {
+        // The hash decides almost always; a free slot may have an old one.
+        let entries = b[self.entries..self.names].chunks_exact(ENTRY);
+        for (slot, e) in entries.enumerate().filter(|(_, e)| e[..4] == hash.to_le_bytes()) {
+            if le16(e, 8) as usize == name.len() && bit(b, slot) {
                 let from = self.name_at(slot);
                 if b.get(from..from + name.len()) == Some(name) {
-                    return Some(Found { slot, ino: le32(b, at + 4) });
+                    return Some(Found { slot, ino: le32(e, 4) });
                 }
             }
-            slot += 1;
         }
         None
     }
