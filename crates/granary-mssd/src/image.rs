@@ -81,6 +81,9 @@ pub struct OpenOptions {
     pub inline_checkpoints: bool,
     /// Size of a half of the redo log, bytes; chosen by the drive's size where left out.
     pub wal_half: Option<u64>,
+    /// Pages whose content goes through the redo log between two barriers of machine mode, before content goes to `flash`
+    /// directly; 64 where left out.
+    pub riders: Option<usize>,
 }
 
 /// What is known of an image without opening it.
@@ -181,7 +184,8 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn open_on(host: Arc<dyn Host>, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
-        let OpenOptions { durability, read_only, inline_checkpoints, wal_half } = options;
+        let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders } = options;
+        let most_riders = most_riders.unwrap_or(journal::RIDERS);
         let Header { image: meta, drive: config } = Header::read(&*host)?;
         let lock = host.lock()?;
         let uuid = uuid_bytes(&meta.uuid);
@@ -194,7 +198,7 @@ impl Image {
         let (replayed, riders) = replay(&*wal_file, &uuid, &mut dram)?;
         // A journal that takes nothing, until everything is loaded and the redo log is begun anew.
         let idle = Dram::new(dram_file.clone(), layout, true);
-        let loading = Arc::new(Journal::new(durability, true, 0, flash.clone(), None, idle));
+        let loading = Arc::new(Journal::new(durability, true, 0, 0, flash.clone(), None, idle));
         let medium = ImageMedium::load(&config, layout, &dram, loading)?;
         let firmware = match config.firmware.mode {
             Mode::Log => Firmware::Log(Log::load(&config, &layout, &dram)?),
@@ -217,7 +221,7 @@ impl Image {
             let started = Wal::start(wal_file, uuid, half, way);
             Some(started.map_err(|e| ImageError::host("beginning wal", e))?)
         };
-        let journal = Arc::new(Journal::new(durability, inline_checkpoints, half, flash, wal, dram));
+        let journal = Arc::new(Journal::new(durability, inline_checkpoints, half, most_riders, flash, wal, dram));
         if read_only {
             wanted.iter().for_each(|(ppa, seq, page)| journal.hold(*ppa, *seq, page));
         }

@@ -11,6 +11,7 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     let mut rng = Stream::new(seed, "image.crash");
     let half = [128 << 10, 256 << 10, 1 << 20][rng.below(3) as usize];
     let mut rig = Rig::new(mode, durability, half);
+    rig.riders = [0, 3, 64][rng.below(3) as usize];
     for life in 0..4 {
         if rng.chance(0.3) {
             rig.host.stop_after(rng.below(40), rng.below(5000) as usize);
@@ -20,7 +21,7 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
             rig.crash(&mut rng);
         }
         rig.recover_unless_stopped();
-        let steps = rng.below(600);
+        let steps = rng.below(1000);
         if rng.chance(0.7) {
             rig.host.stop_after(rng.below(2 * steps + 1), rng.below(5000) as usize);
         }

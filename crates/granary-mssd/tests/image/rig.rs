@@ -19,6 +19,8 @@ pub struct Rig {
     pub config: DriveConfig,
     pub durability: Durability,
     pub half: u64,
+    /// Pages that ride in the redo log.
+    pub riders: usize,
     image: Option<Image>,
     drive: Option<Arc<dyn Drive>>,
     now: Nanos,
@@ -37,7 +39,9 @@ pub fn options(durability: Durability, half: u64) -> OpenOptions {
 
 impl Rig {
     pub fn new(mode: Mode, durability: Durability, half: u64) -> Rig {
-        let (host, config) = (MemoryHost::new(), DriveConfig::tiny(mode));
+        let (host, mut config) = (MemoryHost::new(), DriveConfig::tiny(mode));
+        // So few blocks that gc is at work most of the time.
+        config.flash.geometry.blocks_per_plane = 14;
         Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
         let pages = config.pages() as usize;
         Rig {
@@ -45,6 +49,7 @@ impl Rig {
             config,
             durability,
             half,
+            riders: 64,
             image: None,
             drive: None,
             now: Nanos::ZERO,
@@ -56,7 +61,8 @@ impl Rig {
     }
 
     pub fn open(&mut self) -> Result<(), ImageError> {
-        let opened = Image::open_on(Arc::new(self.host.clone()), options(self.durability, self.half))?;
+        let options = OpenOptions { riders: Some(self.riders), ..options(self.durability, self.half) };
+        let opened = Image::open_on(Arc::new(self.host.clone()), options)?;
         (self.image, self.drive) = (Some(opened.0), Some(opened.1));
         self.now = Nanos::ZERO;
         Ok(())
