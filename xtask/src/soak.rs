@@ -7,6 +7,7 @@
 //!
 //! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
 
+mod image;
 mod power;
 mod schedules;
 mod state;
@@ -23,6 +24,8 @@ pub enum Kind {
     Power,
     /// Schedules of concurrent calls against the reference.
     Schedules,
+    /// Crashes of drive images.
+    Image,
 }
 
 /// Arguments of `soak`.
@@ -71,6 +74,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
     let jobs = match args.kind {
         Kind::Power => power::jobs(&args.fs, &args.load)?,
         Kind::Schedules => schedules::jobs(&args.fs)?,
+        Kind::Image => image::jobs(),
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

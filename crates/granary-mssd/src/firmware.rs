@@ -138,6 +138,16 @@ impl Firmware {
         }
     }
 
+    /// Whether anything of a page is kept anywhere: a trim of the others changes nothing.
+    #[inline]
+    pub fn holds(&self, be: &Backend, lpa: Lpa) -> bool {
+        let here = match self {
+            Firmware::Log(log) => log.holds(lpa),
+            Firmware::Cache(cache) => cache.holds(lpa),
+        };
+        here || be.holds(lpa)
+    }
+
     /// Drops a page's content.
     pub fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
         match self {

@@ -184,7 +184,8 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn open_on(host: Arc<dyn Host>, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
-        let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders } = options;
+        let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders } =
+            options;
         let most_riders = most_riders.unwrap_or(journal::RIDERS);
         let Header { image: meta, drive: config } = Header::read(&*host)?;
         let lock = host.lock()?;
@@ -221,7 +222,8 @@ impl Image {
             let started = Wal::start(wal_file, uuid, half, way);
             Some(started.map_err(|e| ImageError::host("beginning wal", e))?)
         };
-        let journal = Arc::new(Journal::new(durability, inline_checkpoints, half, most_riders, flash, wal, dram));
+        let journal =
+            Arc::new(Journal::new(durability, inline_checkpoints, half, most_riders, flash, wal, dram));
         if read_only {
             wanted.iter().for_each(|(ppa, seq, page)| journal.hold(*ppa, *seq, page));
         }

@@ -301,6 +301,12 @@ impl Backend {
         }
     }
 
+    /// Whether the buffer or the flash holds a page.
+    #[inline]
+    pub fn holds(&self, lpa: Lpa) -> bool {
+        self.ftl.is_mapped(lpa) || self.newest.contains_key(&lpa)
+    }
+
     /// Drops a page's content.
     ///
     /// # Errors

@@ -418,6 +418,11 @@ impl Cache {
         }
     }
 
+    /// Whether the page is cached.
+    pub fn holds(&self, lpa: Lpa) -> bool {
+        self.by_page.contains_key(&lpa)
+    }
+
     /// Forgets a page whose content is no longer wanted.
     pub fn forget(&mut self, lpa: Lpa) {
         self.unverified.retain(|u| u.lpa != lpa);

@@ -302,6 +302,11 @@ impl Log {
         be.write(t, lpa, page, Cause::Host)
     }
 
+    /// Whether the log holds anything of a page.
+    pub fn holds(&self, lpa: Lpa) -> bool {
+        self.index.contains(lpa.0 as u32)
+    }
+
     /// Drops a page's content.
     ///
     /// # Errors

@@ -110,7 +110,7 @@ impl State {
             if self.tracking {
                 self.land(lpa, now);
                 self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
-            } else {
+            } else if self.firmware.holds(&self.backend, lpa) {
                 done = done.max(self.firmware.trim(&mut self.backend, t, lpa)?);
                 // Each page on its own: a whole drive may be trimmed at once.
                 if self.backend.is_publish_due() {

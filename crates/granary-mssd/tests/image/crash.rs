@@ -1,16 +1,18 @@
 //! Crashes at random points, three deep and more, in both kinds of durability and both modes of the firmware.
 
-use crate::rig::Rig;
+use super::rig::Rig;
 use granary_mssd::Mode;
 use granary_mssd::image::Durability;
 use granary_sim::rng::Stream;
 
-/// Lives of one image, each ended by a crash: anywhere among its commands, at a host write, within a host write, while
+/// Lives of one image, each with gc, log cleaning and checkpoints at work, each ended by a crash: anywhere among its commands, at a host write, within a host write, while
 /// it is being opened; now and then by a clean close.
 pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     let mut rng = Stream::new(seed, "image.crash");
     let half = [128 << 10, 256 << 10, 1 << 20][rng.below(3) as usize];
     let mut rig = Rig::new(mode, durability, half);
+    // Seldom ones leave time for blocks to be erased and programmed again between two of them.
+    let barriers = [0.1, 0.02, 0.003][rng.below(3) as usize];
     rig.riders = [0, 3, 64][rng.below(3) as usize];
     for life in 0..4 {
         if rng.chance(0.3) {
@@ -30,7 +32,7 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
                 assert!(rig.host.has_stopped(), "seed {seed}, life {life}: a command failed");
                 break;
             }
-            if durability == Durability::Machine && rng.chance(0.1) && rig.barrier().is_err() {
+            if durability == Durability::Machine && rng.chance(barriers) && rig.barrier().is_err() {
                 assert!(rig.host.has_stopped(), "seed {seed}, life {life}: a barrier failed");
                 break;
             }
@@ -39,6 +41,14 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
             rig.host.stop_after(u64::MAX / 2, 0);
             rig.close();
         } else {
+            if rng.chance(0.5) {
+                // While the drive recovers, or shortly after.
+                rig.crash(&mut rng);
+                rig.host.stop_after(20 + rng.below(60), rng.below(5000) as usize);
+                if rig.open().is_ok() {
+                    rig.half_recover();
+                }
+            }
             rig.crash(&mut rng);
         }
     }
@@ -46,7 +56,8 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     rig.recover();
 }
 
-const SAMPLE: u64 = 60;
+#[cfg(test)]
+const SAMPLE: u64 = 40;
 
 #[test]
 fn process_mode_loses_nothing_acknowledged_log_firmware() {

@@ -33,6 +33,7 @@ pub struct Rig {
     hot: u64,
 }
 
+/// How tests open images: everything repeatable.
 pub fn options(durability: Durability, half: u64) -> OpenOptions {
     OpenOptions { durability, inline_checkpoints: true, wal_half: Some(half), ..OpenOptions::default() }
 }
@@ -228,6 +229,14 @@ impl Rig {
         if !self.host.has_stopped() {
             self.host.stop_after(u64::MAX / 2, 0);
             self.recover();
+        }
+    }
+
+    /// RECOVER, which the host may stop.
+    pub fn half_recover(&mut self) {
+        let drive = self.drive();
+        if drive.info().write_log {
+            let _ = drive.submit(self.now, Command::Recover);
         }
     }
 
