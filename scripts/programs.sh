@@ -77,7 +77,7 @@ tar_() { # a tree of 20,000 files in and out, compared
     (cd "$work/tree" && find . -printf '%p %m %u %g %T@ %l\n' | sort) >"$work/list1"
     (cd "$mnt/tree" && find . -printf '%p %m %u %g %T@ %l\n' | sort) >"$work/list2"
     # tar keeps whole seconds
-    diff <(sed "s/\.[0-9]* / /" "$work/list1") <(sed "s/\.[0-9]* / /" "$work/list2") && rm -rf "$mnt/tree"
+    diff <(sed -E "s/([0-9]{10})\.[0-9]+/\1/" "$work/list1") <(sed -E "s/([0-9]{10})\.[0-9]+/\1/" "$work/list2") && rm -rf "$mnt/tree"
 }
 
 fio_() {
@@ -100,7 +100,7 @@ fsx_() {
     cd "$mnt" && fsx -N "$(n 1000000 20000)" -S 7 fsx.dat >"$work/fsx.log" 2>&1 || { tail -20 "$work/fsx.log"; return 1; }
 }
 
-pjdfstest_() { # fails where it fails what docs/PJDFSTEST.md does not list
+pjdfstest_() {
     have pjdfstest || return 77
     cd "$mnt" || return
     cat >"$work/pjd.toml" <<TOML
@@ -114,11 +114,9 @@ naptime = 0.02
 [dummy_auth]
 entries = [ ["nobody", "nogroup"], ["daemon", "daemon"], ["bin", "bin"] ]
 TOML
-    pjdfstest -c "$work/pjd.toml" -p "$mnt" >"$work/pjd.log" 2>&1
-    grep -E "FAILED|failed|passed" "$work/pjd.log" | tail -40
-    sed -n 's/^ *\([a-z_]*::[a-z_:0-9A-Z]*\).*FAILED.*/\1/p' "$work/pjd.log" | sort >"$work/pjd.failed"
-    sed -n 's/^| `\([^`]*\)`.*/\1/p' "$here/docs/PJDFSTEST.md" 2>/dev/null | sort >"$work/pjd.known"
-    [ -z "$(comm -23 "$work/pjd.failed" "$work/pjd.known")" ]
+    pjdfstest -c "$work/pjd.toml" -p "$mnt" >"$work/pjd.log" 2>&1 && return
+    grep -vE ' ok$|skipped' "$work/pjd.log" | tail -40
+    return 1
 }
 
 for fs in ${systems//,/ }; do

@@ -1,0 +1,141 @@
+//! `granary mount`, `umount` and `stat` as a person uses them.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory with a place to mount on, unmounted lazily whatever happens.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Option<Place> {
+        if !Path::new("/dev/fuse").exists() {
+            eprintln!("skipped: /dev/fuse is missing");
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("mnt")).expect("mkdir");
+        Some(Place { dir })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs granary; its standard output and error.
+    fn runs(&self, args: &[&str], code: i32) -> (String, String) {
+        let out =
+            Command::cargo_bin("granary").expect("built").args(args).current_dir(self.dir.path()).output();
+        let out = out.expect("runs");
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(code), "granary {args:?}: {stdout}{stderr}");
+        (stdout, stderr)
+    }
+
+    fn stats(&self) -> Value {
+        serde_json::from_str(&self.runs(&["stat", "--json", "mnt"], 0).0).expect("JSON")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.path("mnt"), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn an_image_is_mounted_filled_unmounted_and_clean() {
+    let Some(place) = Place::new() else { return };
+    for fs in ["bytefs", "ext4"] {
+        place.runs(&["mkfs", fs, "--fs", fs, "--size", "256MiB"], 0);
+        let (_, told) = place.runs(&["mount", "--daemon", fs, "mnt"], 0);
+        assert!(told.contains("closed cleanly"), "{told}");
+        fs::create_dir(place.path("mnt/d")).expect("mkdir");
+        fs::write(place.path("mnt/d/f"), vec![9; 100_000]).expect("write");
+        fs::File::open(place.path("mnt/d/f")).expect("open").sync_all().expect("fsync");
+        let stats = place.stats();
+        assert_eq!((stats["fs"].as_str(), stats["durability"].as_str()), (Some(fs), Some("process")));
+        assert_eq!(stats["ops"]["fsync"], 1);
+        assert_eq!(stats["app"]["write_bytes"], 100_000);
+        assert_eq!(stats["host"]["block"]["write_bytes"]["data"], 25 * 4096);
+        let (shown, _) = place.runs(&["stat", "mnt"], 0);
+        assert!(shown.contains("inode") && shown.contains("write amplification"), "{shown}");
+        let (_, again) = place.runs(&["mount", fs, "mnt"], 2);
+        assert!(again.contains("in use") || again.contains("busy"), "{again}");
+        place.runs(&["umount", "mnt"], 0);
+        place.runs(&["fsck", fs], 0);
+        let (listed, _) = place.runs(&["ls", fs, "/d"], 0);
+        assert_eq!(listed.trim(), "f");
+        let (_, gone) = place.runs(&["umount", "mnt"], 2);
+        assert!(gone.contains("not a mounted granary file system"), "{gone}");
+    }
+}
+
+#[test]
+fn after_a_kill_the_next_mount_says_what_it_recovered_and_has_what_was_synced() {
+    let Some(place) = Place::new() else { return };
+    for fs in ["bytefs", "ext4"] {
+        place.runs(&["mkfs", fs, "--fs", fs, "--size", "256MiB"], 0);
+        place.runs(&["mount", "--daemon", fs, "mnt"], 0);
+        fs::write(place.path("mnt/f"), b"promised").expect("write");
+        fs::File::open(place.path("mnt/f")).expect("open").sync_all().expect("fsync");
+        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+        // The kernel notices when the process is gone.
+        while fs::read_dir(place.path("mnt")).is_ok() {
+            std::thread::yield_now();
+        }
+        let (_, dead) = place.runs(&["stat", "mnt"], 2);
+        assert!(dead.contains("dead"), "{dead}");
+        place.runs(&["umount", "mnt"], 0);
+        let (_, told) = place.runs(&["mount", "--daemon", fs, "mnt"], 0);
+        assert!(told.contains("recovered after an unclean stop") && told.contains(" ms"), "{told}");
+        assert_eq!(fs::read(place.path("mnt/f")).expect("read"), b"promised");
+        place.runs(&["umount", "mnt"], 0);
+        place.runs(&["fsck", fs], 0);
+    }
+}
+
+#[test]
+fn a_file_system_in_memory_is_mounted_by_its_name() {
+    let Some(place) = Place::new() else { return };
+    let (_, told) = place.runs(&["mount", "--daemon", "--size", "256MiB", "ram:ext4", "mnt"], 0);
+    assert!(told.contains("in memory"), "{told}");
+    fs::write(place.path("mnt/f"), "x").expect("write");
+    assert_eq!(place.stats()["source"], "ram:ext4");
+    place.runs(&["umount", "mnt"], 0);
+    assert!(!place.path("mnt/f").exists());
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason_and_code_2() {
+    let Some(place) = Place::new() else { return };
+    fs::create_dir(place.path("full")).expect("mkdir");
+    fs::write(place.path("full/x"), "").expect("write");
+    for daemon in [&["mount"][..], &["mount", "--daemon"]] {
+        let refused = |image: &str, dir: &str| place.runs(&[daemon, &[image, dir]].concat(), 2).1;
+        assert!(refused("ram:bytefs", "absent").contains("mkdir"));
+        assert!(refused("ram:bytefs", "full").contains("not empty"));
+        assert!(refused("ram:bytefs", "full/x").contains("not a directory"));
+        assert!(refused("ram:nofs", "mnt").contains("there are bytefs, ext4"));
+        assert!(refused("absent.img", "mnt").contains("granary mkfs"));
+    }
+}
+
+#[test]
+fn a_signal_ends_the_mount_cleanly() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    fs::write(place.path("mnt/f"), "not synced by its writer").expect("write");
+    let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    while Path::new(&format!("/proc/{pid}/exe")).exists() {
+        std::thread::yield_now();
+    }
+    assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "not synced by its writer");
+}

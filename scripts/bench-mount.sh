@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Time per operation on mounts, side by side: ours (image, process and machine mode), the kernel's ext4 on a loop file
+# on the same disk, and a FUSE file system in memory that does nothing (crates/granary-mount/examples/noop.rs).
+#
+#   scripts/bench-mount.sh [--rounds N] [--fs bytefs] [--dir DIR]     DIR: where image and loop file lie (default: a
+#                                                                     temporary directory; its disk is measured)
+#   BIN=directory of the release binaries (default: target/release); CPU=processor to pin everything to (default 0,
+#   because waking an idle virtual processor costs ten times a round trip; CPU=none: do not pin)
+#
+# Rounds are interleaved; each figure is the median of the rounds' medians. Needs root. Builds nothing: first
+#   cargo build --release && cargo build --release -p granary-mount --examples
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+bin=${BIN:-${CARGO_TARGET_DIR:-$here/target}/release} cpu=${CPU:-0} rounds=5 fs=bytefs dir=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --rounds) rounds=$2; shift ;;
+        --fs) fs=$2; shift ;;
+        --dir) dir=$2; shift ;;
+        *) sed -n '2,13p' "$0"; exit 2 ;;
+    esac
+    shift
+done
+for b in granary examples/noop examples/mountbench; do
+    [ -x "$bin/$b" ] || { echo "bench-mount.sh: $bin/$b is missing: see --help" >&2; exit 2; }
+done
+pin() { if [ "$cpu" = none ]; then "$@"; else taskset -c "$cpu" "$@"; fi; }
+work=$(mktemp -d ${dir:+-p "$dir"})
+cleanup() {
+    for m in process machine; do mountpoint -q "$work/$m" && timeout 60 "$bin/granary" umount "$work/$m"; done
+    for m in noop ext4; do mountpoint -q "$work/$m" && umount "$work/$m"; done
+    rm -rf --one-file-system "$work"
+} 2>/dev/null
+trap cleanup EXIT
+mkdir "$work"/{process,machine,noop,ext4}
+for m in process machine; do
+    "$bin/granary" mkfs --fs "$fs" --size 2GiB "$work/$m.img" 2>/dev/null
+    pin "$bin/granary" mount --daemon --durability $m "$work/$m.img" "$work/$m" 2>/dev/null
+done
+pin "$bin/examples/noop" "$work/noop" 16 &
+truncate -s 2G "$work/loop" && mkfs.ext4 -q -F "$work/loop" && mount -o loop "$work/loop" "$work/ext4"
+until mountpoint -q "$work/noop"; do sleep 0.1; done
+mkdir "$work/tree"
+for d in $(seq 1 40); do mkdir "$work/tree/d$d"; for f in $(seq 1 50); do head -c $((f * 97)) /dev/zero >"$work/tree/d$d/f$f"; done; done
+tar cf "$work/tree.tar" -C "$work/tree" .
+
+now() { date +%s%N; }
+once() { # mount, operation -> "operation median"
+    case $2 in
+        untar) # per file; 2,000 files in 40 directories
+            local t; mkdir "$work/$1/t"; t=$(now); pin tar xf "$work/tree.tar" -C "$work/$1/t"
+            echo "untar $((($(now) - t) / 2000))"; rm -rf "$work/$1/t" ;;
+        sqlite_*)
+            local t n=500; rm -f "$work/$1"/db*
+            sqlite3 "$work/$1/db" "PRAGMA journal_mode=${2#sqlite_}; CREATE TABLE t(x);" >/dev/null
+            t=$(now); seq $n | awk '{print "INSERT INTO t VALUES(" $1 ");"}' | pin sqlite3 "$work/$1/db"
+            echo "$2 $((($(now) - t) / n))" ;;
+        *)
+            local n=5000
+            case $1:$2 in ext4:*fsync | machine:*fsync) n=500 ;; esac
+            pin "$bin/examples/mountbench" "$work/$1" "$2" $n ;;
+    esac
+}
+ops="create open write4k write4k+fsync write64+fsync direct_read cached_read untar"
+command -v sqlite3 >/dev/null && ops="$ops sqlite_delete sqlite_wal"
+for _ in $(seq 1 "$rounds"); do
+    for op in $ops; do for m in process machine noop ext4; do echo "$m $(once $m "$op")"; done; done
+done >"$work/results"
+awk -v fs="$fs" '
+    { key = $1 " " $2; n[key]++; v[key, n[key]] = $3; if (!seen[$2]++) order[++ops] = $2 }
+    function median(key,   i, j, t, a) {
+        for (i = 1; i <= n[key]; i++) a[i] = v[key, i]
+        for (i = 2; i <= n[key]; i++) for (j = i; j > 1 && a[j-1] > a[j]; j--) { t = a[j]; a[j] = a[j-1]; a[j-1] = t }
+        return a[int((n[key] + 1) / 2)] / 1000
+    }
+    END {
+        printf "| us per operation | %s, process | %s, machine | no-op FUSE | kernel ext4 | process / no-op | ext4 / machine |\n", fs, fs
+        print "|---|---|---|---|---|---|---|"
+        for (i = 1; i <= ops; i++) {
+            o = order[i]; p = median("process " o); m = median("machine " o); z = median("noop " o); e = median("ext4 " o)
+            printf "| %s | %.1f | %.1f | %.1f | %.1f | %.2fx | %.2fx |\n", o, p, m, z, e, p / z, e / m
+        }
+    }' "$work/results"
