@@ -4,6 +4,7 @@
 //!   names.rs   lookup, create, mkdir, unlink, rename ... : every entry in a reply is a lookup to be forgotten
 //!   files.rs   open, read, write, fsync, release
 //!   dirs.rs    readdir, readdirplus
+//!   xattrs.rs  extended attributes
 //! ```
 //!
 //! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on the caller
@@ -17,6 +18,7 @@
 mod dirs;
 mod files;
 mod names;
+mod xattrs;
 
 use crate::convert::{Numbers, errno, set_time};
 use crate::handles::{Handles, Open};
@@ -26,7 +28,7 @@ use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, Result, Vfs};
 use std::ffi::OsStr;
@@ -51,6 +53,7 @@ pub(crate) struct Shared {
     numbers: Numbers,
     durable: Option<DurableHook>,
     stats: Option<StatsHook>,
+    xattrs: bool,
 }
 
 /// See the module.
@@ -67,6 +70,7 @@ impl Adapter {
             numbers,
             durable: options.durable.clone(),
             stats: options.stats.clone(),
+            xattrs: options.xattrs,
         }))
     }
 }
@@ -433,6 +437,47 @@ impl Filesystem for Adapter {
             ),
             Err(e) => reply.error(errno(&e)),
         }
+    }
+
+    fn setxattr(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        if !self.0.xattrs {
+            return reply.error(Errno::ENOSYS);
+        }
+        self.0.operations.count(Operation::Setxattr);
+        answer!(reply, self.0.setxattr(ino, name.as_bytes(), value, flags), ok);
+    }
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if !self.0.xattrs {
+            return reply.error(Errno::ENOSYS);
+        }
+        self.0.operations.count(Operation::Getxattr);
+        xattrs::answer(reply, size, self.0.getxattr(ino, name.as_bytes()));
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        if !self.0.xattrs {
+            return reply.error(Errno::ENOSYS);
+        }
+        self.0.operations.count(Operation::Listxattr);
+        xattrs::answer(reply, size, self.0.listxattr(req, ino));
+    }
+
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if !self.0.xattrs {
+            return reply.error(Errno::ENOSYS);
+        }
+        self.0.operations.count(Operation::Removexattr);
+        answer!(reply, self.0.removexattr(ino, name.as_bytes()), ok);
     }
 
     fn fallocate(

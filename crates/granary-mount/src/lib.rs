@@ -13,7 +13,7 @@
 //! the paced drive) holds up no other.
 //!
 //! It contains no file-system logic. What it does *not* do: `sync(2)` and `syncfs(2)` (the kernel does not send them to
-//! a FUSE server), byte-range locks (the kernel keeps them), extended attributes.
+//! a FUSE server), byte-range locks (the kernel keeps them), access control lists.
 //!
 //! Source: the kernel's `include/uapi/linux/fuse.h` and `fs/fuse`, through the crate `fuser`.
 

@@ -26,7 +26,8 @@ operations! {
     Unlink "unlink", Rmdir "rmdir", Symlink "symlink", Rename "rename", Link "link", Create "create", Open "open",
     Read "read", Write "write", Release "release", Fsync "fsync", Fdatasync "fdatasync", SyncWrite "sync_write",
     Readdir "readdir", Readdirplus "readdirplus", Fsyncdir "fsyncdir", Statfs "statfs", Forget "forget",
-    Fallocate "fallocate", Lseek "lseek",
+    Fallocate "fallocate", Lseek "lseek", Setxattr "setxattr", Getxattr "getxattr", Listxattr "listxattr",
+    Removexattr "removexattr",
 }
 
 /// Counts since the mount.

@@ -20,6 +20,8 @@ pub struct Options {
     pub read_only: bool,
     /// Other users than the one who mounts may enter; permissions are checked as everywhere.
     pub allow_other: bool,
+    /// Extended attributes. They cost a request before every write: the kernel asks for `security.capability`.
+    pub xattrs: bool,
     /// Threads that serve requests, at least 1. As many requests can wait for the drive at the same time.
     pub threads: usize,
     /// What `df` and `/proc/mounts` show as the device.
@@ -38,6 +40,7 @@ impl Default for Options {
         Options {
             read_only: false,
             allow_other: false,
+            xattrs: false,
             threads: THREADS,
             source: "granary".to_owned(),
             durable: None,

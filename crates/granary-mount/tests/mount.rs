@@ -9,4 +9,5 @@ mod mount {
     mod permissions;
     pub mod rig;
     mod shadow;
+    mod xattrs;
 }

@@ -20,6 +20,9 @@ pub struct MountArgs {
     /// Let other users in; permissions are checked as everywhere
     #[arg(long)]
     pub allow_other: bool,
+    /// Extended attributes; they cost a request before every write
+    #[arg(long)]
+    pub xattrs: bool,
     /// Threads that serve requests
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: u16,

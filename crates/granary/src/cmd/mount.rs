@@ -84,6 +84,7 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
     Options {
         read_only: args.read_only,
         allow_other: args.allow_other,
+        xattrs: args.xattrs,
         threads: usize::from(args.threads),
         source: args.image.clone(),
         durable: barrier.map(|image| -> granary_mount::DurableHook {

@@ -1,0 +1,62 @@
+//! Extended attributes, where [`crate::Options::xattrs`] asks for them.
+//!
+//! They are off by default because they cost: a kernel that knows of them asks for `security.capability` before every
+//! write. Switched off, the first question is answered "no such call" and is the last.
+
+use super::{STATS_NODE, Shared};
+use crate::convert::errno;
+use fuser::{INodeNo, ReplyXattr, Request};
+use granary_vfs::{Cred, FsError, Result, SetXattr};
+
+/// Linux's XATTR_CREATE and XATTR_REPLACE.
+const CREATE: i32 = 1;
+const REPLACE: i32 = 2;
+
+impl Shared {
+    pub(super) fn setxattr(&self, node: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        let how = match flags {
+            0 => SetXattr::Any,
+            CREATE => SetXattr::Create,
+            REPLACE => SetXattr::Replace,
+            _ => return Err(FsError::Invalid),
+        };
+        if node == STATS_NODE {
+            return Err(FsError::NotPermitted);
+        }
+        self.vfs.setxattr(&Cred::ROOT, &self.node(node)?, name, value, how)
+    }
+
+    pub(super) fn getxattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        if node == STATS_NODE {
+            return Err(FsError::NoAttribute);
+        }
+        self.vfs.getxattr(&Cred::ROOT, &self.node(node)?, name)
+    }
+
+    /// The names that the caller may know of (`trusted.` is root's), each ended by a zero byte.
+    pub(super) fn listxattr(&self, req: &Request, node: INodeNo) -> Result<Vec<u8>> {
+        if node == STATS_NODE {
+            return Ok(Vec::new());
+        }
+        let cred = Cred { uid: req.uid(), gid: req.gid(), groups: Vec::new() };
+        let names = self.vfs.listxattr(&cred, &self.node(node)?)?;
+        Ok(names.into_iter().flat_map(|n| n.into_iter().chain([0])).collect())
+    }
+
+    pub(super) fn removexattr(&self, node: INodeNo, name: &[u8]) -> Result<()> {
+        if node == STATS_NODE {
+            return Err(FsError::NotPermitted);
+        }
+        self.vfs.removexattr(&Cred::ROOT, &self.node(node)?, name)
+    }
+}
+
+/// Answers with the value, or its length where the caller offers no room.
+pub(super) fn answer(reply: ReplyXattr, room: u32, result: Result<Vec<u8>>) {
+    match result {
+        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() <= room as usize => reply.data(&value),
+        Ok(_) => reply.error(errno(&FsError::Range)),
+        Err(e) => reply.error(errno(&e)),
+    }
+}
