@@ -293,7 +293,7 @@ impl F2fs {
         self.nat.committed();
         {
             let mut memory = self.memory.lock();
-            memory.left.clear();
+            memory.renamed.clear();
             memory.shrunk.clear();
         }
         {

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The reasons for a checkpoint are the kernel's (`need_do_checkpoint`) and two more: a node of the file that was on
-//! media is gone (recovery would find it in the log and believe it), and a new file in a directory out of which
-//! something was moved (recovery might put the new one in the place of the old one's only name on media). The kernel
-//! has the latter only with `fsync_mode=strict`.
+//! media is gone (recovery would find it in the log and believe it), and a new file in a directory that a rename changed
+//! (recovery might put it in the place of the only name on media of what was renamed, or at a name as if the rename had
+//! not been). The kernel has the latter only with `fsync_mode=strict`.
 
 use crate::F2fs;
 use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, first_index};
@@ -51,7 +51,7 @@ impl F2fs {
             || no_room
             || !self.nat.is_checkpointed(parent)
             || memory.shrunk.contains(&node.ino)
-            || memory.left.contains(&parent) && self.nat.needs_dentry_mark(node.ino)
+            || memory.renamed.contains(&parent) && self.nat.needs_dentry_mark(node.ino)
     }
 
     /// Makes an inode durable.

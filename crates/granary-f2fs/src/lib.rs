@@ -153,8 +153,9 @@ pub struct F2fs {
 pub(crate) struct Memory {
     /// Without names, in use.
     pub orphans: BTreeSet<u32>,
-    /// Directories out of which something was moved since the last checkpoint (`TRANS_DIR_INO`).
-    pub left: BTreeSet<u32>,
+    /// Directories that a rename changed since the last checkpoint, or that lost a name of something that lives on or
+    /// was a directory (`TRANS_DIR_INO`).
+    pub renamed: BTreeSet<u32>,
     /// Lost a node that was on media: roll-forward would not know.
     pub shrunk: BTreeSet<u32>,
 }

@@ -175,7 +175,7 @@ impl F2fs {
             }
             // On media the name may be the only one, or lead to a tree.
             if left > 0 || is_dir {
-                memory.left.insert(number(dir.ino()));
+                memory.renamed.insert(number(dir.ino()));
             }
         }
         if left > 0 {
@@ -218,7 +218,8 @@ impl F2fs {
                     self.drop_link(cx, r.to_dir, target);
                 }
             }
-            self.memory.lock().left.insert(number(r.from_dir.ino()));
+            // Recovery must not enter a later file at either name as if the rename had not been.
+            self.memory.lock().renamed.extend([number(r.from_dir.ino()), number(r.to_dir.ino())]);
             for moved in [Some(r.inode), r.target.filter(|_| r.exchange)].into_iter().flatten() {
                 moved.update(|a| a.ctime = cx.time);
                 self.mark_inode(moved, true);
@@ -236,7 +237,6 @@ impl F2fs {
         self.dir_repoint(r.from_dir, r.from, number(target.ino()), target.view(|a| a.kind))?;
         self.change_parent(r.inode, r.from_dir, r.to_dir)?;
         self.change_parent(target, r.to_dir, r.from_dir)?;
-        self.memory.lock().left.insert(number(r.to_dir.ino()));
         Ok(())
     }
 
