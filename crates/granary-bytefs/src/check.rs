@@ -44,6 +44,8 @@ struct Check<'a> {
     core: &'a Core,
     bad: Vec<String>,
     inodes: Vec<Seen>,
+    /// Directory, inode and what the directory calls it, where that is not yet known to be true.
+    called: Vec<(u32, u32, Option<FileKind>)>,
     /// Blocks with an owner.
     owned: Vec<u64>,
 }
@@ -55,6 +57,7 @@ pub fn check(core: &Core) -> Result<Vec<String>> {
         core,
         bad: Vec::new(),
         inodes: vec![Seen::default(); g.inodes as usize],
+        called: Vec::new(),
         owned: vec![0; g.blocks.div_ceil(64) as usize],
     };
     c.own(0, g.data, 0);
@@ -326,10 +329,9 @@ impl Check<'_> {
             };
             seen.names += 1;
             seen.named_in = ino;
-            // The child's own type may not be read yet; it is compared at the end through `subdirs` and here.
-            let known = seen.kind;
-            if known.is_some() && known != kind {
-                self.say(format!("directory {ino} calls inode {child} {kind:?}, it is {known:?}"));
+            // The child's own type may not be read yet.
+            if seen.kind.is_none() || seen.kind != kind {
+                self.called.push((ino, child, kind));
             }
             if kind == Some(FileKind::Dir) {
                 self.inodes[ino as usize].subdirs += 1;
@@ -341,6 +343,12 @@ impl Check<'_> {
     /// Link counts, parents, reachability.
     fn tree(&mut self) {
         let seen = std::mem::take(&mut self.inodes);
+        for (dir, child, called) in std::mem::take(&mut self.called) {
+            let known = seen[child as usize].kind;
+            if known.is_some() && known != called {
+                self.say(format!("directory {dir} calls inode {child} {called:?}, it is {known:?}"));
+            }
+        }
         for (ino, s) in seen.iter().enumerate().skip(1) {
             let is_root = ino == ROOT as usize;
             let Some(kind) = s.kind else {

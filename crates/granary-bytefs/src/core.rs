@@ -64,6 +64,8 @@ pub struct Core {
     pub journal: Journal,
     /// Inodes with attributes that only memory knows.
     pub dirty: Mutex<DirtyList>,
+    /// Held by a `sync` while it puts attributes on media, so that another does not return before they are there.
+    pub syncing: sync::Mutex<()>,
     /// The file system had not been unmounted properly: blocks beyond a file's end may hold anything.
     pub recovered: bool,
     /// Held while withheld blocks become free, so that whoever needs them waits.

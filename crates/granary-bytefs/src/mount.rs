@@ -142,6 +142,7 @@ fn load(port: Port, geometry: Geometry, options: &MountOptions, sb: &Superblock)
         journal: Journal::new(sb.next_tx.get()),
         recovered: sb.state.get() != CLEAN,
         dirty: Mutex::default(),
+        syncing: sync::Mutex::new(()),
         releasing: sync::Mutex::new(()),
         port,
     })

@@ -20,9 +20,12 @@ impl Core {
 
     /// See [`granary_vfs::FileSystem::sync`].
     pub fn sync(&self) -> Result<()> {
-        let dirty = self.dirty.lock().take();
-        for node in &dirty {
-            self.persist(node)?;
+        {
+            let _one = self.syncing.lock();
+            let dirty = self.dirty.lock().take();
+            for node in &dirty {
+                self.persist(node)?;
+            }
         }
         self.commit_to(self.journal.sealed())?;
         self.journal.verify_all(&self.port)

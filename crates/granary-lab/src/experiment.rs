@@ -17,9 +17,9 @@ use crate::testbed::Testbed;
 use crate::warnings;
 use granary_mssd::{Drive, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
-use granary_vfs::{Cred, Process, Vfs};
+use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{Outcome, Progress, Run, RunOptions};
+use granary_workload::run::{Clients, Outcome, Progress, Run, RunOptions};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,6 +43,22 @@ pub struct Experiment {
     pub seed: u64,
     /// The commit this program was built from, for the record.
     pub commit: String,
+}
+
+/// The programs of a run: processes of root on one file system, whose caches the prologue can drop.
+struct Processes(Arc<Vfs>);
+
+impl Clients for Processes {
+    type Client = Process;
+
+    fn client(&self, _thread: &str) -> Process {
+        Process::new(Arc::clone(&self.0), Cred::ROOT)
+    }
+
+    fn drop_caches(&self) -> Result<(), FsError> {
+        self.0.drop_caches();
+        Ok(())
+    }
 }
 
 /// Everything a finished virtual run hands out.
@@ -102,10 +118,7 @@ impl Experiment {
         let vfs = Vfs::mount(mounted, self.testbed.host.vfs).map_err(LabError::fs(name, "mount"))?;
         let at = |d: &Mssd| Snapshot { at: now(), counters: d.counters() };
 
-        let clients = {
-            let vfs = Arc::clone(&vfs);
-            move |_thread: &str| Process::new(Arc::clone(&vfs), Cred::ROOT)
-        };
+        let clients = Processes(Arc::clone(&vfs));
         let mut run =
             Run::new(&self.workload, clients, RunOptions { seed: self.seed, progress, ..Default::default() });
         let start = at(&drive);
@@ -190,5 +203,45 @@ impl Experiment {
         };
         record.warnings = warnings::of(&record, &self.workload, &self.testbed, &outcome.warnings);
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of file data and of inodes that a workload reads, whose files were just written, with `prologue`.
+    fn reads(fs: &str, prologue: &str) -> (u64, u64) {
+        let text = format!(
+            "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
+             define process name=p,instances=1\n{{\nthread name=t,memsize=1m,instances=1\n{{\n\
+             flowop openfile name=o,filesetname=set,fd=1\n\
+             flowop readwholefile name=r,fd=1,iosize=1m\n\
+             flowop closefile name=c,fd=1\n\
+             flowop finishoncount name=f,value=150\n}}\n}}\n\
+             create files\n{prologue}run 60\n"
+        );
+        let experiment = Experiment {
+            workload: Workload::parse("cold", &text, &[]).expect("a workload"),
+            scale: 1.0,
+            fs: fs.to_owned(),
+            testbed: Testbed::load("bytefs-emulator", &[]).expect("built in"),
+            set: Vec::new(),
+            seed: 1,
+            commit: String::new(),
+        };
+        let record = experiment.run(None).expect("runs");
+        let of = |what: &str| record.host.block.read_bytes.get(what).copied().unwrap_or(0);
+        (of("data"), of("inode"))
+    }
+
+    #[test]
+    fn drop_caches_in_the_prologue_makes_the_run_begin_cold() {
+        for fs in ["bytefs", "ext4"] {
+            assert_eq!(reads(fs, "system \"sync\"\n"), (0, 0), "{fs} finds all in memory");
+            let cold = "system \"sync\"\nsystem \"echo 3 > /proc/sys/vm/drop_caches\"\n";
+            let (data, inodes) = reads(fs, cold);
+            assert!(data >= 16 << 10 && inodes > 0, "{fs} reads {data} B of data, {inodes} B of inodes");
+        }
     }
 }

@@ -20,7 +20,17 @@ impl Vfs {
                 Claim::Node(node) => return Ok(node),
                 Claim::Wait => self.names.wait(ino),
                 Claim::Load => {
-                    return match self.fs.load_inode(ino) {
+                    let max = self.features.max_file_size;
+                    let loaded = self.fs.load_inode(ino).and_then(|loaded| match loaded.attr.size {
+                        // What lost its last name is in memory, or gone.
+                        _ if loaded.attr.nlink == 0 => Err(FsError::Stale),
+                        // Page numbers of the cache would not reach it.
+                        size if loaded.attr.kind == FileKind::File && size > max => Err(FsError::Corrupt(
+                            format!("{ino} has {size} bytes, at most {max} are possible"),
+                        )),
+                        _ => Ok(loaded),
+                    });
+                    return match loaded {
                         Ok(loaded) => {
                             let node = Node::new(&self.names, ino, loaded);
                             Ok(self.names.loaded(ino, Some(node)).expect("the node given"))
@@ -115,7 +125,13 @@ impl Vfs {
                 }
             }
         };
-        let node = self.node(ino)?;
+        let node = self.node(ino).map_err(|e| match e {
+            FsError::Stale => {
+                let name = String::from_utf8_lossy(name);
+                FsError::Corrupt(format!("{name:?} in {} leads to {ino}, which is not in use", dir.ino()))
+            }
+            other => other,
+        })?;
         if node.is_dir() && node.parent().is_none() {
             node.set_parent(Some(dir.clone()));
         }
