@@ -99,3 +99,51 @@ fn sixty_four_tasks_with_random_schedules_lose_nothing() {
 fn real_threads_lose_nothing() {
     work(strict(64), MountOptions { cpus: 2, ..MountOptions::default() }, 9, 8, 60);
 }
+
+/// What only memory knows (time stamps) is on its way to media when any `sync` returns, also one that began while
+/// another was at work.
+#[test]
+fn a_sync_beside_a_sync_returns_no_earlier_than_its_work_is_done() {
+    use granary_units::Payload;
+    use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+    let world = World::new(WorldConfig::default());
+    world
+        .run(|| {
+            let drive = small_mssd(16);
+            format(&drive);
+            let fs = open(&drive, &MountOptions::default());
+            let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("mounts");
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            let flags = OpenFlags::RDWR | OpenFlags::CREAT;
+            let fds: Vec<_> =
+                (0..100).map(|n| p.open(format!("/{n}"), flags, 0o644).expect("creates")).collect();
+            for round in 0..2 {
+                for &fd in &fds {
+                    p.pwrite(fd, Payload::Fill { word: round, len: 100 }, 0).expect("writes");
+                    if round == 0 {
+                        p.fsync(fd).expect("synced");
+                    } else {
+                        // The page is written; the times of the write stay in memory.
+                        granary_sim::sleep(Nanos::from_millis(5));
+                        p.fdatasync(fd).expect("synced");
+                    }
+                }
+            }
+            let before = fs.stats().transactions;
+            let first = {
+                let fs = fs.clone();
+                spawn("first", move || fs.sync().expect("synced"))
+            };
+            while fs.stats().transactions == before {
+                granary_sim::sleep(Nanos(100));
+            }
+            fs.sync().expect("synced");
+            let sealed = fs.stats().transactions;
+            first.join();
+            assert!(sealed >= before + 100, "{} of 100 inodes had to be written", sealed - before);
+            assert_eq!(fs.stats().transactions, sealed, "nothing was left for the first one");
+            p.exit();
+            vfs.unmount().expect("unmounts");
+        })
+        .expect("no deadlock");
+}
