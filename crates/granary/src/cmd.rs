@@ -1,22 +1,29 @@
-//! Commands on images: one module each.
+//! The commands: one module each.
 //!
 //! ```text
-//!   mkfs fsck stat          the image as a whole
+//!   run workload testbed    workloads in virtual time
+//!   drive                   the drive alone
+//!   mkfs fsck stat          an image as a whole
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
-//!   mount umount stat       the image as a file system of this machine (live.rs: its counters)
+//!   mount umount stat       an image as a file system of this machine (live.rs: its counters)
 //! ```
 
 pub mod cat;
+pub mod completions;
 pub mod cp_in;
 pub mod cp_out;
+pub mod drive;
 pub mod files;
 pub mod fsck;
 pub mod live;
 pub mod ls;
 pub mod mkfs;
 pub mod mount;
+pub mod run;
 pub mod stat;
+pub mod testbed;
 pub mod umount;
+pub mod workload;
 
 use granary_vfs::Time;
 use std::time::SystemTime;

@@ -4,14 +4,6 @@
 
 mod cli;
 mod cmd;
-mod commands {
-    //! One module per command.
-    pub mod completions;
-    pub mod drive;
-    pub mod run;
-    pub mod testbed;
-    pub mod workload;
-}
 mod failure;
 mod progress;
 
@@ -23,9 +15,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Run(args) => done(commands::run::run(&args)),
-        Command::Workload(cmd) => done(commands::workload::run(&cmd)),
-        Command::Testbed(cmd) => done(commands::testbed::run(&cmd)),
+        Command::Run(args) => done(cmd::run::run(&args)),
+        Command::Workload(cmd) => done(cmd::workload::run(&cmd)),
+        Command::Testbed(cmd) => done(cmd::testbed::run(&cmd)),
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
         Command::Fsck { image, json } => cmd::fsck::run(&image, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),
@@ -35,8 +27,8 @@ fn main() -> ExitCode {
         Command::Cat { image, paths } => done(cmd::cat::run(&image, &paths)),
         Command::CpIn { image, paths } => done(cmd::cp_in::run(&image, &paths)),
         Command::CpOut { image, paths } => done(cmd::cp_out::run(&image, &paths)),
-        Command::Drive(cmd) => done(commands::drive::run(&cmd)),
-        Command::Completions { shell } => done(commands::completions::run(shell)),
+        Command::Drive(cmd) => done(cmd::drive::run(&cmd)),
+        Command::Completions { shell } => done(cmd::completions::run(shell)),
     };
     match result {
         Ok(code) => code,
