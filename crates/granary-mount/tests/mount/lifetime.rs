@@ -1,6 +1,6 @@
 //! Lifetimes: open files without names, numbers used again, mounts that end.
 
-use super::rig::{Rig, any, each, pause, possible, vfs};
+use super::rig::{Rig, any, each, eventually, possible, vfs};
 use granary_mount::{MountError, Options, STATS_FILE};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -26,15 +26,11 @@ fn an_unlinked_file_lives_until_its_last_close() {
         f.sync_all().expect("fsync without a name");
         assert!(free() + 2000 < before, "the space is in use");
         drop(f);
-        // The kernel tells of the last close and forgets the inode a little later.
-        for _ in 0..200 {
+        let back = eventually(|| {
             rig.vfs.sync().expect("sync");
-            if free() + 16 >= before {
-                return;
-            }
-            pause();
-        }
-        panic!("{}: {} of {before} blocks came back", rig.fs, free());
+            free() + 16 >= before
+        });
+        assert!(back, "{}: {} of {before} blocks came back", rig.fs, free());
     });
 }
 

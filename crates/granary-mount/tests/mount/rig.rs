@@ -74,8 +74,12 @@ impl Rig {
 
     /// Everything is in order, on media too; and it unmounts.
     pub fn finish(mut self) {
-        self.vfs.sync().expect("sync");
-        let bad = self.vfs.fs().check().expect("check runs");
+        let mut bad = Vec::new();
+        eventually(|| {
+            self.vfs.sync().expect("sync");
+            bad = self.vfs.fs().check().expect("check runs");
+            bad.is_empty()
+        });
         assert!(bad.is_empty(), "{}: {bad:#?}", self.fs);
         self.mounted.take().expect("mounted").unmount().expect("unmounts cleanly");
         self.drive.check().expect("the drive is in order");
@@ -114,6 +118,17 @@ pub fn each_with(options: &Options, test: impl Fn(&Rig)) {
 #[allow(clippy::disallowed_methods)] // the kernel lives on the wall clock
 pub fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
+}
+
+/// Waits up to two seconds: the kernel tells of last closes, and forgets inodes, a little after the call that did it.
+pub fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    (0..200).any(|_| {
+        let done = holds();
+        if !done {
+            pause();
+        }
+        done
+    })
 }
 
 /// One file system, for what does not depend on it.
