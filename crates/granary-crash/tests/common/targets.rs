@@ -19,6 +19,7 @@ pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "f2fs", "nova", "nov
 pub const LOADS: &[&str] = &["torture", "varmail", "fileserver"];
 
 /// The load with this name, of some hundred operations.
+#[allow(dead_code)] // tests/atomic.rs has its own
 pub fn load(name: &str) -> Option<Arc<dyn Load>> {
     Some(match name {
         "torture" => Arc::new(Torture::default()),
