@@ -37,7 +37,7 @@ fn place(i: u64, size: u64) -> u64 {
 fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
     let data = dir.join("data");
     if !data.exists() {
-        fs::write(&data, (0..FILE).map(|i| (i * 31 >> 3) as u8).collect::<Vec<_>>())?;
+        fs::write(&data, (0..FILE).map(|i| ((i * 31) >> 3) as u8).collect::<Vec<_>>())?;
         File::open(&data)?.sync_all()?;
     }
     let mut space = vec![0x5au8; 2 * BLOCK];

@@ -143,8 +143,7 @@ impl Nova {
             self.append(b, part.st, &mut part.p, r.from_dir.ino(), (&e, Structure::Dentry, urgent))?;
 
         let mut links = Vec::new();
-        for i in moved..parts.len() {
-            let part = &mut parts[i];
+        for (i, part) in parts.iter_mut().enumerate().skip(moved) {
             if i > moved && !r.exchange {
                 part.attr.nlink =
                     if part.attr.kind == FileKind::Dir { 0 } else { part.attr.nlink.saturating_sub(1) };

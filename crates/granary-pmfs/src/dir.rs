@@ -58,6 +58,9 @@ pub enum Room {
     },
 }
 
+/// What a scan calls with each entry: offset in the directory, block, entry, (offset, length) of the one before in the block.
+type Visit<'a, T> = dyn FnMut(u64, u64, &Dentry<'_>, Option<(usize, usize)>) -> ControlFlow<T> + 'a;
+
 impl Pmfs {
     /// Calls `visit` with each entry from byte `from` on: (offset in the directory, block, entry, the one before).
     pub(crate) fn scan<T>(
@@ -65,7 +68,7 @@ impl Pmfs {
         tree: Tree,
         size: u64,
         from: u64,
-        visit: &mut dyn FnMut(u64, u64, &Dentry<'_>, Option<(usize, usize)>) -> ControlFlow<T>,
+        visit: &mut Visit<'_, T>,
     ) -> Result<Option<T>> {
         let end = size / BLOCK;
         let mut page = from / BLOCK;

@@ -153,7 +153,7 @@ impl Job {
         let bad = |message: String| Err(LabError::BadJob { job: self.name.clone(), message });
         let (page, byte) = (PAGE_SIZE as u64, self.pattern.first.is_byte());
         let bs = self.block_size.0;
-        if !byte && (bs == 0 || bs % page != 0 || self.offset.0 % page != 0) {
+        if !byte && (bs == 0 || !bs.is_multiple_of(page) || !self.offset.0.is_multiple_of(page)) {
             return bad(format!(
                 "block commands move whole 4 KiB pages, not {} at {}: take a multiple, or load, store or persist",
                 self.block_size, self.offset

@@ -13,7 +13,13 @@ fn an_unlinked_file_lives_until_its_last_close() {
         let free = || rustix::fs::statvfs(rig.root()).expect("statvfs").f_bfree;
         rig.vfs.sync().expect("sync");
         let before = free();
-        let mut f = OpenOptions::new().read(true).write(true).create(true).open(rig.path("f")).expect("open");
+        let mut f = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(rig.path("f"))
+            .expect("open");
         f.write_all(&vec![7; 8 << 20]).expect("write");
         f.sync_all().expect("fsync");
         fs::remove_file(rig.path("f")).expect("unlink");
