@@ -63,7 +63,7 @@ fn an_image_is_mounted_filled_unmounted_and_clean() {
         assert_eq!(stats["app"]["write_bytes"], 100_000);
         assert_eq!(stats["host"]["block"]["write_bytes"]["data"], 25 * 4096);
         let (shown, _) = place.runs(&["stat", "mnt"], 0);
-        assert!(shown.contains("inode") && shown.contains("write amplification"), "{shown}");
+        assert!(shown.contains("host link") && shown.contains("write amplification"), "{shown}");
         let (_, again) = place.runs(&["mount", fs, "mnt"], 2);
         assert!(again.contains("in use") || again.contains("busy"), "{again}");
         place.runs(&["umount", "mnt"], 0);
