@@ -14,7 +14,13 @@ const FILE: u64 = 16 << 20;
 const BLOCK: usize = 4096;
 
 fn open(path: &Path, flags: rustix::fs::OFlags) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).custom_flags(flags.bits() as i32).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(flags.bits() as i32)
+        .open(path)
 }
 
 /// Times `count` calls of `call` one by one.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 fn open(rig: &Rig, name: &str, flags: OFlags) -> File {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).custom_flags(flags.bits() as i32);
+    options.read(true).write(true).create(true).truncate(false).custom_flags(flags.bits() as i32);
     options.open(rig.path(name)).expect(name)
 }
 

@@ -62,7 +62,12 @@ fn step(root: &Path, rng: &mut Stream) -> String {
         }
         10 | 11 => {
             let flags = [OFlags::empty(), OFlags::TRUNC, OFlags::APPEND, OFlags::EXCL][rng.below(4) as usize];
-            let open = OpenOptions::new().write(true).create(true).custom_flags(flags.bits() as i32).open(&p);
+            let open = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .custom_flags(flags.bits() as i32)
+                .open(&p);
             let data = vec![rng.below(256) as u8; rng.below(10_000) as usize];
             unit(open.and_then(|f| f.write_all_at(&data, rng.below(20_000))))
         }
