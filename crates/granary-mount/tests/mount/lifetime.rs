@@ -16,7 +16,7 @@ fn an_unlinked_file_lives_until_its_last_close() {
         let mut f = OpenOptions::new()
             .read(true)
             .write(true)
-            .create(true)
+            .create_new(true)
             .truncate(true)
             .open(rig.path("f"))
             .expect("open");
