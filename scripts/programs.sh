@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Real programs on a mounted file system: runs what this machine has, one line per program: ok, FAILED or skipped.
 #
-#   scripts/programs.sh [--fs bytefs,ext4] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
+#   scripts/programs.sh [--fs bytefs,ext4] [--image] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
-# Each file system is mounted anew (ram:FS) for all programs and checked by unmounting. Needs root or fusermount3.
+# Each file system is mounted anew for all programs: in memory (ram:FS) and checked by unmounting, or with --image on an
+# image of 4 GiB that fsck then looks at. Needs root or fusermount3.
 # Exit code 0: nothing failed; 1: something failed; 2: no mount possible.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
 all=(git sqlite_delete sqlite_wal tar fio fsx pjdfstest)
-systems=bytefs,ext4 quick=0 keep=0 wanted=()
+systems=bytefs,ext4 quick=0 keep=0 image=0 wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
         --fs) systems=$2; shift ;;
         --quick) quick=1 ;;
+        --image) image=1 ;;
         --keep) keep=1 ;;
-        -h | --help) sed -n '2,9p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,10p' "$0"; exit 0 ;;
         *) wanted+=("$1") ;;
     esac
     shift
@@ -120,7 +122,12 @@ TOML
 }
 
 for fs in ${systems//,/ }; do
-    "$granary" mount --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt" || exit 2
+    if [ $image = 1 ]; then
+        "$granary" mkfs --fs "$fs" --size 4GiB "$work/$fs.img" >/dev/null 2>&1 || exit 2
+        "$granary" mount --daemon --allow-other --log "$work/$fs.log" "$work/$fs.img" "$mnt" || exit 2
+    else
+        "$granary" mount --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt" || exit 2
+    fi
     chmod 755 "$work" "$mnt"
     for p in "${wanted[@]}"; do
         name=$p; declare -F "$p" >/dev/null || name=${p}_
@@ -137,6 +144,11 @@ for fs in ${systems//,/ }; do
         rm -rf "$work/src" "$work/tree" "$work/back" "$work"/*.tar
     done
     "$granary" umount "$mnt" || { echo "$fs unmount: FAILED"; cat "$work/$fs.log"; failed=1; }
+    if [ $image = 1 ]; then
+        "$granary" fsck "$work/$fs.img" >"$work/fsck.out" 2>&1 && echo "$fs fsck: ok" ||
+            { echo "$fs fsck: FAILED"; tail -15 "$work/fsck.out"; failed=1; }
+        rm -rf "$work/$fs.img"
+    fi
     [ ! -s "$work/$fs.log" ] || { echo "$fs log:"; cat "$work/$fs.log"; failed=1; }
 done
 exit $failed

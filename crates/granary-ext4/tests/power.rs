@@ -408,6 +408,24 @@ fn look_at(fs: Arc<Ext4>) {
 }
 
 /// A journal that is never emptied by a sync is replayed whole.
+/// The data of a directory is its entries: SQLite removes its journal and then calls fdatasync on the directory.
+#[test]
+fn a_removal_survives_once_its_directory_is_fdatasynced() {
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        p.mkdir("/d", 0o755).expect("mkdir");
+        let fd = write_all(&mut p, "/d/journal", 1, 4096).expect("write");
+        p.fsync(fd).expect("fsync");
+        p.close(fd).expect("close");
+        p.unlink("/d/journal").expect("unlink");
+        let dir = p.open("/d", OpenFlags::RDONLY, 0).expect("open");
+        p.fdatasync(dir).expect("fdatasync");
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| assert!(m.process().stat("/d/journal").is_err(), "it is back");
+    fail_and_look(drive(Bytes::gib(1)), None, before, after);
+}
+
 #[test]
 fn a_power_failure_right_after_fsync_loses_nothing() {
     let before = |m: &Mounted| {

@@ -14,6 +14,7 @@
 
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};
+use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::fs::WriteBackCause;
 use granary_sim::sync::Mutex;
@@ -150,7 +151,8 @@ impl Vfs {
         if let Some(error) = node.take_error().or(wrote.err()) {
             return Err(error);
         }
-        self.fs.fsync(node, data_only)
+        // The data of a directory is its entries: programs (SQLite) make names durable with fdatasync, too.
+        self.fs.fsync(node, data_only && node.attr().kind != FileKind::Dir)
     }
 
     /// Makes everything durable.

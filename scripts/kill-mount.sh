@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# kill -9 of a mount at random moments, under an SQLite commit loop and under mail-like file creation with fsync. After each
+# kill: mount (recovery), integrity check, every acknowledged commit and every fsynced file is there; at the end, and every
+# tenth time, fsck.
+#
+#   scripts/kill-mount.sh [--fs bytefs,ext4] [--kills 200] [--seed 1] [--durability process|machine]
+#   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
+#
+# Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, sqlite3, python3.
+set -u
+here=$(cd "$(dirname "$0")/.." && pwd)
+granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
+systems=bytefs,ext4 kills=200 seed=1 durability=process
+while [ $# -gt 0 ]; do
+    case $1 in
+        --fs) systems=$2; shift ;;
+        --kills) kills=$2; shift ;;
+        --seed) seed=$2; shift ;;
+        --durability) durability=$2; shift ;;
+        *) sed -n '2,10p' "$0"; exit 2 ;;
+    esac
+    shift
+done
+for tool in "$granary" sqlite3 python3; do
+    command -v "$tool" >/dev/null || { echo "kill-mount.sh: $tool is missing" >&2; exit 2; }
+done
+work=$(mktemp -d) mnt=$work/mnt
+mkdir "$mnt"
+cleanup() {
+    mountpoint -q "$mnt" && umount -l "$mnt"
+    rm -rf --one-file-system "$work"
+} 2>/dev/null
+trap cleanup EXIT
+RANDOM=$seed
+
+# Writes until the mount dies; each line of its output is a promise that was acknowledged.
+cat >"$work/sqlite.py" <<'PY'
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
+# EXTRA: in rollback mode a commit is the removal of the journal, and only then its directory is synced.
+db.execute(f"PRAGMA journal_mode={sys.argv[2]}"); db.execute("PRAGMA synchronous=EXTRA")
+db.execute("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, x BLOB)")
+n = (db.execute("SELECT max(id) FROM t").fetchone()[0] or 0) + 1
+while True:
+    db.execute("BEGIN"); db.execute("INSERT INTO t VALUES(?, randomblob(200))", (n,)); db.execute("COMMIT")
+    print(n, flush=True); n += 1
+PY
+cat >"$work/mail.py" <<'PY'
+import os, sys, hashlib
+d = sys.argv[1] + "/mail"; os.makedirs(d, exist_ok=True)
+n = int(sys.argv[2])
+while True:
+    data = hashlib.sha256(str(n).encode()).digest() * (n % 500 + 1)
+    f = os.open(f"{d}/{n}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
+    os.write(f, data[: len(data) // 2]); os.fsync(f); os.write(f, data[len(data) // 2 :]); os.fsync(f); os.close(f)
+    if n >= 300: os.unlink(f"{d}/{n - 300}")
+    print(n, flush=True); n += 1
+PY
+cat >"$work/verify.py" <<'PY'
+import os, sys, hashlib
+d, last = sys.argv[1] + "/mail", int(sys.argv[2])
+for n in range(max(0, last - 299), last + 1):
+    want = hashlib.sha256(str(n).encode()).digest() * (n % 500 + 1)
+    path = f"{d}/{n}"
+    # The next mail's turn may have removed the oldest one before the kill.
+    if not os.path.exists(path) and n <= last - 299: continue
+    if open(path, "rb").read() != want: sys.exit(f"mail {n} of {last} is not what was fsynced")
+PY
+
+lost() { echo "$fs, kill $k: $*"; exit 1; }
+serve() { # mounts in the foreground, so that $server is the process to be killed
+    "$granary" mount --durability "$durability" --log "$work/log" "$work/img" "$mnt" 2>>"$work/mount.err" &
+    server=$!
+    for _ in $(seq 200); do mountpoint -q "$mnt" && return; sleep 0.02; done
+    cat "$work/mount.err"; exit 2
+}
+
+for fs in ${systems//,/ }; do
+    rm -rf "$work/img"
+    "$granary" mkfs --fs "$fs" --size 1GiB "$work/img" >/dev/null 2>&1 || exit 2
+    mails=-1 k=0
+    declare -A rows=([delete]=0 [wal]=0)
+    while [ $k -lt "$kills" ]; do
+        k=$((k + 1))
+        kind=$(( k % 3 ))
+        mode=$([ $kind = 0 ] && echo delete || echo wal)
+        serve
+        if [ $kind = 2 ]; then
+            python3 "$work/mail.py" "$mnt" $((mails + 1)) >"$work/acks" 2>/dev/null &
+        else
+            mkdir -p "$mnt/$mode"
+            python3 "$work/sqlite.py" "$mnt/$mode" $mode >"$work/acks" 2>/dev/null &
+        fi
+        writer=$!
+        sleep "$(awk "BEGIN{print 0.15 + $RANDOM / 32768 * 0.35}")"
+        kill -9 $server
+        wait $server 2>/dev/null
+        umount -l "$mnt" 2>/dev/null
+        wait $writer 2>/dev/null
+        last=$(tail -n 1 "$work/acks")
+        serve
+        if [ $kind = 2 ]; then
+            mails=${last:-$mails}
+            [ "$mails" -lt 0 ] || python3 "$work/verify.py" "$mnt" "$mails" || lost "a mail"
+        else
+            rows[$mode]=${last:-${rows[$mode]}}
+            if [ "${rows[$mode]}" -gt 0 ]; then
+                [ "$(sqlite3 "$mnt/$mode/db" 'PRAGMA integrity_check')" = ok ] || lost "integrity of $mode/db"
+                n=$(sqlite3 "$mnt/$mode/db" 'SELECT count(*) FROM t')
+                [ "$n" -ge "${rows[$mode]}" ] || lost "$n rows of ${rows[$mode]} that were committed"
+            fi
+        fi
+        "$granary" umount "$mnt" && wait $server 2>/dev/null
+        if [ $((k % 10)) = 0 ] || [ $k = "$kills" ]; then
+            "$granary" fsck "$work/img" >"$work/fsck" 2>&1 || { cat "$work/fsck"; lost "fsck"; }
+        fi
+    done
+    echo "$fs: $kills kills, ${rows[delete]} and ${rows[wal]} commits (rollback, WAL), $((mails + 1)) mails: nothing lost"
+done
