@@ -137,7 +137,11 @@ impl Mounted {
 
     fn finish(&mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        let served = session.join().map_err(MountError::io("serving /dev/fuse"));
+        let served = match session.join() {
+            // The kernel ended the connection while a thread was reading: an end like any other.
+            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+            other => other.map_err(MountError::io("serving /dev/fuse")),
+        };
         let shared = &self.adapter.0;
         shared.let_go();
         shared.vfs.unmount()?;
