@@ -211,6 +211,20 @@ impl BlockCache {
         block
     }
 
+    /// A block whose content on media means nothing: as it is in memory, else zeros, without reading the drive. Unlike
+    /// [`BlockCache::fresh`] it is the same block for everybody, also for who is reading it just now.
+    pub fn get_or_zeroed(&self, lpa: Lpa, what: Structure) -> Arc<Block> {
+        let block = self.entry(lpa.0, what);
+        {
+            let _own = block.loading.lock();
+            if !block.loaded.load(Relaxed) {
+                block.content.write().bytes_mut();
+                block.loaded.store(true, Relaxed);
+            }
+        }
+        block
+    }
+
     /// The block if it is in memory.
     pub fn cached(&self, lpa: Lpa) -> Option<Arc<Block>> {
         let found = self.inner.lock().map.get(&lpa.0).cloned();

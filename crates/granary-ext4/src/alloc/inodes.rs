@@ -119,7 +119,7 @@ impl Groups {
             Some((i, alone))
         });
         let Some((index, alone)) = found else { return Ok(None) };
-        let table = self.table_block(group, Lpa(itable + (index / INODES_PER_BLOCK) as u64), alone);
+        let table = self.table_block(Lpa(itable + (index / INODES_PER_BLOCK) as u64), alone);
         let table = match table {
             Ok(block) => block,
             Err(e) => {
@@ -140,15 +140,13 @@ impl Groups {
     }
 
     /// The inode-table block of a new inode: not read where no other inode of it is in use.
-    fn table_block(&self, group: u32, lpa: Lpa, alone: bool) -> Result<Arc<Block>> {
+    fn table_block(&self, lpa: Lpa, alone: bool) -> Result<Arc<Block>> {
+        // Another task may have taken the block's second inode meanwhile, and be reading it.
         if alone {
-            let _one = self.groups[group as usize].lock();
-            return Ok(match self.cache.cached(lpa) {
-                Some(block) => block,
-                None => self.cache.fresh(lpa, Structure::Inode),
-            });
+            Ok(self.cache.get_or_zeroed(lpa, Structure::Inode))
+        } else {
+            self.cache.get(lpa, Structure::Inode)
         }
-        self.cache.get(lpa, Structure::Inode)
     }
 
     /// The inode-table block of an inode in use; a miss reads the aligned 32 blocks around it, as far as the
