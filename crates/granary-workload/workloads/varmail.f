@@ -1,9 +1,9 @@
 # varmail: a mail server. Each loop deletes a mail, writes a new one, adds to another, and reads two.
 #
 # ByteFS paper, Table 5:        1M files of 16 KB, 12 threads.
-# Authors' `baseline` branch:   file sizes gamma distributed (mean 16384, shape 1.5), dirwidth 1,000,000
-#                               (a few huge directories: widths are gamma distributed), 80 % preallocated, I/O size 1m, appends up to 16k, memsize 10m,
-#                               the loop, and the end after 500,000 operations.
+# Authors' `baseline` branch:   file sizes gamma distributed (mean 16384, shape 1.5), dirwidth 1,000,000 (a few
+#                               huge directories: widths are gamma distributed), 80 % preallocated, I/O size 1m,
+#                               appends up to 16k, memsize 10m, the loop, and the end after 500,000 operations.
 
 set $dir=/data
 set $nfiles=1000000

@@ -1,10 +1,9 @@
 # webproxy: a caching proxy. Each loop replaces one object and reads five. No fsync.
 #
 # ByteFS paper, Table 5:        1M files of 16 KB, 12 threads.
-# Authors' `baseline` branch:   files of exactly 16k, dirwidth 1,000,000 (a few huge directories: widths are
-#                               gamma distributed), 80 % preallocated,
-#                               I/O size 1m, appends up to 16k, memsize 10m, the loop, and the end after
-#                               500,000 operations.
+# Authors' `baseline` branch:   files of exactly 16k, dirwidth 1,000,000 (a few huge directories: widths are gamma
+#                               distributed), 80 % preallocated, I/O size 1m, appends up to 16k, memsize 10m, the
+#                               loop, and the end after 500,000 operations.
 
 set $dir=/data
 set $nfiles=1000000
