@@ -26,8 +26,11 @@ for tool in "$granary" sqlite3 python3; do
 done
 work=$(mktemp -d) mnt=$work/mnt
 mkdir "$mnt"
+# A writer that comes too late must not find a plain directory and take that for the mount.
+chattr +i "$mnt" || exit 2
 cleanup() {
     mountpoint -q "$mnt" && umount -l "$mnt"
+    chattr -i "$mnt"
     rm -rf --one-file-system "$work"
 } 2>/dev/null
 trap cleanup EXIT
@@ -71,7 +74,7 @@ PY
 
 lost() { echo "$fs, kill $k: $*"; exit 1; }
 serve() { # mounts in the foreground, so that $server is the process to be killed
-    "$granary" mount --durability "$durability" --log "$work/log" "$work/img" "$mnt" 2>>"$work/mount.err" &
+    "$granary" mount --durability "$durability" --log "$work/log" "$work/img" "$mnt" 2>>"$work/mount.err" >&2 &
     server=$!
     for _ in $(seq 200); do mountpoint -q "$mnt" && return; sleep 0.02; done
     cat "$work/mount.err"; exit 2
