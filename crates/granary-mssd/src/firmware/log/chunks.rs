@@ -98,7 +98,7 @@ pub const NIL: u32 = u32::MAX;
 /// Words of a record before its entries.
 const HEADER: usize = 5;
 /// Words for entries and older versions, by size class.
-const CLASSES: [u32; 28] = [
+const CLASSES: [u32; 34] = [
     1,
     2,
     3,
@@ -127,6 +127,12 @@ const CLASSES: [u32; 28] = [
     1 << 17,
     1 << 18,
     1 << 19,
+    1 << 20,
+    1 << 21,
+    1 << 22,
+    1 << 23,
+    1 << 24,
+    1 << 25,
 ];
 
 /// The records of a partition.
@@ -149,7 +155,7 @@ pub struct Scratch {
 /// The smallest class with room for `payload` words.
 fn class_for(payload: usize) -> usize {
     let class = CLASSES.iter().position(|&c| c as usize >= payload);
-    class.expect("a page has at most 2^19 words of versions: the log holds fewer entries")
+    class.expect("a page has at most 2^25 words of versions: more than a gigabyte of log")
 }
 
 fn range_word(p: &Piece) -> u32 {
