@@ -12,10 +12,10 @@
 //!
 //! Writes go round the planes, one page to each; every plane keeps an open block for the host's writes, one for gc's
 //! copies and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks, `gc`
-//! for gc, wear leveling and bad blocks, `recover` for power.
+//! for gc, wear leveling and bad blocks, `recover` for power, `remap` for the P2L table.
 //!
-//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` says
-//! `lpa`; a block's valid count is the number of its live pages; every block is in exactly one state.
+//! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` (or the P2L
+//! table, where one is kept) says `lpa`; a block's valid count is the number of its live pages; every block is in exactly one state.
 //!
 //! It does *not* cache map pages: the whole table is in the drive's DRAM (512 MB for 1 TB, ByteFS section 4.9). It
 //! does *not* buffer writes; that is the firmware's.
@@ -26,6 +26,7 @@ mod alloc;
 mod check;
 mod gc;
 mod recover;
+mod remap;
 mod victims;
 
 use crate::config::FtlConfig;
@@ -57,6 +58,8 @@ pub struct Ftl<M = RamMedium> {
     nand: Nand<M>,
     /// `ppa + 1`; zero is unmapped, so that an untouched table costs no memory.
     l2p: Vec<u32>,
+    /// `lpa + 1` of each live flash page, zero of the others; empty where the drive keeps no such table.
+    p2l: Vec<u32>,
     live: LiveMap,
     valid: ValidCounts,
     planes: Vec<Plane>,
@@ -106,6 +109,7 @@ impl<M: Medium> Ftl<M> {
             config: *config,
             nand,
             l2p: vec![0; config.capacity_pages() as usize],
+            p2l: Vec::new(),
             live: LiveMap::new(geometry.pages()),
             valid: ValidCounts::new(geometry.blocks()),
             planes: Vec::new(),
@@ -282,13 +286,11 @@ impl<M: Medium> Ftl<M> {
     /// The page that was read says itself what it holds: a wrong map is found at once.
     #[inline]
     fn confirm(&self, l: u32, ppa: u32, oob: Oob) -> Result<(), FlashError> {
-        if oob.lpa == l {
+        let owner = self.owner(ppa, oob);
+        if owner == l {
             return Ok(());
         }
-        Err(FlashError::Corrupt(format!(
-            "flash page {ppa} should hold page {l} but its OOB says {}",
-            oob.lpa
-        )))
+        Err(FlashError::Corrupt(format!("flash page {ppa} should hold page {l} but says {owner}")))
     }
 
     /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale, and
@@ -296,6 +298,9 @@ impl<M: Medium> Ftl<M> {
     #[inline]
     fn map(&mut self, l: u32, block: u32, ppa: u32, doomed: bool) {
         let old = std::mem::replace(&mut self.l2p[l as usize], ppa + 1);
+        if !self.p2l.is_empty() {
+            self.p2l[ppa as usize] = l + 1;
+        }
         self.live.set(ppa);
         self.valid.add(block);
         if old == 0 {
@@ -318,6 +323,9 @@ impl<M: Medium> Ftl<M> {
         let (block, page) = self.config.geometry.split(Ppa(ppa));
         self.live.clear(ppa);
         self.valid.sub(block);
+        if !self.p2l.is_empty() {
+            self.p2l[ppa as usize] = 0;
+        }
         if doomed {
             self.nand.doomed(block, page);
         } else {

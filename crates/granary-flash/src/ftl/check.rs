@@ -27,6 +27,7 @@ impl<M: Medium> Ftl<M> {
     pub fn check(&self) -> Result<(), Vec<String>> {
         let mut bad = Vec::new();
         self.check_map(&mut bad);
+        self.check_p2l(&mut bad);
         self.check_blocks(&mut bad);
         self.check_counters(&mut bad);
         if bad.is_empty() { Ok(()) } else { Err(bad) }
@@ -45,9 +46,10 @@ impl<M: Medium> Ftl<M> {
                 bad.push(format!("page {l} is mapped to flash page {ppa}, which is not live"));
             }
             match self.nand.peek(Ppa(ppa)) {
-                Ok((_, oob)) if oob.lpa as usize == l => {}
+                Ok((_, oob)) if self.owner(ppa, oob) as usize == l => {}
                 Ok((_, oob)) => {
-                    bad.push(format!("page {l} is mapped to flash page {ppa}, whose OOB says {}", oob.lpa));
+                    let owner = self.owner(ppa, oob);
+                    bad.push(format!("page {l} is mapped to flash page {ppa}, which says {owner}"));
                 }
                 Err(e) => bad.push(format!("page {l}: {e}")),
             }

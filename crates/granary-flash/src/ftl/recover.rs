@@ -131,6 +131,9 @@ impl<M: Medium> Ftl<M> {
         let holds_data = |b: &u32| self.nand.header(BlockNo(*b)).programmed > 0;
         let written: Vec<u32> = (0..blocks).filter(holds_data).collect();
         let (torn, done) = self.scan_all(now, &written)?;
+        if !self.p2l.is_empty() {
+            self.invert_p2l();
+        }
         for l in 0..self.l2p.len() {
             if let Some(ppa) = self.l2p[l].checked_sub(1) {
                 let (block, _) = self.config.geometry.split(Ppa(ppa));

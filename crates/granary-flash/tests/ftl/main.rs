@@ -4,6 +4,7 @@ mod faults;
 mod gc;
 mod model;
 mod power;
+mod remap;
 mod timing;
 
 use granary_flash::{Cause, Ftl, FtlConfig, Geometry, NandTiming};
