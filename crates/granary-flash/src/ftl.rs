@@ -24,6 +24,7 @@
 
 mod alloc;
 mod check;
+mod fill;
 mod gc;
 mod recover;
 mod remap;
@@ -38,7 +39,8 @@ use crate::nand::{Nand, NandStats};
 use alloc::{Plane, Stream};
 use granary_units::{Lpa, Nanos, Page, Ppa};
 use serde::Serialize;
-use victims::{LiveMap, ValidCounts};
+pub(crate) use victims::LiveMap;
+use victims::ValidCounts;
 
 /// Erase counts over the blocks in service.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

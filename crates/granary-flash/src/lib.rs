@@ -13,9 +13,9 @@
 //!   |        NAND rules, erase counts, faults            |
 //!   +----+-----------------------------------------------+
 //!        |  Medium: pages, their OOB, block headers
-//!   +----v-------+   +- - - - - - -+
-//!   | RamMedium  |   | image file  |   (elsewhere)
-//!   +------------+   +- - - - - - -+
+//!   +----v-------+   +--------+   +- - - - - - -+
+//!   | RamMedium  |   | NoData |   | image file  |   (elsewhere)
+//!   +------------+   +--------+   +- - - - - - -+
 //! ```
 //!
 //! Nothing here blocks: an access takes the instant at which it is issued and returns the instant at which it is
@@ -47,6 +47,6 @@ pub use counters::{Cause, FlashCounters};
 pub use error::FlashError;
 pub use faults::{FaultRates, Faults};
 pub use ftl::{Ftl, Wear};
-pub use medium::{BlockHeader, BlockNo, Medium, Oob, RamMedium};
+pub use medium::{BlockHeader, BlockNo, Medium, NoData, Oob, RamMedium};
 pub use nand::{Nand, NandStats};
 pub use timeline::Timeline;

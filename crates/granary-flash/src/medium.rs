@@ -12,9 +12,11 @@
 //!
 //! It does *not* know time, mapping or faults.
 
+mod no_data;
 mod ram;
 
 use granary_units::Page;
+pub use no_data::NoData;
 pub use ram::RamMedium;
 use std::io;
 
@@ -66,6 +68,24 @@ pub trait Medium {
 
     /// Stores the next page of `block`: `page` is its header's `programmed`, which grows by one.
     fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()>;
+
+    /// Programs every page of an erased block: page i holds logical page `first.lpa + i * step`, with sequence number
+    /// `first.seq + i * step` and what `content` says of that logical page. The same as as many calls of
+    /// [`Medium::program`].
+    fn program_block(
+        &mut self,
+        block: BlockNo,
+        first: Oob,
+        step: u32,
+        mut content: impl FnMut(u32) -> Page,
+    ) -> io::Result<()> {
+        let mut oob = first;
+        for page in 0..self.shape().1 {
+            self.program(block, page, &content(oob.lpa), oob)?;
+            oob = Oob { lpa: oob.lpa.wrapping_add(step), seq: oob.seq + step as u64 };
+        }
+        Ok(())
+    }
 
     /// Erases `block`: no page is programmed, `erases` grows by one.
     fn erase(&mut self, block: BlockNo) -> io::Result<()>;

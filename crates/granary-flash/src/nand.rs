@@ -220,6 +220,54 @@ impl<M: Medium> Nand<M> {
         if failed { Err(FlashError::ProgramFailed { ppa, done }) } else { Ok(done) }
     }
 
+    /// Whether operations may fail.
+    pub fn has_faults(&self) -> bool {
+        self.faults.is_some()
+    }
+
+    /// Programs every page of an erased block as [`Medium::program_block`] does: counted, and its planes' and buses' work
+    /// too, but no time is reserved and nothing fails.
+    ///
+    /// # Errors
+    /// [`FlashError::OutOfOrder`]; errors of the medium.
+    ///
+    /// # Panics
+    /// On a bad block.
+    pub fn program_block(
+        &mut self,
+        block: BlockNo,
+        first: Oob,
+        step: u32,
+        content: impl FnMut(u32) -> Page,
+    ) -> Result<(), FlashError> {
+        let n = self.geometry.pages_per_block;
+        let header = &mut self.blocks[block.0 as usize];
+        assert!(!header.bad, "program of bad block {}", block.0);
+        if header.programmed != 0 {
+            return Err(FlashError::OutOfOrder { ppa: Ppa(block.0 * n), next: header.programmed });
+        }
+        self.medium.program_block(block, first, step, content)?;
+        header.programmed = n;
+        self.stats.programs += n as u64;
+        let plane = self.geometry.plane_of(block.0);
+        self.planes[plane as usize].charge(n as u64, self.program);
+        let transfer = self.transfer;
+        self.buses[self.geometry.channel_of(plane) as usize].charge(n as u64, transfer);
+        Ok(())
+    }
+
+    /// What planes and buses have reserved, for [`Nand::rewind`].
+    pub(crate) fn reservations(&self) -> Vec<Timeline> {
+        self.planes.iter().chain(&self.buses).cloned().collect()
+    }
+
+    /// Undoes the reservations made since, not their work nor its counts.
+    pub(crate) fn rewind(&mut self, earlier: &[Timeline]) {
+        for (t, before) in self.planes.iter_mut().chain(&mut self.buses).zip(earlier) {
+            t.rewind(before);
+        }
+    }
+
     /// Erases a block.
     ///
     /// # Errors

@@ -91,6 +91,18 @@ impl Timeline {
         self.gaps.clear();
     }
 
+    /// Counts `n` pieces of work of `len` each without reserving time for them.
+    pub fn charge(&mut self, n: u64, len: Nanos) {
+        self.busy += len.0 * n;
+        self.served += n;
+    }
+
+    /// Takes the reservations of `earlier`, a copy of this one, in place of its own; what was counted stays.
+    pub fn rewind(&mut self, earlier: &Timeline) {
+        self.horizon = earlier.horizon;
+        self.gaps.clone_from(&earlier.gaps);
+    }
+
     #[inline]
     fn account(&mut self, start: u64, len: u64) -> Span {
         self.busy += len;

@@ -18,6 +18,7 @@
 mod block;
 mod byte;
 mod fail;
+mod precondition;
 
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::counters::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
@@ -74,12 +75,16 @@ impl Mssd {
     /// [`ConfigError`] where the configuration makes no working drive.
     pub fn new(config: &DriveConfig) -> Result<Mssd, ConfigError> {
         config.validate()?;
+        let backend = Backend::new(&config.flash, config.firmware.write_buffer)?;
+        Ok(Mssd::in_memory(config, backend))
+    }
+
+    fn in_memory(config: &DriveConfig, backend: Backend) -> Mssd {
         let firmware = match config.firmware.mode {
             Mode::Log => Firmware::Log(Log::new(config)),
             Mode::Cache => Firmware::Cache(Cache::new(config)),
         };
-        let backend = Backend::new(&config.flash, config.firmware.write_buffer)?;
-        Ok(Mssd::over(config, firmware, backend))
+        Mssd::over(config, firmware, backend)
     }
 
     /// The drive that an image kept, powered up before time starts.

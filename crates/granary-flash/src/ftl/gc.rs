@@ -26,7 +26,7 @@ use granary_units::{Nanos, Page, Ppa};
 
 /// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a whole
 /// round of the plane's blocks takes a sixteenth of an erase per block.
-const WEAR_LOOK: u32 = 4;
+pub(super) const WEAR_LOOK: u32 = 4;
 const WEAR_WINDOW: u32 = 64;
 /// Pages read before the first of them is programmed, at most.
 const BATCH: u32 = 16;
@@ -52,6 +52,11 @@ pub(crate) struct Job {
 impl Job {
     pub(crate) fn retires(&self) -> bool {
         self.retire
+    }
+
+    /// Its copies have arrived long ago.
+    pub(crate) fn forget_time(&mut self) {
+        self.copied = Nanos::ZERO;
     }
 }
 

@@ -134,7 +134,7 @@ impl<M: Medium> Ftl<M> {
         if !self.p2l.is_empty() {
             self.invert_p2l();
         }
-        for l in 0..self.l2p.len() {
+        for l in 0..if written.is_empty() { 0 } else { self.l2p.len() } {
             if let Some(ppa) = self.l2p[l].checked_sub(1) {
                 let (block, _) = self.config.geometry.split(Ppa(ppa));
                 self.live.set(ppa);

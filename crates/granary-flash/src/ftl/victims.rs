@@ -31,6 +31,20 @@ impl LiveMap {
         self.0[ppa as usize / 64] &= !(1 << (ppa % 64));
     }
 
+    /// Sets `n` bits from `first` on.
+    pub(crate) fn set_range(&mut self, first: u32, n: u32) {
+        for (word, mask) in words(first, n) {
+            self.0[word] |= mask;
+        }
+    }
+
+    /// Clears `n` bits from `first` on.
+    pub(crate) fn clear_range(&mut self, first: u32, n: u32) {
+        for (word, mask) in words(first, n) {
+            self.0[word] &= !mask;
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, ppa: u32) -> bool {
         self.0[ppa as usize / 64] >> (ppa % 64) & 1 == 1
@@ -53,6 +67,16 @@ impl LiveMap {
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|w| w.count_ones() as u64).sum()
     }
+}
+
+/// The words that hold the bits `first..first + n`, and which of their bits these are.
+fn words(first: u32, n: u32) -> impl Iterator<Item = (usize, u64)> {
+    let (from, end) = (first as u64, first as u64 + n as u64);
+    (from / 64..end.div_ceil(64)).map(move |w| {
+        let low = from.saturating_sub(w * 64);
+        let high = (end - w * 64).min(64);
+        (w as usize, u64::MAX << low & u64::MAX >> (64 - high))
+    })
 }
 
 const GROUP: usize = 64;
@@ -98,6 +122,13 @@ impl ValidCounts {
         let c = *c;
         let least = &mut self.least[block as usize / GROUP];
         *least = (*least).min(c);
+    }
+
+    /// All `n` pages of an open block become live at once.
+    pub(crate) fn fill(&mut self, block: u32, n: u32) {
+        let c = &mut self.count[block as usize];
+        assert_eq!(*c, NO_CANDIDATE, "block {block} is in use");
+        *c |= n as u16;
     }
 
     /// The block becomes a candidate for gc.
@@ -196,5 +227,17 @@ mod tests {
         let found: Vec<u32> = std::iter::successors(map.next(0, 1000), |&p| map.next(p + 1, 1000)).collect();
         assert_eq!(found, [0, 64, 200, 999]);
         assert_eq!((map.next(65, 200), map.count()), (None, 4));
+    }
+
+    #[test]
+    fn ranges_of_live_pages_end_where_they_should() {
+        for (first, n) in [(0, 64), (3, 5), (60, 8), (64, 64), (10, 300), (128, 1), (255, 0)] {
+            let mut map = LiveMap::new(400);
+            map.set_range(first, n);
+            assert!((0..400).all(|p| map.get(p) == (first..first + n).contains(&p)), "{first}+{n}");
+            map.set_range(0, 400);
+            map.clear_range(first, n);
+            assert!((0..400).all(|p| map.get(p) != (first..first + n).contains(&p)), "{first}+{n}");
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::counters::BufferCounters;
 use crate::drive::DriveError;
 use crate::firmware::store::Store;
 use crate::image::medium::ImageMedium;
-use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig, RamMedium};
+use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig, NoData, RamMedium};
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -76,7 +76,21 @@ impl Backend {
     pub fn new(flash: &FtlConfig, size: Bytes) -> Result<Backend, FlashError> {
         flash.validate()?;
         let medium = RamMedium::new(flash.geometry.blocks(), flash.geometry.pages_per_block);
-        let ftl = Ftl::with_medium(flash, Store::Ram(medium))?;
+        Backend::in_memory(flash, size, Store::Ram(medium))
+    }
+
+    /// The same with flash that keeps no content: every page in it reads as zeros.
+    ///
+    /// # Errors
+    /// [`FlashError::Config`].
+    pub fn without_data(flash: &FtlConfig, size: Bytes) -> Result<Backend, FlashError> {
+        flash.validate()?;
+        let medium = NoData::new(flash.geometry.blocks(), flash.geometry.pages_per_block);
+        Backend::in_memory(flash, size, Store::NoData(medium))
+    }
+
+    fn in_memory(flash: &FtlConfig, size: Bytes, store: Store) -> Result<Backend, FlashError> {
+        let ftl = Ftl::with_medium(flash, store)?;
         let ahead = flash.geometry.plane_count() as usize * AHEAD;
         Ok(Backend::over(ftl, size, ahead))
     }
@@ -89,7 +103,7 @@ impl Backend {
     pub fn on_image(flash: &FtlConfig, size: Bytes, medium: ImageMedium) -> Result<Backend, FlashError> {
         let live = |store: &Store, block, page| match store {
             Store::Image(m) => m.is_live(block, page),
-            Store::Ram(_) => false,
+            Store::Ram(_) | Store::NoData(_) => false,
         };
         let ftl = Ftl::with_saved_map(flash, Store::Image(Box::new(medium)), live)?;
         Ok(Backend::over(ftl, size, usize::MAX))
@@ -114,7 +128,7 @@ impl Backend {
     #[inline]
     pub fn image(&mut self) -> Option<&mut ImageMedium> {
         match self.ftl.nand_mut().medium_mut() {
-            Store::Ram(_) => None,
+            Store::Ram(_) | Store::NoData(_) => None,
             Store::Image(m) => Some(m),
         }
     }
@@ -320,6 +334,32 @@ impl Backend {
             }
         }
         self.ftl.trim(lpa, 1).map_err(|e| drive_error(lpa, e))
+    }
+
+    /// Writes the `pages` pages from `first` on past the buffer and in no time ([`Ftl::fill_sequential`]).
+    ///
+    /// # Errors
+    /// Outside the drive, read-only drive.
+    pub fn fill(
+        &mut self,
+        first: Lpa,
+        pages: u64,
+        content: impl FnMut(Lpa) -> Page,
+    ) -> Result<(), DriveError> {
+        self.ftl.fill_sequential(first, pages, Cause::Host, content).map_err(|e| drive_error(first, e))
+    }
+
+    /// Writes these pages in this order past the buffer and in no time ([`Ftl::without_time`]).
+    ///
+    /// # Errors
+    /// Outside the drive, read-only drive.
+    pub fn scatter(&mut self, writes: impl IntoIterator<Item = (Lpa, Page)>) -> Result<(), DriveError> {
+        self.ftl.without_time(|ftl| {
+            for (lpa, page) in writes {
+                ftl.write(Nanos::ZERO, lpa, page, Cause::Host).map_err(|e| drive_error(lpa, e))?;
+            }
+            Ok(())
+        })
     }
 
     /// Waits for all programs; returns when the last is done.

@@ -1,7 +1,7 @@
 //! [`Store`]: what the drive's flash lies on, memory or an image.
 
 use crate::image::medium::ImageMedium;
-use granary_flash::{BlockHeader, BlockNo, Medium, Oob, RamMedium};
+use granary_flash::{BlockHeader, BlockNo, Medium, NoData, Oob, RamMedium};
 use granary_units::Page;
 use std::io;
 
@@ -9,6 +9,8 @@ use std::io;
 pub enum Store {
     /// Memory: gone with the process.
     Ram(RamMedium),
+    /// Memory without content: raw benches of large drives.
+    NoData(NoData),
     /// An image on the host's disk.
     Image(Box<ImageMedium>),
 }
@@ -17,6 +19,7 @@ macro_rules! each {
     ($self:expr, $m:ident => $call:expr) => {
         match $self {
             Store::Ram($m) => $call,
+            Store::NoData($m) => $call,
             Store::Image($m) => $call,
         }
     };
@@ -44,6 +47,16 @@ impl Medium for Store {
     #[inline]
     fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()> {
         each!(self, m => m.program(block, page, content, oob))
+    }
+
+    fn program_block(
+        &mut self,
+        block: BlockNo,
+        first: Oob,
+        step: u32,
+        content: impl FnMut(u32) -> Page,
+    ) -> io::Result<()> {
+        each!(self, m => m.program_block(block, first, step, content))
     }
 
     fn erase(&mut self, block: BlockNo) -> io::Result<()> {
