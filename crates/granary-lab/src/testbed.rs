@@ -4,10 +4,14 @@
 //!   [host]  cores   [host.costs]  [host.vfs]       [drive.link]  [drive.firmware]  [drive.flash...]
 //! ```
 //!
-//! Built-in testbeds are the files of `testbeds/`. `--set KEY=VALUE` changes one value: KEY is a dotted path, or the
-//! end of one where that is unambiguous (`nand.read_ns` for `drive.flash.nand.read_ns`).
+//! Built-in testbeds are the files of `testbeds/`. A file that begins with `base = "NAME"` states only what differs from
+//! that testbed. `--set KEY=VALUE` changes one value: KEY is a dotted path, or the end of one where that is unambiguous
+//! (`nand.read_ns` for `drive.flash.nand.read_ns`).
 //!
 //! Unknown keys, wrong types and contradictions are refused with the line; nothing is silently ignored.
+
+pub mod figures;
+mod source;
 
 use crate::error::LabError;
 use granary_mssd::DriveConfig;
@@ -15,6 +19,7 @@ use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 use serde::{Deserialize, Serialize};
+use source::Sources;
 use toml::{Table, Value};
 
 /// A host and its drive.
@@ -47,8 +52,11 @@ pub struct Host {
 }
 
 /// Name and text of each built-in testbed.
-const BUILTIN: [(&str, &str); 1] =
-    [("bytefs-emulator", include_str!("../../../testbeds/bytefs-emulator.toml"))];
+const BUILTIN: [(&str, &str); 3] = [
+    ("bytefs-emulator", include_str!("../../../testbeds/bytefs-emulator.toml")),
+    ("bytefs-fpga", include_str!("../../../testbeds/bytefs-fpga.toml")),
+    ("cxl", include_str!("../../../testbeds/cxl.toml")),
+];
 
 /// The built-in testbeds.
 pub fn builtins() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -76,27 +84,76 @@ impl Testbed {
     /// # Errors
     /// Everything that is wrong with the file or a set, with its place.
     pub fn load(name: &str, sets: &[String]) -> Result<Testbed, LabError> {
-        let bad = |message: String| LabError::BadTestbed { file: name.to_owned(), message };
-        let mut testbed: Testbed = toml::from_str(&text(name)?).map_err(|e| bad(e.to_string()))?;
+        let sources = Sources::collect(name)?;
+        let (mut testbed, keys) = sources.parse()?;
+        let mut changed = Vec::new();
         if !sets.is_empty() {
             // Writing the testbed out first makes every key present, also those the file leaves at their default.
-            let mut tree = Table::try_from(&testbed).map_err(|e| bad(e.to_string()))?;
+            let mut tree = Table::try_from(&testbed).map_err(|e| sources.bad(None, &e.to_string()))?;
             for set in sets {
-                apply(&mut tree, set)?;
+                changed.push((apply(&mut tree, set)?, set));
                 testbed = Testbed::deserialize(tree.clone())
                     .map_err(|e| LabError::BadSet { set: set.clone(), message: e.message().to_owned() })?;
             }
         }
-        testbed.drive.validate().map_err(|e| bad(e.to_string()))?;
-        if testbed.host.cores == 0 {
-            return Err(bad("host.cores must be at least 1".to_owned()));
-        }
+        testbed.validate().map_err(|message| {
+            let Some((path, at)) = keys.named_in(&message) else { return sources.bad(None, &message) };
+            match changed.iter().rev().find(|(changed, _)| changed == path) {
+                Some((_, set)) => LabError::BadSet { set: (*set).clone(), message },
+                None => sources.bad(Some(at), &message),
+            }
+        })?;
         Ok(testbed)
+    }
+
+    /// What contradicts itself, each with the file and line of the key to look at where it stands in a file.
+    ///
+    /// # Errors
+    /// As [`Testbed::load`].
+    pub fn warnings(name: &str) -> Result<Vec<String>, LabError> {
+        let sources = Sources::collect(name)?;
+        let (testbed, keys) = sources.parse()?;
+        let place = |key: &str| match keys.find(key).map(|at| sources.place(at)) {
+            Some((file, line)) => format!("{file}, line {line}"),
+            None => format!("{name}, {key}"),
+        };
+        Ok(figures::contradictions(&testbed)
+            .into_iter()
+            .map(|(key, text)| format!("{}: {text}", place(key)))
+            .collect())
+    }
+
+    /// Every value, also those that the file leaves to its base or at their default, as a testbed file.
+    pub fn values(&self) -> String {
+        toml::to_string(self).expect("a testbed is plain values")
+    }
+
+    /// Checks every range. The message names the key.
+    fn validate(&self) -> Result<(), String> {
+        self.drive.validate().map_err(|e| e.to_string())?;
+        let (host, vfs) = (&self.host, &self.host.vfs);
+        for (wrong, message) in [
+            (host.cores == 0, "host.cores must be at least 1"),
+            (vfs.page_cache.0 < 1 << 20, "host.vfs.page_cache must be at least 1MiB"),
+            (vfs.flushers == 0, "host.vfs.flushers must be at least 1"),
+            (vfs.tick.0 == 0, "host.vfs.tick must be at least 1 ns; Linux has 4000000"),
+            (vfs.dirty_limit_percent > 100, "host.vfs.dirty_limit_percent is a percentage: at most 100"),
+            (
+                vfs.dirty_background_percent > vfs.dirty_limit_percent,
+                "host.vfs.dirty_background_percent must not be above dirty_limit_percent: writers would wait for a write-back \
+                 that has not begun",
+            ),
+        ] {
+            if wrong {
+                return Err(message.to_owned());
+            }
+        }
+        Ok(())
     }
 }
 
-/// Applies one `KEY=VALUE` to the tree.
-fn apply(tree: &mut Table, set: &str) -> Result<(), LabError> {
+/// Applies one `KEY=VALUE` to the tree; returns the key's whole path.
+fn apply(tree: &mut Table, set: &str) -> Result<String, LabError> {
     let bad = |message: String| LabError::BadSet { set: set.to_owned(), message };
     let (key, value) = set.split_once('=').ok_or_else(|| bad("write KEY=VALUE".to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
@@ -138,7 +195,7 @@ fn apply(tree: &mut Table, set: &str) -> Result<(), LabError> {
         };
     }
     table.insert(last, parsed);
-    Ok(())
+    Ok(path)
 }
 
 /// All dotted paths of values below `table`.
@@ -177,6 +234,90 @@ mod tests {
         assert!(message("syscal=1").contains("no key 'syscal'"));
         assert!(message("syscall").contains("write KEY=VALUE"));
         assert!(message("costs.syscall=fast").contains("--set costs.syscall=fast: invalid type"));
+    }
+
+    /// What loading a file of this text says.
+    fn refusal(text: &str) -> String {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, text).expect("written");
+        let path = path.to_str().expect("UTF-8");
+        let said = Testbed::load(path, &[]).expect_err("refused").to_string();
+        said.replace(path, "mine.toml")
+    }
+
+    #[test]
+    fn unknown_keys_and_contradictions_are_refused_with_their_line() {
+        let good = text("bytefs-emulator").expect("built in");
+        let line = |text: &str, key: &str| {
+            1 + text.lines().position(|l| l.starts_with(key)).expect("the key is there")
+        };
+        for (old, new, key, word) in [
+            ("line_read = 4800", "lien_read = 4800", "lien_read", "unknown field `lien_read`"),
+            ("cores = 28 ", "cores = \"many\" ", "cores", "invalid type"),
+            ("cores = 28 ", "cores = 0 ", "cores", "host.cores must be at least 1"),
+            ("gc_stop = 5", "gc_stop = 3", "gc_stop", "must be above gc_start"),
+            ("erase_ns = 2000000", "erase_ns = 2000000000", "erase_ns", "longer than a second"),
+            ("channels = 8", "channels = 0", "channels", "at least 1"),
+            ("log_region = \"256MiB\"", "log_region = \"1KiB\"", "log_region", "firmware.log_region"),
+            ("read_bandwidth = 3500000000", "read_bandwidth = 3", "read_bandwidth", "bytes per second"),
+            ("blocks_per_plane = 1096", "blocks_per_plane = 4000000", "[drive.flash]", "32-bit"),
+            (
+                "dirty_limit_percent = 20",
+                "dirty_limit_percent = 5",
+                "dirty_background_percent",
+                "above dirty_limit",
+            ),
+        ] {
+            assert!(good.contains(old), "{old}");
+            let bad = good.replacen(old, new, 1);
+            let said = refusal(&bad);
+            let place = format!("testbed mine.toml: line {}: ", line(&bad, key));
+            assert!(said.starts_with(&place) && said.contains(word), "{place}... {word}: {said}");
+        }
+        let said = refusal("name = \"x\"\n[host\n");
+        assert!(said.contains("line 2"), "{said}");
+    }
+
+    #[test]
+    fn a_based_testbed_takes_over_what_it_does_not_state() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("mine.toml");
+        let load = |text: &str| {
+            std::fs::write(&path, text).expect("written");
+            Testbed::load(path.to_str().expect("UTF-8"), &[])
+        };
+        let head = "base = \"bytefs-emulator\"\nname = \"mine\"\ndescription = \"d\"\n";
+        let mine = load(&format!("{head}[drive.flash.nand]\nread_ns = 3000\n")).expect("good");
+        let base = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        assert_eq!((mine.name.as_str(), mine.drive.flash.timing.read.0), ("mine", 3000));
+        assert_eq!((&mine.drive.link, &mine.host), (&base.drive.link, &base.host));
+        let said = load(&format!("{head}[drive.flash]\ngc_stop = 2\n"))
+            .expect_err("contradicts the base")
+            .to_string();
+        assert!(said.contains("mine.toml: line 5: ") && said.contains("gc_start (3)"), "{said}");
+        let said = load(&format!("{head}[drive.flash]\ngc_stpo = 2\n")).expect_err("unknown").to_string();
+        assert!(said.contains("mine.toml: line 5: unknown field `gc_stpo`"), "{said}");
+        let said =
+            load(&format!("{head}[drive.flash]\ngc_start = 5\n")).expect_err("contradicts").to_string();
+        assert!(said.contains("testbed bytefs-emulator: line ") && said.contains("gc_stop (5)"), "{said}");
+        let own = path.to_str().expect("UTF-8").to_owned();
+        let said = load(&format!("base = \"{own}\"\n")).expect_err("a circle").to_string();
+        assert!(said.contains("based on each other"), "{said}");
+    }
+
+    #[test]
+    fn a_set_that_contradicts_the_file_is_named() {
+        let said = Testbed::load("bytefs-emulator", &["gc_stop=2".into()]).expect_err("refused").to_string();
+        assert!(said.starts_with("--set gc_stop=2: ") && said.contains("above gc_start"), "{said}");
+    }
+
+    #[test]
+    fn the_values_of_a_testbed_are_a_testbed() {
+        for (name, _) in builtins() {
+            let testbed = Testbed::load(name, &[]).expect("built in");
+            assert_eq!(toml::from_str::<Testbed>(&testbed.values()).expect("a testbed"), testbed);
+        }
     }
 
     #[test]

@@ -282,8 +282,12 @@ impl DriveConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.flash.validate()?;
         let l = &self.link;
-        if l.read_bandwidth.0 < 1_000_000 || l.write_bandwidth.0 < 1_000_000 {
-            refuse("link.*_bandwidth", "is in bytes per second and must be at least 1 MB/s")?;
+        for (field, bandwidth) in
+            [("link.read_bandwidth", l.read_bandwidth), ("link.write_bandwidth", l.write_bandwidth)]
+        {
+            if bandwidth.0 < 1_000_000 {
+                refuse(field, "is in bytes per second and must be at least 1 MB/s")?;
+            }
         }
         if l.tlp_overhead.0 > 4096 {
             refuse("link.tlp_overhead", "is more than a page: give bytes per packet, for example 24")?;
@@ -381,7 +385,7 @@ mod tests {
             c.validate().expect_err("refused").to_string()
         };
         for (change, word) in [
-            ((|c| c.link.read_bandwidth = Bytes(3)) as fn(&mut DriveConfig), "link.*_bandwidth"),
+            ((|c| c.link.read_bandwidth = Bytes(3)) as fn(&mut DriveConfig), "link.read_bandwidth"),
             (|c| c.link.wc_buffers = 0, "link.wc_buffers"),
             (|c| c.firmware.log_region = Bytes(1000), "firmware.log_region"),
             (|c| c.firmware.clean_threshold_permille = 85, "clean_threshold"),

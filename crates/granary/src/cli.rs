@@ -20,7 +20,7 @@ pub enum Command {
     /// List or show the built-in workloads
     #[command(subcommand)]
     Workload(WorkloadCommand),
-    /// List or show the built-in testbeds
+    /// List, show or check testbeds: a drive and its host in TOML
     #[command(subcommand)]
     Testbed(TestbedCommand),
     /// Make an image: an emulated drive on files, with an empty file system
@@ -230,5 +230,14 @@ pub enum TestbedCommand {
     Show {
         /// Its name, or the path of a file
         name: String,
+        /// Print every value instead, also those that the file takes from its base or leaves at their default
+        #[arg(long)]
+        values: bool,
+    },
+    /// Validate testbeds; print what they come to, and warn where values contradict each other; exit code 1 if one is wrong
+    Check {
+        /// Names, or paths of files
+        #[arg(required = true)]
+        files: Vec<String>,
     },
 }

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => done(cmd::run::run(&args)),
         Command::Workload(cmd) => done(cmd::workload::run(&cmd)),
-        Command::Testbed(cmd) => done(cmd::testbed::run(&cmd)),
+        Command::Testbed(cmd) => cmd::testbed::run(&cmd).map_err(Failure::from),
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
         Command::Fsck { image, json } => cmd::fsck::run(&image, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),

@@ -175,3 +175,42 @@ fn drive_bench_reads_fio_jobs_and_repeats() {
     let (_, err) = ends(&["drive", "bench", "--job", job], 2);
     assert!(err.contains("line 3: 'ioengine' is not supported"), "{err}");
 }
+
+#[test]
+fn testbeds_are_checked_with_figures_warnings_and_lines() {
+    let (out, _) = ends(&["testbed", "check", "bytefs-emulator", "bytefs-fpga", "cxl"], 0);
+    assert!(out.contains("capacity") && out.contains("2.50 GB/s, limited by the link"), "{out}");
+    assert!(!out.contains("warning"), "{out}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("mine.toml");
+    let mine = path.to_str().expect("UTF-8");
+    let head = "base = \"cxl\"\nname = \"mine\"\ndescription = \"few dies\"\n[drive.flash.geometry]\n";
+    std::fs::write(&path, format!("{head}ways = 2\nblocks_per_plane = 4384\n")).expect("written");
+    let (out, _) = ends(&["testbed", "check", mine], 0);
+    assert!(out.contains(&format!("warning: {mine}, line 5: 16 planes of 80us program 0.82 GB/s")), "{out}");
+    std::fs::write(&path, format!("{head}weys = 2\n")).expect("written");
+    let (out, _) = ends(&["testbed", "check", mine, "cxl"], 1);
+    assert!(out.contains("line 5: unknown field `weys`") && out.contains("cxl: ByteFS paper"), "{out}");
+    let (_, err) = ends(&["run", "varmail", "--testbed", mine], 2);
+    assert!(err.contains("line 5: unknown field `weys`"), "{err}");
+    let (values, _) = ends(&["testbed", "show", "cxl", "--values"], 0);
+    assert!(values.contains("read_ns = 3000") && values.contains("channels = 8"), "{values}");
+}
+
+#[test]
+fn file_systems_run_on_every_testbed() {
+    for testbed in ["bytefs-fpga", "cxl"] {
+        let args = [
+            "run",
+            "varmail",
+            "--scale",
+            "0.0005",
+            "--fs",
+            "bytefs,ext4,f2fs,nova,pmfs",
+            "--json",
+            "--testbed",
+        ];
+        let (out, _) = ends(&[&args[..], &[testbed]].concat(), 0);
+        assert_eq!(out.lines().count(), 5, "{testbed}: {out}");
+    }
+}

@@ -1,18 +1,45 @@
-//! `granary testbed list|show`.
+//! `granary testbed list|show|check`.
 
 use crate::cli::TestbedCommand;
 use granary_lab::LabError;
-use granary_lab::testbed::{self, Testbed};
+use granary_lab::testbed::{self, Testbed, figures};
+use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(command: &TestbedCommand) -> Result<(), LabError> {
+pub fn run(command: &TestbedCommand) -> Result<ExitCode, LabError> {
     match command {
         TestbedCommand::List => {
             for (name, _) in testbed::builtins() {
                 println!("{name:<18} {}", Testbed::load(name, &[])?.description);
             }
         }
-        TestbedCommand::Show { name } => print!("{}", testbed::text(name)?),
+        TestbedCommand::Show { name, values: false } => print!("{}", testbed::text(name)?),
+        TestbedCommand::Show { name, values: true } => print!("{}", Testbed::load(name, &[])?.values()),
+        TestbedCommand::Check { files } => return check(files),
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Figures and warnings of each file; those that make no testbed are findings.
+fn check(files: &[String]) -> Result<ExitCode, LabError> {
+    let mut code = ExitCode::SUCCESS;
+    for file in files {
+        let testbed = match Testbed::load(file, &[]) {
+            Err(e @ LabError::BadTestbed { .. }) => {
+                println!("{e}\n");
+                code = ExitCode::from(1);
+                continue;
+            }
+            other => other?,
+        };
+        println!("{}: {}", testbed.name, testbed.description);
+        for (name, value) in figures::figures(&testbed) {
+            println!("  {name:<32} {value}");
+        }
+        for warning in Testbed::warnings(file)? {
+            println!("warning: {warning}");
+        }
+        println!();
+    }
+    Ok(code)
 }

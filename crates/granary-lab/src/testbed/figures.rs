@@ -1,0 +1,290 @@
+//! What a testbed's values come to: capacity, peak bandwidth of each part, unloaded latencies; and where they contradict
+//! each other.
+//!
+//! ```text
+//!   4 KiB read:   fetch | command | planes: read | channel | link | completion       slowest stage = peak bandwidth
+//!   4 KiB write:  fetch | command | data request | link | completion   ...later:  channel | planes: program
+//! ```
+//!
+//! Computed from the values alone, by the stages that the drive's model charges; `granary drive bench` measures the same.
+//! A contradiction is no error: the drive works, but not as fast as one of its values says.
+
+use super::Testbed;
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
+
+const PAGE: f64 = PAGE_SIZE as f64;
+
+/// Bandwidth of each stage of 4 KiB commands in a long queue, bytes per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peaks {
+    /// Link, drive to host.
+    pub link_read: f64,
+    /// Link, host to drive.
+    pub link_write: f64,
+    /// All channel buses.
+    pub channels: f64,
+    /// All planes, reading.
+    pub planes_read: f64,
+    /// All planes, programming.
+    pub planes_program: f64,
+    /// The firmware's processors, one command per page.
+    pub firmware: f64,
+}
+
+impl Peaks {
+    /// Of a testbed.
+    pub fn of(t: &Testbed) -> Peaks {
+        let (d, g, n) = (&t.drive, &t.drive.flash.geometry, &t.drive.flash.timing);
+        let planes = |time: Nanos| rate(PAGE * g.plane_count() as f64, time);
+        Peaks {
+            link_read: d.link.read_bandwidth.0 as f64,
+            link_write: d.link.write_bandwidth.0 as f64,
+            channels: n.channel_bandwidth.0 as f64 * g.channels as f64,
+            planes_read: planes(n.read),
+            planes_program: planes(n.program),
+            firmware: rate(PAGE * d.firmware.cores as f64, d.firmware.command_cost),
+        }
+    }
+
+    /// What 4 KiB reads come to, and the stage that limits them.
+    pub fn read(&self) -> (f64, &'static str) {
+        least([
+            (self.link_read, "link"),
+            (self.channels, "channels"),
+            (self.planes_read, "planes"),
+            (self.firmware, "firmware"),
+        ])
+    }
+
+    /// The same of 4 KiB writes without gc, once the write buffer is full.
+    pub fn write(&self) -> (f64, &'static str) {
+        least([
+            (self.link_write, "link"),
+            (self.channels, "channels"),
+            (self.planes_program, "planes"),
+            (self.firmware, "firmware"),
+        ])
+    }
+}
+
+fn rate(bytes: f64, time: Nanos) -> f64 {
+    if time.0 == 0 { f64::INFINITY } else { bytes * 1e9 / time.0 as f64 }
+}
+
+fn least<const N: usize>(stages: [(f64, &'static str); N]) -> (f64, &'static str) {
+    stages.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are stages")
+}
+
+/// Time of `bytes` at a bandwidth, as the drive rounds it.
+fn span(bytes: u64, bandwidth: Bytes) -> Nanos {
+    Nanos((bytes * 1_000_000_000).div_ceil(bandwidth.0))
+}
+
+/// A lone 4 KiB read from flash: the sum of its stages.
+pub fn lone_read(t: &Testbed) -> Nanos {
+    let (d, page) = (&t.drive, PAGE_SIZE as u64);
+    let flash = &d.flash.timing;
+    d.link.nvme.fetch
+        + d.firmware.command_cost
+        + flash.read
+        + flash.transfer(page)
+        + span(page, d.link.read_bandwidth)
+        + d.link.nvme.completion
+}
+
+/// A lone 4 KiB write into the write buffer.
+pub fn lone_write(t: &Testbed) -> Nanos {
+    let (l, page) = (&t.drive.link, PAGE_SIZE as u64);
+    l.nvme.fetch
+        + t.drive.firmware.command_cost
+        + l.nvme.data_request
+        + span(page, l.write_bandwidth)
+        + l.nvme.completion
+}
+
+/// Name and value of each figure, in the order of a report.
+pub fn figures(t: &Testbed) -> Vec<(&'static str, String)> {
+    let (d, g, p) = (&t.drive, &t.drive.flash.geometry, Peaks::of(t));
+    let pages = d.pages();
+    let flash = &d.flash.timing;
+    let gb = |b: f64| if b.is_finite() { format!("{:.2} GB/s", b / 1e9) } else { "no limit".to_owned() };
+    let limited = |(b, by): (f64, &str)| format!("{}, limited by the {by}", gb(b));
+    let per_line = d.firmware.entry_cost + d.firmware.line_cost;
+    let miss = d.link.line_read + flash.read + flash.transfer(PAGE_SIZE as u64);
+    let dram = Bytes(pages * 4)
+        + Bytes(d.firmware.log_region.0.max(d.firmware.cache.0))
+        + d.firmware.txlog
+        + d.firmware.write_buffer;
+    vec![
+        ("capacity", format!("{}, {pages} pages", Bytes(pages * PAGE_SIZE as u64))),
+        ("raw flash", format!("{}, {:.1} % over-provisioned", g.raw(), spare_percent(t))),
+        (
+            "planes",
+            format!(
+                "{} = {} channels x {} ways x {} dies x {} planes",
+                g.plane_count(),
+                g.channels,
+                g.ways,
+                g.dies,
+                g.planes
+            ),
+        ),
+        ("drive DRAM", format!("{dram}: map 4 B per page, log or cache, TxLog, write buffer")),
+        ("link, read", gb(p.link_read)),
+        ("link, write", gb(p.link_write)),
+        ("channels", gb(p.channels)),
+        ("planes, read", gb(p.planes_read)),
+        ("planes, program", gb(p.planes_program)),
+        ("firmware, 4 KiB commands", gb(p.firmware)),
+        (
+            "firmware, byte accesses",
+            format!("{:.2} million/s", rate(d.firmware.cores as f64, per_line) / 1e6),
+        ),
+        ("peak 4 KiB reads", limited(p.read())),
+        ("peak 4 KiB writes", limited(p.write())),
+        ("lone 4 KiB read from flash", lone_read(t).to_string()),
+        ("lone 4 KiB write", lone_write(t).to_string()),
+        ("64 B load, in the drive's DRAM", d.link.line_read.to_string()),
+        ("64 B load, from flash", miss.to_string()),
+        ("64 B store", d.link.line_write.to_string()),
+        ("64 B store made safe", (d.link.line_write + d.link.verify()).to_string()),
+    ]
+}
+
+fn spare_percent(t: &Testbed) -> f64 {
+    let (pages, raw) = (t.drive.pages() as f64, t.drive.flash.geometry.pages() as f64);
+    (raw / pages - 1.0) * 100.0
+}
+
+/// Values that other values contradict: the key to look at and a sentence.
+pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
+    let (d, g, p) = (&t.drive, &t.drive.flash.geometry, Peaks::of(t));
+    let flash = &d.flash.timing;
+    let mut out = Vec::new();
+    let gb = |b: f64| format!("{:.2} GB/s", b / 1e9);
+    let dies = |bandwidth: f64, time: Nanos| (bandwidth * time.0 as f64 / 1e9 / PAGE).ceil();
+    for (peak, link, verb, time) in [
+        (p.planes_read, p.link_read, "read", flash.read),
+        (p.planes_program, p.link_write, "program", flash.program),
+    ] {
+        if peak < link {
+            out.push((
+                "drive.flash.geometry.ways",
+                format!(
+                    "{} planes of {time} {verb} {}, so that the link's {} cannot be reached: {} planes would",
+                    g.plane_count(),
+                    gb(peak),
+                    gb(link),
+                    dies(link, time)
+                ),
+            ));
+        }
+    }
+    let link = p.link_read.max(p.link_write);
+    if p.channels < link {
+        out.push((
+            "drive.flash.nand.channel_bandwidth",
+            format!(
+                "{} channels carry {}, so that the link's {} cannot be reached",
+                g.channels,
+                gb(p.channels),
+                gb(link)
+            ),
+        ));
+    }
+    if p.firmware < link {
+        out.push((
+            "drive.firmware.command_cost",
+            format!(
+                "the firmware takes {} of 4 KiB commands, the link {}: more cores or larger commands are needed",
+                gb(p.firmware),
+                gb(link)
+            ),
+        ));
+    }
+    let two_each = Bytes(2 * g.plane_count() as u64 * PAGE_SIZE as u64);
+    if d.firmware.write_buffer < two_each {
+        out.push((
+            "drive.firmware.write_buffer",
+            format!(
+                "less than two pages for each plane ({two_each}): planes stand idle while others program"
+            ),
+        ));
+    }
+    if d.link.line_write > d.link.line_read {
+        out.push((
+            "drive.link.line_write",
+            "a posted store takes longer than a load that waits for data".to_owned(),
+        ));
+    }
+    let work = d.firmware.entry_cost + d.firmware.line_cost;
+    if d.link.line_read < work {
+        out.push((
+            "drive.link.line_read",
+            format!("a loaded line takes the firmware {work} alone, its time end to end is to contain that"),
+        ));
+    }
+    if flash.erase < flash.program || flash.program < flash.read {
+        out.push((
+            "drive.flash.nand.erase_ns",
+            "NAND reads faster than it programs and programs faster than it erases".to_owned(),
+        ));
+    }
+    let stated = d.flash.over_provisioning_permille as f64 / 10.0;
+    if spare_percent(t) > stated + 10.0 {
+        out.push((
+            "drive.flash.over_provisioning_permille",
+            format!(
+                "{stated} % are stated, {:.0} % it is: each plane needs {} blocks for gc beside its data; take more blocks_per_plane",
+                spare_percent(t),
+                d.flash.gc_stop + 4
+            ),
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::builtins;
+
+    #[test]
+    fn the_built_in_testbeds_do_not_contradict_themselves() {
+        for (name, _) in builtins() {
+            assert_eq!(Testbed::warnings(name).expect("built in"), Vec::<String>::new(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_contradiction_is_seen() {
+        for (set, word) in [
+            (
+                "geometry.ways=2",
+                "planes of 60us program 1.09 GB/s, so that the link's 2.50 GB/s cannot be reached: 37",
+            ),
+            ("nand.read_ns=90000", "read 2.91 GB/s"),
+            ("channel_bandwidth=200000000", "8 channels carry 1.60 GB/s"),
+            ("command_cost=4000", "the firmware takes 1.02 GB/s"),
+            ("write_buffer=64KiB", "two pages for each plane (512KiB)"),
+            ("line_write=6000", "a posted store"),
+            ("line_read=50", "takes the firmware 104ns alone"),
+            ("erase_ns=10", "programs faster than it erases"),
+            ("blocks_per_plane=20", "each plane needs 9 blocks"),
+        ] {
+            let t = Testbed::load("bytefs-emulator", &[set.to_owned()]).expect(set);
+            let found = contradictions(&t);
+            assert!(found.iter().any(|(_, text)| text.contains(word)), "{set}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn peaks_of_the_papers_emulator() {
+        let t = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let p = Peaks::of(&t);
+        assert_eq!((p.read(), p.write()), ((3.5e9, "link"), (2.5e9, "link")));
+        // 64 planes x 4096 B / 60 us.
+        assert!((p.planes_program / 4.369e9 - 1.0).abs() < 1e-3, "{p:?}");
+        assert!(figures(&t).iter().any(|(name, v)| *name == "capacity" && v.starts_with("32")));
+    }
+}

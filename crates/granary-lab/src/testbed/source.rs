@@ -1,0 +1,178 @@
+//! [`Sources`]: the text of a testbed and of those it is based on, and where each key stands.
+//!
+//! ```text
+//!   base:   "name = ...\n[host]\n..."                       spans 0 .. n
+//!   file:   "                        base = ...\n[drive...   spans n ..      parsed behind n blanks
+//!                                   \__ merged into one tree: a span says text and line
+//! ```
+//!
+//! A file with `base = "NAME"` changes values of another testbed; all others it takes over. Since every text is parsed
+//! behind as many blanks as there are bytes before it, one number names file and line of anything, also of a contradiction
+//! that is found when all is put together.
+
+use super::{Testbed, text};
+use crate::error::LabError;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Testbeds that may be based on each other.
+const MOST_BASES: usize = 8;
+
+struct Layer {
+    name: String,
+    /// The text behind blanks.
+    padded: String,
+    /// Number of blanks.
+    start: usize,
+}
+
+/// A testbed's text and those of its bases, the first one based on nothing.
+pub(super) struct Sources(Vec<Layer>);
+
+/// Dotted path of each key and section, and where it begins; in the order of the paths.
+pub(super) struct Keys(Vec<(String, usize)>);
+
+#[derive(Deserialize)]
+struct Head {
+    base: Option<String>,
+}
+
+impl Sources {
+    /// Reads the testbed `name` (built in, or a file) and its bases.
+    ///
+    /// # Errors
+    /// Unknown names, unreadable files, text that is no TOML, bases in a circle.
+    pub fn collect(name: &str) -> Result<Sources, LabError> {
+        let mut texts = vec![(name.to_owned(), text(name)?)];
+        loop {
+            let (file, last) = texts.last().expect("one is there");
+            let head: Head = toml::from_str(last).map_err(|e| {
+                let line = e.span().map(|s| line_of(last, s.start));
+                bad(file, line, e.message())
+            })?;
+            let Some(base) = head.base else { break };
+            if texts.len() == MOST_BASES {
+                return Err(bad(name, None, "its bases are based on each other, without an end"));
+            }
+            let base_text = text(&base)?;
+            texts.push((base, base_text));
+        }
+        let mut start = 0;
+        let layers = texts.into_iter().rev().map(|(name, text)| {
+            let layer = Layer { name, padded: " ".repeat(start) + &text, start };
+            start = layer.padded.len();
+            layer
+        });
+        Ok(Sources(layers.collect()))
+    }
+
+    /// The testbed, not validated, and where its keys stand.
+    ///
+    /// # Errors
+    /// Unknown or missing keys and wrong types, with their line.
+    pub fn parse(&self) -> Result<(Testbed, Keys), LabError> {
+        let mut tree: Option<Spanned<DeTable<'_>>> = None;
+        for layer in &self.0 {
+            let mut table = DeTable::parse(&layer.padded)
+                .map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?;
+            table.get_mut().remove("base");
+            match &mut tree {
+                None => tree = Some(table),
+                Some(tree) => merge(tree.get_mut(), table.into_inner()),
+            }
+        }
+        let tree = tree.expect("at least one layer");
+        let mut keys = Vec::new();
+        list(tree.get_ref(), "", &mut keys);
+        let testbed = Testbed::deserialize(toml::Deserializer::from(tree))
+            .map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?;
+        Ok((testbed, Keys(keys)))
+    }
+
+    /// An error about what begins at `at`.
+    pub fn bad(&self, at: Option<usize>, message: &str) -> LabError {
+        let (file, line) = self.place(at.unwrap_or(usize::MAX));
+        bad(file, at.map(|_| line), message)
+    }
+
+    /// File and line of a place.
+    pub fn place(&self, at: usize) -> (&str, usize) {
+        let layer = self.0.iter().rev().find(|l| l.start <= at).expect("the first one starts at 0");
+        (&layer.name, line_of(&layer.padded, at))
+    }
+}
+
+impl Keys {
+    /// Where the key with this dotted path stands, if the text has it (it may have been left at its default).
+    pub fn find(&self, path: &str) -> Option<usize> {
+        self.0.iter().find(|(p, _)| p == path).map(|(_, at)| *at)
+    }
+
+    /// The key that a message about a contradiction speaks of first: the last part of its path is a word of the message.
+    /// Else the innermost section that it names.
+    pub fn named_in(&self, message: &str) -> Option<(&str, usize)> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let names = |path: &str, word: &str| {
+            let last = path.rsplit('.').next().unwrap_or(path);
+            last == word || last.strip_suffix("_ns") == Some(word)
+        };
+        let part = if message.starts_with("host.") { "host." } else { "drive." };
+        let is_section = |path: &str| self.0.iter().any(|(p, _)| p.starts_with(&format!("{path}.")));
+        let words: Vec<&str> = message.split(|c| !is_part(c)).filter(|w| !w.is_empty()).collect();
+        [false, true].into_iter().find_map(|section| {
+            let mut found = words.iter().filter_map(|word| {
+                let mut keys = self.0.iter().filter(|(p, _)| p.starts_with(part));
+                let hit = keys.find(|(p, _)| names(p, word) && is_section(p) == section);
+                hit.map(|(p, at)| (p.as_str(), *at))
+            });
+            if section { found.last() } else { found.next() }
+        })
+    }
+}
+
+fn bad(file: &str, line: Option<usize>, message: &str) -> LabError {
+    let message = match line {
+        Some(line) => format!("line {line}: {message}"),
+        None => message.to_owned(),
+    };
+    LabError::BadTestbed { file: file.to_owned(), message }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
+}
+
+/// Puts `over` on top of `under`; the keys of both sections of a name are merged.
+fn merge<'i>(under: &mut DeTable<'i>, over: DeTable<'i>) {
+    for (key, value) in over {
+        let name: &str = key.get_ref();
+        let both = match (under.get_mut(name).map(Spanned::get_mut), value.get_ref()) {
+            (Some(DeValue::Table(old)), DeValue::Table(_)) => Some(old),
+            _ => None,
+        };
+        match (both, value) {
+            (Some(old), value) => {
+                if let DeValue::Table(new) = value.into_inner() {
+                    merge(old, new);
+                }
+            }
+            (None, value) => {
+                // The key with it: it knows its line.
+                under.remove(name);
+                under.insert(key, value);
+            }
+        }
+    }
+}
+
+fn list(table: &DeTable<'_>, prefix: &str, out: &mut Vec<(String, usize)>) {
+    for (key, value) in table {
+        let path =
+            if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
+        out.push((path.clone(), key.span().start));
+        if let DeValue::Table(t) = value.get_ref() {
+            list(t, &path, out);
+        }
+    }
+}
