@@ -1,154 +1,39 @@
-//! What a flash array is made of and how fast it is: [`Geometry`], [`NandTiming`], [`FtlConfig`].
-//!
-//! ```text
-//!   plane number p  = ((plane * dies + die) * ways + way) * channels + channel      channel runs fastest:
-//!   block number b  = p * blocks_per_plane + block                                  p, p+1, p+2... stripe over
-//!   Ppa             = b * pages_per_block + page                                    channels, then ways, dies, planes
-//! ```
+//! What a flash array is made of, how fast it is and how its FTL works: [`Geometry`], [`NandTiming`], [`FtlConfig`].
 //!
 //! Source: ByteFS Table 4 gives the channels (8), the page (4 KiB), 40 us read and 60 us program; the rest of the geometry
-//! and the gc thresholds are not stated in the paper (`bytefs_device_params.csv` has the artifact's values).
+//! and the gc thresholds are not stated in the paper (`bytefs_device_params.csv` has the artifact's values). Every key
+//! beyond them has a default that changes nothing.
+
+mod geometry;
+mod striping;
+mod timing;
 
 use crate::error::FlashError;
-use granary_units::{Bytes, Nanos, PAGE_SIZE, Ppa};
+use crate::faults::ErrorConfig;
+pub use geometry::Geometry;
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
-
-/// Shape of the flash array. Pages are 4 KiB. At most 2^32 - 2 pages (16 TiB).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Geometry {
-    /// Channels: buses between controller and dies.
-    pub channels: u32,
-    /// Ways: packages that share a channel.
-    pub ways: u32,
-    /// Dies in a package.
-    #[serde(default = "one")]
-    pub dies: u32,
-    /// Planes in a die. Planes work independently of each other, which multi-plane commands approach from below.
-    #[serde(default = "one")]
-    pub planes: u32,
-    /// Erase blocks in a plane.
-    pub blocks_per_plane: u32,
-    /// Pages in an erase block, 1 to 32767.
-    pub pages_per_block: u32,
-}
-
-fn one() -> u32 {
-    1
-}
-
-impl Geometry {
-    /// Planes of the whole array: the number of operations that can go on at once.
-    pub const fn plane_count(&self) -> u32 {
-        self.channels * self.ways * self.dies * self.planes
-    }
-
-    /// Erase blocks of the whole array.
-    pub const fn blocks(&self) -> u32 {
-        self.plane_count() * self.blocks_per_plane
-    }
-
-    /// Flash pages of the whole array (raw capacity).
-    pub const fn pages(&self) -> u64 {
-        self.blocks() as u64 * self.pages_per_block as u64
-    }
-
-    /// Raw capacity.
-    pub const fn raw(&self) -> Bytes {
-        Bytes(self.pages() * PAGE_SIZE as u64)
-    }
-
-    /// Plane number of a block.
-    #[inline]
-    pub const fn plane_of(&self, block: u32) -> u32 {
-        block / self.blocks_per_plane
-    }
-
-    /// Channel of a plane.
-    pub const fn channel_of(&self, plane: u32) -> u32 {
-        plane % self.channels
-    }
-
-    /// Block number, and page within the block.
-    #[inline]
-    pub const fn split(&self, ppa: Ppa) -> (u32, u32) {
-        let block = ppa.0 / self.pages_per_block;
-        (block, ppa.0 - block * self.pages_per_block)
-    }
-
-    fn validate(&self) -> Result<(), FlashError> {
-        let parts = [
-            ("channels", self.channels),
-            ("ways", self.ways),
-            ("dies", self.dies),
-            ("planes", self.planes),
-            ("blocks_per_plane", self.blocks_per_plane),
-            ("pages_per_block", self.pages_per_block),
-        ];
-        if let Some((name, _)) = parts.iter().find(|(_, n)| *n == 0) {
-            return config(format!("{name} must be at least 1"));
-        }
-        if self.pages_per_block > MAX_PAGES_PER_BLOCK {
-            return config(format!("pages_per_block must be at most {MAX_PAGES_PER_BLOCK}"));
-        }
-        let pages = product(parts.iter().map(|&(_, n)| n));
-        if pages >= u32::MAX as u64 {
-            return config(format!(
-                "{pages} pages do not fit 32-bit page numbers: at most {} pages (16 TiB)",
-                u32::MAX - 1
-            ));
-        }
-        Ok(())
-    }
-}
+pub use striping::Striping;
+pub use timing::{NandTiming, PlaneMode};
 
 /// Saturates: what a testbed file says has not been validated yet.
 fn product(parts: impl Iterator<Item = u32>) -> u64 {
     parts.fold(1, |all, n| all.saturating_mul(n as u64))
 }
 
-/// Valid counts keep one bit of a `u16` for themselves.
-const MAX_PAGES_PER_BLOCK: u32 = 0x7fff;
-
-/// How long the NAND operations take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NandTiming {
-    /// Page read, cells to page register, ns.
-    #[serde(rename = "read_ns")]
-    pub read: Nanos,
-    /// Page program, page register to cells, ns.
-    #[serde(rename = "program_ns")]
-    pub program: Nanos,
-    /// Block erase, ns.
-    #[serde(rename = "erase_ns")]
-    pub erase: Nanos,
-    /// Bandwidth of one channel bus, bytes per second.
-    pub channel_bandwidth: Bytes,
-}
-
-impl NandTiming {
-    /// Time that `bytes` occupy a channel bus, rounded up to 1 ns.
-    pub fn transfer(&self, bytes: u64) -> Nanos {
-        let ns = (bytes as u128 * 1_000_000_000).div_ceil(self.channel_bandwidth.0.max(1) as u128);
-        Nanos(ns as u64)
-    }
-
-    fn validate(&self) -> Result<(), FlashError> {
-        if self.channel_bandwidth.0 < PAGE_SIZE as u64 {
-            return config(format!(
-                "channel_bandwidth of {} bytes per second: at least one page per second is needed",
-                self.channel_bandwidth.0
-            ));
-        }
-        if let Some((name, _)) = [("read", self.read), ("program", self.program), ("erase", self.erase)]
-            .iter()
-            .find(|(_, t)| t.0 > Nanos::from_secs(1).0)
-        {
-            return config(format!("{name} takes longer than a second; times are in nanoseconds"));
-        }
-        Ok(())
-    }
+/// Which closed block gc empties next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcPolicy {
+    /// The one with the fewest live pages.
+    #[default]
+    Greedy,
+    /// The one with the largest benefit for its cost, age x (1 - u) / 2u, where u is its live part and its age the number
+    /// of programs since the youngest of its data was written: cold blocks are emptied although more of them is live.
+    /// Rosenblum and Ousterhout, "The design and implementation of a log-structured file system", SOSP 1991, section
+    /// 3.5, with the cost of flash (read u, write u, erase) from Kawaguchi, Nishioka and Motoda, "A flash-memory based
+    /// file system", USENIX 1995, section 3.
+    CostBenefit,
 }
 
 /// A flash array and its FTL.
@@ -174,6 +59,41 @@ pub struct FtlConfig {
     /// Static wear leveling moves cold data when the erase counts in a plane differ by more than this; 0 switches it off.
     #[serde(default = "default_wear_gap")]
     pub wear_gap: u32,
+    /// Order in which consecutive writes visit the planes.
+    #[serde(default)]
+    pub striping: Striping,
+    /// Log cleaning and recovery fill blocks of their own, apart from the host's; costs one more block in each plane.
+    #[serde(default)]
+    pub log_stream: bool,
+    /// How gc chooses its victims.
+    #[serde(default)]
+    pub gc_policy: GcPolicy,
+    /// Background gc begins when no operation has been under way for this long, ns; 0 switches it off.
+    #[serde(default, rename = "idle_gc_ns")]
+    pub idle_gc: Nanos,
+    /// Background gc of a plane stops when it has this many free blocks; 0 for `gc_stop`.
+    #[serde(default)]
+    pub idle_gc_stop: u32,
+    /// What the planes of a die can do at once.
+    #[serde(default)]
+    pub plane_mode: PlaneMode,
+    /// Cache reads: the array reads the next page while the last one crosses the bus.
+    #[serde(default = "yes")]
+    pub cache_read: bool,
+    /// Cache programs: the next page crosses the bus while the array programs.
+    #[serde(default = "yes")]
+    pub cache_program: bool,
+    /// Time of each further attempt to read a page that the ECC could not correct, ns; a page read where left out.
+    #[serde(default, rename = "read_retry_ns", skip_serializing_if = "Option::is_none")]
+    pub read_retry: Option<Nanos>,
+    /// How often operations fail.
+    #[serde(default)]
+    pub errors: ErrorConfig,
+}
+
+// The NAND of the last fifteen years has page and cache registers; a model without them is the special case.
+fn yes() -> bool {
+    true
 }
 
 fn default_over_provisioning() -> u32 {
@@ -196,8 +116,11 @@ fn default_wear_gap() -> u32 {
 }
 
 impl FtlConfig {
-    /// Blocks of a plane that can hold no data for good: three open blocks (host, gc, cold data) and a free one kept for gc.
-    pub(crate) const WORKING_BLOCKS: u32 = 4;
+    /// Blocks of a plane that can hold no data for good: three open blocks (host, gc, cold data) and a free one kept for gc;
+    /// a fourth open block where log cleaning has its own.
+    pub(crate) fn working_blocks(&self) -> u32 {
+        4 + self.log_stream as u32
+    }
 
     /// This geometry and timing with the default over-provisioning and gc thresholds.
     pub fn new(geometry: Geometry, timing: NandTiming) -> FtlConfig {
@@ -208,6 +131,16 @@ impl FtlConfig {
             gc_start: default_gc_start(),
             gc_stop: default_gc_stop(),
             wear_gap: default_wear_gap(),
+            striping: Striping::default(),
+            log_stream: false,
+            gc_policy: GcPolicy::default(),
+            idle_gc: Nanos::ZERO,
+            idle_gc_stop: 0,
+            plane_mode: PlaneMode::default(),
+            cache_read: true,
+            cache_program: true,
+            read_retry: None,
+            errors: ErrorConfig::default(),
         }
     }
 
@@ -234,7 +167,7 @@ impl FtlConfig {
 
     /// Blocks of a plane that gc needs beyond those for the logical pages.
     fn reserved_blocks(&self) -> u64 {
-        self.gc_stop as u64 + FtlConfig::WORKING_BLOCKS as u64
+        (self.gc_stop + self.working_blocks()) as u64
     }
 
     /// Whether this makes a working drive.
@@ -252,13 +185,34 @@ impl FtlConfig {
         if self.gc_stop <= self.gc_start {
             return config(format!("gc_stop ({}) must be above gc_start ({})", self.gc_stop, self.gc_start));
         }
+        if self.idle_gc_stop != 0 && self.idle_gc_stop < self.gc_stop {
+            return config(format!(
+                "idle_gc_stop ({}) must be at least gc_stop ({}), or 0 for the same",
+                self.idle_gc_stop, self.gc_stop
+            ));
+        }
+        if self.plane_mode == PlaneMode::MultiPlane {
+            if !(self.cache_program && self.cache_read) {
+                return config(
+                    "plane_mode \"multi-plane\" needs cache_program and cache_read: data is loaded while the die works"
+                        .into(),
+                );
+            }
+            if self.geometry.planes > 32 {
+                return config("plane_mode \"multi-plane\" works with at most 32 planes in a die".into());
+            }
+        }
+        if self.read_retry.is_some_and(|t| t.0 > Nanos::from_secs(1).0) {
+            return config("read_retry_ns is longer than a second; times are in nanoseconds".into());
+        }
+        self.errors.validate()?;
         if self.geometry.blocks_per_plane as u64 <= self.reserved_blocks() || self.capacity_pages() == 0 {
             return config(format!(
                 "blocks_per_plane is {}, but gc alone works with {} (gc_stop {} + {}): raise it, or lower gc_stop",
                 self.geometry.blocks_per_plane,
                 self.reserved_blocks(),
                 self.gc_stop,
-                FtlConfig::WORKING_BLOCKS
+                self.working_blocks()
             ));
         }
         Ok(())
@@ -293,6 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn the_further_keys_are_read_and_written() {
+        let text = format!(
+            "{TABLE_4}\nstriping = \"PDWC\"\nlog_stream = true\ngc_policy = \"cost-benefit\"\nidle_gc_ns = 1000000\n\
+             idle_gc_stop = 9\nplane_mode = \"multi-plane\"\nread_retry_ns = 60000\n\
+             errors = {{ read_ppb = 5, endurance = 3000 }}\n"
+        );
+        let c: FtlConfig = toml::from_str(&text).expect("parses");
+        assert_eq!((c.striping.to_string().as_str(), c.gc_policy), ("PDWC", GcPolicy::CostBenefit));
+        assert_eq!((c.idle_gc, c.errors.endurance, c.cache_read), (Nanos(1_000_000), 3000, true));
+        let again = toml::from_str::<FtlConfig>(&toml::to_string(&c).expect("serialises"));
+        assert_eq!(again.expect("parses"), c);
+        assert!(toml::from_str::<FtlConfig>(&text.replace("PDWC", "PDWW")).is_err());
+    }
+
+    #[test]
     fn unknown_fields_are_refused() {
         let typo = TABLE_4.replace("ways", "wyas");
         assert!(toml::from_str::<FtlConfig>(&typo).is_err());
@@ -317,6 +286,10 @@ mod tests {
             (|c| c.gc_start = 1, "gc_start"),
             (|c| c.gc_stop = c.gc_start, "gc_stop"),
             (|c| c.geometry.blocks_per_plane = 9, "gc alone works with 9"),
+            (|c| c.idle_gc_stop = 4, "idle_gc_stop"),
+            (|c| (c.plane_mode, c.cache_read) = (PlaneMode::MultiPlane, false), "cache_read"),
+            (|c| c.read_retry = Some(Nanos::from_secs(2)), "read_retry_ns"),
+            (|c| c.errors.program_ppb = 2_000_000_000, "program_ppb"),
         ] {
             let text = refusal(change);
             assert!(text.contains(word), "{text}");

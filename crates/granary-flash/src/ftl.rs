@@ -3,16 +3,17 @@
 //! ```text
 //!   l2p[lpa] = ppa + 1 (0: unmapped)         OOB of ppa = { lpa, seq }      live: 1 bit per ppa
 //!
-//!   plane 0: [open: host][gc][cold] [closed ...][free ...]      <- write n
-//!   plane 1: [open: host][gc][cold] [closed ...][free ...]      <- write n+1      (channels first)
+//!   plane 0: [open: host][log][gc][cold] [closed ...][free ...]      <- write n
+//!   plane 1: [open: host][log][gc][cold] [closed ...][free ...]      <- write n+1      (striping order)
 //!   ...
 //!   block:   free --open--> open --full--> closed --gc: copy live pages, erase--> free
 //!                             \__program failed__> retiring --copy live pages--> bad
 //! ```
 //!
-//! Writes go round the planes, one page to each; every plane keeps an open block for the host's writes, one for gc's
-//! copies and, where wear leveling works, one for cold data. See `alloc` for the choice of planes and blocks, `gc`
-//! for gc, wear leveling and bad blocks, `recover` for power, `remap` for the P2L table.
+//! Writes go round the planes in the order that the striping policy says, one page to each; every plane keeps an open block
+//! for the host's writes, one for gc's copies, one for log cleaning if that is a stream of its own and, where wear leveling
+//! works, one for cold data. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks,
+//! `idle` for background gc, `recover` for power, `remap` for the P2L table, `fill` for preconditioning.
 //!
 //! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` (or the P2L
 //! table, where one is kept) says `lpa`; a block's valid count is the number of its live pages; every block is in exactly one state.
@@ -26,11 +27,12 @@ mod alloc;
 mod check;
 mod fill;
 mod gc;
+mod idle;
 mod recover;
 mod remap;
 mod victims;
 
-use crate::config::FtlConfig;
+use crate::config::{FtlConfig, GcPolicy};
 use crate::counters::{Cause, FlashCounters};
 use crate::error::FlashError;
 use crate::faults::Faults;
@@ -65,14 +67,20 @@ pub struct Ftl<M = RamMedium> {
     live: LiveMap,
     valid: ValidCounts,
     planes: Vec<Plane>,
-    /// Plane that the next write tries first.
-    cursor: u32,
+    /// Planes in the order in which writes visit them.
+    order: Vec<u32>,
+    /// Of each stream: place in `order` that the next write tries first.
+    cursors: [u32; Stream::COUNT],
     /// Sequence number of the newest program.
     seq: u64,
     mapped: u64,
     lost_blocks: u32,
     read_only: bool,
     counters: FlashCounters,
+    /// Cost-benefit gc: of each block, the sequence number at which the youngest of its data was written. Else empty.
+    youngest: Vec<u64>,
+    /// When everything asked for so far is done.
+    busy_until: Nanos,
     /// Scratch space of gc.
     moving: Vec<gc::Moving>,
 }
@@ -107,6 +115,7 @@ impl<M: Medium> Ftl<M> {
     fn blank(config: &FtlConfig, medium: M) -> Result<Ftl<M>, FlashError> {
         let nand = Nand::new(config, medium)?;
         let geometry = config.geometry;
+        let by_age = config.gc_policy == GcPolicy::CostBenefit;
         Ok(Ftl {
             config: *config,
             nand,
@@ -115,12 +124,15 @@ impl<M: Medium> Ftl<M> {
             live: LiveMap::new(geometry.pages()),
             valid: ValidCounts::new(geometry.blocks()),
             planes: Vec::new(),
-            cursor: 0,
+            order: config.striping.order(&geometry),
+            cursors: [0; Stream::COUNT],
             seq: 0,
             mapped: 0,
             lost_blocks: 0,
             read_only: false,
             counters: FlashCounters::default(),
+            youngest: vec![0; if by_age { geometry.blocks() as usize } else { 0 }],
+            busy_until: Nanos::ZERO,
             moving: Vec::new(),
         })
     }
@@ -179,7 +191,7 @@ impl<M: Medium> Ftl<M> {
     pub fn spare_blocks(&self) -> u32 {
         let geometry = &self.config.geometry;
         let data = self.l2p.len().div_ceil(geometry.pages_per_block as usize) as u32;
-        let working = FtlConfig::WORKING_BLOCKS * geometry.plane_count();
+        let working = self.config.working_blocks() * geometry.plane_count();
         (geometry.blocks() - self.lost_blocks).saturating_sub(data + working)
     }
 
@@ -206,10 +218,12 @@ impl<M: Medium> Ftl<M> {
     #[inline]
     pub fn read(&mut self, now: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), FlashError> {
         let l = self.index(lpa)?;
+        self.catch_up(now)?;
         let Some(ppa) = self.l2p[l as usize].checked_sub(1) else { return Ok((Page::ZERO, now)) };
         self.counters.read_pages[cause as usize] += 1;
         let (page, oob, done) = self.nand.read(now, Ppa(ppa))?;
         self.confirm(l, ppa, oob)?;
+        self.busy_until = self.busy_until.max(done);
         Ok((page, done))
     }
 
@@ -223,14 +237,16 @@ impl<M: Medium> Ftl<M> {
     pub fn write(&mut self, now: Nanos, lpa: Lpa, page: Page, cause: Cause) -> Result<Nanos, FlashError> {
         let l = self.index(lpa)?;
         self.writable()?;
+        self.catch_up(now)?;
+        let stream = self.stream_of(cause);
         loop {
-            let plane = self.host_plane(now)?;
-            self.cursor = if plane + 1 == self.planes.len() as u32 { 0 } else { plane + 1 };
-            let done = self.append(now, plane, Stream::Host, l, &page, cause)?;
+            let plane = self.next_plane(now, stream)?;
+            let done = self.append(now, plane, stream, l, &page, cause)?;
             if self.gc_wanted(plane) {
                 self.gc_step(now, plane, gc::Effort::Share)?;
             }
             if let Some(done) = done {
+                self.busy_until = self.busy_until.max(done);
                 return Ok(done);
             }
         }
@@ -252,6 +268,16 @@ impl<M: Medium> Ftl<M> {
     /// Whether a logical page holds something; false beyond the drive's end.
     pub fn is_mapped(&self, lpa: Lpa) -> bool {
         self.l2p.get(lpa.0 as usize).is_some_and(|&p| p != 0)
+    }
+
+    /// The flash page that holds a logical page, if any does.
+    pub fn location(&self, lpa: Lpa) -> Option<Ppa> {
+        self.l2p.get(lpa.0 as usize)?.checked_sub(1).map(Ppa)
+    }
+
+    /// Erased blocks in service that no stream has opened, over all planes.
+    pub fn free_blocks(&self) -> u32 {
+        self.planes.iter().map(|p| p.free.len()).sum()
     }
 
     /// Drops the content of `n` logical pages from `lpa` on: they read as zeros until written again. Changes the map

@@ -27,7 +27,7 @@
 //! placement.
 //!
 //! It does *not* know about hosts, links, DRAM caches or the write log (they are the firmware's), and it does *not*
-//! model ECC strength, read disturb, retention loss, multi-level cell page types or program/erase suspend.
+//! model the bits that an ECC corrects, read disturb, retention loss, multi-level cell page types or program/erase suspend.
 //!
 //! Source: ByteFS section 4.9 and Table 4 (page-level translation, page allocation and gc on 4 KiB flash pages).
 
@@ -42,10 +42,10 @@ mod medium;
 mod nand;
 mod timeline;
 
-pub use config::{FtlConfig, Geometry, NandTiming};
+pub use config::{FtlConfig, GcPolicy, Geometry, NandTiming, PlaneMode, Striping};
 pub use counters::{Cause, FlashCounters};
 pub use error::FlashError;
-pub use faults::{FaultRates, Faults};
+pub use faults::{ErrorConfig, FaultRates, Faults};
 pub use ftl::{Ftl, Wear};
 pub use medium::{BlockHeader, BlockNo, Medium, NoData, Oob, RamMedium};
 pub use nand::{Nand, NandStats};

@@ -8,10 +8,12 @@
 //! ```
 //!
 //! Reads take the first idle time of their plane; programs and erases go to its end, so that they happen in the order
-//! of their issue. A program's data crosses the bus just before its plane becomes free (one page register in front of
-//! the one that is being programmed). Commands, addresses and status polls take no bus time. A read of a page whose
-//! program is still to come in time is not held up: the controller has the content, and the firmware serves such
-//! reads from its buffer.
+//! of their issue. A program's data crosses the bus just before its plane becomes free (cache program: one page register in
+//! front of the one that is being programmed), and the array reads on while a page that was read crosses the bus (cache
+//! read). Commands, addresses and status polls take no bus time. A read of a page whose program is still to come in time is
+//! not held up: the controller has the content, and the firmware serves such reads from its buffer.
+//!
+//! Dies without independent planes, or without cache operations, are timed by `nand/die.rs`.
 //!
 //! Invariants: the pages of a block are programmed once each and in order after an erase; a bad block is neither
 //! programmed nor erased; every operation is counted in [`NandStats`], failed ones too.
@@ -25,8 +27,11 @@ use crate::error::FlashError;
 use crate::faults::Faults;
 use crate::medium::{BlockHeader, BlockNo, Medium, Oob};
 use crate::timeline::Timeline;
+use die::{Dies, Op};
 use granary_units::{Nanos, PAGE_SIZE, Page, Ppa};
 use serde::Serialize;
+
+mod die;
 
 /// Attempts to read a page before it is reported unreadable: one read and a short retry table.
 const READ_ATTEMPTS: u32 = 4;
@@ -40,6 +45,8 @@ pub struct NandStats {
     pub reads: u64,
     /// Further attempts to read a page.
     pub read_retries: u64,
+    /// Pages that were read in a further attempt.
+    pub corrected: u64,
     /// Pages that stayed unreadable.
     pub unreadable: u64,
     /// Page programs, failed ones included.
@@ -50,6 +57,8 @@ pub struct NandStats {
     pub erases: u64,
     /// Failed block erases.
     pub erase_failures: u64,
+    /// Operations that shared the array time of one before them in a multi-plane command.
+    pub joined: u64,
     /// Time that planes were busy, summed over the planes.
     pub plane_busy: Nanos,
     /// Time that channel buses were busy, summed over the channels.
@@ -65,8 +74,12 @@ pub struct Nand<M> {
     erase: Nanos,
     transfer: Nanos,
     oob_transfer: Nanos,
+    retry: Nanos,
+    /// One for each plane; for each die where its planes share it.
     planes: Vec<Timeline>,
     buses: Vec<Timeline>,
+    /// The rules of dies whose planes are not independent, or that have no cache operations.
+    dies: Option<Box<Dies>>,
     blocks: Vec<BlockHeader>,
     medium: M,
     faults: Option<Box<Faults>>,
@@ -97,6 +110,9 @@ impl<M: Medium> Nand<M> {
             )));
         }
         let transfer = timing.transfer(PAGE_SIZE as u64);
+        let dies = Dies::new(config);
+        let retry = config.read_retry.unwrap_or(timing.read);
+        let timelines = dies.as_ref().map_or(geometry.plane_count(), |d| d.timelines());
         Ok(Nand {
             geometry,
             read: timing.read,
@@ -104,11 +120,13 @@ impl<M: Medium> Nand<M> {
             erase: timing.erase,
             transfer,
             oob_transfer: timing.transfer(OOB_SIZE),
-            planes: vec![Timeline::new(timing.read); geometry.plane_count() as usize],
+            retry,
+            planes: vec![Timeline::new(timing.read.min(retry)); timelines as usize],
             buses: vec![Timeline::new(transfer); geometry.channels as usize],
+            dies,
             blocks,
             medium,
-            faults: None,
+            faults: config.errors.plan().map(Box::new),
             stats: NandStats::default(),
         })
     }
@@ -156,12 +174,15 @@ impl<M: Medium> Nand<M> {
         self.stats.reads += 1;
         // First of all: the emulator's cache miss on the content overlaps with the timelines.
         let content = self.medium.read(BlockNo(block), page);
-        let sensed = if self.faults.is_none() {
-            self.planes[plane as usize].fill(now, self.read).end
-        } else {
-            self.read_with_retries(now, ppa, plane)?
+        let sensed = match self.dies {
+            None => self.planes[plane as usize].fill(now, self.read).end,
+            Some(_) => self.sense(now, plane, page),
         };
+        let sensed = if self.faults.is_none() { sensed } else { self.retry(sensed, ppa, plane)? };
         let done = self.bus(plane).carry_page(sensed);
+        if let Some(dies) = &self.dies {
+            dies.leave(&mut self.planes, plane, done);
+        }
         match content {
             Ok((content, oob)) => Ok((content, oob, done)),
             // The medium has the page, but its checksum says that this is not what was programmed.
@@ -173,17 +194,30 @@ impl<M: Medium> Nand<M> {
         }
     }
 
-    fn read_with_retries(&mut self, now: Nanos, ppa: Ppa, plane: u32) -> Result<Nanos, FlashError> {
-        let mut t = now;
-        for attempt in 0..READ_ATTEMPTS {
-            t = self.planes[plane as usize].fill(t, self.read).end;
-            self.stats.read_retries += (attempt > 0) as u64;
+    /// The first attempt to read has ended at `sensed`; returns when one has succeeded.
+    fn retry(&mut self, sensed: Nanos, ppa: Ppa, plane: u32) -> Result<Nanos, FlashError> {
+        let timeline = self.timeline_of(plane);
+        let mut t = sensed;
+        for attempt in 1..=READ_ATTEMPTS {
             if !self.faults.as_mut().is_some_and(|f| f.read_fails(ppa)) {
+                self.stats.corrected += (attempt > 1) as u64;
                 return Ok(t);
+            }
+            if attempt < READ_ATTEMPTS {
+                t = self.planes[timeline].fill(t, self.retry).end;
+                self.stats.read_retries += 1;
             }
         }
         self.stats.unreadable += 1;
         Err(FlashError::Unreadable { ppa, done: t })
+    }
+
+    /// [`Op::Read`] in a die with rules.
+    fn sense(&mut self, now: Nanos, plane: u32, page: u32) -> Nanos {
+        let Some(dies) = &mut self.dies else { return now };
+        let (end, joined) = dies.array(&mut self.planes, Op::Read, plane, page, now, self.read);
+        self.stats.joined += joined as u64;
+        end
     }
 
     /// Programs the next page of a block: over the channel, then into the cells. Returns when the cells hold it.
@@ -213,10 +247,23 @@ impl<M: Medium> Nand<M> {
         self.blocks[block as usize].programmed += 1;
         self.stats.programs += 1;
         let plane = self.geometry.plane_of(block);
-        let free = self.planes[plane as usize].horizon();
-        let ready = now.max(free.saturating_sub(self.transfer));
-        let loaded = self.bus(plane).carry_page(ready);
-        let done = self.planes[plane as usize].append(loaded, self.program).end;
+        let done = match &mut self.dies {
+            None => {
+                let free = self.planes[plane as usize].horizon();
+                let ready = now.max(free.saturating_sub(self.transfer));
+                let loaded = self.bus(plane).carry_page(ready);
+                self.planes[plane as usize].append(loaded, self.program).end
+            }
+            Some(dies) => {
+                let ready = dies.load_from(&self.planes, plane, page, now, self.transfer, self.program);
+                let channel = self.geometry.channel_of(plane) as usize;
+                let loaded = self.buses[channel].fill(ready, self.transfer).end;
+                let (end, joined) =
+                    dies.array(&mut self.planes, Op::Program, plane, page, loaded, self.program);
+                self.stats.joined += joined as u64;
+                end
+            }
+        };
         if failed { Err(FlashError::ProgramFailed { ppa, done }) } else { Ok(done) }
     }
 
@@ -250,7 +297,8 @@ impl<M: Medium> Nand<M> {
         header.programmed = n;
         self.stats.programs += n as u64;
         let plane = self.geometry.plane_of(block.0);
-        self.planes[plane as usize].charge(n as u64, self.program);
+        let timeline = self.timeline_of(plane);
+        self.planes[timeline].charge(n as u64, self.program);
         let transfer = self.transfer;
         self.buses[self.geometry.channel_of(plane) as usize].charge(n as u64, transfer);
         Ok(())
@@ -266,6 +314,7 @@ impl<M: Medium> Nand<M> {
         for (t, before) in self.planes.iter_mut().chain(&mut self.buses).zip(earlier) {
             t.rewind(before);
         }
+        self.forget_commands();
     }
 
     /// Erases a block.
@@ -290,8 +339,15 @@ impl<M: Medium> Nand<M> {
         }
         self.stats.erases += 1;
         self.stats.erase_failures += failed as u64;
-        let plane = self.geometry.plane_of(block.0) as usize;
-        let done = self.planes[plane].append(now, self.erase).end;
+        let plane = self.geometry.plane_of(block.0);
+        let done = match &mut self.dies {
+            None => self.planes[plane as usize].append(now, self.erase).end,
+            Some(dies) => {
+                let (end, joined) = dies.array(&mut self.planes, Op::Erase, plane, 0, now, self.erase);
+                self.stats.joined += joined as u64;
+                end
+            }
+        };
         if failed { Err(FlashError::EraseFailed { block, done }) } else { Ok(done) }
     }
 
@@ -322,7 +378,8 @@ impl<M: Medium> Nand<M> {
         }
         self.stats.reads += n as u64;
         let plane = self.geometry.plane_of(block.0);
-        let sensed = self.planes[plane as usize].append(now, self.read * n as u64).end;
+        let timeline = self.timeline_of(plane);
+        let sensed = self.planes[timeline].append(now, self.read * n as u64).end;
         // The transfers overlap the reads but for the last one.
         let bus = &mut self.buses[self.geometry.channel_of(plane) as usize];
         let all_but_last = self.oob_transfer * (n as u64).saturating_sub(1);
@@ -373,6 +430,22 @@ impl<M: Medium> Nand<M> {
         for t in self.planes.iter_mut().chain(&mut self.buses) {
             t.reset(now);
         }
+        self.forget_commands();
+    }
+
+    /// When the last operation reserved in a plane (its die, where planes share it) will be done.
+    pub(crate) fn free_at(&self, plane: u32) -> Nanos {
+        self.planes[self.timeline_of(plane)].horizon()
+    }
+
+    fn forget_commands(&mut self) {
+        if let Some(dies) = &mut self.dies {
+            dies.forget();
+        }
+    }
+
+    fn timeline_of(&self, plane: u32) -> usize {
+        self.dies.as_ref().map_or(plane, |d| d.timeline_of(plane)) as usize
     }
 
     #[inline]

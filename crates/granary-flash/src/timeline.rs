@@ -97,6 +97,11 @@ impl Timeline {
         self.served += n;
     }
 
+    /// Nothing begins before `until`: the resource waits, which is no work.
+    pub fn hold(&mut self, until: Nanos) {
+        self.horizon = self.horizon.max(until.0);
+    }
+
     /// Takes the reservations of `earlier`, a copy of this one, in place of its own; what was counted stays.
     pub fn rewind(&mut self, earlier: &Timeline) {
         self.horizon = earlier.horizon;

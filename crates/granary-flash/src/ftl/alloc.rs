@@ -1,8 +1,8 @@
 //! Where the next page goes: planes in turn, one open block per plane and stream, least-worn free blocks first.
 //!
 //! ```text
-//!   host writes:  plane cursor, cursor+1, ...   first one with room in its open block, or with a free block
-//!                                               beyond the one that belongs to gc
+//!   host, log:    order[cursor], [cursor+1]...  first plane with room in its open block, or with a free block
+//!                                               beyond the one that belongs to gc; a cursor for each stream
 //!   gc copies:    the victim's own plane        its open gc block, else a free block, else any other plane
 //! ```
 //!
@@ -27,17 +27,24 @@ use std::collections::BinaryHeap;
 /// Who fills an open block. Data that gc moves has outlived its neighbours: it is kept apart from new data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// New data.
+    /// New data of the host; of log cleaning too unless it has a stream of its own.
     Host,
     /// Live pages of gc victims and of failing blocks.
     Gc,
     /// Data that static wear leveling found lying still.
     Cold,
+    /// New data that comes out of the firmware's log ([`crate::FtlConfig::log_stream`]).
+    Log,
 }
 
 impl Stream {
-    pub(crate) const COUNT: usize = 3;
-    pub(crate) const ALL: [Stream; Stream::COUNT] = [Stream::Host, Stream::Gc, Stream::Cold];
+    pub(crate) const COUNT: usize = 4;
+    pub(crate) const ALL: [Stream; Stream::COUNT] = [Stream::Host, Stream::Gc, Stream::Cold, Stream::Log];
+
+    /// Whether its data comes from another flash block.
+    pub(crate) fn moves(self) -> bool {
+        matches!(self, Stream::Gc | Stream::Cold)
+    }
 }
 
 /// The block that a stream is filling in a plane.
@@ -112,24 +119,37 @@ pub(crate) struct Plane {
 }
 
 impl<M: Medium> Ftl<M> {
-    /// The plane that takes the next host page, with room in its open block.
+    /// The stream that new data for `cause` belongs to.
     #[inline]
-    pub(super) fn host_plane(&mut self, now: Nanos) -> Result<u32, FlashError> {
-        let cursor = self.cursor;
-        if self.planes[cursor as usize].open[Stream::Host as usize].used
-            < self.config.geometry.pages_per_block
-        {
-            return Ok(cursor);
+    pub(super) fn stream_of(&self, cause: Cause) -> Stream {
+        match cause {
+            Cause::LogCleaning | Cause::Recovery if self.config.log_stream => Stream::Log,
+            _ => Stream::Host,
         }
-        self.search_host_plane(now)
     }
 
-    fn search_host_plane(&mut self, now: Nanos) -> Result<u32, FlashError> {
-        let planes = self.planes.len() as u32;
+    /// The plane that takes the next page of a stream of new data, with room in its open block.
+    #[inline]
+    pub(super) fn next_plane(&mut self, now: Nanos, stream: Stream) -> Result<u32, FlashError> {
+        let mut at = self.cursors[stream as usize];
+        let mut plane = self.order[at as usize];
+        if self.planes[plane as usize].open[stream as usize].used >= self.config.geometry.pages_per_block {
+            at = self.search_plane(now, stream)?;
+            plane = self.order[at as usize];
+        }
+        self.cursors[stream as usize] = if at + 1 == self.order.len() as u32 { 0 } else { at + 1 };
+        Ok(plane)
+    }
+
+    /// The place in the order of the next plane with room.
+    fn search_plane(&mut self, now: Nanos, stream: Stream) -> Result<u32, FlashError> {
+        let planes = self.order.len() as u32;
         for i in 0..planes {
-            let plane = (self.cursor + i) % planes;
-            if self.host_room(plane) {
-                return Ok(plane);
+            let at = (self.cursors[stream as usize] + i) % planes;
+            let plane = self.order[at as usize];
+            // Leaves gc its block.
+            if self.room(plane, stream, 1) {
+                return Ok(at);
             }
             // Passed over: let its gc go on, so that it can take part again.
             self.gc_step(now, plane, Effort::Share)?;
@@ -137,8 +157,9 @@ impl<M: Medium> Ftl<M> {
         // No plane has a free page for the host: this write has to wait for whole blocks.
         while let Some(plane) = self.most_gain() {
             let finished = self.gc_step(now, plane, Effort::WholeBlock)?;
-            if self.host_room(plane) {
-                return Ok(plane);
+            if self.room(plane, stream, 1) {
+                let at = self.order.iter().position(|&p| p == plane);
+                return Ok(at.expect("every plane is in the order") as u32);
             }
             if !finished {
                 break;
@@ -146,11 +167,6 @@ impl<M: Medium> Ftl<M> {
         }
         self.read_only = true;
         Err(FlashError::ReadOnly { lost_blocks: self.lost_blocks })
-    }
-
-    /// Whether the plane's open host block has room, after opening one if possible. Leaves gc its block.
-    fn host_room(&mut self, plane: u32) -> bool {
-        self.room(plane, Stream::Host, 1)
     }
 
     /// The plane whose gc frees most pages for the fewest copies.
@@ -189,6 +205,9 @@ impl<M: Medium> Ftl<M> {
         }
         let block = if stream == Stream::Cold { p.free.pop_most_erased() } else { p.free.pop() };
         p.open[stream as usize] = block.map_or(Open::NONE, |block| Open { block, used: 0 });
+        if let Some(youngest) = block.and_then(|b| self.youngest.get_mut(b as usize)) {
+            *youngest = 0;
+        }
         block.is_some()
     }
 
@@ -219,10 +238,10 @@ impl<M: Medium> Ftl<M> {
         open.used += 1;
         let (block, full) = (open.block, open.used == per_block);
         if done.is_some() {
-            self.map(lpa, block, ppa, stream != Stream::Host);
+            self.map(lpa, block, ppa, stream.moves());
             if full {
                 self.planes[plane as usize].open[stream as usize] = Open::NONE;
-                self.valid.offer(block);
+                self.close(block, stream);
             }
         } else {
             self.planes[plane as usize].open[stream as usize] = Open::NONE;
@@ -230,6 +249,16 @@ impl<M: Medium> Ftl<M> {
             self.lose_block();
         }
         Ok(done)
+    }
+
+    /// A block is full: gc may empty it from now on.
+    pub(super) fn close(&mut self, block: u32, stream: Stream) {
+        self.valid.offer(block);
+        if !stream.moves()
+            && let Some(youngest) = self.youngest.get_mut(block as usize)
+        {
+            *youngest = self.seq;
+        }
     }
 
     /// Counts a block out of service.

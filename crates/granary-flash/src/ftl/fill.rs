@@ -1,8 +1,8 @@
 //! Filling a drive at once: what a long sequential write leaves behind, without the time that it takes.
 //!
 //! ```text
-//!   a row:  one erased block of each plane             plane 0: l    l+P   l+2P ...
-//!                                                      plane 1: l+1  l+P+1 l+2P+1 ...      P planes
+//!   a row:  one erased block of each plane             order[0]: l    l+P   l+2P ...
+//!                                                      order[1]: l+1  l+P+1 l+2P+1 ...      P planes
 //! ```
 //!
 //! Sequential writes to unmapped pages go round the planes and fill one block of each at the same pace. A whole such row
@@ -41,11 +41,12 @@ impl<M: Medium> Ftl<M> {
         let first = self.range(first, n)?;
         self.writable()?;
         let row = self.planes.len() as u32 * self.config.geometry.pages_per_block;
+        let stream = self.stream_of(cause);
         self.without_time(|ftl| {
             let (mut l, end) = (first as u64, first as u64 + n);
             while l < end {
-                if end - l >= row as u64 && ftl.can_fill_row(l as u32, row) {
-                    ftl.fill_row(l as u32, cause, &mut content)?;
+                if end - l >= row as u64 && ftl.can_fill_row(l as u32, row, stream) {
+                    ftl.fill_row(l as u32, cause, stream, &mut content)?;
                     l += row as u64;
                 } else {
                     ftl.write(Nanos::ZERO, Lpa(l), content(Lpa(l)), cause)?;
@@ -59,9 +60,10 @@ impl<M: Medium> Ftl<M> {
     /// Does `work` and then forgets the time that it reserved on planes and buses; what it counted stays. The instants
     /// that calls within return mean nothing. For preconditioning.
     pub fn without_time<T>(&mut self, work: impl FnOnce(&mut Ftl<M>) -> T) -> T {
-        let before = self.nand.reservations();
+        let (before, busy_until) = (self.nand.reservations(), self.busy_until);
         let done = work(self);
         self.nand.rewind(&before);
+        self.busy_until = busy_until;
         for plane in &mut self.planes {
             if let Some(job) = &mut plane.job {
                 job.forget_time();
@@ -71,13 +73,13 @@ impl<M: Medium> Ftl<M> {
     }
 
     /// Whether writes to the pages `l..l + row` would fill one fresh block of each plane and nothing else.
-    fn can_fill_row(&self, l: u32, row: u32) -> bool {
-        if self.cursor != 0 || self.planes[0].open[Stream::Host as usize].is_open() {
+    fn can_fill_row(&self, l: u32, row: u32, stream: Stream) -> bool {
+        if self.cursors[stream as usize] != 0 || self.planes[0].open[stream as usize].is_open() {
             return false;
         }
         let unmapped = || self.l2p[l as usize..(l + row) as usize].iter().all(|&p| p == 0);
         let quiet = |p: &super::alloc::Plane| {
-            !p.open[Stream::Host as usize].is_open()
+            !p.open[stream as usize].is_open()
                 && p.free.len() > self.config.gc_start + 1
                 && p.job.is_none()
                 && !p.collecting
@@ -91,6 +93,7 @@ impl<M: Medium> Ftl<M> {
         &mut self,
         l: u32,
         cause: Cause,
+        stream: Stream,
         content: &mut impl FnMut(Lpa) -> Page,
     ) -> Result<(), FlashError> {
         let n = self.config.geometry.pages_per_block;
@@ -99,7 +102,8 @@ impl<M: Medium> Ftl<M> {
         let before = self.seq;
         self.seq += row;
         for k in 0..planes {
-            let block = self.planes[k as usize].free.pop().expect("a quiet plane has free blocks");
+            let plane = self.order[k as usize];
+            let block = self.planes[plane as usize].free.pop().expect("a quiet plane has free blocks");
             let first = Oob { lpa: l + k, seq: before + 1 + k as u64 };
             let mut content = |lpa: u32| content(Lpa(lpa as u64));
             self.nand.program_block(BlockNo(block), first, planes, &mut content)?;
@@ -114,7 +118,11 @@ impl<M: Medium> Ftl<M> {
             }
             self.live.set_range(from, n);
             self.valid.fill(block, n);
-            self.valid.offer(block);
+            self.close(block, stream);
+            if let Some(youngest) = self.youngest.get_mut(block as usize) {
+                // Writing page by page closes the blocks in the last round of the row.
+                *youngest = before + row - planes as u64 + k as u64 + 1;
+            }
             self.mapped += n as u64;
             self.counters.program_pages[cause as usize] += n as u64;
         }
@@ -125,7 +133,7 @@ impl<M: Medium> Ftl<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{FtlConfig, Geometry, NandTiming};
+    use crate::config::{FtlConfig, GcPolicy, Geometry, NandTiming, Striping};
     use crate::medium::{NoData, RamMedium};
     use granary_sim::rng::Stream as Random;
     use granary_units::{Bytes, Ppa};
@@ -159,7 +167,8 @@ mod tests {
     #[track_caller]
     fn same<M: Medium>(a: &Ftl<M>, b: &Ftl<M>) {
         assert_eq!((&a.l2p, &a.p2l), (&b.l2p, &b.p2l));
-        assert_eq!((a.seq, a.cursor, a.mapped, a.counters), (b.seq, b.cursor, b.mapped, b.counters));
+        assert_eq!((a.seq, a.cursors, a.mapped, a.counters), (b.seq, b.cursors, b.mapped, b.counters));
+        assert_eq!(a.youngest, b.youngest);
         assert_eq!(a.nand_stats(), b.nand_stats());
         assert_eq!(a.wear(), b.wear());
         for (p, q) in a.planes.iter().zip(&b.planes) {
@@ -195,7 +204,10 @@ mod tests {
     /// From an erased drive, from one in the middle of its life, whole drives and ranges with ragged ends.
     #[test]
     fn filling_leads_to_the_state_of_writing() {
-        for c in [config(2, 1, 32, 8), config(4, 2, 20, 64), config(3, 1, 40, 13)] {
+        let mut other = config(2, 2, 24, 16);
+        other.striping = Striping::try_from("PWCD".to_owned()).expect("an order");
+        (other.gc_policy, other.log_stream) = (GcPolicy::CostBenefit, true);
+        for c in [config(2, 1, 32, 8), config(4, 2, 20, 64), config(3, 1, 40, 13), other] {
             let pages = Ftl::new(&c).expect("drive").capacity_pages();
             for (first, n, before) in
                 [(0, pages, 0), (5, pages / 2, 100), (0, pages, 100), (7, 0, 0), (0, pages, 3 * pages)]

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Jobs of a plane, one at a time:
-//! - *gc*: the closed block with the fewest live pages (greedy), from `gc_start` free blocks down until `gc_stop` up;
+//! - *gc*: the closed block with the fewest live pages (greedy) or with the best ratio of benefit to cost
+//!   ([`GcPolicy`]), from `gc_start` free blocks down until `gc_stop` up;
 //! - *retire*: a block with a failed program; its data moves, then it is marked bad;
 //! - *wear*: a closed block that has been erased `wear_gap` times less than the most erased one; its cold data moves
 //!   to a worn block, and the block takes part in the traffic again. A hand goes round the plane's blocks to find it.
@@ -19,6 +20,7 @@
 
 use super::Ftl;
 use super::alloc::Stream;
+use crate::config::GcPolicy;
 use crate::counters::Cause;
 use crate::error::FlashError;
 use crate::medium::{BlockNo, Medium};
@@ -77,6 +79,8 @@ pub(crate) enum Effort {
     Share,
     /// The whole job.
     WholeBlock,
+    /// A batch of pages, in idle time.
+    Batch,
 }
 
 impl<M: Medium> Ftl<M> {
@@ -107,7 +111,11 @@ impl<M: Medium> Ftl<M> {
             self.planes[plane as usize].job = self.next_job(plane, effort);
         }
         let Some(mut job) = self.planes[plane as usize].job else { return Ok(false) };
-        let budget = if effort == Effort::Share { job.share } else { u32::MAX };
+        let budget = match effort {
+            Effort::Share => job.share,
+            Effort::Batch => BATCH,
+            Effort::WholeBlock => u32::MAX,
+        };
         let mut moving = std::mem::take(&mut self.moving);
         let emptied = self.empty_block(now, plane, &mut job, budget, &mut moving);
         moving.clear();
@@ -193,6 +201,12 @@ impl<M: Medium> Ftl<M> {
     /// Programs a page that is being moved; returns when it is in the cells, `None` where there is no page for it.
     fn place(&mut self, home: u32, stream: Stream, m: &Moving) -> Result<Option<Nanos>, FlashError> {
         while let Some((plane, stream)) = self.destination(home, stream) {
+            if !self.youngest.is_empty() {
+                // Copies are as old as they were: cold data does not look young because it was moved.
+                let from = self.youngest[(m.ppa / self.config.geometry.pages_per_block) as usize];
+                let to = self.planes[plane as usize].open[stream as usize].block as usize;
+                self.youngest[to] = self.youngest[to].max(from);
+            }
             let done = self.append(m.read, plane, stream, m.lpa, &m.page, Cause::Gc)?;
             if done.is_some() {
                 return Ok(done);
@@ -213,7 +227,7 @@ impl<M: Medium> Ftl<M> {
         if !p.retiring.is_empty() && free > self.config.gc_start {
             return self.retire_job(plane);
         }
-        if p.collecting || effort == Effort::WholeBlock {
+        if p.collecting || effort != Effort::Share {
             let per_block = self.config.geometry.pages_per_block;
             if let Some((block, live)) = self.best_victim(plane)
                 && live < per_block
@@ -260,9 +274,16 @@ impl<M: Medium> Ftl<M> {
         Some(Job { stream: Stream::Cold, ..self.job(block, UNHURRIED, false) })
     }
 
-    fn best_victim(&self, plane: u32) -> Option<(u32, u32)> {
+    /// The block that gc would empty next, and its live pages.
+    pub(super) fn best_victim(&self, plane: u32) -> Option<(u32, u32)> {
         let (from, end) = self.blocks_of(plane);
-        self.valid.best(from, end)
+        match self.config.gc_policy {
+            GcPolicy::Greedy => self.valid.best(from, end),
+            GcPolicy::CostBenefit => {
+                let ages = &self.youngest[from as usize..end as usize];
+                self.valid.best_by_age(from, self.config.geometry.pages_per_block, self.seq, ages)
+            }
+        }
     }
 
     pub(super) fn blocks_of(&self, plane: u32) -> (u32, u32) {

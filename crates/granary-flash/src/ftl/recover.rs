@@ -10,6 +10,8 @@
 //! closed with the pages that had not moved; the roomiest partly programmed block of a plane becomes the open gc
 //! block, so the room that the job had counted on is there again.
 //!
+//! Cost-benefit gc starts from the age of the pages' programs: of data that gc had moved, that is the age of the copy.
+//!
 //! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence numbers.
 //! What the OOB cannot tell is a trim (see [`Ftl::trim`]).
 
@@ -34,6 +36,7 @@ impl<M: Medium> Ftl<M> {
     /// [`FlashError::Corrupt`], errors of the medium.
     pub fn power_cycle(&mut self, now: Nanos, map_saved: bool) -> Result<Nanos, FlashError> {
         self.nand.power_cycle(now);
+        self.busy_until = now;
         if map_saved { Ok(now) } else { self.rebuild(now) }
     }
 
@@ -81,6 +84,9 @@ impl<M: Medium> Ftl<M> {
             for page in 0..ftl.nand.header(BlockNo(block)).programmed {
                 let oob = ftl.nand.medium().oob(BlockNo(block), page)?;
                 ftl.seq = ftl.seq.max(oob.seq);
+                if let Some(youngest) = ftl.youngest.get_mut(block as usize) {
+                    *youngest = oob.seq.max(*youngest);
+                }
                 if oob.lpa == Oob::NO_LPA {
                     if torn.last() != Some(&block) {
                         torn.push(block);
@@ -125,7 +131,9 @@ impl<M: Medium> Ftl<M> {
         self.l2p = vec![0; self.l2p.len()];
         self.live = LiveMap::new(self.config.geometry.pages());
         self.valid = ValidCounts::new(blocks);
-        (self.seq, self.mapped, self.lost_blocks, self.cursor, self.read_only) = (0, 0, 0, 0, false);
+        (self.seq, self.mapped, self.lost_blocks, self.read_only) = (0, 0, 0, false);
+        self.cursors = [0; Stream::COUNT];
+        self.youngest.fill(0);
 
         // An erased drive has nothing to look at, and pays nothing.
         let holds_data = |b: &u32| self.nand.header(BlockNo(*b)).programmed > 0;
@@ -155,10 +163,13 @@ impl<M: Medium> Ftl<M> {
         let (mut torn, mut end, mut corrupt) = (Vec::new(), now, None);
         for &block in written {
             let (l2p, seq) = (&mut self.l2p, &mut self.seq);
+            let mut unused = 0;
+            let youngest = self.youngest.get_mut(block as usize).unwrap_or(&mut unused);
             let mut pages = 0;
             let done = self.nand.scan(now, BlockNo(block), |page, oob| {
                 pages += 1;
                 *seq = (*seq).max(oob.seq);
+                *youngest = (*youngest).max(oob.seq);
                 if oob.lpa == Oob::NO_LPA {
                     if torn.last() != Some(&block) {
                         torn.push(block);
@@ -207,8 +218,10 @@ impl<M: Medium> Ftl<M> {
         // Roomiest last.
         partial.sort_by_key(|o| (std::cmp::Reverse(o.used), o.block));
         let mut open = [Open::NONE; Stream::COUNT];
-        for stream in [Stream::Gc, Stream::Host, Stream::Cold] {
-            open[stream as usize] = partial.pop().unwrap_or(Open::NONE);
+        for stream in [Stream::Gc, Stream::Host, Stream::Cold, Stream::Log] {
+            if stream != Stream::Log || self.config.log_stream {
+                open[stream as usize] = partial.pop().unwrap_or(Open::NONE);
+            }
         }
         for o in partial {
             self.valid.offer(o.block);

@@ -50,36 +50,6 @@ fn a_full_drive_with_seven_percent_over_provisioning_keeps_working() {
     assert!((3.0..14.0).contains(&waf), "WAF {waf}");
 }
 
-/// WAF of gc in block order (the least recently closed first) under uniform random overwrites, Desnoyers, SYSTOR
-/// 2012: `a / (a + W(-a e^-a))` with `a` = raw pages / logical pages.
-fn waf_of_lru(a: f64) -> f64 {
-    let target = -a * (-a).exp();
-    let mut w = -0.5f64;
-    for _ in 0..50 {
-        w -= (w * w.exp() - target) / (w.exp() * (w + 1.0));
-    }
-    a / (a + w)
-}
-
-/// Greedy gc is known to be a little better than block order, and equal in the limit of large blocks.
-#[test]
-fn write_amplification_agrees_with_the_closed_form() {
-    for permille in [150, 250, 400] {
-        let mut ftl = full(256, 32, permille);
-        let pages = ftl.capacity_pages();
-        let waf = overwrite(&mut ftl, 6 * pages, |rng| rng.below(pages));
-        // Open blocks and gc's free blocks hold no data that could be stale.
-        let c = ftl.config();
-        let idle = (c.gc_start + c.gc_stop) / 2 + 1;
-        let usable = (c.geometry.blocks_per_plane - idle) as f64 / c.geometry.blocks_per_plane as f64;
-        let lru = waf_of_lru(c.geometry.pages() as f64 * usable / pages as f64);
-        assert!(
-            (0.85..1.03).contains(&(waf / lru)),
-            "{permille} permille: WAF {waf:.2}, block order {lru:.2}"
-        );
-    }
-}
-
 /// All overwrites hit pages that lie in one plane at first: the other planes have nothing to collect.
 #[test]
 fn gc_does_not_starve_where_only_one_plane_has_stale_pages() {

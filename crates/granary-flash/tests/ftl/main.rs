@@ -1,11 +1,16 @@
 //! Properties of the flash array and the FTL.
 
+mod configs;
+mod dies;
 mod faults;
 mod gc;
+mod idle;
 mod model;
+mod placement;
 mod power;
 mod remap;
 mod timing;
+mod waf;
 
 use granary_flash::{Cause, Ftl, FtlConfig, Geometry, NandTiming};
 use granary_units::{Bytes, Lpa, Nanos, Page};

@@ -140,7 +140,7 @@ proptest! {
         let geometry = Geometry { channels, ways, dies, planes, blocks_per_plane, pages_per_block };
         let gc_stop = gc_start + more;
         let config =
-            FtlConfig { geometry, timing: timing(), over_provisioning_permille, gc_start, gc_stop, wear_gap };
+            FtlConfig { geometry, timing: timing(), over_provisioning_permille, gc_start, gc_stop, wear_gap, ..FtlConfig::new(geometry, timing()) };
         prop_assume!(config.validate().is_ok());
         let mut ftl = Ftl::new(&config).expect("drive");
         let pages = ftl.capacity_pages();
