@@ -52,10 +52,11 @@ pub struct Host {
 }
 
 /// Name and text of each built-in testbed.
-const BUILTIN: [(&str, &str); 3] = [
+const BUILTIN: [(&str, &str); 4] = [
     ("bytefs-emulator", include_str!("../../../testbeds/bytefs-emulator.toml")),
     ("bytefs-fpga", include_str!("../../../testbeds/bytefs-fpga.toml")),
     ("cxl", include_str!("../../../testbeds/cxl.toml")),
+    ("pebblessd", include_str!("../../../testbeds/pebblessd.toml")),
 ];
 
 /// The built-in testbeds.

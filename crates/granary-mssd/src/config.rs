@@ -10,6 +10,7 @@
 //! A configuration that [`DriveConfig::validate`] accepts makes a working drive.
 //! It does *not* hold workload or host parameters.
 
+use crate::firmware::bam::space::BamSpace;
 use granary_flash::{FtlConfig, Geometry, NandTiming};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
@@ -144,6 +145,86 @@ pub struct FirmwareConfig {
     /// Time from power-up until the drive answers: its DRAM content is loaded back.
     #[serde(default = "power_on")]
     pub power_on: Nanos,
+    /// Byte-addressable metadata (PebbleSSD), beside either mode; none where left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bam: Option<BamConfig>,
+}
+
+/// Byte-addressable metadata in persistent memory: FS_WRITE, REMAP, BAM_RESET, BAM_READ (PebbleSSD section 4.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BamConfig {
+    /// Persistent memory of the drive; all tables and `other` must fit.
+    #[serde(default = "bam_memory")]
+    pub memory: Bytes,
+    /// Firmware structures beside the tables.
+    #[serde(default = "bam_other")]
+    pub other: Bytes,
+    /// Entries of the file-offset table: pages that FS_WRITE can bring between two resets.
+    #[serde(default = "bam_entries")]
+    pub entries: u32,
+    /// Files that can have entries at the same time.
+    #[serde(default = "bam_files")]
+    pub files: u32,
+    /// Processor time of each entry that is appended or read, on top of the command's.
+    #[serde(default = "bam_entry_cost")]
+    pub entry_cost: Nanos,
+    /// Processor time of each page that is remapped, on top of the command's.
+    #[serde(default = "bam_remap_cost")]
+    pub remap_cost: Nanos,
+}
+
+impl Default for BamConfig {
+    /// The paper's sizes.
+    fn default() -> BamConfig {
+        BamConfig {
+            memory: bam_memory(),
+            other: bam_other(),
+            entries: bam_entries(),
+            files: bam_files(),
+            entry_cost: bam_entry_cost(),
+            remap_cost: bam_remap_cost(),
+        }
+    }
+}
+
+impl BamConfig {
+    /// Slots of the inode table: at most half of them are in use.
+    pub fn file_slots(&self) -> u64 {
+        (self.files as u64 * 2).next_power_of_two()
+    }
+}
+
+/// 2 GB (PebbleSSD section 4.1).
+fn bam_memory() -> Bytes {
+    Bytes::gib(2)
+}
+
+/// 205 MB: what is left of the conventional firmware's 35 % of 2 GB beside the L2P table (PebbleSSD section 6.5).
+fn bam_other() -> Bytes {
+    Bytes::mib(205)
+}
+
+/// 2^24, 64 GiB of pages: half a minute at the 2.2 GB/s of four lanes of PCIe 3.0, the shortest interval between F2FS's
+/// background checkpoints. The paper has one for each page of the drive (section 6.5), without a way to move them.
+fn bam_entries() -> u32 {
+    1 << 24
+}
+
+/// 1 million files open for writing (PebbleSSD section 6.5).
+fn bam_files() -> u32 {
+    1 << 20
+}
+
+/// 200 ns: 100 cycles at 500 MHz (PebbleSSD section 4.1) for one 16 B entry and the link to it, which the processor has to
+/// fetch from the DRAM into its data memory and put back; "minimal" in section 6.2.
+fn bam_entry_cost() -> Nanos {
+    Nanos(200)
+}
+
+/// 400 ns: 200 cycles at 500 MHz for two L2P and two P2L entries, likewise.
+fn bam_remap_cost() -> Nanos {
+    Nanos(400)
 }
 
 /// 256 MB log or cache (section 4.3 and 5.1).
@@ -270,6 +351,13 @@ impl DriveConfig {
         c
     }
 
+    /// The same drive with PebbleSSD's commands, its tables as large as the drive.
+    pub fn with_bam(mut self) -> DriveConfig {
+        let entries = u32::try_from(self.pages()).map_or(bam_entries(), |pages| pages.min(bam_entries()));
+        self.firmware.bam = Some(BamConfig { entries, ..BamConfig::default() });
+        self
+    }
+
     /// Logical pages of the drive.
     pub fn pages(&self) -> u64 {
         self.flash.capacity_pages()
@@ -302,6 +390,9 @@ impl DriveConfig {
         if f.cores == 0 {
             refuse("firmware.cores", "must be at least 1")?;
         }
+        if let Some(bam) = &f.bam {
+            self.validate_bam(bam)?;
+        }
         let buffered = f.write_buffer.0 / PAGE_SIZE as u64;
         if buffered < 2 {
             refuse("firmware.write_buffer", "must hold at least 2 pages (8KiB)")?;
@@ -313,6 +404,21 @@ impl DriveConfig {
             }
             Mode::Cache => Ok(()),
         }
+    }
+
+    fn validate_bam(&self, bam: &BamConfig) -> Result<(), ConfigError> {
+        if bam.entries == 0 || bam.entries == u32::MAX || bam.files == 0 || bam.files > 1 << 30 {
+            refuse("firmware.bam", "must have at least one entry and one file, at most 2^32 - 2 and 2^30")?;
+        }
+        let space = BamSpace::of(bam, self.pages(), self.flash.geometry.pages());
+        if space.utilization() > 1.0 {
+            let (used, memory) = (space.used(), bam.memory);
+            refuse(
+                "firmware.bam",
+                format!("takes {used} of {memory}: fewer entries or files, or more memory"),
+            )?;
+        }
+        Ok(())
     }
 
     fn validate_log(&self) -> Result<(), ConfigError> {
@@ -351,6 +457,7 @@ impl FirmwareConfig {
             entry_cost: entry_cost(),
             line_cost: line_cost(),
             power_on: power_on(),
+            bam: None,
         }
     }
 }
@@ -390,6 +497,10 @@ mod tests {
             (|c| c.firmware.log_region = Bytes(1000), "firmware.log_region"),
             (|c| c.firmware.clean_threshold_permille = 85, "clean_threshold"),
             (|c| c.firmware.cores = 0, "firmware.cores"),
+            (
+                |c| c.firmware.bam = Some(BamConfig { memory: Bytes::mib(300), ..BamConfig::default() }),
+                "firmware.bam",
+            ),
             (|c| c.firmware.write_buffer = Bytes(0), "firmware.write_buffer"),
             (|c| c.flash.geometry.channels = 0, "channels"),
         ] {

@@ -214,6 +214,30 @@ counters! {
 }
 
 counters! {
+    /// Byte-addressable metadata (PebbleSSD). Entries balance: `entries` = in the tables + `entries_reset`.
+    BamCounters {
+        /// FS_WRITE commands.
+        fs_writes: u64,
+        /// Entries appended.
+        entries: u64,
+        /// Entries that resets dropped, dead ones included.
+        entries_reset: u64,
+        /// REMAP commands.
+        remaps: u64,
+        /// Pages that they moved in the map.
+        pages_remapped: u64,
+        /// Pages that they had to copy, because the write log held lines of them.
+        pages_copied: u64,
+        /// BAM_RESET commands.
+        resets: u64,
+        /// BAM_READ commands.
+        reads: u64,
+        /// Entries that they gave to the host.
+        entries_read: u64,
+    }
+}
+
+counters! {
     /// Time that the drive's resources were reserved, summed over the units of each kind. What is reserved ahead of now
     /// counts already.
     BusyTime {
@@ -243,6 +267,9 @@ pub struct DriveCounters {
     pub cache: CacheCounters,
     /// The write buffer.
     pub buffer: BufferCounters,
+    /// Byte-addressable metadata.
+    #[serde(default)]
+    pub bam: BamCounters,
     /// Calls served.
     pub commands: CommandCounters,
     /// Time that its parts were reserved.
@@ -259,6 +286,7 @@ impl DriveCounters {
             log: self.log.since(&earlier.log),
             cache: self.cache.since(&earlier.cache),
             buffer: self.buffer.since(&earlier.buffer),
+            bam: self.bam.since(&earlier.bam),
             commands: self.commands.since(&earlier.commands),
             busy: self.busy.since(&earlier.busy),
         }
@@ -272,6 +300,7 @@ impl DriveCounters {
             log: self.log.plus(&more.log),
             cache: self.cache.plus(&more.cache),
             buffer: self.buffer.plus(&more.buffer),
+            bam: self.bam.plus(&more.bam),
             commands: self.commands.plus(&more.commands),
             busy: self.busy.plus(&more.busy),
         }

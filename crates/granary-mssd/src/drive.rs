@@ -20,14 +20,27 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 
 /// What a host learns when it identifies the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriveInfo {
     /// Logical pages of 4 KiB.
     pub pages: u64,
     /// Firmware has the ByteFS write log: stores may carry transactions, COMMIT and RECOVER exist.
     pub write_log: bool,
+    /// Firmware has PebbleSSD's byte-addressable metadata: FS_WRITE, REMAP, BAM_RESET and BAM_READ exist.
+    pub bam: bool,
     /// Largest block command, in pages.
     pub max_transfer: usize,
+}
+
+/// What BAM knows about a page that FS_WRITE brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BamEntry {
+    /// The file.
+    pub ino: u64,
+    /// Block of the file, in pages.
+    pub offset: u32,
+    /// Where the block is now.
+    pub lpa: Lpa,
 }
 
 /// A command for the submission queue.
@@ -67,6 +80,41 @@ pub enum Command<'a> {
     },
     /// Vendor: drops uncommitted log entries and flushes committed ones to flash (ByteFS section 4.7).
     Recover,
+    /// Vendor: writes pages that are blocks of a file, and appends one entry for each to the file's list in BAM
+    /// (PebbleSSD section 4.2.2). Torn at page granularity if power fails before completion: each page with its entry.
+    FsWrite {
+        /// First page.
+        lpa: Lpa,
+        /// The content.
+        pages: &'a [Page],
+        /// The file.
+        ino: u64,
+        /// Block of the file that the first page is, in pages.
+        offset: u32,
+        /// What is being written.
+        what: Structure,
+    },
+    /// Vendor: moves pages in the logical address space (PebbleSSD section 4.2.1), as if all had been read, written to
+    /// their new place and then trimmed where they were and nothing else has come. The ranges may overlap. Atomic: if power
+    /// fails before completion, all pages have moved or none; durable at completion. BAM entries move along.
+    Remap {
+        /// First page to be moved.
+        src: Lpa,
+        /// Where it goes.
+        dst: Lpa,
+        /// Number of pages.
+        count: u64,
+    },
+    /// Vendor: empties BAM's file tables, after a checkpoint of the host (PebbleSSD section 5.2).
+    BamReset,
+    /// Vendor: appends the entries of a file, or of all files, to `out`, in the order of their arrival. For recovery; of
+    /// two entries for one block of a file the later one is the newer.
+    BamRead {
+        /// The file; all where left out.
+        ino: Option<u64>,
+        /// Receives the entries.
+        out: &'a mut Vec<BamEntry>,
+    },
 }
 
 /// Why the drive refused or failed.
@@ -81,7 +129,7 @@ pub enum DriveError {
         pages: u64,
     },
     /// The firmware does not have the command.
-    #[error("the drive's firmware has no {0}: use a testbed whose firmware is in log mode")]
+    #[error("the drive's firmware has no {0}: use a testbed and a mode whose firmware has it")]
     Unsupported(&'static str),
     /// The drive can take no more data: its flash is at the end of its life, or the host of its image failed.
     #[error("the drive takes no more data: {0}")]
@@ -94,6 +142,9 @@ pub enum DriveError {
         "the drive's write log is full of uncommitted transactions: commit them or split them into smaller ones"
     )]
     LogFull,
+    /// BAM's file tables have no room left for more of these.
+    #[error("the drive's BAM has no room for more {0}: write a checkpoint, then reset it")]
+    BamFull(&'static str),
     /// The flash failed in a way that no drive should.
     #[error("the drive failed: {0}")]
     Failed(String),

@@ -13,6 +13,7 @@
 //! Every function takes the instant at which its work begins and returns the one at which it is done. State changes at
 //! once; only its time lies in the future.
 
+pub mod bam;
 pub mod buffer;
 pub mod cache;
 pub mod log;
@@ -156,6 +157,34 @@ impl Firmware {
                 cache.forget(lpa);
                 be.trim(lpa)?;
                 Ok(t)
+            }
+        }
+    }
+
+    /// Moves a page's content to `dst`, and drops what was there; returns when it is there, and whether it was copied: the
+    /// lines that a log holds cannot change their page, so such a page is read and written again.
+    pub fn remap(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        src: Lpa,
+        dst: Lpa,
+    ) -> Result<(Nanos, bool), DriveError> {
+        match self {
+            Firmware::Log(log) if log.holds(src) => {
+                let (page, read) = log.read_page(be, t, src)?;
+                let written = log.write_page(be, read, dst, page)?;
+                Ok((log.trim(be, written, src)?, true))
+            }
+            Firmware::Log(log) => {
+                let t = log.void(be, t, dst)?;
+                be.remap(src, dst)?;
+                Ok((t, false))
+            }
+            Firmware::Cache(cache) => {
+                cache.remap(src, dst);
+                be.remap(src, dst)?;
+                Ok((t, false))
             }
         }
     }

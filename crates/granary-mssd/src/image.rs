@@ -31,7 +31,7 @@ pub use error::ImageError;
 pub use header::{FORMAT, ImageMeta};
 pub use journal::JournalCounters;
 
-use crate::config::{DriveConfig, Mode};
+use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::counters::DriveCounters;
 use crate::drive::{Drive, DriveError};
 use crate::firmware::Firmware;
@@ -99,6 +99,15 @@ pub struct ImageInfo {
     pub counters: DriveCounters,
 }
 
+/// Whether an image keeps all that a drive has to keep.
+fn keepable(config: &DriveConfig) -> Result<(), ConfigError> {
+    if config.firmware.bam.is_none() {
+        return Ok(());
+    }
+    let why = "cannot be kept in an image yet: remove the section, or choose a testbed without it".to_owned();
+    Err(ConfigError::Value { field: "firmware.bam", why })
+}
+
 /// What opening had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
@@ -149,6 +158,7 @@ impl Image {
         force: bool,
     ) -> Result<(), ImageError> {
         config.validate()?;
+        keepable(config)?;
         host.create(force)?;
         if meta.uuid.is_empty() {
             meta.uuid = random_uuid();
@@ -188,6 +198,7 @@ impl Image {
             options;
         let most_riders = most_riders.unwrap_or(journal::RIDERS);
         let Header { image: meta, drive: config } = Header::read(&*host)?;
+        keepable(&config)?;
         let lock = host.lock()?;
         let uuid = uuid_bytes(&meta.uuid);
         let layout = Layout::new(&config);

@@ -7,6 +7,7 @@
 //!     link      full duplex, write-combining buffers, posted writes, queues
 //!     firmware  log mode (ByteFS): write log + three-layer index + TxLog + cleaning
 //!               cache mode (baselines): page-granular write-back cache
+//!               either with BAM (PebbleSSD): FS_WRITE, REMAP, BAM_RESET, BAM_READ
 //!     flash     granary-flash: FTL, NAND
 //! ```
 //!
@@ -28,11 +29,13 @@ mod port;
 mod power;
 mod structure;
 
-pub use config::{ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
+pub use config::{BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
 pub use counters::{
-    BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic, LogCounters,
+    BamCounters, BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic,
+    LogCounters,
 };
-pub use drive::{Command, Drive, DriveError, DriveInfo, Streamed};
+pub use drive::{BamEntry, Command, Drive, DriveError, DriveInfo, Streamed};
+pub use firmware::bam::space::{BamSpace, BamTable};
 pub use mssd::Mssd;
 pub use port::{Port, Ticket};
 pub use structure::Structure;

@@ -1,7 +1,7 @@
 //! [`Mssd`]: the drive, put together: link, firmware, write buffer, flash.
 //!
 //! ```text
-//!   submit (mssd/block.rs)            store flush_lines verify load (mssd/byte.rs)
+//!   submit (mssd/block.rs, bam.rs)    store flush_lines verify load (mssd/byte.rs)
 //!     doorbell, fetch | processor | data over the link        write-combining, posted lines
 //!           \______________________  ______________________________/
 //!                                  \/
@@ -15,6 +15,7 @@
 //! Invariant: sums balance (`Drive::check`): what the link carried is what the commands asked for and what the firmware
 //! took in. Source: ByteFS sections 2.1, 4.2 to 4.4, 4.7, 4.9.
 
+mod bam;
 mod block;
 mod byte;
 mod fail;
@@ -23,6 +24,7 @@ mod precondition;
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::counters::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
+use crate::firmware::bam::Bam;
 use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
@@ -30,7 +32,7 @@ use crate::firmware::{Cores, Firmware};
 use crate::image::medium::ImageMedium;
 use crate::link::Link;
 use crate::link::wc::{HeldLine, WriteCombining};
-use crate::power::InFlight;
+use crate::power::{InFlight, Seen};
 use crate::structure::Structure;
 use granary_flash::FlashError;
 use granary_sim::rng::Stream;
@@ -50,6 +52,7 @@ struct State {
     cores: Cores,
     firmware: Firmware,
     backend: Backend,
+    bam: Option<Bam>,
     /// When the last posted line is in the firmware's hands.
     posted: Nanos,
     /// When the last COMMIT completes: they complete in order.
@@ -79,7 +82,10 @@ impl Mssd {
         Ok(Mssd::in_memory(config, backend))
     }
 
-    fn in_memory(config: &DriveConfig, backend: Backend) -> Mssd {
+    fn in_memory(config: &DriveConfig, mut backend: Backend) -> Mssd {
+        if config.firmware.bam.is_some() {
+            backend.keep_p2l();
+        }
         let firmware = match config.firmware.mode {
             Mode::Log => Firmware::Log(Log::new(config)),
             Mode::Cache => Firmware::Cache(Cache::new(config)),
@@ -104,6 +110,7 @@ impl Mssd {
         let info = DriveInfo {
             pages: config.pages(),
             write_log: config.firmware.mode == Mode::Log,
+            bam: config.firmware.bam.is_some(),
             max_transfer: config.link.nvme.max_transfer,
         };
         let state = State {
@@ -112,6 +119,7 @@ impl Mssd {
             cores: Cores::new(config.firmware.cores),
             firmware,
             backend,
+            bam: config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.pages())),
             posted: Nanos::ZERO,
             committed: Nanos::ZERO,
             powered: true,
@@ -155,7 +163,8 @@ impl Mssd {
         self.range(lpa, 1)?;
         let s = self.state.lock();
         match s.in_flight.seen(lpa) {
-            Some(page) => Ok(page),
+            Some(Seen::Content(page)) => Ok(page),
+            Some(Seen::Of(src)) => s.firmware.peek(&s.backend, src),
             None => s.firmware.peek(&s.backend, lpa),
         }
     }
@@ -173,6 +182,15 @@ impl Mssd {
             return Ok(());
         }
         Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: self.info.pages })
+    }
+
+    /// Offsets in files are 32 bits in BAM, all ones excepted.
+    fn file_range(&self, offset: u32, pages: u64) -> Result<(), DriveError> {
+        let end = u32::MAX as u64;
+        if offset as u64 + pages <= end {
+            return Ok(());
+        }
+        Err(DriveError::OutOfRange { what: format!("{pages} blocks of a file from {offset} on"), pages: end })
     }
 
     fn byte_range(&self, at: ByteAddr, len: usize) -> Result<(), DriveError> {
@@ -216,12 +234,16 @@ impl State {
         let (link_to_drive, link_to_host) = self.link.busy();
         let (planes, channels) = self.backend.busy();
         let busy = BusyTime { link_to_host, link_to_drive, cores: self.cores.busy(), channels, planes };
-        DriveCounters { link: self.traffic, flash, log, cache, buffer, commands: self.commands, busy }
+        let bam = self.bam.as_ref().map_or_else(Default::default, Bam::counters);
+        DriveCounters { link: self.traffic, flash, log, cache, buffer, bam, commands: self.commands, busy }
     }
 
     fn check(&self) -> Vec<String> {
         let mut bad = self.backend.check();
         bad.extend(self.firmware.check());
+        if let Some(bam) = &self.bam {
+            bad.extend(bam.check(|lpa| self.firmware.holds(&self.backend, lpa)));
+        }
         let c = self.counters();
         let sum = |a: &[u64; Structure::COUNT]| a.iter().sum::<u64>();
         let (page, line) = (PAGE_SIZE as u64, LINE_SIZE as u64);
@@ -325,6 +347,18 @@ impl Drive for Mssd {
             }
             Command::Commit { tx } => self.call(now, |s| s.commit(c, now, tx)),
             Command::Recover => self.call(now, |s| s.recover(c, now)),
+            Command::FsWrite { lpa, pages, ino, offset, what } => {
+                self.range(lpa, pages.len() as u64)?;
+                self.file_range(offset, pages.len() as u64)?;
+                self.call(now, |s| s.fs_write(c, now, lpa, pages, (ino, offset), what))
+            }
+            Command::Remap { src, dst, count } => {
+                self.range(src, count)?;
+                self.range(dst, count)?;
+                self.call(now, |s| s.remap(c, now, src, dst, count))
+            }
+            Command::BamReset => self.call(now, |s| s.bam_reset(c, now)),
+            Command::BamRead { ino, out } => self.call(now, |s| s.bam_read(c, now, ino, out)),
         }
     }
 

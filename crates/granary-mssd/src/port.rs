@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   read/write:  cpu(bio, DMA mapping, NVMe) -> Drive::submit -> sleep until completion -> cpu(completion, context switch)
-//!   FLUSH, TRIM carry no data: no DMA mapping.  COMMIT, RECOVER go to the queue directly: no bio either.
+//!   FLUSH, TRIM carry no data: no DMA mapping.  COMMIT, RECOVER, BAM_RESET, BAM_READ go to the queue directly: no bio
+//!                either.
 //!   submit_*:    the same without the wait; Port::wait ends it
 //! ```
 //!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 
-use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
+use crate::drive::{BamEntry, Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::structure::Structure;
 use granary_sim::{costs, cpu, now, sleep_until};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
@@ -66,8 +67,10 @@ impl Port {
         cpu(c.nvme_submit
             + match command {
                 Command::Read { .. } | Command::Write { .. } => c.bio_submit + c.dma_map,
-                Command::Flush | Command::Trim { .. } => c.bio_submit,
-                Command::Commit { .. } | Command::Recover => Nanos::ZERO,
+                Command::FsWrite { .. } => c.bio_submit + c.dma_map,
+                Command::Flush | Command::Trim { .. } | Command::Remap { .. } => c.bio_submit,
+                Command::BamRead { .. } => c.dma_map,
+                Command::Commit { .. } | Command::Recover | Command::BamReset => Nanos::ZERO,
             });
         let done = self.drive.submit(now(), command)?;
         Ok(Ticket { done, commands: 1 })
@@ -136,6 +139,44 @@ impl Port {
     /// Starts the COMMIT of a transaction. Commits complete in the order in which they are submitted.
     pub fn submit_commit(&self, tx: TxId) -> Result<Ticket, DriveError> {
         self.submit(Command::Commit { tx })
+    }
+
+    /// Starts writing blocks of a file, with their entries in BAM (PebbleSSD).
+    pub fn submit_fs_write(
+        &self,
+        lpa: Lpa,
+        pages: &[Page],
+        ino: u64,
+        offset: u32,
+        what: Structure,
+    ) -> Result<Ticket, DriveError> {
+        let max = self.info.max_transfer;
+        let mut all = Ticket::NONE;
+        for (i, part) in pages.chunks(max).enumerate() {
+            let (lpa, offset) = (lpa.offset((i * max) as u64), offset + (i * max) as u32);
+            all = all.and(self.submit(Command::FsWrite { lpa, pages: part, ino, offset, what })?);
+        }
+        Ok(all)
+    }
+
+    /// Starts moving pages in the logical address space (PebbleSSD).
+    pub fn submit_remap(&self, src: Lpa, dst: Lpa, count: u64) -> Result<Ticket, DriveError> {
+        self.submit(Command::Remap { src, dst, count })
+    }
+
+    /// Empties BAM's file tables (PebbleSSD).
+    pub fn bam_reset(&self) -> Result<(), DriveError> {
+        let t = self.submit(Command::BamReset)?;
+        self.wait(t);
+        Ok(())
+    }
+
+    /// The entries of a file, or of all files, in the order of their arrival (PebbleSSD).
+    pub fn bam_read(&self, ino: Option<u64>) -> Result<Vec<BamEntry>, DriveError> {
+        let mut out = Vec::new();
+        let t = self.submit(Command::BamRead { ino, out: &mut out })?;
+        self.wait(t);
+        Ok(out)
     }
 
     /// RECOVER: the firmware drops what was not committed and flushes the rest.

@@ -5,7 +5,7 @@
 //!                  | instant passed: acknowledged                  | power fails before
 //!                  v                                               v
 //!             takes effect                              pages, trims: each on its own takes effect or not
-//!                                                       commits: the first k of them do
+//!                                                       commits: the first k of them do; a remap: all its pages do, or none
 //! ```
 //!
 //! While tracking is on, a command's effect on the drive's state waits here until its completion instant. So nothing
@@ -26,15 +26,65 @@ pub enum Effect {
     Trim(Lpa),
     /// A transaction is committed.
     Commit(TxId),
+    /// A page gets new content, which is a block of a file.
+    FsWrite {
+        /// The page.
+        lpa: Lpa,
+        /// Its content.
+        page: Page,
+        /// The file.
+        ino: u64,
+        /// The block.
+        offset: u32,
+    },
+    /// Pages move.
+    Remap {
+        /// First page.
+        src: Lpa,
+        /// Its new place.
+        dst: Lpa,
+        /// Number of pages.
+        count: u64,
+    },
+    /// BAM's file tables are emptied.
+    BamReset,
+}
+
+/// What a read sees of the effects in flight.
+pub enum Seen {
+    /// This content.
+    Content(Page),
+    /// The content that this page has without them.
+    Of(Lpa),
 }
 
 impl Effect {
-    fn lpa(&self) -> Option<Lpa> {
+    fn concerns(&self, page: Lpa) -> bool {
         match self {
-            Effect::Write(lpa, _) | Effect::Trim(lpa) => Some(*lpa),
-            Effect::Commit(_) => None,
+            Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => *lpa == page,
+            Effect::Remap { src, dst, count } => within(page, *src, *count) || within(page, *dst, *count),
+            Effect::Commit(_) | Effect::BamReset => false,
         }
     }
+
+    fn seen(&self, page: Lpa) -> Seen {
+        match self {
+            Effect::Write(_, page) | Effect::FsWrite { page, .. } => Seen::Content(page.clone()),
+            Effect::Remap { src, dst, count } if within(page, *dst, *count) => {
+                Seen::Of(src.offset(page.0 - dst.0))
+            }
+            _ => Seen::Content(Page::ZERO),
+        }
+    }
+
+    /// Whether it changes BAM's file tables so that its place among others matters.
+    fn is_of_bam(&self) -> bool {
+        matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::BamReset)
+    }
+}
+
+fn within(page: Lpa, first: Lpa, count: u64) -> bool {
+    (first.0..first.0 + count).contains(&page.0)
 }
 
 /// Effects that wait for their completion instant, in order of submission.
@@ -58,24 +108,49 @@ impl InFlight {
         self.0.iter().map(|(done, _)| *done).max().unwrap_or(Nanos::ZERO)
     }
 
-    /// Takes out what is acknowledged by `now`, in order of completion.
+    /// Takes out what is acknowledged by `now`, in order of completion; what changes BAM's file tables in order of
+    /// submission, with all that was submitted before.
     pub fn acknowledged(&mut self, now: Nanos) -> Vec<(Nanos, Effect)> {
-        let mut out: Vec<_> = self.0.extract_if(.., |(done, _)| *done <= now).collect();
+        let last_of_bam = self.0.iter().rposition(|(done, e)| *done <= now && e.is_of_bam());
+        let mut position = 0;
+        let taken = |(done, e): &mut (Nanos, Effect)| {
+            position += 1;
+            *done <= now || (e.is_of_bam() && last_of_bam.is_some_and(|last| position <= last))
+        };
+        let mut out: Vec<_> = self.0.extract_if(.., taken).collect();
+        let mut last = Nanos::ZERO;
+        for (done, _) in out.iter_mut().filter(|(_, e)| e.is_of_bam()) {
+            last = last.max((*done).min(now));
+            *done = last;
+        }
         out.sort_by_key(|(done, _)| *done);
         out
     }
 
     /// Takes out everything that concerns a page.
     pub fn of_page(&mut self, lpa: Lpa) -> Vec<(Nanos, Effect)> {
-        self.0.extract_if(.., |(_, e)| e.lpa() == Some(lpa)).collect()
+        self.0.extract_if(.., |(_, e)| e.concerns(lpa)).collect()
+    }
+
+    /// Whether something in flight changes BAM's file tables and concerns a page.
+    pub fn is_of_bam(&self, lpa: Lpa) -> bool {
+        self.0.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
+    }
+
+    /// Blocks of files that are on their way.
+    pub fn blocks(&self) -> usize {
+        self.0.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()
+    }
+
+    /// Takes out everything that changes BAM's file tables, trims included.
+    pub fn of_bam(&mut self) -> Vec<(Nanos, Effect)> {
+        self.0.extract_if(.., |(_, e)| e.is_of_bam() || matches!(e, Effect::Trim(_))).collect()
     }
 
     /// What a read of the page sees, if something in flight concerns it.
-    pub fn seen(&self, lpa: Lpa) -> Option<Page> {
-        self.0.iter().rev().find(|(_, e)| e.lpa() == Some(lpa)).map(|(_, e)| match e {
-            Effect::Write(_, page) => page.clone(),
-            Effect::Trim(_) | Effect::Commit(_) => Page::ZERO,
-        })
+    #[inline]
+    pub fn seen(&self, lpa: Lpa) -> Option<Seen> {
+        self.0.iter().rev().find(|(_, e)| e.concerns(lpa)).map(|(_, e)| e.seen(lpa))
     }
 
     /// Power fails: takes everything out; returns what lands.
@@ -90,7 +165,7 @@ impl InFlight {
                     prefix = prefix.saturating_sub(1);
                     first
                 }
-                Effect::Write(..) | Effect::Trim(_) => random.chance(0.5),
+                _ => random.chance(0.5),
             };
             if lands {
                 landed.push(effect);

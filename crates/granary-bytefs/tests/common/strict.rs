@@ -101,7 +101,7 @@ impl StrictDrive {
 
 impl Drive for StrictDrive {
     fn info(&self) -> DriveInfo {
-        DriveInfo { pages: self.pages, write_log: true, max_transfer: 256 }
+        DriveInfo { pages: self.pages, write_log: true, max_transfer: 256, ..DriveInfo::default() }
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
@@ -226,6 +226,7 @@ impl Drive for StrictDrive {
                 s.now = s.durable.clone();
                 Ok(now + Nanos::from_millis(1))
             }
+            _ => Err(DriveError::Unsupported("BAM")),
         }
     }
 

@@ -41,7 +41,7 @@ impl LateDrive {
 
 impl Drive for LateDrive {
     fn info(&self) -> DriveInfo {
-        DriveInfo { pages: self.pages, write_log: false, max_transfer: 64 }
+        DriveInfo { pages: self.pages, write_log: false, max_transfer: 64, ..DriveInfo::default() }
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
@@ -70,7 +70,7 @@ impl Drive for LateDrive {
                 Ok(now + OTHER)
             }
             Command::Flush => Ok(now + OTHER),
-            Command::Commit { .. } | Command::Recover => Err(DriveError::Unsupported("log mode")),
+            _ => Err(DriveError::Unsupported("log mode, BAM")),
         }
     }
 

@@ -124,6 +124,11 @@ impl Backend {
         }
     }
 
+    /// From now on the flash can remap pages.
+    pub fn keep_p2l(&mut self) {
+        self.ftl.keep_p2l();
+    }
+
     /// The image that the flash lies on, if it does.
     #[inline]
     pub fn image(&mut self) -> Option<&mut ImageMedium> {
@@ -326,6 +331,11 @@ impl Backend {
     /// # Errors
     /// Read-only drive.
     pub fn trim(&mut self, lpa: Lpa) -> Result<(), DriveError> {
+        self.drop_buffered(lpa);
+        self.ftl.trim(lpa, 1).map_err(|e| drive_error(lpa, e))
+    }
+
+    fn drop_buffered(&mut self, lpa: Lpa) {
         if let Some(slot) = self.newest.remove(&lpa) {
             let s = &mut self.slots[slot as usize];
             if s.state == State::Waiting {
@@ -333,7 +343,25 @@ impl Backend {
                 self.counters.trimmed += 1;
             }
         }
-        self.ftl.trim(lpa, 1).map_err(|e| drive_error(lpa, e))
+    }
+
+    /// Moves a page's content to `dst`, and drops what was there. A page that waits for its program changes its name.
+    ///
+    /// # Errors
+    /// Read-only drive; nothing has changed then.
+    pub fn remap(&mut self, src: Lpa, dst: Lpa) -> Result<(), DriveError> {
+        self.writable()?;
+        if src == dst {
+            return Ok(());
+        }
+        // The copies in flash first: with those of the buffer on top of them nothing is lost if it refuses.
+        self.ftl.remap(src, dst).map_err(|e| drive_error(src, e))?;
+        self.drop_buffered(dst);
+        if let Some(slot) = self.newest.remove(&src) {
+            self.slots[slot as usize].lpa = dst;
+            self.newest.insert(dst, slot);
+        }
+        Ok(())
     }
 
     /// Writes the `pages` pages from `first` on past the buffer and in no time ([`Ftl::fill_sequential`]).

@@ -431,6 +431,20 @@ impl Cache {
         }
     }
 
+    /// The content of `src` belongs to page `dst` from now on, what was cached of that is forgotten. Lines posted to either
+    /// count as landed.
+    pub fn remap(&mut self, src: Lpa, dst: Lpa) {
+        self.forget(dst);
+        self.unverified.retain(|u| u.lpa != src);
+        if let Some(slot) = self.by_page.remove(&src) {
+            self.by_page.insert(dst, slot);
+            self.slots[slot as usize].lpa = dst;
+            if self.slots[slot as usize].dirty {
+                self.save(slot, None);
+            }
+        }
+    }
+
     /// The newest content of a page, taking no time.
     ///
     /// # Errors
@@ -491,7 +505,7 @@ impl Cache {
         now: Nanos,
         random: &mut Stream,
     ) -> Result<(), DriveError> {
-        self.tracking = false;
+        let tracking = std::mem::replace(&mut self.tracking, false);
         let posted = std::mem::take(&mut self.unverified);
         // Back to what was verified, then forward with those that landed: independent even for one line stored twice.
         for p in posted.iter().rev() {
@@ -504,7 +518,7 @@ impl Cache {
                 self.counters.lines -= 1;
             }
         }
-        self.tracking = true;
+        self.tracking = tracking;
         Ok(())
     }
 

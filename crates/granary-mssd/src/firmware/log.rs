@@ -317,8 +317,12 @@ impl Log {
         Ok(t)
     }
 
+    /// Makes void what the log holds of a page; returns when the mark is in the log.
+    ///
+    /// # Errors
+    /// No room in the log for the mark.
     #[inline]
-    fn void(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+    pub fn void(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
         let page = lpa.0 as u32;
         if !self.index.contains(page) {
             return Ok(t);

@@ -13,15 +13,21 @@ use super::State;
 use crate::config::DriveConfig;
 use crate::drive::DriveError;
 use crate::firmware::Firmware;
-use crate::power::Effect;
+use crate::power::{Effect, Seen};
 use crate::structure::Structure;
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 impl State {
     /// When the firmware has read the command and worked on it.
     #[inline]
-    fn accept(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
-        self.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost)
+    pub(super) fn accept(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
+        self.accept_with(c, now, Nanos::ZERO)
+    }
+
+    /// The same with `more` work.
+    #[inline]
+    pub(super) fn accept_with(&mut self, c: &DriveConfig, now: Nanos, more: Nanos) -> Nanos {
+        self.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost + more)
     }
 
     #[inline]
@@ -38,7 +44,8 @@ impl State {
         for (i, page) in out.iter_mut().enumerate() {
             let lpa = lpa.offset(i as u64);
             let (content, ready) = match self.in_flight.seen(lpa) {
-                Some(content) => (content, t),
+                Some(Seen::Content(content)) => (content, t),
+                Some(Seen::Of(src)) => self.firmware.read_page(&mut self.backend, t, src)?,
                 None => self.firmware.read_page(&mut self.backend, t, lpa)?,
             };
             *page = content;
@@ -111,7 +118,7 @@ impl State {
                 self.land(lpa, now);
                 self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
             } else if self.firmware.holds(&self.backend, lpa) {
-                done = done.max(self.firmware.trim(&mut self.backend, t, lpa)?);
+                done = done.max(self.trim_page(t, lpa)?);
                 // Each page on its own: a whole drive may be trimmed at once.
                 if self.backend.is_publish_due() {
                     self.publish()?;
@@ -120,6 +127,15 @@ impl State {
         }
         self.commands.trim_pages += count;
         Ok(done + c.link.nvme.completion)
+    }
+
+    /// Drops a page's content, and with it what BAM says of it.
+    pub(super) fn trim_page(&mut self, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+        let done = self.firmware.trim(&mut self.backend, t, lpa)?;
+        if let Some(bam) = &mut self.bam {
+            bam.forget(lpa);
+        }
+        Ok(done)
     }
 
     pub(super) fn commit(&mut self, c: &DriveConfig, now: Nanos, tx: TxId) -> Result<Nanos, DriveError> {

@@ -13,6 +13,7 @@ use super::State;
 use crate::config::DriveConfig;
 use crate::drive::DriveError;
 use crate::firmware::Firmware;
+use crate::firmware::bam::Bam;
 use crate::power::Effect;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos};
@@ -38,7 +39,19 @@ impl State {
     /// Lets what is in flight for a page take effect before its acknowledgement.
     pub(super) fn land(&mut self, lpa: Lpa, now: Nanos) {
         if !self.in_flight.is_empty() {
+            if self.in_flight.is_of_bam(lpa) {
+                self.land_bam(now);
+            }
             for (_, effect) in self.in_flight.of_page(lpa) {
+                self.apply(now, effect);
+            }
+        }
+    }
+
+    /// Lets everything in flight that changes BAM's file tables take effect, in order of submission.
+    pub(super) fn land_bam(&mut self, now: Nanos) {
+        if !self.in_flight.is_empty() {
+            for (_, effect) in self.in_flight.of_bam() {
                 self.apply(now, effect);
             }
         }
@@ -47,7 +60,13 @@ impl State {
     fn apply(&mut self, t: Nanos, effect: Effect) {
         let done = match effect {
             Effect::Write(lpa, page) => self.firmware.write_page(&mut self.backend, t, lpa, page),
-            Effect::Trim(lpa) => self.firmware.trim(&mut self.backend, t, lpa),
+            Effect::Trim(lpa) => self.trim_page(t, lpa),
+            Effect::FsWrite { lpa, page, ino, offset } => self.take_block(t, lpa, page, ino, offset),
+            Effect::Remap { src, dst, count } => self.move_pages(t, src, dst, count),
+            Effect::BamReset => {
+                self.bam.iter_mut().for_each(Bam::reset);
+                Ok(t)
+            }
             Effect::Commit(tx) => match &mut self.firmware {
                 Firmware::Log(log) => log.commit(&mut self.backend, t, tx),
                 Firmware::Cache(_) => Ok(t),

@@ -1,0 +1,257 @@
+//! [`Bam`]: the file tables of PebbleSSD's byte-addressable metadata: which file a page belongs to, and where in it.
+//!
+//! ```text
+//!   inode table (hash)          file-offset table: entries in the order of their arrival
+//!   | ino 7 | head  tail |        0         1         2         3         4
+//!            |      |          | 7,0,p9 | 8,0,p3 | 7,1,p4 | 7,0,p6 | (dead) | ...      {file, offset, page, next}
+//!            |      `-------------------------------------- ^
+//!            `---------------->  `---------next------>`-next-^
+//!   page -> its entry:   p3: 1   p4: 2   p6: 3   p9: 0
+//! ```
+//!
+//! Each page that `fs_write` brings gets one entry at the tail of its file's list; lists only grow, and only forwards can
+//! one go through them. The host reads them after a failure to learn what it wrote since its last checkpoint; after a
+//! checkpoint it resets them.
+//!
+//! - A page has at most one entry: a second `fs_write` of the page, `trim` and the arrival of other content by `remap`
+//!   leave the former entry dead in its list, where readers skip it. `remap` moves the entry with the content, and its
+//!   place in the list stays. A conventional write and stores change the content only: the page still is that block of
+//!   that file. Entries name logical pages, so gc of the flash has nothing to do here.
+//! - **Reset in O(1)**: forgetting how many entries there are empties all three tables. An entry number found in a table
+//!   counts only if the entry exists and points back (Briggs and Torczon's sparse set, 1993), so nothing has to be cleared.
+//! - Space is reserved once and never grows (section 4.2.2): when a table is full, `fs_write` is refused until a reset.
+//!
+//! Everything here is persistent memory: a power failure takes nothing.
+//!
+//! It does *not* hold the maps between logical and physical pages: L2P and P2L belong to the FTL (granary-flash), and
+//! `remap` is there. It does *not* interpret inode numbers or offsets.
+//!
+//! Source: PebbleSSD section 4.2.2 (file offset table, inode table, append-only lists), 5.2 (reset, recovery).
+
+pub mod space;
+
+use crate::config::BamConfig;
+use crate::counters::BamCounters;
+use crate::drive::{BamEntry, DriveError};
+use granary_units::Lpa;
+
+/// No entry, no page.
+const NONE: u32 = u32::MAX;
+
+/// 16 bytes of the file-offset table.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Block of the file, in pages.
+    offset: u32,
+    /// Logical page; `NONE`: dead.
+    lpa: u32,
+    /// Next entry of the same file.
+    next: u32,
+    /// Slot of the file in the inode table.
+    file: u32,
+}
+
+/// 16 bytes of the inode table.
+#[derive(Clone, Copy, Default)]
+struct File {
+    ino: u64,
+    head: u32,
+    tail: u32,
+}
+
+/// The file tables.
+pub struct Bam {
+    /// Entry of each logical page; counts only if that entry names the page.
+    entry_of: Vec<u32>,
+    entries: Vec<Entry>,
+    most_entries: usize,
+    /// Open addressing; a slot counts only if its head is an entry that names the slot.
+    files: Vec<File>,
+    open: usize,
+    most_files: usize,
+    /// 64 minus the bits of a slot's number.
+    shift: u32,
+    counters: BamCounters,
+}
+
+impl Bam {
+    /// Empty tables for a drive of `pages` logical pages.
+    pub fn new(config: &BamConfig, pages: u64) -> Bam {
+        let slots = config.file_slots();
+        Bam {
+            entry_of: vec![0; pages as usize],
+            entries: Vec::new(),
+            most_entries: config.entries as usize,
+            files: vec![File::default(); slots as usize],
+            open: 0,
+            most_files: config.files as usize,
+            shift: 64 - slots.trailing_zeros(),
+            counters: BamCounters::default(),
+        }
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> BamCounters {
+        self.counters
+    }
+
+    /// The same, to count in.
+    pub fn counters_mut(&mut self) -> &mut BamCounters {
+        &mut self.counters
+    }
+
+    /// The entry of a page.
+    fn entry(&self, lpa: Lpa) -> Option<u32> {
+        let e = self.entry_of[lpa.0 as usize];
+        self.entries.get(e as usize).is_some_and(|entry| entry.lpa as u64 == lpa.0).then_some(e)
+    }
+
+    fn is_open(&self, slot: u32) -> bool {
+        let head = self.files[slot as usize].head as usize;
+        self.entries.get(head).is_some_and(|entry| entry.file == slot)
+    }
+
+    /// The slot of a file (true), or the one where it would go.
+    fn slot(&self, ino: u64) -> (u32, bool) {
+        // Fibonacci hashing: 2^64 divided by the golden ratio.
+        let mut slot = (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as u32;
+        // At least half of the slots are closed, so this ends.
+        while self.is_open(slot) {
+            if self.files[slot as usize].ino == ino {
+                return (slot, true);
+            }
+            slot = (slot + 1) % self.files.len() as u32;
+        }
+        (slot, false)
+    }
+
+    /// Whether `pages` more blocks of a file fit, when `before` others are on their way already.
+    ///
+    /// # Errors
+    /// [`DriveError::BamFull`].
+    pub fn room(&self, ino: u64, pages: usize, before: usize) -> Result<(), DriveError> {
+        if self.entries.len() + before + pages > self.most_entries {
+            return Err(DriveError::BamFull("blocks"));
+        }
+        if self.open + before >= self.most_files && !self.slot(ino).1 {
+            return Err(DriveError::BamFull("files"));
+        }
+        Ok(())
+    }
+
+    /// Appends an entry to a file's list. There is room ([`Bam::room`]).
+    pub fn append(&mut self, ino: u64, offset: u32, lpa: Lpa) {
+        let (slot, open) = self.slot(ino);
+        assert!(
+            self.entries.len() < self.most_entries && (open || self.open < self.most_files),
+            "BAM overflows"
+        );
+        self.forget(lpa);
+        let number = self.entries.len() as u32;
+        self.entries.push(Entry { offset, lpa: lpa.0 as u32, next: NONE, file: slot });
+        self.entry_of[lpa.0 as usize] = number;
+        let file = &mut self.files[slot as usize];
+        if open {
+            self.entries[file.tail as usize].next = number;
+            file.tail = number;
+        } else {
+            *file = File { ino, head: number, tail: number };
+            self.open += 1;
+        }
+        self.counters.entries += 1;
+    }
+
+    /// The content of `src` is now at `dst`, and its entry with it.
+    pub fn moved(&mut self, src: Lpa, dst: Lpa) {
+        if src == dst {
+            return;
+        }
+        self.forget(dst);
+        if let Some(e) = self.entry(src) {
+            self.entries[e as usize].lpa = dst.0 as u32;
+            self.entry_of[dst.0 as usize] = e;
+        }
+    }
+
+    /// The content of a page is gone: its entry is dead.
+    pub fn forget(&mut self, lpa: Lpa) {
+        if let Some(e) = self.entry(lpa) {
+            self.entries[e as usize].lpa = NONE;
+        }
+    }
+
+    /// Empties all tables, in constant time.
+    pub fn reset(&mut self) {
+        self.counters.entries_reset += self.entries.len() as u64;
+        self.entries.clear();
+        self.open = 0;
+    }
+
+    /// Appends the entries of a file, or of all, to `out`, in the order in which they came; returns how many the firmware
+    /// looked at.
+    pub fn read(&self, ino: Option<u64>, out: &mut Vec<BamEntry>) -> u64 {
+        let mut give = |e: &Entry| {
+            if e.lpa != NONE {
+                let ino = self.files[e.file as usize].ino;
+                out.push(BamEntry { ino, offset: e.offset, lpa: Lpa(e.lpa as u64) });
+            }
+        };
+        let Some(ino) = ino else {
+            self.entries.iter().for_each(give);
+            return self.entries.len() as u64;
+        };
+        let (slot, open) = self.slot(ino);
+        let (mut at, mut looked) = (if open { self.files[slot as usize].head } else { NONE }, 0);
+        while at != NONE {
+            let e = &self.entries[at as usize];
+            give(e);
+            (at, looked) = (e.next, looked + 1);
+        }
+        looked
+    }
+
+    /// Internal consistency; `holds` says whether the drive has content for a page.
+    pub fn check(&self, holds: impl Fn(Lpa) -> bool) -> Vec<String> {
+        let mut bad = Vec::new();
+        let (mut heads, mut followed) = (0, vec![0u32; self.entries.len()]);
+        for (n, e) in self.entries.iter().enumerate() {
+            let n = n as u32;
+            if !self.files.get(e.file as usize).is_some_and(|_| self.is_open(e.file)) {
+                bad.push(format!("BAM: entry {n} belongs to no file"));
+                continue;
+            }
+            let file = self.files[e.file as usize];
+            heads += (file.head == n) as usize;
+            match self.entries.get(e.next as usize) {
+                Some(next) if e.next > n && next.file == e.file => followed[e.next as usize] += 1,
+                None if e.next == NONE && file.tail == n => {}
+                _ => bad.push(format!("BAM: the list of file {} breaks at entry {n}", file.ino)),
+            }
+            if e.lpa == NONE {
+                continue;
+            }
+            if self.entry_of.get(e.lpa as usize) != Some(&n) {
+                bad.push(format!("BAM: page {} does not know its entry {n}", e.lpa));
+            } else if !holds(Lpa(e.lpa as u64)) {
+                bad.push(format!("BAM: page {} of file {} has no content", e.lpa, file.ino));
+            }
+        }
+        for (n, (e, &times)) in self.entries.iter().zip(&followed).enumerate() {
+            let head = self.files[e.file as usize].head as usize == n;
+            if times != !head as u32 {
+                bad.push(format!("BAM: {times} entries lead to entry {n}"));
+            }
+        }
+        if heads != self.open || self.open > self.most_files || self.entries.len() > self.most_entries {
+            bad.push(format!("BAM: {heads} lists, {} files, {} entries", self.open, self.entries.len()));
+        }
+        if self.counters.entries != self.entries.len() as u64 + self.counters.entries_reset {
+            bad.push(format!(
+                "BAM: entries do not balance: {} present, {:?}",
+                self.entries.len(),
+                self.counters
+            ));
+        }
+        bad
+    }
+}

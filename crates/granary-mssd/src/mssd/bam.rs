@@ -1,0 +1,189 @@
+//! PebbleSSD's vendor commands: FS_WRITE, REMAP, BAM_RESET, BAM_READ.
+//!
+//! ```text
+//!   FS_WRITE   fetch | processor: command + entries | data request | pages over the link | slot, entry | completion
+//!   REMAP      fetch | processor: command + two entries of each map per page | completion
+//!   BAM_RESET  fetch | processor | completion                           BAM_READ  ... | entries over the link as pages
+//! ```
+//!
+//! An overlapping REMAP goes through its pages from the end at which none is overwritten before it has been moved.
+//!
+//! In flight ([`crate::power`]): a page of FS_WRITE lands with its entry or not at all; REMAP lands whole or not at all (the
+//! firmware notes the command in its persistent memory before it changes the first entry, and carries out at power-up what
+//! it finds noted there). What changes the file tables lands in order of submission.
+//!
+//! Source: PebbleSSD Table 1, sections 4.2 and 5.2.
+
+use super::State;
+use crate::config::{BamConfig, DriveConfig};
+use crate::drive::{BamEntry, DriveError};
+use crate::firmware::bam::Bam;
+use crate::power::Effect;
+use crate::structure::Structure;
+use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
+
+/// Bytes of an entry on its way to the host: inode number, offset, page.
+const ENTRY_SIZE: usize = 16;
+
+/// The drive's BAM, or the error that it has none.
+fn part<'a>(bam: &'a mut Option<Bam>, command: &'static str) -> Result<&'a mut Bam, DriveError> {
+    bam.as_mut().ok_or(DriveError::Unsupported(command))
+}
+
+fn costs(c: &DriveConfig, command: &'static str) -> Result<BamConfig, DriveError> {
+    c.firmware.bam.clone().ok_or(DriveError::Unsupported(command))
+}
+
+impl State {
+    pub(super) fn fs_write(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        lpa: Lpa,
+        pages: &[Page],
+        (ino, offset): (u64, u32),
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.backend.writable()?;
+        let n = pages.len();
+        let cost = costs(c, "FS_WRITE command")?.entry_cost;
+        self.reserve(now, ino, n)?;
+        let t = self.accept_with(c, now, cost * n as u64);
+        let end = self.link.pages_in(t + c.link.nvme.data_request, n);
+        let mut safe = end;
+        if self.tracking {
+            safe = self.backend.room(end)?;
+        }
+        for (i, page) in (0..).zip(pages) {
+            let (lpa, offset) = (lpa.offset(i), offset + i as u32);
+            if self.tracking {
+                self.land(lpa, now);
+                let effect = Effect::FsWrite { lpa, page: page.clone(), ino, offset };
+                self.in_flight.push(safe + c.link.nvme.completion, effect);
+            } else {
+                let arrived = end - self.link.page_in() * (n as u64 - 1 - i);
+                safe = safe.max(self.take_block(arrived, lpa, page.clone(), ino, offset)?);
+            }
+        }
+        self.traffic.block_write[what as usize] += (n * PAGE_SIZE) as u64;
+        self.commands.writes += 1;
+        self.commands.write_pages += n as u64;
+        part(&mut self.bam, "FS_WRITE command")?.counters_mut().fs_writes += 1;
+        Ok(safe + c.link.nvme.completion)
+    }
+
+    /// Makes sure that `pages` entries of a file fit, those on their way included.
+    fn reserve(&mut self, now: Nanos, ino: u64, pages: usize) -> Result<(), DriveError> {
+        let before = self.in_flight.blocks();
+        let fits = part(&mut self.bam, "FS_WRITE command")?.room(ino, pages, before);
+        if fits.is_ok() {
+            return fits;
+        }
+        // A reset may be on its way, and blocks on theirs need not each open a file of its own.
+        self.land_bam(now);
+        part(&mut self.bam, "FS_WRITE command")?.room(ino, pages, 0)
+    }
+
+    /// Takes a block of a file: its content, then its entry.
+    pub(super) fn take_block(
+        &mut self,
+        t: Nanos,
+        lpa: Lpa,
+        page: Page,
+        ino: u64,
+        offset: u32,
+    ) -> Result<Nanos, DriveError> {
+        let done = self.firmware.write_page(&mut self.backend, t, lpa, page)?;
+        part(&mut self.bam, "FS_WRITE command")?.append(ino, offset, lpa);
+        Ok(done)
+    }
+
+    pub(super) fn remap(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        src: Lpa,
+        dst: Lpa,
+        count: u64,
+    ) -> Result<Nanos, DriveError> {
+        self.backend.writable()?;
+        let cost = costs(c, "REMAP command")?.remap_cost;
+        let t = self.accept_with(c, now, cost * count);
+        let mut done = t;
+        if self.tracking {
+            for i in 0..count {
+                self.land(src.offset(i), now);
+                self.land(dst.offset(i), now);
+            }
+            self.in_flight.push(t + c.link.nvme.completion, Effect::Remap { src, dst, count });
+        } else {
+            done = self.move_pages(t, src, dst, count)?;
+        }
+        part(&mut self.bam, "REMAP command")?.counters_mut().remaps += 1;
+        Ok(done + c.link.nvme.completion)
+    }
+
+    /// Moves pages with their entries; returns when all are in their place.
+    pub(super) fn move_pages(
+        &mut self,
+        t: Nanos,
+        src: Lpa,
+        dst: Lpa,
+        count: u64,
+    ) -> Result<Nanos, DriveError> {
+        let mut done = t;
+        if src == dst {
+            return Ok(t);
+        }
+        for i in 0..count {
+            let i = if dst > src { count - 1 - i } else { i };
+            let (from, to) = (src.offset(i), dst.offset(i));
+            let (moved, copied) = self.firmware.remap(&mut self.backend, t, from, to)?;
+            done = done.max(moved);
+            let bam = part(&mut self.bam, "REMAP command")?;
+            bam.moved(from, to);
+            let counters = bam.counters_mut();
+            counters.pages_copied += copied as u64;
+            counters.pages_remapped += !copied as u64;
+        }
+        Ok(done)
+    }
+
+    pub(super) fn bam_reset(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
+        part(&mut self.bam, "BAM_RESET command")?.counters_mut().resets += 1;
+        let done = self.accept(c, now) + c.link.nvme.completion;
+        if self.tracking {
+            self.land_bam(now);
+            self.in_flight.push(done, Effect::BamReset);
+        } else {
+            self.bam.iter_mut().for_each(Bam::reset);
+        }
+        Ok(done)
+    }
+
+    pub(super) fn bam_read(
+        &mut self,
+        c: &DriveConfig,
+        now: Nanos,
+        ino: Option<u64>,
+        out: &mut Vec<BamEntry>,
+    ) -> Result<Nanos, DriveError> {
+        let cost = costs(c, "BAM_READ command")?.entry_cost;
+        self.land_bam(now);
+        let bam = part(&mut self.bam, "BAM_READ command")?;
+        let before = out.len();
+        let looked = bam.read(ino, out);
+        let given = out.len() - before;
+        bam.counters_mut().reads += 1;
+        bam.counters_mut().entries_read += given as u64;
+        let mut done = self.accept_with(c, now, cost * looked);
+        let pages = (given * ENTRY_SIZE).div_ceil(PAGE_SIZE);
+        let ready = done;
+        for _ in 0..pages {
+            done = self.link.page_out(ready);
+        }
+        self.traffic.block_read[Structure::DataPointer as usize] += (pages * PAGE_SIZE) as u64;
+        self.commands.read_pages += pages as u64;
+        Ok(done + c.link.nvme.completion)
+    }
+}
