@@ -4,6 +4,7 @@ mod mount {
     mod data;
     mod durability;
     mod lifetime;
+    mod machine;
     mod names;
     mod parallel;
     mod permissions;

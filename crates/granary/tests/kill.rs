@@ -168,6 +168,21 @@ fn ext4_keeps_what_was_synced_when_its_process_is_killed() {
 }
 
 #[test]
+fn f2fs_keeps_what_was_synced_when_its_process_is_killed() {
+    survives("f2fs");
+}
+
+#[test]
+fn nova_keeps_what_was_synced_when_its_process_is_killed() {
+    survives("nova");
+}
+
+#[test]
+fn pmfs_keeps_what_was_synced_when_its_process_is_killed() {
+    survives("pmfs");
+}
+
+#[test]
 fn the_child() {
     if let Some(image) = std::env::var_os(CHILD) {
         work(Path::new(&image));

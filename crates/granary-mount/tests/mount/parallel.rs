@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 const THREADS: u64 = 16;
 
+/// How long the mixed work goes on: `GRANARY_SECONDS`, or a moment.
+fn seconds() -> f64 {
+    std::env::var("GRANARY_SECONDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1.5)
+}
+
 #[test]
 fn threads_of_mixed_work_leave_a_file_system_in_order() {
     each(|rig| {
@@ -27,7 +32,7 @@ fn threads_of_mixed_work_leave_a_file_system_in_order() {
                     }
                 });
             }
-            for _ in 0..150 {
+            for _ in 0..(seconds() * 100.0) as u64 {
                 super::rig::pause();
             }
             stop.store(true, Relaxed);

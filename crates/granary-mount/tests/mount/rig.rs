@@ -105,6 +105,12 @@ impl Drop for Rig {
     }
 }
 
+/// The file systems under test: all of the registry, or those that `GRANARY_FS` names (`bytefs,ext4`).
+pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
+    let wanted = std::env::var("GRANARY_FS").ok();
+    FILE_SYSTEMS.iter().filter(move |fs| wanted.as_deref().is_none_or(|w| w.split(',').any(|w| w == fs.name)))
+}
+
 /// Runs the test on every file system, checks it and unmounts it.
 pub fn each(test: impl Fn(&Rig)) {
     each_with(&Options { allow_other: true, ..Options::default() }, test);
@@ -114,7 +120,7 @@ pub fn each_with(options: &Options, test: impl Fn(&Rig)) {
     if !possible() {
         return;
     }
-    for fs in FILE_SYSTEMS {
+    for fs in systems() {
         let rig = Rig::new(fs, options);
         test(&rig);
         rig.finish();

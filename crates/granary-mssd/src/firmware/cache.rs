@@ -401,6 +401,11 @@ impl Cache {
                 let s = &mut self.slots[slot as usize];
                 s.page.write(from, p);
                 s.dirty = true;
+                let bytes = match p {
+                    Payload::Bytes(bytes) => Some((from, bytes)),
+                    _ => None,
+                };
+                self.save(slot, bytes);
                 Ok(done)
             }
         }

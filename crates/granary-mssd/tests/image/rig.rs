@@ -2,7 +2,7 @@
 
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
+use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 use std::collections::BTreeMap;
@@ -150,7 +150,8 @@ impl Rig {
                 }
                 submit(Command::Trim { lpa: Lpa(first), count })
             }
-            4 | 5 => self.store(rng, None, next),
+            4 => self.store(rng, None, next),
+            5 => self.stream(rng, next),
             6 => {
                 let lpa = self.page(rng);
                 self.compare(&*drive, lpa)
@@ -207,6 +208,26 @@ impl Rig {
         let (drive, at) = (self.drive(), ByteAddr(first * LINE_SIZE as u64));
         drive.store(self.now, at, &data, TxId(tx.unwrap_or(0)), WHAT)?;
         drive.flush_lines(self.now, at, data.len())?;
+        drive.verify(self.now).map(drop)
+    }
+
+    /// Non-temporal stores to a part of a page, at any byte.
+    fn stream(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
+        let (lpa, from) = (self.page(rng), rng.below(PAGE_SIZE as u64) as usize);
+        let len = 1 + rng.below((PAGE_SIZE - from) as u64) as usize;
+        let lines = (from / LINE_SIZE..(from + len).div_ceil(LINE_SIZE))
+            .map(|line| lpa * LINES_PER_PAGE as u64 + line as u64);
+        if lines.into_iter().any(|l| self.running.values().flatten().any(|(held, _)| *held == l)) {
+            return Ok(());
+        }
+        let bytes: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
+        let part = match rng.below(3) {
+            0 => Payload::Fill { word: rng.next_u64(), len },
+            _ => Payload::Bytes(&bytes),
+        };
+        next[lpa as usize].write(from, part);
+        let drive = self.drive();
+        drive.stream(self.now, Lpa(lpa), from, Streamed::Part(part), WHAT)?;
         drive.verify(self.now).map(drop)
     }
 
