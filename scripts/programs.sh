@@ -97,9 +97,13 @@ fio_() {
         --verify_fatal=1 --output="$work/fio.log"
 }
 
-fsx_() {
+fsx_() { # 1,000,000 operations
     have fsx || return 77
-    cd "$mnt" && fsx -N "$(n 1000000 20000)" -S 7 fsx.dat >"$work/fsx.log" 2>&1 || { tail -20 "$work/fsx.log"; return 1; }
+    cd "$mnt" || return
+    # In fifty runs: fsx 0.3.2 never unmaps what it maps, and the kernel walks all mappings of a file when it is truncated.
+    for seed in $(seq "$(n 50 1)"); do
+        fsx -N 20000 -S "$seed" fsx.dat >"$work/fsx.log" 2>&1 || { echo "seed $seed"; tail -20 "$work/fsx.log"; return 1; }
+    done
 }
 
 pjdfstest_() {

@@ -306,9 +306,7 @@ impl Drive for Mssd {
     ) -> Result<Nanos, DriveError> {
         self.byte_range(lpa.byte().offset(from as u64), data.len())?;
         assert!(from + data.len() <= PAGE_SIZE, "{} bytes from {from} on leave the page", data.len());
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        s.stream(&self.config, now, lpa, from, data, what)
+        self.call(now, |s| s.stream(&self.config, now, lpa, from, data, what))
     }
 
     fn load_pages(
@@ -320,9 +318,7 @@ impl Drive for Mssd {
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         self.byte_range(at, len)?;
-        let mut s = self.state.lock();
-        s.begin(now)?;
-        s.load_pages(&self.config, now, at, len, out, what)
+        self.call(now, |s| s.load_pages(&self.config, now, at, len, out, what))
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
