@@ -13,6 +13,7 @@
 pub mod bench;
 pub mod fio;
 pub mod job;
+pub mod moves;
 pub mod record;
 mod shuffle;
 mod table;

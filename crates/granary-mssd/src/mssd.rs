@@ -57,6 +57,8 @@ struct State {
     posted: Nanos,
     /// When the last COMMIT completes: they complete in order.
     committed: Nanos,
+    /// When the last REMAP has been carried out: one at a time.
+    remapped: Nanos,
     powered: bool,
     tracking: bool,
     in_flight: InFlight,
@@ -122,6 +124,7 @@ impl Mssd {
             bam: config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.pages())),
             posted: Nanos::ZERO,
             committed: Nanos::ZERO,
+            remapped: Nanos::ZERO,
             powered: true,
             tracking: false,
             in_flight: InFlight::default(),

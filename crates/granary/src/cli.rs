@@ -2,6 +2,7 @@
 
 pub mod mount;
 
+use crate::cmd::moves::{MoveArgs, SpaceArgs};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -152,10 +153,22 @@ fn default_jobs() -> usize {
 pub enum DriveCommand {
     /// Measure raw accesses: throughput, latency, how busy each part of the drive is
     Bench(DriveBenchArgs),
+    /// Show what the tables of a PebbleSSD take of its persistent memory
+    Space(SpaceArgs),
+}
+
+#[derive(Subcommand)]
+pub enum DriveBenchKind {
+    /// Move pages by PebbleSSD's remap and by read and write, with one thread and with four
+    Move(MoveArgs),
 }
 
 #[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DriveBenchArgs {
+    /// A comparison instead of jobs
+    #[command(subcommand)]
+    pub kind: Option<DriveBenchKind>,
     /// What to do, comma-separated for jobs that run at the same time: read, write, rw, load, store, persist, and with
     /// "rand" before the name in random order
     #[arg(long, value_delimiter = ',', default_value = "randread", conflicts_with = "job")]

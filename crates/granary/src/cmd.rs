@@ -19,6 +19,7 @@ pub mod live;
 pub mod ls;
 pub mod mkfs;
 pub mod mount;
+pub mod moves;
 pub mod run;
 pub mod stat;
 pub mod testbed;

@@ -111,7 +111,7 @@ impl State {
         let flash = self.backend.power_on(now)?;
         let ready = flash.max(now + c.firmware.power_on);
         self.firmware.power_on(ready, ready - now);
-        (self.posted, self.committed) = (ready, ready);
+        (self.posted, self.committed, self.remapped) = (ready, ready, ready);
         self.powered = true;
         Ok(ready)
     }

@@ -1,6 +1,7 @@
 //! `granary drive bench`: raw jobs on an emulated drive.
 
-use crate::cli::{DriveBenchArgs, DriveCommand};
+use crate::cli::{DriveBenchArgs, DriveBenchKind, DriveCommand};
+use crate::cmd::moves;
 use crate::progress::Fraction;
 use granary_lab::LabError;
 use granary_lab::drive::job::Pattern;
@@ -14,7 +15,9 @@ use std::time::Instant;
 /// Runs the command.
 pub fn run(command: &DriveCommand) -> Result<(), LabError> {
     match command {
+        DriveCommand::Bench(DriveBenchArgs { kind: Some(DriveBenchKind::Move(args)), .. }) => moves::run(args),
         DriveCommand::Bench(args) => bench(args),
+        DriveCommand::Space(args) => moves::space(args),
     }
 }
 
