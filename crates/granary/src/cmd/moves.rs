@@ -52,7 +52,10 @@ pub fn run(args: &MoveArgs) -> Result<(), LabError> {
     bar.finish();
     let record = record?;
     if args.json {
-        println!("{}", serde_json::to_string(&record).expect("a record has only string keys and finite numbers"));
+        println!(
+            "{}",
+            serde_json::to_string(&record).expect("a record has only string keys and finite numbers")
+        );
     } else {
         print!("{}", moves::table(&record));
     }
