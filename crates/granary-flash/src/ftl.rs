@@ -36,7 +36,7 @@ use crate::config::{FtlConfig, GcPolicy};
 use crate::counters::{Cause, FlashCounters};
 use crate::error::FlashError;
 use crate::faults::Faults;
-use crate::medium::{BlockNo, Medium, Oob, RamMedium};
+use crate::medium::{BlockNo, Medium, RamMedium};
 use crate::nand::{Nand, NandStats};
 use alloc::{Plane, Stream};
 use granary_units::{Lpa, Nanos, Page, Ppa};
@@ -221,8 +221,8 @@ impl<M: Medium> Ftl<M> {
         self.catch_up(now)?;
         let Some(ppa) = self.l2p[l as usize].checked_sub(1) else { return Ok((Page::ZERO, now)) };
         self.counters.read_pages[cause as usize] += 1;
-        let (page, oob, done) = self.nand.read(now, Ppa(ppa))?;
-        self.confirm(l, ppa, oob)?;
+        let (page, holds, done) = self.nand.fetch(now, Ppa(ppa), l)?;
+        self.confirm(l, ppa, holds)?;
         self.busy_until = self.busy_until.max(done);
         Ok((page, done))
     }
@@ -261,13 +261,21 @@ impl<M: Medium> Ftl<M> {
         let l = self.index(lpa)?;
         let Some(ppa) = self.l2p[l as usize].checked_sub(1) else { return Ok(Page::ZERO) };
         let (page, oob) = self.nand.peek(Ppa(ppa))?;
-        self.confirm(l, ppa, oob)?;
+        self.confirm(l, ppa, oob.lpa)?;
         Ok(page)
     }
 
     /// Whether a logical page holds something; false beyond the drive's end.
     pub fn is_mapped(&self, lpa: Lpa) -> bool {
         self.l2p.get(lpa.0 as usize).is_some_and(|&p| p != 0)
+    }
+
+    /// Tells the emulator which page will be asked for soon: brings its map entry into the processor's cache, and changes
+    /// nothing. A command that comes one command later does not wait for memory then.
+    #[inline]
+    pub fn hint(&self, lpa: Lpa) {
+        // A load whose value nobody waits for.
+        std::hint::black_box(self.l2p.get(lpa.0 as usize).copied());
     }
 
     /// The flash page that holds a logical page, if any does.
@@ -313,8 +321,8 @@ impl<M: Medium> Ftl<M> {
 
     /// The page that was read says itself what it holds: a wrong map is found at once.
     #[inline]
-    fn confirm(&self, l: u32, ppa: u32, oob: Oob) -> Result<(), FlashError> {
-        let owner = self.owner(ppa, oob);
+    fn confirm(&self, l: u32, ppa: u32, holds: u32) -> Result<(), FlashError> {
+        let owner = self.owner(ppa, holds);
         if owner == l {
             return Ok(());
         }

@@ -63,6 +63,14 @@ pub trait Medium {
     /// Content and OOB of a programmed page.
     fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)>;
 
+    /// Content of a programmed page that should hold logical page `lpa`, and what its OOB says that it holds. A medium
+    /// without content may take the caller's word for it.
+    #[inline]
+    fn fetch(&self, block: BlockNo, page: u32, lpa: u32) -> io::Result<(Page, u32)> {
+        let _ = lpa;
+        self.read(block, page).map(|(content, oob)| (content, oob.lpa))
+    }
+
     /// OOB of a programmed page.
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob>;
 

@@ -65,6 +65,12 @@ pub struct NandStats {
     pub bus_busy: Nanos,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Wear {
+    erases: u32,
+    bad: bool,
+}
+
 /// A NAND flash array on a medium.
 #[derive(Clone, Debug)]
 pub struct Nand<M> {
@@ -80,7 +86,9 @@ pub struct Nand<M> {
     buses: Vec<Timeline>,
     /// The rules of dies whose planes are not independent, or that have no cache operations.
     dies: Option<Box<Dies>>,
-    blocks: Vec<BlockHeader>,
+    /// Block headers, what every access needs apart from the rest: it stays in the emulator's caches.
+    programmed: Vec<u16>,
+    wear: Vec<Wear>,
     medium: M,
     faults: Option<Box<Faults>>,
     stats: NandStats,
@@ -124,7 +132,8 @@ impl<M: Medium> Nand<M> {
             planes: vec![Timeline::new(timing.read.min(retry)); timelines as usize],
             buses: vec![Timeline::new(transfer); geometry.channels as usize],
             dies,
-            blocks,
+            programmed: blocks.iter().map(|h| h.programmed as u16).collect(),
+            wear: blocks.iter().map(|h| Wear { erases: h.erases, bad: h.bad }).collect(),
             medium,
             faults: config.errors.plan().map(Box::new),
             stats: NandStats::default(),
@@ -154,7 +163,8 @@ impl<M: Medium> Nand<M> {
     /// State of a block.
     #[inline]
     pub fn header(&self, block: BlockNo) -> BlockHeader {
-        self.blocks[block.0 as usize]
+        let Wear { erases, bad } = self.wear[block.0 as usize];
+        BlockHeader { programmed: self.programmed[block.0 as usize] as u32, erases, bad }
     }
 
     /// Operations so far.
@@ -163,17 +173,43 @@ impl<M: Medium> Nand<M> {
         NandStats { plane_busy: sum(&self.planes), bus_busy: sum(&self.buses), ..self.stats }
     }
 
-    /// Reads a page: from the cells, then over the channel. Returns when the last byte has arrived.
+    /// Reads a page: from the cells, then over the channel. Returns its content, its OOB, and when the last byte has arrived.
     ///
     /// # Errors
     /// [`FlashError::Unreadable`] after several attempts; [`FlashError::Erased`]; errors of the medium.
     #[inline]
     pub fn read(&mut self, now: Nanos, ppa: Ppa) -> Result<(Page, Oob, Nanos), FlashError> {
-        let (block, page) = self.programmed(ppa)?;
+        let (block, page) = self.holding(ppa)?;
+        let content = self.medium.read(BlockNo(block), page);
+        let ((content, oob), done) = self.deliver(now, ppa, block, page, content)?;
+        Ok((content, oob, done))
+    }
+
+    /// The same for a page that should hold logical page `lpa` ([`Medium::fetch`]); returns what it says that it holds.
+    ///
+    /// # Errors
+    /// As [`Nand::read`].
+    #[inline]
+    pub fn fetch(&mut self, now: Nanos, ppa: Ppa, lpa: u32) -> Result<(Page, u32, Nanos), FlashError> {
+        let (block, page) = self.holding(ppa)?;
+        let content = self.medium.fetch(BlockNo(block), page, lpa);
+        let ((content, lpa), done) = self.deliver(now, ppa, block, page, content)?;
+        Ok((content, lpa, done))
+    }
+
+    /// Reserves the time of a read and counts it. The content comes first of all, so that the emulator's cache miss on it
+    /// overlaps with the timelines.
+    #[inline]
+    fn deliver<T>(
+        &mut self,
+        now: Nanos,
+        ppa: Ppa,
+        block: u32,
+        page: u32,
+        content: std::io::Result<T>,
+    ) -> Result<(T, Nanos), FlashError> {
         let plane = self.geometry.plane_of(block);
         self.stats.reads += 1;
-        // First of all: the emulator's cache miss on the content overlaps with the timelines.
-        let content = self.medium.read(BlockNo(block), page);
         let sensed = match self.dies {
             None => self.planes[plane as usize].fill(now, self.read).end,
             Some(_) => self.sense(now, plane, page),
@@ -184,7 +220,7 @@ impl<M: Medium> Nand<M> {
             dies.leave(&mut self.planes, plane, done);
         }
         match content {
-            Ok((content, oob)) => Ok((content, oob, done)),
+            Ok(content) => Ok((content, done)),
             // The medium has the page, but its checksum says that this is not what was programmed.
             Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
                 self.stats.unreadable += 1;
@@ -231,10 +267,10 @@ impl<M: Medium> Nand<M> {
     #[inline]
     pub fn program(&mut self, now: Nanos, ppa: Ppa, content: &Page, oob: Oob) -> Result<Nanos, FlashError> {
         let (block, page) = self.geometry.split(ppa);
-        let header = self.blocks[block as usize];
-        assert!(!header.bad, "program of bad block {block}");
-        if header.programmed != page {
-            return Err(FlashError::OutOfOrder { ppa, next: header.programmed });
+        assert!(!self.wear[block as usize].bad, "program of bad block {block}");
+        let next = self.programmed[block as usize] as u32;
+        if next != page {
+            return Err(FlashError::OutOfOrder { ppa, next });
         }
         let failed = self.faults.as_mut().is_some_and(|f| f.program_fails());
         if failed {
@@ -244,7 +280,7 @@ impl<M: Medium> Nand<M> {
         } else {
             self.medium.program(BlockNo(block), page, content, oob)?;
         }
-        self.blocks[block as usize].programmed += 1;
+        self.programmed[block as usize] += 1;
         self.stats.programs += 1;
         let plane = self.geometry.plane_of(block);
         let done = match &mut self.dies {
@@ -288,13 +324,13 @@ impl<M: Medium> Nand<M> {
         content: impl FnMut(u32) -> Page,
     ) -> Result<(), FlashError> {
         let n = self.geometry.pages_per_block;
-        let header = &mut self.blocks[block.0 as usize];
+        let header = self.header(block);
         assert!(!header.bad, "program of bad block {}", block.0);
         if header.programmed != 0 {
             return Err(FlashError::OutOfOrder { ppa: Ppa(block.0 * n), next: header.programmed });
         }
         self.medium.program_block(block, first, step, content)?;
-        header.programmed = n;
+        self.programmed[block.0 as usize] = n as u16;
         self.stats.programs += n as u64;
         let plane = self.geometry.plane_of(block.0);
         let timeline = self.timeline_of(plane);
@@ -325,13 +361,13 @@ impl<M: Medium> Nand<M> {
     /// # Panics
     /// On a bad block.
     pub fn erase(&mut self, now: Nanos, block: BlockNo) -> Result<Nanos, FlashError> {
-        let header = self.blocks[block.0 as usize];
+        let header = self.header(block);
         assert!(!header.bad, "erase of bad block {}", block.0);
         let failed = self.faults.as_mut().is_some_and(|f| f.erase_fails(header.erases));
         if !failed {
             self.medium.erase(block)?;
-            self.blocks[block.0 as usize] =
-                BlockHeader { programmed: 0, erases: header.erases + 1, bad: false };
+            self.programmed[block.0 as usize] = 0;
+            self.wear[block.0 as usize].erases += 1;
             if let Some(f) = &mut self.faults {
                 let n = self.geometry.pages_per_block;
                 f.erased(block.0 * n, n);
@@ -357,7 +393,7 @@ impl<M: Medium> Nand<M> {
     /// Errors of the medium.
     pub fn mark_bad(&mut self, block: BlockNo) -> Result<(), FlashError> {
         self.medium.mark_bad(block)?;
-        self.blocks[block.0 as usize].bad = true;
+        self.wear[block.0 as usize].bad = true;
         Ok(())
     }
 
@@ -372,7 +408,7 @@ impl<M: Medium> Nand<M> {
         block: BlockNo,
         mut each: impl FnMut(u32, Oob),
     ) -> Result<Nanos, FlashError> {
-        let n = self.blocks[block.0 as usize].programmed;
+        let n = self.header(block).programmed;
         for page in 0..n {
             each(page, self.medium.oob(block, page)?);
         }
@@ -392,7 +428,7 @@ impl<M: Medium> Nand<M> {
     /// # Errors
     /// [`FlashError::Erased`]; errors of the medium.
     pub fn peek(&self, ppa: Ppa) -> Result<(Page, Oob), FlashError> {
-        let (block, page) = self.programmed(ppa)?;
+        let (block, page) = self.holding(ppa)?;
         Ok(self.medium.read(BlockNo(block), page)?)
     }
 
@@ -401,7 +437,7 @@ impl<M: Medium> Nand<M> {
     /// # Errors
     /// [`FlashError::Erased`]; errors of the medium.
     pub fn replace(&mut self, ppa: Ppa, content: &Page) -> Result<(), FlashError> {
-        let (block, page) = self.programmed(ppa)?;
+        let (block, page) = self.holding(ppa)?;
         Ok(self.medium.replace(BlockNo(block), page, content)?)
     }
 
@@ -449,9 +485,9 @@ impl<M: Medium> Nand<M> {
     }
 
     #[inline]
-    fn programmed(&self, ppa: Ppa) -> Result<(u32, u32), FlashError> {
+    fn holding(&self, ppa: Ppa) -> Result<(u32, u32), FlashError> {
         let (block, page) = self.geometry.split(ppa);
-        let programmed = self.blocks.get(block as usize).map_or(0, |b| b.programmed);
+        let programmed = self.programmed.get(block as usize).map_or(0, |&n| n as u32);
         if page < programmed { Ok((block, page)) } else { Err(FlashError::Erased { ppa }) }
     }
 

@@ -46,9 +46,9 @@ impl<M: Medium> Ftl<M> {
                 bad.push(format!("page {l} is mapped to flash page {ppa}, which is not live"));
             }
             match self.nand.peek(Ppa(ppa)) {
-                Ok((_, oob)) if self.owner(ppa, oob) as usize == l => {}
+                Ok((_, oob)) if self.owner(ppa, oob.lpa) as usize == l => {}
                 Ok((_, oob)) => {
-                    let owner = self.owner(ppa, oob);
+                    let owner = self.owner(ppa, oob.lpa);
                     bad.push(format!("page {l} is mapped to flash page {ppa}, which says {owner}"));
                 }
                 Err(e) => bad.push(format!("page {l}: {e}")),

@@ -175,7 +175,9 @@ impl<M: Medium> Ftl<M> {
             from = ppa + 1;
             self.counters.read_pages[Cause::Gc as usize] += 1;
             match self.nand.read(now, Ppa(ppa)) {
-                Ok((page, oob, read)) => moving.push(Moving { page, read, ppa, lpa: self.owner(ppa, oob) }),
+                Ok((page, oob, read)) => {
+                    moving.push(Moving { page, read, ppa, lpa: self.owner(ppa, oob.lpa) })
+                }
                 Err(FlashError::Unreadable { .. }) => {
                     if !job.retire {
                         job.retire = true;

@@ -16,7 +16,7 @@
 
 use super::Ftl;
 use crate::error::FlashError;
-use crate::medium::{Medium, Oob};
+use crate::medium::Medium;
 use granary_units::Lpa;
 
 impl<M: Medium> Ftl<M> {
@@ -56,11 +56,11 @@ impl<M: Medium> Ftl<M> {
         Ok(())
     }
 
-    /// The logical page that a live flash page with this OOB holds.
+    /// The logical page that a live flash page holds whose OOB says `holds`.
     #[inline]
-    pub(super) fn owner(&self, ppa: u32, oob: Oob) -> u32 {
+    pub(super) fn owner(&self, ppa: u32, holds: u32) -> u32 {
         // Entry 0 is a stale page's: whoever asks finds a page number that no map entry confirms.
-        self.p2l.get(ppa as usize).map_or(oob.lpa, |l| l.wrapping_sub(1))
+        self.p2l.get(ppa as usize).map_or(holds, |l| l.wrapping_sub(1))
     }
 
     /// After the L2P table was lost: the P2L table names every live page.

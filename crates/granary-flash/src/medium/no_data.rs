@@ -36,7 +36,12 @@ pub struct NoData {
     lpas: Vec<u32>,
     live: LiveMap,
     blocks: Vec<Block>,
+    /// Stale pages whose bits are still set; none of them in an erased block.
+    stale: Vec<u32>,
 }
+
+/// Stale pages whose bits are cleared together. One at a time, each would wait for its own cache miss.
+const STALE: usize = 128;
 
 impl NoData {
     /// `blocks` erased blocks of `pages_per_block` pages (at most 32767).
@@ -47,6 +52,13 @@ impl NoData {
             lpas: vec![0; pages as usize],
             live: LiveMap::new(pages),
             blocks: vec![Block::default(); blocks as usize],
+            stale: Vec::with_capacity(STALE),
+        }
+    }
+
+    fn clear_stale(&mut self) {
+        for ppa in self.stale.drain(..) {
+            self.live.clear(ppa);
         }
     }
 
@@ -60,7 +72,8 @@ impl NoData {
         let ppa = self.ppa(block, page);
         let lpa = self.lpas[ppa as usize].wrapping_sub(1);
         let b = &self.blocks[block.0 as usize];
-        Oob { lpa, seq: if self.live.get(ppa) { b.last } else { b.first } }
+        let live = self.live.get(ppa) && !self.stale.contains(&ppa);
+        Oob { lpa, seq: if live { b.last } else { b.first } }
     }
 }
 
@@ -77,6 +90,12 @@ impl Medium for NoData {
     #[inline]
     fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)> {
         Ok((Page::ZERO, self.oob_of(block, page)))
+    }
+
+    #[inline]
+    fn fetch(&self, _block: BlockNo, _page: u32, lpa: u32) -> io::Result<(Page, u32)> {
+        // There is no content that could be another page's, and looking would cost a cache miss; `Ftl::check` looks.
+        Ok((Page::ZERO, lpa))
     }
 
     #[inline]
@@ -125,6 +144,7 @@ impl Medium for NoData {
     }
 
     fn erase(&mut self, block: BlockNo) -> io::Result<()> {
+        self.clear_stale();
         let from = self.ppa(block, 0);
         let b = &mut self.blocks[block.0 as usize];
         b.programmed = 0;
@@ -144,12 +164,20 @@ impl Medium for NoData {
 
     #[inline]
     fn forget(&mut self, block: BlockNo, page: u32) {
-        self.live.clear(self.ppa(block, page));
+        if self.stale.len() == STALE {
+            self.clear_stale();
+        }
+        self.stale.push(self.ppa(block, page));
     }
 
     #[inline]
     fn doomed(&mut self, block: BlockNo, page: u32) {
         self.live.clear(self.ppa(block, page));
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.clear_stale();
+        Ok(())
     }
 }
 

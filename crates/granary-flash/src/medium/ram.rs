@@ -1,13 +1,14 @@
 //! [`RamMedium`]: flash in memory, as sparse as its content.
 //!
 //! ```text
-//!   blocks[b] ---> Vec<Slot>   len = pages programmed; nothing allocated while erased
+//!   chunks[c] ---> [Slot; 2048 or more]    whole blocks; nothing allocated while all of them are erased
 //!                  Slot = Page (16 B handle) + Oob (16 B)  = 32 B, half a cache line
 //! ```
 //!
-//! Memory: 40 B for each block, 32 B for each programmed page, and 4 KiB for each page that is no repeated word,
+//! Memory: 10 B for each block, 32 B for each page of a chunk in use, and 4 KiB for each page that is no repeated word,
 //! until the FTL calls it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the
-//! capacity nor the amount ever written.
+//! capacity nor the amount ever written. Chunks rather than blocks, so that a random read waits for one cache miss, the
+//! slot's: the table of chunks is small.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::Page;
@@ -15,8 +16,8 @@ use std::io;
 
 /// Stale pages whose content is dropped together. One at a time, each would wait for its own cache miss.
 const STALE: usize = 128;
-/// Freed page vectors kept for the next block to be programmed.
-const SPARE: usize = 64;
+/// Pages of a chunk, at least.
+const CHUNK: u32 = 2048;
 
 #[derive(Clone, Debug)]
 struct Slot {
@@ -24,57 +25,97 @@ struct Slot {
     oob: Oob,
 }
 
+const EMPTY: Slot = Slot { page: Page::ZERO, oob: Oob { seq: 0, lpa: Oob::NO_LPA } };
+
 #[derive(Clone, Debug, Default)]
 struct Wear {
     erases: u32,
     bad: bool,
 }
 
+#[derive(Clone, Debug, Default)]
+struct Chunk {
+    slots: Vec<Slot>,
+    /// Blocks that are not erased.
+    used: u32,
+}
+
 /// Flash pages in memory.
 #[derive(Clone, Debug)]
 pub struct RamMedium {
     pages_per_block: u32,
-    blocks: Vec<Vec<Slot>>,
+    /// A chunk holds two to this power blocks.
+    chunk_shift: u32,
+    chunks: Vec<Chunk>,
+    programmed: Vec<u16>,
     wear: Vec<Wear>,
-    spare: Vec<Vec<Slot>>,
     /// Stale pages that still hold their content; none of them in an erased block.
     stale: Vec<(u32, u32)>,
 }
 
 impl RamMedium {
-    /// `blocks` erased blocks of `pages_per_block` pages.
+    /// `blocks` erased blocks of `pages_per_block` pages (1 to 32767).
     pub fn new(blocks: u32, pages_per_block: u32) -> RamMedium {
+        let chunk_shift = CHUNK.div_ceil(pages_per_block).next_power_of_two().ilog2();
         RamMedium {
             pages_per_block,
-            blocks: vec![Vec::new(); blocks as usize],
+            chunk_shift,
+            chunks: vec![Chunk::default(); blocks.div_ceil(1 << chunk_shift) as usize],
+            programmed: vec![0; blocks as usize],
             wear: vec![Wear::default(); blocks as usize],
-            spare: Vec::new(),
             stale: Vec::with_capacity(STALE),
         }
     }
 
     fn drop_stale(&mut self) {
-        for (block, page) in self.stale.drain(..) {
-            let slot = &mut self.blocks[block as usize][page as usize];
+        let mut stale = std::mem::take(&mut self.stale);
+        for (block, page) in stale.drain(..) {
+            let slot = self.slot_mut(BlockNo(block), page);
             if !slot.page.is_word() {
                 slot.page = Page::ZERO;
             }
         }
+        self.stale = stale;
     }
 
+    /// Chunk of a block, and place of a page in it.
+    #[inline]
+    fn place(&self, block: BlockNo, page: u32) -> (usize, usize) {
+        let within = block.0 & ((1 << self.chunk_shift) - 1);
+        ((block.0 >> self.chunk_shift) as usize, (within * self.pages_per_block + page) as usize)
+    }
+
+    #[inline]
     fn slot(&self, block: BlockNo, page: u32) -> &Slot {
-        &self.blocks[block.0 as usize][page as usize]
+        let (chunk, slot) = self.place(block, page);
+        &self.chunks[chunk].slots[slot]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, block: BlockNo, page: u32) -> &mut Slot {
+        let (chunk, slot) = self.place(block, page);
+        &mut self.chunks[chunk].slots[slot]
+    }
+
+    /// The first page of a block is programmed.
+    fn begin_block(&mut self, block: BlockNo) {
+        let (chunk, _) = self.place(block, 0);
+        let chunk = &mut self.chunks[chunk];
+        chunk.used += 1;
+        if chunk.slots.is_empty() {
+            chunk.slots = vec![EMPTY; (self.pages_per_block as usize) << self.chunk_shift];
+        }
     }
 }
 
 impl Medium for RamMedium {
     fn shape(&self) -> (u32, u32) {
-        (self.blocks.len() as u32, self.pages_per_block)
+        (self.programmed.len() as u32, self.pages_per_block)
     }
 
     fn header(&self, block: BlockNo) -> io::Result<BlockHeader> {
         let Wear { erases, bad } = self.wear[block.0 as usize];
-        Ok(BlockHeader { programmed: self.blocks[block.0 as usize].len() as u32, erases, bad })
+        Ok(BlockHeader { programmed: self.programmed[block.0 as usize] as u32, erases, bad })
     }
 
     #[inline]
@@ -90,22 +131,29 @@ impl Medium for RamMedium {
 
     #[inline]
     fn program(&mut self, block: BlockNo, page: u32, content: &Page, oob: Oob) -> io::Result<()> {
-        let slots = &mut self.blocks[block.0 as usize];
-        assert_eq!(slots.len(), page as usize, "pages of a block are programmed in order");
-        if slots.capacity() == 0 {
-            *slots = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(self.pages_per_block as usize));
+        let programmed = &mut self.programmed[block.0 as usize];
+        assert_eq!(*programmed as u32, page, "pages of a block are programmed in order");
+        *programmed += 1;
+        if page == 0 {
+            self.begin_block(block);
         }
-        slots.push(Slot { page: content.clone(), oob });
+        *self.slot_mut(block, page) = Slot { page: content.clone(), oob };
         Ok(())
     }
 
     fn erase(&mut self, block: BlockNo) -> io::Result<()> {
         self.drop_stale();
-        let mut slots = std::mem::take(&mut self.blocks[block.0 as usize]);
         self.wear[block.0 as usize].erases += 1;
-        if self.spare.len() < SPARE && slots.capacity() > 0 {
-            slots.clear();
-            self.spare.push(slots);
+        let n = std::mem::take(&mut self.programmed[block.0 as usize]) as usize;
+        let (chunk, first) = self.place(block, 0);
+        let chunk = &mut self.chunks[chunk];
+        chunk.used -= (n > 0) as u32;
+        if chunk.used == 0 {
+            chunk.slots = Vec::new();
+        } else {
+            for slot in chunk.slots[first..first + n].iter_mut().filter(|s| !s.page.is_word()) {
+                slot.page = Page::ZERO;
+            }
         }
         Ok(())
     }
@@ -117,7 +165,7 @@ impl Medium for RamMedium {
 
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()> {
         self.drop_stale();
-        self.blocks[block.0 as usize][page as usize].page = content.clone();
+        self.slot_mut(block, page).page = content.clone();
         Ok(())
     }
 
@@ -158,7 +206,7 @@ mod tests {
 
         medium.forget(BlockNo(1), 3);
         medium.erase(BlockNo(1)).expect("erase");
-        assert_eq!(medium.blocks[1].capacity(), 0, "an erased block holds nothing");
+        assert_eq!(medium.chunks[0].slots.capacity(), 0, "erased blocks hold nothing");
         let header = BlockHeader { programmed: 0, erases: 1, bad: false };
         assert_eq!(medium.header(BlockNo(1)).expect("header"), header);
     }

@@ -40,6 +40,11 @@ impl Medium for Store {
     }
 
     #[inline]
+    fn fetch(&self, block: BlockNo, page: u32, lpa: u32) -> io::Result<(Page, u32)> {
+        each!(self, m => m.fetch(block, page, lpa))
+    }
+
+    #[inline]
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob> {
         each!(self, m => m.oob(block, page))
     }
