@@ -7,6 +7,7 @@
 //!
 //! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
 
+mod configs;
 mod image;
 mod power;
 mod schedules;
@@ -26,6 +27,8 @@ pub enum Kind {
     Schedules,
     /// Crashes of drive images.
     Image,
+    /// Whole drives of random configurations in their steady state.
+    DriveConfigs,
 }
 
 /// Arguments of `soak`.
@@ -75,6 +78,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::Power => power::jobs(&args.fs, &args.load)?,
         Kind::Schedules => schedules::jobs(&args.fs)?,
         Kind::Image => image::jobs(),
+        Kind::DriveConfigs => configs::jobs(),
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),
