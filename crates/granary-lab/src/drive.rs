@@ -3,22 +3,30 @@
 //! ```text
 //!   fio job file (fio.rs) ─┐
 //!   command line ──────────┴─> Job (job.rs) ──> Bench (bench.rs): clients with `iodepth` accesses in flight
-//!                                                  v
-//!                                              DriveRecord (record.rs) ──> table, JSON
+//!   trace (trace.rs) ──────────────────────────> Replay (replay.rs)
+//!                          precondition.rs ──>     v
+//!                                              DriveRecord, ReplayRecord (record.rs) ──> table, JSON
 //! ```
 //!
 //! No host software is modelled here: latencies are the drive's own, from the doorbell or the store instruction to the
-//! completion entry or the CPU going on. Data is written and read back by the emulator as always.
+//! completion entry or the CPU going on. Data is written and read back by the emulator as always, unless it is left
+//! out (`--no-data`), which the record says.
 
 pub mod bench;
 pub mod fio;
 pub mod job;
 pub mod moves;
+pub mod precondition;
 pub mod record;
+pub mod replay;
 mod shuffle;
 mod table;
+pub mod trace;
 
-pub use bench::{Bench, Precondition};
+pub use bench::Bench;
 pub use job::{Access, Job};
-pub use record::DriveRecord;
-pub use table::table;
+pub use precondition::Precondition;
+pub use record::{DriveRecord, ReplayRecord};
+pub use replay::{Pace, Replay};
+pub use table::{replay_table, table};
+pub use trace::recorded::Recorded;

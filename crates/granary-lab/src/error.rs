@@ -58,6 +58,24 @@ pub enum LabError {
         /// What is wrong and what would be right.
         message: String,
     },
+    /// A line of a trace that cannot be replayed.
+    #[error("{file}:{line}: {message}")]
+    BadTrace {
+        /// Path.
+        file: String,
+        /// Line, from 1.
+        line: u64,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// A record of drive calls that cannot be replayed.
+    #[error("{file}: {message}")]
+    BadRecord {
+        /// Path.
+        file: String,
+        /// What is wrong, where, and what to do.
+        message: String,
+    },
     /// A file could not be read or written.
     #[error("{what}: {source}")]
     Io {

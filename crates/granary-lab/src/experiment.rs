@@ -9,17 +9,21 @@
 //! its counters before the caches are written back). After the run the drive's and the file system's own consistency
 //! checks must be clean: a number from a broken run is worth nothing.
 
+use crate::drive::trace::Phase;
+use crate::drive::trace::native::Header;
+use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
 use crate::record::{Amplification, Bytes2, OpType, Ops, RECORD_VERSION, Record};
 use crate::registry::{self, FsEntry};
 use crate::testbed::Testbed;
 use crate::warnings;
-use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{Clients, Outcome, Progress, Run, RunOptions};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -43,6 +47,8 @@ pub struct Experiment {
     pub seed: u64,
     /// The commit this program was built from, for the record.
     pub commit: String,
+    /// Where to record what the drive is asked, from mkfs to unmount.
+    pub record: Option<PathBuf>,
 }
 
 /// The programs of a run: processes of root on one file system, whose caches the prologue can drop.
@@ -111,12 +117,22 @@ impl Experiment {
         let name = fs.name;
         let mode = if fs.write_log { Mode::Log } else { Mode::Cache };
         let drive_config = self.testbed.drive.clone().with_mode(mode);
-        let drive = Arc::new(Mssd::new(&drive_config).map_err(|e| LabError::run(name, "mkfs", e))?);
+        let bare = Arc::new(Mssd::new(&drive_config).map_err(|e| LabError::run(name, "mkfs", e))?);
+        let recorded = self.recorded(&drive_config, &bare)?;
+        let drive: Arc<dyn Drive> = match &recorded {
+            Some(recorded) => recorded.clone(),
+            None => bare,
+        };
+        let mark = |phase| {
+            if let Some(recorded) = &recorded {
+                recorded.mark(now(), phase);
+            }
+        };
         let port = Port::new(drive.clone());
         (fs.mkfs)(&port).map_err(LabError::fs(name, "mkfs"))?;
         let mounted = (fs.mount)(port, &self.testbed.host).map_err(LabError::fs(name, "mount"))?;
         let vfs = Vfs::mount(mounted, self.testbed.host.vfs).map_err(LabError::fs(name, "mount"))?;
-        let at = |d: &Mssd| Snapshot { at: now(), counters: d.counters() };
+        let at = |d: &Arc<dyn Drive>| Snapshot { at: now(), counters: d.counters() };
 
         let clients = Processes(Arc::clone(&vfs));
         let mut run =
@@ -127,20 +143,44 @@ impl Experiment {
         vfs.sync().map_err(LabError::fs(name, "setup"))?;
         sleep_until(drive.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
         let ready = at(&drive);
+        mark(Phase::Run);
         let outcome = run.measure().map_err(|e| LabError::run(name, "run", e))?;
+        mark(Phase::Drain);
         let done = at(&drive);
         drop(run);
         vfs.sync().map_err(LabError::fs(name, "drain"))?;
         let idle = drive.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
         let drained = at(&drive);
+        mark(Phase::End);
 
-        self.verify(&vfs, &drive)?;
+        self.verify(&vfs, &*drive)?;
+        if let Some(recorded) = &recorded {
+            recorded.finish()?;
+        }
         Ok(Finished { outcome, snapshots: [start, ready, done, drained] })
     }
 
+    fn recorded(
+        &self,
+        config: &DriveConfig,
+        drive: &Arc<Mssd>,
+    ) -> Result<Option<Arc<Recorded<Mssd>>>, LabError> {
+        let Some(path) = &self.record else { return Ok(None) };
+        let header = Header {
+            granary: env!("CARGO_PKG_VERSION").to_owned(),
+            source: format!("run {} on {} at scale {}", self.workload.name, self.fs, self.scale),
+            testbed: self.testbed.name.clone(),
+            set: self.set.clone(),
+            seed: self.seed,
+            precondition: Precondition::None.to_string(),
+            drive: config.clone(),
+        };
+        Ok(Some(Arc::new(Recorded::create(path, &header, drive.clone())?)))
+    }
+
     /// A clean end, and clean checks: of the file system while mounted, and of the drive.
-    fn verify(&self, vfs: &Arc<Vfs>, drive: &Mssd) -> Result<(), LabError> {
+    fn verify(&self, vfs: &Arc<Vfs>, drive: &dyn Drive) -> Result<(), LabError> {
         let name = &self.fs;
         let found = vfs.fs().check().map_err(LabError::fs(name, "check"))?;
         if let Some(first) = found.first() {
@@ -229,6 +269,7 @@ mod tests {
             set: Vec::new(),
             seed: 1,
             commit: String::new(),
+            record: None,
         };
         let record = experiment.run(None).expect("runs");
         let of = |what: &str| record.host.block.read_bytes.get(what).copied().unwrap_or(0);

@@ -140,6 +140,9 @@ pub struct RunArgs {
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Record what the drive is asked into this file, for `granary drive replay`; one file system only
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// File systems to run at the same time; each takes a core and its own memory
     #[arg(long, default_value_t = default_jobs())]
     pub jobs: usize,
@@ -153,6 +156,8 @@ fn default_jobs() -> usize {
 pub enum DriveCommand {
     /// Measure raw accesses: throughput, latency, how busy each part of the drive is
     Bench(DriveBenchArgs),
+    /// Replay a trace: MSR-Cambridge CSV, text of blkparse, or a record made with --record (docs/WORKLOADS.md)
+    Replay(DriveReplayArgs),
     /// Show what the tables of a PebbleSSD take of its persistent memory
     Space(SpaceArgs),
 }
@@ -161,6 +166,65 @@ pub enum DriveCommand {
 pub enum DriveBenchKind {
     /// Move pages by PebbleSSD's remap and by read and write, with one thread and with four
     Move(MoveArgs),
+}
+
+/// The drive, and what it holds.
+#[derive(Args)]
+pub struct DriveArgs {
+    /// Firmware: log (ByteFS) or cache (the baselines) [default: the testbed's]
+    #[arg(long, value_name = "MODE")]
+    pub firmware: Option<String>,
+    /// Built-in testbed (see `granary testbed list`) or path of a .toml file [default: bytefs-emulator; the drive of a record]
+    #[arg(long)]
+    pub testbed: Option<String>,
+    /// Change a value of the testbed, for example nand.read_ns=3000; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Root seed: equal seeds give equal results [default: 1; that of a record]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Leave host data out: flash pages keep no content and read as zeros; for drives larger than memory
+    #[arg(long)]
+    pub no_data: bool,
+    /// Record what the drive is asked into this file, for `granary drive replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Print a JSON object instead of tables (docs/RESULTS.md)
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct DriveReplayArgs {
+    /// The trace, or - for standard input
+    pub trace: PathBuf,
+    /// Its format: msr, blkparse, granary [default: found out]
+    #[arg(long)]
+    pub format: Option<String>,
+    /// Issue each operation as soon as one of --depth places is free, instead of when its time stamp says
+    #[arg(long)]
+    pub as_fast_as_possible: bool,
+    /// Operations under way, as fast as possible
+    #[arg(long, value_name = "N", default_value_t = 32, requires = "as_fast_as_possible")]
+    pub depth: u32,
+    /// Factor on the intervals between time stamps: 0.1 replays ten times as fast
+    #[arg(long, value_name = "X", default_value_t = 1.0, conflicts_with = "as_fast_as_possible")]
+    pub scale: f64,
+    /// Fold addresses beyond the drive's end onto it
+    #[arg(long)]
+    pub wrap: bool,
+    /// blkparse: events to replay, D (given to the driver) or Q (queued)
+    #[arg(long, value_name = "D|Q", default_value = "D")]
+    pub event: String,
+    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR)
+    #[arg(long)]
+    pub device: Option<String>,
+    /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages [default: fill; that of
+    /// a record]
+    #[arg(long, value_name = "HOW")]
+    pub precondition: Option<String>,
+    #[command(flatten)]
+    pub drive: DriveArgs,
 }
 
 #[derive(Args)]
@@ -207,21 +271,11 @@ pub struct DriveBenchArgs {
     /// anything is read]
     #[arg(long, value_name = "HOW")]
     pub precondition: Option<String>,
-    /// Firmware: log (ByteFS) or cache (the baselines) [default: the testbed's]
-    #[arg(long, value_name = "MODE")]
-    pub firmware: Option<String>,
-    /// Built-in testbed (see `granary testbed list`) or path of a .toml file
-    #[arg(long, default_value = "bytefs-emulator")]
-    pub testbed: String,
-    /// Change a value of the testbed, for example nand.read_ns=3000; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Root seed: equal seeds give equal results
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Print a JSON object instead of tables (docs/RESULTS.md)
+    /// Store every line that byte jobs touch before the run, so that the drive's DRAM holds them; needs --size
     #[arg(long)]
-    pub json: bool,
+    pub warm: bool,
+    #[command(flatten)]
+    pub drive: DriveArgs,
 }
 
 #[derive(Subcommand)]

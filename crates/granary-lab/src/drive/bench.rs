@@ -1,8 +1,8 @@
 //! [`Bench`]: runs jobs on a drive in virtual time.
 //!
 //! ```text
-//!   precondition ──settle──> run: each client keeps `iodepth` accesses in flight ──> drain (settle)
-//!                             event (instant, client) ──> access ──> next event at its completion
+//!   (warm up) ──> run: each client keeps `iodepth` accesses in flight ──> drain (settle)
+//!                  event (instant, slot) ──> access ──> next event at its completion
 //! ```
 //!
 //! A closed loop: an access that completes is followed by the next one at that instant. Block accesses larger than the
@@ -13,59 +13,20 @@
 
 use super::job::{Access, Job};
 use super::shuffle::Shuffle;
+use super::trace::Phase;
 use crate::error::LabError;
 use granary_mssd::{Command, Drive, DriveCounters, DriveError, Structure};
 use granary_sim::Histogram;
 use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
+use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 const WHAT: Structure = Structure::Data;
 const PAGE: u64 = PAGE_SIZE as u64;
-/// Pages of one command while the drive is filled.
-const FILL: u64 = 64;
 /// Calls between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 14;
-
-/// What the drive holds before the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precondition {
-    /// A new drive.
-    None,
-    /// Every page written once, in order.
-    Fill,
-    /// That, and then this many times the capacity in random pages: towards gc's steady state.
-    Random(u32),
-}
-
-impl Precondition {
-    /// From `none`, `fill`, `random N` or `random:N`.
-    ///
-    /// # Errors
-    /// What may be written.
-    pub fn parse(text: &str) -> Result<Precondition, String> {
-        let bad = || format!("'{text}': write none, fill, or random:N for N times the drive's capacity");
-        match text.split_once([':', ' ', '=']) {
-            None if text == "none" => Ok(Precondition::None),
-            None if text == "fill" => Ok(Precondition::Fill),
-            Some(("random", n)) => {
-                n.trim().parse().ok().filter(|&n| n > 0).map(Precondition::Random).ok_or_else(bad)
-            }
-            _ => Err(bad()),
-        }
-    }
-}
-
-impl std::fmt::Display for Precondition {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Precondition::None => f.write_str("none"),
-            Precondition::Fill => f.write_str("fill"),
-            Precondition::Random(n) => write!(f, "random:{n}"),
-        }
-    }
-}
 
 /// What one job did.
 #[derive(Clone, Debug)]
@@ -80,6 +41,19 @@ pub struct JobResult {
     pub time: Nanos,
     /// From issue to completion.
     pub latency: Histogram,
+}
+
+impl JobResult {
+    /// Nothing done yet.
+    pub fn new() -> JobResult {
+        JobResult { accesses: 0, read_bytes: 0, write_bytes: 0, time: Nanos::ZERO, latency: Histogram::new() }
+    }
+}
+
+impl Default for JobResult {
+    fn default() -> JobResult {
+        JobResult::new()
+    }
 }
 
 /// What a bench measured.
@@ -103,27 +77,43 @@ pub struct Bench<'a> {
     pub drive: &'a dyn Drive,
     /// The jobs.
     pub jobs: &'a [Job],
-    /// What the drive holds before.
-    pub precondition: Precondition,
+    /// The present instant.
+    pub start: Nanos,
+    /// Every line that byte jobs touch is stored before the run, so that log or cache hold it as far as they can.
+    pub warm: bool,
     /// Root seed.
     pub seed: u64,
+    /// Told when the measured run begins and when it ends.
+    pub mark: &'a dyn Fn(Nanos, Phase),
 }
 
-/// Where a store is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Where an access is. A store is three calls at three instants.
+#[derive(Clone, Copy)]
 enum Step {
-    /// The slot is free.
-    Issue,
-    /// Stored at `at`, to be written back.
-    WriteBack { at: u64, begun: Nanos },
+    /// Nothing is under way.
+    Idle,
+    /// Stored, to be written back.
+    WriteBack,
     /// Written back, to be verified.
-    Verify { begun: Nanos },
-    /// Done.
-    Done { begun: Nanos },
+    Verify,
+    /// Completes.
+    Done,
 }
 
-/// Order of events: by instant, then first come, first served.
-type Event = Reverse<(Nanos, u64, usize, Step)>;
+/// An access that a client has under way.
+#[derive(Clone, Copy)]
+struct Slot {
+    client: u32,
+    step: Step,
+    at: u64,
+    begun: Nanos,
+}
+
+/// Bits of an event's key that name the slot; those above count the events, so that equal instants are first come, first
+/// served.
+const SLOT_BITS: u32 = 24;
+/// Accesses under way in all.
+const MOST_SLOTS: u64 = 1 << 20;
 
 struct Client<'a> {
     job: usize,
@@ -131,42 +121,61 @@ struct Client<'a> {
     random: Stream,
     map: Option<Shuffle>,
     blocks: u64,
-    issued: u64,
-    limit: u64,
+    stride: u64,
+    /// Next block in order, below `blocks`.
+    nth: u64,
+    left: u64,
+    end: Nanos,
 }
 
 impl Client<'_> {
     /// The next access, unless the client has done its part.
+    #[inline]
     fn next(&mut self, now: Nanos) -> Option<(Access, u64)> {
-        if self.issued == self.limit || self.spec.runtime.is_some_and(|end| now >= end) {
+        if self.left == 0 || now >= self.end {
             return None;
         }
-        let nth = self.issued % self.blocks;
-        self.issued += 1;
+        self.left -= 1;
+        let nth = self.nth;
+        self.nth = if nth + 1 == self.blocks { 0 } else { nth + 1 };
+        let p = self.spec.pattern;
         let block = match &self.map {
             Some(map) => map.at(nth),
-            None if self.spec.pattern.random => self.random.below(self.blocks),
+            None if p.random => self.random.below(self.blocks),
             None => nth,
         };
-        let p = self.spec.pattern;
-        let mixed = p.first != p.second;
-        let first = !mixed || self.random.below(100) < self.spec.read_percent as u64;
-        Some((if first { p.first } else { p.second }, self.spec.offset.0 + block * self.spec.stride()))
+        let first = p.first == p.second || self.random.below(100) < self.spec.read_percent as u64;
+        Some((if first { p.first } else { p.second }, self.spec.offset.0 + block * self.stride))
     }
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// These jobs, on a drive to which nothing has been done, with seed 1.
+    pub fn of(drive: &'a dyn Drive, jobs: &'a [Job]) -> Bench<'a> {
+        Bench { drive, jobs, start: Nanos::ZERO, warm: false, seed: 1, mark: &|_, _| {} }
+    }
+
     /// Runs everything. `progress` is told the phase and how much of it is done, 0 to 1.
     ///
     /// # Errors
     /// A job that does not fit the drive, drive errors.
     pub fn run(&self, mut progress: impl FnMut(&str, f64)) -> Result<Measured, LabError> {
-        let info = self.drive.info();
-        let capacity = info.pages * PAGE;
+        let capacity = self.drive.info().pages * PAGE;
         let sizes: Vec<u64> = self.jobs.iter().map(|j| j.check(capacity)).collect::<Result<_, _>>()?;
-        let start = self.precondition(info.pages, &mut progress).map_err(refused("precondition"))?;
+        let slots: u64 = self.jobs.iter().map(|j| j.depth as u64 * j.clients as u64).sum();
+        if slots > MOST_SLOTS {
+            return Err(LabError::Usage(format!(
+                "{slots} accesses under way at once (iodepth x numjobs of all jobs): at most {MOST_SLOTS}"
+            )));
+        }
+        let mut start = self.start;
+        if self.warm {
+            start = self.warm_up(&sizes, &mut progress).map_err(refused("warm"))?;
+        }
         let before = self.drive.counters();
+        (self.mark)(start, Phase::Run);
         let (jobs, end) = self.measure(start, &sizes, &mut progress).map_err(refused("run"))?;
+        (self.mark)(end, Phase::Drain);
         let after = self.drive.counters();
         let drained = self.drive.settle(end).map_err(refused("drain"))?;
         let last = self.drive.counters();
@@ -179,34 +188,26 @@ impl Bench<'_> {
         })
     }
 
-    fn precondition(&self, pages: u64, progress: &mut impl FnMut(&str, f64)) -> Result<Nanos, DriveError> {
-        let rounds = match self.precondition {
-            Precondition::None => return Ok(Nanos::ZERO),
-            Precondition::Fill => 0,
-            Precondition::Random(n) => n as u64,
-        };
-        let total = pages * (1 + rounds);
-        let mut now = Nanos::ZERO;
-        let most = FILL.min(self.drive.info().max_transfer as u64);
-        for lpa in (0..pages).step_by(most as usize) {
-            let content: Vec<Page> = (lpa..pages.min(lpa + most)).map(Page::word).collect();
-            now = self.drive.submit(now, Command::Write { lpa: Lpa(lpa), pages: &content, what: WHAT })?;
-            if lpa % (REPORT_EVERY * 4) < most {
-                progress("precondition", lpa as f64 / total as f64);
+    /// Stores every line of the byte jobs' parts.
+    fn warm_up(&self, sizes: &[u64], progress: &mut impl FnMut(&str, f64)) -> Result<Nanos, DriveError> {
+        let (mut now, line) = (self.start, [1; LINE_SIZE]);
+        for (job, size) in self.jobs.iter().zip(sizes).filter(|(j, _)| j.pattern.first.is_byte()) {
+            let first = job.offset.0 / LINE_SIZE as u64 * LINE_SIZE as u64;
+            let end = job.offset.0 + size;
+            for (n, at) in (first..end).step_by(LINE_SIZE).enumerate() {
+                let len = LINE_SIZE.min((end - at) as usize);
+                now = self.drive.store(now, ByteAddr(at), &line[..len], TxId::NONE, WHAT)?;
+                now = self.drive.flush_lines(now, ByteAddr(at), len)?;
+                if (n as u64).is_multiple_of(REPORT_EVERY) {
+                    progress("warm", (at - first) as f64 / *size as f64);
+                }
             }
+            now = self.drive.verify(now)?;
         }
-        let mut random = Stream::new(self.seed, "drive bench: precondition");
-        for n in 0..pages * rounds {
-            let lpa = Lpa(random.below(pages));
-            now = self.drive.submit(now, Command::Write { lpa, pages: &[Page::word(n)], what: WHAT })?;
-            if n % REPORT_EVERY == 0 {
-                progress("precondition", (pages + n) as f64 / total as f64);
-            }
-        }
-        self.drive.settle(now)
+        Ok(now)
     }
 
-    fn clients(&self, sizes: &[u64]) -> Vec<Client<'_>> {
+    fn clients(&self, sizes: &[u64], start: Nanos) -> Vec<Client<'_>> {
         let mut clients = Vec::new();
         for (job, (spec, &size)) in self.jobs.iter().zip(sizes).enumerate() {
             for n in 0..spec.clients {
@@ -219,12 +220,14 @@ impl Bench<'_> {
                     map: mapped.then(|| Shuffle::new(blocks, &mut random)),
                     random,
                     blocks,
-                    issued: 0,
-                    limit: spec.accesses.unwrap_or(match spec.runtime {
+                    stride: spec.stride(),
+                    nth: 0,
+                    left: spec.accesses.unwrap_or(match spec.runtime {
                         // Time ends it: the blocks come round again.
                         Some(_) => u64::MAX,
                         None => blocks,
                     }),
+                    end: spec.runtime.map_or(Nanos::MAX, |t| start + t),
                 });
             }
         }
@@ -237,63 +240,66 @@ impl Bench<'_> {
         sizes: &[u64],
         progress: &mut impl FnMut(&str, f64),
     ) -> Result<(Vec<JobResult>, Nanos), DriveError> {
-        let mut clients = self.clients(sizes);
-        let mut results: Vec<JobResult> = self
-            .jobs
-            .iter()
-            .map(|_| JobResult {
-                accesses: 0,
-                read_bytes: 0,
-                write_bytes: 0,
-                time: Nanos::ZERO,
-                latency: Histogram::new(),
-            })
-            .collect();
-        let planned: u64 = clients.iter().map(|c| c.limit.min(1 << 40)).sum();
-        let mut events: BinaryHeap<Event> = BinaryHeap::new();
-        let (mut order, mut done, mut end) = (0, 0u64, start);
-        for (i, c) in clients.iter().enumerate() {
+        let mut clients = self.clients(sizes, start);
+        let mut results: Vec<JobResult> = self.jobs.iter().map(|_| JobResult::new()).collect();
+        let planned: u64 = clients.iter().map(|c| c.left.min(1 << 40)).sum();
+        let mut slots = Vec::new();
+        // (instant, order << SLOT_BITS | slot), the earliest on top.
+        let mut events: BinaryHeap<Reverse<(Nanos, u64)>> = BinaryHeap::new();
+        for (client, c) in clients.iter().enumerate() {
             for _ in 0..c.spec.depth {
-                events.push(Reverse((start, order, i, Step::Issue)));
-                order += 1;
+                let n = slots.len() as u64;
+                events.push(Reverse((start, n << SLOT_BITS | n)));
+                slots.push(Slot { client: client as u32, step: Step::Idle, at: 0, begun: start });
             }
         }
-        let mut io = Buffers::default();
-        while let Some(Reverse((now, _, i, step))) = events.pop() {
-            let c = &mut clients[i];
-            if let Step::Done { begun } = step {
-                let r = &mut results[c.job];
-                r.latency.record(now - begun);
-                r.time = now - start;
-                end = now;
-                done += 1;
-                if done % REPORT_EVERY == 0 {
-                    let by_time = c.spec.runtime.map_or(0.0, |t| (now - start).0 as f64 / t.0 as f64);
-                    progress("run", by_time.max(done as f64 / planned as f64));
-                }
-            }
+        let (mut order, mut done, mut end) = (slots.len() as u64, 0u64, start);
+        let mut io = Buffers::new(self.drive);
+        while let Some(mut top) = events.peek_mut() {
+            let Reverse((now, key)) = *top;
+            let slot = &mut slots[(key & ((1 << SLOT_BITS) - 1)) as usize];
+            let c = &mut clients[slot.client as usize];
             let bs = c.spec.block_size.0;
-            let (at, next) = match step {
-                Step::Issue | Step::Done { .. } => {
-                    let Some((access, at)) = c.next(now - start) else { continue };
+            let next = match slot.step {
+                Step::Idle | Step::Done => {
                     let r = &mut results[c.job];
+                    if matches!(slot.step, Step::Done) {
+                        r.latency.record(now - slot.begun);
+                        r.time = now - start;
+                        end = now;
+                        done += 1;
+                        if done.is_multiple_of(REPORT_EVERY) {
+                            let by_time = c.spec.runtime.map_or(0.0, |t| (now - start).0 as f64 / t.0 as f64);
+                            progress("run", by_time.max(done as f64 / planned as f64));
+                        }
+                    }
+                    let Some((access, at)) = c.next(now) else {
+                        PeekMut::pop(top);
+                        continue;
+                    };
                     r.accesses += 1;
                     *if access.writes() { &mut r.write_bytes } else { &mut r.read_bytes } += bs;
-                    let done = io.access(self.drive, now, access, at, bs, done)?;
-                    let begun = now;
-                    match access {
-                        Access::Store | Access::Persist => (done, Step::WriteBack { at, begun }),
-                        _ => (done, Step::Done { begun }),
-                    }
+                    (slot.at, slot.begun) = (at, now);
+                    slot.step = match access {
+                        Access::Store | Access::Persist => Step::WriteBack,
+                        _ => Step::Done,
+                    };
+                    io.access(now, access, at, bs, done)?
                 }
-                Step::WriteBack { at, begun } => {
-                    let t = self.drive.flush_lines(now, ByteAddr(at), bs as usize)?;
-                    let verify = c.spec.pattern.first == Access::Persist;
-                    (t, if verify { Step::Verify { begun } } else { Step::Done { begun } })
+                Step::WriteBack => {
+                    slot.step = match c.spec.pattern.first {
+                        Access::Persist => Step::Verify,
+                        _ => Step::Done,
+                    };
+                    self.drive.flush_lines(now, ByteAddr(slot.at), bs as usize)?
                 }
-                Step::Verify { begun } => (self.drive.verify(now)?, Step::Done { begun }),
+                Step::Verify => {
+                    slot.step = Step::Done;
+                    self.drive.verify(now)?
+                }
             };
-            events.push(Reverse((at, order, i, next)));
+            let slot = key & ((1 << SLOT_BITS) - 1);
+            *top = Reverse((next, order << SLOT_BITS | slot));
             order += 1;
         }
         Ok((results, end))
@@ -304,18 +310,24 @@ fn refused(phase: &'static str) -> impl Fn(DriveError) -> LabError {
     move |e| LabError::run("drive", phase, e)
 }
 
-/// Working memory of accesses.
-#[derive(Default)]
-struct Buffers {
+/// The drive, and working memory of accesses.
+struct Buffers<'a> {
+    drive: &'a dyn Drive,
+    /// Pages of the largest command.
+    most: usize,
     pages: Vec<Page>,
     bytes: Vec<u8>,
 }
 
-impl Buffers {
+impl Buffers<'_> {
+    fn new(drive: &dyn Drive) -> Buffers<'_> {
+        Buffers { drive, most: drive.info().max_transfer, pages: Vec::new(), bytes: Vec::new() }
+    }
+
     /// Begins an access at `now`; returns when it completes (a store: when its lines may be written back).
+    #[inline]
     fn access(
         &mut self,
-        drive: &dyn Drive,
         now: Nanos,
         access: Access,
         at: u64,
@@ -325,17 +337,16 @@ impl Buffers {
         if access.is_byte() {
             self.bytes.resize(len as usize, 0);
             if access == Access::Load {
-                return drive.load(now, ByteAddr(at), &mut self.bytes, WHAT);
+                return self.drive.load(now, ByteAddr(at), &mut self.bytes, WHAT);
             }
             self.bytes.fill(nth as u8 | 1);
-            return drive.store(now, ByteAddr(at), &self.bytes, TxId::NONE, WHAT);
+            return self.drive.store(now, ByteAddr(at), &self.bytes, TxId::NONE, WHAT);
         }
-        let pages = (len / PAGE) as usize;
-        let most = drive.info().max_transfer;
-        let mut done = now;
-        for from in (0..pages).step_by(most) {
-            let n = most.min(pages - from);
-            let lpa = Lpa(at / PAGE + from as u64);
+        let (pages, lpa) = ((len / PAGE) as usize, at / PAGE);
+        let (mut from, mut done) = (0, now);
+        while from < pages {
+            let n = self.most.min(pages - from);
+            let lpa = Lpa(lpa + from as u64);
             self.pages.clear();
             let command = if access == Access::Read {
                 self.pages.resize(n, Page::ZERO);
@@ -344,20 +355,22 @@ impl Buffers {
                 self.pages.extend((0..n as u64).map(|i| Page::word(nth << 8 | i)));
                 Command::Write { lpa, pages: &self.pages, what: WHAT }
             };
-            done = done.max(drive.submit(now, command)?);
+            done = done.max(self.drive.submit(now, command)?);
+            from += n;
         }
         Ok(done)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::job::Pattern;
+    use super::super::precondition::Precondition;
     use super::*;
     use granary_mssd::{DriveConfig, Mode, Mssd};
     use granary_units::Bytes;
 
-    fn job(rw: &str, bs: u64, depth: u32, accesses: u64) -> Job {
+    pub(in crate::drive) fn job(rw: &str, bs: u64, depth: u32, accesses: u64) -> Job {
         let pattern = Pattern::named(rw).expect("known");
         let (block_size, accesses) = (Bytes(bs), Some(accesses));
         Job { name: rw.to_owned(), pattern, block_size, depth, accesses, ..Job::default() }
@@ -365,13 +378,14 @@ mod tests {
 
     fn run_on(config: &DriveConfig, jobs: &[Job], precondition: Precondition) -> Measured {
         let drive = Mssd::new(config).expect("valid");
-        let bench = Bench { drive: &drive, jobs, precondition, seed: 1 };
-        let measured = bench.run(|_, part| assert!((0.0..=1.01).contains(&part))).expect("runs");
+        precondition.apply(&drive, 1, |part| assert!((0.0..=1.0).contains(&part))).expect("fills");
+        let measured =
+            Bench::of(&drive, jobs).run(|_, part| assert!((0.0..=1.01).contains(&part))).expect("runs");
         drive.check().expect("consistent");
         measured
     }
 
-    fn small() -> DriveConfig {
+    pub(in crate::drive) fn small() -> DriveConfig {
         let mut c = DriveConfig::bytefs_emulator();
         c.flash = c.flash.with_capacity(Bytes::mib(256));
         c
@@ -437,11 +451,54 @@ mod tests {
         assert!((Nanos::from_millis(20)..Nanos::from_millis(21)).contains(&m.time));
     }
 
+    /// Loads of lines that were stored before come from the drive's DRAM.
     #[test]
-    fn preconditions_are_parsed() {
-        assert_eq!(Precondition::parse("random 2"), Ok(Precondition::Random(2)));
-        assert_eq!(Precondition::parse("random:3"), Ok(Precondition::Random(3)));
-        assert_eq!(Precondition::parse("fill"), Ok(Precondition::Fill));
-        assert!(Precondition::parse("random").is_err() && Precondition::parse("random:0").is_err());
+    fn warm_loads_do_not_touch_the_flash() {
+        for mode in [Mode::Log, Mode::Cache] {
+            let config = small().with_mode(mode);
+            let drive = Mssd::new(&config).expect("valid");
+            Precondition::Fill.apply(&drive, 1, |_| {}).expect("fills");
+            let jobs = [Job { size: Some(Bytes::mib(1)), ..job("randload", 64, 1, 5000) }];
+            let m = Bench { warm: true, ..Bench::of(&drive, &jobs) }.run(|_, _| {}).expect("runs");
+            assert_eq!(m.time, config.link.line_read * 5000, "{mode:?}");
+            assert_eq!(m.run.flash.total_reads(), 0);
+        }
+    }
+
+    /// Reads and writes saturate at the slowest of link, channels and planes.
+    #[test]
+    fn bandwidth_is_that_of_the_slowest_stage() {
+        let limited = |change: fn(&mut DriveConfig)| {
+            let mut c = small().with_mode(Mode::Log);
+            change(&mut c);
+            c.flash = c.flash.with_capacity(Bytes::mib(256));
+            c
+        };
+        let channels = limited(|c| c.flash.timing.channel_bandwidth = Bytes(100_000_000));
+        let planes = limited(|c| {
+            (c.flash.geometry.ways, c.flash.timing.read, c.flash.timing.program) =
+                (1, Nanos(80_000), Nanos(400_000))
+        });
+        let page = 4096.0 * 1e9;
+        for (what, config, read, write) in [
+            ("channels", &channels, 8.0 * 1e8, 8.0 * 1e8),
+            ("planes", &planes, 8.0 * page / 80_000.0, 8.0 * page / 400_000.0),
+        ] {
+            for (rw, bandwidth) in [("read", read), ("write", write)] {
+                let held = if rw == "read" { Precondition::Fill } else { Precondition::None };
+                let m = run_on(config, &[job(rw, 64 << 10, 64, 4000)], held);
+                let rate = (4000u64 << 16) as f64
+                    / (m.time + if rw == "write" { m.drain_time } else { Nanos::ZERO }).as_secs_f64();
+                assert!((rate / bandwidth - 1.0).abs() < 0.03, "{what}, {rw}: {rate} B/s of {bandwidth}");
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_under_way_is_refused() {
+        let drive = Mssd::new(&small()).expect("valid");
+        let jobs = [Job { clients: 1 << 12, ..job("randread", 4096, 1 << 12, 1) }];
+        let said = Bench::of(&drive, &jobs).run(|_, _| {}).expect_err("too many").to_string();
+        assert!(said.contains("iodepth x numjobs"), "{said}");
     }
 }

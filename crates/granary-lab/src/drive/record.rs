@@ -1,15 +1,24 @@
-//! [`DriveRecord`]: the result of a drive bench, as JSON. Documented in docs/RESULTS.md.
+//! [`DriveRecord`], [`ReplayRecord`]: the result of a drive bench and of a replay, as JSON. Documented in docs/RESULTS.md.
+//!
+//! ```text
+//!   DriveRecord   Origin  jobs[]: what, Rates   ┐
+//!   ReplayRecord  Origin  trace  ops[]: Rates   ┴ Moved: utilization, host, flash, drain   warnings
+//! ```
+//!
+//! Invariant: no wall-clock time; equal seeds give equal bytes.
 
 use super::bench::{JobResult, Measured};
 use super::job::Job;
+use super::replay::{Bent, Replayed};
+use super::trace::Seen;
 use crate::phase::{by_cause, host};
 use crate::record::{Flash, Host};
 use granary_mssd::{DriveConfig, DriveCounters};
 use granary_units::Nanos;
 use serde::Serialize;
 
-/// Version of the record's format.
-pub const DRIVE_RECORD_VERSION: u32 = 1;
+/// Version of the records' format.
+pub const DRIVE_RECORD_VERSION: u32 = 2;
 
 /// Where the numbers come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,6 +35,12 @@ pub struct Origin {
     pub seed: u64,
     /// What the drive held before.
     pub precondition: String,
+    /// Every line that byte jobs touch was stored before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub warm: bool,
+    /// The flash kept no content.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_data: bool,
 }
 
 /// Jobs on a drive.
@@ -36,14 +51,62 @@ pub struct DriveRecord {
     /// Where the numbers come from.
     #[serde(flatten)]
     pub origin: Origin,
+    /// By job.
+    pub jobs: Vec<JobRecord>,
+    /// What moved in the drive.
+    #[serde(flatten)]
+    pub moved: Moved,
+    /// What limits how far the numbers can be trusted.
+    pub warnings: Vec<String>,
+}
+
+/// A replayed trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReplayRecord {
+    /// Format version.
+    pub v: u32,
+    /// Where the numbers come from.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// The trace and how it was replayed.
+    pub trace: TraceRecord,
+    /// By kind of operation.
+    pub ops: Vec<OpRecord>,
+    /// What moved in the drive.
+    #[serde(flatten)]
+    pub moved: Moved,
+    /// What limits how far the numbers can be trusted.
+    pub warnings: Vec<String>,
+}
+
+/// A trace and how it was replayed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceRecord {
+    /// Path.
+    pub file: String,
+    /// `msr`, `blkparse`, `granary`.
+    pub format: String,
+    /// Time stamps and their factor, or as fast as possible and the depth.
+    pub pace: String,
+    /// Operations whose pages were folded onto the drive.
+    pub wrapped: u64,
+    /// Operations stamped earlier than others issued before.
+    pub late: u64,
+    /// Accesses that did not begin and end at pages of 4 KiB.
+    pub unaligned: u64,
+    /// Trims that covered no whole page and so did nothing.
+    pub small_trims: u64,
+    /// Lines that are no access of the chosen device and event.
+    pub skipped: u64,
+}
+
+/// What moved in a drive, and how busy its parts were.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moved {
     /// Firmware mode: `log` or `cache`.
     pub firmware: String,
     /// Length of the run in virtual seconds.
     pub virtual_s: f64,
-    /// Real seconds; the only field that differs between equal runs.
-    pub wall_s: f64,
-    /// By job.
-    pub jobs: Vec<JobRecord>,
     /// Share of the run that each kind of resource was reserved, 0 to 1, mean over its units. What is reserved ahead at the
     /// end of the run may bring it above 1.
     pub utilization: Utilization,
@@ -57,8 +120,6 @@ pub struct DriveRecord {
     pub write_amplification: f64,
     /// Flash programs for each page that the firmware gave to the FTL; 1 without gc.
     pub waf: f64,
-    /// What limits how far the numbers can be trusted.
-    pub warnings: Vec<String>,
 }
 
 /// One job.
@@ -74,6 +135,24 @@ pub struct JobRecord {
     pub iodepth: u32,
     /// Clients.
     pub numjobs: u32,
+    /// How many, how fast.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// One kind of operation of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OpRecord {
+    /// `read`, `write`, `flush`, `trim`, `load`, `store` and so on.
+    pub name: String,
+    /// How many, how fast.
+    #[serde(flatten)]
+    pub rates: Rates,
+}
+
+/// How many accesses, how fast.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rates {
     /// Accesses.
     pub accesses: u64,
     /// Accesses per virtual second.
@@ -122,38 +201,106 @@ pub struct Utilization {
 
 impl DriveRecord {
     /// The record of a run.
-    pub fn new(origin: Origin, drive: &DriveConfig, jobs: &[Job], m: &Measured, wall_s: f64) -> DriveRecord {
-        let both = m.run.plus(&m.drain);
-        let host_pages = both.link.written() as f64 / granary_units::PAGE_SIZE as f64;
-        let programs = both.flash.total_programs() as f64;
+    pub fn new(origin: Origin, drive: &DriveConfig, jobs: &[Job], m: &Measured) -> DriveRecord {
+        let mut warnings = Vec::new();
+        let (reads, writes) =
+            (jobs.iter().any(|j| !j.pattern.first.writes()), jobs.iter().any(|j| j.pattern.second.writes()));
+        if reads && origin.precondition == "none" && !origin.warm {
+            warnings.push(
+                "reads of pages that were never written do not reach the flash: use --precondition fill"
+                    .to_owned(),
+            );
+        }
+        common_warnings(&origin, writes, &m.run, &m.drain, &mut warnings);
         DriveRecord {
             v: DRIVE_RECORD_VERSION,
-            firmware: format!("{:?}", drive.firmware.mode).to_lowercase(),
-            virtual_s: m.time.as_secs_f64(),
-            wall_s,
             jobs: jobs.iter().zip(&m.jobs).map(|(j, r)| job_record(j, r)).collect(),
-            utilization: utilization(drive, &m.run, m.time),
-            host: host(&m.run.link),
-            flash: flash(&m.run),
-            drain: flash(&m.drain),
-            write_amplification: if host_pages > 0.0 { programs / host_pages } else { 0.0 },
-            waf: both.flash.waf(),
-            warnings: warnings(jobs, m, &origin),
+            moved: Moved::new(drive, m.time, &m.run, &m.drain),
+            warnings,
             origin,
         }
     }
 }
 
+impl ReplayRecord {
+    /// The record of a replay.
+    pub fn new(
+        origin: Origin,
+        drive: &DriveConfig,
+        file: &str,
+        format: &str,
+        pace: &str,
+        m: &Replayed,
+    ) -> ReplayRecord {
+        let (Bent { wrapped, late }, Seen { unaligned, small_trims, skipped, .. }) = (m.bent, m.seen);
+        let mut warnings = Vec::new();
+        for (n, what) in [
+            (
+                wrapped,
+                "operations lay beyond the drive's end and were folded onto it: neighbours in the trace may be strangers here",
+            ),
+            (unaligned, "accesses did not begin and end at 4 KiB and moved all pages that they touch"),
+            (
+                late,
+                "operations were stamped earlier than others before them in the trace and were issued late",
+            ),
+        ] {
+            if n > 0 {
+                warnings.push(format!("{n} {what}"));
+            }
+        }
+        let writes = m.ops.values().any(|r| r.write_bytes > 0);
+        common_warnings(&origin, writes, &m.run, &m.drain, &mut warnings);
+        let (file, format, pace) = (file.to_owned(), format.to_owned(), pace.to_owned());
+        ReplayRecord {
+            v: DRIVE_RECORD_VERSION,
+            trace: TraceRecord { file, format, pace, wrapped, late, unaligned, small_trims, skipped },
+            ops: m
+                .ops
+                .iter()
+                .map(|(name, r)| OpRecord { name: (*name).to_owned(), rates: rates(r, m.time) })
+                .collect(),
+            moved: Moved::new(drive, m.time, &m.run, &m.drain),
+            warnings,
+            origin,
+        }
+    }
+}
+
+impl Moved {
+    fn new(drive: &DriveConfig, time: Nanos, run: &DriveCounters, drain: &DriveCounters) -> Moved {
+        let both = run.plus(drain);
+        let host_pages = both.link.written() as f64 / granary_units::PAGE_SIZE as f64;
+        let programs = both.flash.total_programs() as f64;
+        Moved {
+            firmware: format!("{:?}", drive.firmware.mode).to_lowercase(),
+            virtual_s: time.as_secs_f64(),
+            utilization: utilization(drive, run, time),
+            host: host(&run.link),
+            flash: flash(run),
+            drain: flash(drain),
+            write_amplification: if host_pages > 0.0 { programs / host_pages } else { 0.0 },
+            waf: both.flash.waf(),
+        }
+    }
+}
+
 fn job_record(job: &Job, r: &JobResult) -> JobRecord {
-    let seconds = r.time.as_secs_f64();
-    let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
-    let q = |q| r.latency.quantile(q).0;
     JobRecord {
         name: job.name.clone(),
         rw: job.pattern.name(),
         bs: job.block_size.0,
         iodepth: job.depth,
         numjobs: job.clients,
+        rates: rates(r, r.time),
+    }
+}
+
+fn rates(r: &JobResult, time: Nanos) -> Rates {
+    let seconds = time.as_secs_f64();
+    let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let q = |q| r.latency.quantile(q).0;
+    Rates {
         accesses: r.accesses,
         per_s: rate(r.accesses),
         read_bytes: r.read_bytes,
@@ -192,21 +339,24 @@ fn utilization(drive: &DriveConfig, c: &DriveCounters, time: Nanos) -> Utilizati
     }
 }
 
-fn warnings(jobs: &[Job], m: &Measured, origin: &Origin) -> Vec<String> {
-    let mut out = Vec::new();
-    let (reads, writes) =
-        (jobs.iter().any(|j| !j.pattern.first.writes()), jobs.iter().any(|j| j.pattern.second.writes()));
-    if reads && origin.precondition == "none" {
+fn common_warnings(
+    origin: &Origin,
+    writes: bool,
+    run: &DriveCounters,
+    drain: &DriveCounters,
+    out: &mut Vec<String>,
+) {
+    if writes && run.plus(drain).flash.programs(granary_flash::Cause::Gc) == 0 {
         out.push(
-            "reads of pages that were never written do not reach the flash: use --precondition fill"
+            "garbage collection never ran: flash writes are those of a fresh drive; --precondition random:2 comes near the \
+             steady state"
                 .to_owned(),
         );
     }
-    if writes && m.run.plus(&m.drain).flash.programs(granary_flash::Cause::Gc) == 0 {
-        out.push("garbage collection never ran: flash writes are those of a fresh drive; --precondition random:2 comes near the steady state".to_owned());
+    if run.log.stalls > 0 {
+        out.push(format!("the write log was full {} times and stores waited for cleaning", run.log.stalls));
     }
-    if m.run.log.stalls > 0 {
-        out.push(format!("the write log was full {} times and stores waited for cleaning", m.run.log.stalls));
+    if origin.no_data {
+        out.push("host data was left out (--no-data): what was written cannot be read back".to_owned());
     }
-    out
 }

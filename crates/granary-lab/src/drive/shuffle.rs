@@ -1,7 +1,7 @@
 //! [`Shuffle`]: every number below `n` once, in random order, without a table of them.
 //!
-//! A Feistel network permutes the next power of four; numbers at or above `n` are walked on (cycle walking), on average
-//! fewer than four steps. Unlike a linear congruence it leaves no pattern in the low bits, by which a drive's channels
+//! A Feistel network permutes the next power of two, halves of unequal length included; numbers at or above `n` are walked
+//! on (cycle walking), on average fewer than two steps. Unlike a linear congruence it leaves no pattern in the low bits, by which a drive's channels
 //! would be visited in turn.
 
 use granary_sim::rng::Stream;
@@ -12,15 +12,17 @@ const ROUNDS: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Shuffle {
     n: u64,
-    half_bits: u32,
+    low_bits: u32,
+    high_bits: u32,
     keys: [u64; ROUNDS],
 }
 
 impl Shuffle {
     /// A permutation of `0..n`, `n` at least 1 and below 2^62.
     pub fn new(n: u64, random: &mut Stream) -> Shuffle {
-        let bits = 64 - (n - 1).leading_zeros();
-        Shuffle { n, half_bits: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| random.next_u64()) }
+        let bits = (64 - (n - 1).leading_zeros()).max(2);
+        let keys = std::array::from_fn(|_| random.next_u64());
+        Shuffle { n, low_bits: bits / 2, high_bits: bits - bits / 2, keys }
     }
 
     /// Where `i` (below `n`) goes.
@@ -34,17 +36,25 @@ impl Shuffle {
         }
     }
 
+    #[inline]
     fn round_trip(&self, x: u64) -> u64 {
-        let mask = (1u64 << self.half_bits) - 1;
-        let (mut left, mut right) = (x >> self.half_bits, x & mask);
-        for key in self.keys {
-            // The finaliser of splitmix64 as the round function.
-            let mut f = right.wrapping_add(key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            f = (f ^ (f >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (left, right) = (right, (left ^ (f >> 29)) & mask);
+        let mask = |bits: u32| (1u64 << bits) - 1;
+        let (mut low, mut high) = (x & mask(self.low_bits), x >> self.low_bits);
+        // Each half is changed by the other in turn, so both keep their length.
+        for keys in self.keys.chunks_exact(2) {
+            high = (high ^ mix(low, keys[0])) & mask(self.high_bits);
+            low = (low ^ mix(high, keys[1])) & mask(self.low_bits);
         }
-        left << self.half_bits | right
+        high << self.low_bits | low
     }
+}
+
+/// The finaliser of splitmix64 as the round function.
+#[inline]
+fn mix(x: u64, key: u64) -> u64 {
+    let mut f = x.wrapping_add(key).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    f = (f ^ (f >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    f ^ (f >> 29)
 }
 
 #[cfg(test)]

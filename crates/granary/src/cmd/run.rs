@@ -20,6 +20,11 @@ pub fn run(args: &RunArgs) -> Result<(), LabError> {
     for fs in &args.fs {
         registry::find(fs)?;
     }
+    if args.record.is_some() && args.fs.len() > 1 {
+        return Err(LabError::Usage(
+            "--record takes one file system at a time: say for example --fs bytefs".to_owned(),
+        ));
+    }
     let workload = workload(args)?;
     let experiments: Vec<Experiment> = args
         .fs
@@ -32,6 +37,7 @@ pub fn run(args: &RunArgs) -> Result<(), LabError> {
             set: args.set.clone(),
             seed: args.seed,
             commit: env!("GRANARY_COMMIT").to_owned(),
+            record: args.record.clone(),
         })
         .collect();
     let records = all(&experiments, args.jobs)?;

@@ -1,0 +1,256 @@
+//! A replayed record is the recorded run; block traces do what their format says.
+
+use super::*;
+use crate::drive::bench::Bench;
+use crate::drive::bench::tests::{job, small};
+use crate::drive::precondition::Precondition;
+use crate::drive::trace::native::{Header, Reader};
+use crate::drive::trace::recorded::Recorded;
+use crate::drive::trace::{Choice, read};
+use crate::drive::{DriveRecord, Job, record::Origin};
+use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_units::{Bytes, TxId};
+use parking_lot::Mutex;
+use std::io::{BufReader, Cursor, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn header(drive: &DriveConfig, precondition: &str) -> Header {
+    Header {
+        granary: "test".into(),
+        source: "test".into(),
+        testbed: "small".into(),
+        set: Vec::new(),
+        seed: 1,
+        precondition: precondition.into(),
+        drive: drive.clone(),
+    }
+}
+
+fn recorded(config: &DriveConfig, work: impl FnOnce(&Recorded<Mssd>)) -> (Arc<Mssd>, Vec<u8>) {
+    let (file, drive) = (Shared::default(), Arc::new(Mssd::new(config).expect("valid")));
+    let r = Recorded::over(Path::new("t"), Box::new(file.clone()), &header(config, "none"), drive.clone())
+        .expect("memory");
+    work(&r);
+    r.finish().expect("memory");
+    let bytes = file.0.lock().clone();
+    (drive, bytes)
+}
+
+fn reader(bytes: &[u8]) -> Result<Reader, LabError> {
+    let input: Box<dyn Read> = Box::new(Cursor::new(bytes.to_vec()));
+    Reader::new("t", BufReader::new(input))
+}
+
+fn replay_on(
+    drive: &dyn Drive,
+    source: &mut dyn Source,
+    pace: Pace,
+    wrap: bool,
+) -> Result<Replayed, LabError> {
+    Replay { drive, name: "t", pace, wrap, mark: &|_, _| {} }.run(source, |_| {})
+}
+
+fn same_content(a: &Mssd, b: &Mssd) {
+    for lpa in 0..a.config().pages() {
+        let bytes = |d: &Mssd| d.peek(Lpa(lpa)).expect("reads").to_bytes();
+        assert_eq!(bytes(a), bytes(b), "page {lpa}");
+    }
+}
+
+/// Everything that the trait offers, refused calls and a power failure included.
+fn all_kinds(d: &Recorded<Mssd>) {
+    use granary_units::Payload;
+    let what = Structure::Data;
+    let mut t = Nanos::ZERO;
+    let mut bytes = [0; 4096];
+    bytes[7] = 9;
+    let pages = [Page::from_bytes(&bytes), Page::word(3), Page::prefix(5, 100), Page::ZERO];
+    t = d.submit(t, Command::Write { lpa: Lpa(4), pages: &pages, what }).expect("writes");
+    t = d.store(t, ByteAddr(4100), b"some bytes", TxId(7), Structure::Inode).expect("stores");
+    t = d.flush_lines(t, ByteAddr(4100), 10).expect("flushes");
+    d.track_in_flight(true);
+    t = d.stream(t, Lpa(9), 64, Streamed::Part(Payload::Fill { word: 8, len: 200 }), what).expect("streams");
+    t = d.stream(t, Lpa(9), 300, Streamed::Part(Payload::Bytes(&[1, 2, 3])), what).expect("streams");
+    t = d.stream(t, Lpa(10), 0, Streamed::Page(&pages[0]), what).expect("streams");
+    t = d.verify(t).expect("verifies");
+    t = d.submit(t, Command::Commit { tx: TxId(7) }).expect("commits");
+    assert!(d.submit(t, Command::Trim { lpa: Lpa(u64::MAX >> 15), count: 1 }).is_err(), "refused");
+    t = d.submit(t, Command::Trim { lpa: Lpa(5), count: 1 }).expect("trims");
+    t = d.submit(t, Command::Flush).expect("flushes");
+    let mut out = [Page::ZERO, Page::ZERO];
+    t = d.load_pages(t, ByteAddr(4096 * 9 + 50), 5000, &mut out, what).expect("loads");
+    t = d.load(t, ByteAddr(4100), &mut [0; 100], what).expect("loads");
+    t = d.submit(t, Command::Read { lpa: Lpa(4), out: &mut out, what }).expect("reads");
+    d.store(t, ByteAddr(8192), &[7; 64], TxId::NONE, what).expect("stores");
+    d.submit(t, Command::Write { lpa: Lpa(20), pages: &pages, what }).expect("writes");
+    d.power_fail(t + Nanos(10), &mut Stream::new(3, "test"));
+    t = d.power_on(t + Nanos(20)).expect("powers on");
+    t = d.submit(t, Command::Recover).expect("recovers");
+    d.settle(t).expect("settles");
+}
+
+#[test]
+fn every_call_is_recorded_and_replayed() {
+    let config = DriveConfig::tiny(Mode::Log);
+    let (drive, bytes) = recorded(&config, all_kinds);
+    let again = Mssd::new(&config).expect("valid");
+    let r = replay_on(&again, &mut reader(&bytes).expect("a record"), Pace::Stamped(1.0), false)
+        .expect("replays");
+    assert_eq!(again.counters(), drive.counters());
+    same_content(&again, &drive);
+    assert_eq!(r.ops["stream"].accesses, 3);
+    again.check().expect("consistent");
+    // A record of a replay is the record.
+    let (_, twice) = recorded(&config, |d| {
+        replay_on(d, &mut reader(&bytes).expect("a record"), Pace::Stamped(1.0), false).expect("replays");
+    });
+    let ops = |bytes: &[u8]| {
+        let mut r = reader(bytes).expect("a record");
+        std::iter::from_fn(|| r.next_event().expect("whole")).map(|e| e.op).collect::<Vec<_>>()
+    };
+    let (a, b) = (ops(&bytes), ops(&twice));
+    // The power failure's own seed is drawn anew; what was refused lies beyond the drive; the replay settles it in the end.
+    let plain = |ops: &[Op]| {
+        ops.iter()
+            .filter(|o| !matches!(o, Op::PowerFail(_) | Op::Settle | Op::Trim(..)))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(plain(&a), plain(&b));
+}
+
+#[test]
+fn a_replayed_bench_gives_the_same_record() {
+    for mode in [Mode::Log, Mode::Cache] {
+        let config = small().with_mode(mode);
+        let jobs = [
+            Job { read_percent: 70, clients: 3, ..job("randrw", 8192, 4, 3000) },
+            Job { size: Some(Bytes::mib(1)), ..job("randpersist", 100, 1, 300) },
+            job("randload", 64, 1, 300),
+        ];
+        let origin = Origin {
+            granary: String::new(),
+            commit: String::new(),
+            testbed: "small".into(),
+            set: Vec::new(),
+            seed: 1,
+            precondition: "none".into(),
+            warm: false,
+            no_data: false,
+        };
+        let mut bench = None;
+        let (drive, bytes) = recorded(&config, |d| {
+            let mark = |now, phase| d.mark(now, phase);
+            let m = Bench { mark: &mark, ..Bench::of(d, &jobs) }.run(|_, _| {}).expect("runs");
+            bench = Some(DriveRecord::new(origin.clone(), &config, &jobs, &m));
+        });
+        let again = Mssd::new(&config).expect("valid");
+        let mut source = reader(&bytes).expect("a record");
+        assert_eq!(source.header().drive, config);
+        let r = replay_on(&again, &mut source, Pace::Stamped(1.0), false).expect("replays");
+        assert_eq!((again.traffic(), again.counters()), (drive.traffic(), drive.counters()));
+        same_content(&again, &drive);
+        let replay = crate::drive::ReplayRecord::new(origin.clone(), &config, "t", "granary", "", &r);
+        assert_eq!(Some(replay.moved), bench.map(|b| b.moved), "{mode:?}");
+        // As fast as possible, one at a time: other times, the same bytes.
+        let serial = Mssd::new(&config).expect("valid");
+        replay_on(&serial, &mut reader(&bytes).expect("a record"), Pace::Fast(1), false).expect("replays");
+        same_content(&serial, &drive);
+        assert_eq!(serial.traffic(), drive.traffic());
+    }
+}
+
+#[test]
+fn a_damaged_record_is_refused_wherever_it_is_damaged() {
+    let config = DriveConfig::tiny(Mode::Log);
+    let (_, good) = recorded(&config, all_kinds);
+    let replay = |bytes: &[u8]| -> Result<(), String> {
+        let drive = Mssd::new(&config).expect("valid");
+        let mut source = reader(bytes).map_err(|e| e.to_string())?;
+        // Read whole first: what is wrong is found at the latest at the end.
+        while source.next_event().map_err(|e| e.to_string())?.is_some() {}
+        replay_on(&drive, &mut reader(bytes).expect("was good"), Pace::Stamped(1.0), true)
+            .map(|_| ())
+            .map_err(|e| e.to_string())
+    };
+    replay(&good).expect("good");
+    for cut in 0..good.len() {
+        replay(&good[..cut]).expect_err("cut off");
+    }
+    let said = replay(&good[..good.len() - 1]).expect_err("cut off");
+    assert!(said.contains("cut off") && said.contains("record it again"), "{said}");
+    let mut random = Stream::new(1, "damage");
+    for _ in 0..3000 {
+        let mut bad = good.clone();
+        bad[random.below(good.len() as u64) as usize] ^= 1 << random.below(8);
+        replay(&bad).expect_err("damaged");
+    }
+    let mut newer = good.clone();
+    newer[8] = 2;
+    assert!(replay(&newer).expect_err("newer").contains("version 2 of the format"));
+}
+
+const MSR: &str = "128166372003061629,hm,1,Write,0,4096,59\n\
+                   128166372003063629,hm,1,Read,0,8192,59\n\
+                   128166372003062629,hm,1,Write,1073741824,4096,59\n";
+
+fn msr(text: &str) -> Box<dyn Source> {
+    let input: Box<dyn Read> = Box::new(Cursor::new(text.as_bytes().to_vec()));
+    read("t", input, 0, &Choice::default()).expect("a trace").source
+}
+
+#[test]
+fn a_block_trace_is_issued_in_the_order_of_its_stamps_and_folded_if_allowed() {
+    let drive = || Mssd::new(&small()).expect("valid");
+    let said =
+        replay_on(&drive(), &mut *msr(MSR), Pace::Stamped(1.0), false).expect_err("too far").to_string();
+    assert!(said.starts_with("t:3: ") && said.contains("--wrap"), "{said}");
+    let d = drive();
+    let r = replay_on(&d, &mut *msr(MSR), Pace::Stamped(1.0), true).expect("replays");
+    assert_eq!(
+        (r.bent, r.ops["read"].accesses, r.ops["write"].write_bytes),
+        (Bent { wrapped: 1, late: 0 }, 1, 8192)
+    );
+    // The last is issued 200 us after the first.
+    assert!(r.time > Nanos(200_000) && r.time < Nanos(300_000), "{:?}", r.time);
+    d.check().expect("consistent");
+    let slow = replay_on(&drive(), &mut *msr(MSR), Pace::Stamped(10.0), true).expect("replays");
+    assert!(slow.time > Nanos(2_000_000) && slow.time < Nanos(2_100_000));
+    let fast = replay_on(&drive(), &mut *msr(MSR), Pace::Fast(1), true).expect("replays");
+    assert!(fast.time < Nanos(100_000));
+    let latencies: u64 = fast.ops.values().map(|o| o.latency.mean().0 * o.accesses).sum();
+    assert!(fast.time.0.abs_diff(latencies) < 200, "one after the other: {:?} and {latencies}", fast.time);
+    let deep = replay_on(&drive(), &mut *msr(MSR), Pace::Fast(32), true).expect("replays");
+    assert!(deep.time < fast.time);
+}
+
+#[test]
+fn a_trace_without_an_access_is_refused() {
+    let text = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
+    let said = replay_on(&Mssd::new(&small()).expect("valid"), &mut *msr(text), Pace::Stamped(1.0), false);
+    assert!(said.expect_err("empty").to_string().contains("no access"));
+}
+
+#[test]
+fn a_fill_before_a_trace_makes_its_reads_reach_the_flash() {
+    let drive = Mssd::new(&small()).expect("valid");
+    Precondition::Fill.apply(&drive, 1, |_| {}).expect("fills");
+    let r = replay_on(&drive, &mut *msr(MSR), Pace::Fast(4), true).expect("replays");
+    assert!(r.run.flash.total_reads() > 0);
+}

@@ -1,0 +1,80 @@
+//! `granary drive replay`.
+
+use super::{Bed, Plan, config, parse_precondition, print, usage, with_firmware};
+use crate::cli::DriveReplayArgs;
+use crate::progress::Fraction;
+use granary_lab::LabError;
+use granary_lab::drive::trace::{self, Choice, Format, blkparse::Action};
+use granary_lab::drive::{Pace, Precondition, Replay, ReplayRecord, replay_table};
+
+/// Runs the command.
+pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
+    let format = args
+        .format
+        .as_deref()
+        .map(|name| Format::named(name).ok_or_else(|| usage("--format", name, "msr, blkparse, granary")));
+    let event = Action::named(&args.event).ok_or_else(|| usage("--event", &args.event, "D and Q"))?;
+    let pace = match args.as_fast_as_possible {
+        true if args.depth == 0 => return Err(usage("--depth", "0", "1 and more")),
+        true => Pace::Fast(args.depth),
+        false if !(args.scale.is_finite() && (0.0..=1e6).contains(&args.scale)) => {
+            return Err(usage("--scale", &args.scale.to_string(), "factors from 0 to 1000000"));
+        }
+        false => Pace::Stamped(args.scale),
+    };
+    let name = args.trace.display().to_string();
+    let choice = Choice { format: format.transpose()?, event, device: args.device.clone() };
+    let mut opened = trace::open(&args.trace, &choice)?;
+    let plan = plan(args, &name, opened.header.as_ref())?;
+    let config = plan.config.clone();
+    let bar = Fraction::new();
+    let bed = Bed::new(plan, &args.drive, &bar)?;
+    let replay = Replay {
+        drive: bed.drive(),
+        name: &name,
+        pace,
+        wrap: args.wrap,
+        mark: &|now, phase| bed.mark(now, phase),
+    };
+    let total = opened.bytes.max(1) as f64;
+    let replayed = replay.run(&mut *opened.source, |at| bar.set("replay", at as f64 / total));
+    bar.finish();
+    let replayed = replayed?;
+    bed.finish()?;
+    bed.clock.report(replayed.ops.values().map(|o| o.accesses).sum());
+    let (format, pace) = (opened.format.name(), pace.to_string());
+    let record = ReplayRecord::new(bed.origin, &config, &name, format, &pace, &replayed);
+    print(&record, args.drive.json, replay_table);
+    Ok(())
+}
+
+/// The drive: of the testbed that was asked for, else that of the record.
+fn plan(
+    args: &DriveReplayArgs,
+    name: &str,
+    header: Option<&trace::native::Header>,
+) -> Result<Plan, LabError> {
+    let given = args.precondition.as_deref().map(parse_precondition).transpose()?;
+    let source = format!("drive replay {name}");
+    let own = args.drive.testbed.is_some() || !args.drive.set.is_empty();
+    if let (Some(h), false) = (header, own) {
+        let recorded = Precondition::parse(&h.precondition)
+            .map_err(|message| LabError::BadRecord { file: name.to_owned(), message })?;
+        return Ok(Plan {
+            config: with_firmware(h.drive.clone(), &args.drive)?,
+            testbed: h.testbed.clone(),
+            set: h.set.clone(),
+            seed: args.drive.seed.unwrap_or(h.seed),
+            precondition: given.unwrap_or(recorded),
+            source,
+        });
+    }
+    let (config, testbed) = config(&args.drive)?;
+    // Of a record, everything that its drive held is among its calls but the precondition.
+    let usual = match header {
+        Some(h) => Precondition::parse(&h.precondition).unwrap_or(Precondition::None),
+        None => Precondition::Fill,
+    };
+    let (seed, set) = (args.drive.seed.or(header.map(|h| h.seed)).unwrap_or(1), args.drive.set.clone());
+    Ok(Plan { config, testbed, set, seed, precondition: given.unwrap_or(usual), source })
+}
