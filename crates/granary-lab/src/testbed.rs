@@ -11,6 +11,7 @@
 //! Unknown keys, wrong types and contradictions are refused with the line; nothing is silently ignored.
 
 pub mod figures;
+pub mod measure;
 mod source;
 
 use crate::error::LabError;

@@ -21,7 +21,7 @@ pub enum Command {
     /// List or show the built-in workloads
     #[command(subcommand)]
     Workload(WorkloadCommand),
-    /// List, show or check testbeds: a drive and its host in TOML
+    /// List, show, check or measure testbeds: a drive and its host in TOML
     #[command(subcommand)]
     Testbed(TestbedCommand),
     /// Make an image: an emulated drive on files, with an empty file system
@@ -300,6 +300,11 @@ pub enum TestbedCommand {
         /// Print every value instead, also those that the file takes from its base or leaves at their default
         #[arg(long)]
         values: bool,
+    },
+    /// Measure testbeds with the drive bench, beside what their papers state: the tables of docs/TESTBEDS.md
+    Measure {
+        /// Names, or paths of files [default: all built-in ones]
+        names: Vec<String>,
     },
     /// Validate testbeds; print what they come to, and warn where values contradict each other; exit code 1 if one is wrong
     Check {

@@ -214,3 +214,80 @@ fn file_systems_run_on_every_testbed() {
         assert_eq!(out.lines().count(), 5, "{testbed}: {out}");
     }
 }
+
+#[test]
+fn a_recorded_bench_replays_with_the_same_figures() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("bench.trace");
+    let (file, json) = (path.to_str().expect("UTF-8"), |out: &str| -> serde_json::Value {
+        serde_json::from_str(out).expect("JSON")
+    });
+    let args = ["drive", "bench", "--json", "--rw", "randrw,persist", "--accesses", "3000", "--size", "64MiB"];
+    let small = ["--set", "blocks_per_plane=40", "--precondition", "random:1", "--seed", "7", "--record", file];
+    let (bench, wall) = ends(&[&args[..], &["--iodepth", "1"], &small].concat(), 0);
+    assert!(wall.contains("wall: opened in"), "{wall}");
+    let (replay, _) = ends(&["drive", "replay", file, "--json"], 0);
+    let (bench, replay) = (json(&bench), json(&replay));
+    for field in ["seed", "precondition", "set", "virtual_s", "utilization", "host", "flash", "drain", "waf"] {
+        assert_eq!(bench[field], replay[field], "{field}");
+        assert!(!bench[field].is_null(), "{field}");
+    }
+    let (table, _) = ends(&["drive", "replay", file, "--as-fast-as-possible", "--depth", "4"], 0);
+    assert!(table.contains("as fast as possible, 4 under way") && table.contains("verify"), "{table}");
+
+    std::fs::write(&path, &std::fs::read(&path).expect("written")[..5000]).expect("cut");
+    let (_, err) = ends(&["drive", "replay", file], 2);
+    assert!(err.contains("cut off at byte") && err.contains("record it again"), "{err}");
+}
+
+#[test]
+fn a_recorded_run_replays_with_the_same_figures() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("run.trace");
+    let file = path.to_str().expect("UTF-8");
+    for fs in ["bytefs", "nova"] {
+        let args = ["run", "varmail", "--scale", "0.0005", "--json", "--fs", fs, "--record", file];
+        let run = without_wall_time(&ends(&args, 0).0).remove(0);
+        let (out, _) = ends(&["drive", "replay", file, "--json"], 0);
+        let replay: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+        for field in ["testbed", "seed", "virtual_s", "host", "flash"] {
+            assert_eq!(run[field], replay[field], "{fs}: {field}");
+        }
+        assert_eq!(run["drain"]["flash"], replay["drain"], "{fs}");
+    }
+    let (_, err) = ends(&["run", "varmail", "--scale", "0.0005", "--record", file], 2);
+    assert!(err.contains("one file system at a time"), "{err}");
+}
+
+#[test]
+fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("hm_1.csv");
+    let file = path.to_str().expect("UTF-8");
+    let line = |n: u64, kind: &str| format!("{},hm,1,{kind},{},4096,59\n", 128166372003061629 + n * 1000, n * 7 * 4096);
+    let good: String = (0..500).map(|n| line(n, if n % 3 == 0 { "Write" } else { "Read" })).collect();
+    std::fs::write(&path, &good).expect("written");
+    let replay = ["drive", "replay", file, "--json", "--precondition", "none"];
+    let (a, _) = ends(&replay, 0);
+    let v: serde_json::Value = serde_json::from_str(&a).expect("JSON");
+    assert_eq!((&v["trace"]["format"], v["ops"][0]["accesses"].as_u64()), (&"msr".into(), Some(333)));
+    assert_eq!(a, ends(&replay, 0).0, "equal bytes");
+    std::fs::write(&path, format!("{good}nonsense\n")).expect("written");
+    let (_, err) = ends(&replay, 2);
+    assert!(err.contains("hm_1.csv:501: 1 fields instead of the 7"), "{err}");
+    std::fs::write(&path, format!("{good}{}", line(1 << 40, "Read"))).expect("written");
+    let (_, err) = ends(&replay, 2);
+    assert!(err.contains(":501: ") && err.contains("--wrap"), "{err}");
+    for (more, word) in [
+        (&["--format", "csv"][..], "msr, blkparse, granary"),
+        (&["--event", "X"], "D and Q"),
+        (&["--scale", "-1"], "--scale"),
+        (&["--depth", "3"], "--as-fast-as-possible"),
+        (&["--precondition", "half"], "random:N"),
+    ] {
+        let (_, err) = ends(&[&replay[..4], more].concat(), 2);
+        assert!(err.contains(word), "{more:?}: {err}");
+    }
+    let (_, err) = ends(&["drive", "replay", "/nonexistent"], 2);
+    assert!(err.contains("reading /nonexistent"), "{err}");
+}

@@ -1,8 +1,8 @@
-//! `granary testbed list|show|check`.
+//! `granary testbed list|show|check|measure`.
 
 use crate::cli::TestbedCommand;
 use granary_lab::LabError;
-use granary_lab::testbed::{self, Testbed, figures};
+use granary_lab::testbed::{self, Testbed, figures, measure};
 use std::process::ExitCode;
 
 /// Runs the command.
@@ -16,6 +16,12 @@ pub fn run(command: &TestbedCommand) -> Result<ExitCode, LabError> {
         TestbedCommand::Show { name, values: false } => print!("{}", testbed::text(name)?),
         TestbedCommand::Show { name, values: true } => print!("{}", Testbed::load(name, &[])?.values()),
         TestbedCommand::Check { files } => return check(files),
+        TestbedCommand::Measure { names } => {
+            let all: Vec<String> = testbed::builtins().map(|(name, _)| name.to_owned()).collect();
+            for name in if names.is_empty() { &all } else { names } {
+                println!("## {name}\n\n{}", measure::markdown(&measure::measure(name)?));
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,301 @@
+//! A testbed measured by the drive bench, row by row, beside what its paper states.
+//!
+//! ```text
+//!   Row: what | paper | ours | ours / paper | the command that measures it
+//! ```
+//!
+//! Each row is a short run of [`Bench`] on a new drive, one that keeps no host data (the times are the same) and of which
+//! only the part that the run touches is filled. docs/TESTBEDS.md is the output of `granary testbed measure`; tests hold it
+//! and the model to the stated values.
+
+use super::Testbed;
+use crate::drive::job::{Job, Pattern};
+use crate::drive::{Bench, bench::Measured};
+use crate::error::LabError;
+use granary_mssd::{Drive, Mssd};
+use granary_sim::rng::Stream;
+use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
+use std::fmt::Write as _;
+
+/// What a row measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Capacity,
+    LoadDram,
+    LoadFlash,
+    Store,
+    Persist,
+    FlashRead,
+    FlashProgram,
+    Read,
+    Write,
+    SequentialRead,
+    SequentialWrite,
+    LargeRead,
+    LargeWrite,
+    RandomRead,
+    RandomWrite,
+    PowerOn,
+}
+
+/// Rows in the order of the table, with their titles.
+const ROWS: [(What, &str); 16] = [
+    (What::Capacity, "capacity"),
+    (What::LoadDram, "64 B load, line in the drive's DRAM"),
+    (What::LoadFlash, "64 B load, line in flash"),
+    (What::Store, "64 B store (and clwb)"),
+    (What::Persist, "64 B store made safe (write-verify read)"),
+    (What::FlashRead, "flash page read"),
+    (What::FlashProgram, "flash page program"),
+    (What::Read, "4 KiB read, alone"),
+    (What::Write, "4 KiB write, alone"),
+    (What::SequentialRead, "4 KiB sequential reads, depth 64"),
+    (What::SequentialWrite, "4 KiB sequential writes, depth 64"),
+    (What::LargeRead, "1 MiB sequential reads, depth 8"),
+    (What::LargeWrite, "1 MiB sequential writes, depth 8"),
+    (What::RandomRead, "4 KiB random reads, depth 256"),
+    (What::RandomWrite, "4 KiB random writes, depth 256, no gc"),
+    (What::PowerOn, "power-up: DRAM content loaded"),
+];
+
+/// What a paper states: row, value in the row's unit, where.
+type Stated = (What, f64, &'static str);
+
+const US: f64 = 1e3;
+const GB: f64 = 1e9;
+/// Table 4's "32 GB" is 2^35 B in the artifact (memmap=32G).
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// ByteFS, Tables 1 and 4, section 5.5.
+const EMULATOR: &[Stated] = &[
+    (What::Capacity, 32.0 * GIB, "Table 4"),
+    (What::LoadDram, 4.8 * US, "Table 4"),
+    (What::Store, 0.6 * US, "Table 4"),
+    (What::FlashRead, 40.0 * US, "Table 4"),
+    (What::FlashProgram, 60.0 * US, "Table 4"),
+    (What::SequentialRead, 3.5 * GB, "Table 4"),
+    (What::SequentialWrite, 2.5 * GB, "Table 4"),
+    (What::LargeRead, 3.5 * GB, "Table 4"),
+    (What::LargeWrite, 2.5 * GB, "Table 4"),
+];
+
+/// ByteFS, Table 1 (measured on the prototype), sections 4.9 and 5.5.
+const FPGA: &[Stated] = &[
+    (What::Capacity, 1024.0 * GIB, "section 4.9"),
+    (What::LoadDram, 4.8 * US, "Table 1"),
+    (What::Store, 0.6 * US, "Table 1"),
+    (What::SequentialRead, 3.5 * GB, "Table 1"),
+    (What::SequentialWrite, 2.5 * GB, "Table 1"),
+    (What::PowerOn, 0.9 * 1e9, "section 5.5"),
+];
+
+/// ByteFS, section 5.6 and Figure 13 "3/80*"; the rest is the emulator's.
+const CXL: &[Stated] = &[
+    (What::Capacity, 32.0 * GIB, "Table 4"),
+    (What::LoadDram, 175.0, "section 5.6"),
+    (What::Store, 175.0, "section 5.6"),
+    (What::FlashRead, 3.0 * US, "Figure 13"),
+    (What::FlashProgram, 80.0 * US, "Figure 13"),
+    (What::SequentialRead, 3.5 * GB, "Table 4"),
+    (What::SequentialWrite, 2.5 * GB, "Table 4"),
+    (What::LargeRead, 3.5 * GB, "Table 4"),
+    (What::LargeWrite, 2.5 * GB, "Table 4"),
+];
+
+/// PebbleSSD, section 4.1.
+const PEBBLESSD: &[Stated] = &[(What::Capacity, 375.0 * GB, "section 4.1")];
+
+fn stated(testbed: &str) -> &'static [Stated] {
+    match testbed {
+        "bytefs-emulator" => EMULATOR,
+        "bytefs-fpga" => FPGA,
+        "cxl" => CXL,
+        "pebblessd" => PEBBLESSD,
+        _ => &[],
+    }
+}
+
+impl What {
+    fn show(self, v: f64) -> String {
+        match self {
+            What::Capacity => format!("{:.1} GB", v / GB),
+            _ if self.is_rate() => format!("{:.2} GB/s", v / GB),
+            _ => Nanos(v.round() as u64).to_string(),
+        }
+    }
+
+    fn is_rate(self) -> bool {
+        use What::*;
+        matches!(self, SequentialRead | SequentialWrite | LargeRead | LargeWrite | RandomRead | RandomWrite)
+    }
+
+    /// The options of the run that measures it: rw, bs, depth, accesses, MiB touched, warm.
+    fn run(self) -> Option<(&'static str, u64, u32, u64, u64, bool)> {
+        use What::*;
+        const K: u64 = 1 << 10;
+        Some(match self {
+            Capacity | PowerOn => return None,
+            LoadDram => ("randload", 64, 1, 10_000, 1, true),
+            LoadFlash => ("randload", 64, 1, 10_000, 1024, false),
+            Store => ("randstore", 64, 1, 10_000, 1, false),
+            Persist => ("randpersist", 64, 1, 10_000, 1, false),
+            FlashRead | Read => ("randread", 4 * K, 1, 10_000, 1024, false),
+            FlashProgram | Write => ("randwrite", 4 * K, 1, 10_000, 1024, false),
+            SequentialRead => ("read", 4 * K, 64, 100_000, 1024, false),
+            SequentialWrite => ("write", 4 * K, 64, 100_000, 1024, false),
+            LargeRead => ("read", K * K, 8, 1000, 1024, false),
+            LargeWrite => ("write", K * K, 8, 1000, 1024, false),
+            RandomRead => ("randread", 4 * K, 256, 200_000, 1024, false),
+            RandomWrite => ("randwrite", 4 * K, 256, 200_000, 1024, false),
+        })
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What is measured.
+    pub title: &'static str,
+    what: What,
+    /// What the paper states, and where.
+    pub paper: Option<(f64, &'static str)>,
+    /// What we measure: ns, bytes per second or bytes.
+    pub ours: f64,
+    /// The command that measures it.
+    pub command: String,
+}
+
+impl Row {
+    /// Ours over the paper's.
+    pub fn ratio(&self) -> Option<f64> {
+        self.paper.map(|(v, _)| self.ours / v)
+    }
+
+    /// Ours, with its unit.
+    pub fn shown(&self) -> String {
+        self.what.show(self.ours)
+    }
+}
+
+/// Measures a testbed.
+///
+/// # Errors
+/// Those of loading it and of its drive.
+pub fn measure(name: &str) -> Result<Vec<Row>, LabError> {
+    let testbed = Testbed::load(name, &[])?;
+    let stated = stated(&testbed.name);
+    let mut last = None;
+    ROWS.iter()
+        .map(|&(what, title)| {
+            let paper = stated.iter().find(|(w, ..)| *w == what).map(|&(_, v, source)| (v, source));
+            let (ours, command) = value(what, &testbed, name, &mut last)?;
+            Ok(Row { title, what, paper, ours, command })
+        })
+        .collect()
+}
+
+/// Runs of one table: two rows may look at the same one.
+type Last = Option<(String, Measured)>;
+
+fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(f64, String), LabError> {
+    let drive = |e: &dyn std::fmt::Display| LabError::run("drive", "measure", e);
+    let Some((rw, bs, depth, accesses, mib, warm)) = what.run() else {
+        return Ok(match what {
+            What::Capacity => {
+                let bytes = testbed.drive.pages() as f64 * PAGE_SIZE as f64;
+                (bytes, format!("granary testbed check {name}"))
+            }
+            _ => {
+                let d = Mssd::without_data(&testbed.drive).map_err(|e| drive(&e))?;
+                d.power_fail(Nanos::ZERO, &mut Stream::new(1, "measure"));
+                let ready = d.power_on(Nanos::ZERO).map_err(|e| drive(&e))?;
+                (ready.0 as f64, "a power failure".to_owned())
+            }
+        });
+    };
+    let mut command = format!("--rw {rw} --bs {} --iodepth {depth} --accesses {accesses} --size {mib}MiB", Bytes(bs));
+    if warm {
+        command += " --warm";
+    }
+    if last.as_ref().is_none_or(|(c, _)| *c != command) {
+        let d = Mssd::without_data(&testbed.drive).map_err(|e| drive(&e))?;
+        d.fill(Lpa(0), (mib << 20) / PAGE_SIZE as u64, |_| Page::ZERO).map_err(|e| drive(&e))?;
+        let jobs = [Job {
+            name: rw.to_owned(),
+            pattern: Pattern::named(rw).expect("one of the names"),
+            block_size: Bytes(bs),
+            depth,
+            size: Some(Bytes::mib(mib)),
+            accesses: Some(accesses),
+            ..Job::default()
+        }];
+        let measured = Bench { warm, ..Bench::of(&d, &jobs) }.run(|_, _| {})?;
+        d.check().map_err(|found| drive(&found.join("; ")))?;
+        *last = Some((command.clone(), measured));
+    }
+    let m = &last.as_ref().expect("measured just now").1;
+    let (job, both) = (&m.jobs[0], m.run.plus(&m.drain));
+    let per = |n: u64| both.busy.planes.0 as f64 / n.max(1) as f64;
+    let ours = match what {
+        What::FlashRead => per(both.flash.total_reads()),
+        What::FlashProgram => per(both.flash.total_programs()),
+        _ if what.is_rate() => (job.read_bytes + job.write_bytes) as f64 / job.time.as_secs_f64(),
+        _ => job.latency.mean().0 as f64,
+    };
+    Ok((ours, command))
+}
+
+/// The rows as a table in Markdown.
+pub fn markdown(rows: &[Row]) -> String {
+    let mut out = "| | paper | ours | ours / paper | `granary drive bench` |\n|---|---|---|---|---|\n".to_owned();
+    for row in rows {
+        let paper = match row.paper {
+            Some((v, source)) => format!("{} ({source})", row.what.show(v)),
+            None => "not stated".to_owned(),
+        };
+        let ratio = row.ratio().map_or("-".to_owned(), |r| format!("{r:.3}"));
+        let _ = writeln!(out, "| {} | {paper} | {} | {ratio} | {} |", row.title, row.shown(), row.command);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::builtins;
+
+    /// Every value that a paper states is what its testbed measures; docs/TESTBEDS.md is what is measured.
+    #[test]
+    fn testbeds_measure_what_their_papers_state() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/TESTBEDS.md");
+        let doc = std::fs::read_to_string(path).expect("docs/TESTBEDS.md");
+        for (name, _) in builtins() {
+            let rows = measure(name).expect(name);
+            for row in &rows {
+                if let Some(ratio) = row.ratio() {
+                    // Bandwidths include the first and last command of a short run; all else is exact.
+                    let tolerance = if row.what.is_rate() { 0.03 } else { 0.005 };
+                    assert!((ratio - 1.0).abs() <= tolerance, "{name}: {}: {} x {ratio}", row.title, row.shown());
+                }
+            }
+            let (_, section) = doc.split_once(&format!("## {name}\n")).expect("each testbed has its section");
+            let section = section.split("\n## ").next().unwrap_or_default();
+            for row in &rows {
+                let start = format!("| {} |", row.title);
+                let line = section.lines().find(|l| l.starts_with(&start)).unwrap_or_else(|| panic!("{name}: {start}"));
+                let there = line.split('|').nth(3).map(str::trim).unwrap_or_default();
+                assert!(near(there, &row.shown()), "{name}: {}: documented {there}, measured {}", row.title, row.shown());
+            }
+        }
+    }
+
+    /// Whether two figures of the same unit differ by at most 2 %.
+    fn near(a: &str, b: &str) -> bool {
+        let parts = |s: &str| {
+            let at = s.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(s.len());
+            (s[..at].parse::<f64>().unwrap_or(f64::NAN), s[at..].to_owned())
+        };
+        let ((a, unit_a), (b, unit_b)) = (parts(a), parts(b));
+        unit_a == unit_b && (a / b - 1.0).abs() < 0.02
+    }
+}
