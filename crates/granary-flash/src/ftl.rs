@@ -23,6 +23,7 @@
 //!
 //! Source: ByteFS section 4.9: page allocation, page-level translation, garbage collection.
 
+mod ahead;
 mod alloc;
 mod check;
 mod fill;

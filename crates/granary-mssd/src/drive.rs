@@ -256,6 +256,12 @@ pub trait Drive: Send + Sync {
     /// from that instant on. Commands in flight together are not ordered.
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError>;
 
+    /// A hint that these pages will be accessed soon: the emulator brings what it will look up into the processor's cache.
+    /// Takes no simulated time and changes no result.
+    fn look_ahead(&self, lpas: &[Lpa]) {
+        let _ = lpas;
+    }
+
     /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
     /// the drain phase of a run.
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError>;

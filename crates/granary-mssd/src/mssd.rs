@@ -361,6 +361,10 @@ impl Drive for Mssd {
         }
     }
 
+    fn look_ahead(&self, lpas: &[Lpa]) {
+        self.state.lock().backend.look_ahead(lpas);
+    }
+
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.call(now, |s| {
             let t = now.max(s.in_flight.last()).max(s.posted);

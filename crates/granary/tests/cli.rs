@@ -222,13 +222,16 @@ fn a_recorded_bench_replays_with_the_same_figures() {
     let (file, json) = (path.to_str().expect("UTF-8"), |out: &str| -> serde_json::Value {
         serde_json::from_str(out).expect("JSON")
     });
-    let args = ["drive", "bench", "--json", "--rw", "randrw,persist", "--accesses", "3000", "--size", "64MiB"];
-    let small = ["--set", "blocks_per_plane=40", "--precondition", "random:1", "--seed", "7", "--record", file];
+    let args =
+        ["drive", "bench", "--json", "--rw", "randrw,persist", "--accesses", "3000", "--size", "64MiB"];
+    let small =
+        ["--set", "blocks_per_plane=40", "--precondition", "random:1", "--seed", "7", "--record", file];
     let (bench, wall) = ends(&[&args[..], &["--iodepth", "1"], &small].concat(), 0);
     assert!(wall.contains("wall: opened in"), "{wall}");
     let (replay, _) = ends(&["drive", "replay", file, "--json"], 0);
     let (bench, replay) = (json(&bench), json(&replay));
-    for field in ["seed", "precondition", "set", "virtual_s", "utilization", "host", "flash", "drain", "waf"] {
+    for field in ["seed", "precondition", "set", "virtual_s", "utilization", "host", "flash", "drain", "waf"]
+    {
         assert_eq!(bench[field], replay[field], "{field}");
         assert!(!bench[field].is_null(), "{field}");
     }
@@ -250,7 +253,7 @@ fn a_recorded_run_replays_with_the_same_figures() {
         let run = without_wall_time(&ends(&args, 0).0).remove(0);
         let (out, _) = ends(&["drive", "replay", file, "--json"], 0);
         let replay: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-        for field in ["testbed", "seed", "virtual_s", "host", "flash"] {
+        for field in ["testbed", "seed", "host", "flash"] {
             assert_eq!(run[field], replay[field], "{fs}: {field}");
         }
         assert_eq!(run["drain"]["flash"], replay["drain"], "{fs}");
@@ -264,7 +267,9 @@ fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("hm_1.csv");
     let file = path.to_str().expect("UTF-8");
-    let line = |n: u64, kind: &str| format!("{},hm,1,{kind},{},4096,59\n", 128166372003061629 + n * 1000, n * 7 * 4096);
+    let line = |n: u64, kind: &str| {
+        format!("{},hm,1,{kind},{},4096,59\n", 128166372003061629 + n * 1000, n * 7 * 4096)
+    };
     let good: String = (0..500).map(|n| line(n, if n % 3 == 0 { "Write" } else { "Read" })).collect();
     std::fs::write(&path, &good).expect("written");
     let replay = ["drive", "replay", file, "--json", "--precondition", "none"];
@@ -281,7 +286,7 @@ fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
     for (more, word) in [
         (&["--format", "csv"][..], "msr, blkparse, granary"),
         (&["--event", "X"], "D and Q"),
-        (&["--scale", "-1"], "--scale"),
+        (&["--scale=-1"], "--scale -1"),
         (&["--depth", "3"], "--as-fast-as-possible"),
         (&["--precondition", "half"], "random:N"),
     ] {

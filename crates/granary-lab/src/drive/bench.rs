@@ -124,28 +124,48 @@ struct Client<'a> {
     stride: u64,
     /// Next block in order, below `blocks`.
     nth: u64,
+    /// Accesses not yet drawn.
     left: u64,
     end: Nanos,
+    /// Accesses drawn ahead, the next one last.
+    ahead: Vec<(Access, u64)>,
 }
+
+/// Accesses drawn together, so that the drive can look ahead.
+const AHEAD: usize = 32;
 
 impl Client<'_> {
     /// The next access, unless the client has done its part.
     #[inline]
-    fn next(&mut self, now: Nanos) -> Option<(Access, u64)> {
-        if self.left == 0 || now >= self.end {
+    fn next(&mut self, now: Nanos, io: &mut Buffers<'_>) -> Option<(Access, u64)> {
+        if now >= self.end {
             return None;
         }
-        self.left -= 1;
-        let nth = self.nth;
-        self.nth = if nth + 1 == self.blocks { 0 } else { nth + 1 };
+        if self.ahead.is_empty() {
+            self.draw(io);
+        }
+        self.ahead.pop()
+    }
+
+    fn draw(&mut self, io: &mut Buffers<'_>) {
         let p = self.spec.pattern;
-        let block = match &self.map {
-            Some(map) => map.at(nth),
-            None if p.random => self.random.below(self.blocks),
-            None => nth,
-        };
-        let first = p.first == p.second || self.random.below(100) < self.spec.read_percent as u64;
-        Some((if first { p.first } else { p.second }, self.spec.offset.0 + block * self.stride))
+        for _ in 0..self.left.min(AHEAD as u64) {
+            let nth = self.nth;
+            self.nth = if nth + 1 == self.blocks { 0 } else { nth + 1 };
+            let block = match &self.map {
+                Some(map) => map.at(nth),
+                None if p.random => self.random.below(self.blocks),
+                None => nth,
+            };
+            let first = p.first == p.second || self.random.below(100) < self.spec.read_percent as u64;
+            self.ahead
+                .push((if first { p.first } else { p.second }, self.spec.offset.0 + block * self.stride));
+        }
+        self.left -= self.ahead.len() as u64;
+        self.ahead.reverse();
+        if p.random {
+            io.look_ahead(&self.ahead);
+        }
     }
 }
 
@@ -228,6 +248,7 @@ impl<'a> Bench<'a> {
                         None => blocks,
                     }),
                     end: spec.runtime.map_or(Nanos::MAX, |t| start + t),
+                    ahead: Vec::with_capacity(AHEAD),
                 });
             }
         }
@@ -273,7 +294,7 @@ impl<'a> Bench<'a> {
                             progress("run", by_time.max(done as f64 / planned as f64));
                         }
                     }
-                    let Some((access, at)) = c.next(now) else {
+                    let Some((access, at)) = c.next(now, &mut io) else {
                         PeekMut::pop(top);
                         continue;
                     };
@@ -317,11 +338,19 @@ struct Buffers<'a> {
     most: usize,
     pages: Vec<Page>,
     bytes: Vec<u8>,
+    lpas: Vec<Lpa>,
 }
 
 impl Buffers<'_> {
     fn new(drive: &dyn Drive) -> Buffers<'_> {
-        Buffers { drive, most: drive.info().max_transfer, pages: Vec::new(), bytes: Vec::new() }
+        let most = drive.info().max_transfer;
+        Buffers { drive, most, pages: Vec::new(), bytes: Vec::new(), lpas: Vec::new() }
+    }
+
+    fn look_ahead(&mut self, accesses: &[(Access, u64)]) {
+        self.lpas.clear();
+        self.lpas.extend(accesses.iter().map(|(_, at)| ByteAddr(*at).lpa()));
+        self.drive.look_ahead(&self.lpas);
     }
 
     /// Begins an access at `now`; returns when it completes (a store: when its lines may be written back).

@@ -15,7 +15,7 @@
 
 use super::bench::JobResult;
 use super::trace::recorded::POWER;
-use super::trace::{Event, Op, Phase, Piece, Seen, Source, Written};
+use super::trace::{Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
 use granary_mssd::{Command, Drive, DriveCounters, DriveError, Streamed, Structure};
 use granary_sim::rng::Stream;
@@ -309,7 +309,16 @@ impl Replay<'_> {
         let d = self.drive;
         Ok(match op {
             Op::Read(lpa, pages, what) => self.read(r, now, lpa, pages, what)?,
-            Op::Write(lpa, written, what) => self.write(r, now, lpa, &written, what, n)?,
+            Op::Write(lpa, written, what) => self.write(r, now, lpa, &written, (None, what), n)?,
+            Op::FsWrite(lpa, written, block, what) => {
+                self.write(r, now, lpa, &written, (Some(block), what), n)?
+            }
+            Op::Remap(src, dst, count) => {
+                let [src, dst] = [self.whole(r, src, count)?, self.whole(r, dst, count)?];
+                d.submit(now, Command::Remap { src, dst, count })?
+            }
+            Op::BamReset => d.submit(now, Command::BamReset)?,
+            Op::BamRead(ino) => d.submit(now, Command::BamRead { ino, out: &mut Vec::new() })?,
             Op::Flush => d.submit(now, Command::Flush)?,
             Op::Trim(lpa, pages) => {
                 let mut done = now;
@@ -387,7 +396,7 @@ impl Replay<'_> {
         now: Nanos,
         lpa: Lpa,
         written: &Written,
-        what: Structure,
+        (file, what): (Option<FileBlock>, Structure),
         n: u64,
     ) -> Result<Nanos, Trouble> {
         let most = self.drive.info().max_transfer as u64;
@@ -404,7 +413,14 @@ impl Replay<'_> {
                     }
                     Written::Unknown(_) => r.pages.extend(some.map(|i| Page::word(n << 8 | i))),
                 }
-                let command = Command::Write { lpa: lpa.offset(from), pages: &r.pages, what };
+                let (lpa, pages) = (lpa.offset(from), &r.pages[..]);
+                let command = match file {
+                    None => Command::Write { lpa, pages, what },
+                    Some(FileBlock { ino, offset }) => {
+                        let offset = offset.saturating_add((nth - pages.len() as u64) as u32);
+                        Command::FsWrite { lpa, pages, ino, offset, what }
+                    }
+                };
                 done = done.max(self.drive.submit(now, command)?);
             }
         }
@@ -437,10 +453,15 @@ impl Replay<'_> {
             return Ok(at);
         }
         let pages = (at.in_page() as u64 + len).div_ceil(PAGE);
-        // The error, and the count.
-        let parts = self.place(r, at.lpa(), pages)?;
-        let first = parts[0].map_or(Lpa(0), |(lpa, n)| if n < pages { Lpa(0) } else { lpa });
-        Ok(first.byte().offset(at.in_page() as u64))
+        Ok(self.whole(r, at.lpa(), pages)?.byte().offset(at.in_page() as u64))
+    }
+
+    /// The same for pages that must stay together: to the drive's beginning where they would come apart.
+    fn whole(&self, r: &mut Run, lpa: Lpa, pages: u64) -> Result<Lpa, Trouble> {
+        Ok(match self.place(r, lpa, pages)? {
+            [Some((lpa, n)), _] if n == pages => lpa,
+            _ => Lpa(0),
+        })
     }
 }
 
@@ -460,7 +481,7 @@ fn moved(op: &Op) -> (u64, u64) {
     match op {
         Op::Read(_, pages, _) => (pages * PAGE, 0),
         Op::Load(_, len, _) | Op::LoadPages(_, len, ..) => (*len, 0),
-        Op::Write(_, written, _) => (0, written.count() * PAGE),
+        Op::Write(_, written, _) | Op::FsWrite(_, written, ..) => (0, written.count() * PAGE),
         Op::Store(_, bytes, ..) => (0, bytes.len() as u64),
         Op::Stream(_, _, piece, _) => (
             0,

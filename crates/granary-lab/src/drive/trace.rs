@@ -41,6 +41,14 @@ pub enum Op {
     Commit(TxId),
     /// Vendor: RECOVER.
     Recover,
+    /// Vendor: FS_WRITE of pages that are blocks of this file, from this block on.
+    FsWrite(Lpa, Written, FileBlock, Structure),
+    /// Vendor: REMAP of so many pages to another place.
+    Remap(Lpa, Lpa, u64),
+    /// Vendor: BAM_RESET.
+    BamReset,
+    /// Vendor: BAM_READ of one file or all.
+    BamRead(Option<u64>),
     /// Load through the byte window.
     Load(ByteAddr, u64, Structure),
     /// The same into this number of pages.
@@ -63,6 +71,15 @@ pub enum Op {
     PowerOn,
     /// A phase begins.
     Mark(Phase),
+}
+
+/// A block of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileBlock {
+    /// The file.
+    pub ino: u64,
+    /// The block, in pages.
+    pub offset: u32,
 }
 
 /// What a write brings.
@@ -126,6 +143,10 @@ impl Op {
             Op::Trim(..) => "trim",
             Op::Commit(_) => "commit",
             Op::Recover => "recover",
+            Op::FsWrite(..) => "fs_write",
+            Op::Remap(..) => "remap",
+            Op::BamReset => "bam_reset",
+            Op::BamRead(_) => "bam_read",
             Op::Load(..) | Op::LoadPages(..) => "load",
             Op::Store(..) => "store",
             Op::FlushLines(..) => "flush_lines",

@@ -10,6 +10,7 @@
 //! A contradiction is no error: the drive works, but not as fast as one of its values says.
 
 use super::Testbed;
+use granary_flash::PlaneMode;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
 const PAGE: f64 = PAGE_SIZE as f64;
@@ -35,13 +36,20 @@ impl Peaks {
     /// Of a testbed.
     pub fn of(t: &Testbed) -> Peaks {
         let (d, g, n) = (&t.drive, &t.drive.flash.geometry, &t.drive.flash.timing);
-        let planes = |time: Nanos| rate(PAGE * g.plane_count() as f64, time);
+        // Planes of a die that work together count as one where the die does one thing at a time, and without a cache
+        // register a plane waits for the bus.
+        let at_once = match d.flash.plane_mode {
+            PlaneMode::OneAtATime => g.plane_count() / g.planes,
+            PlaneMode::Independent | PlaneMode::MultiPlane => g.plane_count(),
+        };
+        let bus = |cached: bool| if cached { Nanos::ZERO } else { n.transfer(PAGE_SIZE as u64) };
+        let planes = |time: Nanos, cached| rate(PAGE * at_once as f64, time + bus(cached));
         Peaks {
             link_read: d.link.read_bandwidth.0 as f64,
             link_write: d.link.write_bandwidth.0 as f64,
             channels: n.channel_bandwidth.0 as f64 * g.channels as f64,
-            planes_read: planes(n.read),
-            planes_program: planes(n.program),
+            planes_read: planes(n.read, d.flash.cache_read),
+            planes_program: planes(n.program, d.flash.cache_program),
             firmware: rate(PAGE * d.firmware.cores as f64, d.firmware.command_cost),
         }
     }

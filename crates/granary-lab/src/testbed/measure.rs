@@ -129,24 +129,25 @@ impl What {
         matches!(self, SequentialRead | SequentialWrite | LargeRead | LargeWrite | RandomRead | RandomWrite)
     }
 
-    /// The options of the run that measures it: rw, bs, depth, accesses, MiB touched, warm.
+    /// The options of the run that measures it: rw, bs, depth, accesses, KiB touched, warm.
     fn run(self) -> Option<(&'static str, u64, u32, u64, u64, bool)> {
         use What::*;
         const K: u64 = 1 << 10;
+        const GIB: u64 = 1 << 20;
         Some(match self {
             Capacity | PowerOn => return None,
-            LoadDram => ("randload", 64, 1, 10_000, 1, true),
-            LoadFlash => ("randload", 64, 1, 10_000, 1024, false),
-            Store => ("randstore", 64, 1, 10_000, 1, false),
-            Persist => ("randpersist", 64, 1, 10_000, 1, false),
-            FlashRead | Read => ("randread", 4 * K, 1, 10_000, 1024, false),
-            FlashProgram | Write => ("randwrite", 4 * K, 1, 10_000, 1024, false),
-            SequentialRead => ("read", 4 * K, 64, 100_000, 1024, false),
-            SequentialWrite => ("write", 4 * K, 64, 100_000, 1024, false),
-            LargeRead => ("read", K * K, 8, 1000, 1024, false),
-            LargeWrite => ("write", K * K, 8, 1000, 1024, false),
-            RandomRead => ("randread", 4 * K, 256, 200_000, 1024, false),
-            RandomWrite => ("randwrite", 4 * K, 256, 200_000, 1024, false),
+            LoadDram => ("randload", 64, 1, 10_000, 16, true),
+            LoadFlash => ("randload", 64, 1, 10_000, GIB, false),
+            Store => ("randstore", 64, 1, 10_000, 16, false),
+            Persist => ("randpersist", 64, 1, 10_000, 16, false),
+            FlashRead | Read => ("randread", 4 * K, 1, 10_000, GIB, false),
+            FlashProgram | Write => ("randwrite", 4 * K, 1, 10_000, GIB, false),
+            SequentialRead => ("read", 4 * K, 64, 100_000, GIB, false),
+            SequentialWrite => ("write", 4 * K, 64, 100_000, GIB, false),
+            LargeRead => ("read", K * K, 8, 1000, GIB, false),
+            LargeWrite => ("write", K * K, 8, 1000, GIB, false),
+            RandomRead => ("randread", 4 * K, 256, 200_000, GIB, false),
+            RandomWrite => ("randwrite", 4 * K, 256, 200_000, GIB, false),
         })
     }
 }
@@ -199,7 +200,7 @@ type Last = Option<(String, Measured)>;
 
 fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(f64, String), LabError> {
     let drive = |e: &dyn std::fmt::Display| LabError::run("drive", "measure", e);
-    let Some((rw, bs, depth, accesses, mib, warm)) = what.run() else {
+    let Some((rw, bs, depth, accesses, kib, warm)) = what.run() else {
         return Ok(match what {
             What::Capacity => {
                 let bytes = testbed.drive.pages() as f64 * PAGE_SIZE as f64;
@@ -213,19 +214,21 @@ fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(
             }
         });
     };
-    let mut command = format!("--rw {rw} --bs {} --iodepth {depth} --accesses {accesses} --size {mib}MiB", Bytes(bs));
+    let size = Bytes::kib(kib);
+    let mut command =
+        format!("--rw {rw} --bs {} --iodepth {depth} --accesses {accesses} --size {size}", Bytes(bs));
     if warm {
         command += " --warm";
     }
     if last.as_ref().is_none_or(|(c, _)| *c != command) {
         let d = Mssd::without_data(&testbed.drive).map_err(|e| drive(&e))?;
-        d.fill(Lpa(0), (mib << 20) / PAGE_SIZE as u64, |_| Page::ZERO).map_err(|e| drive(&e))?;
+        d.fill(Lpa(0), size.0 / PAGE_SIZE as u64, |_| Page::ZERO).map_err(|e| drive(&e))?;
         let jobs = [Job {
             name: rw.to_owned(),
             pattern: Pattern::named(rw).expect("one of the names"),
             block_size: Bytes(bs),
             depth,
-            size: Some(Bytes::mib(mib)),
+            size: Some(size),
             accesses: Some(accesses),
             ..Job::default()
         }];
@@ -247,7 +250,8 @@ fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(
 
 /// The rows as a table in Markdown.
 pub fn markdown(rows: &[Row]) -> String {
-    let mut out = "| | paper | ours | ours / paper | `granary drive bench` |\n|---|---|---|---|---|\n".to_owned();
+    let mut out =
+        "| | paper | ours | ours / paper | `granary drive bench` |\n|---|---|---|---|---|\n".to_owned();
     for row in rows {
         let paper = match row.paper {
             Some((v, source)) => format!("{} ({source})", row.what.show(v)),
@@ -271,20 +275,34 @@ mod tests {
         let doc = std::fs::read_to_string(path).expect("docs/TESTBEDS.md");
         for (name, _) in builtins() {
             let rows = measure(name).expect(name);
+            println!("## {name}\n\n{}", markdown(&rows));
             for row in &rows {
                 if let Some(ratio) = row.ratio() {
                     // Bandwidths include the first and last command of a short run; all else is exact.
                     let tolerance = if row.what.is_rate() { 0.03 } else { 0.005 };
-                    assert!((ratio - 1.0).abs() <= tolerance, "{name}: {}: {} x {ratio}", row.title, row.shown());
+                    assert!(
+                        (ratio - 1.0).abs() <= tolerance,
+                        "{name}: {}: {} x {ratio}",
+                        row.title,
+                        row.shown()
+                    );
                 }
             }
             let (_, section) = doc.split_once(&format!("## {name}\n")).expect("each testbed has its section");
             let section = section.split("\n## ").next().unwrap_or_default();
             for row in &rows {
                 let start = format!("| {} |", row.title);
-                let line = section.lines().find(|l| l.starts_with(&start)).unwrap_or_else(|| panic!("{name}: {start}"));
+                let line = section
+                    .lines()
+                    .find(|l| l.starts_with(&start))
+                    .unwrap_or_else(|| panic!("{name}: {start}"));
                 let there = line.split('|').nth(3).map(str::trim).unwrap_or_default();
-                assert!(near(there, &row.shown()), "{name}: {}: documented {there}, measured {}", row.title, row.shown());
+                assert!(
+                    near(there, &row.shown()),
+                    "{name}: {}: documented {there}, measured {}",
+                    row.title,
+                    row.shown()
+                );
             }
         }
     }

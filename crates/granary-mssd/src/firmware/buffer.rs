@@ -326,6 +326,11 @@ impl Backend {
         self.ftl.is_mapped(lpa) || self.newest.contains_key(&lpa)
     }
 
+    /// Touches what accesses to these pages will look up ([`Ftl::look_ahead`]).
+    pub fn look_ahead(&self, lpas: &[Lpa]) {
+        self.ftl.look_ahead(lpas);
+    }
+
     /// Drops a page's content.
     ///
     /// # Errors

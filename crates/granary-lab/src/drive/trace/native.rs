@@ -10,7 +10,7 @@
 //!
 //! Invariant: what was cut off or changed is found: by the checksums of header and end.
 
-use super::{Content, Event, Op, Phase, Piece, Seen, Source, Written};
+use super::{Content, Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
 use granary_mssd::{DriveConfig, Structure};
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
@@ -127,6 +127,8 @@ pub enum OpRef<'a> {
     Read(Lpa, u64, Structure),
     /// NVMe write.
     Write(Lpa, &'a [Page], Structure),
+    /// Vendor: FS_WRITE.
+    FsWrite(Lpa, &'a [Page], FileBlock, Structure),
     /// Store into the write-combining buffers.
     Store(ByteAddr, &'a [u8], TxId, Structure),
     /// Non-temporal stores at a byte of a page.
@@ -154,6 +156,10 @@ mod kind {
     pub const POWER_FAIL: u8 = 15;
     pub const POWER_ON: u8 = 16;
     pub const MARK: u8 = 17;
+    pub const FS_WRITE: u8 = 18;
+    pub const REMAP: u8 = 19;
+    pub const BAM_RESET: u8 = 20;
+    pub const BAM_READ: u8 = 21;
 }
 
 /// Forms of content.
@@ -208,11 +214,16 @@ impl Encoder {
         let number = match op {
             OpRef::Read(..) => kind::READ,
             OpRef::Write(..) => kind::WRITE,
+            OpRef::FsWrite(..) => kind::FS_WRITE,
             OpRef::Store(..) => kind::STORE,
             OpRef::Stream(..) => kind::STREAM,
             OpRef::Plain(op) => match op {
                 Op::Read(..) => kind::READ,
                 Op::Write(..) => kind::WRITE,
+                Op::FsWrite(..) => kind::FS_WRITE,
+                Op::Remap(..) => kind::REMAP,
+                Op::BamReset => kind::BAM_RESET,
+                Op::BamRead(_) => kind::BAM_READ,
                 Op::Store(..) => kind::STORE,
                 Op::Stream(..) => kind::STREAM,
                 Op::Flush => kind::FLUSH,
@@ -236,6 +247,10 @@ impl Encoder {
             OpRef::Read(lpa, n, what) => self.numbers([lpa.0, *n, *what as u64]),
             OpRef::Write(lpa, pages, what) => {
                 self.numbers([lpa.0, pages.len() as u64, *what as u64]);
+                pages.iter().for_each(|p| self.page(p));
+            }
+            OpRef::FsWrite(lpa, pages, block, what) => {
+                self.numbers([lpa.0, pages.len() as u64, block.ino, block.offset as u64, *what as u64]);
                 pages.iter().for_each(|p| self.page(p));
             }
             OpRef::Store(at, bytes, tx, what) => {
@@ -278,8 +293,14 @@ impl Encoder {
             Op::Track(on) => self.number(*on as u64),
             Op::PowerFail(seed) => self.number(*seed),
             Op::Mark(phase) => self.number(*phase as u64),
-            Op::Flush | Op::Recover | Op::Verify | Op::Settle | Op::PowerOn => {}
-            Op::Write(..) | Op::Store(..) | Op::Stream(..) => {
+            Op::Remap(src, dst, n) => self.numbers([src.0, dst.0, *n]),
+            // 0 all files, 1 the one that follows.
+            Op::BamRead(ino) => match ino {
+                None => self.number(0),
+                Some(ino) => self.numbers([1, *ino]),
+            },
+            Op::BamReset | Op::Flush | Op::Recover | Op::Verify | Op::Settle | Op::PowerOn => {}
+            Op::Write(..) | Op::FsWrite(..) | Op::Store(..) | Op::Stream(..) => {
                 unreachable!("operations with content are written from what they borrow")
             }
         }
@@ -512,6 +533,21 @@ impl Reader {
                 2 => Op::Mark(Phase::End),
                 n => return damaged(format!("phase {n}")),
             },
+            kind::FS_WRITE => {
+                let (lpa, n, ino) = (self.lpa()?, self.count()?, self.number()?);
+                let offset = self.number()?;
+                let offset =
+                    u32::try_from(offset).or_else(|_| damaged(format!("block {offset} of a file")))?;
+                let (block, what) = (FileBlock { ino, offset }, self.structure()?);
+                Op::FsWrite(lpa, Written::Pages(self.pages(n)?), block, what)
+            }
+            kind::REMAP => Op::Remap(self.lpa()?, self.lpa()?, self.lpa()?.0),
+            kind::BAM_RESET => Op::BamReset,
+            kind::BAM_READ => Op::BamRead(match self.number()? {
+                0 => None,
+                1 => Some(self.number()?),
+                n => return damaged(format!("{n} files")),
+            }),
             other => return damaged(format!("operation of kind {other}")),
         })
     }

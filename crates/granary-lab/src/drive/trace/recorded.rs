@@ -11,7 +11,7 @@
 //! Invariant: the order in the file is the order in which the drive got the calls, also with several threads.
 
 use super::native::{Header, OpRef, Writer};
-use super::{Op, Phase};
+use super::{FileBlock, Op, Phase};
 use crate::error::LabError;
 use granary_mssd::{Command, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Streamed, Structure};
 use granary_sim::rng::Stream;
@@ -183,8 +183,18 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
             Command::Trim { lpa, count } => OpRef::Plain(Op::Trim(*lpa, *count)),
             Command::Commit { tx } => OpRef::Plain(Op::Commit(*tx)),
             Command::Recover => OpRef::Plain(Op::Recover),
+            Command::FsWrite { lpa, pages, ino, offset, what } => {
+                OpRef::FsWrite(*lpa, pages, FileBlock { ino: *ino, offset: *offset }, *what)
+            }
+            Command::Remap { src, dst, count } => OpRef::Plain(Op::Remap(*src, *dst, *count)),
+            Command::BamReset => OpRef::Plain(Op::BamReset),
+            Command::BamRead { ino, .. } => OpRef::Plain(Op::BamRead(*ino)),
         };
         self.call(now, op, |d| d.submit(now, command))
+    }
+
+    fn look_ahead(&self, lpas: &[Lpa]) {
+        self.inner.look_ahead(lpas);
     }
 
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
