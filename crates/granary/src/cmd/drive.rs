@@ -22,7 +22,9 @@ use std::time::Instant;
 /// Runs the command.
 pub fn run(command: &DriveCommand) -> Result<(), LabError> {
     match command {
-        DriveCommand::Bench(DriveBenchArgs { kind: Some(DriveBenchKind::Move(args)), .. }) => moves::run(args),
+        DriveCommand::Bench(DriveBenchArgs { kind: Some(DriveBenchKind::Move(args)), .. }) => {
+            moves::run(args)
+        }
         DriveCommand::Bench(args) => bench::run(args),
         DriveCommand::Space(args) => moves::space(args),
         DriveCommand::Replay(args) => replay::run(args),
