@@ -152,6 +152,10 @@ impl FileSystem for Ext4 {
         self.options.auto_da_alloc
     }
 
+    fn watches_close(&self) -> bool {
+        true
+    }
+
     fn flush_on_close(&self, inode: &Inode) -> bool {
         let truncated = std::mem::take(&mut inode.private::<Node>().state.lock().flush_on_close);
         truncated && self.options.auto_da_alloc

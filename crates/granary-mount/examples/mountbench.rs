@@ -1,8 +1,11 @@
 //! Times single operations of a program on any mounted directory; `scripts/bench-mount.sh` runs it.
 //!
 //! ```text
-//!   mountbench DIR OPERATION COUNT     prints: OPERATION median_ns mean_ns
+//!   mountbench DIR OPERATION COUNT               prints: OPERATION median_ns mean_ns
+//!   mountbench DIR OPERATION COUNT THREADS       prints: OPERATION ns: the time of the whole run, for each operation
 //! ```
+//!
+//! With THREADS, which only the fsync operations know, every thread has a file or a directory of its own.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -40,13 +43,25 @@ fn place(i: u64, size: u64) -> u64 {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (FILE / size) * size
 }
 
+/// Bytes without a pattern: a page that repeats one word would be kept as that word.
+fn bytes(len: usize) -> Vec<u8> {
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let next = |_| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as u8
+    };
+    (0..len).map(next).collect()
+}
+
 fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
     let data = dir.join("data");
     if !data.exists() {
         fs::write(&data, (0..FILE).map(|i| ((i * 31) >> 3) as u8).collect::<Vec<_>>())?;
         File::open(&data)?.sync_all()?;
     }
-    let mut space = vec![0x5au8; 2 * BLOCK];
+    let mut space = bytes(2 * BLOCK);
     let skip = space.as_ptr().align_offset(BLOCK);
     let block = &mut space[skip..skip + BLOCK];
     let plain = open(&data, rustix::fs::OFlags::empty())?;
@@ -56,6 +71,14 @@ fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
             let _ = fs::remove_dir_all(&files);
             fs::create_dir(&files)?;
             let times = time(count, |i| File::create(files.join(format!("f{i}"))).map(drop))?;
+            fs::remove_dir_all(&files)?;
+            Ok(times)
+        }
+        "create+fsync" => {
+            let files = dir.join("synced");
+            let _ = fs::remove_dir_all(&files);
+            fs::create_dir(&files)?;
+            let times = time(count, |i| create_synced(&files, i, block))?;
             fs::remove_dir_all(&files)?;
             Ok(times)
         }
@@ -80,18 +103,72 @@ fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
     }
 }
 
+/// A new file with a page of content, safe.
+fn create_synced(dir: &Path, i: u64, block: &[u8]) -> io::Result<()> {
+    let file = File::create(dir.join(format!("f{i}")))?;
+    file.write_all_at(block, 0)?;
+    file.sync_all()
+}
+
+/// The time of `count` operations by each of so many threads, divided by the number of all of them.
+fn run_parallel(dir: &Path, operation: &str, count: u64, threads: u64) -> io::Result<u64> {
+    let base = dir.join("parallel");
+    let _ = fs::remove_dir_all(&base);
+    fs::create_dir(&base)?;
+    let block = bytes(BLOCK);
+    let size = 1 << 20;
+    for t in 0..threads {
+        let own = base.join(format!("d{t}"));
+        fs::create_dir(&own)?;
+        fs::write(own.join("data"), bytes(size))?;
+        File::open(own.join("data"))?.sync_all()?;
+    }
+    let work = &|t: u64| -> io::Result<()> {
+        let own = base.join(format!("d{t}"));
+        let data = open(&own.join("data"), rustix::fs::OFlags::empty())?;
+        for i in 0..count {
+            match operation {
+                "write4k+fsync" => {
+                    data.write_all_at(&block, place(i + t, BLOCK as u64) % size as u64)?;
+                    data.sync_all()?;
+                }
+                "create+fsync" => create_synced(&own, i, &block)?,
+                other => return Err(io::Error::other(format!("no operation '{other}' for threads"))),
+            }
+        }
+        Ok(())
+    };
+    #[allow(clippy::disallowed_methods)] // that is what this program is for
+    let start = Instant::now();
+    std::thread::scope(|s| {
+        let running: Vec<_> = (0..threads).map(|t| s.spawn(move || work(t))).collect();
+        running.into_iter().try_for_each(|r| r.join().expect("no panics"))
+    })?;
+    let each = start.elapsed().as_nanos() as u64 / (count * threads).max(1);
+    fs::remove_dir_all(&base)?;
+    Ok(each)
+}
+
 fn main() -> io::Result<()> {
     let args: Vec<String> = std::env::args().collect();
-    let [_, dir, operation, count] = args.as_slice() else {
-        eprintln!(
-            "usage: mountbench DIR create|open|write4k|write4k+fsync|write64+fsync|direct_read|cached_read COUNT"
-        );
-        std::process::exit(2);
-    };
-    let count = count.parse().map_err(io::Error::other)?;
-    let mut times = run(Path::new(dir), operation, count)?;
-    times.sort_unstable();
-    let mean = times.iter().sum::<u64>() / count.max(1);
-    println!("{operation} {} {mean}", times[times.len() / 2]);
+    let number = |text: &String| text.parse().map_err(io::Error::other);
+    match args.as_slice() {
+        [_, dir, operation, count] => {
+            let count = number(count)?;
+            let mut times = run(Path::new(dir), operation, count)?;
+            times.sort_unstable();
+            let mean = times.iter().sum::<u64>() / count.max(1);
+            println!("{operation} {} {mean}", times[times.len() / 2]);
+        }
+        [_, dir, operation, count, threads] => {
+            let each = run_parallel(Path::new(dir), operation, number(count)?, number(threads)?)?;
+            println!("{operation} {each}");
+        }
+        _ => {
+            eprintln!("usage: mountbench DIR OPERATION COUNT [THREADS]; OPERATION is one of");
+            eprintln!("create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read");
+            std::process::exit(2);
+        }
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   names.rs   lookup, create, mkdir, unlink, rename ... : every entry in a reply is a lookup to be forgotten
 //!   files.rs   open, read, write, fsync, release
+//!   stats.rs   the statistics file
 //!   dirs.rs    readdir, readdirplus
 //!   xattrs.rs  extended attributes
 //! ```
@@ -12,47 +13,53 @@
 //! must: it answers path walks from its dentry cache without asking. The vfs is therefore called as root; the caller
 //! counts only as the owner of what it creates.
 //!
+//! Open files: the kernel has them. A request to read or write says with which flags, so nothing need be kept of them
+//! here, and most file systems answer the first OPEN and CREATE with "no such call": the kernel then opens, creates
+//! (with MKNOD) and closes without asking, which saves a third of the requests of making a file. A file system that
+//! wants to know when a file is closed ([`granary_vfs::FileSystem::watches_close`]) has handles.
+//!
 //! Invariant: whatever a request used (nodes, open files) is let go before its reply, so that a program that sees the
 //! reply never finds them busy.
 
 mod dirs;
 mod files;
 mod names;
+mod stats;
 mod xattrs;
 
 use crate::convert::{Numbers, errno, set_time};
-use crate::handles::{Handles, Open};
+use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
-use crate::options::{DurableHook, Options, StatsHook};
+use crate::options::{DurableHook, Options};
 use fuser::{
-    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, Result, Vfs};
+use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use stats::Statistics;
 use std::time::{Duration, SystemTime};
 
 /// Largest write request: what the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256 pages).
 const MAX_WRITE: u32 = 1 << 20;
 /// Requests that the kernel may have under way without a caller waiting (read-ahead, releases).
 const MAX_BACKGROUND: u16 = 64;
-/// The node of the statistics file.
-const STATS_NODE: INodeNo = INodeNo(u64::MAX - 1);
 
 /// What the mount shares with the session that serves it.
 pub(crate) struct Shared {
     pub(crate) vfs: Arc<Vfs>,
-    pub(crate) handles: Handles,
+    /// Open files, if the file system wants to know of them.
+    pub(crate) handles: Option<Handles>,
     pub(crate) operations: Arc<Operations>,
     numbers: Numbers,
     durable: Option<DurableHook>,
-    stats: Option<StatsHook>,
+    stats: Option<Statistics>,
     xattrs: bool,
 }
 
@@ -64,12 +71,12 @@ impl Adapter {
     pub(crate) fn new(vfs: Arc<Vfs>, options: &Options) -> Adapter {
         let numbers = Numbers { root: vfs.root().ino() };
         Adapter(Arc::new(Shared {
+            handles: vfs.fs().watches_close().then(Handles::default),
             vfs,
-            handles: Handles::default(),
             operations: Arc::new(Operations::default()),
             numbers,
             durable: options.durable.clone(),
-            stats: options.stats.clone(),
+            stats: options.stats.clone().map(Statistics::new),
             xattrs: options.xattrs,
         }))
     }
@@ -92,35 +99,15 @@ impl Shared {
         }
     }
 
-    fn stats_attr(&self) -> FileAttr {
-        FileAttr {
-            ino: STATS_NODE,
-            size: 0,
-            blocks: 0,
-            atime: SystemTime::UNIX_EPOCH,
-            mtime: SystemTime::UNIX_EPOCH,
-            ctime: SystemTime::UNIX_EPOCH,
-            crtime: SystemTime::UNIX_EPOCH,
-            kind: FileType::RegularFile,
-            perm: 0o444,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
-
     fn getattr(&self, node: INodeNo) -> Result<FileAttr> {
-        if node == STATS_NODE {
-            return Ok(self.stats_attr());
+        if Statistics::is(node) {
+            return self.statistics()?.attr(node);
         }
         Ok(self.attr(&self.node(node)?))
     }
 
     fn setattr(&self, node: INodeNo, change: &Change) -> Result<FileAttr> {
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
         let node = self.node(node)?;
@@ -130,18 +117,16 @@ impl Shared {
 
     /// Lets go of everything that the kernel held. No request is under way.
     pub(crate) fn let_go(&self) {
-        for open in self.handles.take_all() {
-            self.close(open);
+        for file in self.handles.iter().flat_map(Handles::take_all) {
+            self.close(file);
         }
         self.vfs.forget_all();
     }
 
-    fn close(&self, open: Open) {
-        if let Open::File(file) = open {
-            match Arc::try_unwrap(file) {
-                Ok(file) => self.vfs.close(file),
-                Err(shared) => drop(shared),
-            }
+    fn close(&self, file: Arc<OpenFile>) {
+        match Arc::try_unwrap(file) {
+            Ok(file) => self.vfs.close(file),
+            Err(shared) => drop(shared),
         }
     }
 }
@@ -161,7 +146,8 @@ macro_rules! answer {
 }
 
 fn entry(reply: ReplyEntry, (attr, generation): (FileAttr, Generation)) {
-    reply.entry_with_ttls(&crate::convert::ATTR_TTL, &crate::convert::NAME_TTL, &attr, generation);
+    let name_ttl = if Statistics::is(attr.ino) { Duration::ZERO } else { crate::convert::NAME_TTL };
+    reply.entry_with_ttls(&crate::convert::ATTR_TTL, &name_ttl, &attr, generation);
 }
 
 fn ok(reply: ReplyEmpty, (): ()) {
@@ -305,8 +291,9 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let Some(handles) = &self.0.handles else { return reply.error(Errno::ENOSYS) };
         self.0.operations.count(Operation::Create);
-        match self.0.create(req, parent, name.as_bytes(), mode, flags) {
+        match self.0.create(handles, req, parent, name.as_bytes(), mode, flags) {
             Ok((attr, generation, fh)) => {
                 reply.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED)
             }
@@ -315,14 +302,15 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let Some(handles) = &self.0.handles else { return reply.error(Errno::ENOSYS) };
         self.0.operations.count(Operation::Open);
-        answer!(reply, self.0.open(ino, flags.0), |r: ReplyOpen, (fh, flags)| r.opened(fh, flags));
+        answer!(reply, self.0.open(handles, ino, flags.0), |r: ReplyOpen, fh| r.opened(fh, files::OPENED));
     }
 
     fn read(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         size: u32,
@@ -331,13 +319,13 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         self.0.operations.count(Operation::Read);
-        self.0.read(fh, offset, size as usize, flags.0, reply);
+        self.0.read((ino, fh), offset, size as usize, flags.0, reply);
     }
 
     fn write(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         data: &[u8],
@@ -348,7 +336,7 @@ impl Filesystem for Adapter {
     ) {
         self.0.operations.count(Operation::Write);
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        match self.0.write(fh, offset, data, (!cached).then_some(flags.0)) {
+        match self.0.write((ino, fh), offset, data, (!cached).then_some(flags.0)) {
             Ok(n) => reply.written(n as u32),
             Err(e) => reply.error(e),
         }
@@ -377,8 +365,8 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.0.operations.count(Operation::Release);
-        if let Some(open) = self.0.handles.remove(fh) {
-            self.0.close(open);
+        if let Some(file) = self.0.handles.as_ref().and_then(|handles| handles.remove(fh)) {
+            self.0.close(file);
         }
         reply.ok();
     }
@@ -483,7 +471,7 @@ impl Filesystem for Adapter {
     fn fallocate(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         fh: FileHandle,
         offset: u64,
         length: u64,
@@ -491,7 +479,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.0.operations.count(Operation::Fallocate);
-        answer!(reply, self.0.fallocate(fh, offset, length, mode), ok);
+        answer!(reply, self.0.fallocate((ino, fh), offset, length, mode), ok);
     }
 
     fn lseek(

@@ -5,18 +5,9 @@ use granary_vfs::{FsError, OpenFile, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// What is open.
-#[derive(Clone)]
-pub(crate) enum Open {
-    /// A file of the file system.
-    File(Arc<OpenFile>),
-    /// The statistics as they were when they were opened.
-    Text(Arc<str>),
-}
-
 #[derive(Default)]
 struct Slab {
-    slots: Vec<Option<Open>>,
+    slots: Vec<Option<Arc<OpenFile>>>,
     free: Vec<usize>,
 }
 
@@ -25,7 +16,10 @@ struct Slab {
 pub(crate) struct Handles(Mutex<Slab>);
 
 impl Handles {
-    pub(crate) fn insert(&self, open: Open) -> FileHandle {
+    /// The number of no open file.
+    pub(crate) const NONE: FileHandle = FileHandle(u64::MAX);
+
+    pub(crate) fn insert(&self, file: Arc<OpenFile>) -> FileHandle {
         let mut slab = self.0.lock();
         let at = match slab.free.pop() {
             Some(at) => at,
@@ -34,32 +28,25 @@ impl Handles {
                 slab.slots.len() - 1
             }
         };
-        slab.slots[at] = Some(open);
+        slab.slots[at] = Some(file);
         FileHandle(at as u64)
     }
 
-    pub(crate) fn get(&self, fh: FileHandle) -> Result<Open> {
+    /// The file of this number.
+    pub(crate) fn get(&self, fh: FileHandle) -> Result<Arc<OpenFile>> {
         self.0.lock().slots.get(fh.0 as usize).cloned().flatten().ok_or(FsError::BadFd)
     }
 
-    /// The file of this number.
-    pub(crate) fn file(&self, fh: FileHandle) -> Result<Arc<OpenFile>> {
-        match self.get(fh)? {
-            Open::File(file) => Ok(file),
-            Open::Text(_) => Err(FsError::NotPermitted),
-        }
-    }
-
-    pub(crate) fn remove(&self, fh: FileHandle) -> Option<Open> {
+    pub(crate) fn remove(&self, fh: FileHandle) -> Option<Arc<OpenFile>> {
         let mut slab = self.0.lock();
         let at = fh.0 as usize;
-        let open = slab.slots.get_mut(at)?.take()?;
+        let file = slab.slots.get_mut(at)?.take()?;
         slab.free.push(at);
-        Some(open)
+        Some(file)
     }
 
     /// Everything that is still open.
-    pub(crate) fn take_all(&self) -> Vec<Open> {
+    pub(crate) fn take_all(&self) -> Vec<Arc<OpenFile>> {
         let mut slab = self.0.lock();
         slab.free.clear();
         std::mem::take(&mut slab.slots).into_iter().flatten().collect()

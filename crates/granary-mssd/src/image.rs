@@ -24,6 +24,7 @@ pub mod host;
 mod journal;
 pub(crate) mod layout;
 pub(crate) mod medium;
+mod pending;
 pub(crate) mod redo;
 mod wal;
 
@@ -218,7 +219,8 @@ impl Image {
         };
 
         let wanted = riders.into_iter().filter(|(ppa, (seq, _))| medium.sequence(*ppa) == Some(*seq));
-        let wanted: Vec<(u32, u64, Page)> = wanted.map(|(ppa, (seq, page))| (ppa, seq, page)).collect();
+        let mut wanted: Vec<(u32, u64, Page)> = wanted.map(|(ppa, (seq, page))| (ppa, seq, page)).collect();
+        wanted.sort_unstable_by_key(|w| w.0);
         let half = wal_half
             .unwrap_or_else(|| (layout.flash / 32).next_multiple_of(1 << 20))
             .clamp(SMALLEST_HALF.min(wal_half.unwrap_or(SMALLEST_HALF)), LARGEST_HALF);
@@ -236,7 +238,7 @@ impl Image {
         let journal =
             Arc::new(Journal::new(durability, inline_checkpoints, half, most_riders, flash, wal, dram));
         if read_only {
-            wanted.iter().for_each(|(ppa, seq, page)| journal.hold(*ppa, *seq, page));
+            wanted.iter().for_each(|(ppa, seq, page)| journal.hold(&journal.rider(*ppa, *seq, page)));
         }
         let medium = medium.with_journal(journal.clone());
         let drive = Mssd::on_image(&config, firmware, medium)
@@ -406,7 +408,7 @@ fn replay(file: &dyn HostFile, uuid: &[u8; 16], dram: &mut Dram) -> Result<(Repl
                 std::io::ErrorKind::InvalidData => ImageError::damaged(WAL, e.to_string()),
                 _ => ImageError::host("replaying wal", e),
             }),
-            Record::Content { ppa, seq, bytes } => {
+            Record::Content { ppa, seq, bytes, .. } => {
                 let bytes: &[u8; PAGE_SIZE] = bytes.try_into().expect("records carry whole pages");
                 done.pages += 1;
                 riders.insert(ppa, (seq, Page::from_bytes(bytes)));

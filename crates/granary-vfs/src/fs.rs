@@ -360,6 +360,11 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether [`FileSystem::flush_on_close`] may ever say yes: a mount then has to be told of every close.
+    fn watches_close(&self) -> bool {
+        false
+    }
+
     /// Whether the file system itself sees to it that what a file grows over reads as zeros. Then the vfs writes no
     /// zeros when a file grows (rule 2 above is for the others).
     fn zero_beyond_end(&self) -> bool {

@@ -4,7 +4,7 @@
 //! and looked up afterwards, one by one and by name: what was removed in between is left out, and a reused inode
 //! number cannot be mistaken for the one that was listed.
 
-use super::Shared;
+use super::{Shared, stats};
 use crate::convert::{ATTR_TTL, file_type, generation};
 use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use granary_vfs::{Cred, FileKind, FsError, Ino, Result};
@@ -43,7 +43,7 @@ impl Shared {
             if dots {
                 // The kernel takes no lookup for these two; it wants their number and kind.
                 let attr =
-                    FileAttr { ino: self.numbers.node(e.ino), kind: file_type(e.kind), ..self.stats_attr() };
+                    FileAttr { ino: self.numbers.node(e.ino), kind: file_type(e.kind), ..stats::nothing() };
                 if reply.add(attr.ino, e.next, name, &ATTR_TTL, &attr, Generation(0)) {
                     break;
                 }

@@ -11,9 +11,10 @@
 //!
 //! Flags that `fcntl(F_SETFL)` changes after open, and those of `pwritev2`, come with every request and count.
 
-use super::{STATS_NODE, Shared};
+use super::Shared;
+use super::stats::Statistics;
 use crate::convert::{errno, open_flags};
-use crate::handles::Open;
+use crate::handles::Handles;
 use crate::operations::Operation;
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyData};
 use granary_units::{Dest, Payload};
@@ -31,22 +32,45 @@ thread_local! {
 }
 
 impl Shared {
-    pub(super) fn open(&self, node: INodeNo, flags: i32) -> Result<(FileHandle, FopenFlags)> {
-        if node == STATS_NODE {
-            let stats = self.stats.as_ref().ok_or(FsError::NoEntry)?;
-            let text: Arc<str> = stats(&self.operations).into();
-            return Ok((self.handles.insert(Open::Text(text)), FopenFlags::FOPEN_DIRECT_IO));
+    pub(super) fn open(&self, handles: &Handles, node: INodeNo, flags: i32) -> Result<FileHandle> {
+        if Statistics::is(node) {
+            return Ok(Handles::NONE);
         }
         let file = self.vfs.open(&Cred::ROOT, self.node(node)?, open_flags(flags), true)?;
-        Ok((self.handles.insert(Open::File(Arc::new(file))), OPENED))
+        Ok(handles.insert(Arc::new(file)))
     }
 
-    pub(super) fn read(&self, fh: FileHandle, pos: u64, size: usize, flags: i32, reply: ReplyData) {
+    /// Calls `f` with the file of a request, as it is opened now: with `flags`.
+    fn with_file<T>(
+        &self,
+        (node, fh): (INodeNo, FileHandle),
+        flags: OpenFlags,
+        f: impl FnOnce(&OpenFile) -> Result<T>,
+    ) -> Result<T> {
+        let Some(handles) = &self.handles else {
+            return f(&self.vfs.open_for_call(self.node(node)?, flags)?);
+        };
+        let file = handles.get(fh)?;
+        if file.flags() == flags {
+            return f(&file);
+        }
+        // fcntl(F_SETFL), or a call with flags of its own.
+        f(&self.vfs.open_for_call(file.node().clone(), flags)?)
+    }
+
+    pub(super) fn read(
+        &self,
+        file: (INodeNo, FileHandle),
+        pos: u64,
+        size: usize,
+        flags: i32,
+        reply: ReplyData,
+    ) {
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match self.read_into(fh, pos, flags, &mut buffer[..size]) {
+            match self.read_into(file, pos, flags, &mut buffer[..size]) {
                 Ok(n) => {
                     self.operations.read(n);
                     reply.data(&buffer[..n]);
@@ -56,58 +80,53 @@ impl Shared {
         });
     }
 
-    fn read_into(&self, fh: FileHandle, pos: u64, flags: i32, out: &mut [u8]) -> Result<usize> {
-        match self.handles.get(fh)? {
-            Open::File(file) => {
-                self.as_flagged(&file, open_flags(flags), |f| self.vfs.read(f, pos, Dest::Bytes(out)))
-            }
-            Open::Text(text) => {
-                let rest = text.as_bytes().get(pos.min(text.len() as u64) as usize..).unwrap_or_default();
-                let n = rest.len().min(out.len());
-                out[..n].copy_from_slice(&rest[..n]);
-                Ok(n)
-            }
+    fn read_into(
+        &self,
+        file: (INodeNo, FileHandle),
+        pos: u64,
+        flags: i32,
+        out: &mut [u8],
+    ) -> Result<usize> {
+        if Statistics::is(file.0) {
+            return self.statistics()?.read(file.0, pos, out);
         }
+        self.with_file(file, open_flags(flags), |f| self.vfs.read(f, pos, Dest::Bytes(out)))
     }
 
     /// Writes; on return a synchronous write is durable. `flags`: the request's, none where the kernel writes back a
     /// mapped page.
     pub(super) fn write(
         &self,
-        fh: FileHandle,
+        file: (INodeNo, FileHandle),
         pos: u64,
         data: &[u8],
         flags: Option<i32>,
     ) -> Result<usize, Errno> {
-        let written = {
-            let file = self.handles.file(fh).map_err(|e| errno(&e))?;
-            let flags = flags.map_or(OpenFlags::RDWR, open_flags);
-            let payload = Payload::Bytes(data);
-            let result = self.as_flagged(&file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload));
-            (result.map_err(|e| errno(&e))?.1, flags)
-        };
-        self.operations.wrote(written.0);
-        if written.1.contains(OpenFlags::DSYNC) {
+        if Statistics::is(file.0) {
+            return Err(Errno::EPERM);
+        }
+        let flags = flags.map_or(OpenFlags::RDWR, open_flags);
+        let payload = Payload::Bytes(data);
+        let written = self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload));
+        let n = written.map_err(|e| errno(&e))?.1;
+        self.operations.wrote(n);
+        if flags.contains(OpenFlags::DSYNC) {
             self.operations.count(Operation::SyncWrite);
             self.durable()?;
         }
-        Ok(written.0)
+        Ok(n)
     }
 
-    /// Calls `f` with the open file, seen with `flags` where they are no longer those it was opened with.
-    fn as_flagged<T>(
+    pub(super) fn fallocate(
         &self,
-        file: &OpenFile,
-        flags: OpenFlags,
-        f: impl FnOnce(&OpenFile) -> Result<T>,
-    ) -> Result<T> {
-        if file.flags() == flags {
-            return f(file);
+        file: (INodeNo, FileHandle),
+        pos: u64,
+        len: u64,
+        mode: i32,
+    ) -> Result<()> {
+        if Statistics::is(file.0) {
+            return Err(FsError::NotPermitted);
         }
-        f(&self.vfs.open(&Cred::ROOT, file.node().clone(), flags, true)?)
-    }
-
-    pub(super) fn fallocate(&self, fh: FileHandle, pos: u64, len: u64, mode: i32) -> Result<()> {
         let given = FallocateFlags::from_bits_retain(mode as u32);
         let keep_size = given.contains(FallocateFlags::KEEP_SIZE);
         let how = match given.difference(FallocateFlags::KEEP_SIZE) {
@@ -116,8 +135,7 @@ impl Shared {
             FallocateFlags::ZERO_RANGE => Allocate::ZeroRange { keep_size },
             _ => return Err(FsError::NotSupported),
         };
-        let file = self.handles.file(fh)?;
-        self.vfs.fallocate(&Cred::ROOT, &file, how, pos, len)
+        self.with_file(file, OpenFlags::RDWR, |f| self.vfs.fallocate(&Cred::ROOT, f, how, pos, len))
     }
 
     /// Where data or a hole begins; the kernel does the other kinds of `lseek` alone.
@@ -127,13 +145,14 @@ impl Shared {
         const HOLE: i32 = 4;
         let pos = u64::try_from(pos).map_err(|_| FsError::NoDevice)?;
         match whence {
+            DATA | HOLE if Statistics::is(node) => Err(FsError::Invalid),
             DATA | HOLE => self.vfs.seek(&self.node(node)?, pos, whence == HOLE),
             _ => Err(FsError::Invalid),
         }
     }
 
     pub(super) fn fsync(&self, node: INodeNo, data_only: bool) -> Result<(), Errno> {
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Ok(());
         }
         self.node(node).and_then(|n| self.vfs.fsync(&n, data_only)).map_err(|e| errno(&e))?;

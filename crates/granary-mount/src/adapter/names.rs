@@ -1,9 +1,10 @@
 //! Names and links: whatever is answered with an entry holds the node until the kernel forgets it.
 
-use super::{STATS_NODE, Shared};
+use super::Shared;
+use super::stats::{self, Statistics};
 use crate::STATS_FILE;
 use crate::convert::{generation, open_flags};
-use crate::handles::Open;
+use crate::handles::Handles;
 use crate::operations::Operation;
 use fuser::{FileAttr, FileHandle, Generation, INodeNo, RenameFlags, Request};
 use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, Result};
@@ -20,25 +21,30 @@ impl Shared {
     }
 
     /// An entry that says: no such name, and you may believe it.
-    fn absent(&self) -> Entry {
-        (FileAttr { ino: INodeNo(0), ..self.stats_attr() }, Generation(0))
+    fn absent() -> Entry {
+        (FileAttr { ino: INodeNo(0), ..stats::nothing() }, Generation(0))
     }
 
     pub(super) fn lookup(&self, parent: INodeNo, name: &[u8]) -> Result<Entry> {
-        if parent == INodeNo::ROOT && name == STATS_FILE.as_bytes() && self.stats.is_some() {
-            return Ok((self.stats_attr(), Generation(0)));
+        if parent == INodeNo::ROOT
+            && name == STATS_FILE.as_bytes()
+            && let Some(stats) = &self.stats
+        {
+            return Ok((stats.look(&self.operations), Generation(0)));
         }
         match self.vfs.lookup(&Cred::ROOT, &self.node(parent)?, name) {
             Ok(node) => Ok(self.entry(&node)),
-            Err(FsError::NoEntry) => Ok(self.absent()),
+            Err(FsError::NoEntry) => Ok(Shared::absent()),
             Err(e) => Err(e),
         }
     }
 
     pub(super) fn forget(&self, node: INodeNo, lookups: u64) {
-        if node != STATS_NODE {
+        if !Statistics::is(node) {
             self.operations.count(Operation::Forget);
             self.vfs.forget(self.numbers.ino(node), lookups);
+        } else if let Some(stats) = &self.stats {
+            stats.forget(node);
         }
     }
 
@@ -96,6 +102,7 @@ impl Shared {
 
     pub(super) fn create(
         &self,
+        handles: &Handles,
         req: &Request,
         parent: INodeNo,
         name: &[u8],
@@ -112,7 +119,7 @@ impl Shared {
         wanted.set(granary_vfs::OpenFlags::TRUNC, !created && given.contains(OFlags::TRUNC));
         let file = self.vfs.open(&Cred::ROOT, node.clone(), wanted, created)?;
         let (attr, generation) = self.entry(&node);
-        Ok((attr, generation, self.handles.insert(Open::File(Arc::new(file)))))
+        Ok((attr, generation, handles.insert(Arc::new(file))))
     }
 
     pub(super) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
@@ -141,7 +148,7 @@ impl Shared {
     }
 
     pub(super) fn link(&self, node: INodeNo, parent: INodeNo, name: &[u8]) -> Result<Entry> {
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
         let node = self.node(node)?;

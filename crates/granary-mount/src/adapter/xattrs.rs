@@ -3,7 +3,8 @@
 //! They are off by default because they cost: a kernel that knows of them asks for `security.capability` before every
 //! write. Switched off, the first question is answered "no such call" and is the last.
 
-use super::{STATS_NODE, Shared};
+use super::Shared;
+use super::stats::Statistics;
 use crate::convert::errno;
 use fuser::{INodeNo, ReplyXattr, Request};
 use granary_vfs::{Cred, FsError, Result, SetXattr};
@@ -20,14 +21,14 @@ impl Shared {
             REPLACE => SetXattr::Replace,
             _ => return Err(FsError::Invalid),
         };
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
         self.vfs.setxattr(&Cred::ROOT, &self.node(node)?, name, value, how)
     }
 
     pub(super) fn getxattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Err(FsError::NoAttribute);
         }
         self.vfs.getxattr(&Cred::ROOT, &self.node(node)?, name)
@@ -35,7 +36,7 @@ impl Shared {
 
     /// The names that the caller may know of (`trusted.` is root's), each ended by a zero byte.
     pub(super) fn listxattr(&self, req: &Request, node: INodeNo) -> Result<Vec<u8>> {
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Ok(Vec::new());
         }
         let cred = Cred { uid: req.uid(), gid: req.gid(), groups: Vec::new() };
@@ -44,7 +45,7 @@ impl Shared {
     }
 
     pub(super) fn removexattr(&self, node: INodeNo, name: &[u8]) -> Result<()> {
-        if node == STATS_NODE {
+        if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
         self.vfs.removexattr(&Cred::ROOT, &self.node(node)?, name)

@@ -8,10 +8,10 @@
 //!   log half full ──> the other half is appended to, this one goes to `dram` (and is synced) and is free again
 //! ```
 //!
-//! A page's content goes straight to `flash` where that can overwrite nothing that may be needed again: its block's erase,
-//! and so the moves of what it held, is safe. Otherwise the content *rides* in the log and is put into `flash` when
-//! the group is safe; until then reads find it among the pending pages. In machine mode the first 64 pages of a group ride
-//! in any case, so that one sync serves.
+//! A page's content *rides* in the log, and is put into `flash` with the checkpoint of its half, together with its
+//! neighbours; until then reads find it among the pending pages (pending.rs). What is stale by then never gets there.
+//! Pages beyond the first 64 of a group (machine mode) or a call (process mode) go straight to `flash` where that can
+//! overwrite nothing that may be needed again: their blocks' erase, and so the moves of what they held, is safe.
 //!
 //! Invariants: `dram` and the content of programmed pages in `flash` change only to what the log holds safely; a half of
 //! the log is used again only when everything in it is in `dram` and `flash` (machine mode: synced). When the host
@@ -19,32 +19,22 @@
 
 use super::dram::Dram;
 use super::host::HostFile;
-use super::redo::{Record, put_content, records};
+use super::pending::{Held, Pending, Rider};
+use super::redo::{CONTENT_RECORD, Record, records};
 use super::wal::{FRAME, Wal, read_half};
 use super::{Durability, ImageError};
 use granary_units::{PAGE_SIZE, Page};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// Pages of a group that ride in the log in machine mode before content goes to `flash` directly: up to 256 KiB one
-/// sequential write and one sync cost less than a second sync.
+/// Pages of a group or call that ride in the log before content goes to `flash` directly: up to 256 KiB one sequential
+/// write and one sync cost less than a second sync.
 pub const RIDERS: usize = 64;
 /// A group of machine mode that has grown to this size is made safe without being asked.
 const LARGE_GROUP: u64 = 4 << 20;
-
-/// A flash page whose content goes through the log.
-pub struct Rider {
-    /// Where.
-    pub ppa: u32,
-    /// Sequence number of its program.
-    pub seq: u64,
-    /// Content.
-    pub page: Page,
-}
 
 /// What one call of the drive changed, beside the records.
 #[derive(Default)]
@@ -55,6 +45,9 @@ pub struct Change {
     pub wrote_flash: bool,
     /// Blocks were erased.
     pub erased: bool,
+    /// Pages whose content nobody needs any more once this change is safe, each with the number of the first rider after
+    /// its death.
+    pub dead: Vec<(u32, u64)>,
 }
 
 /// What a journal did.
@@ -66,6 +59,8 @@ pub struct JournalCounters {
     pub bytes: u64,
     /// Pages that rode in them.
     pub riders: u64,
+    /// Of these, pages put into `flash` later: the others were stale by then.
+    pub landed: u64,
     /// Halves of the log moved to `dram`.
     pub checkpoints: u64,
     /// Times that the drive waited for one.
@@ -95,6 +90,7 @@ struct Writer {
 #[derive(Default)]
 struct Group {
     number: u64,
+    /// With room for the frame's head in front, once there are any.
     records: Vec<u8>,
     riders: Vec<Rider>,
     wrote_flash: bool,
@@ -122,6 +118,8 @@ pub struct Journal {
     half: u64,
     most_riders: usize,
     flash: Arc<dyn HostFile>,
+    /// The file of the redo log, for reading what rides in it; absent where the image is only read.
+    log: Option<Arc<dyn HostFile>>,
     writer: Mutex<Writer>,
     half_changed: Condvar,
     dram: Mutex<Dram>,
@@ -130,8 +128,8 @@ pub struct Journal {
     /// Number of the newest group that is safe, and riders in the open one, readable without the lock.
     safe: AtomicU64,
     open_riders: AtomicUsize,
-    pending: Mutex<FxHashMap<u32, (u64, Page)>>,
-    pending_count: AtomicUsize,
+    pending: Pending,
+    next_rider: AtomicU64,
     failed: Mutex<Option<String>>,
     has_failed: AtomicBool,
     stop: AtomicBool,
@@ -148,7 +146,9 @@ impl Journal {
         wal: Option<Wal>,
         dram: Dram,
     ) -> Journal {
-        let read_only = wal.is_none();
+        let log = wal.as_ref().map(|wal| wal.file().clone());
+        // A frame must fit into a half many times.
+        let most_riders = most_riders.min((half / 4) as usize / CONTENT_RECORD);
         let writer = Writer {
             wal,
             halves: [Half::Active, Half::Free],
@@ -159,11 +159,12 @@ impl Journal {
         };
         Journal {
             durability,
-            read_only,
+            read_only: log.is_none(),
             inline,
             half,
             most_riders,
             flash,
+            log,
             writer: Mutex::new(writer),
             half_changed: Condvar::new(),
             dram: Mutex::new(dram),
@@ -171,8 +172,8 @@ impl Journal {
             committed: Condvar::new(),
             safe: AtomicU64::new(0),
             open_riders: AtomicUsize::new(0),
-            pending: Mutex::default(),
-            pending_count: AtomicUsize::new(0),
+            pending: Pending::default(),
+            next_rider: AtomicU64::new(1),
             failed: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             stop: AtomicBool::new(false),
@@ -213,10 +214,18 @@ impl Journal {
     /// Whether content may go to `flash` now, given the group of the last erase of its block (`None`: long safe; the
     /// largest number: not yet published) and the riders of this call so far.
     pub fn may_write_flash(&self, erased: Option<u64>, riders: usize) -> bool {
-        if self.read_only || erased.is_some_and(|g| g > self.safe.load(SeqCst)) {
-            return false;
-        }
-        self.durability == Durability::Process || riders + self.open_riders.load(SeqCst) >= self.most_riders
+        let is_erase_safe = erased.is_none_or(|g| g <= self.safe.load(SeqCst));
+        !self.read_only && is_erase_safe && riders + self.open_riders.load(SeqCst) >= self.most_riders
+    }
+
+    /// Puts content into `flash` directly, where [`Journal::may_write_flash`].
+    ///
+    /// # Errors
+    /// Why no more changes are taken.
+    pub fn write_flash(&self, ppa: u32, content: &[u8; PAGE_SIZE]) -> Result<(), String> {
+        self.pending.supersede(ppa);
+        let written = self.flash.write_at(ppa as u64 * PAGE_SIZE as u64, content);
+        written.map_err(|e| self.fail_host("writing flash", e))
     }
 
     /// Newest group that is safe.
@@ -224,40 +233,40 @@ impl Journal {
         self.safe.load(SeqCst)
     }
 
+    /// A rider for this content, which is bytes.
+    pub fn rider(&self, ppa: u32, seq: u64, page: &Page) -> Rider {
+        Rider { ppa, seq, id: self.next_rider.fetch_add(1, SeqCst), page: page.clone() }
+    }
+
+    /// The number of the next rider, for [`Change::dead`]; `None` where a dead page saves nothing.
+    pub fn death(&self) -> Option<u64> {
+        let counts = self.durability == Durability::Process && !self.read_only && !self.pending.is_empty();
+        counts.then(|| self.next_rider.load(SeqCst))
+    }
+
     /// Keeps the content of a page that is not in `flash` yet.
-    pub fn hold(&self, ppa: u32, seq: u64, page: &Page) {
-        let mut pending = self.pending.lock();
-        pending.insert(ppa, (seq, page.clone()));
-        self.pending_count.store(pending.len(), SeqCst);
+    pub fn hold(&self, rider: &Rider) {
+        self.pending.hold(rider);
     }
 
-    /// The content of a page that is not in `flash` yet.
-    pub fn held(&self, ppa: u32) -> Option<Page> {
-        if self.pending_count.load(SeqCst) == 0 {
-            return None;
-        }
-        self.pending.lock().get(&ppa).map(|(_, page)| page.clone())
-    }
-
-    /// Puts riders of a safe group into `flash`.
-    fn land(&self, riders: &[Rider]) -> io::Result<()> {
-        for r in riders {
-            if let Some(bytes) = r.page.as_bytes() {
-                self.flash.write_at(r.ppa as u64 * PAGE_SIZE as u64, bytes)?;
+    /// The content of a published page that is not in `flash` yet.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn held(&self, ppa: u32) -> io::Result<Option<Page>> {
+        match (self.pending.held(ppa), &self.log) {
+            (Some(Held::Memory(page)), _) => Ok(Some(page)),
+            (Some(Held::Log(at)), Some(log)) => {
+                let mut bytes = [0; PAGE_SIZE];
+                log.read_at(at, &mut bytes)?;
+                Ok(Some(Page::from_bytes(&bytes)))
             }
+            _ => Ok(None),
         }
-        let mut pending = self.pending.lock();
-        for r in riders {
-            if pending.get(&r.ppa).is_some_and(|(seq, _)| *seq == r.seq) {
-                pending.remove(&r.ppa);
-            }
-        }
-        self.pending_count.store(pending.len(), SeqCst);
-        Ok(())
     }
 
-    /// Takes the changes of one call of the drive: `frame` has [`FRAME`] bytes of room, then the records; it is empty
-    /// afterwards. Returns the group under which they become safe.
+    /// Takes the changes of one call of the drive: `frame` has [`FRAME`] bytes of room, then the records. Returns the group
+    /// under which they become safe. Nothing is left in `change` but what the caller keeps there for itself.
     ///
     /// # Errors
     /// Why no more changes are taken.
@@ -265,37 +274,37 @@ impl Journal {
         if frame.len() <= FRAME && change.riders.is_empty() {
             return Ok(0);
         }
-        if let Some(reason) = self.failure() {
-            frame.clear();
-            return Err(reason);
-        }
-        if self.read_only {
-            frame.clear();
-            change.riders.clear();
-            return Ok(0);
-        }
+        let published = match self.failure() {
+            Some(reason) => Err(reason),
+            None if self.read_only => Ok(0),
+            None => self.take(frame, change),
+        };
+        // What is not taken can be read all the same: the drive in memory goes on.
+        change.riders.drain(..).for_each(|r| self.pending.hold(&r));
+        change.dead.clear();
+        published
+    }
+
+    fn take(&self, frame: &mut Vec<u8>, change: &mut Change) -> Result<u64, String> {
         match self.durability {
             Durability::Process => {
-                for r in &change.riders {
-                    put_rider(frame, r);
-                }
-                self.write(frame, change.riders.len(), false)?;
-                frame.clear();
-                if !change.riders.is_empty() {
-                    self.land(&change.riders).map_err(|e| self.fail_host("writing flash", e))?;
-                    change.riders.clear();
-                }
+                self.write(frame, &change.riders, false)?;
+                change.riders.clear();
+                self.pending.forget(&change.dead);
                 Ok(0)
             }
             Durability::Machine => {
+                change.riders.iter().for_each(|r| self.pending.hold(r));
                 let mut g = self.group.lock();
+                if g.records.is_empty() {
+                    g.records.resize(FRAME, 0);
+                }
                 g.records.extend_from_slice(&frame[FRAME..]);
                 g.riders.append(&mut change.riders);
                 g.wrote_flash |= change.wrote_flash;
                 self.open_riders.store(g.riders.len(), SeqCst);
                 let (number, large) = (g.number, g.size() > LARGE_GROUP.min(self.half / 4));
                 drop(g);
-                frame.clear();
                 if large {
                     self.barrier()?;
                 }
@@ -304,10 +313,10 @@ impl Journal {
         }
     }
 
-    /// Appends a frame to the log, changing halves where it is full.
-    fn write(&self, frame: &mut Vec<u8>, riders: usize, sync: bool) -> Result<(), String> {
+    /// Appends a frame to the log, changing halves where it is full. From then on the riders' contents are there.
+    fn write(&self, frame: &mut Vec<u8>, riders: &[Rider], sync: bool) -> Result<(), String> {
         let mut w = self.writer.lock();
-        let len = frame.len().next_multiple_of(8);
+        let len = Wal::frame_len(frame, riders.len());
         let Some(wal) = &w.wal else { return Ok(()) };
         if len as u64 > wal.most() {
             let reason =
@@ -322,14 +331,20 @@ impl Journal {
         w.next += 1;
         w.counters.groups += 1;
         w.counters.bytes += len as u64;
-        w.counters.riders += riders as u64;
+        w.counters.riders += riders.len() as u64;
         let Some(wal) = &mut w.wal else { return Ok(()) };
-        let mut written = wal.append(frame);
+        let mut written = wal.append(frame, riders);
         if sync && written.is_ok() {
-            written = wal.file().sync();
+            written = wal.file().sync().and(written);
+        }
+        if let Ok(contents) = written
+            && !riders.is_empty()
+        {
+            // Before the next frame may change halves: the checkpoint of this one has to find them.
+            self.pending.logged(riders, contents, CONTENT_RECORD as u64);
         }
         drop(w);
-        written.map_err(|e| self.fail_host("writing wal", e))
+        written.map(drop).map_err(|e| self.fail_host("writing wal", e))
     }
 
     fn change_halves(&self, w: &mut MutexGuard<'_, Writer>) -> Result<(), String> {
@@ -356,7 +371,7 @@ impl Journal {
         wal.begin(1 - full).map_err(|e| self.fail_host("writing wal", e))
     }
 
-    /// Moves a half to `dram` and frees it.
+    /// Moves a half to `dram` and `flash` and frees it.
     fn checkpoint(&self, w: &mut MutexGuard<'_, Writer>, half: usize, begin: u64) -> Result<(), String> {
         let Some(file) = w.wal.as_ref().map(|wal| wal.file().clone()) else { return Ok(()) };
         let mut buffer = std::mem::take(&mut w.buffer);
@@ -364,9 +379,10 @@ impl Journal {
         let moved = MutexGuard::unlocked(w, || self.move_half(&*file, half, begin, &mut buffer));
         w.buffer = buffer;
         match moved {
-            Ok(()) => {
+            Ok(landed) => {
                 w.halves[half] = Half::Free;
                 w.counters.checkpoints += 1;
+                w.counters.landed += landed;
                 self.half_changed.notify_all();
                 Ok(())
             }
@@ -378,28 +394,35 @@ impl Journal {
         }
     }
 
+    /// Returns the number of pages put into `flash`.
     fn move_half(
         &self,
         file: &dyn HostFile,
         half: usize,
         begin: u64,
         buffer: &mut Vec<u8>,
-    ) -> Result<(), ImageError> {
+    ) -> Result<u64, ImageError> {
         let mut dram = self.dram.lock();
         let host = |e| ImageError::host("writing dram", e);
-        read_half(file, self.half, half, buffer, begin, |group| {
+        let mut contents = Vec::new();
+        read_half(file, self.half, half, buffer, begin, |place, group| {
             records(group, |r| match r {
                 Record::Dram { at, bytes } => dram.apply(at, bytes).map_err(host),
-                Record::Content { .. } => Ok(()),
+                Record::Content { ppa, at, .. } => {
+                    contents.push((ppa, place + at));
+                    Ok(())
+                }
             })
             .map_err(|e| e.unwrap_or_else(|| ImageError::damaged(super::wal::WAL, "a malformed record")))
         })?;
+        let landed = self.pending.land(&*self.flash, buffer, half as u64 * self.half, contents);
+        let landed = landed.map_err(|e| ImageError::host("writing flash", e))?;
         dram.flush().map_err(host)?;
         if self.durability == Durability::Machine {
             self.flash.sync().map_err(|e| ImageError::host("syncing flash", e))?;
             dram.sync().map_err(|e| ImageError::host("syncing dram", e))?;
         }
-        Ok(())
+        Ok(landed)
     }
 
     /// Moves full halves to `dram` until told to stop: the body of the checkpoint thread.
@@ -452,8 +475,13 @@ impl Journal {
             let (group, riders) = (std::mem::take(&mut g.records), std::mem::take(&mut g.riders));
             let wrote_flash = std::mem::take(&mut g.wrote_flash);
             self.open_riders.store(0, SeqCst);
-            let done = MutexGuard::unlocked(&mut g, || self.commit(number, group, &riders, wrote_flash));
+            let (done, group) =
+                MutexGuard::unlocked(&mut g, || self.commit(number, group, &riders, wrote_flash));
             g.leader = false;
+            if g.records.is_empty() {
+                // Its allocation serves the next group.
+                g.records = group;
+            }
             if done.is_ok() {
                 g.safe = number;
             }
@@ -462,20 +490,27 @@ impl Journal {
         }
     }
 
-    /// Makes one group safe.
-    fn commit(&self, number: u64, group: Vec<u8>, riders: &[Rider], wrote_flash: bool) -> Result<(), String> {
+    /// Makes one group safe. Returns the emptied buffer, too.
+    fn commit(
+        &self,
+        number: u64,
+        mut group: Vec<u8>,
+        riders: &[Rider],
+        wrote_flash: bool,
+    ) -> (Result<(), String>, Vec<u8>) {
+        if group.is_empty() {
+            group.resize(FRAME, 0);
+        }
+        let mut done = Ok(());
         if wrote_flash {
-            self.flash.sync().map_err(|e| self.fail_host("syncing flash", e))?;
+            done = self.flash.sync().map_err(|e| self.fail_host("syncing flash", e));
         }
-        let mut frame = Vec::with_capacity(FRAME + group.len() + riders.len() * (PAGE_SIZE + 16));
-        frame.resize(FRAME, 0);
-        frame.extend_from_slice(&group);
-        for r in riders {
-            put_rider(&mut frame, r);
+        let done = done.and_then(|()| self.write(&mut group, riders, true));
+        if done.is_ok() {
+            self.safe.store(number, SeqCst);
         }
-        self.write(&mut frame, riders.len(), true)?;
-        self.safe.store(number, SeqCst);
-        self.land(riders).map_err(|e| self.fail_host("writing flash", e))
+        group.clear();
+        (done, group)
     }
 
     /// Moves everything to `dram` and `flash`, syncs them and empties the log. No call of the drive may follow.
@@ -505,11 +540,5 @@ impl Journal {
         closed.map_err(|e| self.fail_host("closing the image", e))?;
         self.fail("the image has been closed".to_owned());
         Ok(())
-    }
-}
-
-fn put_rider(frame: &mut Vec<u8>, r: &Rider) {
-    if let Some(bytes) = r.page.as_bytes() {
-        put_content(frame, r.ppa, r.seq, bytes);
     }
 }

@@ -14,7 +14,7 @@
 
 use super::ImageError;
 use super::dram::{DRAM, Dram};
-use super::journal::{Change, Journal, Rider};
+use super::journal::{Change, Journal};
 use super::layout::{BLOCK_ENTRY, BYTES, FLAGS_AT, LIVE, Layout, PAGE_ENTRY, PageEntry, word};
 use super::redo::Redo;
 use crate::config::DriveConfig;
@@ -150,12 +150,10 @@ impl ImageMedium {
         let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
         let erased = self.erased.get(&block.0).copied();
         if self.journal.may_write_flash(erased, self.change.riders.len()) {
-            let written = self.journal.flash().write_at(ppa as u64 * PAGE_SIZE as u64, bytes);
-            written.map_err(|e| io::Error::other(self.journal.fail_host("writing flash", e)))?;
+            self.journal.write_flash(ppa, bytes).map_err(io::Error::other)?;
             self.change.wrote_flash = true;
         } else {
-            self.journal.hold(ppa, seq, content);
-            self.change.riders.push(Rider { ppa, seq, page: content.clone() });
+            self.change.riders.push(self.journal.rider(ppa, seq, content));
         }
         Ok((crc32c::crc32c(bytes) as u64, 0, BYTES))
     }
@@ -170,6 +168,11 @@ impl ImageMedium {
         let e = &mut entries[page as usize];
         if e.flags & LIVE != 0 {
             e.flags &= !LIVE;
+            if e.flags & BYTES != 0
+                && let Some(newer) = self.journal.death()
+            {
+                self.change.dead.push((ppa, newer));
+            }
             let flags = e.flags.to_le_bytes();
             self.redo.put(self.layout.pages + ppa as u64 * PAGE_ENTRY + FLAGS_AT, &flags);
         }
@@ -222,7 +225,10 @@ impl Medium for ImageMedium {
             return Ok((Page::prefix(e.word, e.len as usize), oob));
         }
         let ppa = self.ppa(block, page);
-        if let Some(content) = self.journal.held(ppa) {
+        if let Some(rider) = self.change.riders.iter().rev().find(|r| r.ppa == ppa) {
+            return Ok((rider.page.clone(), oob));
+        }
+        if let Some(content) = self.journal.held(ppa)? {
             return Ok((content, oob));
         }
         let mut bytes = [0; PAGE_SIZE];

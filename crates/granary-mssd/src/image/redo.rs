@@ -53,12 +53,18 @@ impl Redo {
     }
 }
 
-/// Appends the record of a flash page's content.
-pub fn put_content(out: &mut Vec<u8>, ppa: u32, seq: u64, content: &[u8; PAGE_SIZE]) {
+/// Bytes before the content in the record of a flash page.
+pub const CONTENT_HEAD: usize = HEAD + 8;
+/// Bytes of the record of a flash page, a multiple of 8.
+pub const CONTENT_RECORD: usize = CONTENT_HEAD + PAGE_SIZE;
+
+/// What stands before the content in the record of a flash page.
+pub fn content_head(ppa: u32, seq: u64) -> [u8; CONTENT_HEAD] {
     let head = (FLASH | ppa as u64) | (CONTENT as u64) << 40;
-    out.extend_from_slice(&head.to_le_bytes());
-    out.extend_from_slice(&seq.to_le_bytes());
-    out.extend_from_slice(content);
+    let mut out = [0; CONTENT_HEAD];
+    out[..HEAD].copy_from_slice(&head.to_le_bytes());
+    out[HEAD..].copy_from_slice(&seq.to_le_bytes());
+    out
 }
 
 /// A record read back.
@@ -77,6 +83,8 @@ pub enum Record<'a> {
         ppa: u32,
         /// The program that wrote it.
         seq: u64,
+        /// Where in the group its content is.
+        at: usize,
         /// 4096 bytes.
         bytes: &'a [u8],
     },
@@ -87,9 +95,10 @@ pub enum Record<'a> {
 /// # Errors
 /// Those of `each`; a malformed record is `Err(None)`.
 pub fn records<E>(
-    mut group: &[u8],
+    whole: &[u8],
     mut each: impl FnMut(Record<'_>) -> Result<(), E>,
 ) -> Result<(), Option<E>> {
+    let mut group = whole;
     while !group.is_empty() {
         if group.len() < HEAD {
             // The padding of the frame.
@@ -102,7 +111,8 @@ pub fn records<E>(
         let record = if place < FLASH {
             Record::Dram { at: place, bytes }
         } else if len == CONTENT && place - FLASH <= u32::MAX as u64 {
-            Record::Content { ppa: (place - FLASH) as u32, seq: long(bytes, 0), bytes: &bytes[8..] }
+            let at = whole.len() - group.len() - PAGE_SIZE;
+            Record::Content { ppa: (place - FLASH) as u32, seq: long(bytes, 0), at, bytes: &bytes[8..] }
         } else {
             return Err(None);
         };
@@ -122,12 +132,16 @@ mod tests {
         redo.put(0, b"");
         assert_eq!(redo.len(), 19);
         redo.drain_into(&mut out);
-        put_content(&mut out, 77, 5, &[3; PAGE_SIZE]);
+        out.extend_from_slice(&content_head(77, 5));
+        out.extend_from_slice(&[3; PAGE_SIZE]);
         let mut seen = Vec::new();
         let all = records::<()>(&out, |r| {
             seen.push(match r {
                 Record::Dram { at, bytes } => (at, 0, bytes.len()),
-                Record::Content { ppa, seq, bytes } => (ppa as u64, seq, bytes.len()),
+                Record::Content { ppa, seq, at, bytes } => {
+                    assert_eq!(&out[at..at + PAGE_SIZE], bytes);
+                    (ppa as u64, seq, bytes.len())
+                }
             });
             Ok(())
         });

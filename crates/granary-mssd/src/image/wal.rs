@@ -4,7 +4,7 @@
 //!   half     | header 64 B | frame | frame | ... | old bytes         active one is appended to,
 //!   header   magic "GRNYWAL1" 8, UUID 16, first sequence number 8, CRC-32C 4     the other is free or being
 //!   frame    | CRC-32C 4 | length 4 | sequence 8 | one group of records ... |    put into `dram`
-//!              of all that follows                  padded to 8 B
+//!              of all that follows                  pages first; padded to 8 B
 //! ```
 //!
 //! A frame counts if its checksum is right and its sequence number follows its predecessor's. The first one that does not
@@ -16,6 +16,8 @@
 use super::ImageError;
 use super::host::{HostFile, Map, disk::write_zeros};
 use super::layout::{long, word};
+use super::pending::Rider;
+use super::redo::{CONTENT_HEAD, CONTENT_RECORD, content_head};
 use std::io;
 use std::sync::Arc;
 
@@ -50,6 +52,8 @@ pub struct Wal {
     at: u64,
     /// Sequence number of the next frame.
     seq: u64,
+    /// A frame put together, where the log is written.
+    whole: Vec<u8>,
 }
 
 impl Wal {
@@ -72,7 +76,7 @@ impl Wal {
                 None
             }
         };
-        let mut wal = Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1 };
+        let mut wal = Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1, whole: Vec::new() };
         wal.begin(0)?;
         Ok(wal)
     }
@@ -109,20 +113,68 @@ impl Wal {
         if self.way == Way::Written { self.file.sync() } else { Ok(()) }
     }
 
-    /// Completes and appends a frame: `frame` has [`FRAME`] bytes of room before its group. It must fit.
+    /// Bytes of a frame with these records (room for the head included) and this number of flash pages.
+    pub fn frame_len(frame: &[u8], riders: usize) -> usize {
+        frame.len().next_multiple_of(8) + riders * CONTENT_RECORD
+    }
+
+    /// Completes and appends a frame: `frame` has [`FRAME`] bytes of room, then records; the riders are appended with it.
+    /// It must fit. Returns where in the file the content of the first rider is; the next ones follow, one
+    /// [`CONTENT_RECORD`] further each.
     ///
     /// # Errors
     /// Host errors.
-    pub fn append(&mut self, frame: &mut Vec<u8>) -> io::Result<()> {
+    pub fn append(&mut self, frame: &mut Vec<u8>, riders: &[Rider]) -> io::Result<u64> {
         frame.resize(frame.len().next_multiple_of(8), 0);
-        let len = (frame.len() - FRAME) as u32;
+        let len = (frame.len() - FRAME + riders.len() * CONTENT_RECORD) as u32;
         frame[4..8].copy_from_slice(&len.to_le_bytes());
         frame[8..16].copy_from_slice(&self.seq.to_le_bytes());
-        let crc = crc32c::crc32c(&frame[4..]);
-        frame[0..4].copy_from_slice(&crc.to_le_bytes());
-        self.write(frame)?;
+        let contents = self.active as u64 * self.half + self.at + (FRAME + CONTENT_HEAD) as u64;
+        if self.map.is_some() {
+            self.append_mapped(frame, riders);
+        } else {
+            self.append_written(frame, riders)?;
+        }
         self.seq += 1;
-        Ok(())
+        Ok(contents)
+    }
+
+    /// The pages are copied to their places directly. What is there of the frame when the process dies in the midst of this
+    /// has a wrong checksum.
+    fn append_mapped(&mut self, frame: &mut [u8], riders: &[Rider]) {
+        let Some(map) = &mut self.map else { return };
+        let start = self.active as u64 * self.half + self.at;
+        let mut at = start + FRAME as u64;
+        let mut crc = crc32c::crc32c(&frame[4..FRAME]);
+        for r in riders {
+            let head = content_head(r.ppa, r.seq);
+            map.write(at, &head);
+            map.write(at + CONTENT_HEAD as u64, r.bytes());
+            crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &head), r.bytes());
+            at += CONTENT_RECORD as u64;
+        }
+        let records = &frame[FRAME..];
+        map.write(at, records);
+        let crc = crc32c::crc32c_append(crc, records);
+        frame[0..4].copy_from_slice(&crc.to_le_bytes());
+        map.write(start, &frame[..FRAME]);
+        self.at += Wal::frame_len(frame, riders.len()) as u64;
+    }
+
+    fn append_written(&mut self, frame: &[u8], riders: &[Rider]) -> io::Result<()> {
+        let mut whole = std::mem::take(&mut self.whole);
+        whole.clear();
+        whole.extend_from_slice(&frame[..FRAME]);
+        for r in riders {
+            whole.extend_from_slice(&content_head(r.ppa, r.seq));
+            whole.extend_from_slice(r.bytes());
+        }
+        whole.extend_from_slice(&frame[FRAME..]);
+        let crc = crc32c::crc32c(&whole[4..]);
+        whole[0..4].copy_from_slice(&crc.to_le_bytes());
+        let written = self.write(&whole);
+        self.whole = whole;
+        written
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -142,7 +194,7 @@ impl Wal {
 }
 
 /// Reads one half: calls `each` with every group that continues the sequence from `expected` on (padded with zeros, which
-/// read as records of no bytes). Returns the next number and where the frames end.
+/// read as records of no bytes), and with its place in the half. Returns the next number and where the frames end.
 ///
 /// # Errors
 /// Those of `each`, host errors.
@@ -152,7 +204,7 @@ pub fn read_half(
     which: usize,
     buffer: &mut Vec<u8>,
     mut expected: u64,
-    mut each: impl FnMut(&[u8]) -> Result<(), ImageError>,
+    mut each: impl FnMut(usize, &[u8]) -> Result<(), ImageError>,
 ) -> Result<(u64, u64), ImageError> {
     buffer.resize(half as usize, 0);
     file.read_at(which as u64 * half, buffer).map_err(|e| ImageError::host("reading wal", e))?;
@@ -160,7 +212,7 @@ pub fn read_half(
     while let Some((seq, end)) = frame_at(buffer, at)
         && seq == expected
     {
-        each(&buffer[at + FRAME..end])?;
+        each(at + FRAME, &buffer[at + FRAME..end])?;
         (expected, at) = (expected + 1, end);
     }
     Ok((expected, at as u64))
@@ -217,7 +269,7 @@ pub fn replay(
                 format!("groups {expected} to {} are missing", seq.wrapping_sub(1)),
             ));
         }
-        (expected, ends[which]) = read_half(file, half, which, &mut buffer, expected, &mut each)?;
+        (expected, ends[which]) = read_half(file, half, which, &mut buffer, expected, |_, group| each(group))?;
     }
     no_frames_beyond(file, half, expected, begin, ends)?;
     Ok(expected - begin)
@@ -270,7 +322,7 @@ mod tests {
         if !wal.fits(frame.len().next_multiple_of(8)) {
             wal.begin(1 - wal.active()).expect("begun");
         }
-        wal.append(&mut frame).expect("appended");
+        wal.append(&mut frame, &[]).expect("appended");
     }
 
     fn read(host: &MemoryHost) -> Result<Vec<u8>, ImageError> {

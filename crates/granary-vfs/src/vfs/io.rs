@@ -29,8 +29,8 @@ const BATCH: usize = 16;
 pub struct OpenFile {
     pub(super) node: NodeRef,
     pub(super) flags: OpenFlags,
-    /// Page at which a sequential read would go on.
-    next: AtomicU64,
+    /// Page at which a sequential read would go on; `None`: the node knows.
+    next: Option<AtomicU64>,
 }
 
 impl OpenFile {
@@ -42,6 +42,10 @@ impl OpenFile {
     /// How it was opened.
     pub fn flags(&self) -> OpenFlags {
         self.flags
+    }
+
+    fn next(&self) -> &AtomicU64 {
+        self.next.as_ref().unwrap_or(&self.node.next_read)
     }
 }
 
@@ -76,7 +80,21 @@ impl Vfs {
         if truncates {
             self.setattr(cred, &node, &Change::size(0))?;
         }
-        Ok(OpenFile { node, flags, next: AtomicU64::new(0) })
+        Ok(OpenFile { node, flags, next: Some(AtomicU64::new(0)) })
+    }
+
+    /// An open file for a single call, of a kernel that keeps its open files to itself and has checked permissions. It is
+    /// dropped, not closed; a sequential read goes on where the last such call to this node ended.
+    ///
+    /// # Errors
+    /// `Loop` for a symbolic link; `IsDir`; `NoDevice` for special files.
+    pub fn open_for_call(&self, node: NodeRef, flags: OpenFlags) -> Result<OpenFile> {
+        match node.kind() {
+            FileKind::File => Ok(OpenFile { node, flags, next: None }),
+            FileKind::Dir => Err(FsError::IsDir),
+            FileKind::Symlink => Err(FsError::Loop),
+            _ => Err(FsError::NoDevice),
+        }
     }
 
     /// Closes an open file; the last close of a file without links frees it.
@@ -131,7 +149,7 @@ impl Vfs {
         let node = &*file.node;
         let (len, first) = (dest.len(), pos / PAGE);
         let end = (pos + len as u64).div_ceil(PAGE);
-        let next = file.next.swap(end, Relaxed);
+        let next = file.next().swap(end, Relaxed);
         // Linux: from the start, on where the last read ended, or again on its last, partly read page.
         let sequential = first == 0 || first == next || first + 1 == next;
         let mut done = 0;

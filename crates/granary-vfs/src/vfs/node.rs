@@ -47,6 +47,8 @@ pub struct Node {
     /// The page that held the file's end when it grew, where it was not written since; [`NO_TAIL`]: none. On media
     /// it has garbage beyond the old end.
     pub(super) tail: AtomicU64,
+    /// Page at which a sequential read would go on, for readers that keep no open file here.
+    pub(super) next_read: AtomicU64,
     /// Opens when pages that a reader fills are ready.
     pub(super) filled: Gate,
     /// The first write-back error that no `fsync` has reported yet.
@@ -67,6 +69,7 @@ impl Node {
             mapping: AtomicU32::new(NO_MAPPING),
             writeback: Mutex::new(()),
             tail: AtomicU64::new(NO_TAIL),
+            next_read: AtomicU64::new(0),
             filled: Gate::default(),
             write_error: parking_lot::Mutex::new(None),
         })
