@@ -6,6 +6,10 @@
 #                                                                     temporary directory; its disk is measured)
 #   BIN=directory of the release binaries (default: target/release); CPU=processor to pin everything to (default 0,
 #   because waking an idle virtual processor costs ten times a round trip; CPU=none: do not pin)
+#   PRE=command to start servers and clients with; `PRE="chrt -f 10"` keeps other work of a busy machine away from them
+#
+# create+fsync: a new file with 4 KiB in it. x16: sixteen threads, each on a file or in a directory of its own, machine mode
+# and ext4 only; the time of the whole run for each operation.
 #
 # Rounds are interleaved; each figure is the median of the rounds' medians. Needs root. Builds nothing: first
 #   cargo build --release && cargo build --release -p granary-mount --examples
@@ -17,14 +21,14 @@ while [ $# -gt 0 ]; do
         --rounds) rounds=$2; shift ;;
         --fs) fs=$2; shift ;;
         --dir) dir=$2; shift ;;
-        *) sed -n '2,13p' "$0"; exit 2 ;;
+        *) sed -n '2,18p' "$0"; exit 2 ;;
     esac
     shift
 done
 for b in granary examples/noop examples/mountbench; do
     [ -x "$bin/$b" ] || { echo "bench-mount.sh: $bin/$b is missing: see --help" >&2; exit 2; }
 done
-pin() { if [ "$cpu" = none ]; then "$@"; else taskset -c "$cpu" "$@"; fi; }
+pin() { if [ "$cpu" = none ]; then ${PRE:-} "$@"; else ${PRE:-} taskset -c "$cpu" "$@"; fi; }
 work=$(mktemp -d ${dir:+-p "$dir"})
 cleanup() {
     for m in process machine; do mountpoint -q "$work/$m" && timeout 60 "$bin/granary" umount "$work/$m"; done
@@ -55,16 +59,22 @@ once() { # mount, operation -> "operation median"
             sqlite3 "$work/$1/db" "PRAGMA journal_mode=${2#sqlite_}; CREATE TABLE t(x);" >/dev/null
             t=$(now); seq $n | awk '{print "INSERT INTO t VALUES(" $1 ");"}' | pin sqlite3 "$work/$1/db"
             echo "$2 $((($(now) - t) / n))" ;;
+        *x16)
+            echo "$2 $(pin "$bin/examples/mountbench" "$work/$1" "${2%x16}" 100 16 | cut -d' ' -f2)" ;;
         *)
             local n=5000
             case $1:$2 in ext4:*fsync | machine:*fsync) n=500 ;; esac
             pin "$bin/examples/mountbench" "$work/$1" "$2" $n ;;
     esac
 }
-ops="create open write4k write4k+fsync write64+fsync direct_read cached_read untar"
+ops="create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read untar"
 command -v sqlite3 >/dev/null && ops="$ops sqlite_delete sqlite_wal"
+ops="$ops write4k+fsyncx16 create+fsyncx16"
 for _ in $(seq 1 "$rounds"); do
-    for op in $ops; do for m in process machine noop ext4; do echo "$m $(once $m "$op")"; done; done
+    for op in $ops; do for m in process machine noop ext4; do
+        case $m:$op in noop:*x16 | process:*x16) continue ;; esac
+        echo "$m $(once $m "$op")"
+    done; done
 done >"$work/results"
 awk -v fs="$fs" '
     { key = $1 " " $2; n[key]++; v[key, n[key]] = $3; if (!seen[$2]++) order[++ops] = $2 }
@@ -78,6 +88,8 @@ awk -v fs="$fs" '
         print "|---|---|---|---|---|---|---|"
         for (i = 1; i <= ops; i++) {
             o = order[i]; p = median("process " o); m = median("machine " o); z = median("noop " o); e = median("ext4 " o)
-            printf "| %s | %.1f | %.1f | %.1f | %.1f | %.2fx | %.2fx |\n", o, p, m, z, e, p / z, e / m
+            sub(/x16$/, " x16", o)
+            if (z == 0) printf "| %s | | %.1f | | %.1f | | %.2fx |\n", o, m, e, e / m
+            else printf "| %s | %.1f | %.1f | %.1f | %.1f | %.2fx | %.2fx |\n", o, p, m, z, e, p / z, e / m
         }
     }' "$work/results"

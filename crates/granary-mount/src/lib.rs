@@ -29,7 +29,7 @@ mod session;
 pub use error::MountError;
 pub use operations::{Operation, Operations};
 pub use options::{DurableHook, Options, StatsHook, host_config};
-pub use session::{Mounted, Unmounter, mount};
+pub use session::{Mounted, Unmounter, check, mount};
 
 /// Name in the root directory, not listed, under which a mount tells its counters (what [`Options::stats`] returns).
 pub const STATS_FILE: &str = ".granary-stats";

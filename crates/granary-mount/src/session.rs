@@ -51,6 +51,16 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter { dir, entry } })
 }
 
+/// Whether there is FUSE, and `dir` could be mounted on: for a caller who wants to know before much is done. [`mount`] looks
+/// again.
+///
+/// # Errors
+/// [`MountError`]: what is wrong with `/dev/fuse` or the directory.
+pub fn check(dir: &Path) -> Result<(), MountError> {
+    check_directory(dir)?;
+    check_device()
+}
+
 fn config(options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![

@@ -17,6 +17,7 @@
 //!
 //! It does *not* keep timelines, the order of use of cache pages, nor counters of a run that did not end cleanly.
 
+mod crc;
 pub(crate) mod dram;
 mod error;
 mod header;
@@ -238,7 +239,8 @@ impl Image {
         let journal =
             Arc::new(Journal::new(durability, inline_checkpoints, half, most_riders, flash, wal, dram));
         if read_only {
-            wanted.iter().for_each(|(ppa, seq, page)| journal.hold(&journal.rider(*ppa, *seq, page)));
+            // Nothing will be written, so nothing needs their checksums.
+            wanted.iter().for_each(|(ppa, seq, page)| journal.hold(&journal.rider(*ppa, *seq, page, 0)));
         }
         let medium = medium.with_journal(journal.clone());
         let drive = Mssd::on_image(&config, firmware, medium)

@@ -48,6 +48,20 @@ impl Drop for Place {
 }
 
 #[test]
+fn a_mount_that_is_refused_leaves_the_image_clean() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
+    fs::write(place.path("mnt/letter"), "dear").expect("write");
+    for how in [&["mount", "img", "mnt"][..], &["mount", "--daemon", "img", "mnt"]] {
+        let (_, told) = place.runs(how, 2);
+        assert!(told.contains("not empty"), "{told}");
+    }
+    assert!(place.runs(&["mount", "img", "nowhere"], 2).1.contains("does not exist"));
+    assert!(place.runs(&["mount", "img", "mnt/letter"], 2).1.contains("not a directory"));
+    assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
+}
+
+#[test]
 fn an_image_is_mounted_filled_unmounted_and_clean() {
     let Some(place) = Place::new() else { return };
     for fs in ["bytefs", "ext4"] {

@@ -233,9 +233,9 @@ impl Journal {
         self.safe.load(SeqCst)
     }
 
-    /// A rider for this content, which is bytes.
-    pub fn rider(&self, ppa: u32, seq: u64, page: &Page) -> Rider {
-        Rider { ppa, seq, id: self.next_rider.fetch_add(1, SeqCst), page: page.clone() }
+    /// A rider for this content, which is bytes and has this CRC-32C.
+    pub fn rider(&self, ppa: u32, seq: u64, page: &Page, crc: u32) -> Rider {
+        Rider { ppa, seq, id: self.next_rider.fetch_add(1, SeqCst), page: page.clone(), crc }
     }
 
     /// The number of the next rider, for [`Change::dead`]; `None` where a dead page saves nothing.

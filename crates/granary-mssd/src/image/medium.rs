@@ -148,14 +148,15 @@ impl ImageMedium {
             return Ok((word, len as u16, 0));
         }
         let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
+        let crc = crc32c::crc32c(bytes);
         let erased = self.erased.get(&block.0).copied();
         if self.journal.may_write_flash(erased, self.change.riders.len()) {
             self.journal.write_flash(ppa, bytes).map_err(io::Error::other)?;
             self.change.wrote_flash = true;
         } else {
-            self.change.riders.push(self.journal.rider(ppa, seq, content));
+            self.change.riders.push(self.journal.rider(ppa, seq, content, crc));
         }
-        Ok((crc32c::crc32c(bytes) as u64, 0, BYTES))
+        Ok((crc as u64, 0, BYTES))
     }
 
     fn put_entry(&mut self, ppa: u32, entry: PageEntry) {

@@ -14,6 +14,7 @@
 //! Invariants: sequence numbers grow by one; a half is begun only when everything in it has reached `dram`.
 
 use super::ImageError;
+use super::crc::over_page;
 use super::host::{HostFile, Map, disk::write_zeros};
 use super::layout::{long, word};
 use super::pending::Rider;
@@ -28,6 +29,8 @@ const HEADER: u64 = 64;
 /// Bytes of a frame before its group.
 pub const FRAME: usize = 16;
 const MAGIC: &[u8; 8] = b"GRNYWAL1";
+/// Bytes of shared memory that are made ready for writing at once.
+const READY: u64 = 256 << 10;
 /// How far ahead of the expected one a sequence number behind the end may be to betray damage.
 const AHEAD: u64 = 1 << 24;
 
@@ -54,6 +57,8 @@ pub struct Wal {
     seq: u64,
     /// A frame put together, where the log is written.
     whole: Vec<u8>,
+    /// Up to this offset of the file the active half's memory has been made ready.
+    ready: u64,
 }
 
 impl Wal {
@@ -76,7 +81,7 @@ impl Wal {
                 None
             }
         };
-        let mut wal = Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1, whole: Vec::new() };
+        let mut wal = Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1, whole: Vec::new(), ready: 0 };
         wal.begin(0)?;
         Ok(wal)
     }
@@ -107,7 +112,7 @@ impl Wal {
         header[24..32].copy_from_slice(&self.seq.to_le_bytes());
         let crc = crc32c::crc32c(&header[..32]);
         header[32..36].copy_from_slice(&crc.to_le_bytes());
-        (self.active, self.at) = (half, 0);
+        (self.active, self.at, self.ready) = (half, 0, 0);
         self.write(&header)?;
         // Safe before any frame behind it: frames without a header are damage.
         if self.way == Way::Written { self.file.sync() } else { Ok(()) }
@@ -146,11 +151,16 @@ impl Wal {
         let start = self.active as u64 * self.half + self.at;
         let mut at = start + FRAME as u64;
         let mut crc = crc32c::crc32c(&frame[4..FRAME]);
+        let end = start + Wal::frame_len(frame, riders.len()) as u64;
+        if end > self.ready {
+            self.ready = (end + READY).min((self.active as u64 + 1) * self.half);
+            map.populate(start..self.ready);
+        }
         for r in riders {
             let head = content_head(r.ppa, r.seq);
             map.write(at, &head);
             map.write(at + CONTENT_HEAD as u64, r.bytes());
-            crc = crc32c::crc32c_append(crc32c::crc32c_append(crc, &head), r.bytes());
+            crc = over_page(crc32c::crc32c_append(crc, &head), r.crc);
             at += CONTENT_RECORD as u64;
         }
         let records = &frame[FRAME..];
@@ -165,12 +175,15 @@ impl Wal {
         let mut whole = std::mem::take(&mut self.whole);
         whole.clear();
         whole.extend_from_slice(&frame[..FRAME]);
+        let mut crc = crc32c::crc32c(&frame[4..FRAME]);
         for r in riders {
-            whole.extend_from_slice(&content_head(r.ppa, r.seq));
+            let head = content_head(r.ppa, r.seq);
+            whole.extend_from_slice(&head);
             whole.extend_from_slice(r.bytes());
+            crc = over_page(crc32c::crc32c_append(crc, &head), r.crc);
         }
         whole.extend_from_slice(&frame[FRAME..]);
-        let crc = crc32c::crc32c(&whole[4..]);
+        let crc = crc32c::crc32c_append(crc, &frame[FRAME..]);
         whole[0..4].copy_from_slice(&crc.to_le_bytes());
         let written = self.write(&whole);
         self.whole = whole;

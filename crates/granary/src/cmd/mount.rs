@@ -57,10 +57,23 @@ fn serve(args: &MountArgs) -> Result<(), Failure> {
         Pace::Off => Pacing::Off,
         Pace::On => Pacing::On { dilation: args.dilate },
     };
+    // First: an image need not be opened, and recovered, for nothing.
+    granary_mount::check(&args.dir)?;
     let opened = open(&args)?;
     // Recovery was not paced: its modelled time is told, nobody has to wait for it.
     set_pacing(pacing);
-    let mounted = granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened))?;
+    let mounted = granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened));
+    let mounted = match mounted {
+        Ok(mounted) => mounted,
+        Err(e) => {
+            // The image is left as clean as it was found. Why it is not mounted matters more than what fails now.
+            let Opened { vfs, image, drive, .. } = opened;
+            let _ = vfs.unmount();
+            drop((vfs, drive));
+            let _ = image.and_then(Arc::into_inner).map(Image::close);
+            return Err(e.into());
+        }
+    };
     let line = format!("{} is mounted on {}: {}", args.image, mounted.dir().display(), opened.told);
     if args.background {
         hand_over(&args, &line)?;

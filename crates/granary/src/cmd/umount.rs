@@ -35,5 +35,8 @@ pub fn run(args: &UmountArgs) -> Result<(), Failure> {
 
 /// The number may be of another process namespace.
 fn is_granary(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "granary")
+    let name = |of: &str| fs::read_to_string(format!("/proc/{of}/comm")).ok();
+    let there = name(&pid.to_string());
+    // Or whatever this program has been renamed to.
+    there.as_deref() == Some("granary\n") || (there.is_some() && there == name("self"))
 }
