@@ -80,13 +80,7 @@ impl Shared {
         });
     }
 
-    fn read_into(
-        &self,
-        file: (INodeNo, FileHandle),
-        pos: u64,
-        flags: i32,
-        out: &mut [u8],
-    ) -> Result<usize> {
+    fn read_into(&self, file: (INodeNo, FileHandle), pos: u64, flags: i32, out: &mut [u8]) -> Result<usize> {
         if Statistics::is(file.0) {
             return self.statistics()?.read(file.0, pos, out);
         }
@@ -117,13 +111,7 @@ impl Shared {
         Ok(n)
     }
 
-    pub(super) fn fallocate(
-        &self,
-        file: (INodeNo, FileHandle),
-        pos: u64,
-        len: u64,
-        mode: i32,
-    ) -> Result<()> {
+    pub(super) fn fallocate(&self, file: (INodeNo, FileHandle), pos: u64, len: u64, mode: i32) -> Result<()> {
         if Statistics::is(file.0) {
             return Err(FsError::NotPermitted);
         }

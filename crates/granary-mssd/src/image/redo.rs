@@ -94,10 +94,7 @@ pub enum Record<'a> {
 ///
 /// # Errors
 /// Those of `each`; a malformed record is `Err(None)`.
-pub fn records<E>(
-    whole: &[u8],
-    mut each: impl FnMut(Record<'_>) -> Result<(), E>,
-) -> Result<(), Option<E>> {
+pub fn records<E>(whole: &[u8], mut each: impl FnMut(Record<'_>) -> Result<(), E>) -> Result<(), Option<E>> {
     let mut group = whole;
     while !group.is_empty() {
         if group.len() < HEAD {

@@ -81,7 +81,8 @@ impl Wal {
                 None
             }
         };
-        let mut wal = Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1, whole: Vec::new(), ready: 0 };
+        let mut wal =
+            Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1, whole: Vec::new(), ready: 0 };
         wal.begin(0)?;
         Ok(wal)
     }
@@ -282,7 +283,8 @@ pub fn replay(
                 format!("groups {expected} to {} are missing", seq.wrapping_sub(1)),
             ));
         }
-        (expected, ends[which]) = read_half(file, half, which, &mut buffer, expected, |_, group| each(group))?;
+        (expected, ends[which]) =
+            read_half(file, half, which, &mut buffer, expected, |_, group| each(group))?;
     }
     no_frames_beyond(file, half, expected, begin, ends)?;
     Ok(expected - begin)

@@ -41,7 +41,9 @@ impl Map {
         if start < end {
             // SAFETY: the range lies within the mapping, which begins at a page boundary and lives as long as `self`;
             // populating changes no content. A kernel that does not know it (before 5.14) says so, and nothing is lost.
-            let _ = unsafe { madvise(self.at.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateWrite) };
+            let _ = unsafe {
+                madvise(self.at.as_ptr().add(start).cast(), end - start, Advice::LinuxPopulateWrite)
+            };
         }
     }
 
