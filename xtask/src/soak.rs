@@ -8,6 +8,7 @@
 //! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
 
 mod configs;
+mod faults;
 mod image;
 mod power;
 mod schedules;
@@ -29,6 +30,8 @@ pub enum Kind {
     Image,
     /// Whole drives of random configurations in their steady state.
     DriveConfigs,
+    /// Drives whose flash fails and whose power goes away.
+    DriveFaults,
 }
 
 /// Arguments of `soak`.
@@ -79,6 +82,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::Schedules => schedules::jobs(&args.fs)?,
         Kind::Image => image::jobs(),
         Kind::DriveConfigs => configs::jobs(),
+        Kind::DriveFaults => faults::jobs(),
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

@@ -133,6 +133,12 @@ pub struct FirmwareConfig {
     /// Processors that serve the host.
     #[serde(default = "cores")]
     pub cores: usize,
+    /// Clock of the processors, MHz.
+    #[serde(default = "clock")]
+    pub clock_mhz: u32,
+    /// Clock at which the processor times below were measured, MHz: at another one they scale.
+    #[serde(default = "clock")]
+    pub rated_mhz: u32,
     /// Processor time of one NVMe command.
     #[serde(default = "command_cost")]
     pub command_cost: Nanos,
@@ -252,6 +258,11 @@ fn cores() -> usize {
     1
 }
 
+/// 1 GHz: the ARM Cortex-A9 of the prototype's OpenSSD board (Cosmos+, Zynq-7045).
+fn clock() -> u32 {
+    1000
+}
+
 /// 460 ns: NVMeVirt's calibrated firmware time for each 4 KiB of a Samsung 970 PRO. One core then serves 2.2 million
 /// commands/s, above the 0.85 million that Table 4's 3.5 GB/s with 4 KiB transfers asks for.
 fn command_cost() -> Nanos {
@@ -358,6 +369,23 @@ impl DriveConfig {
         self
     }
 
+    /// The same drive with processor times as they are at its clock, and that clock as the rated one. Copies between
+    /// memories (`line_cost`) do not depend on it.
+    pub fn at_clock(&self) -> DriveConfig {
+        let mut c = self.clone();
+        let f = &mut c.firmware;
+        let (clock, rated) = (f.clock_mhz as u64, f.rated_mhz as u64);
+        let scale = |cost: &mut Nanos| *cost = Nanos((cost.0 * rated).div_ceil(clock));
+        scale(&mut f.command_cost);
+        scale(&mut f.entry_cost);
+        if let Some(bam) = &mut f.bam {
+            scale(&mut bam.entry_cost);
+            scale(&mut bam.remap_cost);
+        }
+        f.rated_mhz = f.clock_mhz;
+        c
+    }
+
     /// Logical pages of the drive.
     pub fn pages(&self) -> u64 {
         self.flash.capacity_pages()
@@ -392,6 +420,9 @@ impl DriveConfig {
         }
         if let Some(bam) = &f.bam {
             self.validate_bam(bam)?;
+        }
+        if f.clock_mhz == 0 || f.rated_mhz == 0 {
+            refuse("firmware.clock_mhz", "and rated_mhz must be at least 1")?;
         }
         let buffered = f.write_buffer.0 / PAGE_SIZE as u64;
         if buffered < 2 {
@@ -453,6 +484,8 @@ impl FirmwareConfig {
             cache: dram_256m(),
             write_buffer: write_buffer(),
             cores: cores(),
+            clock_mhz: clock(),
+            rated_mhz: clock(),
             command_cost: command_cost(),
             entry_cost: entry_cost(),
             line_cost: line_cost(),

@@ -190,6 +190,10 @@ counters! {
         write_backs: u64,
         /// Lines that stores brought.
         lines: u64,
+        /// Pages that became dirty; each is written back, forgotten or dirty still.
+        dirtied: u64,
+        /// Dirty pages whose content was no longer wanted.
+        forgotten: u64,
     }
 }
 

@@ -215,7 +215,7 @@ impl Image {
         let loading = Arc::new(Journal::new(durability, true, 0, 0, flash.clone(), None, idle));
         let medium = ImageMedium::load(&config, layout, &dram, loading)?;
         let firmware = match config.firmware.mode {
-            Mode::Log => Firmware::Log(Log::load(&config, &layout, &dram)?),
+            Mode::Log => Firmware::Log(Log::load(&config.at_clock(), &layout, &dram)?),
             Mode::Cache => Firmware::Cache(Cache::load(&config, &layout, &dram)?),
         };
 

@@ -19,6 +19,7 @@ mod bam;
 mod block;
 mod byte;
 mod fail;
+mod inspect;
 mod precondition;
 
 use crate::config::{ConfigError, DriveConfig, Mode};
@@ -42,6 +43,8 @@ use parking_lot::Mutex;
 /// An emulated memory-semantic SSD.
 pub struct Mssd {
     config: DriveConfig,
+    /// The same with processor times at the clock that the processors run at.
+    at_clock: DriveConfig,
     info: DriveInfo,
     state: Mutex<State>,
 }
@@ -89,7 +92,7 @@ impl Mssd {
             backend.keep_p2l();
         }
         let firmware = match config.firmware.mode {
-            Mode::Log => Firmware::Log(Log::new(config)),
+            Mode::Log => Firmware::Log(Log::new(&config.at_clock())),
             Mode::Cache => Firmware::Cache(Cache::new(config)),
         };
         Mssd::over(config, firmware, backend)
@@ -135,7 +138,7 @@ impl Mssd {
             page: vec![0; PAGE_SIZE],
             fault: None,
         };
-        Mssd { config: config.clone(), info, state: Mutex::new(state) }
+        Mssd { config: config.clone(), at_clock: config.at_clock(), info, state: Mutex::new(state) }
     }
 
     /// One call: what is due first, then `work`, then what changed goes to the image, if there is one.
@@ -276,7 +279,7 @@ impl Drive for Mssd {
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         self.byte_range(at, out.len())?;
-        self.call(now, |s| s.load(&self.config, now, at, out, what))
+        self.call(now, |s| s.load(&self.at_clock, now, at, out, what))
     }
 
     fn store(
@@ -291,12 +294,12 @@ impl Drive for Mssd {
         if tx != TxId::NONE && !self.info.write_log {
             return Err(DriveError::Unsupported("transactions"));
         }
-        self.call(now, |s| s.store(&self.config, now, at, data, tx, what))
+        self.call(now, |s| s.store(&self.at_clock, now, at, data, tx, what))
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
         self.byte_range(at, len)?;
-        self.call(now, |s| s.flush_lines(&self.config, now, at, len))
+        self.call(now, |s| s.flush_lines(&self.at_clock, now, at, len))
     }
 
     fn stream(
@@ -309,7 +312,7 @@ impl Drive for Mssd {
     ) -> Result<Nanos, DriveError> {
         self.byte_range(lpa.byte().offset(from as u64), data.len())?;
         assert!(from + data.len() <= PAGE_SIZE, "{} bytes from {from} on leave the page", data.len());
-        self.call(now, |s| s.stream(&self.config, now, lpa, from, data, what))
+        self.call(now, |s| s.stream(&self.at_clock, now, lpa, from, data, what))
     }
 
     fn load_pages(
@@ -321,15 +324,15 @@ impl Drive for Mssd {
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         self.byte_range(at, len)?;
-        self.call(now, |s| s.load_pages(&self.config, now, at, len, out, what))
+        self.call(now, |s| s.load_pages(&self.at_clock, now, at, len, out, what))
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.call(now, |s| Ok(s.verify(&self.config, now)))
+        self.call(now, |s| Ok(s.verify(&self.at_clock, now)))
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
-        let c = &self.config;
+        let c = &self.at_clock;
         match command {
             Command::Read { lpa, out, what } => {
                 self.range(lpa, out.len() as u64)?;
@@ -376,7 +379,7 @@ impl Drive for Mssd {
 
     fn power_fail(&self, now: Nanos, random: &mut Stream) {
         let mut s = self.state.lock();
-        s.power_fail(&self.config, now, random);
+        s.power_fail(&self.at_clock, now, random);
         if let Err(e) = s.publish() {
             s.fault.get_or_insert(e);
         }
@@ -384,7 +387,7 @@ impl Drive for Mssd {
 
     fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
         let mut s = self.state.lock();
-        let ready = s.power_on(&self.config, now)?;
+        let ready = s.power_on(&self.at_clock, now)?;
         s.publish()?;
         Ok(ready)
     }

@@ -11,7 +11,7 @@
 //!
 //! Invariants: a page's newest content is the one that `newest` names, else the FTL's; pages in = issued + coalesced +
 //! trimmed + waiting. A page whose program the FTL refuses (end of life) stays here, readable, and the drive
-//! becomes read-only. It does *not* know the log or the cache.
+//! becomes read-only; pages acknowledged before that are still taken. It does *not* know the log or the cache.
 //!
 //! Source: ByteFS section 4.9 (16 MB write buffer) and 4.3 (writes grouped over channels).
 
@@ -56,6 +56,8 @@ pub struct Backend {
     programming: BinaryHeap<Reverse<(Nanos, u32)>>,
     ahead: usize,
     refused: Option<String>,
+    /// What comes now has been acknowledged already: it is taken even beyond the end of life, into room that is kept for it.
+    owed: bool,
     counters: BufferCounters,
 }
 
@@ -120,8 +122,19 @@ impl Backend {
             programming: BinaryHeap::new(),
             ahead,
             refused: None,
+            owed: false,
             counters: BufferCounters::default(),
         }
+    }
+
+    /// The flash below.
+    pub fn ftl(&self) -> &Ftl<Store> {
+        &self.ftl
+    }
+
+    /// The flash below, for what is no access.
+    pub fn ftl_mut(&mut self) -> &mut Ftl<Store> {
+        &mut self.ftl
     }
 
     /// From now on the flash can remap pages.
@@ -230,6 +243,7 @@ impl Backend {
         while self.used() >= self.capacity {
             match self.finish_one() {
                 Some(done) => free = free.max(done),
+                None if self.owed => break,
                 None => {
                     return Err(self.read_only().unwrap_or(DriveError::Failed("write buffer stuck".into())));
                 }
@@ -242,6 +256,11 @@ impl Backend {
         Ok(free)
     }
 
+    /// Whether what comes now has been acknowledged already, so that it must be taken.
+    pub fn owe(&mut self, owed: bool) {
+        self.owed = owed;
+    }
+
     fn read_only(&self) -> Option<DriveError> {
         self.refused.clone().map(DriveError::ReadOnly)
     }
@@ -252,7 +271,7 @@ impl Backend {
     /// Read-only drive.
     #[inline]
     pub fn writable(&self) -> Result<(), DriveError> {
-        self.read_only().map_or(Ok(()), Err)
+        if self.refused.is_none() || self.owed { Ok(()) } else { self.read_only().map_or(Ok(()), Err) }
     }
 
     /// Takes a page at `t`; returns when it is in the buffer, and so safe.
@@ -337,7 +356,13 @@ impl Backend {
     /// Read-only drive.
     pub fn trim(&mut self, lpa: Lpa) -> Result<(), DriveError> {
         self.drop_buffered(lpa);
-        self.ftl.trim(lpa, 1).map_err(|e| drive_error(lpa, e))
+        match self.ftl.trim(lpa, 1) {
+            // The map does not change any more: the buffer stands before it.
+            Err(FlashError::ReadOnly { .. }) if self.owed => {
+                self.write(Nanos::ZERO, lpa, Page::ZERO, Cause::Host).map(drop)
+            }
+            other => other.map_err(|e| drive_error(lpa, e)),
+        }
     }
 
     fn drop_buffered(&mut self, lpa: Lpa) {
@@ -360,7 +385,14 @@ impl Backend {
             return Ok(());
         }
         // The copies in flash first: with those of the buffer on top of them nothing is lost if it refuses.
-        self.ftl.remap(src, dst).map_err(|e| drive_error(src, e))?;
+        match self.ftl.remap(src, dst) {
+            Err(FlashError::ReadOnly { .. }) if self.owed => {
+                let page = self.peek(src)?;
+                self.write(Nanos::ZERO, dst, page, Cause::Host)?;
+                return self.trim(src);
+            }
+            other => other.map_err(|e| drive_error(src, e))?,
+        }
         self.drop_buffered(dst);
         if let Some(slot) = self.newest.remove(&src) {
             self.slots[slot as usize].lpa = dst;
@@ -440,7 +472,7 @@ impl Backend {
         if count(State::Programming) != self.programming.len()
             || count(State::Waiting) + count(State::Trimmed) != self.waiting.len()
             || count(State::Free) != self.free.len()
-            || self.used() > self.capacity
+            || (self.used() > self.capacity && self.refused.is_none())
         {
             bad.push("write buffer: slots and queues contradict each other".to_owned());
         }

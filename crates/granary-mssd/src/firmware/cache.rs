@@ -33,6 +33,9 @@ use rustc_hash::FxHashMap;
 
 const NIL: u32 = u32::MAX;
 
+/// Times that a page is asked for while power fails, before it is taken for lost.
+const PATIENCE: u32 = 16;
+
 struct Slot {
     lpa: Lpa,
     page: Page,
@@ -71,6 +74,8 @@ pub struct Cache {
     posts: u64,
     tracking: bool,
     counters: CacheCounters,
+    /// Pages that were dirty when the drive was opened on an image: they came before counting began.
+    inherited: u64,
     /// Changes of dirty pages, where an image keeps them: of the slots, and of their pages.
     redo: Option<(Redo, Redo)>,
 }
@@ -90,6 +95,7 @@ impl Cache {
             posts: 0,
             tracking: false,
             counters: CacheCounters::default(),
+            inherited: 0,
             redo: None,
         }
     }
@@ -146,6 +152,7 @@ impl Cache {
             Page::prefix(value, len as usize)
         };
         self.slots[number as usize] = Slot { lpa, page, dirty: true, saved_bytes };
+        self.inherited += 1;
         self.link(number as u32);
         self.by_page.insert(lpa, number as u32);
         Ok(())
@@ -257,6 +264,7 @@ impl Cache {
         self.link(slot);
         self.by_page.insert(lpa, slot);
         if dirty {
+            self.counters.dirtied += 1;
             self.save(slot, None);
         }
         Ok((slot, t))
@@ -302,11 +310,20 @@ impl Cache {
     /// Reads a page.
     ///
     /// # Errors
-    /// Unreadable flash, read-only drive with nothing to evict.
+    /// Unreadable flash.
     #[inline]
     pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
-        let (slot, done) = self.fetch(be, t, lpa)?;
-        Ok((self.slots[slot as usize].page.clone(), done))
+        if let Some(slot) = self.touch(lpa) {
+            return Ok((self.slots[slot as usize].page.clone(), t));
+        }
+        let (page, read) = be.read(t, lpa, Cause::Host)?;
+        self.counters.fetches += 1;
+        match self.put(be, t, lpa, page.clone(), false) {
+            Ok((_, free)) => Ok((page, read.max(free))),
+            // No dirty page can be written back any more: this one is not cached, but it is read.
+            Err(DriveError::ReadOnly(_)) => Ok((page, read)),
+            Err(e) => Err(e),
+        }
     }
 
     /// Takes a page that arrived at `t`.
@@ -326,6 +343,7 @@ impl Cache {
         }
         if let Some(slot) = self.touch(lpa) {
             let s = &mut self.slots[slot as usize];
+            self.counters.dirtied += !s.dirty as u64;
             (s.page, s.dirty) = (page, true);
             self.save(slot, None);
             return Ok(t);
@@ -345,8 +363,8 @@ impl Cache {
         first: usize,
         out: &mut [u8],
     ) -> Result<Nanos, DriveError> {
-        let (slot, done) = self.fetch(be, t, lpa)?;
-        self.slots[slot as usize].page.copy_out(first * LINE_SIZE, out);
+        let (page, done) = self.read_page(be, t, lpa)?;
+        page.copy_out(first * LINE_SIZE, out);
         Ok(done)
     }
 
@@ -362,7 +380,7 @@ impl Cache {
         first: usize,
         data: &[u8],
     ) -> Result<Nanos, DriveError> {
-        self.counters.lines += (data.len() / LINE_SIZE) as u64;
+        // Counted at the end: a page that cannot be read takes nothing.
         // A store of the whole page needs nothing of the old content, unless power loss may take part of it away.
         let (slot, done) = if data.len() == PAGE_SIZE && !self.tracking && !self.by_page.contains_key(&lpa) {
             self.counters.misses += 1;
@@ -375,8 +393,10 @@ impl Cache {
         }
         let s = &mut self.slots[slot as usize];
         s.page.write(first * LINE_SIZE, Payload::Bytes(data));
+        self.counters.dirtied += !s.dirty as u64;
         s.dirty = true;
         self.save(slot, Some((first * LINE_SIZE, data)));
+        self.counters.lines += (data.len() / LINE_SIZE) as u64;
         Ok(done)
     }
 
@@ -393,22 +413,24 @@ impl Cache {
         data: Streamed<'_>,
         lines: usize,
     ) -> Result<Nanos, DriveError> {
-        self.counters.lines += lines as u64;
-        match data {
-            Streamed::Page(page) => self.write_page(be, t, lpa, page.clone()),
+        let done = match data {
+            Streamed::Page(page) => self.write_page(be, t, lpa, page.clone())?,
             Streamed::Part(p) => {
                 let (slot, done) = self.fetch(be, t, lpa)?;
                 let s = &mut self.slots[slot as usize];
                 s.page.write(from, p);
+                self.counters.dirtied += !s.dirty as u64;
                 s.dirty = true;
                 let bytes = match p {
                     Payload::Bytes(bytes) => Some((from, bytes)),
                     _ => None,
                 };
                 self.save(slot, bytes);
-                Ok(done)
+                done
             }
-        }
+        };
+        self.counters.lines += lines as u64;
+        Ok(done)
     }
 
     fn remember(&mut self, slot: u32, first: usize, data: &[u8]) {
@@ -432,6 +454,7 @@ impl Cache {
     pub fn forget(&mut self, lpa: Lpa) {
         self.unverified.retain(|u| u.lpa != lpa);
         if let Some(&slot) = self.by_page.get(&lpa) {
+            self.counters.forgotten += self.slots[slot as usize].dirty as u64;
             self.drop_slot(slot);
         }
     }
@@ -514,16 +537,37 @@ impl Cache {
         let posted = std::mem::take(&mut self.unverified);
         // Back to what was verified, then forward with those that landed: independent even for one line stored twice.
         for p in posted.iter().rev() {
-            self.write_lines(be, now, p.lpa, p.line, &p.old)?;
-            self.counters.lines -= 1;
+            self.put_line(be, now, p.lpa, p.line, &p.old)?;
         }
         for p in &posted {
             if random.chance(0.5) {
-                self.write_lines(be, now, p.lpa, p.line, &p.new)?;
-                self.counters.lines -= 1;
+                self.put_line(be, now, p.lpa, p.line, &p.new)?;
             }
         }
         self.tracking = tracking;
+        Ok(())
+    }
+
+    /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as it is: what was
+    /// posted to it counts as landed.
+    fn put_line(
+        &mut self,
+        be: &mut Backend,
+        now: Nanos,
+        lpa: Lpa,
+        line: usize,
+        data: &[u8],
+    ) -> Result<(), DriveError> {
+        for _ in 0..PATIENCE {
+            match self.write_lines(be, now, lpa, line, data) {
+                Err(DriveError::Unreadable(_)) => {}
+                other => {
+                    other?;
+                    self.counters.lines -= 1;
+                    return Ok(());
+                }
+            }
+        }
         Ok(())
     }
 
@@ -538,6 +582,10 @@ impl Cache {
                 bad.push(format!("page cache: {} is linked wrongly", s.lpa));
             }
             (newer, at, n) = (at, links.older, n + 1);
+        }
+        let dirty = self.slots.iter().filter(|s| s.dirty).count() as u64 + self.counters.forgotten;
+        if self.inherited + self.counters.dirtied != dirty + self.counters.write_backs {
+            bad.push(format!("page cache: dirty pages do not balance: {:?}", self.counters));
         }
         if n != self.by_page.len() || n + self.free.len() != self.slots.len() || n > self.capacity {
             bad.push(format!("page cache: {n} pages linked, {} mapped", self.by_page.len()));

@@ -58,6 +58,8 @@ impl State {
     }
 
     fn apply(&mut self, t: Nanos, effect: Effect) {
+        // The host has, or may have, its acknowledgement: no end of life comes in between.
+        self.backend.owe(true);
         let done = match effect {
             Effect::Write(lpa, page) => self.firmware.write_page(&mut self.backend, t, lpa, page),
             Effect::Trim(lpa) => self.trim_page(t, lpa),
@@ -72,6 +74,7 @@ impl State {
                 Firmware::Cache(_) => Ok(t),
             },
         };
+        self.backend.owe(false);
         if let Err(e) = done {
             self.fault.get_or_insert(e);
         }
@@ -90,9 +93,11 @@ impl State {
         self.acknowledge(now);
         self.firmware.pump(&mut self.backend, now);
         self.verifying.clear();
+        self.backend.owe(true);
         if let Err(e) = self.firmware.power_fail(&mut self.backend, now, random) {
             self.fault.get_or_insert(e);
         }
+        self.backend.owe(false);
         for effect in self.in_flight.torn(random) {
             self.apply(now, effect);
         }

@@ -31,6 +31,21 @@ use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 /// How long the cleaner waits before it looks again at a full write buffer in which nothing moves (dead flash).
 const RETRY: Nanos = Nanos::from_millis(1);
 
+/// Times that cleaning asks for a page before it takes it for lost; each is a read with the array's own retries.
+const PATIENCE: u32 = 8;
+
+/// Reads a page that must not be given up lightly.
+fn read_patiently(be: &mut Backend, t: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), DriveError> {
+    let mut read = be.read(t, lpa, cause);
+    for _ in 1..PATIENCE {
+        if !matches!(read, Err(DriveError::Unreadable(_))) {
+            break;
+        }
+        read = be.read(t, lpa, cause);
+    }
+    read
+}
+
 /// A cleaning in progress. Its cursor is in the old half's header.
 pub(super) struct Cleaning {
     /// The half being cleaned.
@@ -224,7 +239,7 @@ impl Log {
             (Page::ZERO, t)
         } else {
             self.counters.pages_read += 1;
-            be.read(t, at, cause)?
+            read_patiently(be, t, at, cause)?
         };
         self.overlay(&mut page, pieces);
         if let Some(bytes) = page.as_bytes() {

@@ -1,4 +1,4 @@
-//! The whole drive against a plain model: what reads return while it runs, and what survives power loss.
+//! The whole drive beside a plain model: what reads return while it runs, and what survives power loss.
 //!
 //! ```text
 //!   for each line:  durable     content that power loss must leave, unless something in `maybe` landed over it
@@ -7,17 +7,19 @@
 //!   for each tx:    its lines, all of them or none after RECOVER; none unless COMMIT was submitted
 //! ```
 //!
-//! The drive is tiny (8 KiB of log a half, 8 pages of write buffer, 16 pages of cache), so that cleaning, eviction and
-//! gc run all the time.
+//! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a drive that has
+//! no spare blocks left takes nothing more but loses nothing either.
 
+use granary_flash::Faults;
 use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
-use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-const PAGES: u64 = 40;
-const WHAT: Structure = Structure::Inode;
+/// Pages that are touched.
+pub const PAGES: u64 = 40;
+/// Which structure does not matter here.
+pub const WHAT: Structure = Structure::Inode;
 
 type Content = [u8; LINE_SIZE];
 
@@ -35,20 +37,34 @@ struct Tx {
     commit: Option<Nanos>,
 }
 
-struct Model {
-    drive: Mssd,
+/// A drive and what it should hold.
+pub struct Model {
+    /// The drive.
+    pub drive: Mssd,
     log: bool,
-    now: Nanos,
+    /// Now.
+    pub now: Nanos,
     lines: Vec<Line>,
     txs: BTreeMap<TxId, Tx>,
     next_tx: u32,
     stamp: u64,
     power: Stream,
-    crashes: u32,
+    /// Power failures so far.
+    pub crashes: u32,
+    /// The flash fails now and then.
+    faulty: bool,
+    /// The drive takes no more data.
+    pub dead: bool,
+    /// Reads that had to be repeated.
+    pub unreadable: u64,
+    /// Power failures during RECOVER, and during power-up.
+    pub interrupted: [u32; 2],
 }
 
+/// What the host does next.
 #[derive(Clone, Debug)]
-enum Op {
+#[allow(missing_docs, reason = "fields named like the drive's")]
+pub enum Op {
     /// Stores bytes outside transactions and flushes their lines.
     Store {
         at: u64,
@@ -92,34 +108,22 @@ enum Op {
     },
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let byte = 0..PAGES * PAGE_SIZE as u64 - 600;
-    let page = 0..PAGES;
-    prop_oneof![
-        8 => (byte.clone(), 1usize..500).prop_map(|(at, len)| Op::Store { at, len }),
-        8 => (page.clone(), 0u64..64).prop_map(|(p, l)| Op::Store { at: p * 4096 + l * 64, len: 64 }),
-        6 => Just(Op::Verify),
-        6 => (page.clone(), 0u64..60, 1u64..5, page.clone())
-            .prop_map(|(page, line, lines, second)| Op::Begin { page, line, lines, second }),
-        6 => any::<bool>().prop_map(|wait| Op::Commit { wait }),
-        5 => (0..PAGES - 4, 1u64..4, any::<bool>()).prop_map(|(page, count, wait)| Op::Write { page, count, wait }),
-        1 => (page.clone(), any::<bool>()).prop_map(|(page, wait)| Op::Trim { page, wait }),
-        4 => page.prop_map(|page| Op::Read { page }),
-        4 => (byte.clone(), 1usize..500).prop_map(|(at, len)| Op::Load { at, len }),
-        3 => (0u64..300).prop_map(|micros| Op::Idle { micros }),
-        1 => Just(Op::Settle),
-        2 => proptest::option::of(byte).prop_map(|pending| Op::Crash { pending }),
-    ]
-}
-
 impl Model {
-    fn new(mode: Mode, seed: u64) -> Model {
-        let drive = Mssd::new(&DriveConfig::tiny(mode)).expect("valid");
+    /// A tiny drive.
+    pub fn new(mode: Mode, seed: u64) -> Model {
+        Model::on(&DriveConfig::tiny(mode), seed, None)
+    }
+
+    /// A drive whose flash fails as `faults` says.
+    pub fn on(config: &DriveConfig, seed: u64, faults: Option<Faults>) -> Model {
+        let drive = Mssd::new(config).expect("valid");
+        let faulty = faults.is_some();
+        drive.set_faults(faults);
         drive.track_in_flight(true);
         let zero = Line { durable: [0; LINE_SIZE], maybe: Vec::new(), live: [0; LINE_SIZE] };
         Model {
             drive,
-            log: mode == Mode::Log,
+            log: config.firmware.mode == Mode::Log,
             now: Nanos::ZERO,
             lines: vec![zero; PAGES as usize * LINES_PER_PAGE],
             txs: BTreeMap::new(),
@@ -127,7 +131,45 @@ impl Model {
             stamp: 0,
             power: Stream::new(seed, "power"),
             crashes: 0,
+            faulty,
+            dead: false,
+            unreadable: 0,
+            interrupted: [0; 2],
         }
+    }
+
+    /// Asks the drive until it answers; `None` where it takes no more data.
+    fn ask(&mut self, mut call: impl FnMut(&Mssd, Nanos) -> Result<Nanos, DriveError>) -> Option<Nanos> {
+        for _ in 0..1000 {
+            match call(&self.drive, self.now) {
+                Ok(done) => return Some(done),
+                Err(DriveError::Unreadable(_)) if self.faulty => {
+                    self.unreadable += 1;
+                    self.now += Nanos(1000);
+                }
+                Err(DriveError::ReadOnly(_)) if self.faulty => {
+                    self.dead = true;
+                    return None;
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+        panic!("a page stays unreadable")
+    }
+
+    /// The same for a call during which the host waits.
+    fn wait(&mut self, call: impl FnMut(&Mssd, Nanos) -> Result<Nanos, DriveError>) -> bool {
+        let done = self.ask(call);
+        self.now = self.now.max(done.unwrap_or(Nanos::ZERO));
+        done.is_some()
+    }
+
+    /// Stores and flushes; false where the drive refused part of it.
+    fn post(&mut self, at: u64, data: &[u8], tx: TxId) -> bool {
+        self.wait(|d, now| {
+            let now = d.store(now, ByteAddr(at), data, tx, WHAT)?;
+            d.flush_lines(now, ByteAddr(at), data.len())
+        })
     }
 
     /// Content that nothing else has.
@@ -176,10 +218,10 @@ impl Model {
         }
         let data: Vec<u8> = (0..len).map(|i| self.stamp as u8 ^ (i as u8).wrapping_mul(31)).collect();
         self.stamp += 1;
-        self.now = self.drive.store(self.now, ByteAddr(at), &data, TxId::NONE, WHAT).expect("stores");
-        self.now = self.drive.flush_lines(self.now, ByteAddr(at), len).expect("flushes");
+        let posted = self.post(at, &data, TxId::NONE);
         for l in at / 64..=(at + len as u64 - 1) / 64 {
             let line = &mut self.lines[l as usize];
+            let before = line.live;
             for (i, b) in line.live.iter_mut().enumerate() {
                 let byte = l * 64 + i as u64;
                 if (at..at + len as u64).contains(&byte) {
@@ -187,12 +229,17 @@ impl Model {
                 }
             }
             line.maybe.push((None, line.live));
+            if !posted {
+                // Some of it is there and some is not.
+                line.maybe.push((None, before));
+            }
         }
     }
 
     fn verify(&mut self) {
-        self.now = self.drive.verify(self.now).expect("verifies");
-        self.verified();
+        if self.wait(|d, now| d.verify(now)) && !self.dead {
+            self.verified();
+        }
     }
 
     /// A non-posted read has come back: every posted line is durable.
@@ -220,12 +267,8 @@ impl Model {
                 tx.lines.insert(l, content);
                 self.lines[l as usize].live = content;
             }
-            let at = ByteAddr(first * 64);
-            match self.drive.store(self.now, at, &data, id, WHAT) {
-                Ok(t) => self.now = t,
-                Err(e) => panic!("{e}"),
-            }
-            self.now = self.drive.flush_lines(self.now, at, data.len()).expect("flushes");
+            let at = first * 64;
+            self.post(at, &data, id);
         }
         self.txs.insert(id, tx);
         self.verify();
@@ -233,7 +276,7 @@ impl Model {
 
     fn commit(&mut self, wait: bool) {
         let Some(id) = self.txs.iter().find(|(_, tx)| tx.commit.is_none()).map(|(id, _)| *id) else { return };
-        let done = self.drive.submit(self.now, Command::Commit { tx: id }).expect("commits");
+        let Some(done) = self.ask(|d, now| d.submit(now, Command::Commit { tx: id })) else { return };
         self.txs.get_mut(&id).expect("listed").commit = Some(done);
         if wait {
             self.now = done;
@@ -253,10 +296,9 @@ impl Model {
             }
             pages.push(p);
         }
-        let done = self
-            .drive
-            .submit(self.now, Command::Write { lpa: Lpa(page), pages: &pages, what: WHAT })
-            .expect("writes");
+        let write =
+            |d: &Mssd, now| d.submit(now, Command::Write { lpa: Lpa(page), pages: &pages, what: WHAT });
+        let Some(done) = self.ask(write) else { return };
         for (i, p) in pages.iter().enumerate() {
             self.page_becomes(page + i as u64, p, done);
         }
@@ -278,7 +320,8 @@ impl Model {
         if self.locked(page) {
             return;
         }
-        let done = self.drive.submit(self.now, Command::Trim { lpa: Lpa(page), count: 1 }).expect("trims");
+        let trim = |d: &Mssd, now| d.submit(now, Command::Trim { lpa: Lpa(page), count: 1 });
+        let Some(done) = self.ask(trim) else { return };
         self.page_becomes(page, &Page::ZERO, done);
         if wait {
             self.now = done;
@@ -295,15 +338,17 @@ impl Model {
 
     fn read_page(&mut self, page: u64) -> Page {
         let mut out = [Page::ZERO];
-        let read = Command::Read { lpa: Lpa(page), out: &mut out, what: WHAT };
-        self.now = self.drive.submit(self.now, read).expect("reads");
+        let readable =
+            self.wait(|d, now| d.submit(now, Command::Read { lpa: Lpa(page), out: &mut out, what: WHAT }));
+        assert!(readable, "a drive that takes no more data can be read");
         let [got] = out;
         got
     }
 
     fn load(&mut self, at: u64, len: usize) {
         let mut out = vec![0; len];
-        self.now = self.drive.load(self.now, ByteAddr(at), &mut out, WHAT).expect("loads");
+        let readable = self.wait(|d, now| d.load(now, ByteAddr(at), &mut out, WHAT));
+        assert!(readable, "a drive that takes no more data can be read");
         let live: Vec<u8> =
             (at..at + len as u64).map(|b| self.lines[(b / 64) as usize].live[(b % 64) as usize]).collect();
         assert_eq!(out, live, "load of {len} bytes at {at:#x}");
@@ -317,22 +362,53 @@ impl Model {
         {
             let line = at / 64;
             let content = self.fresh();
-            self.drive.store(self.now, ByteAddr(line * 64), &content, TxId::NONE, WHAT).expect("stores");
+            self.wait(|d, now| d.store(now, ByteAddr(line * 64), &content, TxId::NONE, WHAT));
             self.lines[line as usize].maybe.push((None, content));
         }
         self.settle_time();
-        self.drive.power_fail(self.now, &mut self.power);
-        self.now = self.drive.power_on(self.now + Nanos(1)).expect("powers on");
-        self.drive.check().expect("consistent after power-up");
+        self.lose_power(self.now);
         if self.log {
-            self.now = self.drive.submit(self.now, Command::Recover).expect("recovers");
+            let begun = self.now;
+            let recovered = self.ask(|d, now| d.submit(now, Command::Recover));
+            if let Some(done) = recovered {
+                self.now = done;
+                if self.power.chance(0.3) {
+                    // In the middle of RECOVER: once more.
+                    self.interrupted[0] += 1;
+                    let at = begun + Nanos(self.power.below((done - begun).0 + 1));
+                    self.lose_power(at);
+                    self.wait(|d, now| d.submit(now, Command::Recover));
+                }
+            }
         }
-        self.drive.check().expect("consistent after recovery");
+        self.check("after recovery");
         self.examine();
+    }
+
+    /// Power fails at `at` and comes back, sometimes twice.
+    fn lose_power(&mut self, at: Nanos) {
+        self.drive.power_fail(at, &mut self.power);
+        let on = at + Nanos(1);
+        let ready = self.drive.power_on(on).expect("powers on");
+        self.now = ready;
+        if self.power.chance(0.2) {
+            self.interrupted[1] += 1;
+            let at = on + Nanos(self.power.below((ready - on).0 + 1));
+            self.drive.power_fail(at, &mut self.power);
+            self.now = self.drive.power_on(at + Nanos(1)).expect("powers on again");
+        }
+        self.check("after power-up");
+    }
+
+    fn check(&self, when: &str) {
+        if let Err(bad) = self.drive.check() {
+            panic!("{when}: {}", bad.join("; "));
+        }
     }
 
     /// Every line holds what it may hold; transactions are whole or absent.
     fn examine(&mut self) {
+        let whole = !self.dead;
         let txs = std::mem::take(&mut self.txs);
         let mut present: BTreeMap<TxId, (usize, usize)> = BTreeMap::new();
         for page in 0..PAGES {
@@ -363,6 +439,10 @@ impl Model {
                 line.maybe.clear();
             }
         }
+        if !whole {
+            // RECOVER was refused, so that uncommitted lines are still to be seen.
+            return;
+        }
         // Numbers are given in the order of beginning; commits are submitted in that order too.
         let landed: Vec<bool> =
             txs.keys().filter(|id| txs[id].commit.is_some()).map(|id| present[id].0 > 0).collect();
@@ -373,7 +453,8 @@ impl Model {
         }
     }
 
-    fn run(&mut self, op: &Op) {
+    /// Does one operation.
+    pub fn run(&mut self, op: &Op) {
         match *op {
             Op::Store { at, len } => self.store_bytes(at, len),
             Op::Verify => self.verify(),
@@ -390,146 +471,28 @@ impl Model {
             }
             Op::Load { at, len } => self.load(at, len),
             Op::Idle { micros } => self.now += Nanos::from_micros(micros),
-            Op::Settle => self.now = self.drive.settle(self.now).expect("settles"),
+            Op::Settle => {
+                self.wait(|d, now| d.settle(now));
+            }
             Op::Crash { pending } => self.crash(pending),
         }
         self.settle_time();
     }
 
-    fn finish(&mut self) {
-        self.now = self.drive.settle(self.now).expect("settles");
+    /// Everything has reached the flash, or its last state is examined where the drive takes no more data.
+    pub fn finish(&mut self) {
+        if self.dead || !self.wait(|d, now| d.settle(now)) {
+            for page in 0..PAGES {
+                self.read_page(page);
+            }
+            self.crash(None);
+            return;
+        }
         for page in 0..PAGES {
-            let peek = self.drive.peek(Lpa(page)).expect("peeks");
+            let peek =
+                if self.faulty { self.read_page(page) } else { self.drive.peek(Lpa(page)).expect("peeks") };
             assert_eq!(peek.to_bytes(), self.live_page(page).to_bytes(), "page {page} in the end");
         }
-        self.drive.check().expect("consistent in the end");
+        self.check("in the end");
     }
-}
-
-fn run(mode: Mode, seed: u64, ops: &[Op]) -> Model {
-    let mut m = Model::new(mode, seed);
-    for op in ops {
-        m.run(op);
-    }
-    m.finish();
-    m
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 192, max_shrink_iters: 4000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn a_log_mode_drive_keeps_its_promises(seed: u64, ops in proptest::collection::vec(op(), 1..400)) {
-        run(Mode::Log, seed, &ops);
-    }
-
-    #[test]
-    fn a_cache_mode_drive_keeps_its_promises(seed: u64, ops in proptest::collection::vec(op(), 1..400)) {
-        run(Mode::Cache, seed, &ops);
-    }
-}
-
-/// A long run of the same operations, to get through many cleanings; and its twin gives the same everything.
-#[test]
-fn the_same_operations_give_the_same_drive() {
-    use proptest::strategy::ValueTree;
-    use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let ops = proptest::collection::vec(op(), 6000).new_tree(&mut runner).expect("generates").current();
-    for mode in [Mode::Log, Mode::Cache] {
-        let (a, b) = (run(mode, 1, &ops), run(mode, 1, &ops));
-        assert_eq!((a.now, a.drive.counters()), (b.now, b.drive.counters()));
-        let c = a.drive.counters();
-        assert!(a.crashes > 50 && c.flash.erases > 100, "{} crashes, {c:?}", a.crashes);
-        if mode == Mode::Log {
-            let l = c.log;
-            assert!(l.cleanings > 50 && l.entries_migrated > 20 && l.pages_read > 50 && l.pages_voided > 50);
-            assert!(l.lines_superseded > 20 && l.lines_dropped > 20 && l.lines_lost > 20, "{l:?}");
-        } else {
-            assert!(c.cache.write_backs > 100 && c.cache.hits > 100 && c.cache.dropped > 10, "{:?}", c.cache);
-        }
-    }
-}
-
-/// A log full of uncommitted transactions says so; committing or recovering frees it.
-#[test]
-fn a_log_full_of_uncommitted_lines_refuses_more() {
-    let d = Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("valid");
-    let mut now = Nanos::ZERO;
-    let store = |now: Nanos, line: u64, tx: u32| -> Result<Nanos, DriveError> {
-        let at = ByteAddr(line * 64);
-        let t = d.store(now, at, &[line as u8; 64], TxId(tx), WHAT)?;
-        d.flush_lines(t, at, 64)
-    };
-    let mut refused = None;
-    for line in 0..300 {
-        match store(now, line, 1) {
-            Ok(t) => now = t,
-            Err(e) => {
-                refused = Some((line, e));
-                break;
-            }
-        }
-    }
-    let (line, e) = refused.expect("refused at some point");
-    assert_eq!(e, DriveError::LogFull);
-    assert!(line >= 95, "only {line} lines of 80 B fitted into 8 KiB");
-    now = d.submit(now, Command::Commit { tx: TxId(1) }).expect("commits");
-    now = store(now, 299, 2).expect("room again");
-    now = d.submit(now, Command::Recover).expect("recovers");
-    d.check().expect("consistent");
-    let c = d.counters().log;
-    assert_eq!((c.recoveries, c.recovery_dropped), (1, 1));
-    assert_eq!(d.peek(Lpa(0)).expect("peeks").to_bytes()[63 * 64], 63);
-    assert_eq!(d.peek(Lpa(4)).expect("peeks").to_bytes()[4095], 0, "line 299 was never committed");
-    assert!(d.settle(now).is_ok());
-}
-
-/// Stores faster than cleaning wait for room, and lose nothing.
-#[test]
-fn a_burst_of_stores_waits_for_cleaning() {
-    let d = Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("valid");
-    let mut now = Nanos::ZERO;
-    for page in 0..60 {
-        let at = ByteAddr(page * 4096);
-        now = d.store(now, at, &[page as u8 + 1; 2048], TxId::NONE, WHAT).expect("stores");
-        now = d.flush_lines(now, at, 2048).expect("flushes");
-    }
-    let c = d.counters().log;
-    assert!(c.stalls > 5 && c.stall_time > Nanos::from_micros(100), "{c:?}");
-    d.check().expect("consistent");
-    for page in 0..60 {
-        let bytes = d.peek(Lpa(page)).expect("peeks").to_bytes();
-        assert_eq!((bytes[2047], bytes[2048]), (page as u8 + 1, 0));
-    }
-    assert!(d.settle(now).is_ok());
-}
-
-/// However fast the host stores, what a running transaction has in the old half finds room in the new one.
-#[test]
-fn a_running_transaction_survives_cleaning_under_pressure() {
-    let d = Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("valid");
-    let mut now = Nanos::ZERO;
-    let store = |now: Nanos, at: u64, data: &[u8], tx: u32| -> Nanos {
-        let t = d.store(now, ByteAddr(at), data, TxId(tx), WHAT).expect("stores");
-        d.flush_lines(t, ByteAddr(at), data.len()).expect("flushes")
-    };
-    // 60 entries of 80 B: more than half of the 8 KiB.
-    for line in 0..60 {
-        now = store(now, 30 * 4096 + line * 64, &[line as u8 + 1; 64], 1);
-    }
-    for page in 0..60 {
-        now = store(now, (page % 25) * 4096, &[page as u8 + 1; 1024], 0);
-    }
-    let c = d.counters().log;
-    assert!(c.cleanings > 5 && c.entries_migrated >= 5 * 60, "{c:?}");
-    d.check().expect("consistent");
-    now = d.submit(now, Command::Commit { tx: TxId(1) }).expect("commits");
-    d.power_fail(now, &mut Stream::new(1, "power"));
-    now = d.power_on(now).expect("powers on");
-    d.submit(now, Command::Recover).expect("recovers");
-    d.check().expect("consistent");
-    let bytes = d.peek(Lpa(30)).expect("peeks").to_bytes();
-    assert!((0..60).all(|line| bytes[line * 64] == line as u8 + 1));
 }
