@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Operations in one measured batch.
-const OPS: u64 = 100_000;
+const OPS: u64 = 96_000;
 
 /// ByteFS Table 4 timing; 8 channels of 8 ways.
 fn config(capacity: Bytes) -> FtlConfig {
@@ -48,8 +48,6 @@ fn fill<M: Medium>(mut ftl: Ftl<M>, pages: u64) -> Ftl<M> {
 #[derive(Clone)]
 struct Load {
     rng: Stream,
-    /// The next page, of which the FTL has been told.
-    next: Lpa,
     /// Pages that are asked for: 0 to this; the whole drive where that is smaller.
     within: u64,
     in_flight: BinaryHeap<Reverse<Nanos>>,
@@ -59,7 +57,6 @@ impl Load {
     fn new() -> Load {
         Load {
             rng: Stream::new(1, "bench"),
-            next: Lpa(0),
             within: u64::MAX,
             in_flight: vec![Reverse(Nanos::ZERO); 32].into(),
         }
@@ -71,11 +68,13 @@ impl Load {
 
     fn run<M: Medium>(&mut self, ftl: &mut Ftl<M>, mut submit: impl FnMut(&mut Ftl<M>, Nanos, Lpa) -> Nanos) {
         let pages = ftl.capacity_pages().min(self.within);
-        for _ in 0..OPS {
-            let lpa = std::mem::replace(&mut self.next, Lpa(self.rng.below(pages)));
-            ftl.hint(self.next);
-            if let Some(mut first) = self.in_flight.peek_mut() {
-                first.0 = submit(ftl, first.0, lpa);
+        for _ in 0..OPS / 32 {
+            let together: [Lpa; 32] = std::array::from_fn(|_| Lpa(self.rng.below(pages)));
+            ftl.look_ahead(&together);
+            for lpa in together {
+                if let Some(mut first) = self.in_flight.peek_mut() {
+                    first.0 = submit(ftl, first.0, lpa);
+                }
             }
         }
     }

@@ -271,14 +271,6 @@ impl<M: Medium> Ftl<M> {
         self.l2p.get(lpa.0 as usize).is_some_and(|&p| p != 0)
     }
 
-    /// Tells the emulator which page will be asked for soon: brings its map entry into the processor's cache, and changes
-    /// nothing. A command that comes one command later does not wait for memory then.
-    #[inline]
-    pub fn hint(&self, lpa: Lpa) {
-        // A load whose value nobody waits for.
-        std::hint::black_box(self.l2p.get(lpa.0 as usize).copied());
-    }
-
     /// The flash page that holds a logical page, if any does.
     pub fn location(&self, lpa: Lpa) -> Option<Ppa> {
         self.l2p.get(lpa.0 as usize)?.checked_sub(1).map(Ppa)

@@ -71,6 +71,12 @@ pub trait Medium {
         self.read(block, page).map(|(content, oob)| (content, oob.lpa))
     }
 
+    /// A programmed page will be read soon: brings what [`Medium::fetch`] looks up into the processor's cache.
+    #[inline]
+    fn touch(&self, block: BlockNo, page: u32) {
+        std::hint::black_box(self.oob(block, page).is_ok());
+    }
+
     /// OOB of a programmed page.
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob>;
 

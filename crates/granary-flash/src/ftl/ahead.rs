@@ -11,7 +11,6 @@
 use super::Ftl;
 use crate::medium::{BlockNo, Medium};
 use granary_units::{Lpa, Ppa};
-use std::hint::black_box;
 
 /// Pages looked up together.
 const TOGETHER: usize = 32;
@@ -26,7 +25,7 @@ impl<M: Medium> Ftl<M> {
             }
             for ppa in entries.into_iter().filter_map(|entry| entry.checked_sub(1)) {
                 let (block, page) = self.config.geometry.split(Ppa(ppa));
-                black_box(self.nand.medium().oob(BlockNo(block), page).is_ok());
+                self.nand.medium().touch(BlockNo(block), page);
             }
         }
     }

@@ -99,6 +99,9 @@ impl Medium for NoData {
     }
 
     #[inline]
+    fn touch(&self, _block: BlockNo, _page: u32) {}
+
+    #[inline]
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob> {
         Ok(self.oob_of(block, page))
     }

@@ -45,6 +45,11 @@ impl Medium for Store {
     }
 
     #[inline]
+    fn touch(&self, block: BlockNo, page: u32) {
+        each!(self, m => m.touch(block, page))
+    }
+
+    #[inline]
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob> {
         each!(self, m => m.oob(block, page))
     }
