@@ -48,7 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn run(mode: Mode, seed: u64, ops: &[Op]) -> Model {
-    let mut m = Model::new(mode, seed);
+    let mut m = Model::on(&DriveConfig::tiny(mode), seed, None);
     for op in ops {
         m.run(op);
     }

@@ -109,11 +109,6 @@ pub enum Op {
 }
 
 impl Model {
-    /// A tiny drive.
-    pub fn new(mode: Mode, seed: u64) -> Model {
-        Model::on(&DriveConfig::tiny(mode), seed, None)
-    }
-
     /// A drive whose flash fails as `faults` says.
     pub fn on(config: &DriveConfig, seed: u64, faults: Option<Faults>) -> Model {
         let drive = Mssd::new(config).expect("valid");
