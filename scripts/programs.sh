@@ -90,7 +90,7 @@ fio_() {
     for engine in psync "libaio --direct=1 --iodepth=16"; do
         # shellcheck disable=SC2086
         fio --name=v --filename=fio.dat --size="$size" --rw=randwrite --bsrange=512-64k --blockalign=512 --fsync=64 \
-            --ioengine=$engine --verify=crc32c --do_verify=1 --verify_fatal=1 --output="$work/fio.log" || return
+            --ioengine=$engine --verify=crc32c --do_verify=1 --verify_fatal=1 --verify_state_save=0 --output="$work/fio.log" || return
         rm -f fio.dat
     done
     fio --name=m --directory="$mnt" --size="$size" --rw=randwrite --bs=4k --ioengine=mmap --verify=crc32c --do_verify=1 \

@@ -42,7 +42,7 @@ for fs in ${systems//,/ }; do
     mountpoint -q "$mnt" || { cat "$work/told"; exit 2; }
     # Four files of 512 MiB: sequential and random, through the page cache and past it, verified when all is written.
     job=(fio --directory="$mnt" --size=512m --io_size="$((gib / 4))g" --verify=crc32c --verify_backlog=0 --do_verify=1
-        --verify_fatal=1 --group_reporting --output="$work/fio.log"
+        --verify_fatal=1 --verify_state_save=0 --group_reporting --output="$work/fio.log"
         --name=seq --rw=write --bs=1m --name=random --rw=randwrite --bs=64k --name=direct --rw=randwrite --bs=128k --direct=1
         --name=synced --rw=randwrite --bs=32k --fsync=64)
     start=$(date +%s)
