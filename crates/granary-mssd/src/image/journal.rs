@@ -254,14 +254,19 @@ impl Journal {
     /// # Errors
     /// Host errors.
     pub fn held(&self, ppa: u32) -> io::Result<Option<Page>> {
-        match (self.pending.held(ppa), &self.log) {
-            (Some(Held::Memory(page)), _) => Ok(Some(page)),
-            (Some(Held::Log(at)), Some(log)) => {
-                let mut bytes = [0; PAGE_SIZE];
-                log.read_at(at, &mut bytes)?;
-                Ok(Some(Page::from_bytes(&bytes)))
+        loop {
+            match (self.pending.held(ppa), &self.log) {
+                (Some(Held::Memory(page)), _) => return Ok(Some(page)),
+                (Some(Held::Log(at)), Some(log)) => {
+                    let mut bytes = [0; PAGE_SIZE];
+                    log.read_at(at, &mut bytes)?;
+                    // A half that was checkpointed meanwhile may have been written anew: then the content is in `flash`.
+                    if matches!(self.pending.held(ppa), Some(Held::Log(still)) if still == at) {
+                        return Ok(Some(Page::from_bytes(&bytes)));
+                    }
+                }
+                _ => return Ok(None),
             }
-            _ => Ok(None),
         }
     }
 
