@@ -25,7 +25,6 @@ use granary_workload::Workload;
 use granary_workload::run::{Clients, Outcome, Progress, Run, RunOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Called with the progress of a run; from the thread that runs it.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -81,8 +80,6 @@ impl Experiment {
     pub fn run(&self, progress: Option<OnProgress>) -> Result<Record, LabError> {
         let fs = registry::find(&self.fs)?;
         self.must_fit()?;
-        #[allow(clippy::disallowed_methods)] // `wall_s` is the one real time in a record
-        let started = Instant::now();
         let config = WorldConfig {
             host_cores: self.testbed.host.cores,
             costs: self.testbed.host.costs,
@@ -93,7 +90,7 @@ impl Experiment {
         let finished = World::new(config)
             .run(move || me.in_virtual_time(fs, progress))
             .map_err(|stop| LabError::run(&self.fs, "run", stop))??;
-        Ok(self.record(finished, started.elapsed().as_secs_f64()))
+        Ok(self.record(finished))
     }
 
     fn must_fit(&self) -> Result<(), LabError> {
@@ -190,7 +187,7 @@ impl Experiment {
         drive.check().map_err(|found| LabError::run(name, "check", format!("drive: {}", found.join("; "))))
     }
 
-    fn record(&self, finished: Finished, wall_s: f64) -> Record {
+    fn record(&self, finished: Finished) -> Record {
         let Finished { outcome, snapshots: [start, ready, done, drained] } = finished;
         let run = phase(&ready, &done);
         let share = |host: u64, app: u64| if app == 0 { 0.0 } else { host as f64 / app as f64 };
@@ -223,7 +220,6 @@ impl Experiment {
             seed: self.seed,
             threads: self.workload.threads(),
             virtual_s,
-            wall_s,
             ops: Ops {
                 total: outcome.total_ops,
                 per_s: if virtual_s > 0.0 { outcome.total_ops as f64 / virtual_s } else { 0.0 },

@@ -157,7 +157,8 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     match open.mount() {
         Err(e) => found.wrong.push(format!("{name} cannot be mounted: {e}")),
         Ok(fs) => {
-            match fs.check() {
+            // Recovery may have changed things, which only memory has yet.
+            match fs.sync().and_then(|()| fs.check()) {
                 Ok(wrong) => found.wrong.extend(wrong.into_iter().map(|w| format!("{name}: {w}"))),
                 Err(e) => found.wrong.push(format!("{name} cannot be checked: {e}")),
             }

@@ -1,6 +1,6 @@
 //! [`Record`]: the result of one run, the one thing every exporter is fed with (design section 6).
 //!
-//! Field by field documented in docs/RESULTS.md. Two runs of one seed give equal records but for `wall_s`. Maps are
+//! Field by field documented in docs/RESULTS.md. Two runs of one seed give equal records: no real time is in them. Maps are
 //! ordered, numbers are integers wherever the quantity is one.
 
 use serde::{Deserialize, Serialize};
@@ -34,8 +34,6 @@ pub struct Record {
     pub threads: u64,
     /// Length of the measured run in virtual seconds.
     pub virtual_s: f64,
-    /// Real seconds that setup, run and drain took; the only field that differs between equal runs.
-    pub wall_s: f64,
     /// Operations of the measured run.
     pub ops: Ops,
     /// Bytes that the application read and wrote in the measured run.

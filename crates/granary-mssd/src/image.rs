@@ -296,10 +296,13 @@ impl Image {
     /// # Errors
     /// Host errors: the image is then as if the process had died, and nothing acknowledged is lost.
     pub fn close(mut self) -> Result<(), ImageError> {
+        // The last group may need a free half of the log: that takes the thread which is stopped then.
+        let safe = self.barrier();
         self.stop_thread();
         if self.read_only {
             return Ok(());
         }
+        safe?;
         self.save_counters()?;
         self.journal.close().map_err(|reason| ImageError::Stopped { reason })
     }

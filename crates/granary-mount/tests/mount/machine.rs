@@ -6,7 +6,7 @@
 //!   the test, at random moments: takes what was told, then a copy of the files ─> opens it: recovery, check, all there
 //! ```
 
-use super::rig::{possible, systems};
+use super::rig::{eventually, possible, systems};
 use granary_lab::registry::FsEntry;
 use granary_lab::testbed::Testbed;
 use granary_mount::{Options, host_config};
@@ -106,7 +106,10 @@ fn explore(entry: &'static FsEntry) {
     for told in &told {
         assert!(told.now().moves > 0, "{}: {:?}", entry.name, told.now());
     }
-    mounted.unmount().expect("unmounts");
+    // A child that another test has forked holds our open files until it executes its program.
+    let unmounter = mounted.unmounter();
+    assert!(eventually(|| unmounter.unmount(false).is_ok()), "unmounts");
+    mounted.join().expect("ends cleanly");
     drop(options);
     Arc::into_inner(image).expect("nobody else has it").close().expect("closed");
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -178,6 +181,7 @@ fn verify(
 ) -> Result<(), String> {
     let (image, vfs) = open(left, entry, false);
     let mut process = Process::new(vfs.clone(), Cred::ROOT);
+    vfs.sync().expect("sync");
     let mut wrong = vfs.fs().check().expect("check runs");
     for (w, (before, after)) in before.iter().zip(after).enumerate() {
         // A mail that was told of after the copy may have pushed out an old one already.

@@ -1,7 +1,7 @@
 //! Images on a real directory: making, opening, refusing, closing.
 
 use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image, ImageError, ImageMeta};
+use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
 use granary_units::{Bytes, Lpa, Nanos, Page};
 use std::os::unix::fs::MetadataExt;
@@ -61,6 +61,33 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
                 assert!(matches!(write(&*drive, 0, &bytes(0)), Err(DriveError::ReadOnly(_))));
             }
         }
+    }
+}
+
+/// The last group needs a half of the log that the checkpoint thread has not yet emptied. Hangs where nobody does.
+#[test]
+fn an_image_closes_while_its_log_is_full() {
+    for round in 0..20 {
+        let host = MemoryHost::new();
+        let config = DriveConfig::tiny(Mode::Cache);
+        Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+        let options = OpenOptions {
+            durability: Durability::Machine,
+            wal_half: Some(256 << 10),
+            ..OpenOptions::default()
+        };
+        let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+        // Groups of more than half a half: each begins the other one.
+        for group in 0..3 {
+            (0..40).for_each(|l| write(&*drive, l, &bytes(round + group + l)).expect("written"));
+            if group < 2 {
+                image.barrier().expect("safe");
+            }
+        }
+        image.close().expect("closed");
+        let (image, drive) = Image::open_on(Arc::new(host), options).expect("opens again");
+        assert!((0..40).all(|l| read(&*drive, l) == bytes(round + 2 + l)));
+        image.close().expect("closed");
     }
 }
 
