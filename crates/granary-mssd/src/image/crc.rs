@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn it_is_the_checksum_of_both_together() {
         for seed in 0..50usize {
-            let bytes: Vec<u8> = (0..seed * 7 + PAGE_SIZE).map(|i| (i * (seed + 3) >> 2) as u8).collect();
+            let bytes: Vec<u8> = (0..seed * 7 + PAGE_SIZE).map(|i| ((i * (seed + 3)) >> 2) as u8).collect();
             let (before, page) = bytes.split_at(seed * 7);
             let both = over_page(crc32c::crc32c(before), crc32c::crc32c(page));
             assert_eq!(both, crc32c::crc32c(&bytes), "{seed}");
