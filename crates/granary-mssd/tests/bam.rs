@@ -99,7 +99,7 @@ struct Rig {
 impl Rig {
     fn new(mode: Mode, seed: u64) -> Rig {
         let drive = Mssd::new(&config(mode)).expect("valid");
-        drive.track_in_flight(seed % 4 != 0);
+        drive.track_in_flight(!seed.is_multiple_of(4));
         assert!(drive.info().bam);
         let pages = drive.info().pages as usize;
         let model = State { words: vec![None; pages], entries: Vec::new(), files: Vec::new() };
@@ -273,12 +273,12 @@ impl Rig {
 
     /// Part of an FS_WRITE is there: every page is old, or new with its entry.
     fn torn(&mut self, words: &[Option<u64>], list: &[BamEntry], last: &State) {
-        for l in 0..words.len() {
+        for (l, word) in words.iter().enumerate() {
             let (old, new) = (self.model.words[l], last.words[l]);
-            if words[l] == old {
+            if *word == old {
                 continue;
             }
-            assert_eq!(words[l], new, "page {l} is neither old nor new");
+            assert_eq!(*word, new, "page {l} is neither old nor new");
             let e = *last.list(None).iter().rfind(|e| e.lpa.0 == l as u64).expect("its entry");
             assert!(list.contains(&e), "page {l} came without its entry");
             self.model.block(l as u64, new.expect("content"), e.ino, e.offset);

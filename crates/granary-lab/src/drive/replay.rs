@@ -281,7 +281,7 @@ impl Replay<'_> {
             return Ok(());
         };
         if r.after.is_none() {
-            let result = r.ops.entry(name).or_insert_with(JobResult::new);
+            let result = r.ops.entry(name).or_default();
             result.accesses += 1;
             result.read_bytes += moved.0;
             result.write_bytes += moved.1;

@@ -126,7 +126,7 @@ impl Keys {
                 let hit = keys.find(|(p, _)| names(p, word) && is_section(p) == section);
                 hit.map(|(p, at)| (p.as_str(), *at))
             });
-            if section { found.last() } else { found.next() }
+            if section { found.next_back() } else { found.next() }
         })
     }
 }

@@ -76,6 +76,7 @@ fn explore(entry: &'static FsEntry) {
     let host = MemoryHost::new();
     Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
     let (image, vfs) = open(&host, entry, true);
+    image.barrier().expect("what mkfs made is safe");
     let image = Arc::new(image);
     let barrier = image.clone();
     let hook = move || barrier.barrier().map_err(|e| std::io::Error::other(e.to_string()));
@@ -86,6 +87,8 @@ fn explore(entry: &'static FsEntry) {
     let mut random = Stream::new(1, entry.name);
     let mut wrong = Vec::new();
     std::thread::scope(|s| {
+        // Also where a check panics: the scope waits for the writers.
+        let _end = Stop(&stop);
         for (w, told) in told.iter().enumerate() {
             let (stop, home) = (&stop, dir.path().join(format!("w{w}")));
             s.spawn(move || write(&home, w, told, stop));
@@ -101,7 +104,6 @@ fn explore(entry: &'static FsEntry) {
                 wrong.push(format!("{}, copy {copy}: {what}", entry.name));
             }
         }
-        stop.store(true, SeqCst);
     });
     for told in &told {
         assert!(told.now().moves > 0, "{}: {:?}", entry.name, told.now());
@@ -113,6 +115,15 @@ fn explore(entry: &'static FsEntry) {
     drop(options);
     Arc::into_inner(image).expect("nobody else has it").close().expect("closed");
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Ends the writers.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
 }
 
 /// Opens the image with machine durability, and its file system, which is made first where `new`.
