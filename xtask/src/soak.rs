@@ -8,7 +8,7 @@
 //! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
 
 mod configs;
-mod faults;
+mod drive_faults;
 mod image;
 mod power;
 mod schedules;
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::Schedules => schedules::jobs(&args.fs)?,
         Kind::Image => image::jobs(),
         Kind::DriveConfigs => configs::jobs(),
-        Kind::DriveFaults => faults::jobs(),
+        Kind::DriveFaults => drive_faults::jobs(),
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

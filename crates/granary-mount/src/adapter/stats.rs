@@ -85,7 +85,7 @@ impl Statistics {
     }
 
     pub(super) fn attr(&self, node: INodeNo) -> Result<FileAttr> {
-        Ok(attr(node.0, &*self.text(node)?))
+        Ok(attr(node.0, &self.text(node)?))
     }
 
     pub(super) fn read(&self, node: INodeNo, pos: u64, out: &mut [u8]) -> Result<usize> {
