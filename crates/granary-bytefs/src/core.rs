@@ -156,6 +156,7 @@ impl Core {
     pub fn release_ripe(&self) -> Result<()> {
         let _one = self.releasing.lock();
         let runs = self.space.ripe(self.journal.committed());
+        self.journal.retire(&self.port, &runs)?;
         if self.options.discard && !runs.is_empty() {
             let mut all = Ticket::NONE;
             for run in &runs {

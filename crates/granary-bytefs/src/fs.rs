@@ -92,7 +92,7 @@ impl ByteFs {
 
 impl FileSystem for ByteFs {
     fn name(&self) -> &'static str {
-        "bytefs"
+        self.core.options.variant.name()
     }
 
     fn features(&self) -> Features {
@@ -245,6 +245,8 @@ impl FileSystem for ByteFs {
             daemon.stop();
         }
         self.core.sync()?;
+        // Lines that the redo log has put where they belong may still be on their way.
+        self.core.port.verify()?;
         let mut sb = *self.superblock.lock();
         sb.state = U32::new(CLEAN);
         sb.next_tx = U32::new(self.core.journal.next_tx().max(1));

@@ -21,14 +21,19 @@
 //! order makes that unnecessary, so concurrent operations share one verify and never wait for each other's COMMIT.
 //! `commit = "sync"` is the paper's rule.
 //!
+//! On firmware without a write log (`bytefs-dual`) the lines of sealed transactions wait in memory, and the group commit
+//! puts them into a redo log of the host's ([`redo`]); all else is the same.
+//!
 //! It does *not* know what the lines mean.
 //!
 //! Source: ByteFS section 4.3 (TxTable, TxID, COMMIT), 4.2 (write-verify read).
 
 pub mod commit;
 pub mod locks;
+pub mod redo;
 pub mod tx;
 
 pub use commit::Journal;
 pub use locks::TxTable;
+pub use redo::Redo;
 pub use tx::{Bitmap, Tx};

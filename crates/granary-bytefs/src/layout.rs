@@ -1,11 +1,11 @@
 //! The media format: real structs, little endian, one concept per file (SPEC.md has every field).
 //!
 //! ```text
-//!   block  0            1              ...              ...             ...            ...
-//!         +------------+--------------+----------------+---------------+--------------+----------------------+
-//!         | superblock | orphan table | inode bitmap   | block bitmap  | inode table  | data, directories,   |
-//!         |            | 1 block      | 1 bit / inode  | 1 bit / block | 128 B each   | extent slots         |
-//!         +------------+--------------+----------------+---------------+--------------+----------------------+
+//!   block  0            1              ...             ...             ...           ...            ...
+//!         +------------+--------------+---------------+---------------+-------------+--------------+---------------+
+//!         | superblock | orphan table | inode bitmap  | block bitmap  | inode table | journal area | data, direct- |
+//!         |            | 1 block      | 1 bit / inode | 1 bit / block | 128 B each  |              | ories, slots  |
+//!         +------------+--------------+---------------+---------------+-------------+--------------+---------------+
 //! ```
 //!
 //! Invariants: everything that an operation changes is a 64 B line of its own concern (an inode's hot half, a name, a

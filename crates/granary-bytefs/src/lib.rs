@@ -48,4 +48,4 @@ mod xattr;
 pub use fs::{ByteFs, Stats};
 pub use mkfs::mkfs;
 pub use mount::{RecoveryReport, mount};
-pub use options::{CommitMode, MkfsOptions, MountOptions};
+pub use options::{CommitMode, MkfsOptions, MountOptions, Variant};

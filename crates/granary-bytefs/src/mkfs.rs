@@ -3,7 +3,7 @@
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
 use crate::layout::{Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap};
 use crate::options::MkfsOptions;
-use granary_mssd::{DriveError, Port, Structure};
+use granary_mssd::{Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result};
@@ -19,24 +19,31 @@ const BATCH: usize = 64;
 /// Makes a file system on the drive; whatever was there is lost.
 ///
 /// # Errors
-/// `Invalid` where the drive is too small, too large (2^32 blocks), or has no room for data beside the inode table;
-/// `Drive` where its firmware has no write log; drive errors.
+/// `Invalid` where the drive is too small, too large (2^32 blocks), or has no room for data beside the inode table and
+/// the journal area; drive errors.
 pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
-    if !port.info().write_log {
-        return Err(DriveError::Unsupported("write log").into());
-    }
     let blocks = options.blocks.unwrap_or(port.info().pages);
     if blocks > port.info().pages {
         return Err(FsError::Invalid);
     }
-    let g = Geometry::new(blocks, options.inode_ratio).ok_or(FsError::Invalid)?;
-    // The log and the TxLog of whoever used the drive before must not meet our transaction numbers.
-    port.recover()?;
+    let journal = match options.journal {
+        Some(size) => size.0 / PAGE_SIZE as u64,
+        None => Geometry::default_journal(blocks),
+    };
+    let g = Geometry::new(blocks, options.inode_ratio, journal).ok_or(FsError::Invalid)?;
+    if port.info().write_log {
+        // The log and the TxLog of whoever used the drive before must not meet our transaction numbers.
+        port.recover()?;
+    }
     if options.discard {
         let ticket = port.trim(Lpa(0), blocks)?;
         port.wait(ticket);
     }
     port.write(Lpa(g.orphans), &[Page::ZERO], Structure::Superblock)?;
+    // Both users of the journal area find it empty.
+    for first in [g.journal, g.journal + g.journal_blocks / 2] {
+        port.write(Lpa(first), &[Page::ZERO], Structure::Journal)?;
+    }
     // Inode 0 does not exist, inode 1 is the root.
     write_bitmap(port, g.inode_bitmap, g.inodes, ROOT as u64 + 1)?;
     write_bitmap(port, g.block_bitmap, g.blocks, g.data)?;
@@ -60,11 +67,13 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         block_bitmap: U64::new(g.block_bitmap),
         inode_table: U64::new(g.inode_table),
         data: U64::new(g.data),
+        journal: U32::new(g.journal as u32),
+        journal_blocks: U32::new(g.journal_blocks as u32),
         next_tx: U32::new(1),
         root: U32::new(ROOT),
         mounts: U64::ZERO,
         made: I64::new(options.made().0),
-        reserved: [U32::ZERO; 3],
+        reserved: U32::ZERO,
         crc: U32::ZERO,
     };
     // Last: before it there is no file system.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   clean:    superblock ── bitmaps ── mark in use
-//!   unclean:  superblock ── RECOVER (drops what was not committed, replays the rest) ── bitmaps ── orphan table: go on
-//!             freeing ── mark in use
+//!   unclean:  superblock ── RECOVER (drops what was not committed, replays the rest; without a write log the host's
+//!             redo log) ── bitmaps ── orphan table: go on freeing ── mark in use
 //! ```
 //!
 //! After RECOVER the media show the operations up to one point of the commit order, each whole; only removals and
@@ -14,7 +14,7 @@
 use crate::core::{Core, Orphans};
 use crate::fs::ByteFs;
 use crate::groups::Groups;
-use crate::journal::{Journal, TxTable};
+use crate::journal::{Journal, Redo, TxTable};
 use crate::layout::superblock::{CLEAN, IN_USE};
 use crate::layout::{Geometry, Superblock, bitmap, orphan};
 use crate::mkfs::ROOT;
@@ -35,10 +35,12 @@ use zerocopy::little_endian::{U32, U64};
 pub struct RecoveryReport {
     /// The file system had been unmounted properly; the rest is zero.
     pub clean: bool,
-    /// Time that the drive's RECOVER took.
+    /// Time that the drive's RECOVER took, or the replay of the host's redo log.
     pub recover: Nanos,
     /// Time for all of the mount.
     pub total: Nanos,
+    /// Groups of transactions replayed from the host's redo log; the firmware does not tell how many it had.
+    pub groups: u64,
     /// Inodes without links whose freeing was finished.
     pub orphans: u64,
     /// Truncations finished.
@@ -50,10 +52,11 @@ pub struct RecoveryReport {
 /// Mounts the file system on the drive, recovering it where it was not unmounted properly.
 ///
 /// # Errors
-/// `Corrupt` where there is no valid file system; `Drive` where the firmware has no write log; drive errors.
+/// `Corrupt` where there is no valid file system; `Drive` where the firmware is not the variant's; drive errors.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
-    if !port.info().write_log {
-        return Err(DriveError::Unsupported("write log").into());
+    if options.variant.write_log() != port.info().write_log {
+        let wanted = if options.variant.write_log() { "write log" } else { "page cache without a write log" };
+        return Err(DriveError::Unsupported(wanted).into());
     }
     let begin = now();
     let mut page = [Page::ZERO];
@@ -62,11 +65,18 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     let geometry = sb.geometry();
     check_geometry(&geometry, &port, &sb)?;
     let mut report = RecoveryReport { clean: sb.state.get() == CLEAN, ..RecoveryReport::default() };
+    let redo = (!port.info().write_log).then(|| Redo::new(&geometry));
     if !report.clean {
-        port.recover()?;
+        match &redo {
+            None => port.recover()?,
+            Some(redo) => report.groups = redo.recover(&port, geometry.blocks)?,
+        }
         report.recover = now() - begin;
     }
-    let core = load(port, geometry, options, &sb)?;
+    if let Some(redo) = &redo {
+        redo.clear(&port)?;
+    }
+    let core = load(port, geometry, options, &sb, redo)?;
     sb.state = U32::new(IN_USE);
     sb.mounts = U64::new(sb.mounts.get() + 1);
     write_superblock(&core.port, &sb)?;
@@ -85,7 +95,9 @@ fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
         && g.orphans < g.inode_bitmap
         && g.inode_bitmap + bitmap::blocks_for(g.inodes) <= g.block_bitmap
         && g.block_bitmap + bitmap::blocks_for(g.blocks) <= g.inode_table
-        && g.inode_table.checked_add(g.inodes / 32).is_some_and(|end| end <= g.data)
+        && g.inode_table.checked_add(g.inodes / 32).is_some_and(|end| end <= g.journal)
+        && g.journal_blocks >= Geometry::MIN_JOURNAL
+        && g.journal.checked_add(g.journal_blocks).is_some_and(|end| end <= g.data)
         && g.data < g.blocks
         && g.blocks <= port.info().pages
         && g.blocks <= u32::MAX as u64
@@ -101,7 +113,13 @@ fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
     )))
 }
 
-fn load(port: Port, geometry: Geometry, options: &MountOptions, sb: &Superblock) -> Result<Core> {
+fn load(
+    port: Port,
+    geometry: Geometry,
+    options: &MountOptions,
+    sb: &Superblock,
+    redo: Option<Redo>,
+) -> Result<Core> {
     let cache = BlockCache::new(port.clone(), options.metadata_cache);
     let area = |first: u64, bits: u64| -> Result<Vec<Arc<Block>>> {
         let end = first + bitmap::blocks_for(bits);
@@ -127,11 +145,12 @@ fn load(port: Port, geometry: Geometry, options: &MountOptions, sb: &Superblock)
     if !inodes.is_taken(0) || !inodes.is_taken(ROOT as u64) {
         return Err(FsError::Corrupt("the root directory is free in the inode bitmap".into()));
     }
+    let journal = Journal::new(sb.next_tx.get(), redo);
     let orphans = cache.get(Lpa(geometry.orphans), Structure::Superblock)?;
     orphans.pin();
     Ok(Core {
         geometry,
-        options: options.clone(),
+        options: options.effective(journal.capacity()),
         cache,
         space: Space::new(blocks),
         inodes: Mutex::new(inodes),
@@ -139,7 +158,7 @@ fn load(port: Port, geometry: Geometry, options: &MountOptions, sb: &Superblock)
         block_bitmap,
         orphans: Orphans::new(orphans),
         locks: TxTable::new(),
-        journal: Journal::new(sb.next_tx.get()),
+        journal,
         recovered: sb.state.get() != CLEAN,
         dirty: Mutex::default(),
         syncing: sync::Mutex::new(()),

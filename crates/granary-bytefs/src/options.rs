@@ -12,6 +12,9 @@ pub struct MkfsOptions {
     pub inode_ratio: u64,
     /// Blocks of 4 KiB to use; `None` = the whole drive.
     pub blocks: Option<u64>,
+    /// The journal area, for data journaling and for drives without a write log; `None` = 1/128 of the blocks, 64 KiB at
+    /// least and 32 MiB at most.
+    pub journal: Option<Bytes>,
     /// Trims the whole drive first.
     pub discard: bool,
     /// The UUID is drawn from this seed.
@@ -27,6 +30,7 @@ impl Default for MkfsOptions {
         MkfsOptions {
             inode_ratio: 16384,
             blocks: None,
+            journal: None,
             discard: true,
             uuid_seed: 0,
             time: 0,
@@ -53,10 +57,42 @@ pub enum CommitMode {
     Sync,
 }
 
+/// The steps of the paper's Figure 12 (section 5.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// ByteFS-Dual: metadata by byte, data by block, on the page-cache firmware; transactions commit in a redo log of
+    /// the host's in the journal area.
+    Dual,
+    /// ByteFS-Log: the same on the write-log firmware, which is the redo log.
+    Log,
+    /// ByteFS: data by byte, too, where few lines change.
+    #[default]
+    Full,
+}
+
+impl Variant {
+    /// The name in the registry.
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Dual => "bytefs-dual",
+            Variant::Log => "bytefs-log",
+            Variant::Full => "bytefs",
+        }
+    }
+
+    /// Whether it wants the firmware with the write log.
+    pub fn write_log(self) -> bool {
+        self != Variant::Dual
+    }
+}
+
 /// Choices of `mount`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
+    /// Which step of the ablation; all but `full` send data by block only, whatever the thresholds below.
+    pub variant: Variant,
     /// When transactions are committed.
     pub commit: CommitMode,
     /// Longest time that a finished operation stays uncommitted, as ext4's `commit=`.
@@ -84,6 +120,7 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
+            variant: Variant::Full,
             commit: CommitMode::Group,
             commit_interval: Nanos::from_secs(5),
             commit_batch: 32,
@@ -96,5 +133,19 @@ impl Default for MountOptions {
             discard: false,
             max_free_lines: 64,
         }
+    }
+}
+
+impl MountOptions {
+    /// The options that follow from these for the variant and a journal that takes `capacity` lines in one group.
+    pub(crate) fn effective(&self, capacity: usize) -> MountOptions {
+        let mut options = self.clone();
+        if self.variant != Variant::Full {
+            (options.byte_threshold_lines, options.direct_byte_max) = (0, 0);
+        }
+        // One transaction frees blocks in so many lines, and changes some more beside them.
+        options.max_free_lines =
+            self.max_free_lines.min((capacity / 4).try_into().unwrap_or(u32::MAX)).max(1);
+        options
     }
 }

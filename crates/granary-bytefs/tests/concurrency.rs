@@ -3,8 +3,8 @@
 mod common;
 
 use common::client::{Client, bytes};
-use common::{assert_clean, format, open, small_mssd, strict};
-use granary_bytefs::{CommitMode, MountOptions};
+use common::{assert_clean, format, open, small_cached, small_mssd, strict};
+use granary_bytefs::{CommitMode, MountOptions, Variant};
 use granary_mssd::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, spawn};
@@ -85,12 +85,17 @@ fn one_task(
 
 #[test]
 fn sixty_four_tasks_with_random_schedules_lose_nothing() {
-    for seed in 0..4 {
+    for seed in 0..6 {
         let config = WorldConfig { jitter: Nanos(3000), seed, ..WorldConfig::default() };
         let commit = if seed % 2 == 0 { CommitMode::Group } else { CommitMode::Sync };
         // Two lists for 64 tasks: bitmap lines are shared and conflict.
-        let options = MountOptions { commit, cpus: 2, commit_batch: 16, ..MountOptions::default() };
-        let drive = if seed < 2 { small_mssd(128) } else { strict(128) };
+        let variant = if seed < 4 { Variant::Full } else { Variant::Dual };
+        let options = MountOptions { variant, commit, cpus: 2, commit_batch: 16, ..MountOptions::default() };
+        let drive = match seed {
+            0 | 1 => small_mssd(128),
+            2 | 3 => strict(128),
+            _ => small_cached(128),
+        };
         World::new(config).run(move || work(drive, options, seed, 64, 12)).expect("no deadlock");
     }
 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::client::Client;
 use common::model::{Model, Open, assert_same, real_shape, step, walk};
-use common::{assert_clean, format, in_world, open, small_mssd, strict, until_power_fails};
-use granary_bytefs::{CommitMode, MountOptions};
+use common::{assert_clean, format, in_world, open, small_cached, small_mssd, strict, until_power_fails};
+use granary_bytefs::{CommitMode, MountOptions, Variant};
 use granary_mssd::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
@@ -14,8 +14,14 @@ use granary_vfs::FileSystem;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-fn random_options(s: &mut Stream) -> MountOptions {
+fn random_options(s: &mut Stream, drive: &Arc<dyn Drive>) -> MountOptions {
+    let variant = match drive.info().write_log {
+        false => Variant::Dual,
+        true if s.chance(0.2) => Variant::Log,
+        true => Variant::Full,
+    };
     MountOptions {
+        variant,
         commit: if s.chance(0.3) { CommitMode::Sync } else { CommitMode::Group },
         commit_batch: [1, 7, 256][s.below(3) as usize],
         byte_threshold_lines: [0, 8, 65][s.below(3) as usize],
@@ -34,7 +40,7 @@ fn agrees(drive: Arc<dyn Drive>, seed: u64, steps: usize) {
         let mut model = Model::new();
         let mut op = 0;
         for _ in 0..3 {
-            let options = random_options(&mut s);
+            let options = random_options(&mut s, &drive);
             let fs = open(&drive, &options);
             assert!(fs.recovery().clean);
             let c = Client::new(fs.clone());
@@ -74,6 +80,13 @@ fn random_operations_agree_with_the_model_on_an_emulated_drive() {
     }
 }
 
+#[test]
+fn random_operations_agree_with_the_model_without_a_write_log() {
+    for seed in 300..304 {
+        agrees(small_cached(16), seed, 300);
+    }
+}
+
 /// The history up to the power failure.
 #[derive(Default)]
 struct History {
@@ -86,7 +99,7 @@ struct History {
 fn survives(drive: Arc<dyn Drive>, seed: u64) {
     drive.track_in_flight(true);
     let mut s = Stream::new(seed, "crash");
-    let options = random_options(&mut s);
+    let options = random_options(&mut s, &drive);
     let history = Arc::new(Mutex::new(History { states: vec![Model::new()], durable: 0 }));
     let ready = Arc::new(Mutex::new(Nanos::ZERO));
     {
@@ -179,7 +192,7 @@ fn survives(drive: Arc<dyn Drive>, seed: u64) {
 
 #[test]
 fn a_power_failure_leaves_one_point_of_the_history_on_a_strict_drive() {
-    for seed in 0..50 {
+    for seed in 0..40 {
         survives(strict(8), seed);
     }
 }
@@ -188,5 +201,12 @@ fn a_power_failure_leaves_one_point_of_the_history_on_a_strict_drive() {
 fn a_power_failure_leaves_one_point_of_the_history_on_an_emulated_drive() {
     for seed in 200..215 {
         survives(small_mssd(16), seed);
+    }
+}
+
+#[test]
+fn a_power_failure_leaves_one_point_of_the_history_without_a_write_log() {
+    for seed in 400..412 {
+        survives(small_cached(16), seed);
     }
 }

@@ -28,6 +28,16 @@ fn bytefs_with_synchronous_commits_keeps_its_promises_under_torture() {
 }
 
 #[test]
+fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_torture() {
+    explore("bytefs-dual", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_fileserver() {
+    explore("bytefs-dual", "fileserver", 40);
+}
+
+#[test]
 fn bytefs_keeps_its_promises_under_varmail() {
     explore("bytefs", "varmail", 60);
 }

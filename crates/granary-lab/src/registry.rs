@@ -2,6 +2,7 @@
 
 use crate::error::LabError;
 use crate::testbed::Host;
+use granary_bytefs::Variant;
 use granary_mssd::Port;
 use granary_vfs::{FileSystem, Result};
 use std::sync::Arc;
@@ -27,11 +28,21 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         about: "ByteFS (ASPLOS'25): byte and block interface, firmware write log, transactions",
         write_log: true,
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
-        mount: |port, host| {
-            let options =
-                granary_bytefs::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
-            Ok(granary_bytefs::mount(port, &options)?)
-        },
+        mount: |port, host| bytefs(port, host, Variant::Full),
+    },
+    FsEntry {
+        name: "bytefs-log",
+        about: "ByteFS-Log (its Figure 12): firmware write log, metadata by byte, data by block only",
+        write_log: true,
+        mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
+        mount: |port, host| bytefs(port, host, Variant::Log),
+    },
+    FsEntry {
+        name: "bytefs-dual",
+        about: "ByteFS-Dual (its Figure 12): page-cache firmware, metadata by byte, data by block, redo log of the host",
+        write_log: false,
+        mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
+        mount: |port, host| bytefs(port, host, Variant::Dual),
     },
     FsEntry {
         name: "ext4",
@@ -70,6 +81,12 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         mount: |port, _| Ok(granary_pmfs::mount(port, &granary_pmfs::MountOptions::default())?),
     },
 ];
+
+fn bytefs(port: Port, host: &Host, variant: Variant) -> Result<Arc<dyn FileSystem>> {
+    let options =
+        granary_bytefs::MountOptions { variant, metadata_cache: host.metadata_cache, ..host.bytefs.clone() };
+    Ok(granary_bytefs::mount(port, &options)?)
+}
 
 /// The file system of this name.
 ///

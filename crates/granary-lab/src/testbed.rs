@@ -50,6 +50,9 @@ pub struct Host {
     /// Page cache, write-back, time stamps.
     #[serde(default)]
     pub vfs: VfsConfig,
+    /// How ByteFS is mounted; variant and metadata cache come from the name and from above.
+    #[serde(default)]
+    pub bytefs: granary_bytefs::MountOptions,
 }
 
 /// Name and text of each built-in testbed.

@@ -9,15 +9,24 @@
 //! Who needs durability up to a sequence number either finds it committed, waits for the leader at work, or becomes
 //! the leader himself and commits everything that is sealed.
 
+use crate::journal::redo::{Image, Redo};
+use crate::space::Run;
 use granary_mssd::{Port, Ticket};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_units::TxId;
 use granary_vfs::{FsError, Result};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+/// A transaction that waits for its COMMIT.
+struct Sealed {
+    tx: TxId,
+    /// Its lines, where the host keeps the redo log.
+    image: Option<Box<Image>>,
+}
+
 #[derive(Default)]
 struct State {
-    queue: Vec<TxId>,
+    queue: Vec<Sealed>,
     /// Lines that the queued transactions stored.
     lines: u64,
     sealed: u64,
@@ -34,6 +43,8 @@ pub struct Journal {
     sealed: AtomicU64,
     committed: AtomicU64,
     next_tx: AtomicU32,
+    /// The host's redo log, where the firmware has none.
+    redo: Option<Redo>,
     /// Byte stores outside transactions so far, and how many of them a verify is known to cover.
     posted: AtomicU64,
     verified: AtomicU64,
@@ -42,14 +53,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal whose first transaction is `next_tx`.
-    pub fn new(next_tx: u32) -> Journal {
+    /// An empty journal whose first transaction is `next_tx`; with `redo` it commits there and not in the firmware.
+    pub fn new(next_tx: u32, redo: Option<Redo>) -> Journal {
         Journal {
             state: Mutex::new(State::default()),
             done: Condvar::new(),
             sealed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             next_tx: AtomicU32::new(next_tx),
+            redo,
             posted: AtomicU64::new(0),
             verified: AtomicU64::new(0),
             broken: AtomicBool::new(false),
@@ -96,9 +108,9 @@ impl Journal {
 
     /// Gives a transaction, all of whose lines are stored, its place in the order. Returns its sequence number, and how
     /// many transactions wait now and their lines.
-    pub fn seal(&self, tx: TxId, lines: u64) -> (u64, usize, u64) {
+    pub fn seal(&self, tx: TxId, lines: u64, image: Option<Box<Image>>) -> (u64, usize, u64) {
         let mut s = self.state.lock();
-        s.queue.push(tx);
+        s.queue.push(Sealed { tx, image });
         s.lines += lines;
         s.sealed += 1;
         self.sealed.store(s.sealed, Relaxed);
@@ -172,11 +184,15 @@ impl Journal {
         Ok(led)
     }
 
-    fn commit_group(&self, port: &Port, group: &[TxId]) -> Result<()> {
+    fn commit_group(&self, port: &Port, group: &[Sealed]) -> Result<()> {
+        if let Some(redo) = &self.redo {
+            let images: Vec<&Image> = group.iter().filter_map(|s| s.image.as_deref()).collect();
+            return redo.commit(port, &images);
+        }
         self.verify(port)?;
         let mut all = Ticket::NONE;
-        for &tx in group {
-            all = all.and(port.submit_commit(tx)?);
+        for sealed in group {
+            all = all.and(port.submit_commit(sealed.tx)?);
         }
         port.wait(all);
         Ok(())
@@ -186,8 +202,26 @@ impl Journal {
     ///
     /// # Errors
     /// Of the drive.
-    pub fn commit_one(&self, port: &Port, tx: TxId) -> Result<()> {
-        self.commit_group(port, &[tx])
+    pub fn commit_one(&self, port: &Port, tx: TxId, image: Option<Box<Image>>) -> Result<()> {
+        self.commit_group(port, &[Sealed { tx, image }])
+    }
+
+    /// Whether transactions leave their lines to the host's redo log.
+    pub fn is_redo(&self) -> bool {
+        self.redo.is_some()
+    }
+
+    /// Lines that one transaction may have at most.
+    pub fn capacity(&self) -> usize {
+        self.redo.as_ref().map_or(usize::MAX, Redo::capacity)
+    }
+
+    /// These blocks are about to get new owners: recovery must not store what they held before.
+    ///
+    /// # Errors
+    /// Of the drive.
+    pub fn retire(&self, port: &Port, runs: &[Run]) -> Result<()> {
+        self.redo.as_ref().map_or(Ok(()), |redo| redo.retire(port, runs))
     }
 
     /// Counts a byte store outside transactions; the number is for [`Journal::verify_to`].

@@ -11,6 +11,7 @@
 //! Neighbouring lines are one store. Each run of lines is one changed structure for the CPU cost table.
 
 use crate::core::Core;
+use crate::journal::redo::Image;
 use crate::layout::bitmap;
 use crate::options::CommitMode;
 use crate::space::Run;
@@ -157,13 +158,13 @@ impl<'a> Tx<'a> {
             apply();
             self.store(tx)
         });
-        let sealed = core.journal.fatal(sealed).map(|()| match core.options.commit {
+        let sealed = core.journal.fatal(sealed).map(|image| match core.options.commit {
             CommitMode::Group => {
                 let lines = self.pages.iter().map(|p| p.1.count_ones() as u64).sum();
-                Ok(core.journal.seal(tx, lines))
+                Ok(core.journal.seal(tx, lines, image))
             }
             CommitMode::Sync => {
-                let done = core.journal.fatal(core.journal.commit_one(&core.port, tx));
+                let done = core.journal.fatal(core.journal.commit_one(&core.port, tx, image));
                 done.map(|()| (core.journal.seal_committed(), 0, 0))
             }
         });
@@ -197,9 +198,18 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Stores the changed lines; their write-backs overlap under one fence.
-    fn store(&self, tx: TxId) -> Result<()> {
+    /// Stores the changed lines; their write-backs overlap under one fence. Where the host keeps the redo log they are
+    /// only copied: they go to the drive with the commit.
+    fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
         let port = &self.core.port;
+        if self.core.journal.is_redo() {
+            let ranges: Vec<_> = self.ranges().map(|(block, at, len)| (Arc::clone(block), at, len)).collect();
+            let mut bytes = Vec::with_capacity(ranges.iter().map(|r| r.2).sum());
+            for (block, at, len) in &ranges {
+                block.with(|b| bytes.extend_from_slice(&b[*at..at + len]));
+            }
+            return Ok(Some(Box::new(Image { ranges, bytes })));
+        }
         let mut buf = [0u8; 8 * LINE_SIZE];
         for (block, at, len) in self.ranges() {
             for from in (at..at + len).step_by(buf.len()) {
@@ -209,7 +219,7 @@ impl<'a> Tx<'a> {
             }
         }
         port.flush_lines(self.ranges().map(|(block, at, len)| (block.lpa().byte().offset(at as u64), len)))?;
-        Ok(())
+        Ok(None)
     }
 
     /// The runs of changed lines: block, first byte, bytes.

@@ -19,6 +19,10 @@ pub struct Geometry {
     pub block_bitmap: u64,
     /// First block of the inode table.
     pub inode_table: u64,
+    /// First block of the journal area.
+    pub journal: u64,
+    /// Blocks of the journal area.
+    pub journal_blocks: u64,
     /// First block for data and directories.
     pub data: u64,
 }
@@ -27,10 +31,22 @@ impl Geometry {
     /// Fewest blocks a file system can live in.
     pub const MIN_BLOCKS: u64 = 64;
 
-    /// Lays out `blocks` blocks with an inode per `inode_ratio` bytes. `None` where that cannot be: too few or too
-    /// many blocks (addresses have 32 bits), or no room for data.
-    pub fn new(blocks: u64, inode_ratio: u64) -> Option<Geometry> {
-        if !(Geometry::MIN_BLOCKS..=u32::MAX as u64).contains(&blocks) || inode_ratio < INODE_SIZE as u64 {
+    /// Fewest blocks of a journal area: what one transaction of the host's redo log needs, twice.
+    pub const MIN_JOURNAL: u64 = 16;
+
+    /// Blocks of the journal area where mkfs is not told: 1/128 of the drive, 32 MiB at most.
+    pub fn default_journal(blocks: u64) -> u64 {
+        (blocks / 128).clamp(Geometry::MIN_JOURNAL, 8192)
+    }
+
+    /// Lays out `blocks` blocks with an inode per `inode_ratio` bytes and a journal area of `journal_blocks`. `None`
+    /// where that cannot be: too few or too many blocks (addresses have 32 bits), or no room for data.
+    pub fn new(blocks: u64, inode_ratio: u64, journal_blocks: u64) -> Option<Geometry> {
+        let journal_fits = (Geometry::MIN_JOURNAL..blocks).contains(&journal_blocks);
+        if !(Geometry::MIN_BLOCKS..=u32::MAX as u64).contains(&blocks)
+            || inode_ratio < INODE_SIZE as u64
+            || !journal_fits
+        {
             return None;
         }
         let wanted = (blocks * PAGE_SIZE as u64 / inode_ratio).clamp(INODES_PER_BLOCK, u32::MAX as u64 - 31);
@@ -39,8 +55,19 @@ impl Geometry {
         let inode_bitmap = orphans + 1;
         let block_bitmap = inode_bitmap + bitmap::blocks_for(inodes);
         let inode_table = block_bitmap + bitmap::blocks_for(blocks);
-        let data = inode_table + inodes / INODES_PER_BLOCK;
-        let geometry = Geometry { blocks, inodes, orphans, inode_bitmap, block_bitmap, inode_table, data };
+        let journal = inode_table + inodes / INODES_PER_BLOCK;
+        let data = journal + journal_blocks;
+        let geometry = Geometry {
+            blocks,
+            inodes,
+            orphans,
+            inode_bitmap,
+            block_bitmap,
+            inode_table,
+            journal,
+            journal_blocks,
+            data,
+        };
         (data < blocks).then_some(geometry)
     }
 

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `GRBYTEFS`.
 pub const MAGIC: [u8; 8] = *b"GRBYTEFS";
 /// The format that this code reads and writes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// [`Superblock::state`] of a file system that was unmounted properly.
 pub const CLEAN: u32 = 1;
 /// [`Superblock::state`] of a mounted file system, or one whose power failed.
@@ -49,8 +49,12 @@ pub struct Superblock {
     pub mounts: U64,
     /// When mkfs ran, nanoseconds since 1970.
     pub made: I64,
+    /// First block of the journal area, right before the data.
+    pub journal: U32,
+    /// Its blocks.
+    pub journal_blocks: U32,
     /// Zero.
-    pub reserved: [U32; 3],
+    pub reserved: U32,
     /// CRC-32C of the bytes before.
     pub crc: U32,
 }
@@ -95,6 +99,8 @@ impl Superblock {
             inode_bitmap: self.inode_bitmap.get(),
             block_bitmap: self.block_bitmap.get(),
             inode_table: self.inode_table.get(),
+            journal: self.journal.get() as u64,
+            journal_blocks: self.journal_blocks.get() as u64,
             data: self.data.get(),
         }
     }

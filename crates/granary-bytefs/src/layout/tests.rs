@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{I64, U32, U64};
 
 fn sample() -> Superblock {
-    let g = Geometry::new(8192, 16384).expect("room");
+    let g = Geometry::new(8192, 16384, 64).expect("room");
     Superblock {
         magic: MAGIC,
         version: U32::new(VERSION),
@@ -21,11 +21,13 @@ fn sample() -> Superblock {
         block_bitmap: U64::new(g.block_bitmap),
         inode_table: U64::new(g.inode_table),
         data: U64::new(g.data),
+        journal: U32::new(g.journal as u32),
+        journal_blocks: U32::new(g.journal_blocks as u32),
         next_tx: U32::new(9),
         root: U32::new(1),
         mounts: U64::new(3),
         made: I64::new(5),
-        reserved: [U32::ZERO; 3],
+        reserved: U32::ZERO,
         crc: U32::ZERO,
     }
 }
@@ -111,13 +113,15 @@ fn bitmap_flips_agree_with_an_array() {
 #[test]
 fn the_areas_follow_each_other_and_hold_what_they_must() {
     for (blocks, ratio) in [(64, 16384), (8192, 4096), (8 << 20, 16384), (u32::MAX as u64, 16384)] {
-        let g = Geometry::new(blocks, ratio).expect("room");
+        let g = Geometry::new(blocks, ratio, Geometry::default_journal(blocks)).expect("room");
         assert!(0 < g.orphans && g.orphans < g.inode_bitmap && g.inode_bitmap < g.block_bitmap);
         assert!((g.block_bitmap - g.inode_bitmap) * bitmap::BITS_PER_BLOCK >= g.inodes);
         assert!((g.inode_table - g.block_bitmap) * bitmap::BITS_PER_BLOCK >= g.blocks);
-        assert_eq!((g.data - g.inode_table) * INODES_PER_BLOCK, g.inodes);
+        assert_eq!((g.journal - g.inode_table) * INODES_PER_BLOCK, g.inodes);
+        assert_eq!(g.data - g.journal, g.journal_blocks);
         assert!(g.data < g.blocks && g.inode_place((g.inodes - 1) as u32).0.0 < g.data);
     }
-    assert!(Geometry::new(63, 16384).is_none() && Geometry::new(1 << 32, 16384).is_none());
-    assert!(Geometry::new(64, 128).is_none(), "no room for data");
+    assert!(Geometry::new(63, 16384, 16).is_none() && Geometry::new(1 << 32, 16384, 16).is_none());
+    assert!(Geometry::new(64, 128, 16).is_none(), "no room for data");
+    assert!(Geometry::new(64, 16384, 15).is_none() && Geometry::new(64, 16384, 64).is_none());
 }

@@ -6,7 +6,7 @@ pub mod model;
 pub mod strict;
 
 use granary_bytefs::{ByteFs, MkfsOptions, MountOptions, mkfs, mount};
-use granary_mssd::{Drive, DriveConfig, Mssd, Port};
+use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{Stop, World, WorldConfig};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::FileSystem;
@@ -15,7 +15,17 @@ use strict::StrictDrive;
 
 /// A small real drive: 8 channels, a few MiB of log.
 pub fn small_mssd(mib: u64) -> Arc<dyn Drive> {
-    let mut config = DriveConfig::bytefs_emulator();
+    emulated(mib, Mode::Log)
+}
+
+/// The same with the page-cache firmware.
+pub fn small_cached(mib: u64) -> Arc<dyn Drive> {
+    emulated(mib, Mode::Cache)
+}
+
+fn emulated(mib: u64, mode: Mode) -> Arc<dyn Drive> {
+    let mut config = DriveConfig::bytefs_emulator().with_mode(mode);
+    config.firmware.cache = Bytes::kib(256);
     config.firmware.log_region = Bytes::mib(4);
     (config.flash.geometry.channels, config.flash.geometry.ways) = (4, 1);
     config.flash = config.flash.with_capacity(Bytes::mib(mib));

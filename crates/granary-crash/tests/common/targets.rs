@@ -1,7 +1,7 @@
 //! The file systems under test, each on a drive so small that logs are cleaned, journals wrap, caches evict and gc runs
 //! within a few milliseconds of virtual time. `cargo xtask soak` uses this file, too.
 
-use granary_bytefs::{CommitMode, MkfsOptions, MountOptions};
+use granary_bytefs::{CommitMode, MkfsOptions, MountOptions, Variant};
 use granary_crash::{Filebench, Load, Target, Torture};
 use granary_flash::Geometry;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 /// Every target by name.
 #[allow(dead_code)] // for `cargo xtask soak`
-pub const ALL: &[&str] = &["bytefs", "bytefs-sync", "ext4", "f2fs", "nova", "nova-in-place", "pmfs"];
+pub const ALL: &[&str] =
+    &["bytefs", "bytefs-sync", "bytefs-log", "bytefs-dual", "ext4", "f2fs", "nova", "nova-in-place", "pmfs"];
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
@@ -31,8 +32,16 @@ pub fn load(name: &str) -> Option<Arc<dyn Load>> {
 /// The target with this name.
 pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
     Some(match name {
-        "bytefs" => Arc::new(ByteFs { commit: CommitMode::Group }),
-        "bytefs-sync" => Arc::new(ByteFs { commit: CommitMode::Sync }),
+        "bytefs" => ByteFs::target(name, MountOptions::default()),
+        "bytefs-sync" => {
+            ByteFs::target(name, MountOptions { commit: CommitMode::Sync, ..MountOptions::default() })
+        }
+        "bytefs-log" => {
+            ByteFs::target(name, MountOptions { variant: Variant::Log, ..MountOptions::default() })
+        }
+        "bytefs-dual" => {
+            ByteFs::target(name, MountOptions { variant: Variant::Dual, ..MountOptions::default() })
+        }
         "ext4" => Arc::new(Ext4),
         "f2fs" => Arc::new(F2fs),
         "pmfs" => Arc::new(Pmfs),
@@ -88,19 +97,31 @@ fn costs() -> HostCosts {
 }
 
 struct ByteFs {
-    commit: CommitMode,
+    name: String,
+    options: MountOptions,
+}
+
+impl ByteFs {
+    fn target(name: &str, options: MountOptions) -> Arc<dyn Target> {
+        let options = MountOptions {
+            commit_interval: Nanos::from_millis(3),
+            commit_batch: 32,
+            cpus: 4,
+            metadata_cache: Bytes::kib(256),
+            max_free_lines: 2,
+            ..options
+        };
+        Arc::new(ByteFs { name: name.to_owned(), options })
+    }
 }
 
 impl Target for ByteFs {
     fn name(&self) -> &str {
-        match self.commit {
-            CommitMode::Group => "bytefs",
-            CommitMode::Sync => "bytefs-sync",
-        }
+        &self.name
     }
 
     fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
-        drive(Mode::Log)
+        drive(if self.options.variant.write_log() { Mode::Log } else { Mode::Cache })
     }
 
     fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
@@ -108,16 +129,7 @@ impl Target for ByteFs {
     }
 
     fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
-        let options = MountOptions {
-            commit: self.commit,
-            commit_interval: Nanos::from_millis(3),
-            commit_batch: 32,
-            cpus: 4,
-            metadata_cache: Bytes::kib(256),
-            max_free_lines: 2,
-            ..MountOptions::default()
-        };
-        Ok(granary_bytefs::mount(Port::new(drive), &options)?)
+        Ok(granary_bytefs::mount(Port::new(drive), &self.options)?)
     }
 
     fn vfs(&self) -> VfsConfig {
