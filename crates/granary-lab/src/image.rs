@@ -17,10 +17,13 @@ use granary_vfs::{FileSystem, Time, Vfs, VfsConfig};
 use std::path::Path;
 use std::sync::Arc;
 
+/// The file system of a blank drive: none. `granary export` serves such an image.
+pub const BLANK: &str = "none";
+
 /// What to make.
 #[derive(Clone, Debug)]
 pub struct NewImage<'a> {
-    /// Name of the file system.
+    /// Name of the file system, or [`BLANK`].
     pub fs: &'a str,
     /// Capacity of the drive.
     pub size: Bytes,
@@ -41,19 +44,20 @@ pub struct NewImage<'a> {
 /// # Errors
 /// Everything that can be wrong with what is asked for, the image's and the file system's errors.
 pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
-    let entry = registry::find(new.fs)?;
+    let entry = if new.fs == BLANK { None } else { Some(registry::find(new.fs)?) };
     let testbed = Testbed::load(new.testbed, new.sets)?;
-    let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
+    let mode = if entry.is_some_and(|e| e.write_log) { Mode::Log } else { Mode::Cache };
     let mut drive = testbed.drive.with_mode(mode);
     drive.flash = drive.flash.with_capacity(new.size);
     let meta = ImageMeta {
         uuid: String::new(),
-        fs: entry.name.to_owned(),
+        fs: new.fs.to_owned(),
         label: new.label.to_owned(),
         testbed: new.testbed.to_owned(),
         created: (new.date.0 / 1_000_000_000).max(0) as u64,
     };
     Image::create(path, &drive, meta, new.force)?;
+    let Some(entry) = entry else { return Ok(()) };
     let open = OpenImage::open(path, Durability::Process, false)?;
     (entry.mkfs)(&open.port()).map_err(LabError::fs(entry.name, "mkfs"))?;
     open.image.close()?;
@@ -79,6 +83,12 @@ impl OpenImage {
     /// The image's; a file system that is not in the registry.
     pub fn open(path: &Path, durability: Durability, read_only: bool) -> Result<OpenImage, LabError> {
         let (image, drive) = Image::open(path, durability, read_only)?;
+        if image.meta().fs == BLANK {
+            return Err(LabError::Usage(format!(
+                "{}: a blank drive, without a file system of ours: serve it with `granary export`",
+                path.display()
+            )));
+        }
         let entry = registry::find(&image.meta().fs)?;
         let testbed = Testbed::load(&image.meta().testbed, &[]);
         let host = testbed.or_else(|_| Testbed::load("bytefs-emulator", &[]))?.host;
@@ -124,6 +134,28 @@ impl OpenImage {
     }
 }
 
+/// Opens the drive of an image, whatever it holds.
+///
+/// # Errors
+/// The image's. A file system of ours in it, unless it is `forced` or nothing can be changed: who writes blocks does not
+/// know of it.
+pub fn open_drive(
+    path: &Path,
+    durability: Durability,
+    read_only: bool,
+    forced: bool,
+) -> Result<(Image, Arc<dyn Drive>), LabError> {
+    let fs = Image::describe(path)?.meta.fs;
+    if fs != BLANK && !read_only && !forced {
+        return Err(LabError::Usage(format!(
+            "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
+             or make a blank image (granary mkfs --fs {BLANK})",
+            path.display()
+        )));
+    }
+    Ok(Image::open(path, durability, read_only)?)
+}
+
 /// What a check of an image found.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -140,6 +172,12 @@ pub struct Findings {
 pub fn check(path: &Path) -> Result<Findings, LabError> {
     use granary_mssd::image::ImageError;
     let mut found = Findings::default();
+    if Image::describe(path).is_ok_and(|info| info.meta.fs == BLANK) {
+        let (image, drive) = Image::open(path, Durability::Process, true)?;
+        found.replayed = image.replayed().map_or(0, |r| r.groups);
+        found.wrong = drive.check().err().unwrap_or_default();
+        return Ok(found);
+    }
     let open = match OpenImage::open(path, Durability::Process, true) {
         Err(LabError::Image(e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. }))) => {
             found.wrong.push(e.to_string());

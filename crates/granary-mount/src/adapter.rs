@@ -24,7 +24,7 @@
 mod dirs;
 mod files;
 mod names;
-mod stats;
+pub(crate) mod stats;
 mod xattrs;
 
 use crate::convert::{Numbers, errno, set_time};

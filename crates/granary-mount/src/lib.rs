@@ -7,6 +7,8 @@
 //!                    write reply  <──            fsync, O_SYNC: then durable()
 //! ```
 //!
+//! The other way round, [`export()`] gives a drive's blocks to the kernel's own file systems.
+//!
 //! Invariants: (1) a reply to fsync, fdatasync or an O_SYNC write leaves only after the file system's own promise and
 //! the [`Options::durable`] hook; (2) every lookup that the kernel was told of holds its node until the kernel forgets
 //! it or the mount ends; (3) each request is served whole by the thread that read it, so what one waits for (a commit,
@@ -20,6 +22,7 @@
 mod adapter;
 mod convert;
 mod error;
+mod export;
 mod handles;
 pub mod mountinfo;
 mod operations;
@@ -27,6 +30,7 @@ mod options;
 mod session;
 
 pub use error::MountError;
+pub use export::{DRIVE_FILE, Exported, export};
 pub use operations::{Operation, Operations};
 pub use options::{DurableHook, Options, StatsHook, host_config};
 pub use session::{Mounted, Unmounter, check, mount};

@@ -33,6 +33,15 @@ pub fn find(dir: &Path) -> io::Result<Option<MountEntry>> {
     Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.mount_point == dir))
 }
 
+/// Where something is mounted from, for example what is on `/dev/loop3`; the topmost such mount.
+///
+/// # Errors
+/// The mount table cannot be read.
+pub fn of_source(source: &str) -> io::Result<Option<MountEntry>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.source == source))
+}
+
 /// A line: `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();

@@ -46,9 +46,7 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     let adapter = Adapter::new(vfs, options);
     let session = Session::new(adapter.clone(), &dir, &config(options)).map_err(|e| refused(&dir, e))?;
     let session = session.spawn().map_err(MountError::io("starting the serving threads"))?;
-    // Only to be sure that we never unmount another mount than ours.
-    let entry = mountinfo::find(&dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
-    Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter { dir, entry } })
+    Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter::here(dir)? })
 }
 
 /// Whether there is FUSE, and `dir` could be mounted on: for a caller who wants to know before much is done. [`mount`] looks
@@ -61,7 +59,7 @@ pub fn check(dir: &Path) -> Result<(), MountError> {
     check_device()
 }
 
-fn config(options: &Options) -> Config {
+pub(crate) fn config(options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
@@ -79,7 +77,7 @@ fn config(options: &Options) -> Config {
     config
 }
 
-fn refused(dir: &Path, e: io::Error) -> MountError {
+pub(crate) fn refused(dir: &Path, e: io::Error) -> MountError {
     match e.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
             MountError::NotPermitted { dir: dir.to_owned() }
@@ -89,7 +87,7 @@ fn refused(dir: &Path, e: io::Error) -> MountError {
 }
 
 /// The directory must exist, be one, be empty and not be a mount already.
-fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
+pub(crate) fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     let missing = |_| MountError::NoDirectory(dir.to_owned());
     let plain = mountinfo::locate(dir).map_err(missing)?;
     let table = mountinfo::find(&plain).map_err(MountError::io("reading /proc/self/mountinfo"))?;
@@ -111,13 +109,22 @@ fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
 ///
 /// # Errors
 /// [`MountError::NoDevice`] or [`MountError::DeviceDenied`].
-fn check_device() -> Result<(), MountError> {
+pub(crate) fn check_device() -> Result<(), MountError> {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(MountError::NoDevice),
         // ENODEV, ENXIO: the node is there, the module is not.
         Err(e) if matches!(e.raw_os_error(), Some(6 | 19)) => Err(MountError::NoDevice),
         Err(e) => Err(MountError::DeviceDenied(e)),
+    }
+}
+
+/// Waits until the serving threads have ended.
+pub(crate) fn ended(session: BackgroundSession) -> Result<(), MountError> {
+    match session.join() {
+        // The kernel ended the connection while a thread was reading: an end like any other.
+        Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        other => other.map_err(MountError::io("serving /dev/fuse")),
     }
 }
 
@@ -147,11 +154,7 @@ impl Mounted {
 
     fn finish(&mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
-        let served = match session.join() {
-            // The kernel ended the connection while a thread was reading: an end like any other.
-            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
-            other => other.map_err(MountError::io("serving /dev/fuse")),
-        };
+        let served = ended(session);
         let shared = &self.adapter.0;
         shared.let_go();
         shared.vfs.unmount()?;
@@ -181,6 +184,12 @@ impl Drop for Mounted {
 }
 
 impl Unmounter {
+    /// The one for what was just mounted on `dir`. It never unmounts another mount than that.
+    pub(crate) fn here(dir: PathBuf) -> Result<Unmounter, MountError> {
+        let entry = mountinfo::find(&dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
+        Ok(Unmounter { dir, entry })
+    }
+
     /// The one for what is mounted on `dir`.
     ///
     /// # Errors

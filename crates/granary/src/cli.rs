@@ -1,5 +1,6 @@
 //! The arguments (clap).
 
+pub mod export;
 pub mod mount;
 
 use crate::cmd::moves::{MoveArgs, SpaceArgs};
@@ -71,6 +72,8 @@ pub enum Command {
     },
     /// Mount an image, or a new file system in memory, for programs
     Mount(mount::MountArgs),
+    /// Serve a drive's blocks as a file, for a loop device and the kernel's own file systems
+    Export(export::ExportArgs),
     /// Unmount, and wait until everything is written back
     Umount(mount::UmountArgs),
     /// Show what moves in a mounted file system, or what an image is, its space and its counters
@@ -89,7 +92,7 @@ pub enum Command {
 pub struct MkfsArgs {
     /// The image directory: to be made, or empty
     pub image: PathBuf,
-    /// File system
+    /// File system, or none for a blank drive (`granary export` serves it)
     #[arg(long, default_value = "bytefs")]
     pub fs: String,
     /// Capacity of the drive, for example 64GiB; the image takes space only for what is written

@@ -5,7 +5,8 @@
 //!   drive                   the drive alone
 //!   mkfs fsck stat          an image as a whole
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
-//!   mount umount stat       an image as a file system of this machine (live.rs: its counters)
+//!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process)
+//!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block device)
 //! ```
 
 pub mod cat;
@@ -13,14 +14,17 @@ pub mod completions;
 pub mod cp_in;
 pub mod cp_out;
 pub mod drive;
+pub mod export;
 pub mod files;
 pub mod fsck;
 pub mod live;
+pub mod loopdev;
 pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod moves;
 pub mod run;
+pub mod serve;
 pub mod stat;
 pub mod testbed;
 pub mod umount;

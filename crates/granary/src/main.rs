@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
         Command::Fsck { image, json } => cmd::fsck::run(&image, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),
+        Command::Export(args) => done(cmd::export::run(&args)),
         Command::Umount(args) => done(cmd::umount::run(&args)),
         Command::Stat(args) => done(cmd::live::run(&args)),
         Command::Ls { image, paths, long } => done(cmd::ls::run(&image, &paths, long)),

@@ -25,13 +25,13 @@ struct Texts {
 }
 
 /// See the module.
-pub(super) struct Statistics {
+pub(crate) struct Statistics {
     hook: StatsHook,
     texts: Mutex<Texts>,
 }
 
 /// Attributes that say as little as possible.
-pub(super) fn nothing() -> FileAttr {
+pub(crate) fn nothing() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
         size: 0,
@@ -56,17 +56,17 @@ fn attr(node: u64, text: &str) -> FileAttr {
 }
 
 impl Statistics {
-    pub(super) fn new(hook: StatsHook) -> Statistics {
+    pub(crate) fn new(hook: StatsHook) -> Statistics {
         Statistics { hook, texts: Mutex::new(Texts { next: FIRST, texts: BTreeMap::new() }) }
     }
 
     /// Whether a node is the file.
-    pub(super) fn is(node: INodeNo) -> bool {
+    pub(crate) fn is(node: INodeNo) -> bool {
         node.0 >= FIRST
     }
 
     /// Takes the text of this moment; the kernel gives it back with [`Statistics::forget`].
-    pub(super) fn look(&self, operations: &Operations) -> FileAttr {
+    pub(crate) fn look(&self, operations: &Operations) -> FileAttr {
         let text: Arc<str> = (self.hook)(operations).into();
         let mut t = self.texts.lock();
         let node = t.next;
@@ -76,7 +76,7 @@ impl Statistics {
         attr
     }
 
-    pub(super) fn forget(&self, node: INodeNo) {
+    pub(crate) fn forget(&self, node: INodeNo) {
         self.texts.lock().texts.remove(&node.0);
     }
 
@@ -84,11 +84,11 @@ impl Statistics {
         self.texts.lock().texts.get(&node.0).cloned().ok_or(FsError::Stale)
     }
 
-    pub(super) fn attr(&self, node: INodeNo) -> Result<FileAttr> {
+    pub(crate) fn attr(&self, node: INodeNo) -> Result<FileAttr> {
         Ok(attr(node.0, &self.text(node)?))
     }
 
-    pub(super) fn read(&self, node: INodeNo, pos: u64, out: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read(&self, node: INodeNo, pos: u64, out: &mut [u8]) -> Result<usize> {
         let text = self.text(node)?;
         let rest = text.as_bytes().get(pos.min(text.len() as u64) as usize..).unwrap_or_default();
         let n = rest.len().min(out.len());

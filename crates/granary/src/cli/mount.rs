@@ -1,6 +1,7 @@
 //! Arguments of `mount`, `umount` and `stat`.
 
 use clap::{Args, ValueEnum};
+use granary_sim::wall::Pacing;
 use granary_units::Bytes;
 use std::path::PathBuf;
 
@@ -64,6 +65,16 @@ pub enum Pace {
     On,
 }
 
+impl Pace {
+    /// With time `dilation` times as slow.
+    pub fn pacing(self, dilation: u32) -> Pacing {
+        match self {
+            Pace::Off => Pacing::Off,
+            Pace::On => Pacing::On { dilation },
+        }
+    }
+}
+
 /// See `--durability`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Survives {
@@ -76,7 +87,7 @@ pub enum Survives {
 /// Arguments of `granary umount`.
 #[derive(Args)]
 pub struct UmountArgs {
-    /// Directory that a granary file system is mounted on
+    /// Directory that a granary file system is mounted on, or a drive is exported to
     pub dir: PathBuf,
     /// Take it out of sight now, and end it when nobody uses it any more
     #[arg(long)]
@@ -86,7 +97,7 @@ pub struct UmountArgs {
 /// Arguments of `granary stat`.
 #[derive(Args)]
 pub struct StatArgs {
-    /// Directory that a granary file system is mounted on, or an image
+    /// Directory that a granary file system is mounted on or a drive is exported to, or an image
     pub path: PathBuf,
     /// Print the counters as one JSON object (docs/RESULTS.md)
     #[arg(long)]
@@ -99,6 +110,6 @@ pub struct StatArgs {
     pub interval: f64,
 }
 
-fn bytes(text: &str) -> Result<Bytes, String> {
+pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
     text.parse::<Bytes>().map_err(|e| e.to_string())
 }

@@ -2,7 +2,7 @@
 
 mod stats;
 
-pub use stats::{Live, Stats};
+pub use stats::{EXPORTED, Live, Sources, Stats};
 
 use crate::cli::mount::StatArgs;
 use crate::failure::Failure;

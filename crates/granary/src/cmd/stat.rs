@@ -1,7 +1,7 @@
 //! `granary stat IMAGE`: what the image is, its space, what it counted.
 
 use granary_lab::LabError;
-use granary_lab::image::OpenImage;
+use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
 use granary_mssd::{DriveCounters, Mode, Structure};
 use granary_units::Bytes;
@@ -9,8 +9,12 @@ use granary_vfs::StatFs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Space of the file system, in blocks of 4 KiB and inodes; `None` while another process has the image open.
+/// Space of the file system, in blocks of 4 KiB and inodes; `None` while another process has the image open, or if there
+/// is none.
 fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
+    if Image::describe(image)?.meta.fs == BLANK {
+        return Ok(None);
+    }
     let open = match OpenImage::open(image, Durability::Process, true) {
         Err(LabError::Image(ImageError::InUse { .. })) => return Ok(None),
         other => other?,
@@ -39,7 +43,7 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
             })
         });
         let value = serde_json::json!({
-            "image": info.meta, "clean": info.clean, "in_use": space.is_none(), "drive": info.drive,
+            "image": info.meta, "clean": info.clean, "in_use": space.is_none() && info.meta.fs != BLANK, "drive": info.drive,
             "pages": info.drive.pages(), "host_bytes": host, "space": fs, "counters": info.counters,
         });
         println!("{value:#}");
@@ -53,7 +57,8 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
 fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
     let (m, d) = (&info.meta, &info.drive);
     let g = &d.flash.geometry;
-    let state = match (space.is_some(), info.clean) {
+    let known = space.is_some() || m.fs == BLANK;
+    let state = match (known, info.clean) {
         (false, _) => "in use; space is not known, counters are those of its last clean close",
         (true, true) => "closed cleanly",
         (true, false) => "not closed cleanly: the next mount recovers it",

@@ -107,6 +107,11 @@ impl<W: Write> Writer<W> {
         self.last
     }
 
+    /// Number of operations.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Ends the record; returns the number of operations.
     ///
     /// # Errors

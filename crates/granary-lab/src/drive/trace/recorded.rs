@@ -86,6 +86,11 @@ impl<D: Drive + ?Sized> Recorded<D> {
         self.note(now, Op::Mark(phase));
     }
 
+    /// Number of operations in the record so far; 0 when it has ended.
+    pub fn count(&self) -> u64 {
+        self.log.lock().writer.as_ref().map_or(0, Writer::count)
+    }
+
     /// Ends the record; returns the number of operations in it. Calls after this are not recorded.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! The shape follows docs/RESULTS.md: `host`, `flash`, `firmware`, `app`, `amplification` are those of a result record.
 
-use crate::cli::mount::{MountArgs, Survives};
+use crate::cli::mount::Survives;
 use granary_lab::phase::{Snapshot, phase};
 use granary_lab::record::{Amplification, Bytes2, Flash, Host};
 use granary_mount::{Operation, Operations};
@@ -51,28 +51,44 @@ pub struct Stats {
     pub cache: BTreeMap<String, u64>,
     /// What the image itself wrote to the host's disk; empty in memory.
     pub image: BTreeMap<String, serde_json::Value>,
+    /// Calls of the drive that `--record` has written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<u64>,
 }
 
+/// Tells how many calls were recorded.
+pub type Recorded = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// What the counters are taken from.
+pub struct Sources {
+    /// What is mounted.
+    pub source: String,
+    /// File system; what else serves.
+    pub fs: String,
+    /// What acknowledged changes survive.
+    pub durability: Survives,
+    /// The file system, unless a drive is exported without one.
+    pub vfs: Option<Arc<Vfs>>,
+    /// The drive.
+    pub drive: Arc<dyn Drive>,
+    /// The image, unless the drive is in memory.
+    pub image: Option<Arc<Image>>,
+    /// The record, if one is made.
+    pub recorded: Option<Recorded>,
+}
+
+/// Makes [`Stats`].
 pub struct Live {
     base: Stats,
-    vfs: Arc<Vfs>,
-    drive: Arc<dyn Drive>,
-    image: Option<Arc<Image>>,
+    from: Sources,
     mounted: Nanos,
     before: DriveCounters,
 }
 
 impl Live {
     /// Counts from now on.
-    pub fn new(
-        args: &MountArgs,
-        fs: &str,
-        vfs: Arc<Vfs>,
-        drive: Arc<dyn Drive>,
-        image: Option<Arc<Image>>,
-    ) -> Live {
-        let durability = match (&image, args.durability) {
+    pub fn new(from: Sources) -> Live {
+        let durability = match (&from.image, from.durability) {
             (None, _) => "",
             (_, Survives::Process) => "process",
             (_, Survives::Machine) => "machine",
@@ -81,13 +97,13 @@ impl Live {
             v: VERSION,
             granary: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            source: args.image.clone(),
-            fs: fs.to_owned(),
+            source: from.source.clone(),
+            fs: from.fs.clone(),
             durability: durability.to_owned(),
             ..Stats::default()
         };
-        let before = drive.counters();
-        Live { base, vfs, drive, image, mounted: now(), before }
+        let before = from.drive.counters();
+        Live { base, from, mounted: now(), before }
     }
 
     /// The counters now, as one line of JSON.
@@ -97,18 +113,21 @@ impl Live {
         let counted = Operation::ALL.iter().map(|&op| (op.name().to_owned(), operations.of(op)));
         stats.ops = counted.filter(|(_, n)| *n > 0).collect();
         stats.app = Bytes2 { read_bytes: operations.read_bytes(), write_bytes: operations.write_bytes() };
-        stats.traffic(&self.before, self.drive.counters());
-        let c = self.vfs.cache_stats();
-        let cache = [
-            ("pages", c.pages),
-            ("dirty", c.dirty),
-            ("hits", c.hits),
-            ("filled", c.filled),
-            ("evicted", c.evicted),
-            ("written", c.written),
-        ];
-        stats.cache = cache.into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
-        if let Some(image) = &self.image {
+        stats.traffic(&self.before, self.from.drive.counters());
+        if let Some(vfs) = &self.from.vfs {
+            let c = vfs.cache_stats();
+            let cache = [
+                ("pages", c.pages),
+                ("dirty", c.dirty),
+                ("hits", c.hits),
+                ("filled", c.filled),
+                ("evicted", c.evicted),
+                ("written", c.written),
+            ];
+            stats.cache = cache.into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
+        }
+        stats.recorded = self.from.recorded.as_ref().map(|count| count());
+        if let Some(image) = &self.from.image {
             stats.image = journal(image);
         }
         let mut line = serde_json::to_string(&stats).expect("plain numbers and names");
@@ -124,7 +143,15 @@ fn journal(image: &Image) -> BTreeMap<String, serde_json::Value> {
     }
 }
 
+/// What [`Stats::fs`] says of an exported drive.
+pub const EXPORTED: &str = "drive";
+
 impl Stats {
+    /// A drive is exported, without a file system of ours.
+    pub fn is_export(&self) -> bool {
+        self.fs == EXPORTED
+    }
+
     fn traffic(&mut self, from: &DriveCounters, to: DriveCounters) {
         let from = Snapshot { at: Nanos::ZERO, counters: *from };
         let to = Snapshot { at: Nanos::ZERO, counters: to };

@@ -1,0 +1,167 @@
+//! `granary export IMAGE|ram: DIR`: a drive's blocks as a file, for a loop device and the kernel's own file systems.
+//!
+//! ```text
+//!   granary export ram: DIR --loop --daemon    -> /dev/loop3
+//!   mkfs.ext4 /dev/loop3; mount /dev/loop3 MNT; ...; umount MNT
+//!   granary stat DIR                           what moved
+//!   granary umount DIR                         detaches the loop device, flushes, ends
+//! ```
+//!
+//! The end comes in the order file system, loop device, file: while a kernel file system is mounted on the loop device,
+//! the file is in use.
+
+use crate::cli::export::ExportArgs;
+use crate::cli::mount::Survives;
+use crate::cmd::live::{EXPORTED, Live, Sources};
+use crate::cmd::loopdev::{self, LoopDevice};
+use crate::cmd::serve;
+use crate::failure::Failure;
+use granary_lab::drive::trace::native::Header;
+use granary_lab::drive::{Precondition, Recorded};
+use granary_lab::image::open_drive;
+use granary_lab::testbed::Testbed;
+use granary_mount::{DRIVE_FILE, Options};
+use granary_mssd::image::{Durability, Image};
+use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_sim::wall::set_pacing;
+use granary_units::{Bytes, PAGE_SIZE};
+use parking_lot::Mutex;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs the command.
+pub fn run(args: &ExportArgs) -> Result<(), Failure> {
+    if args.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
+}
+
+/// A drive that is ready to be exported.
+struct Opened {
+    drive: Arc<dyn Drive>,
+    image: Option<Arc<Image>>,
+    record: Option<Arc<Recorded<Mssd>>>,
+    told: String,
+}
+
+fn run_server(args: &ExportArgs) -> Result<(), Failure> {
+    let mut args = args.clone();
+    args.image = serve::absolute_image(&args.image)?;
+    // First: an image need not be opened for nothing.
+    granary_mount::check(&args.dir)?;
+    if args.loop_device {
+        loopdev::check()?;
+    }
+    let opened = open(&args)?;
+    set_pacing(args.pace.pacing(args.dilate));
+    let exported =
+        granary_mount::export(Port::new(opened.drive.clone()), &args.dir, &options(&args, &opened))?;
+    let file = exported.dir().join(DRIVE_FILE);
+    // The kernel writes back through us when memory is short: we must not wait for it then. Root's privilege.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    let device = if args.loop_device { Some(LoopDevice::over(&file, args.read_only)?) } else { None };
+    let place = device.as_ref().map_or(file, |d| d.path().to_owned());
+    let line = format!("{} is {}: {}", place.display(), args.image, opened.told);
+    if args.background {
+        serve::hand_over(args.log.as_deref(), &line)?;
+    } else {
+        let dir = exported.dir().display();
+        eprintln!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
+        if device.is_some() {
+            println!("{}", place.display());
+            let _ = io::stdout().flush();
+        }
+    }
+    serve::die_on_panic();
+    let Opened { drive, image, record, .. } = opened;
+    let device = Arc::new(Mutex::new(device));
+    let (held, last) = (device.clone(), drive.clone());
+    serve::watch_signals(
+        exported.unmounter(),
+        move || drop(held.lock().take()),
+        move || Port::new(last.clone()).flush().map_err(|e| e.to_string()),
+    )?;
+    let ended = exported.join();
+    drop(drive);
+    if let Some(record) = record {
+        record.finish()?;
+    }
+    if let Some(image) = image.and_then(Arc::into_inner) {
+        image.close()?;
+    }
+    ended.map_err(Failure::from)
+}
+
+fn options(args: &ExportArgs, opened: &Opened) -> Options {
+    let record = opened.record.clone();
+    let live = Live::new(Sources {
+        source: args.image.clone(),
+        fs: EXPORTED.to_owned(),
+        durability: args.durability,
+        vfs: None,
+        drive: opened.drive.clone(),
+        image: opened.image.clone(),
+        recorded: record.map(|r| -> Arc<dyn Fn() -> u64 + Send + Sync> { Arc::new(move || r.count()) }),
+    });
+    let barrier = opened.image.clone().filter(|_| args.durability == Survives::Machine);
+    Options {
+        read_only: args.read_only,
+        threads: usize::from(args.threads),
+        source: args.image.clone(),
+        durable: barrier.map(|image| -> granary_mount::DurableHook {
+            Arc::new(move || image.barrier().map_err(|e| io::Error::other(e.to_string())))
+        }),
+        stats: Some(Arc::new(move |operations| live.json(operations))),
+        ..Options::default()
+    }
+}
+
+fn open(args: &ExportArgs) -> Result<Opened, Failure> {
+    if args.image == "ram:" {
+        return open_ram(args);
+    }
+    if args.image.starts_with("ram:") {
+        return Err(Failure::usage(format!(
+            "{}: a drive is exported without a file system of granary's; say ram: alone, and make one with mkfs.ext4 on its \
+             loop device",
+            args.image
+        )));
+    }
+    if args.record.is_some() {
+        return Err(Failure::usage(
+            "--record begins with an empty drive, so that the record can be replayed: export ram: for it",
+        ));
+    }
+    let durability = match args.durability {
+        Survives::Process => Durability::Process,
+        Survives::Machine => Durability::Machine,
+    };
+    let (image, drive) = open_drive(Path::new(&args.image), durability, args.read_only, args.force)?;
+    let how = image.replayed().map_or("closed cleanly".to_owned(), |r| {
+        format!("recovered after an unclean stop: {} groups of changes", r.groups)
+    });
+    let told = format!("a drive of {}, {how}", Bytes(drive.info().pages * PAGE_SIZE as u64));
+    Ok(Opened { drive, image: Some(Arc::new(image)), record: None, told })
+}
+
+fn open_ram(args: &ExportArgs) -> Result<Opened, Failure> {
+    let testbed = Testbed::load(&args.testbed, &args.set)?;
+    // Only blocks: the firmware of the baselines.
+    let mut config = testbed.drive.clone().with_mode(Mode::Cache);
+    config.flash = config.flash.with_capacity(args.size);
+    let bare = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
+    let told = format!("a new drive of {} in memory, gone when it is unmounted", args.size);
+    let Some(path) = &args.record else {
+        return Ok(Opened { drive: bare, image: None, record: None, told });
+    };
+    let header = Header {
+        granary: env!("CARGO_PKG_VERSION").to_owned(),
+        source: "export".to_owned(),
+        testbed: testbed.name.clone(),
+        set: args.set.clone(),
+        seed: 1,
+        precondition: Precondition::None.to_string(),
+        drive: config,
+    };
+    let record = Arc::new(Recorded::create(path, &header, bare)?);
+    Ok(Opened { drive: record.clone(), image: None, record: Some(record), told })
+}

@@ -1,0 +1,143 @@
+//! What `mount` and `export` share as processes that serve the kernel: the background, signals, a panic.
+//!
+//! ```text
+//!   --daemon:  parent ── starts itself with --background ──> child: opens, recovers, mounts
+//!                 | reads stdout <────────── "mounted ..." ──|  (or ends: its message and exit code are the parent's)
+//!                 └ exits 0                                  └ serves on, messages to --log
+//!   SIGINT, SIGTERM:  unmount; in use: detach and wait; again: write everything back and stop
+//! ```
+
+use crate::failure::Failure;
+use granary_mount::{MountError, Unmounter};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A broken invariant must not leave programs waiting for replies: the process ends, the kernel tells them, and what
+/// was promised is in the image.
+pub fn die_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report(info);
+        std::process::abort();
+    }));
+}
+
+/// Ends the mount when a signal comes. `first`: done before each attempt to unmount; `write_back`: before stopping with
+/// programs still in it.
+///
+/// # Errors
+/// The system's.
+pub fn watch_signals(
+    unmounter: Unmounter,
+    first: impl Fn() + Send + 'static,
+    write_back: impl Fn() -> Result<(), String> + Send + 'static,
+) -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| Failure::io("watching for signals", e))?;
+    granary_sim::spawn("signals", move || {
+        let mut asked = false;
+        for _ in signals.forever() {
+            if asked {
+                say(&match write_back() {
+                    Ok(()) => "stopped; everything was written back".to_owned(),
+                    Err(e) => format!("stopped; writing back failed: {e}"),
+                });
+                std::process::exit(1);
+            }
+            asked = true;
+            first();
+            match unmounter.unmount(false) {
+                Ok(()) => {}
+                Err(MountError::InUse(dir)) => {
+                    say(&format!(
+                        "{} is in use: detached, ends when the last program lets go of it; signal again to stop now",
+                        dir.display()
+                    ));
+                    if let Err(e) = unmounter.unmount(true) {
+                        say(&e.to_string());
+                    }
+                }
+                Err(e) => say(&e.to_string()),
+            }
+        }
+    });
+    Ok(())
+}
+
+/// A message for people; a daemon whose log has gone must not fail over it.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "granary: {line}");
+}
+
+/// Starts this program again as the one that serves `dir`, and waits for its word.
+///
+/// # Errors
+/// What kept it from serving.
+pub fn start_daemon(dir: &Path) -> Result<(), Failure> {
+    let me = std::env::current_exe().map_err(|e| Failure::io("finding this program", e))?;
+    let rest = std::env::args_os().skip(1).filter(|a| a != "--daemon");
+    let mut child = Command::new(me)
+        .args(rest)
+        .arg("--background")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|e| Failure::io("starting the background process", e))?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let mut line = String::new();
+    if let Some(out) = out {
+        BufReader::new(out).read_line(&mut line).map_err(|e| Failure::io("waiting for the mount", e))?;
+    }
+    if let Some(told) = line.strip_prefix("mounted ") {
+        eprintln!("{}", told.trim_end());
+        return Ok(());
+    }
+    let mut message = String::new();
+    if let Some(mut err) = err {
+        let _ = err.read_to_string(&mut message);
+    }
+    let _ = child.wait();
+    let message = message.trim().trim_start_matches("granary: ").to_owned();
+    let dir = dir.display();
+    Err(Failure::usage(if message.is_empty() {
+        format!("{dir}: the background process died")
+    } else {
+        message
+    }))
+}
+
+/// The child's side: says that the mount answers, and lets go of the terminal.
+///
+/// # Errors
+/// The system's.
+pub fn hand_over(log: Option<&Path>, line: &str) -> Result<(), Failure> {
+    let log = log.map_or_else(|| PathBuf::from("/dev/null"), Path::to_owned);
+    let file = OpenOptions::new().create(true).append(true).open(&log);
+    let file = file.map_err(|e| Failure::io(format!("opening {}", log.display()), e))?;
+    let std_io = |e: rustix::io::Errno| Failure::io("redirecting messages", e.into());
+    rustix::stdio::dup2_stderr(&file).map_err(std_io)?;
+    std::env::set_current_dir("/").map_err(|e| Failure::io("leaving the working directory", e))?;
+    let mut out = io::stdout();
+    // Nobody may be listening any more; the mount stands all the same.
+    let _ = writeln!(out, "mounted {line}").and_then(|()| out.flush());
+    rustix::stdio::dup2_stdout(&file).map_err(std_io)
+}
+
+/// Where a daemon finds an image: it leaves its working directory.
+///
+/// # Errors
+/// The path means nothing.
+pub fn absolute_image(image: &str) -> Result<String, Failure> {
+    if image.starts_with("ram:") {
+        return Ok(image.to_owned());
+    }
+    let path = std::path::absolute(image).map_err(|e| Failure::io(image, e))?;
+    Ok(path.to_string_lossy().into_owned())
+}
