@@ -13,13 +13,13 @@ use crate::dir::walk;
 use crate::journal::Bitmap;
 use crate::layout::inode::INLINE_SIZE;
 use crate::layout::{
-    INODE_SIZE, INODES_PER_BLOCK, InodeRecord, SLOT_SIZE, bitmap, dentry, extent, orphan, xattr,
+    INODE_SIZE, INODES_PER_BLOCK, InodeRecord, SLOT_SIZE, bitmap, dentry, extent, inode, line, orphan, xattr,
 };
 use crate::map::FileMap;
 use crate::mkfs::ROOT;
 use crate::truncate::blocks_of;
 use granary_mssd::Structure;
-use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result};
 
 /// Violations reported at most; one cause often has many.
@@ -106,6 +106,12 @@ impl Check<'_> {
         }
     }
 
+    fn sealed(&mut self, what: &str, lba: u64, bad: u64) {
+        if bad != 0 {
+            self.say(line::sentence(what, lba, bad));
+        }
+    }
+
     fn own(&mut self, lba: u64, len: u64, ino: u32) {
         for n in lba..lba + len {
             if bit(&self.owned, n) {
@@ -125,6 +131,7 @@ impl Check<'_> {
         for n in 0..bitmap::blocks_for(bits) {
             let bytes = self.read(first + n, Structure::Bitmap)?;
             self.against_cache(first + n, 0, &bytes);
+            self.sealed(&format!("{name} bitmap"), first + n, line::damaged_or_zero(&bytes, first + n));
             words.extend(bitmap::words(&bytes));
         }
         if let Some(n) = (bits..words.len() as u64 * 64).find(|&n| !bit(&words, n)) {
@@ -137,6 +144,7 @@ impl Check<'_> {
         let lba = self.core.geometry.orphans;
         let bytes = self.read(lba, Structure::Superblock)?;
         self.against_cache(lba, 0, &bytes);
+        self.sealed("orphan table", lba, line::damaged_or_zero(&bytes, lba));
         for place in 0..orphan::PLACES {
             let ino = orphan::get(&bytes, place);
             match ino as u64 {
@@ -156,6 +164,8 @@ impl Check<'_> {
             if ino != 0 {
                 let at = i as usize * INODE_SIZE;
                 self.against_cache(lba, at, &bytes[at..at + INODE_SIZE]);
+                let lines = inode::LINES << (at / LINE_SIZE);
+                self.sealed(&format!("inode {ino}"), lba, line::damaged(&bytes, lba, lines));
                 self.inode(ino, &InodeRecord::read(&bytes, at))?;
             }
         }
@@ -184,9 +194,6 @@ impl Check<'_> {
             },
         };
         map.xattr_blocks = self.xattrs(ino, record)?;
-        if map.blocks() != record.blocks.get() as u64 {
-            self.say(format!("inode {ino} owns {} blocks, its record says {}", map.blocks(), record.blocks));
-        }
         let end = map.extents().last().map_or(0, |e| e.block + e.len as u64);
         if attr.kind != FileKind::Dir && end > blocks_of(attr.size) && !orphan && !self.core.recovered {
             self.beyond(ino, attr.size, &map)?;
@@ -244,7 +251,7 @@ impl Check<'_> {
         let count = extent::blocks_for(slots) as usize;
         let (mut slot_blocks, mut index_blocks) = (Vec::new(), Vec::new());
         let mut next = record.index.get();
-        let mut content = record.inline.to_vec();
+        let mut content = record.inline().to_vec();
         let data = |lba: u32, len: u32| self.core.geometry.has_data(lba as u64, len as u64);
         let mut sane = count as u64 <= self.core.geometry.blocks;
         while sane && slot_blocks.len() < count {
@@ -253,6 +260,9 @@ impl Check<'_> {
                 let bytes = self.read(next as u64, Structure::DataPointer)?;
                 index_blocks.push(next);
                 let n = (count - slot_blocks.len()).min(extent::POINTERS_PER_INDEX as usize) as u32;
+                let lines = extent::pointer_lines(n, count - slot_blocks.len() > n as usize);
+                let bad = line::damaged(&bytes, next as u64, lines);
+                self.sealed(&format!("inode {ino}, index block"), next as u64, bad);
                 slot_blocks.extend((0..n).map(|i| extent::pointer(&bytes, i)));
                 next = extent::pointer(&bytes, extent::POINTERS_PER_INDEX);
             }
@@ -267,8 +277,10 @@ impl Check<'_> {
         for (i, &lba) in slot_blocks.iter().enumerate() {
             let bytes = self.read(lba as u64, Structure::DataPointer)?;
             let left = (slots - extent::INLINE_SLOTS) as usize - i * extent::SLOTS_PER_EXTENT_BLOCK as usize;
-            let valid = left.min(extent::SLOTS_PER_EXTENT_BLOCK as usize) * extent::EXTENT_SIZE;
-            self.against_cache(lba as u64, 0, &bytes[..valid]);
+            let lines = extent::slot_lines(left.min(extent::SLOTS_PER_EXTENT_BLOCK as usize) as u32);
+            self.against_cache(lba as u64, 0, &bytes[..lines.count_ones() as usize * LINE_SIZE]);
+            let bad = line::damaged(&bytes, lba as u64, lines);
+            self.sealed(&format!("inode {ino}, extent block"), lba as u64, bad);
             content.extend((0..extent::SLOTS_PER_EXTENT_BLOCK).map(|n| extent::Extent::in_block(&bytes, n)));
         }
         let mut map = match FileMap::load(slots, content.into_iter()) {
@@ -304,7 +316,7 @@ impl Check<'_> {
             let bytes = self.read(lba as u64, Structure::Dentry)?;
             let valid = (end - n * dentry_slots()).min(dentry_slots()) as usize * SLOT_SIZE;
             self.against_cache(lba as u64, 0, &bytes[..valid]);
-            let walked = walk(&bytes, n, end as u32, ino, |_, head, rest| {
+            let walked = walk(&bytes, (n, Lpa(lba as u64)), end as u32, ino, |_, head, rest| {
                 if !head.is_free() {
                     let kind = FileKind::from_code(head.kind.get() as u8);
                     entries.push((dentry::name(rest, head).to_vec(), head.ino.get(), kind));

@@ -165,7 +165,6 @@ impl Core {
             // A trim in flight is not ordered with the new owner's writes.
             self.port.wait(all);
         }
-        self.space.free_withheld(&runs);
-        Ok(())
+        self.journal.fatal(self.space.free_withheld(&runs))
     }
 }

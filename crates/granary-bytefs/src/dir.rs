@@ -18,7 +18,7 @@ pub mod index;
 use crate::core::Core;
 use crate::dir::index::{NameIndex, hash};
 use crate::journal::Tx;
-use crate::layout::dentry::{self, MAX_SLOTS};
+use crate::layout::dentry::{self, MAX_SLOTS, line_of};
 use crate::layout::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
 use crate::map::{FileMap, Piece};
 use crate::node::{Half, Node};
@@ -74,13 +74,8 @@ impl Found {
 
     /// Points the name at another inode. Lines locked.
     pub fn point_at(&self, ino: u32, kind: FileKind) {
-        let at = offset(self.slot);
-        self.block.change(|b| {
-            let mut head = DentryHead::read(&b[at..]);
-            head.ino.set(ino);
-            head.kind.set(kind.code() as u16);
-            head.write(&mut b[at..]);
-        });
+        let line = line_of(self.block.lpa().0, self.slot);
+        self.block.change(|b| dentry::point_at(&mut b[offset(self.slot)..], line, ino, kind.code() as u16));
     }
 }
 
@@ -135,14 +130,14 @@ impl Dir {
     }
 }
 
-/// Walks the heads of one directory block up to slot `end` (counted in the directory), calling `f` with slot, head and
-/// the rest of the block. Stops when `f` returns false.
+/// Walks the heads of directory block `n`, which lies at `lpa`, up to slot `end` (counted in the directory), calling `f`
+/// with slot, head and the rest of the block. Stops when `f` returns false.
 ///
 /// # Errors
 /// `Corrupt`.
 pub fn walk(
     bytes: &[u8; PAGE_SIZE],
-    n: u64,
+    (n, lpa): (u64, Lpa),
     end: u32,
     ino: u32,
     mut f: impl FnMut(u32, &DentryHead, &[u8]) -> bool,
@@ -155,6 +150,9 @@ pub fn walk(
         let head = DentryHead::read(rest);
         match head.stride() {
             Some(stride) if slot + stride <= stop => {
+                if !head.is_sound(rest, line_of(lpa.0, slot)) {
+                    return Err(unsound(ino, slot, &head));
+                }
                 if !f(slot, &head, rest) {
                     return Ok(());
                 }
@@ -164,6 +162,10 @@ pub fn walk(
         }
     }
     Ok(())
+}
+
+fn unsound(ino: u32, slot: u32, head: &DentryHead) -> FsError {
+    FsError::Corrupt(format!("directory {ino}: wrong checksum in slot {slot}, which holds {head:?}"))
 }
 
 impl Core {
@@ -193,7 +195,7 @@ impl Core {
         for n in 0..(end as u64).div_ceil(SLOTS_PER_BLOCK as u64) {
             let block = self.dir_block_ahead(node, n)?;
             block.with(|bytes| {
-                walk(bytes, n, end, node.ino, |slot, head, rest| {
+                walk(bytes, (n, block.lpa()), end, node.ino, |slot, head, rest| {
                     match head.is_free() {
                         true => dir.free[head.len.get() as usize - 1].push(slot),
                         false => dir.index.insert(hash(dentry::name(rest, head)), slot),
@@ -236,9 +238,13 @@ impl Core {
             let at = offset(slot);
             let head = block.with(|b| {
                 let head = DentryHead::read(&b[at..]);
-                (head.len.get() as usize == name.len() && dentry::name(&b[at..], &head) == name)
-                    .then_some(head)
-            });
+                let fits = head.stride().is_some_and(|n| at + n as usize * SLOT_SIZE <= PAGE_SIZE);
+                // The block may have been read again since the index was made.
+                if !fits || !head.is_sound(&b[at..], line_of(lpa.0, slot)) {
+                    return Err(unsound(node.ino, slot, &head));
+                }
+                Ok((!head.is_free() && dentry::name(&b[at..], &head) == name).then_some(head))
+            })?;
             if let Some(head) = head {
                 let slots = dentry::slots_for(name.len());
                 return Ok(Some(Found { slot, ino: head.ino.get(), slots, block }));
@@ -313,14 +319,17 @@ impl Core {
     pub fn put_entry(&self, node: &Node, place: &Place, name: &[u8], ino: u32, kind: FileKind) {
         let at = offset(place.slot);
         let len = place.slots as usize * SLOT_SIZE;
+        let line = line_of(place.block.lpa().0, place.slot);
         place.block.change(|b| {
-            dentry::write_entry(&mut b[at..at + len], ino, kind.code() as u16, name);
+            dentry::write_entry(&mut b[at..at + len], line, ino, kind.code() as u16, name);
             if place.area > place.slots {
-                DentryHead::free(place.area - place.slots).write(&mut b[at + len..]);
+                let rest = place.area - place.slots;
+                dentry::write_free(&mut b[at + len..], line + place.slots as u64, rest);
             }
         });
         if let Some((slot, slots, before)) = &place.skipped {
-            before.change(|b| DentryHead::free(*slots).write(&mut b[offset(*slot)..]));
+            let line = line_of(before.lpa().0, *slot);
+            before.change(|b| dentry::write_free(&mut b[offset(*slot)..], line, *slots));
         }
         let mut body = node.body.lock();
         let dir = body.dir.as_mut().expect("the directory is loaded");
@@ -331,7 +340,8 @@ impl Core {
 
     /// Frees the slots of an entry; its head's line was touched. Lines locked.
     pub fn clear_entry(&self, node: &Node, found: &Found, name: &[u8]) {
-        found.block.change(|b| DentryHead::free(found.slots).write(&mut b[offset(found.slot)..]));
+        let line = line_of(found.block.lpa().0, found.slot);
+        found.block.change(|b| dentry::write_free(&mut b[offset(found.slot)..], line, found.slots));
         let mut body = node.body.lock();
         body.dir.as_mut().expect("the directory is loaded").leave(name, found.slot, found.slots);
     }
@@ -340,7 +350,9 @@ impl Core {
     pub fn rewrite_entry(&self, node: &Node, found: &Found, from: &[u8], to: &[u8], kind: FileKind) {
         let at = offset(found.slot);
         let len = found.slots as usize * SLOT_SIZE;
-        found.block.change(|b| dentry::write_entry(&mut b[at..at + len], found.ino, kind.code() as u16, to));
+        let line = line_of(found.block.lpa().0, found.slot);
+        let kind = kind.code() as u16;
+        found.block.change(|b| dentry::write_entry(&mut b[at..at + len], line, found.ino, kind, to));
         let mut body = node.body.lock();
         let dir = body.dir.as_mut().expect("the directory is loaded");
         dir.index.remove(hash(from), found.slot);
@@ -361,8 +373,9 @@ impl Core {
         let mut unknown = None;
         for n in from / per_block..end.div_ceil(per_block) {
             // A copy: `emit` may wait, and the block's lock is not for that.
-            let bytes = self.dir_block_ahead(node, n)?.with(|b| *b);
-            walk(&bytes, n, end as u32, node.ino, |slot, head, rest| {
+            let block = self.dir_block_ahead(node, n)?;
+            let bytes = block.with(|b| *b);
+            walk(&bytes, (n, block.lpa()), end as u32, node.ino, |slot, head, rest| {
                 if head.is_free() || (slot as u64) < from {
                     return true;
                 }

@@ -100,7 +100,7 @@ impl Core {
     fn set_pointer(&self, tx: &mut Tx<'_>, index: u32, n: u32, lba: u32) -> Result<()> {
         let block = self.cache.get(Lpa(index as u64), Structure::DataPointer)?;
         block.change(|b| extent::set_pointer(b, n, lba));
-        tx.touch_lines(&block, n / 16, 1);
+        tx.touch_lines(&block, extent::pointer_line(n), 1);
         Ok(())
     }
 

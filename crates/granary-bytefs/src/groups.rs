@@ -1,7 +1,7 @@
-//! [`Groups`]: which inodes or blocks are free, in groups of 512, with a free list per CPU.
+//! [`Groups`]: which inodes or blocks are free, in groups of 480, with a free list per CPU.
 //!
 //! ```text
-//!   words:   1 bit each, 1 = taken          group g = bits 512 g .. 512 g + 511 = one 64 B line of the bitmap on media
+//!   words:   1 bit each, 1 = taken          group g = bits 480 g .. 480 g + 479 = one 64 B line of the bitmap on media
 //!   free:    free bits of each group
 //!   lists:   per CPU { group it has claimed, cursor } ─ allocates from its own group, so that two CPUs change
 //!            different lines of the bitmap and their transactions do not conflict
@@ -19,7 +19,18 @@
 use crate::layout::bitmap::BITS_PER_GROUP;
 
 const GROUP: u64 = BITS_PER_GROUP;
-const WORDS: usize = (GROUP / 64) as usize;
+
+/// Free bits among `from..to`.
+fn zeros(words: &[u64], from: u64, to: u64) -> u64 {
+    let (mut at, mut n) = (from, 0);
+    while at < to {
+        let here = (64 - at % 64).min(to - at);
+        let mask = (u64::MAX >> (64 - here)) << (at % 64);
+        n += (!words[(at / 64) as usize] & mask).count_ones() as u64;
+        at += here;
+    }
+    n
+}
 
 struct List {
     group: Option<u32>,
@@ -43,13 +54,15 @@ impl Groups {
     /// `bits` bits that are taken where `words` (64 bits each, lowest first) says so, for up to `cpus` lists.
     pub fn new(bits: u64, words: impl IntoIterator<Item = u64>, cpus: usize) -> Groups {
         let groups = bits.div_ceil(GROUP) as usize;
-        let mut all: Vec<u64> = words.into_iter().take(groups * WORDS).collect();
-        all.resize(groups * WORDS, u64::MAX);
-        for bit in bits..groups as u64 * GROUP {
+        let end = groups as u64 * GROUP;
+        let words_all = end.div_ceil(64) as usize;
+        let mut all: Vec<u64> = words.into_iter().take(words_all).collect();
+        all.resize(words_all, u64::MAX);
+        for bit in bits..words_all as u64 * 64 {
             all[(bit / 64) as usize] |= 1 << (bit % 64);
         }
         let free: Vec<u16> =
-            all.chunks(WORDS).map(|g| g.iter().map(|w| w.count_zeros() as u16).sum()).collect();
+            (0..groups as u64).map(|g| zeros(&all, g * GROUP, (g + 1) * GROUP) as u16).collect();
         let lists = cpus.clamp(1, groups);
         Groups {
             total_free: free.iter().map(|&n| n as u64).sum(),
@@ -93,8 +106,16 @@ impl Groups {
     }
 
     /// Gives back `from..from + len`.
-    pub fn give(&mut self, from: u64, len: u64) {
+    ///
+    /// # Errors
+    /// Which of them were free already (two owners had them: damaged media), with nothing changed.
+    pub fn give(&mut self, from: u64, len: u64) -> Result<(), String> {
+        let free = zeros(&self.words, from, from + len);
+        if free > 0 {
+            return Err(format!("{free} of {from}+{len} are freed twice"));
+        }
         self.mark(from, len, false);
+        Ok(())
     }
 
     fn take_listed(&mut self, cpu: usize, want: u64) -> (u64, u64) {
@@ -166,10 +187,11 @@ impl Groups {
     fn mark(&mut self, from: u64, len: u64, taken: bool) {
         let (mut at, end) = (from, from + len);
         while at < end {
-            let n = (64 - at % 64).min(end - at);
+            let n = (64 - at % 64).min(GROUP - at % GROUP).min(end - at);
             let mask = (u64::MAX >> (64 - n)) << (at % 64);
             let word = &mut self.words[(at / 64) as usize];
             let was = *word & mask;
+            // Ours: `take` looked for free bits, `give` has looked.
             assert!(was == if taken { 0 } else { mask }, "bits {at}..{} taken or freed twice", at + n);
             *word ^= mask;
             let group = &mut self.free[(at / GROUP) as usize];
@@ -182,9 +204,9 @@ impl Groups {
     /// Counters against bits.
     pub fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
-        for (g, words) in self.words.chunks(WORDS).enumerate() {
-            let free: u32 = words.iter().map(|w| w.count_zeros()).sum();
-            if free != self.free[g] as u32 {
+        for g in 0..self.free.len() {
+            let free = zeros(&self.words, g as u64 * GROUP, (g as u64 + 1) * GROUP);
+            if free != self.free[g] as u64 {
                 bad.push(format!("group {g} has {free} free bits, its counter says {}", self.free[g]));
             }
         }
@@ -227,7 +249,8 @@ mod tests {
                 }
             } else if !held.is_empty() {
                 let (first, len) = held.swap_remove(s.below(held.len() as u64) as usize);
-                groups.give(first, len);
+                assert_eq!(groups.give(first, len), Ok(()));
+                assert!(groups.give(first, len).is_err(), "twice");
                 model[first as usize..(first + len) as usize].fill(false);
             }
             assert_eq!(groups.free(), model.iter().filter(|&&b| !b).count() as u64);
@@ -240,7 +263,7 @@ mod tests {
         let mut groups = Groups::new(8192, std::iter::repeat_n(0, 128), 4);
         let (a, _) = groups.take(0, 8, None).expect("free");
         let (b, _) = groups.take(1, 8, None).expect("free");
-        assert_ne!(a / 512, b / 512);
+        assert_ne!(a / GROUP, b / GROUP);
         assert_eq!(groups.take(0, 4, Some(b + 8)), Some((b + 8, 4)));
         assert_eq!(groups.take(0, 1000, Some(a + 8)), Some((a + 8, 1000)), "runs cross groups");
     }

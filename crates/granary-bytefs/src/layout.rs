@@ -12,7 +12,7 @@
 //! bitmap group, four extent slots), so that the byte interface moves lines and never whole blocks. What lies beyond a
 //! high-water mark (a directory's size, an inode's slot count) is garbage: new metadata blocks need no zeroing.
 //!
-//! It does *not* hold checksums of metadata yet, except in the superblock, which is written whole.
+//! Every line has a checksum in its last four bytes (`line`), every name one in its head (`dentry`).
 //!
 //! Source: ByteFS section 4.5 for the sizes (128 B inodes in two halves, 64 B bitmap groups, 16 B extents, 64-320 B
 //! names); the arrangement is ours.
@@ -22,6 +22,7 @@ pub mod dentry;
 pub mod extent;
 pub mod geometry;
 pub mod inode;
+pub mod line;
 pub mod orphan;
 pub mod superblock;
 pub mod xattr;

@@ -1,11 +1,11 @@
 //! Making a file system: superblock, empty orphan table, bitmaps, root directory; the rest of the drive is garbage.
 
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
-use crate::layout::{Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap};
+use crate::layout::{Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
 use crate::options::MkfsOptions;
 use granary_mssd::{Port, Structure};
 use granary_sim::rng::Stream;
-use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
@@ -96,6 +96,7 @@ fn write_bitmap(port: &Port, first: u64, bits: u64, used: u64) -> Result<()> {
         };
         set(0, used);
         set(bits.max(used), to);
+        line::seal(&mut bytes, first + n, u64::MAX);
         Page::from_bytes(&bytes)
     };
     let pages: Vec<Page> = (0..blocks).map(page).collect();
@@ -122,5 +123,6 @@ fn write_root(port: &Port, g: &Geometry, options: &MkfsOptions) -> Result<()> {
     };
     let mut block = [0; PAGE_SIZE];
     block[at..at + INODE_SIZE].copy_from_slice(record.as_bytes());
+    line::seal(&mut block, lpa.0, inode::LINES << (at / LINE_SIZE));
     Ok(port.write(lpa, &[Page::from_bytes(&block)], Structure::Inode)?)
 }

@@ -15,8 +15,8 @@ use crate::core::{Core, Orphans};
 use crate::fs::ByteFs;
 use crate::groups::Groups;
 use crate::journal::{Journal, Redo, TxTable};
-use crate::layout::superblock::{CLEAN, IN_USE};
-use crate::layout::{Geometry, Superblock, bitmap, orphan};
+use crate::layout::superblock::{CLEAN, IN_USE, REPAIRING};
+use crate::layout::{Geometry, Superblock, bitmap, line, orphan};
 use crate::mkfs::ROOT;
 use crate::node::{Standing, node};
 use crate::options::MountOptions;
@@ -64,13 +64,15 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     let mut sb = Superblock::read(&page[0].to_bytes())?;
     let geometry = sb.geometry();
     check_geometry(&geometry, &port, &sb)?;
+    if sb.state.get() == REPAIRING {
+        return Err(FsError::Corrupt(
+            "a repair was interrupted; repair again (granary fsck --repair)".into(),
+        ));
+    }
     let mut report = RecoveryReport { clean: sb.state.get() == CLEAN, ..RecoveryReport::default() };
     let redo = (!port.info().write_log).then(|| Redo::new(&geometry));
     if !report.clean {
-        match &redo {
-            None => port.recover()?,
-            Some(redo) => report.groups = redo.recover(&port, geometry.blocks)?,
-        }
+        report.groups = replay(&port, &geometry)?;
         report.recover = now() - begin;
     }
     if let Some(redo) = &redo {
@@ -85,12 +87,38 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     Ok(ByteFs::start(core, sb, report))
 }
 
+/// Replays the firmware's log or the host's. Returns how many groups the host's had.
+///
+/// # Errors
+/// Of the drive.
+pub fn replay(port: &Port, geometry: &Geometry) -> Result<u64> {
+    if port.info().write_log {
+        return port.recover().map(|()| 0).map_err(FsError::from);
+    }
+    let redo = Redo::new(geometry);
+    let groups = redo.recover(port, geometry.blocks)?;
+    redo.clear(port)?;
+    Ok(groups)
+}
+
+/// Checks a block of the bitmaps or the orphan table.
+fn sound(what: &str, block: &Block) -> Result<()> {
+    match block.with(|b| line::damaged_or_zero(b, block.lpa().0)) {
+        0 => Ok(()),
+        bad => Err(FsError::Corrupt(line::sentence(what, block.lpa().0, bad))),
+    }
+}
+
 /// Writes the superblock.
 pub fn write_superblock(port: &Port, sb: &Superblock) -> Result<()> {
     Ok(port.write(Lpa(0), &[Page::from_bytes(&sb.to_block())], Structure::Superblock)?)
 }
 
-fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
+/// Whether areas lie where they can on this drive.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
     let ordered = 0 < g.orphans
         && g.orphans < g.inode_bitmap
         && g.inode_bitmap + bitmap::blocks_for(g.inodes) <= g.block_bitmap
@@ -126,6 +154,7 @@ fn load(
         let get = |n: u64| {
             let block = cache.get_window(Lpa(n), n..(n + 64).min(end), Structure::Bitmap)?;
             block.pin();
+            sound("bitmap", &block)?;
             Ok(block)
         };
         (first..end).map(get).collect()
@@ -148,6 +177,7 @@ fn load(
     let journal = Journal::new(sb.next_tx.get(), redo);
     let orphans = cache.get(Lpa(geometry.orphans), Structure::Superblock)?;
     orphans.pin();
+    sound("orphan table", &orphans)?;
     Ok(Core {
         geometry,
         options: options.effective(journal.capacity()),

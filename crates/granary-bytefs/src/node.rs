@@ -12,12 +12,13 @@
 
 use crate::core::Core;
 use crate::dir::Dir;
-use crate::layout::inode::{INLINE_AT, INLINE_SIZE};
-use crate::layout::{INODE_SIZE, InodeRecord, Superblock, extent};
+use crate::layout::inode::{self, INLINE_SIZE};
+use crate::layout::line::PAYLOAD;
+use crate::layout::{InodeRecord, Superblock, extent, line};
 use crate::map::FileMap;
 use granary_mssd::Structure;
 use granary_sim::sync;
-use granary_units::{Lpa, PAGE_SIZE};
+use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
 use granary_vfs::{Attr, Block, FileKind, FsError, Ino, Inode, Loaded, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -141,9 +142,10 @@ impl Body {
             nlink: U32::new(attr.nlink),
             mode: U16::new((attr.kind.code() as u16) << 12 | attr.mode),
             reserved0: U16::ZERO,
-            blocks: U32::new(self.map.blocks() as u32),
             slots: U32::new(self.map.slots()),
-            inline: self.map.inline,
+            first: self.map.inline[0],
+            hot_crc: U32::ZERO,
+            more: [self.map.inline[1], self.map.inline[2]],
             uid: U32::new(attr.uid),
             gid: U32::new(attr.gid),
             generation: U32::new(self.generation),
@@ -151,10 +153,10 @@ impl Body {
             parent: U32::new(self.parent),
             index: U32::new(self.map.index_blocks.first().copied().unwrap_or(0)),
             xattr: U32::new(self.map.xattr_blocks.first().copied().unwrap_or(0)),
-            xattr_blocks: U32::new(self.map.xattr_blocks.len() as u32),
+            cold_crc: U32::ZERO,
         };
         if !self.target.is_empty() {
-            record.inline_bytes_mut()[..self.target.len()].copy_from_slice(&self.target);
+            record.set_target(&self.target);
         }
         record
     }
@@ -224,7 +226,12 @@ impl Core {
     pub fn put_record(&self, block: &Block, ino: u32, body: &mut Body, attr: &Attr) {
         let record = body.record(attr);
         let at = self.geometry.inode_place(ino).1;
-        block.change(|b| b[at..at + INODE_SIZE].copy_from_slice(record.as_bytes()));
+        // The checksums stay: the lines that the transaction names are sealed with it, the other one has not changed.
+        block.change(|b| {
+            for half in [0, LINE_SIZE] {
+                b[at + half..at + half + PAYLOAD].copy_from_slice(&record.as_bytes()[half..half + PAYLOAD]);
+            }
+        });
     }
 
     /// Marks attributes as known to memory only.
@@ -252,10 +259,17 @@ impl Core {
         let ino = ino.0 as u32;
         let block = self.inode_block(ino)?;
         let at = self.geometry.inode_place(ino).1;
-        let record = block.with(|b| InodeRecord::read(b, at));
+        let (record, damaged) = block.with(|b| {
+            let lines = inode::LINES << (at / LINE_SIZE);
+            (InodeRecord::read(b, at), line::damaged(b, block.lpa().0, lines))
+        });
+        if damaged != 0 {
+            let what = line::sentence(&format!("inode {ino}"), block.lpa().0, damaged);
+            return Err(FsError::Corrupt(what));
+        }
         drop(block);
         let bad = |what: &str| FsError::Corrupt(format!("inode {ino}: {what}"));
-        let attr = record.attr().ok_or_else(|| bad("no such file type"))?;
+        let mut attr = record.attr().ok_or_else(|| bad("no such file type"))?;
         let mut body = Body::fresh(record.generation.get(), record.parent.get());
         body.disk_size = attr.size;
         if attr.kind == FileKind::Symlink && record.slots.get() == 0 {
@@ -269,6 +283,7 @@ impl Core {
         if self.recovered && attr.kind == FileKind::File {
             self.zero_beyond(&body.map, attr.size)?;
         }
+        attr.blocks = body.stat_blocks();
         let node = Arc::new(Node::new(ino, attr.kind, body));
         Ok(Loaded { attr, private: Box::new(node) })
     }
@@ -288,21 +303,27 @@ impl Core {
             }
             index_blocks.push(next);
             let index = self.cache.get(Lpa(next as u64), Structure::DataPointer)?;
-            let n = (count - slot_blocks.len() as u32).min(extent::POINTERS_PER_INDEX);
+            let left = count - slot_blocks.len() as u32;
+            let n = left.min(extent::POINTERS_PER_INDEX);
+            let lines = extent::pointer_lines(n, left > n);
             next = index.with(|b| {
+                sound(ino, "index block", b, next, lines)?;
                 slot_blocks.extend((0..n).map(|i| extent::pointer(b, i)));
-                extent::pointer(b, extent::POINTERS_PER_INDEX)
-            });
+                Ok::<u32, FsError>(extent::pointer(b, extent::POINTERS_PER_INDEX))
+            })?;
         }
         if let Some(&lba) = slot_blocks.iter().find(|&&lba| !self.geometry.has_data(lba as u64, 1)) {
             return Err(bad(format!("extent block at {lba}")));
         }
-        let mut content: Vec<extent::Extent> = record.inline.to_vec();
+        let mut content: Vec<extent::Extent> = record.inline().to_vec();
         for &lba in &slot_blocks {
             let block = self.cache.get(Lpa(lba as u64), Structure::DataPointer)?;
+            let n = (slots - content.len() as u32).min(extent::SLOTS_PER_EXTENT_BLOCK);
             block.with(|b| {
-                content.extend((0..extent::SLOTS_PER_EXTENT_BLOCK).map(|n| extent::Extent::in_block(b, n)))
-            });
+                sound(ino, "extent block", b, lba, extent::slot_lines(n))?;
+                content.extend((0..n).map(|n| extent::Extent::in_block(b, n)));
+                Ok::<(), FsError>(())
+            })?;
         }
         let mut map = FileMap::load(slots, content.into_iter()).map_err(bad)?;
         let outside = |e: &&crate::map::Mapped| !self.geometry.has_data(e.lba as u64, e.len as u64);
@@ -314,4 +335,12 @@ impl Core {
     }
 }
 
-const _: () = assert!(INLINE_AT + INLINE_SIZE == 96 && Superblock::SIZE <= PAGE_SIZE);
+/// Checks lines of a block of pointers.
+fn sound(ino: u32, what: &str, block: &[u8; PAGE_SIZE], lba: u32, lines: u64) -> Result<()> {
+    match line::damaged(block, lba as u64, lines) {
+        0 => Ok(()),
+        bad => Err(FsError::Corrupt(line::sentence(&format!("inode {ino}, {what}"), lba as u64, bad))),
+    }
+}
+
+const _: () = assert!(Superblock::SIZE <= PAGE_SIZE);

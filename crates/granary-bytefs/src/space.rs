@@ -11,6 +11,7 @@
 //! old owner with the new owner's bytes in it.
 
 use crate::groups::Groups;
+use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
@@ -94,7 +95,7 @@ impl Space {
     /// Gives back blocks that no transaction ever mentioned.
     pub fn give_back(&self, run: Run, promised: bool) {
         let mut s = self.0.lock();
-        s.groups.give(run.lba as u64, run.len as u64);
+        s.groups.give(run.lba as u64, run.len as u64).expect("they were taken a moment ago");
         if promised {
             s.reserved += run.len as u64;
         }
@@ -120,12 +121,18 @@ impl Space {
     }
 
     /// Frees runs that [`Space::ripe`] returned.
-    pub fn free_withheld(&self, runs: &[Run]) {
+    ///
+    /// # Errors
+    /// `Corrupt` where blocks had two owners and are free already; they stay so, the others are freed.
+    pub fn free_withheld(&self, runs: &[Run]) -> Result<()> {
         let mut s = self.0.lock();
+        let mut result = Ok(());
         for run in runs {
-            s.groups.give(run.lba as u64, run.len as u64);
+            let given = s.groups.give(run.lba as u64, run.len as u64);
             s.withheld_blocks -= run.len as u64;
+            result = result.and(given.map_err(|what| FsError::Corrupt(format!("blocks: {what}"))));
         }
+        result
     }
 
     /// Blocks that can still be promised or taken.

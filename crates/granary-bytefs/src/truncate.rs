@@ -167,8 +167,8 @@ impl Core {
                 }
             }
         }
-        self.inodes.lock().give(node.ino as u64, 1);
-        Ok(())
+        let given = self.inodes.lock().give(node.ino as u64, 1);
+        self.journal.fatal(given.map_err(|what| FsError::Corrupt(format!("inodes: {what}"))))
     }
 
     /// Frees the inode in place `place` of the orphan table; its blocks are free already.

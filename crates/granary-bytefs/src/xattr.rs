@@ -24,19 +24,19 @@ impl Core {
     /// # Errors
     /// `Corrupt`, drive errors.
     pub fn load_xattr_blocks(&self, ino: u32, record: &InodeRecord) -> Result<Vec<u32>> {
-        let (head, count) = (record.xattr.get(), record.xattr_blocks.get() as usize);
-        if head == 0 && count == 0 {
+        let head = record.xattr.get();
+        if head == 0 {
             return Ok(Vec::new());
         }
-        let bad = |lba: u32| {
-            FsError::Corrupt(format!("inode {ino}: extended attributes at {lba}, in {count} blocks"))
-        };
-        if !(1..=xattr::MOST_BLOCKS).contains(&count) || !self.geometry.has_data(head as u64, 1) {
+        let bad = |lba: u32| FsError::Corrupt(format!("inode {ino}: no extended attributes in block {lba}"));
+        if !self.geometry.has_data(head as u64, 1) {
             return Err(bad(head));
         }
         let block = self.cache.get(Lpa(head as u64), Structure::Inode)?;
         let mut all = vec![head];
-        all.extend(block.with(|b| xattr::next_blocks(b, count)));
+        all.extend(
+            block.with(|b| xattr::count(b).map(|n| xattr::next_blocks(b, n))).ok_or_else(|| bad(head))?,
+        );
         match all.iter().find(|&&lba| !self.geometry.has_data(lba as u64, 1)) {
             Some(&lba) => Err(bad(lba)),
             None => Ok(all),

@@ -339,3 +339,45 @@ fn special_files_and_long_targets_survive_a_remount() {
         assert_clean(&fs);
     });
 }
+
+/// Removals of large files while all places of the orphan table are taken: they work, if in one transaction.
+#[test]
+fn a_full_orphan_table_stops_neither_truncations_nor_removals() {
+    in_world(|| {
+        let drive = strict(4096);
+        let options = MkfsOptions { discard: false, ..MkfsOptions::default() };
+        mkfs(&Port::new(drive.clone()), &options).expect("mkfs");
+        let fs = open(&drive, &MountOptions { max_free_lines: 1, ..MountOptions::default() });
+        let c = Client::new(fs.clone());
+        let root = c.root();
+        let free = fs.statfs().expect("statfs").free_blocks;
+        let sized = |name: &[u8], blocks: u64| {
+            let f = c.file(&root, name).expect("created");
+            let how = granary_vfs::Allocate::Reserve { keep_size: false };
+            fs.fallocate(&cx(), &f, how, 0, blocks * 4096).expect("allocated");
+            f
+        };
+        let mut held = Vec::new();
+        for n in 0..970 {
+            let name = format!("{n}");
+            let f = sized(name.as_bytes(), 600);
+            fs.unlink(&cx(), &root, name.as_bytes(), &f).expect("removed");
+            held.push(f);
+        }
+        let huge = sized(b"huge", 100_000);
+        c.truncate(&huge, 4096).expect("truncated");
+        assert_eq!(huge.attr().blocks, 8);
+        sized(b"another", 100_000);
+        c.unlink(&root, b"another", false).expect("removed");
+        fs.sync().expect("synced");
+        assert_clean(&fs);
+        for f in held {
+            fs.evict(&f).expect("freed");
+        }
+        c.unlink(&root, b"huge", false).expect("removed");
+        fs.sync().expect("synced");
+        assert_clean(&fs);
+        let now_free = fs.statfs().expect("statfs").free_blocks;
+        assert_eq!(free - now_free, root.attr().blocks / 8, "the names' blocks stay");
+    });
+}

@@ -13,7 +13,7 @@ use crate::testbed::{Host, Testbed};
 use granary_mssd::image::{Durability, Image, ImageMeta};
 use granary_mssd::{Drive, Mode, Port};
 use granary_units::Bytes;
-use granary_vfs::{FileSystem, Time, Vfs, VfsConfig};
+use granary_vfs::{FileSystem, Repaired, Time, Vfs, VfsConfig};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -208,4 +208,24 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         }
     }
     Ok(found)
+}
+
+/// Mends the file system of an image that nobody has open, and closes the image.
+///
+/// # Errors
+/// A file system that has no repair; a superblock that is damaged; the image's and the drive's errors.
+pub fn repair(path: &Path) -> Result<Repaired, LabError> {
+    let open = OpenImage::open(path, Durability::Process, false)?;
+    let name = open.entry.name;
+    let Some(repair) = open.entry.repair else {
+        return Err(LabError::call(
+            format!("repairing {}", path.display()),
+            format!("{name} has no repair; copy out what you need (granary cp-out) and make a new image"),
+        ));
+    };
+    let repaired = repair(&open.port()).map_err(LabError::fs(name, "repair"))?;
+    let OpenImage { image, drive, .. } = open;
+    drop(drive);
+    image.close()?;
+    Ok(repaired)
 }

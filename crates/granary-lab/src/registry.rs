@@ -4,7 +4,7 @@ use crate::error::LabError;
 use crate::testbed::Host;
 use granary_bytefs::Variant;
 use granary_mssd::Port;
-use granary_vfs::{FileSystem, Result};
+use granary_vfs::{FileSystem, Repaired, Result};
 use std::sync::Arc;
 
 /// A file system that can be run.
@@ -19,6 +19,8 @@ pub struct FsEntry {
     pub mkfs: fn(&Port) -> Result<()>,
     /// Mounts it, recovering where needed.
     pub mount: fn(Port, &Host) -> Result<Arc<dyn FileSystem>>,
+    /// Mends it, unmounted (what is damaged may not mount); `None` where nobody has written that.
+    pub repair: Option<fn(&Port) -> Result<Repaired>>,
 }
 
 /// All file systems, in the order of comparisons.
@@ -29,6 +31,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         write_log: true,
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
         mount: |port, host| bytefs(port, host, Variant::Full),
+        repair: Some(granary_bytefs::repair),
     },
     FsEntry {
         name: "bytefs-log",
@@ -36,6 +39,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         write_log: true,
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
         mount: |port, host| bytefs(port, host, Variant::Log),
+        repair: Some(granary_bytefs::repair),
     },
     FsEntry {
         name: "bytefs-dual",
@@ -43,6 +47,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         write_log: false,
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
         mount: |port, host| bytefs(port, host, Variant::Dual),
+        repair: Some(granary_bytefs::repair),
     },
     FsEntry {
         name: "ext4",
@@ -54,6 +59,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
                 granary_ext4::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
             Ok(granary_ext4::mount(port, &options)?)
         },
+        repair: None,
     },
     FsEntry {
         name: "f2fs",
@@ -65,6 +71,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
                 granary_f2fs::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
             Ok(granary_f2fs::mount(port, &options)?)
         },
+        repair: None,
     },
     FsEntry {
         name: "nova",
@@ -72,6 +79,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         write_log: false,
         mkfs: |port| granary_nova::mkfs(port, &granary_nova::MkfsOptions::default()),
         mount: |port, _| Ok(granary_nova::mount(port, &granary_nova::MountOptions::default())?),
+        repair: None,
     },
     FsEntry {
         name: "pmfs",
@@ -79,6 +87,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         write_log: false,
         mkfs: |port| granary_pmfs::mkfs(port, &granary_pmfs::MkfsOptions::default()),
         mount: |port, _| Ok(granary_pmfs::mount(port, &granary_pmfs::MountOptions::default())?),
+        repair: None,
     },
 ];
 

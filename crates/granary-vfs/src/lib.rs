@@ -27,6 +27,7 @@ pub mod model;
 mod posix;
 mod process;
 pub mod reference;
+mod repair;
 mod vfs;
 mod xattr;
 pub mod xattr_string;
@@ -43,6 +44,7 @@ pub use fs::{
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
+pub use repair::Repaired;
 pub use vfs::{Change, NewFile, Node, NodeRef, OpenFile, Vfs};
 
 pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};

@@ -27,10 +27,13 @@ pub enum Command {
     Testbed(TestbedCommand),
     /// Make an image: an emulated drive on files, with an empty file system
     Mkfs(MkfsArgs),
-    /// Check an image: its files, the drive, the file system; exit code 1 if anything is wrong
+    /// Check an image: its files, the drive, the file system; exit code 1 if anything is (or stays) wrong
     Fsck {
         /// The image directory
         image: PathBuf,
+        /// Mend what is wrong with the file system (bytefs); what has no name any more goes to /lost+found
+        #[arg(long)]
+        repair: bool,
         /// Print a JSON object instead of sentences
         #[arg(long)]
         json: bool,

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         Command::Workload(cmd) => done(cmd::workload::run(&cmd)),
         Command::Testbed(cmd) => cmd::testbed::run(&cmd).map_err(Failure::from),
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
-        Command::Fsck { image, json } => cmd::fsck::run(&image, json).map_err(Failure::from),
+        Command::Fsck { image, repair, json } => cmd::fsck::run(&image, repair, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),
         Command::Export(args) => done(cmd::export::run(&args)),
         Command::Umount(args) => done(cmd::umount::run(&args)),

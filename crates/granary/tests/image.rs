@@ -118,3 +118,42 @@ fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     fs::create_dir(&home).expect("directory");
     assert!(ends(&["stat", text(&home)], 2).1.contains("no Granary image"));
 }
+
+#[test]
+fn a_damaged_file_system_is_mended_and_what_was_whole_stays_whole() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (img, src, out) = (dir.path().join("img"), dir.path().join("src"), dir.path().join("out"));
+    fs::create_dir_all(src.join("sub")).expect("made");
+    fs::write(src.join("sub/file"), "content of a file\n").expect("written");
+    ends(&["mkfs", text(&img), "--size", "400MiB", "--set", "firmware.log_region=1MiB"], 0);
+    ends(&["cp-in", text(&img), text(&src), "/copy"], 0);
+    assert!(ends(&["fsck", text(&img), "--repair"], 0).1.contains("clean"));
+    {
+        use granary_mssd::{
+            Port, Structure,
+            image::{Durability, Image},
+        };
+        use granary_units::{Lpa, Page};
+        let (image, drive) = Image::open(&img, Durability::Process, false).expect("opens");
+        let port = Port::new(drive);
+        let mut page = [Page::ZERO];
+        port.read(Lpa(0), &mut page, Structure::Superblock).expect("reads");
+        let bitmap = u64::from_le_bytes(page[0].to_bytes()[64..72].try_into().expect("eight"));
+        port.read(Lpa(bitmap), &mut page, Structure::Bitmap).expect("reads");
+        let mut bytes = page[0].to_bytes();
+        bytes[30] ^= 0x10;
+        port.write(Lpa(bitmap), &[Page::from_bytes(&bytes)], Structure::Bitmap).expect("writes");
+        drop(port);
+        image.close().expect("closes");
+    }
+    assert!(ends(&["fsck", text(&img)], 1).0.contains("wrong checksum"));
+    let (mended, said) = ends(&["fsck", text(&img), "--repair"], 0);
+    assert!(mended.contains("mended: block bitmap") && said.contains("clean now"), "{mended}{said}");
+    assert!(ends(&["fsck", text(&img)], 0).0.is_empty());
+    ends(&["cp-out", text(&img), "/copy", text(&out)], 0);
+    assert_eq!(fs::read(out.join("sub/file")).expect("there"), b"content of a file\n");
+
+    let other = dir.path().join("other");
+    ends(&["mkfs", text(&other), "--fs", "ext4", "--size", "400MiB"], 0);
+    assert!(ends(&["fsck", text(&other), "--repair"], 0).1.contains("clean"));
+}

@@ -12,9 +12,10 @@
 
 use crate::core::Core;
 use crate::journal::redo::Image;
-use crate::layout::bitmap;
+use crate::layout::{bitmap, line};
 use crate::options::CommitMode;
 use crate::space::Run;
+use granary_mssd::Structure;
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, TxId};
 use granary_vfs::{Block, FsError, Result};
@@ -156,6 +157,7 @@ impl<'a> Tx<'a> {
         self.taken_inode = None;
         let sealed = self.apply_bits().and_then(|()| {
             apply();
+            self.seal_lines();
             self.store(tx)
         });
         let sealed = core.journal.fatal(sealed).map(|image| match core.options.commit {
@@ -198,6 +200,15 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Brings the checksums of the changed lines up to date. Names and extended attributes have their own.
+    fn seal_lines(&self) {
+        for (block, mask) in &self.pages {
+            if block.lpa().0 < self.core.geometry.data || block.what() == Structure::DataPointer {
+                block.change(|bytes| line::seal(bytes, block.lpa().0, *mask));
+            }
+        }
+    }
+
     /// Stores the changed lines; their write-backs overlap under one fence. Where the host keeps the redo log they are
     /// only copied: they go to the drive with the commit.
     fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
@@ -236,7 +247,7 @@ impl Drop for Tx<'_> {
             self.core.space.give_back(run, promised);
         }
         if let Some(ino) = self.taken_inode.take() {
-            self.core.inodes.lock().give(ino as u64, 1);
+            self.core.inodes.lock().give(ino as u64, 1).expect("it was taken a moment ago");
         }
     }
 }

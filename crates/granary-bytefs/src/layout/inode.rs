@@ -1,12 +1,13 @@
 //! Inodes: 128 B in two halves of one line each; what changes often is in the lower one.
 //!
 //! ```text
-//!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 - | 40 blocks | 44 slots | 48 extent 0
-//!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 xattr | 124 xattr blocks
+//!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 - | 40 slots | 44 extent 0 | 60 CRC-32C
+//!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 xattr | 124 CRC-32C
 //! ```
 //!
 //! The first extent is in the hot half: appending to a file of one extent changes one line of its inode. A symbolic
-//! link of up to 48 bytes keeps its target in bytes 48-95 instead of extents (`slots` 0).
+//! link of up to 48 bytes keeps its target in the places of the extents (`slots` 0). How many blocks an inode has
+//! follows from its extents, all of which are read with it.
 //!
 //! Invariant: an inode is in use exactly when its bit in the inode bitmap is set; the record of a free inode is
 //! garbage.
@@ -23,8 +24,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const INODE_SIZE: usize = 128;
 /// Inodes in a block of the inode table.
 pub const INODES_PER_BLOCK: u64 = (PAGE_SIZE / INODE_SIZE) as u64;
-/// Where the inline area (three extents or a short target) begins.
-pub const INLINE_AT: usize = 48;
+/// Lines of an inode.
+pub const LINES: u64 = 0b11;
 /// Bytes of the inline area: the longest target of a symbolic link that needs no block.
 pub const INLINE_SIZE: usize = 48;
 
@@ -46,12 +47,14 @@ pub struct InodeRecord {
     pub mode: U16,
     /// Zero.
     pub reserved0: U16,
-    /// Blocks of 4 KiB that belong to the inode, extent and index blocks included.
-    pub blocks: U32,
     /// Extent slots ever used.
     pub slots: U32,
-    /// The first slots, or a short target.
-    pub inline: [Extent; INLINE_SLOTS as usize],
+    /// The first slot, or the begin of a short target.
+    pub first: Extent,
+    /// Of the bytes before.
+    pub hot_crc: U32,
+    /// The other slots, or the rest of a short target.
+    pub more: [Extent; INLINE_SLOTS as usize - 1],
     /// Owner.
     pub uid: U32,
     /// Group.
@@ -64,10 +67,10 @@ pub struct InodeRecord {
     pub parent: U32,
     /// First index block, where there are more slots than fit in here.
     pub index: U32,
-    /// First block of extended attributes; 0 = none.
+    /// First block of extended attributes, which knows the others; 0 = none.
     pub xattr: U32,
-    /// Their number.
-    pub xattr_blocks: U32,
+    /// Of the bytes from 64 on.
+    pub cold_crc: U32,
 }
 
 impl InodeRecord {
@@ -81,7 +84,7 @@ impl InodeRecord {
         FileKind::from_code((self.mode.get() >> 12) as u8)
     }
 
-    /// The attributes.
+    /// The attributes, without the number of blocks.
     pub fn attr(&self) -> Option<Attr> {
         Some(Attr {
             kind: self.kind()?,
@@ -90,7 +93,7 @@ impl InodeRecord {
             gid: self.gid.get(),
             nlink: self.nlink.get(),
             size: self.size.get(),
-            blocks: self.blocks.get() as u64 * (PAGE_SIZE as u64 / 512),
+            blocks: 0,
             atime: Time(self.atime.get()),
             mtime: Time(self.mtime.get()),
             ctime: Time(self.ctime.get()),
@@ -98,13 +101,32 @@ impl InodeRecord {
         })
     }
 
-    /// The inline area as bytes.
-    pub fn inline_bytes(&self) -> &[u8] {
-        self.inline.as_bytes()
+    /// The slots in the inode.
+    pub fn inline(&self) -> [Extent; INLINE_SLOTS as usize] {
+        [self.first, self.more[0], self.more[1]]
     }
 
-    /// The inline area to put a short target into.
-    pub fn inline_bytes_mut(&mut self) -> &mut [u8] {
-        self.inline.as_mut_bytes()
+    /// Sets the slots in the inode.
+    pub fn set_inline(&mut self, slots: &[Extent; INLINE_SLOTS as usize]) {
+        self.first = slots[0];
+        self.more.copy_from_slice(&slots[1..]);
+    }
+
+    /// The places of the slots as bytes: a short target and zeros.
+    pub fn inline_bytes(&self) -> [u8; INLINE_SIZE] {
+        let mut bytes = [0; INLINE_SIZE];
+        let (first, more) = bytes.split_at_mut(size_of::<Extent>());
+        first.copy_from_slice(self.first.as_bytes());
+        more.copy_from_slice(self.more.as_bytes());
+        bytes
+    }
+
+    /// Puts a short target into the places of the slots.
+    pub fn set_target(&mut self, target: &[u8]) {
+        let mut bytes = [0; INLINE_SIZE];
+        bytes[..target.len()].copy_from_slice(target);
+        let (first, more) = bytes.split_at(size_of::<Extent>());
+        self.first.as_mut_bytes().copy_from_slice(first);
+        self.more.as_mut_bytes().copy_from_slice(more);
     }
 }

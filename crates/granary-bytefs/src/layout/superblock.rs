@@ -9,11 +9,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// `GRBYTEFS`.
 pub const MAGIC: [u8; 8] = *b"GRBYTEFS";
 /// The format that this code reads and writes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// [`Superblock::state`] of a file system that was unmounted properly.
 pub const CLEAN: u32 = 1;
 /// [`Superblock::state`] of a mounted file system, or one whose power failed.
 pub const IN_USE: u32 = 0;
+/// [`Superblock::state`] while a repair writes what it mended: only another repair may touch the rest.
+pub const REPAIRING: u32 = 2;
 
 /// The superblock; the rest of its block is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -23,7 +25,7 @@ pub struct Superblock {
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: U32,
-    /// [`CLEAN`] or [`IN_USE`].
+    /// [`CLEAN`], [`IN_USE`] or [`REPAIRING`].
     pub state: U32,
     /// Names this file system.
     pub uuid: [u8; 16],

@@ -37,10 +37,12 @@ fn structs_have_the_sizes_of_the_specification() {
     assert_eq!(size_of::<Superblock>(), 128);
     assert_eq!(size_of::<InodeRecord>(), 128);
     assert_eq!(size_of::<Extent>(), 16);
-    assert_eq!(size_of::<DentryHead>(), 8);
-    assert_eq!(std::mem::offset_of!(InodeRecord, inline), inode::INLINE_AT);
+    assert_eq!(size_of::<DentryHead>(), 12);
+    assert_eq!(std::mem::offset_of!(InodeRecord, hot_crc), 60);
     assert_eq!(std::mem::offset_of!(InodeRecord, uid), 96);
-    assert_eq!((dentry::slots_for(1), dentry::slots_for(56), dentry::slots_for(57)), (1, 1, 2));
+    assert_eq!(std::mem::offset_of!(InodeRecord, cold_crc), 124);
+    assert_eq!((dentry::slots_for(1), dentry::slots_for(52), dentry::slots_for(53)), (1, 1, 2));
+    assert_eq!((extent::SLOTS_PER_EXTENT_BLOCK, POINTERS_PER_INDEX, orphan::PLACES), (256, 959, 960));
     assert_eq!(dentry::MAX_SLOTS, 5);
 }
 
@@ -68,30 +70,78 @@ fn an_inode_record_is_its_bytes() {
 }
 
 #[test]
-fn a_name_survives_the_round_trip_and_its_slots_leave_no_rest() {
+fn a_name_survives_the_round_trip_its_slots_leave_no_rest_and_no_flipped_bit_stays_unseen() {
     for len in 1..=255usize {
         let name: Vec<u8> = (0..len).map(|i| i as u8 + 1).collect();
         let slots = dentry::slots_for(len) as usize;
         let mut area = vec![0xff; slots * SLOT_SIZE];
-        dentry::write_entry(&mut area, 77, 0o10, &name);
+        dentry::write_entry(&mut area, 4711, 77, 0o10, &name);
         let head = DentryHead::read(&area);
         assert_eq!((head.ino.get(), head.kind.get(), head.stride()), (77, 0o10, Some(slots as u32)));
         assert_eq!(dentry::name(&area, &head), name);
-        assert!(area[8 + len..].iter().all(|&b| b == 0));
+        assert!(area[12 + len..].iter().all(|&b| b == 0));
+        assert!(head.is_sound(&area, 4711) && !head.is_sound(&area, 4712));
+        for bit in 0..(12 + len) * 8 {
+            let mut bad = area.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let head = DentryHead::read(&bad);
+            let fits = head.stride() == Some(slots as u32);
+            assert!(!fits || !head.is_sound(&bad, 4711), "bit {bit} of a name of {len} bytes");
+        }
+        dentry::point_at(&mut area, 4711, 78, 0o4);
+        let head = DentryHead::read(&area);
+        assert!(head.is_sound(&area, 4711) && (head.ino.get(), head.kind.get()) == (78, 0o4));
     }
-    assert_eq!(DentryHead::free(3).stride(), Some(3));
-    assert_eq!(DentryHead::free(0).stride(), None);
-    assert_eq!(DentryHead::free(6).stride(), None);
+    let stride = |n: u32| {
+        let mut area = [0xff; SLOT_SIZE];
+        dentry::write_free(&mut area, 9, n);
+        let head = DentryHead::read(&area);
+        assert!(head.is_free() && (head.stride().is_none() || head.is_sound(&area, 9)));
+        head.stride()
+    };
+    assert_eq!((stride(0), stride(3), stride(6)), (None, Some(3), None));
+}
+
+/// A sealed line says so; with any bit flipped, or in another place, it does not.
+#[test]
+fn every_flipped_bit_of_a_sealed_line_is_seen() {
+    let mut s = Stream::new(7, "line");
+    let mut block = [0u8; PAGE_SIZE];
+    block.iter_mut().for_each(|b| *b = s.next_u64() as u8);
+    line::seal(&mut block, 99, 0b1001);
+    assert_eq!(line::damaged(&block, 99, 0b1001), 0);
+    assert_eq!(line::damaged(&block, 98, 0b1001), 0b1001);
+    for bit in 0..512 {
+        block[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(line::damaged(&block, 99, 0b1001), 1, "bit {bit}");
+        block[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert_eq!(line::damaged_or_zero(&[0; PAGE_SIZE], 5), 0);
+}
+
+#[test]
+fn slots_and_pointers_survive_their_block_and_leave_the_checksums_alone() {
+    let mut block = [0u8; PAGE_SIZE];
+    let e = |n: u32| Extent::new((n as u64) << 48 | 5, n + 1, 3 * n);
+    (0..SLOTS_PER_EXTENT_BLOCK).for_each(|n| e(n).write_to(&mut block, n));
+    assert!((0..SLOTS_PER_EXTENT_BLOCK).all(|n| Extent::in_block(&block, n) == e(n)));
+    assert!(block.chunks(64).all(|l| l[60..] == [0; 4]));
+    let mut block = [0u8; PAGE_SIZE];
+    (0..=POINTERS_PER_INDEX).for_each(|n| extent::set_pointer(&mut block, n, n + 7));
+    assert!((0..=POINTERS_PER_INDEX).all(|n| extent::pointer(&block, n) == n + 7));
+    assert!(block.chunks(64).all(|l| l[60..] == [0; 4]));
+    assert_eq!((extent::slot_lines(0), extent::slot_lines(5), extent::slot_lines(256)), (0, 0b11, u64::MAX));
+    assert_eq!((extent::pointer_lines(16, false), extent::pointer_lines(1, true)), (0b11, 1 << 63 | 1));
 }
 
 /// Flipping bits agrees with a plain array of booleans, and the mask names exactly the lines that changed.
 #[test]
 fn bitmap_flips_agree_with_an_array() {
     let mut s = Stream::new(2, "bitmap");
-    let (mut block, mut model) = ([0u8; PAGE_SIZE], vec![false; 32768]);
+    let (mut block, mut model) = ([0u8; PAGE_SIZE], vec![false; 30720]);
     for _ in 0..2000 {
-        let from = s.below(32768);
-        let len = 1 + s.below((32768 - from).min(2000));
+        let from = s.below(30720);
+        let len = 1 + s.below((30720 - from).min(2000));
         let set = s.chance(0.5);
         let range = from as usize..(from + len) as usize;
         let clean = model[range.clone()].iter().all(|&b| b != set);
@@ -103,11 +153,14 @@ fn bitmap_flips_agree_with_an_array() {
             let bytes = line * 64..line * 64 + 64;
             assert!(mask >> line & 1 == 1 || before[bytes.clone()] == block[bytes]);
         }
-        assert!(mask >> (from / 512) & 1 == 1 && mask >> ((from + len - 1) / 512) & 1 == 1);
+        assert!(mask >> (from / 480) & 1 == 1 && mask >> ((from + len - 1) / 480) & 1 == 1);
     }
     for (i, word) in bitmap::words(&block).enumerate() {
         assert!((0..64).all(|b| (word >> b & 1 == 1) == model[i * 64 + b]));
     }
+    let mut again = [0; PAGE_SIZE];
+    bitmap::put_words(&mut again, &bitmap::words(&block).collect::<Vec<_>>());
+    assert_eq!(again, block);
 }
 
 #[test]

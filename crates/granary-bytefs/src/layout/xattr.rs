@@ -1,9 +1,9 @@
 //! Extended attributes: a string of entries in blocks of their own.
 //!
 //! ```text
-//!   inode.xattr ─> head block: | magic 4 | bytes 4 | CRC-32C of them 4 | zero 4 | 28 x next blocks 4 | bytes 128 ... |
-//!                                                                           └─> next block: | bytes ...            |
-//!   bytes:  a `granary_vfs::xattr_string`                                       inode.xattr_blocks counts them all
+//!   inode.xattr ─> head block: | magic 4 | bytes 4 | CRC-32C 4 | zero 4 | 28 x next blocks 4 | bytes 128 ... |
+//!                                                                           └─> next block: | bytes ...     |
+//!   bytes:  a `granary_vfs::xattr_string`; CRC-32C of magic, bytes, next blocks and the string
 //! ```
 //!
 //! Setting an attribute changes the header's line, its own and those behind it. What lies behind the string is garbage.
@@ -29,6 +29,17 @@ pub fn blocks_for(bytes: usize) -> Option<usize> {
     (blocks <= MOST_BLOCKS).then_some(blocks)
 }
 
+/// Blocks that a head block says there are, itself included; `None` where it is no head block.
+pub fn count(head: &[u8; PAGE_SIZE]) -> Option<usize> {
+    let bytes = u32_at(head, 4) as usize;
+    blocks_for(bytes).filter(|&n| n > 0 && u32_at(head, 0) == MAGIC)
+}
+
+fn checksum(head: &[u8; PAGE_SIZE], string: &[u8]) -> u32 {
+    let head = crc32c::crc32c_append(crc32c::crc32c(&head[..8]), &head[12..HEAD]);
+    crc32c::crc32c_append(head, string)
+}
+
 /// The `count - 1` blocks that follow a head block.
 pub fn next_blocks(head: &[u8; PAGE_SIZE], count: usize) -> Vec<u32> {
     (1..count).map(|n| u32_at(head, 16 + (n - 1) * 4)).collect()
@@ -52,10 +63,11 @@ pub fn write(string: &[u8], lbas: &[u32], images: &mut [[u8; PAGE_SIZE]]) {
         head[..HEAD].fill(0);
         head[..4].copy_from_slice(&MAGIC.to_le_bytes());
         head[4..8].copy_from_slice(&(string.len() as u32).to_le_bytes());
-        head[8..12].copy_from_slice(&crc32c::crc32c(string).to_le_bytes());
         for (n, lba) in lbas.iter().skip(1).enumerate() {
             head[16 + n * 4..20 + n * 4].copy_from_slice(&lba.to_le_bytes());
         }
+        let crc = checksum(head, string);
+        head[8..12].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
@@ -74,8 +86,9 @@ pub fn read(blocks: &[[u8; PAGE_SIZE]]) -> Result<Vec<u8>> {
     for (n, block) in blocks.iter().enumerate() {
         string.extend_from_slice(&block[if n == 0 { HEAD } else { 0 }..used(n, bytes)]);
     }
-    if crc32c::crc32c(&string) != crc {
-        return bad(format!("checksum {crc:#x}, computed {:#x}", crc32c::crc32c(&string)));
+    let computed = checksum(head, &string);
+    if computed != crc {
+        return bad(format!("checksum {crc:#x}, computed {computed:#x}"));
     }
     if xattr_string::is_sound(&string) { Ok(string) } else { bad("an entry runs over the end".into()) }
 }

@@ -1,32 +1,66 @@
-//! `granary fsck IMAGE`: one line on stdout for each thing that is wrong.
+//! `granary fsck IMAGE [--repair]`: one line on stdout for each thing that is wrong, and for each that was mended.
+//!
+//! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
 use granary_lab::LabError;
-use granary_lab::image::check;
+use granary_lab::image::{Findings, check, repair};
+use granary_vfs::Repaired;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(image: &Path, json: bool) -> Result<ExitCode, LabError> {
+pub fn run(image: &Path, mend: bool, json: bool) -> Result<ExitCode, LabError> {
     let found = check(image)?;
+    let (repaired, now) = match mend && !found.wrong.is_empty() {
+        false => (None, found.clone()),
+        true => {
+            if !json {
+                found.wrong.iter().for_each(|w| eprintln!("found: {w}"));
+            }
+            let repaired = repair(image)?;
+            (Some(repaired), check(image)?)
+        }
+    };
     if json {
-        let clean = found.wrong.is_empty();
-        println!(
-            "{}",
-            serde_json::json!({ "clean": clean, "replayed": found.replayed, "wrong": found.wrong })
-        );
+        print_json(&found, repaired.as_ref(), &now);
     } else {
-        if found.replayed > 0 {
-            eprintln!(
-                "{}: was not closed cleanly; checked as it is after recovery ({} groups of its redo log)",
-                image.display(),
-                found.replayed
-            );
-        }
-        found.wrong.iter().for_each(|w| println!("{w}"));
-        match found.wrong.len() {
-            0 => eprintln!("{}: clean", image.display()),
-            n => eprintln!("{}: {n} findings; copy out what you need (granary cp-out)", image.display()),
-        }
+        print_text(image, &found, repaired.as_ref(), &now);
     }
-    Ok(if found.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    let left = repaired.is_some_and(|r| !r.left.is_empty());
+    Ok(if now.wrong.is_empty() && !left { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print_json(found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
+    let mut value = serde_json::json!({
+        "clean": now.wrong.is_empty(), "replayed": found.replayed, "wrong": now.wrong,
+    });
+    if let Some(r) = repaired {
+        value["found"] = serde_json::json!(found.wrong);
+        value["mended"] = serde_json::json!(r.done);
+        value["left"] = serde_json::json!(r.left);
+    }
+    println!("{value}");
+}
+
+fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
+    let name = image.display();
+    if found.replayed > 0 {
+        eprintln!(
+            "{name}: was not closed cleanly; checked as it is after recovery ({} groups of its redo log)",
+            found.replayed
+        );
+    }
+    if let Some(r) = repaired {
+        r.done.iter().for_each(|d| println!("mended: {d}"));
+        r.left.iter().for_each(|l| println!("left: {l}"));
+    }
+    now.wrong.iter().for_each(|w| println!("{w}"));
+    match (now.wrong.len(), repaired) {
+        (0, None) => eprintln!("{name}: clean"),
+        (0, Some(r)) => eprintln!("{name}: clean now, {} things mended", r.done.len()),
+        (n, None) => {
+            eprintln!("{name}: {n} findings; copy out what you need (granary cp-out), then fsck --repair")
+        }
+        (n, Some(_)) => eprintln!("{name}: {n} findings stay; copy out what you need (granary cp-out)"),
+    }
 }

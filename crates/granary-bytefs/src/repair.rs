@@ -1,0 +1,194 @@
+//! Repair: makes damaged media a file system again, without mounting it.
+//!
+//! ```text
+//!   replay ── read: inodes, their extents, names ── tree: who is reached from the root, the rest to /lost+found
+//!           ── claims: each block one owner, a second one gets a copy ── link counts, parents
+//!           ── write: superblock "repairing" | data, directories, extents | inodes | bitmaps, orphans | "clean"
+//! ```
+//!
+//! What names and inodes say is believed, bitmaps and counts follow from them. Lines with a right checksum are believed
+//! before others; what an inode with a wrong one says is kept as far as the bitmap and everybody else agree.
+//!
+//! Invariants: nothing is written before all is decided. Blocks that somebody may still need are not overwritten:
+//! rebuilt directories, extent blocks and copies go to blocks that nobody owns, and the inode, one line, switches over.
+//! So a crash in the middle leaves what another repair mends; until then the superblock's state keeps mounts away.
+//!
+//! It does *not* mend a superblock, nor file data.
+//!
+//! Source: our own; the order of beliefs is e2fsck's.
+
+mod claims;
+mod names;
+mod read;
+mod write;
+
+use crate::layout::superblock::{CLEAN, REPAIRING};
+use crate::layout::{Geometry, InodeRecord, Superblock};
+use crate::mount::{check_geometry, replay, write_superblock};
+use granary_mssd::{Port, Structure};
+use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_vfs::{FileKind, FsError, Repaired, Result};
+use names::Dir;
+use std::collections::BTreeMap;
+use zerocopy::little_endian::U32;
+
+type Bytes = [u8; PAGE_SIZE];
+
+/// An extent: file block, block on the drive, length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Piece {
+    block: u64,
+    lba: u32,
+    len: u32,
+}
+
+/// An inode that is in use, or may be.
+struct Found {
+    record: InodeRecord,
+    kind: Option<FileKind>,
+    /// A line of the record has a wrong checksum.
+    doubtful: bool,
+    /// In use only if a name says so: the bitmap's line is damaged.
+    maybe: bool,
+    /// In the orphan table.
+    orphan: bool,
+    pieces: Vec<Piece>,
+    slot_blocks: Vec<u32>,
+    index_blocks: Vec<u32>,
+    /// The extents are to be written anew.
+    remap: bool,
+    xattr_blocks: Vec<u32>,
+    xattrs: Vec<u8>,
+    /// The attributes are to be written anew.
+    rewrite_xattrs: bool,
+    names: u32,
+    subdirs: u32,
+    parent: u32,
+    reached: bool,
+    /// The record is to be written.
+    changed: bool,
+}
+
+struct Repair<'a> {
+    port: &'a Port,
+    g: Geometry,
+    report: Repaired,
+    inodes: BTreeMap<u32, Found>,
+    dirs: BTreeMap<u32, Dir>,
+    /// Blocks to write.
+    out: BTreeMap<u64, (Structure, Box<Bytes>)>,
+    /// The bitmaps as they are on media.
+    inode_bits: Vec<u64>,
+    block_bits: Vec<u64>,
+    /// Blocks with an owner.
+    owned: Vec<u64>,
+    /// Where the search for free blocks goes on.
+    cursor: u64,
+}
+
+fn bit(words: &[u64], n: u64) -> bool {
+    words[(n / 64) as usize] >> (n % 64) & 1 == 1
+}
+
+fn set_bit(words: &mut [u64], n: u64, on: bool) {
+    let word = &mut words[(n / 64) as usize];
+    *word = *word & !(1 << (n % 64)) | (on as u64) << (n % 64);
+}
+
+/// Mends the file system on the drive. It is not mounted.
+///
+/// # Errors
+/// `Corrupt` where the superblock is damaged; of the drive.
+pub fn repair(port: &Port) -> Result<Repaired> {
+    let mut page = [Page::ZERO];
+    port.read(Lpa(0), &mut page, Structure::Superblock)?;
+    let mut sb = Superblock::read(&page[0].to_bytes())?;
+    let g = sb.geometry();
+    check_geometry(&g, port, &sb)?;
+    replay(port, &g)?;
+    let mut r = Repair {
+        port,
+        g,
+        report: Repaired::default(),
+        inodes: BTreeMap::new(),
+        dirs: BTreeMap::new(),
+        out: BTreeMap::new(),
+        inode_bits: Vec::new(),
+        block_bits: Vec::new(),
+        owned: vec![0; g.blocks.div_ceil(64) as usize],
+        cursor: g.data,
+    };
+    r.read_all()?;
+    r.tree()?;
+    r.claim_all()?;
+    r.settle()?;
+    r.encode()?;
+    if sb.state.get() == REPAIRING {
+        r.report.done.push("an interrupted repair was finished".into());
+    }
+    if r.out.is_empty() && r.report.done.is_empty() {
+        return Ok(r.report);
+    }
+    sb.state = U32::new(REPAIRING);
+    write_superblock(port, &sb)?;
+    port.flush()?;
+    r.write_out()?;
+    sb.state = U32::new(CLEAN);
+    write_superblock(port, &sb)?;
+    port.flush()?;
+    Ok(r.report)
+}
+
+impl Repair<'_> {
+    fn say(&mut self, what: String) {
+        self.report.done.push(what);
+    }
+
+    /// A block as it will be.
+    fn read(&self, lba: u64, what: Structure) -> Result<Bytes> {
+        if let Some((_, bytes)) = self.out.get(&lba) {
+            return Ok(**bytes);
+        }
+        let mut page = [Page::ZERO];
+        self.port.read(Lpa(lba), &mut page, what)?;
+        Ok(page[0].to_bytes())
+    }
+
+    /// Changes a block.
+    fn change(&mut self, lba: u64, what: Structure, f: impl FnOnce(&mut Bytes)) -> Result<()> {
+        let mut bytes = self.read(lba, what)?;
+        let before = bytes;
+        f(&mut bytes);
+        if bytes != before {
+            self.out.insert(lba, (what, Box::new(bytes)));
+        }
+        Ok(())
+    }
+
+    /// Replaces a block.
+    fn put(&mut self, lba: u64, what: Structure, bytes: &Bytes) {
+        self.out.insert(lba, (what, Box::new(*bytes)));
+    }
+
+    fn is_data(&self, lba: u32, len: u32) -> bool {
+        len > 0 && self.g.has_data(lba as u64, len as u64)
+    }
+
+    /// A block that nobody owns, now taken.
+    fn take_block(&mut self) -> Option<u32> {
+        while self.cursor < self.g.blocks {
+            let n = self.cursor;
+            self.cursor += 1;
+            if !bit(&self.owned, n) {
+                set_bit(&mut self.owned, n, true);
+                return Some(n as u32);
+            }
+        }
+        None
+    }
+
+    fn inode(&mut self, ino: u32) -> Result<&mut Found> {
+        let missing = || FsError::Corrupt(format!("inode {ino} went away during the repair"));
+        self.inodes.get_mut(&ino).ok_or_else(missing)
+    }
+}
