@@ -322,20 +322,19 @@ impl<M: Medium> Ftl<M> {
         Err(FlashError::Corrupt(format!("flash page {ppa} should hold page {l} but says {owner}")))
     }
 
-    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale, and
-    /// its content is dropped unless it is `doomed` to be erased presently.
+    /// Points `l` to the page `ppa` of `block`, which has just been programmed; its former copy becomes stale.
     #[inline]
-    fn map(&mut self, l: u32, block: u32, ppa: u32, doomed: bool) {
+    fn map(&mut self, l: u32, block: u32, ppa: u32) {
         let old = std::mem::replace(&mut self.l2p[l as usize], ppa + 1);
         if !self.p2l.is_empty() {
             self.p2l[ppa as usize] = l + 1;
         }
         self.live.set(ppa);
-        self.valid.add(block);
+        self.valid.add(block, 1);
         if old == 0 {
             self.mapped += 1;
         } else {
-            self.make_stale(old - 1, doomed);
+            self.make_stale(old - 1);
         }
     }
 
@@ -343,22 +342,18 @@ impl<M: Medium> Ftl<M> {
         let old = std::mem::take(&mut self.l2p[l as usize]);
         if old != 0 {
             self.mapped -= 1;
-            self.make_stale(old - 1, false);
+            self.make_stale(old - 1);
         }
     }
 
     #[inline]
-    fn make_stale(&mut self, ppa: u32, doomed: bool) {
+    fn make_stale(&mut self, ppa: u32) {
         let (block, page) = self.config.geometry.split(Ppa(ppa));
         self.live.clear(ppa);
-        self.valid.sub(block);
+        self.valid.sub(block, 1);
         if !self.p2l.is_empty() {
             self.p2l[ppa as usize] = 0;
         }
-        if doomed {
-            self.nand.doomed(block, page);
-        } else {
-            self.nand.forget(block, page);
-        }
+        self.nand.forget(block, page);
     }
 }

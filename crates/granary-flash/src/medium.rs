@@ -71,6 +71,18 @@ pub trait Medium {
         self.read(block, page).map(|(content, oob)| (content, oob.lpa))
     }
 
+    /// Content of a programmed page, and the logical page that its OOB names.
+    #[inline]
+    fn content(&self, block: BlockNo, page: u32) -> io::Result<(Page, u32)> {
+        self.read(block, page).map(|(content, oob)| (content, oob.lpa))
+    }
+
+    /// The logical page that the OOB of a programmed page names.
+    #[inline]
+    fn lpa(&self, block: BlockNo, page: u32) -> io::Result<u32> {
+        self.oob(block, page).map(|oob| oob.lpa)
+    }
+
     /// A programmed page will be read soon: brings what [`Medium::fetch`] looks up into the processor's cache.
     #[inline]
     fn touch(&self, block: BlockNo, page: u32) {

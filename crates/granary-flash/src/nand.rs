@@ -24,9 +24,9 @@
 
 use crate::config::{FtlConfig, Geometry};
 use crate::error::FlashError;
-use crate::faults::Faults;
+use crate::faults::{FaultRates, Faults};
 use crate::medium::{BlockHeader, BlockNo, Medium, Oob};
-use crate::timeline::Timeline;
+use crate::timeline::{Cursor, Timeline};
 use die::{Dies, Op};
 use granary_units::{Nanos, PAGE_SIZE, Page, Ppa};
 use serde::Serialize;
@@ -63,6 +63,15 @@ pub struct NandStats {
     pub plane_busy: Nanos,
     /// Time that channel buses were busy, summed over the channels.
     pub bus_busy: Nanos,
+}
+
+/// Reads or programs that follow each other in one plane, each ready no earlier than the one before and with nothing else in
+/// between: their reservations need not be searched for anew.
+pub(crate) struct Sequence {
+    plane: u32,
+    channel: u32,
+    array: Cursor,
+    bus: Cursor,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,6 +154,12 @@ impl<M: Medium> Nand<M> {
         self.faults = faults.map(Box::new);
     }
 
+    /// From now on every read of a page fails, until its block is erased.
+    pub fn break_page(&mut self, ppa: Ppa) {
+        let faults = self.faults.get_or_insert_with(|| Box::new(Faults::new(0, FaultRates::default())));
+        faults.break_page(ppa);
+    }
+
     /// Shape of the array.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -197,6 +212,104 @@ impl<M: Medium> Nand<M> {
         Ok((content, lpa, done))
     }
 
+    /// Begins a sequence of reads or programs in one plane, the first of which is ready at `ready`.
+    #[inline]
+    pub(crate) fn sequence(&self, ready: Nanos, block: u32) -> Sequence {
+        let plane = self.geometry.plane_of(block);
+        let channel = self.geometry.channel_of(plane);
+        let (array, bus) = match self.is_plain() {
+            true => (
+                self.planes[plane as usize].cursor(ready, self.read),
+                self.buses[channel as usize].cursor(ready, self.transfer),
+            ),
+            false => (Cursor::START, Cursor::START),
+        };
+        Sequence { plane, channel, array, bus }
+    }
+
+    /// Whether no rules of dies and no failures have to be thought of.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.dies.is_none() && self.faults.is_none()
+    }
+
+    /// Reads a page of a sequence of reads that are all asked for at the instant with which it began; the same as
+    /// [`Nand::read`] but for the sequence number.
+    ///
+    /// # Errors
+    /// As [`Nand::read`].
+    #[inline]
+    pub(crate) fn read_on(
+        &mut self,
+        s: &mut Sequence,
+        now: Nanos,
+        block: u32,
+        page: u32,
+    ) -> Result<(Page, u32, Nanos), FlashError> {
+        let ppa = Ppa(block * self.geometry.pages_per_block + page);
+        if page >= self.programmed[block as usize] as u32 {
+            return Err(FlashError::Erased { ppa });
+        }
+        let content = self.medium.content(BlockNo(block), page);
+        if !self.is_plain() {
+            let ((content, lpa), done) = self.deliver(now, ppa, block, page, content)?;
+            return Ok((content, lpa, done));
+        }
+        self.stats.reads += 1;
+        let sensed = self.planes[s.plane as usize].fill_on(&mut s.array, now, self.read).end;
+        let done = self.buses[s.channel as usize].fill_on(&mut s.bus, sensed, self.transfer).end;
+        match content {
+            Ok((content, lpa)) => Ok((content, lpa, done)),
+            Err(e) => Err(self.unreadable(e, ppa, done)),
+        }
+    }
+
+    /// What the medium's refusal to give a page means.
+    #[cold]
+    fn unreadable(&mut self, e: std::io::Error, ppa: Ppa, done: Nanos) -> FlashError {
+        if e.kind() == std::io::ErrorKind::InvalidData {
+            // The medium has the page, but its checksum says that this is not what was programmed.
+            self.stats.unreadable += 1;
+            return FlashError::Unreadable { ppa, done };
+        }
+        e.into()
+    }
+
+    /// Programs the next page of a block, one of a sequence of programs; the same as [`Nand::program`].
+    ///
+    /// # Errors
+    /// As [`Nand::program`].
+    ///
+    /// # Panics
+    /// On a bad block.
+    #[inline]
+    pub(crate) fn program_on(
+        &mut self,
+        s: &mut Sequence,
+        now: Nanos,
+        block: u32,
+        page: u32,
+        content: &Page,
+        oob: Oob,
+    ) -> Result<Nanos, FlashError> {
+        if !self.is_plain() {
+            return self.program(now, Ppa(block * self.geometry.pages_per_block + page), content, oob);
+        }
+        assert!(!self.wear[block as usize].bad, "program of bad block {block}");
+        let next = self.programmed[block as usize] as u32;
+        if next != page {
+            let ppa = Ppa(block * self.geometry.pages_per_block + page);
+            return Err(FlashError::OutOfOrder { ppa, next });
+        }
+        self.medium.program(BlockNo(block), page, content, oob)?;
+        self.programmed[block as usize] += 1;
+        self.stats.programs += 1;
+        let array = &mut self.planes[s.plane as usize];
+        let ready = now.max(array.horizon().saturating_sub(self.transfer));
+        let loaded = self.buses[s.channel as usize].fill_on(&mut s.bus, ready, self.transfer).end;
+        Ok(array.append(loaded, self.program).end)
+    }
+
     /// Reserves the time of a read and counts it. The content comes first of all, so that the emulator's cache miss on it
     /// overlaps with the timelines.
     #[inline]
@@ -221,12 +334,7 @@ impl<M: Medium> Nand<M> {
         }
         match content {
             Ok(content) => Ok((content, done)),
-            // The medium has the page, but its checksum says that this is not what was programmed.
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
-                self.stats.unreadable += 1;
-                Err(FlashError::Unreadable { ppa, done })
-            }
-            Err(e) => Err(e.into()),
+            Err(e) => Err(self.unreadable(e, ppa, done)),
         }
     }
 

@@ -21,6 +21,15 @@ use granary_units::Nanos;
 /// Gaps remembered; 32 transfers ahead on one bus is more than a queue of 256 commands leaves on 8 channels.
 const GAPS: usize = 32;
 
+/// Where a sequence of fills has come to ([`Timeline::cursor`], [`Timeline::fill_on`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor(usize);
+
+impl Cursor {
+    /// Before every gap.
+    pub(crate) const START: Cursor = Cursor(0);
+}
+
 /// The reserved time of a resource that does one thing at a time.
 #[derive(Clone, Debug)]
 pub struct Timeline {
@@ -67,6 +76,35 @@ impl Timeline {
             return self.account(start, len.0);
         }
         self.append(ready, len)
+    }
+
+    /// Where a sequence begins whose first work is ready at `ready` and lasts `len`.
+    #[inline]
+    pub(crate) fn cursor(&self, ready: Nanos, len: Nanos) -> Cursor {
+        let end = ready.0 + len.0;
+        // Most often the newest gap has passed already, and with it all others.
+        if self.gaps.last().is_none_or(|gap| gap.1 < end) {
+            return Cursor(self.gaps.len());
+        }
+        Cursor(self.gaps.partition_point(|gap| gap.1 < end))
+    }
+
+    /// The same reservation as [`Timeline::fill`] for work of a sequence: all of one length, each ready no earlier than the one
+    /// before, and no other reservation in between. The search goes on where it ended, over gaps that have not been passed.
+    #[inline]
+    pub(crate) fn fill_on(&mut self, cursor: &mut Cursor, ready: Nanos, len: Nanos) -> Span {
+        let end = ready.0 + len.0;
+        while let Some(&(gap_start, gap_end)) = self.gaps.get(cursor.0) {
+            if gap_end >= end && gap_start.max(ready.0) + len.0 <= gap_end {
+                let start = self.take(cursor.0, ready.0, len.0);
+                return self.account(start, len.0);
+            }
+            cursor.0 += 1;
+        }
+        let span = self.append(ready, len);
+        // What was remembered now ends where this work begins: too early for the next.
+        cursor.0 = self.gaps.len();
+        span
     }
 
     /// Instant after which nothing is reserved.
@@ -129,6 +167,12 @@ impl Timeline {
         let late_enough = self.gaps.partition_point(|&(_, end)| end < ready + len);
         let fits = |&(start, end): &(u64, u64)| start.max(ready) + len <= end;
         let i = late_enough + self.gaps[late_enough..].iter().position(fits)?;
+        Some(self.take(i, ready, len))
+    }
+
+    /// Takes the first `len` from `ready` on out of a gap, where they fit; returns when they begin.
+    #[inline]
+    fn take(&mut self, i: usize, ready: u64, len: u64) -> u64 {
         let (gap_start, gap_end) = self.gaps[i];
         let start = gap_start.max(ready);
         let before = start - gap_start >= self.shortest;
@@ -149,7 +193,7 @@ impl Timeline {
                 }
             }
         }
-        Some(start)
+        start
     }
 }
 
@@ -193,5 +237,33 @@ mod tests {
         }
         all.sort_unstable();
         assert!(all.windows(2).all(|w| w[0].1 <= w[1].0));
+    }
+
+    /// A sequence that goes on where it was is served exactly as one that searches anew each time.
+    #[test]
+    fn a_sequence_is_served_as_if_each_were_searched_for() {
+        let mut rng = Stream::new(2, "timeline");
+        let mut t = Timeline::new(Nanos(5));
+        let (mut now, mut filled) = (0, 0);
+        for _ in 0..5_000 {
+            now += rng.below(60);
+            // Reservations far ahead leave gaps.
+            for _ in 0..rng.below(4) {
+                t.append(Nanos(now + rng.below(400)), Nanos(5 + rng.below(20)));
+            }
+            let mut plain = t.clone();
+            let (mut cursor, mut ready) = (t.cursor(Nanos(now), Nanos(10)), now);
+            for _ in 0..rng.below(20) {
+                ready += [0, rng.below(8), rng.below(80)][rng.below(3) as usize];
+                let span = t.fill_on(&mut cursor, Nanos(ready), Nanos(10));
+                assert_eq!(span, plain.fill(Nanos(ready), Nanos(10)));
+                filled += (span.end < t.horizon()) as u32;
+            }
+            assert_eq!((&t.gaps, t.horizon(), t.busy()), (&plain.gaps, plain.horizon(), plain.busy()));
+            if rng.chance(0.02) {
+                now = t.horizon().0;
+            }
+        }
+        assert!(filled > 1_000, "{filled} in gaps");
     }
 }

@@ -1,6 +1,7 @@
 //! What images cost on the wall clock: opening, changes in process mode, barriers in machine mode.
 //!
-//! `cargo bench -p granary-mssd --bench image [DIR]` makes its images below DIR (default: the directory for temporary files).
+//! `cargo bench -p granary-mssd --bench image -- [DIR [opening|recovery|changes|barriers]]` makes its images below DIR (default:
+//! the directory for temporary files).
 #![allow(clippy::disallowed_methods, reason = "measures the wall clock")]
 
 use granary_mssd::image::{Durability, Image, ImageMeta};
@@ -88,32 +89,55 @@ fn opening(dir: &Path) {
     drop(image);
 }
 
-/// A log region filled to the point where cleaning begins, entries of one line on 12 lines of each page, of which one in
-/// twelve is not committed; the process dies; open and RECOVER (ByteFS section 5.5: 0.9 s load, 2.7 s scan and flush).
-fn recovery(dir: &Path) {
+/// A log whose both halves are full: the first one to where cleaning begins, the second one while time stands still, so that
+/// cleaning has not freed anything. Entries of one line on `lines` lines of each page, of which one in twelve is not
+/// committed; the process dies; open and RECOVER (ByteFS section 5.5: 0.9 s load, 2.7 s scan and flush).
+fn recovery(dir: &Path, lines: u64) {
     let path = dir.join("recovery");
     make(&path, Mode::Log, Bytes::gib(32));
     let (image, drive) = open(&path, Durability::Process);
-    let entries = image.config().firmware.log_region.0 / 2 / 80 * 84 / 100;
-    let mut now = Nanos::ZERO;
-    for i in 0..entries {
-        let (at, tx) = (ByteAddr((i / 12) * 4096 + (i % 12) * 128), TxId(1 + (i % 12) as u32));
-        now = drive.store(now, at, &[i as u8 | 1; 64], tx, WHAT).expect("stores");
-        now = drive.flush_lines(now, at, 64).expect("flushes");
+    let (now, most) = (Nanos::ZERO, image.config().firmware.log_region.0);
+    let mut entries = 0;
+    // Until a store has to wait: the log is full. It is the last one, and waits until the second half is clean.
+    while drive.counters().log.stalls == 0 && (entries + 1) * 80 < most * 92 / 100 {
+        let at = ByteAddr(entries / lines * 4096 + entries % lines * (64 / lines * 64));
+        let group = TxId(2 + (entries / 12) as u32);
+        let tx = if entries % 12 == 11 { TxId(1) } else { group };
+        drive.store(now, at, &[entries as u8 | 1; 64], tx, WHAT).expect("stores");
+        drive.flush_lines(now, at, 64).expect("flushes");
+        if entries % 12 == 11 {
+            drive.submit(now, Command::Commit { tx: group }).expect("commits");
+        }
+        entries += 1;
     }
-    now = drive.verify(now).expect("verifies");
-    for tx in 1..12 {
-        now = drive.submit(now, Command::Commit { tx: TxId(tx) }).expect("commits");
-    }
+    let now = drive.verify(now).expect("verifies");
+    let log = drive.counters().log;
+    println!(
+        "a log of {} with {entries} entries of one line, {lines} to a page ({:.1} %), {} cleaned",
+        Bytes(most),
+        (entries * 80) as f64 * 100.0 / most as f64,
+        log.pages_cleaned
+    );
     drop(image);
     let t = Instant::now();
     let (image, drive) = open(&path, Durability::Process);
-    line("open an image with a full log region, not closed cleanly", 1, t);
+    line("open the image, not closed cleanly", 1, t);
     let t = Instant::now();
     let done = drive.submit(now, Command::Recover).expect("recovers");
     line("RECOVER: scan and flush", entries, t);
-    println!("  in virtual time {} after {} of loading", done - now, image.config().firmware.power_on);
+    let log = drive.counters().log;
+    println!(
+        "  in virtual time {} after {} of loading: scan {}, flush {} of {} pages",
+        done - now,
+        image.config().firmware.power_on,
+        log.scan_time,
+        log.flush_time,
+        log.recovery_pages
+    );
+    println!("    {:?}", image.journal_counters());
+    let t = Instant::now();
     image.close().expect("closed");
+    line("close", 1, t);
 }
 
 fn changes(dir: &Path) {
@@ -174,16 +198,26 @@ fn barriers(dir: &Path) {
 }
 
 fn main() {
-    let place = std::env::args().nth(1).filter(|a| !a.starts_with('-'));
-    let dir = match place {
+    let mut args = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
+    let dir = match args.next() {
         Some(place) => tempfile::tempdir_in(place),
         None => tempfile::tempdir(),
     };
     let dir = dir.expect("a directory");
+    let only = args.next();
+    let wanted = |part: &str| only.as_ref().is_none_or(|only| only == part);
     // Time begins now.
     assert!(granary_sim::now() < Nanos::from_secs(1));
-    opening(dir.path());
-    recovery(dir.path());
-    changes(dir.path());
-    barriers(dir.path());
+    if wanted("opening") {
+        opening(dir.path());
+    }
+    if wanted("recovery") {
+        [12, 16, 64].into_iter().for_each(|lines| recovery(dir.path(), lines));
+    }
+    if wanted("changes") {
+        changes(dir.path());
+    }
+    if wanted("barriers") {
+        barriers(dir.path());
+    }
 }

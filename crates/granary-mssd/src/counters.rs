@@ -69,6 +69,7 @@ macro_rules! counters {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $type,)*
         }
@@ -138,6 +139,8 @@ counters! {
         lines_dropped: u64,
         /// Lines lost on their way when power failed.
         lines_lost: u64,
+        /// Lines of flash pages that stayed unreadable: reading them is an error from then on. None of them was in the log.
+        lines_given_up: u64,
         /// Block writes and trims of pages that the log held something of.
         pages_voided: u64,
         /// Lines found in the log by reads.

@@ -262,6 +262,11 @@ pub trait Drive: Send + Sync {
         let _ = lpas;
     }
 
+    /// The same for loads of single lines that hold these bytes.
+    fn look_ahead_lines(&self, at: &[ByteAddr]) {
+        let _ = at;
+    }
+
     /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
     /// the drain phase of a run.
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError>;

@@ -161,8 +161,7 @@ impl Firmware {
         }
     }
 
-    /// Moves a page's content to `dst`, and drops what was there; returns when it is there, and whether it was copied: the
-    /// lines that a log holds cannot change their page, so such a page is read and written again.
+    /// Moves a page's content to `dst`, and drops what was there; returns when it is there, and whether it was copied.
     pub fn remap(
         &mut self,
         be: &mut Backend,
@@ -171,16 +170,7 @@ impl Firmware {
         dst: Lpa,
     ) -> Result<(Nanos, bool), DriveError> {
         match self {
-            Firmware::Log(log) if log.holds(src) => {
-                let (page, read) = log.read_page(be, t, src)?;
-                let written = log.write_page(be, read, dst, page)?;
-                Ok((log.trim(be, written, src)?, true))
-            }
-            Firmware::Log(log) => {
-                let t = log.void(be, t, dst)?;
-                be.remap(src, dst)?;
-                Ok((t, false))
-            }
+            Firmware::Log(log) => log.remap(be, t, src, dst),
             Firmware::Cache(cache) => {
                 cache.remap(src, dst);
                 be.remap(src, dst)?;

@@ -368,6 +368,16 @@ impl Drive for Mssd {
         self.state.lock().backend.look_ahead(lpas);
     }
 
+    fn look_ahead_lines(&self, at: &[ByteAddr]) {
+        let s = self.state.lock();
+        let mut missed = Vec::with_capacity(at.len());
+        match &s.firmware {
+            Firmware::Log(log) => log.look_ahead(at, &mut missed),
+            Firmware::Cache(_) => missed.extend(at.iter().map(|at| at.lpa())),
+        }
+        s.backend.look_ahead(&missed);
+    }
+
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.call(now, |s| {
             let t = now.max(s.in_flight.last()).max(s.posted);

@@ -18,9 +18,11 @@
 mod addr;
 mod bytes;
 pub mod page;
+mod prefetch;
 mod time;
 
 pub use addr::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, PAGE_SIZE, Ppa, TxId};
 pub use bytes::{Bytes, ParseBytesError};
 pub use page::{Dest, Page, Payload};
+pub use prefetch::prefetch;
 pub use time::Nanos;

@@ -49,8 +49,18 @@ impl Job for Schedules {
         let (schedules, e) = *self.done.lock().expect("no panic while held");
         format!(
             "{schedules} schedules, {} power failures ({} during RECOVER, {} during power-up), {} blocks lost, {} \
-             unreadable reads, {} drives at the end of their life, {} pages moved by gc, {} log cleanings",
-            e.crashes, e.in_recover, e.in_power_up, e.lost_blocks, e.unreadable, e.dead, e.gc, e.cleanings
+             unreadable reads, {} drives at the end of their life, {} pages moved by gc, {} log cleanings, {} blocks noted by \
+             BAM, {} pages remapped",
+            e.crashes,
+            e.in_recover,
+            e.in_power_up,
+            e.lost_blocks,
+            e.unreadable,
+            e.dead,
+            e.gc,
+            e.cleanings,
+            e.bam[0],
+            e.bam[1]
         )
     }
 }

@@ -10,7 +10,7 @@
 
 use super::Ftl;
 use crate::medium::{BlockNo, Medium};
-use granary_units::{Lpa, Ppa};
+use granary_units::{Lpa, Ppa, prefetch};
 
 /// Pages looked up together.
 const TOGETHER: usize = 32;
@@ -27,6 +27,21 @@ impl<M: Medium> Ftl<M> {
                 let (block, page) = self.config.geometry.split(Ppa(ppa));
                 self.nand.medium().touch(BlockNo(block), page);
             }
+        }
+    }
+
+    /// A write to this page comes soon: its map entry is fetched into the processor's cache.
+    #[inline]
+    pub fn prefetch_entry(&self, lpa: Lpa) {
+        prefetch(&self.l2p, lpa.0 as usize);
+    }
+
+    /// The same for what such a write makes stale. To be called when the entry has come.
+    #[inline]
+    pub fn prefetch_copy(&self, lpa: Lpa) {
+        if let Some(ppa) = self.location(lpa) {
+            self.live.prefetch(ppa.0);
+            self.valid.prefetch(self.config.geometry.split(ppa).0);
         }
     }
 }

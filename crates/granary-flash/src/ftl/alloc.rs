@@ -238,17 +238,23 @@ impl<M: Medium> Ftl<M> {
         open.used += 1;
         let (block, full) = (open.block, open.used == per_block);
         if done.is_some() {
-            self.map(lpa, block, ppa, stream.moves());
+            self.map(lpa, block, ppa);
             if full {
                 self.planes[plane as usize].open[stream as usize] = Open::NONE;
                 self.close(block, stream);
             }
         } else {
-            self.planes[plane as usize].open[stream as usize] = Open::NONE;
-            self.planes[plane as usize].retiring.push(block);
-            self.lose_block();
+            self.retire_open(plane, stream);
         }
         Ok(done)
+    }
+
+    /// A program of the stream's open block has failed: its data is to move, then it goes out of service.
+    pub(super) fn retire_open(&mut self, plane: u32, stream: Stream) {
+        let p = &mut self.planes[plane as usize];
+        let open = std::mem::replace(&mut p.open[stream as usize], Open::NONE);
+        p.retiring.push(open.block);
+        self.lose_block();
     }
 
     /// A block is full: gc may empty it from now on.

@@ -19,12 +19,12 @@
 //! host gets a read error rather than older data.
 
 use super::Ftl;
-use super::alloc::Stream;
+use super::alloc::{Open, Stream};
 use crate::config::GcPolicy;
 use crate::counters::Cause;
 use crate::error::FlashError;
-use crate::medium::{BlockNo, Medium};
-use granary_units::{Nanos, Page, Ppa};
+use crate::medium::{BlockNo, Medium, Oob};
+use granary_units::{Nanos, Page, prefetch};
 
 /// Erases in a plane between two looks of static wear leveling, and the blocks that it looks at each time: a whole
 /// round of the plane's blocks takes a sixteenth of an erase per block.
@@ -121,6 +121,9 @@ impl<M: Medium> Ftl<M> {
         moving.clear();
         self.moving = moving;
         self.planes[plane as usize].job = if matches!(emptied, Ok(true)) { None } else { Some(job) };
+        if matches!(emptied, Ok(false)) {
+            self.prefetch_entries(&job);
+        }
         let finished = emptied?;
         if finished {
             self.finish(job.copied.max(now), job)?;
@@ -147,14 +150,30 @@ impl<M: Medium> Ftl<M> {
             }
             self.read_live(now, job, budget.min(BATCH), moving)?;
             budget -= moving.len() as u32;
-            for m in moving.drain(..) {
-                let Some(done) = self.place(home, job.stream, &m)? else {
+            let mut rest = &moving[..];
+            while !rest.is_empty() {
+                let Some((moved, done)) = self.place(home, job.stream, rest)? else {
                     // No page is left to copy to: end of life. The data stays where it is.
                     self.read_only = true;
                     return Ok(false);
                 };
                 job.copied = job.copied.max(done);
-                job.next = m.ppa + 1;
+                job.next = rest[moved - 1].ppa + 1;
+                rest = &rest[moved..];
+            }
+            moving.clear();
+        }
+    }
+
+    /// The plane's next step will look up the map entries of the job's next pages: by then they are in the processor's cache.
+    fn prefetch_entries(&self, job: &Job) {
+        let n = self.config.geometry.pages_per_block;
+        let (first, mut from) = (job.block * n, job.next);
+        for _ in 0..job.share.min(BATCH) {
+            let Some(ppa) = self.live.next(from, first + n) else { break };
+            from = ppa + 1;
+            if let Ok(lpa) = self.nand.medium().lpa(BlockNo(job.block), ppa - first) {
+                prefetch(&self.l2p, lpa as usize);
             }
         }
     }
@@ -167,17 +186,17 @@ impl<M: Medium> Ftl<M> {
         most: u32,
         moving: &mut Vec<Moving>,
     ) -> Result<(), FlashError> {
-        let end = (job.block + 1) * self.config.geometry.pages_per_block;
+        let first = job.block * self.config.geometry.pages_per_block;
+        let end = first + self.config.geometry.pages_per_block;
         let mut from = job.next;
+        let mut sequence = self.nand.sequence(now, job.block);
         while moving.len() < most as usize
             && let Some(ppa) = self.live.next(from, end)
         {
             from = ppa + 1;
             self.counters.read_pages[Cause::Gc as usize] += 1;
-            match self.nand.read(now, Ppa(ppa)) {
-                Ok((page, oob, read)) => {
-                    moving.push(Moving { page, read, ppa, lpa: self.owner(ppa, oob.lpa) })
-                }
+            match self.nand.read_on(&mut sequence, now, job.block, ppa - first) {
+                Ok((page, lpa, read)) => moving.push(Moving { page, read, ppa, lpa: self.owner(ppa, lpa) }),
                 Err(FlashError::Unreadable { .. }) => {
                     if !job.retire {
                         job.retire = true;
@@ -200,21 +219,95 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// Programs a page that is being moved; returns when it is in the cells, `None` where there is no page for it.
-    fn place(&mut self, home: u32, stream: Stream, m: &Moving) -> Result<Option<Nanos>, FlashError> {
+    /// Programs pages that are being moved, the first one at least; returns how many, and when they are in the cells, `None`
+    /// where there is no page for it.
+    fn place(
+        &mut self,
+        home: u32,
+        stream: Stream,
+        run: &[Moving],
+    ) -> Result<Option<(usize, Nanos)>, FlashError> {
         while let Some((plane, stream)) = self.destination(home, stream) {
             if !self.youngest.is_empty() {
                 // Copies are as old as they were: cold data does not look young because it was moved.
-                let from = self.youngest[(m.ppa / self.config.geometry.pages_per_block) as usize];
+                let from = self.youngest[(run[0].ppa / self.config.geometry.pages_per_block) as usize];
                 let to = self.planes[plane as usize].open[stream as usize].block as usize;
                 self.youngest[to] = self.youngest[to].max(from);
             }
-            let done = self.append(m.read, plane, stream, m.lpa, &m.page, Cause::Gc)?;
-            if done.is_some() {
-                return Ok(done);
+            let (moved, done) = self.append_moved(plane, stream, run)?;
+            if moved > 0 {
+                return Ok(Some((moved, done)));
             }
         }
         Ok(None)
+    }
+
+    /// Programs pages of one block, which are being moved, to the next pages of the plane's open block, as many as have room
+    /// there, and maps them. Returns how many, and when they are in the cells. Where a program fails it ends early: the open
+    /// block is then closed for good.
+    fn append_moved(
+        &mut self,
+        plane: u32,
+        stream: Stream,
+        run: &[Moving],
+    ) -> Result<(usize, Nanos), FlashError> {
+        let per_block = self.config.geometry.pages_per_block;
+        let Open { block, used } = self.planes[plane as usize].open[stream as usize];
+        let most = run.len().min((per_block - used) as usize);
+        let mut sequence = self.nand.sequence(run[0].read, block);
+        let (mut moved, mut done, mut stopped) = (0, Nanos::ZERO, None);
+        for m in &run[..most] {
+            let oob = Oob { lpa: m.lpa, seq: self.seq + 1 };
+            match self.nand.program_on(&mut sequence, m.read, block, used + moved, &m.page, oob) {
+                Ok(at) => (done, moved) = (done.max(at), moved + 1),
+                Err(e) => {
+                    stopped = Some(e);
+                    break;
+                }
+            }
+            self.seq += 1;
+        }
+        self.map_moved(block, used, &run[..moved as usize]);
+        self.counters.program_pages[Cause::Gc as usize] += moved as u64;
+        let open = &mut self.planes[plane as usize].open[stream as usize];
+        open.used += moved;
+        match stopped {
+            None => {
+                if open.used == per_block {
+                    *open = Open::NONE;
+                    self.close(block, stream);
+                }
+            }
+            Some(FlashError::ProgramFailed { .. }) => {
+                self.seq += 1;
+                self.counters.program_pages[Cause::Gc as usize] += 1;
+                self.retire_open(plane, stream);
+            }
+            Some(e) => return Err(e),
+        }
+        Ok((moved as usize, done))
+    }
+
+    /// Points the map to the copies of pages of one block, which are in the pages of `block` from `first` on.
+    fn map_moved(&mut self, block: u32, first: u32, run: &[Moving]) {
+        let Some(m) = run.first() else { return };
+        let per_block = self.config.geometry.pages_per_block;
+        let (from, to) = (m.ppa / per_block, block * per_block + first);
+        for (ppa, m) in (to..).zip(run) {
+            self.l2p[m.lpa as usize] = ppa + 1;
+            self.live.clear(m.ppa);
+            self.nand.doomed(from, m.ppa - from * per_block);
+        }
+        if !self.p2l.is_empty() {
+            for (ppa, m) in (to..).zip(run) {
+                self.p2l[ppa as usize] = m.lpa + 1;
+                self.p2l[m.ppa as usize] = 0;
+            }
+        }
+        let n = run.len() as u32;
+        self.live.set_range(to, n);
+        self.valid.add(block, n);
+        self.valid.sub(from, n);
     }
 
     fn next_job(&mut self, plane: u32, effort: Effort) -> Option<Job> {

@@ -118,7 +118,7 @@ impl<M: Medium> Ftl<M> {
             }
         }
         self.live.set(ppa);
-        self.valid.add(block);
+        self.valid.add(block, 1);
         self.mapped += 1;
         Ok(())
     }
@@ -146,7 +146,7 @@ impl<M: Medium> Ftl<M> {
             if let Some(ppa) = self.l2p[l].checked_sub(1) {
                 let (block, _) = self.config.geometry.split(Ppa(ppa));
                 self.live.set(ppa);
-                self.valid.add(block);
+                self.valid.add(block, 1);
                 self.mapped += 1;
             }
         }

@@ -12,6 +12,8 @@
 //!
 //! Invariant: `least[g]` equals the minimum over its blocks; both are checked by `Ftl::check`.
 
+use granary_units::prefetch;
+
 /// One bit for each physical page.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveMap(Vec<u64>);
@@ -29,6 +31,12 @@ impl LiveMap {
     #[inline]
     pub(crate) fn clear(&mut self, ppa: u32) {
         self.0[ppa as usize / 64] &= !(1 << (ppa % 64));
+    }
+
+    /// Fetches the word of a page into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, ppa: u32) {
+        prefetch(&self.0, ppa as usize / 64);
     }
 
     /// Sets `n` bits from `first` on.
@@ -96,6 +104,12 @@ impl ValidCounts {
         ValidCounts { count: vec![NO_CANDIDATE; blocks as usize], least: vec![NO_CANDIDATE; groups] }
     }
 
+    /// Fetches a block's count into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32) {
+        prefetch(&self.count, block as usize);
+    }
+
     #[inline]
     pub(crate) fn get(&self, block: u32) -> u32 {
         (self.count[block as usize] & !NO_CANDIDATE) as u32
@@ -105,20 +119,20 @@ impl ValidCounts {
         self.count[block as usize] & NO_CANDIDATE == 0
     }
 
-    /// One live page more. The block is open, so it is in no minimum.
+    /// `n` live pages more. The block is open, so it is in no minimum.
     #[inline]
-    pub(crate) fn add(&mut self, block: u32) {
+    pub(crate) fn add(&mut self, block: u32, n: u32) {
         let c = &mut self.count[block as usize];
         debug_assert!(*c & NO_CANDIDATE != 0, "a closed block gains no live pages");
-        *c += 1;
+        *c += n as u16;
     }
 
-    /// One live page less.
+    /// `n` live pages less.
     #[inline]
-    pub(crate) fn sub(&mut self, block: u32) {
+    pub(crate) fn sub(&mut self, block: u32, n: u32) {
         let c = &mut self.count[block as usize];
-        debug_assert!(*c & !NO_CANDIDATE > 0, "block {block} has no live pages");
-        *c -= 1;
+        debug_assert!((*c & !NO_CANDIDATE) as u32 >= n, "block {block} has fewer live pages than {n}");
+        *c -= n as u16;
         let c = *c;
         let least = &mut self.least[block as usize / GROUP];
         *least = (*least).min(c);
@@ -221,8 +235,8 @@ mod tests {
             for _ in 0..5_000 {
                 let b = rng.below(blocks as u64) as u32;
                 match rng.below(4) {
-                    0 | 1 if !counts.is_candidate(b) && counts.get(b) < 32 => counts.add(b),
-                    2 if counts.get(b) > 0 => counts.sub(b),
+                    0 | 1 if !counts.is_candidate(b) && counts.get(b) < 32 => counts.add(b, 1),
+                    2 if counts.get(b) > 0 => counts.sub(b, 1),
                     3 if counts.is_candidate(b) => counts.withdraw(b),
                     3 => counts.offer(b),
                     _ => {}
@@ -243,7 +257,7 @@ mod tests {
     fn age_is_weighed_against_live_pages() {
         let mut counts = ValidCounts::new(4);
         for (block, live) in [(0, 8), (1, 4), (2, 6), (3, 4)] {
-            (0..live).for_each(|_| counts.add(block));
+            counts.add(block, live);
             counts.offer(block);
         }
         // (n - live) / live of 8 pages: 0, 1, 1/3, 1.

@@ -99,6 +99,17 @@ impl Medium for NoData {
     }
 
     #[inline]
+    fn content(&self, block: BlockNo, page: u32) -> io::Result<(Page, u32)> {
+        self.lpa(block, page).map(|lpa| (Page::ZERO, lpa))
+    }
+
+    #[inline]
+    fn lpa(&self, block: BlockNo, page: u32) -> io::Result<u32> {
+        // Sequence numbers, which would take a search among the stale pages, are not asked for.
+        Ok(self.lpas[self.ppa(block, page) as usize].wrapping_sub(1))
+    }
+
+    #[inline]
     fn touch(&self, _block: BlockNo, _page: u32) {}
 
     #[inline]

@@ -339,18 +339,26 @@ struct Buffers<'a> {
     pages: Vec<Page>,
     bytes: Vec<u8>,
     lpas: Vec<Lpa>,
+    places: Vec<ByteAddr>,
 }
 
 impl Buffers<'_> {
     fn new(drive: &dyn Drive) -> Buffers<'_> {
         let most = drive.info().max_transfer;
-        Buffers { drive, most, pages: Vec::new(), bytes: Vec::new(), lpas: Vec::new() }
+        Buffers { drive, most, pages: Vec::new(), bytes: Vec::new(), lpas: Vec::new(), places: Vec::new() }
     }
 
     fn look_ahead(&mut self, accesses: &[(Access, u64)]) {
-        self.lpas.clear();
-        self.lpas.extend(accesses.iter().map(|(_, at)| ByteAddr(*at).lpa()));
-        self.drive.look_ahead(&self.lpas);
+        // The accesses of a job are all of bytes or all of blocks.
+        if accesses.first().is_some_and(|(access, _)| access.is_byte()) {
+            self.places.clear();
+            self.places.extend(accesses.iter().rev().map(|(_, at)| ByteAddr(*at)));
+            self.drive.look_ahead_lines(&self.places);
+        } else {
+            self.lpas.clear();
+            self.lpas.extend(accesses.iter().map(|(_, at)| ByteAddr(*at).lpa()));
+            self.drive.look_ahead(&self.lpas);
+        }
     }
 
     /// Begins an access at `now`; returns when it completes (a store: when its lines may be written back).

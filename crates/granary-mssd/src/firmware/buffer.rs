@@ -19,14 +19,16 @@ use crate::counters::BufferCounters;
 use crate::drive::DriveError;
 use crate::firmware::store::Store;
 use crate::image::medium::ImageMedium;
-use granary_flash::{Cause, FlashCounters, FlashError, Ftl, FtlConfig, NoData, RamMedium};
-use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page};
+use granary_flash::{BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium};
+use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Programs issued ahead of each plane: one in the cells, one in the register.
 const AHEAD: usize = 2;
+/// Writes ahead of its turn that a waiting page's map entry is fetched.
+const SOON: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -215,6 +217,11 @@ impl Backend {
         while self.programming.len() < self.ahead
             && let Some(slot) = self.waiting.pop_front()
         {
+            // What waited has left the processor's caches: their turn comes soon.
+            if let Some(&next) = self.waiting.get(SOON) {
+                self.ftl.prefetch_entry(self.slots[next as usize].lpa);
+                self.ftl.prefetch_copy(self.slots[self.waiting[SOON / 2] as usize].lpa);
+            }
             let s = &mut self.slots[slot as usize];
             if s.state == State::Trimmed {
                 self.release(slot);
@@ -482,10 +489,30 @@ impl Backend {
                 bad.push(format!("write buffer: {lpa} is not in slot {slot}"));
             }
         }
+        if let Store::Image(image) = self.ftl.nand().medium() {
+            bad.extend(self.check_saved_map(image));
+        }
         let f = self.ftl.counters();
         if f.total_programs() - f.programs(Cause::Gc) < c.issued {
             bad.push("write buffer: more pages issued than the flash programmed".to_owned());
         }
         bad
+    }
+
+    /// The map that the image keeps, one bit for each flash page, is the one that the FTL has.
+    fn check_saved_map(&self, image: &ImageMedium) -> Vec<String> {
+        let n = self.ftl.config().geometry.pages_per_block;
+        let wrong = |ppa: &u32| {
+            let (block, page) = (BlockNo(ppa / n), ppa % n);
+            let lpa = image.lpa(block, page).unwrap_or(Oob::NO_LPA);
+            image.is_live(block, page) != (self.ftl.location(Lpa(lpa as u64)) == Some(Ppa(*ppa)))
+        };
+        let programmed = (0..self.ftl.config().geometry.blocks())
+            .flat_map(|b| (0..self.ftl.nand().header(BlockNo(b)).programmed).map(move |page| b * n + page));
+        programmed
+            .filter(wrong)
+            .take(8)
+            .map(|ppa| format!("image: whether flash page {ppa} is current is saved wrongly"))
+            .collect()
     }
 }

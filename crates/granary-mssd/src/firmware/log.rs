@@ -22,8 +22,10 @@
 //!
 //! Source: ByteFS sections 4.3, 4.4, 4.7, Algorithm 1.
 
+mod ahead;
 mod chunks;
 mod cleaning;
+mod given_up;
 pub mod index;
 mod pages;
 mod recover;
@@ -43,6 +45,7 @@ use crate::drive::DriveError;
 use crate::firmware::buffer::Backend;
 use crate::image::redo::Redo;
 use cleaning::Cleaning;
+use given_up::GivenUp;
 use granary_flash::Cause;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
 use index::{Index, Versions};
@@ -61,6 +64,7 @@ pub struct Log {
     running: FxHashMap<TxId, u64>,
     running_space: u64,
     cleaning: Option<Cleaning>,
+    given_up: GivenUp,
     /// Pages that cleaning takes at a time: one for each plane of the flash keeps all of them busy.
     batch: usize,
     /// Bytes of a half in use at which cleaning starts.
@@ -112,6 +116,7 @@ impl Log {
             running: FxHashMap::default(),
             running_space: 0,
             cleaning: None,
+            given_up: GivenUp::default(),
             batch: config.flash.geometry.plane_count() as usize,
             threshold,
             entry_cost: f.entry_cost,
@@ -214,6 +219,7 @@ impl Log {
     pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
         self.found.clear();
         let covered = self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut self.found);
+        self.readable(lpa, !covered)?;
         if covered == 0 {
             return be.read(t, lpa, Cause::Host);
         }
@@ -244,6 +250,7 @@ impl Log {
         self.counters.line_misses += (lines - hits) as u64;
         let mut done = t;
         if hits < lines {
+            self.readable(lpa, chunks::mask(first, lines) & !covered)?;
             let (page, read) = be.read(t, lpa, Cause::Host)?;
             page.copy_out(first * LINE_SIZE, out);
             done = read;
@@ -256,13 +263,30 @@ impl Log {
         Ok(done)
     }
 
+    /// Whether these lines of a page, which the log does not hold, have not been given up.
+    #[inline]
+    fn readable(&self, lpa: Lpa, lines: u64) -> Result<(), DriveError> {
+        if self.given_up.is_empty() || self.given_up.of(lpa.0 as u32) & lines == 0 {
+            return Ok(());
+        }
+        Err(DriveError::Unreadable(lpa.0))
+    }
+
+    /// The lines given up of `lpa` are now these.
+    fn give_up(&mut self, lpa: Lpa, lines: u64) {
+        if !self.given_up.is_empty() || lines != 0 {
+            self.given_up.set(lpa.0 as u32, lines, &mut self.redo);
+        }
+    }
+
     /// The newest content of a page, taking no time.
     ///
     /// # Errors
     /// Unreadable flash.
     pub fn peek(&self, be: &Backend, lpa: Lpa) -> Result<Page, DriveError> {
         let mut found = Vec::new();
-        self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut found);
+        let covered = self.index.lookup(lpa.0 as u32, 0, LINES_PER_PAGE, &mut found);
+        self.readable(lpa, !covered)?;
         let mut page = be.peek(lpa)?;
         self.overlay(&mut page, &found);
         Ok(page)
@@ -299,7 +323,49 @@ impl Log {
         page: Page,
     ) -> Result<Nanos, DriveError> {
         let t = self.void(be, t, lpa)?;
-        be.write(t, lpa, page, Cause::Host)
+        let done = be.write(t, lpa, page, Cause::Host)?;
+        self.give_up(lpa, 0);
+        Ok(done)
+    }
+
+    /// Moves the content of `src` to `dst`; returns when it is there, and whether it was copied: the lines that the log holds
+    /// cannot change their page, so such a page is read and written again.
+    ///
+    /// # Errors
+    /// As [`Log::write_page`].
+    pub fn remap(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        src: Lpa,
+        dst: Lpa,
+    ) -> Result<(Nanos, bool), DriveError> {
+        let gone = self.given_up.of(src.0 as u32);
+        if !self.holds(src) {
+            let t = self.void(be, t, dst)?;
+            be.remap(src, dst)?;
+            if src != dst {
+                self.give_up(src, 0);
+                self.give_up(dst, gone);
+            }
+            return Ok((t, false));
+        }
+        self.found.clear();
+        let covered = self.index.lookup(src.0 as u32, 0, LINES_PER_PAGE, &mut self.found);
+        let (mut page, read, gone) = match cleaning::read_patiently(be, t, src, Cause::Host) {
+            Ok((page, read)) => (page, read, gone & !covered),
+            // Acknowledged lines move all the same; of the others there has to be room to say that they are gone.
+            Err(DriveError::Unreadable(_)) if self.given_up.has_room_for(dst.0 as u32) => {
+                (Page::ZERO, t, !covered)
+            }
+            Err(e) => return Err(e),
+        };
+        self.overlay(&mut page, &self.found);
+        self.counters.line_hits += covered.count_ones() as u64;
+        let written = self.write_page(be, read, dst, page)?;
+        self.give_up(src, 0);
+        self.give_up(dst, gone);
+        Ok((self.trim(be, written, src)?, true))
     }
 
     /// Whether the log holds anything of a page.
@@ -314,6 +380,7 @@ impl Log {
     pub fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
         let t = self.void(be, t, lpa)?;
         be.trim(lpa)?;
+        self.give_up(lpa, 0);
         Ok(t)
     }
 

@@ -45,6 +45,16 @@ impl Medium for Store {
     }
 
     #[inline]
+    fn content(&self, block: BlockNo, page: u32) -> io::Result<(Page, u32)> {
+        each!(self, m => m.content(block, page))
+    }
+
+    #[inline]
+    fn lpa(&self, block: BlockNo, page: u32) -> io::Result<u32> {
+        each!(self, m => m.lpa(block, page))
+    }
+
+    #[inline]
     fn touch(&self, block: BlockNo, page: u32) {
         each!(self, m => m.touch(block, page))
     }

@@ -2,11 +2,21 @@
 
 use super::Mssd;
 use granary_flash::{Faults, NandStats};
+use granary_units::Lpa;
 
 impl Mssd {
     /// From now on flash operations fail as `faults` says; `None` for never.
     pub fn set_faults(&self, faults: Option<Faults>) {
         self.state.lock().backend.ftl_mut().set_faults(faults);
+    }
+
+    /// From now on every read of the flash page that holds `lpa` fails, until its block is erased. False where there is none.
+    pub fn break_page(&self, lpa: Lpa) -> bool {
+        let mut s = self.state.lock();
+        let ftl = s.backend.ftl_mut();
+        let at = ftl.location(lpa);
+        at.into_iter().for_each(|ppa| ftl.nand_mut().break_page(ppa));
+        at.is_some()
     }
 
     /// What the NAND array itself counted, whatever the cause.

@@ -56,6 +56,30 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     rig.recover();
 }
 
+/// Lives in which flash blocks go round as fast as they can between barriers, so that what a crash leaves of one file meets
+/// what it leaves of another: content that came before its erase was safe, a frame before the content that it speaks of, an
+/// older rider after newer content, a page that gc had left.
+pub fn dense(seed: u64, durability: Durability) {
+    let mut rng = Stream::new(seed, "image.dense");
+    let mut rig = Rig::new(Mode::Log, durability, 1 << 20);
+    rig.dense = true;
+    rig.riders = [0, 1, 3, 8][rng.below(4) as usize];
+    let barriers = [0.1, 0.02, 0.003][rng.below(3) as usize];
+    for life in 0..3 {
+        rig.open().unwrap_or_else(|e| panic!("seed {seed}, life {life}: {e}"));
+        rig.recover();
+        for _ in 0..200 + rng.below(1000) {
+            rig.step(&mut rng).unwrap_or_else(|e| panic!("seed {seed}, life {life}: {e}"));
+            if rng.chance(barriers) {
+                rig.barrier().unwrap_or_else(|e| panic!("seed {seed}, life {life}: {e}"));
+            }
+        }
+        rig.crash(&mut rng);
+    }
+    rig.open().expect("opens");
+    rig.recover();
+}
+
 #[cfg(test)]
 const SAMPLE: u64 = 40;
 
@@ -77,4 +101,10 @@ fn machine_mode_loses_nothing_before_the_last_barrier_log_firmware() {
 #[test]
 fn machine_mode_loses_nothing_before_the_last_barrier_cache_firmware() {
     (0..SAMPLE).for_each(|seed| lives(seed, Mode::Cache, Durability::Machine));
+}
+
+#[test]
+fn blocks_that_go_round_between_barriers_lose_nothing() {
+    (0..SAMPLE).for_each(|seed| dense(seed, Durability::Machine));
+    (0..SAMPLE / 2).for_each(|seed| dense(seed, Durability::Process));
 }

@@ -31,6 +31,9 @@ pub struct Rig {
     next_tx: u32,
     /// Pages that get most of the traffic.
     hot: u64,
+    /// Of commands, pages are written and trimmed only, a dozen of them most often: blocks are erased and programmed again as
+    /// soon as can be.
+    pub dense: bool,
 }
 
 /// How tests open images: everything repeatable.
@@ -58,6 +61,7 @@ impl Rig {
             running: BTreeMap::new(),
             next_tx: 1,
             hot: pages as u64 / 3,
+            dense: false,
         }
     }
 
@@ -114,8 +118,8 @@ impl Rig {
     }
 
     fn page(&self, rng: &mut Stream) -> u64 {
-        let pages = self.config.pages();
-        if rng.chance(0.8) { rng.below(self.hot) } else { rng.below(pages) }
+        let (pages, hot) = (self.config.pages(), if self.dense { 12 } else { self.hot });
+        if rng.chance(0.8) { rng.below(hot) } else { rng.below(pages) }
     }
 
     fn content(rng: &mut Stream) -> Page {
@@ -130,7 +134,12 @@ impl Rig {
     fn command(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
         let (drive, now) = (self.drive(), self.now);
         let submit = |command| drive.submit(now, command).map(drop);
-        match rng.below(if self.drive().info().write_log { 12 } else { 8 }) {
+        let kinds = match self.drive().info().write_log {
+            _ if self.dense => 4,
+            true => 12,
+            false => 8,
+        };
+        match rng.below(kinds) {
             0..3 => {
                 let first = self.page(rng);
                 let n = (1 + rng.below(4)).min(self.config.pages() - first) as usize;
@@ -143,7 +152,7 @@ impl Rig {
             }
             3 => {
                 let first = self.page(rng);
-                let count = (1 + rng.below(6)).min(self.config.pages() - first);
+                let count = (1 + rng.below(if self.dense { 2 } else { 6 })).min(self.config.pages() - first);
                 for l in first..first + count {
                     next[l as usize] = Page::ZERO;
                     self.forget_lines(l);

@@ -6,7 +6,7 @@
 
 use super::rig::{Model, Op, PAGES};
 use granary_flash::{FaultRates, Faults};
-use granary_mssd::{DriveConfig, Mode};
+use granary_mssd::{BamConfig, DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
 
@@ -29,6 +29,8 @@ pub struct Exercised {
     pub gc: u64,
     /// Log cleanings.
     pub cleanings: u64,
+    /// Blocks of files that BAM noted, and pages that REMAP moved.
+    pub bam: [u64; 2],
 }
 
 impl Exercised {
@@ -43,6 +45,7 @@ impl Exercised {
             dead: self.dead + o.dead,
             gc: self.gc + o.gc,
             cleanings: self.cleanings + o.cleanings,
+            bam: [self.bam[0] + o.bam[0], self.bam[1] + o.bam[1]],
         }
     }
 }
@@ -58,6 +61,9 @@ fn config(rng: &mut Stream) -> DriveConfig {
     c.firmware.log_region = Bytes::kib([16, 24, 64][rng.below(3) as usize]);
     c.firmware.cache = Bytes::kib([16, 64][rng.below(2) as usize]);
     c.firmware.write_buffer = Bytes::kib([8, 32, 64][rng.below(3) as usize]);
+    if rng.chance(0.4) {
+        c.firmware.bam = Some(BamConfig { entries: 120, files: 5, ..BamConfig::default() });
+    }
     c
 }
 
@@ -72,7 +78,23 @@ fn rates(rng: &mut Stream) -> FaultRates {
     }
 }
 
-fn op(rng: &mut Stream) -> Op {
+/// PebbleSSD's commands.
+fn bam_op(rng: &mut Stream) -> Op {
+    let (count, wait) = (1 + rng.below(4), rng.chance(0.5));
+    let page = rng.below(PAGES - 4);
+    match rng.below(20) {
+        0..10 => Op::FsWrite { page, count, ino: rng.below(6), offset: rng.below(50) as u32, wait },
+        // A third of them overlap.
+        10..13 => Op::Remap { src: page, dst: (page + rng.below(4)).min(PAGES - 4), count, wait },
+        13..19 => Op::Remap { src: page, dst: rng.below(PAGES - 4), count, wait },
+        _ => Op::BamReset { wait },
+    }
+}
+
+fn op(rng: &mut Stream, bam: bool) -> Op {
+    if bam && rng.chance(0.3) {
+        return bam_op(rng);
+    }
     let page = rng.below(PAGES);
     match rng.below(100) {
         0..16 => Op::Store { at: rng.below(PAGES * 4096 - 600), len: 1 + rng.below(500) as usize },
@@ -86,6 +108,7 @@ fn op(rng: &mut Stream) -> Op {
         84..90 => Op::Load { at: rng.below(PAGES * 4096 - 600), len: 1 + rng.below(500) as usize },
         90..95 => Op::Idle { micros: rng.below(400) },
         95 => Op::Settle,
+        96 => Op::BamRead,
         _ => Op::Crash { pending: rng.chance(0.5).then(|| rng.below(PAGES * 4096)) },
     }
 }
@@ -105,7 +128,7 @@ pub fn live(seed: u64) -> Exercised {
     let faults = Faults::new(seed, rates(&mut rng));
     let mut m = Model::on(&c, seed, Some(faults));
     for _ in 0..100 + rng.below(500) {
-        m.run(&op(&mut rng));
+        m.run(&op(&mut rng, c.firmware.bam.is_some()));
         if m.dead {
             break;
         }
@@ -121,5 +144,6 @@ pub fn live(seed: u64) -> Exercised {
         dead: m.dead as u32,
         gc: counters.flash.programs(granary_flash::Cause::Gc),
         cleanings: counters.log.cleanings,
+        bam: [counters.bam.entries, counters.bam.pages_remapped + counters.bam.pages_copied],
     }
 }

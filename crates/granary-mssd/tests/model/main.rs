@@ -5,6 +5,7 @@
 
 mod faults;
 mod rig;
+mod unreadable;
 
 use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -23,7 +24,8 @@ fn failing_flash_and_failing_power_lose_nothing() {
         && all.unreadable > 100
         && all.dead > 1
         && all.gc > 1000
-        && all.cleanings > 400;
+        && all.cleanings > 400
+        && all.bam.iter().all(|&n| n > 1000);
     assert!(enough, "{all:?}");
 }
 

@@ -5,13 +5,14 @@
 //!                   maybe       newer contents on their way: any of them may be there afterwards
 //!                   live        what a read returns now
 //!   for each tx:    its lines, all of them or none after RECOVER; none unless COMMIT was submitted
+//!   for each page:  which block of which file BAM says it is: durable, maybe, live, as for lines
 //! ```
 //!
 //! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a drive that has
 //! no spare blocks left takes nothing more but loses nothing either.
 
 use granary_flash::Faults;
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_mssd::{BamEntry, Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use std::collections::BTreeMap;
@@ -31,6 +32,17 @@ struct Line {
     live: Content,
 }
 
+/// Which block of which file a page is.
+type Block = Option<(u64, u32)>;
+
+#[derive(Clone, Default)]
+struct Owner {
+    durable: Block,
+    /// (acknowledged at, block)
+    maybe: Vec<(Nanos, Block)>,
+    live: Block,
+}
+
 struct Tx {
     lines: BTreeMap<u64, Content>,
     /// COMMIT's completion, once submitted.
@@ -45,6 +57,8 @@ pub struct Model {
     /// Now.
     pub now: Nanos,
     lines: Vec<Line>,
+    /// Of each page, where the drive has BAM.
+    owners: Vec<Owner>,
     txs: BTreeMap<TxId, Tx>,
     next_tx: u32,
     stamp: u64,
@@ -102,6 +116,24 @@ pub enum Op {
         micros: u64,
     },
     Settle,
+    /// Blocks of a file, where the drive has BAM.
+    FsWrite {
+        page: u64,
+        count: u64,
+        ino: u64,
+        offset: u32,
+        wait: bool,
+    },
+    Remap {
+        src: u64,
+        dst: u64,
+        count: u64,
+        wait: bool,
+    },
+    BamReset {
+        wait: bool,
+    },
+    BamRead,
     /// Power loss, perhaps with a store still in the write-combining buffers.
     Crash {
         pending: Option<u64>,
@@ -112,7 +144,7 @@ impl Model {
     /// A drive whose flash fails as `faults` says.
     pub fn on(config: &DriveConfig, seed: u64, faults: Option<Faults>) -> Model {
         let drive = Mssd::new(config).expect("valid");
-        let faulty = faults.is_some();
+        let (faulty, drive_has_bam) = (faults.is_some(), drive.info().bam);
         drive.set_faults(faults);
         drive.track_in_flight(true);
         let zero = Line { durable: [0; LINE_SIZE], maybe: Vec::new(), live: [0; LINE_SIZE] };
@@ -121,6 +153,7 @@ impl Model {
             log: config.firmware.mode == Mode::Log,
             now: Nanos::ZERO,
             lines: vec![zero; PAGES as usize * LINES_PER_PAGE],
+            owners: vec![Owner::default(); if drive_has_bam { PAGES as usize } else { 0 }],
             txs: BTreeMap::new(),
             next_tx: 0,
             stamp: 0,
@@ -133,7 +166,7 @@ impl Model {
         }
     }
 
-    /// Asks the drive until it answers; `None` where it takes no more data.
+    /// Asks the drive until it answers; `None` where it takes no more data, or no more entries in BAM's tables.
     fn ask(&mut self, mut call: impl FnMut(&Mssd, Nanos) -> Result<Nanos, DriveError>) -> Option<Nanos> {
         for _ in 0..1000 {
             match call(&self.drive, self.now) {
@@ -146,6 +179,7 @@ impl Model {
                     self.dead = true;
                     return None;
                 }
+                Err(DriveError::BamFull(_)) => return None,
                 Err(e) => panic!("{e}"),
             }
         }
@@ -189,6 +223,12 @@ impl Model {
             if let Some(last) = line.maybe.iter().rposition(|(done, _)| done.is_some_and(|d| d <= now)) {
                 line.durable = line.maybe[last].1;
                 line.maybe.drain(..=last);
+            }
+        }
+        for owner in &mut self.owners {
+            if let Some(last) = owner.maybe.iter().rposition(|(done, _)| *done <= now) {
+                owner.durable = owner.maybe[last].1;
+                owner.maybe.drain(..=last);
             }
         }
         let done: Vec<TxId> = self
@@ -278,19 +318,24 @@ impl Model {
         }
     }
 
-    fn write(&mut self, page: u64, count: u64, wait: bool) {
-        if (page..page + count).any(|p| self.locked(p)) {
-            return;
-        }
-        let mut pages = Vec::new();
-        for _ in 0..count {
+    /// Pages that nothing else has.
+    fn fresh_pages(&mut self, count: u64) -> Vec<Page> {
+        let fresh = |_| {
             let mut p = Page::word(self.stamp);
             self.stamp += 1;
             if self.stamp.is_multiple_of(2) {
                 p.bytes_mut()[70] ^= 0x55;
             }
-            pages.push(p);
+            p
+        };
+        (0..count).map(fresh).collect()
+    }
+
+    fn write(&mut self, page: u64, count: u64, wait: bool) {
+        if (page..page + count).any(|p| self.locked(p)) {
+            return;
         }
+        let pages = self.fresh_pages(count);
         let write =
             |d: &Mssd, now| d.submit(now, Command::Write { lpa: Lpa(page), pages: &pages, what: WHAT });
         let Some(done) = self.ask(write) else { return };
@@ -300,6 +345,84 @@ impl Model {
         if wait {
             self.now = done;
         }
+    }
+
+    fn fs_write(&mut self, page: u64, count: u64, ino: u64, offset: u32, wait: bool) {
+        if self.owners.is_empty() || (page..page + count).any(|p| self.locked(p)) {
+            return;
+        }
+        let pages = self.fresh_pages(count);
+        let done = self.ask(|d, now| {
+            d.submit(now, Command::FsWrite { lpa: Lpa(page), pages: &pages, ino, offset, what: WHAT })
+        });
+        let Some(done) = done else {
+            // The tables are full: a checkpoint of the host's.
+            return if self.dead { () } else { self.bam_reset(true) };
+        };
+        for (i, p) in (0..).zip(&pages) {
+            self.page_becomes(page + i, p, done);
+            self.owner_becomes(page + i, Some((ino, offset + i as u32)), done);
+        }
+        if wait {
+            self.now = done;
+        }
+    }
+
+    fn remap(&mut self, src: u64, dst: u64, count: u64, wait: bool) {
+        let pages = || (src..src + count).chain(dst..dst + count);
+        if self.owners.is_empty() || src == dst || pages().any(|p| self.locked(p)) {
+            return;
+        }
+        // What a host moves has arrived.
+        self.verify();
+        let remap = |d: &Mssd, now| d.submit(now, Command::Remap { src: Lpa(src), dst: Lpa(dst), count });
+        let Some(done) = self.ask(remap) else { return };
+        let before: Vec<(Page, Block)> =
+            (src..src + count).map(|p| (self.live_page(p), self.owners[p as usize].live)).collect();
+        for p in (src..src + count).filter(|p| !(dst..dst + count).contains(p)) {
+            self.page_becomes(p, &Page::ZERO, done);
+            self.owner_becomes(p, None, done);
+        }
+        for (p, (content, block)) in (dst..).zip(before) {
+            self.page_becomes(p, &content, done);
+            self.owner_becomes(p, block, done);
+        }
+        if wait {
+            self.now = done;
+        }
+    }
+
+    fn bam_reset(&mut self, wait: bool) {
+        if self.owners.is_empty() {
+            return;
+        }
+        let Some(done) = self.ask(|d, now| d.submit(now, Command::BamReset)) else { return };
+        (0..PAGES).for_each(|p| self.owner_becomes(p, None, done));
+        if wait {
+            self.now = done;
+        }
+    }
+
+    fn owner_becomes(&mut self, page: u64, block: Block, done: Nanos) {
+        if let Some(owner) = self.owners.get_mut(page as usize) {
+            owner.live = block;
+            owner.maybe.push((done, block));
+        }
+    }
+
+    /// What BAM says of each page.
+    fn read_owners(&mut self) -> Vec<Block> {
+        let mut entries: Vec<BamEntry> = Vec::new();
+        self.wait(|d, now| {
+            entries.clear();
+            d.submit(now, Command::BamRead { ino: None, out: &mut entries })
+        });
+        let mut found = vec![None; PAGES as usize];
+        for e in entries {
+            let before = found[e.lpa.0 as usize].replace((e.ino, e.offset));
+            assert_eq!(before, None, "{e:?}: two entries of a page");
+        }
+        found
     }
 
     fn page_becomes(&mut self, page: u64, content: &Page, done: Nanos) {
@@ -318,6 +441,7 @@ impl Model {
         let trim = |d: &Mssd, now| d.submit(now, Command::Trim { lpa: Lpa(page), count: 1 });
         let Some(done) = self.ask(trim) else { return };
         self.page_becomes(page, &Page::ZERO, done);
+        self.owner_becomes(page, None, done);
         if wait {
             self.now = done;
         }
@@ -434,6 +558,14 @@ impl Model {
                 line.maybe.clear();
             }
         }
+        if !self.owners.is_empty() {
+            let found = self.read_owners();
+            for (page, (owner, got)) in self.owners.iter_mut().zip(found).enumerate() {
+                let expected = got == owner.durable || owner.maybe.iter().any(|(_, b)| *b == got);
+                assert!(expected, "page {page} is {got:?}, durable {:?}, {:?}", owner.durable, owner.maybe);
+                *owner = Owner { durable: got, maybe: Vec::new(), live: got };
+            }
+        }
         if !whole {
             // RECOVER was refused, so that uncommitted lines are still to be seen.
             return;
@@ -468,6 +600,13 @@ impl Model {
             Op::Idle { micros } => self.now += Nanos::from_micros(micros),
             Op::Settle => {
                 self.wait(|d, now| d.settle(now));
+            }
+            Op::FsWrite { page, count, ino, offset, wait } => self.fs_write(page, count, ino, offset, wait),
+            Op::Remap { src, dst, count, wait } => self.remap(src, dst, count, wait),
+            Op::BamReset { wait } => self.bam_reset(wait),
+            Op::BamRead => {
+                let live: Vec<Block> = self.owners.iter().map(|o| o.live).collect();
+                assert!(live.is_empty() || self.read_owners() == live, "BAM names other blocks than {live:?}");
             }
             Op::Crash { pending } => self.crash(pending),
         }

@@ -202,6 +202,10 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
         self.inner.look_ahead(lpas);
     }
 
+    fn look_ahead_lines(&self, at: &[ByteAddr]) {
+        self.inner.look_ahead_lines(at);
+    }
+
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.call(now, OpRef::Plain(Op::Settle), |d| d.settle(now))
     }

@@ -20,6 +20,7 @@
 //! Source: ByteFS section 4.3.
 
 use super::index::{Versions, needed};
+use granary_units::prefetch;
 
 /// Names an entry of either half of the log: region in bit 31, *native* (not migrated) in bit 30, number below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -253,6 +254,26 @@ impl Chunks {
             index += 1;
         }
         covered
+    }
+
+    /// Fetches what is at a place into the processor's cache.
+    #[inline]
+    pub fn prefetch(&self, place: usize) {
+        prefetch(&self.words, place);
+    }
+
+    /// Where the entry of the current chunk is that a line belongs to, if the record covers the line.
+    #[inline]
+    pub fn place_of(&self, head: u32, line: u32) -> Option<u32> {
+        let upto = self.starts(head) & (u64::MAX >> (63 - line));
+        let covered = self.cover(head) >> line & 1 == 1;
+        covered.then(|| head + HEADER as u32 + upto.count_ones() - 1)
+    }
+
+    /// The entry at such a place.
+    #[inline]
+    pub fn entry_at(&self, place: u32) -> EntryRef {
+        EntryRef(self.words[place as usize])
     }
 
     /// Current chunks, then older versions: newest first for each line.

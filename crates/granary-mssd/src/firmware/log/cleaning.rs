@@ -35,7 +35,7 @@ const RETRY: Nanos = Nanos::from_millis(1);
 const PATIENCE: u32 = 8;
 
 /// Reads a page that must not be given up lightly.
-fn read_patiently(be: &mut Backend, t: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), DriveError> {
+pub(super) fn read_patiently(be: &mut Backend, t: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), DriveError> {
     let mut read = be.read(t, lpa, cause);
     for _ in 1..PATIENCE {
         if !matches!(read, Err(DriveError::Unreadable(_))) {
@@ -203,8 +203,13 @@ impl Log {
         let kept = stay.len();
         let done = match self.merge(be, t, lpa, cause, &merge) {
             Err(DriveError::Unreadable(_)) => {
-                self.carry(lpa, merge, &mut stay);
-                t
+                let space: u64 = merge.iter().map(|p| Region::space(p.lines as usize)).sum();
+                if self.room() >= space {
+                    self.carry(lpa, merge, &mut stay);
+                    t
+                } else {
+                    self.write_without_rest(be, t, lpa, cause, &merge)?
+                }
             }
             other => other?,
         };
@@ -247,25 +252,48 @@ impl Log {
             page = Page::from_bytes(bytes);
         }
         let done = be.write(ready, at, page, cause)?;
+        self.give_up(at, self.given_up.of(lpa) & !lines);
+        self.count_cleaned(lines, cause);
+        Ok(done)
+    }
+
+    fn count_cleaned(&mut self, lines: u64, cause: Cause) {
         self.counters.lines_cleaned += lines.count_ones() as u64;
         self.counters.pages_cleaned += 1;
         if cause == Cause::Recovery {
             self.counters.recovery_pages += 1;
         }
-        Ok(done)
     }
 
-    /// The page below cannot be read: its committed lines stay in the log as far as there is room, so that they can
-    /// still be read one by one.
+    /// The page below cannot be read: its committed lines, for which there is room, stay in the log. The page may yet be read.
     fn carry(&mut self, lpa: u32, merge: Vec<Piece>, stay: &mut Vec<Piece>) {
         for piece in merge {
-            if self.room() >= Region::space(piece.lines as usize) {
-                // Their transaction may leave the TxLog now.
-                stay.push(self.migrate(lpa, piece, TxId::NONE));
-            } else {
-                self.counters.lines_lost += piece.lines as u64;
-            }
+            // Their transaction may leave the TxLog now.
+            stay.push(self.migrate(lpa, piece, TxId::NONE));
         }
+    }
+
+    /// The page below cannot be read, and the log has no room for its lines: they become a flash page, and the page's other
+    /// lines are given up.
+    fn write_without_rest(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: u32,
+        cause: Cause,
+        pieces: &[Piece],
+    ) -> Result<Nanos, DriveError> {
+        if !self.given_up.has_room_for(lpa) {
+            return Err(DriveError::Unreadable(lpa as u64));
+        }
+        let (mut page, lines) = (Page::ZERO, pieces.iter().fold(0, |m, p| m | p.mask()));
+        self.overlay(&mut page, pieces);
+        let at = Lpa(lpa as u64);
+        let done = be.write(t, at, page, cause)?;
+        self.counters.lines_given_up += (!lines & !self.given_up.of(lpa)).count_ones() as u64;
+        self.give_up(at, !lines);
+        self.count_cleaned(lines, cause);
+        Ok(done)
     }
 
     /// Moves a piece to the active half.

@@ -1,8 +1,8 @@
 //! The log on an image: what is saved beside the regions and the TxLog, and how the log is made again from it.
 //!
 //! ```text
-//!   0       1         8       16               64       72      80
-//!   | active | cleaning | ... | mark ......... | purged | made |          in the first 4 KiB of the image's memory
+//!   0       1         8       16               64       72     80    96
+//!   | active | cleaning | ... | mark ......... | purged | made | ... | given up |     in the first 4 KiB of the image's memory
 //! ```
 //!
 //! Saved are the region that the host appends to, whether the other one is being cleaned, and the length that the TxLog had
@@ -11,6 +11,7 @@
 
 use super::Log;
 use super::cleaning::Cleaning;
+use super::given_up::{self, GivenUp};
 use super::index::Index;
 use super::region::{LOST, Region};
 use super::txlog::TxLog;
@@ -50,6 +51,10 @@ impl Log {
                 format!("region {active} active, cleaning {cleaning}, mark {mark}"),
             ));
         }
+        let mut given_up = [0; given_up::SIZE];
+        dram.read(given_up::PLACE, &mut given_up)?;
+        log.given_up =
+            GivenUp::load(&given_up, config.pages()).map_err(|why| damaged("write log", why))?;
         log.active = active;
         log.redo = Some(Redo::new(0));
         if cleaning == 1 {

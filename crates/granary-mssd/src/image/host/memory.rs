@@ -96,12 +96,13 @@ impl MemoryHost {
     }
 
     /// What is there after the machine crashed: everything synced, and of the rest each block of `block` bytes of each
-    /// write or not.
+    /// write or not, of one file perhaps everything and of another nothing.
     pub fn after_machine_crash(&self, block: usize, random: &mut Stream) -> MemoryHost {
         let files = &self.0.lock().files;
-        // Sometimes all or nothing, which independent draws would never give.
-        let share = [0.0, 0.5, 0.9, 1.0][random.below(4) as usize];
         let mut lose = |c: &Content| {
+            // Sometimes all or nothing, which independent draws would never give; and of each file on its own, because
+            // the order between files is what an image has to get right.
+            let share = [0.0, 0.5, 0.9, 1.0][random.below(4) as usize];
             let mut safe = c.safe.clone();
             safe.resize(c.now.len(), 0);
             for (at, data) in &c.unsynced {
