@@ -89,6 +89,12 @@ pub trait Medium {
         std::hint::black_box(self.oob(block, page).is_ok());
     }
 
+    /// The OOB of `n` pages from `page` on will be asked for soon: fetches them into the processor's cache.
+    #[inline]
+    fn prefetch_oob(&self, block: BlockNo, page: u32, n: u32) {
+        let _ = (block, page, n);
+    }
+
     /// OOB of a programmed page.
     fn oob(&self, block: BlockNo, page: u32) -> io::Result<Oob>;
 

@@ -4,6 +4,10 @@
 //! the directory for temporary files).
 #![allow(clippy::disallowed_methods, reason = "measures the wall clock")]
 
+#[path = "cpu_time/mod.rs"]
+#[allow(dead_code, reason = "the criterion benches use the rest")]
+mod cpu_time;
+
 use granary_mssd::image::{Durability, Image, ImageMeta};
 use granary_mssd::{Command, Drive, DriveConfig, Mode, Structure};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
@@ -89,50 +93,57 @@ fn opening(dir: &Path) {
     drop(image);
 }
 
-/// A log whose both halves are full: the first one to where cleaning begins, the second one while time stands still, so that
-/// cleaning has not freed anything. Entries of one line on `lines` lines of each page, of which one in twelve is not
-/// committed; the process dies; open and RECOVER (ByteFS section 5.5: 0.9 s load, 2.7 s scan and flush).
-fn recovery(dir: &Path, lines: u64) {
-    let path = dir.join("recovery");
-    make(&path, Mode::Log, Bytes::gib(32));
-    let (image, drive) = open(&path, Durability::Process);
-    let (now, most) = (Nanos::ZERO, image.config().firmware.log_region.0);
+/// Fills a log while time stands still: the first half to where cleaning begins, then the second one, of which cleaning has not
+/// freed anything. Entries of one line on `lines` lines of each page, of which one in twelve is not committed. Ends after
+/// `most` entries or when one has to wait; returns how many did not.
+fn fill_log(drive: &dyn Drive, lines: u64, most: u64) -> u64 {
+    let now = Nanos::ZERO;
     let mut entries = 0;
-    // Until a store has to wait: the log is full. It is the last one, and waits until the second half is clean.
-    while drive.counters().log.stalls == 0 && (entries + 1) * 80 < most * 92 / 100 {
+    while entries < most {
         let at = ByteAddr(entries / lines * 4096 + entries % lines * (64 / lines * 64));
         let group = TxId(2 + (entries / 12) as u32);
         let tx = if entries % 12 == 11 { TxId(1) } else { group };
         drive.store(now, at, &[entries as u8 | 1; 64], tx, WHAT).expect("stores");
         drive.flush_lines(now, at, 64).expect("flushes");
+        if drive.counters().log.stalls > 0 {
+            break;
+        }
         if entries % 12 == 11 {
             drive.submit(now, Command::Commit { tx: group }).expect("commits");
         }
         entries += 1;
     }
-    let now = drive.verify(now).expect("verifies");
-    let log = drive.counters().log;
+    entries
+}
+
+/// The process dies over a log of which both halves are full; open and RECOVER (ByteFS section 5.5: 0.9 s load, 2.7 s scan
+/// and flush).
+fn recovery(dir: &Path, lines: u64) {
+    let path = dir.join("recovery");
+    let config = config(Mode::Log, Bytes::gib(32));
+    let most = fill_log(&granary_mssd::Mssd::new(&config).expect("a drive"), lines, u64::MAX);
+    make(&path, Mode::Log, Bytes::gib(32));
+    let (image, drive) = open(&path, Durability::Process);
+    let entries = fill_log(&*drive, lines, most);
+    let (size, log) = (config.firmware.log_region, drive.counters().log);
     println!(
-        "a log of {} with {entries} entries of one line, {lines} to a page ({:.1} %), {} cleaned",
-        Bytes(most),
-        (entries * 80) as f64 * 100.0 / most as f64,
+        "a log of {size} with {entries} entries of one line, {lines} to a page: {:.1} % full, {} pages cleaned",
+        (entries * 80) as f64 * 100.0 / size.0 as f64,
         log.pages_cleaned
     );
     drop(image);
-    let t = Instant::now();
+    let (t, cpu) = (Instant::now(), cpu_time::on_cpu());
     let (image, drive) = open(&path, Durability::Process);
     line("open the image, not closed cleanly", 1, t);
-    let t = Instant::now();
-    let done = drive.submit(now, Command::Recover).expect("recovers");
+    println!("    {:.3} s of processor time", (cpu_time::on_cpu() - cpu) as f64 / 1e9);
+    let (t, cpu) = (Instant::now(), cpu_time::on_cpu());
+    let done = drive.submit(Nanos::ZERO, Command::Recover).expect("recovers");
     line("RECOVER: scan and flush", entries, t);
+    println!("    {:.3} s of processor time", (cpu_time::on_cpu() - cpu) as f64 / 1e9);
     let log = drive.counters().log;
     println!(
-        "  in virtual time {} after {} of loading: scan {}, flush {} of {} pages",
-        done - now,
-        image.config().firmware.power_on,
-        log.scan_time,
-        log.flush_time,
-        log.recovery_pages
+        "  in virtual time {done} after {} of loading: scan {}, flush {} of {} pages",
+        config.firmware.power_on, log.scan_time, log.flush_time, log.pages_cleaned
     );
     println!("    {:?}", image.journal_counters());
     let t = Instant::now();

@@ -5,7 +5,7 @@
 //!     image.toml     version, identity, configuration   nobody, once it is made
 //!     wal            redo log, two halves               every call of the drive (journal.rs, wal.rs)
 //!     dram           battery-backed memory              checkpoints: halves of the log that are full (dram.rs)
-//!     flash          page contents, at 4096 x ppa       programs (medium.rs)
+//!     flash          page contents, at 4096 x ppa       programs (medium.rs), holes where blocks hold nothing (holes.rs)
 //!     counters.toml  what was counted until the last close
 //!     lock           held while the image is open
 //! ```
@@ -21,6 +21,7 @@ mod crc;
 pub(crate) mod dram;
 mod error;
 mod header;
+mod holes;
 pub mod host;
 mod journal;
 pub(crate) mod layout;
@@ -304,7 +305,9 @@ impl Image {
         }
         safe?;
         self.save_counters()?;
-        self.journal.close().map_err(|reason| ImageError::Stopped { reason })
+        self.journal.close().map_err(|reason| ImageError::Stopped { reason })?;
+        self.drive.punch();
+        Ok(())
     }
 
     /// Writes down what was counted so far.

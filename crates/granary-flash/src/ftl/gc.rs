@@ -176,6 +176,8 @@ impl<M: Medium> Ftl<M> {
                 prefetch(&self.l2p, lpa as usize);
             }
         }
+        // What names them, of the step after that.
+        self.nand.medium().prefetch_oob(BlockNo(job.block), (from - first).min(n - 1), BATCH);
     }
 
     /// Reads up to `most` live pages of the job's block, passing over those that cannot be read.

@@ -17,7 +17,7 @@
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use crate::ftl::LiveMap;
-use granary_units::Page;
+use granary_units::{Page, prefetch};
 use std::io;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,6 +107,13 @@ impl Medium for NoData {
     fn lpa(&self, block: BlockNo, page: u32) -> io::Result<u32> {
         // Sequence numbers, which would take a search among the stale pages, are not asked for.
         Ok(self.lpas[self.ppa(block, page) as usize].wrapping_sub(1))
+    }
+
+    #[inline]
+    fn prefetch_oob(&self, block: BlockNo, page: u32, n: u32) {
+        // 16 of them in a cache line.
+        let first = self.ppa(block, page) as usize;
+        (first..first + n as usize + 15).step_by(16).for_each(|ppa| prefetch(&self.lpas, ppa));
     }
 
     #[inline]

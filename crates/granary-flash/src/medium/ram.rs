@@ -11,7 +11,7 @@
 //! slot's: the table of chunks is small.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
-use granary_units::Page;
+use granary_units::{Page, prefetch};
 use std::io;
 
 /// Stale pages whose content is dropped together. One at a time, each would wait for its own cache miss.
@@ -122,6 +122,13 @@ impl Medium for RamMedium {
     fn read(&self, block: BlockNo, page: u32) -> io::Result<(Page, Oob)> {
         let slot = self.slot(block, page);
         Ok((slot.page.clone(), slot.oob))
+    }
+
+    #[inline]
+    fn prefetch_oob(&self, block: BlockNo, page: u32, n: u32) {
+        let (chunk, first) = self.place(block, page);
+        // Two of them in a cache line.
+        (first..first + n as usize).step_by(2).for_each(|slot| prefetch(&self.chunks[chunk].slots, slot));
     }
 
     #[inline]

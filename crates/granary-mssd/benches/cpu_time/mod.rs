@@ -9,7 +9,8 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 /// On-processor time of the benchmark's thread.
 pub struct CpuTime;
 
-fn on_cpu() -> u64 {
+/// Nanoseconds that this thread has been on a processor.
+pub fn on_cpu() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux with schedstat");
     stat.split(' ').next().and_then(|n| n.parse().ok()).expect("nanoseconds on a processor")
 }

@@ -19,7 +19,9 @@ use crate::counters::BufferCounters;
 use crate::drive::DriveError;
 use crate::firmware::store::Store;
 use crate::image::medium::ImageMedium;
-use granary_flash::{BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium};
+use granary_flash::{
+    BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
+};
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -27,6 +29,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 /// Programs issued ahead of each plane: one in the cells, one in the register.
 const AHEAD: usize = 2;
+/// Writes of a preconditioning that are looked up together.
+const TOGETHER: usize = 32;
 /// Writes ahead of its turn that a waiting page's map entry is fetched.
 const SOON: usize = 8;
 
@@ -426,11 +430,19 @@ impl Backend {
     /// # Errors
     /// Outside the drive, read-only drive.
     pub fn scatter(&mut self, writes: impl IntoIterator<Item = (Lpa, Page)>) -> Result<(), DriveError> {
+        let (mut writes, mut next) = (writes.into_iter(), Vec::with_capacity(TOGETHER));
         self.ftl.without_time(|ftl| {
-            for (lpa, page) in writes {
-                ftl.write(Nanos::ZERO, lpa, page, Cause::Host).map_err(|e| drive_error(lpa, e))?;
+            loop {
+                next.extend(writes.by_ref().take(TOGETHER));
+                if next.is_empty() {
+                    return Ok(());
+                }
+                next.iter().for_each(|(lpa, _)| ftl.prefetch_entry(*lpa));
+                next.iter().for_each(|(lpa, _)| ftl.prefetch_copy(*lpa));
+                for (lpa, page) in next.drain(..) {
+                    ftl.write(Nanos::ZERO, lpa, page, Cause::Host).map_err(|e| drive_error(lpa, e))?;
+                }
             }
-            Ok(())
         })
     }
 

@@ -55,6 +55,11 @@ impl Medium for Store {
     }
 
     #[inline]
+    fn prefetch_oob(&self, block: BlockNo, page: u32, n: u32) {
+        each!(self, m => m.prefetch_oob(block, page, n))
+    }
+
+    #[inline]
     fn touch(&self, block: BlockNo, page: u32) {
         each!(self, m => m.touch(block, page))
     }

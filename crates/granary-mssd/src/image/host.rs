@@ -48,6 +48,9 @@ pub trait HostFile: Send + Sync {
     /// Reserves space for the first `len` bytes, so that writing them cannot fail for want of it.
     fn allocate(&self, len: u64) -> io::Result<()>;
 
+    /// These bytes are zeros from now on, and take no space where the host can do that; otherwise nothing changes.
+    fn punch(&self, at: u64, len: u64) -> io::Result<()>;
+
     /// The next part at or after `at` that may hold other bytes than zeros; `None` where there is none.
     fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>>;
 

@@ -87,6 +87,14 @@ struct Writer {
     buffer: Vec<u8>,
 }
 
+impl Writer {
+    /// The half that is to be moved next. Of two the one that was written first: the other has newer versions of the same
+    /// bytes.
+    fn oldest_full(&self) -> Option<usize> {
+        (0..2).filter(|&h| self.halves[h] == Half::Full).min_by_key(|&h| self.begins[h])
+    }
+}
+
 #[derive(Default)]
 struct Group {
     number: u64,
@@ -226,6 +234,13 @@ impl Journal {
         self.pending.supersede(ppa);
         let written = self.flash.write_at(ppa as u64 * PAGE_SIZE as u64, content);
         written.map_err(|e| self.fail_host("writing flash", e))
+    }
+
+    /// This part of `flash` holds nothing that is needed. That it takes no space then is worth a try, not an error.
+    pub fn punch_flash(&self, at: u64, len: u64) {
+        if !self.read_only {
+            let _ = self.flash.punch(at, len);
+        }
     }
 
     /// Newest group that is safe.
@@ -434,7 +449,7 @@ impl Journal {
     pub fn run_checkpoints(&self) {
         let mut w = self.writer.lock();
         while !self.stop.load(SeqCst) {
-            match (0..2).find(|&h| w.halves[h] == Half::Full) {
+            match w.oldest_full() {
                 Some(half) if self.failure().is_none() => {
                     let begin = w.begins[half];
                     // A failure is kept and told to whoever writes next.
@@ -545,5 +560,28 @@ impl Journal {
         closed.map_err(|e| self.fail_host("closing the image", e))?;
         self.fail("the image has been closed".to_owned());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint thread that comes late finds both halves full.
+    #[test]
+    fn of_two_full_halves_the_older_one_is_moved_first() {
+        let mut w = Writer {
+            wal: None,
+            halves: [Half::Full, Half::Full],
+            begins: [9, 5],
+            next: 12,
+            counters: JournalCounters::default(),
+            buffer: Vec::new(),
+        };
+        assert_eq!(w.oldest_full(), Some(1));
+        w.halves[1] = Half::Free;
+        assert_eq!(w.oldest_full(), Some(0));
+        w.halves[0] = Half::Active;
+        assert_eq!(w.oldest_full(), None);
     }
 }

@@ -14,6 +14,7 @@
 
 use super::ImageError;
 use super::dram::{DRAM, Dram};
+use super::holes::Holes;
 use super::journal::{Change, Journal};
 use super::layout::{BLOCK_ENTRY, BYTES, FLAGS_AT, LIVE, Layout, PAGE_ENTRY, PageEntry, word};
 use super::redo::Redo;
@@ -44,6 +45,7 @@ pub struct ImageMedium {
     /// Blocks erased lately, and the group under which that becomes safe; the largest number while it is not published.
     erased: FxHashMap<u32, u64>,
     frame: Vec<u8>,
+    holes: Holes,
 }
 
 impl ImageMedium {
@@ -65,6 +67,7 @@ impl ImageMedium {
             change: Change::default(),
             erased: FxHashMap::default(),
             frame: Vec::new(),
+            holes: Holes::new(g.blocks(), g.plane_count()),
         };
         let mut headers = Vec::new();
         let end = layout.blocks + g.blocks() as u64 * BLOCK_ENTRY;
@@ -102,6 +105,9 @@ impl ImageMedium {
                     let parse = |e: &[u8]| PageEntry::from_bytes(e.try_into().expect("whole entries"));
                     self.blocks[first + j] = Some(Box::new(entries.map(parse).collect()));
                     self.check_entries(first + j)?;
+                    let entries = self.blocks[first + j].iter().flat_map(|b| b.iter());
+                    let live = entries.filter(|e| e.flags & LIVE != 0).count();
+                    self.holes.loaded((first + j) as u32, live);
                 }
             }
         }
@@ -169,6 +175,7 @@ impl ImageMedium {
         let e = &mut entries[page as usize];
         if e.flags & LIVE != 0 {
             e.flags &= !LIVE;
+            self.holes.remove(block.0);
             if e.flags & BYTES != 0
                 && let Some(newer) = self.journal.death()
             {
@@ -204,7 +211,20 @@ impl ImageMedium {
             self.erased.values_mut().filter(|g| **g == u64::MAX).for_each(|g| *g = group);
             self.erased.retain(|_, g| *g > safe);
         }
+        self.holes.published(group);
+        if self.holes.is_due() {
+            self.punch(false);
+        }
         Ok(())
+    }
+
+    /// Gives space of blocks that hold nothing current back to the host: a batch of those that have waited longest, or with
+    /// `all` of all. Where the host refuses, the space stays taken.
+    pub fn punch(&mut self, all: bool) {
+        let block = self.pages_per_block as u64 * PAGE_SIZE as u64;
+        for (first, n) in self.holes.take(self.journal.safe_group(), all) {
+            self.journal.punch_flash(first as u64 * block, n as u64 * block);
+        }
     }
 }
 
@@ -253,6 +273,9 @@ impl Medium for ImageMedium {
         let ppa = self.ppa(block, page);
         let (word, len, flags) = self.place(block, ppa, oob.seq, content)?;
         let live = if oob.lpa == Oob::NO_LPA { 0 } else { LIVE };
+        if live != 0 {
+            self.holes.add(block.0);
+        }
         let entry = PageEntry { seq: oob.seq, word, lpa: oob.lpa, len, flags: flags | live };
         let per_block = self.pages_per_block as usize;
         let entries =

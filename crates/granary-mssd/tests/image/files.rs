@@ -3,7 +3,7 @@
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
-use granary_units::{Bytes, Lpa, Nanos, Page};
+use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -208,5 +208,77 @@ fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
             }
             drive.check().expect("consistent");
         }
+    }
+}
+
+/// What was written and trimmed goes back to the host, at the latest when the image is closed; what was kept stays.
+#[test]
+fn trimmed_blocks_take_no_space_on_the_host() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("img");
+    let mut config = DriveConfig::tiny(Mode::Log);
+    config.flash = config.flash.with_capacity(Bytes::mib(32));
+    Image::create(&path, &config, ImageMeta::default(), false).expect("made");
+    let (image, drive) = open(&path).expect("opens");
+    let pages = config.pages();
+    (0..pages).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
+    image.close().expect("closed");
+    let used = || std::fs::metadata(path.join("flash")).expect("metadata").blocks() * 512;
+    let full = used();
+    assert!(full >= pages * 4096, "{full} bytes");
+
+    let (image, drive) = open(&path).expect("opens");
+    drive.submit(Nanos::ZERO, Command::Trim { lpa: Lpa(64), count: pages - 64 }).expect("trimmed");
+    // A few commands later the first batches are gone.
+    (0..64).for_each(|l| write(&*drive, l, &bytes(l + 1)).expect("written"));
+    assert!(used() < full / 4, "{} of {full} bytes", used());
+    image.close().expect("closed");
+    assert!(used() < 2 << 20, "{} of {full} bytes", used());
+    let (_image, drive) = open(&path).expect("opens");
+    assert!((0..64).all(|l| read(&*drive, l) == bytes(l + 1)));
+    assert_eq!(read(&*drive, 100), Page::ZERO);
+}
+
+/// Lines of pages that the image's `flash` has lost outlive them, and which other lines are gone is not forgotten.
+#[test]
+fn lines_given_up_are_remembered_by_an_image() {
+    let host = MemoryHost::new();
+    let config = DriveConfig::tiny(Mode::Log);
+    Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+    let open = || {
+        let options = OpenOptions { inline_checkpoints: true, ..OpenOptions::default() };
+        Image::open_on(Arc::new(host.clone()), options).expect("opens")
+    };
+    let (image, drive) = open();
+    (0..40).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
+    image.close().expect("closed");
+    host.tamper("flash", |b| b.iter_mut().for_each(|b| *b ^= 1));
+
+    // 20 lines of each page, 64 KiB in all, in a log of 16.
+    let (image, drive) = open();
+    let mut now = Nanos::ZERO;
+    let place = |page: u64, line: u64| ByteAddr(page * 4096 + line * 64);
+    for line in 0..20 {
+        for page in 0..40 {
+            now = drive.store(now, place(page, line), &[line as u8; 64], TxId::NONE, WHAT).expect("stored");
+            now = drive.flush_lines(now, place(page, line), 64).expect("flushed");
+        }
+    }
+    drive.verify(now).expect("verified");
+    assert!(drive.counters().log.lines_given_up > 0);
+    drop(image);
+    for _ in 0..2 {
+        let (image, drive) = open();
+        now = drive.submit(Nanos::ZERO, Command::Recover).expect("recovered");
+        for page in 0..40 {
+            let mut out = [0; 64];
+            for line in 0..20 {
+                drive.load(now, place(page, line), &mut out, WHAT).expect("acknowledged");
+                assert_eq!(out, [line as u8; 64]);
+            }
+            assert_eq!(drive.load(now, place(page, 20), &mut out, WHAT), Err(DriveError::Unreadable(page)));
+        }
+        drive.check().expect("consistent");
+        image.close().expect("closed");
     }
 }

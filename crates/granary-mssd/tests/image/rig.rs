@@ -152,7 +152,9 @@ impl Rig {
             }
             3 => {
                 let first = self.page(rng);
-                let count = (1 + rng.below(if self.dense { 2 } else { 6 })).min(self.config.pages() - first);
+                // Now and then so many that whole blocks are empty and stay so.
+                let most = if self.dense && rng.chance(0.1) { 120 } else { 6 };
+                let count = (1 + rng.below(most)).min(self.config.pages() - first);
                 for l in first..first + count {
                     next[l as usize] = Page::ZERO;
                     self.forget_lines(l);

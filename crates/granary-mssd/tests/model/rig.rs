@@ -357,7 +357,10 @@ impl Model {
         });
         let Some(done) = done else {
             // The tables are full: a checkpoint of the host's.
-            return if self.dead { () } else { self.bam_reset(true) };
+            if !self.dead {
+                self.bam_reset(true);
+            }
+            return;
         };
         for (i, p) in (0..).zip(&pages) {
             self.page_becomes(page + i, p, done);
@@ -606,7 +609,10 @@ impl Model {
             Op::BamReset { wait } => self.bam_reset(wait),
             Op::BamRead => {
                 let live: Vec<Block> = self.owners.iter().map(|o| o.live).collect();
-                assert!(live.is_empty() || self.read_owners() == live, "BAM names other blocks than {live:?}");
+                assert!(
+                    live.is_empty() || self.read_owners() == live,
+                    "BAM names other blocks than {live:?}"
+                );
             }
             Op::Crash { pending } => self.crash(pending),
         }

@@ -20,8 +20,7 @@ impl Host {
     /// Every third page can be read; of the others the flash has forgotten everything.
     fn new() -> Host {
         let drive = Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("valid");
-        let mut host =
-            Host { drive, now: Nanos::ZERO, lines: vec![None; PAGES as usize * LINES_PER_PAGE] };
+        let mut host = Host { drive, now: Nanos::ZERO, lines: vec![None; PAGES as usize * LINES_PER_PAGE] };
         (0..PAGES).for_each(|page| host.write(page, 7));
         host.now = host.drive.settle(host.now).expect("settles");
         for page in (0..PAGES).filter(|p| !p.is_multiple_of(3)) {

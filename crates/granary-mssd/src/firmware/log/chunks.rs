@@ -258,8 +258,8 @@ impl Chunks {
 
     /// Fetches what is at a place into the processor's cache.
     #[inline]
-    pub fn prefetch(&self, place: usize) {
-        prefetch(&self.words, place);
+    pub fn prefetch(&self, place: u32) {
+        prefetch(&self.words, place as usize);
     }
 
     /// Where the entry of the current chunk is that a line belongs to, if the record covers the line.

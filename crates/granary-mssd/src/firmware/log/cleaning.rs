@@ -35,7 +35,12 @@ const RETRY: Nanos = Nanos::from_millis(1);
 const PATIENCE: u32 = 8;
 
 /// Reads a page that must not be given up lightly.
-pub(super) fn read_patiently(be: &mut Backend, t: Nanos, lpa: Lpa, cause: Cause) -> Result<(Page, Nanos), DriveError> {
+pub(super) fn read_patiently(
+    be: &mut Backend,
+    t: Nanos,
+    lpa: Lpa,
+    cause: Cause,
+) -> Result<(Page, Nanos), DriveError> {
     let mut read = be.read(t, lpa, cause);
     for _ in 1..PATIENCE {
         if !matches!(read, Err(DriveError::Unreadable(_))) {

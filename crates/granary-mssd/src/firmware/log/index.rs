@@ -110,28 +110,10 @@ impl Index {
         part.chunks.lookup(record, mask(first, lines), found)
     }
 
-    /// Fetches the head of a page's record into the processor's cache.
+    /// The record of a page, and the array that it is in.
     #[inline]
-    pub fn prefetch_record(&self, lpa: u32) {
-        if let Some((part, record)) = self.record(lpa) {
-            part.chunks.prefetch(record as usize);
-        }
-    }
-
-    /// Fetches the entry that holds a line of a page; returns where it is, for [`Index::entry_at`].
-    #[inline]
-    pub fn prefetch_entry(&self, lpa: u32, line: usize) -> Option<u32> {
-        let (part, record) = self.record(lpa)?;
-        let place = part.chunks.place_of(record, line as u32)?;
-        part.chunks.prefetch(place as usize);
-        Some(place)
-    }
-
-    /// The entry at a place that [`Index::prefetch_entry`] has just returned for this page.
-    #[inline]
-    pub fn entry_at(&self, lpa: u32, place: u32) -> EntryRef {
-        let part = self.partitions[split(lpa).0].as_deref().expect("the page is in the index");
-        part.chunks.entry_at(place)
+    pub fn record_of(&self, lpa: u32) -> Option<(&Chunks, u32)> {
+        self.record(lpa).map(|(part, record)| (&part.chunks, record))
     }
 
     /// Adds the newest version of some lines; older versions that can no longer be needed leave the index.

@@ -53,8 +53,7 @@ impl Log {
         }
         let mut given_up = [0; given_up::SIZE];
         dram.read(given_up::PLACE, &mut given_up)?;
-        log.given_up =
-            GivenUp::load(&given_up, config.pages()).map_err(|why| damaged("write log", why))?;
+        log.given_up = GivenUp::load(&given_up, config.pages()).map_err(|why| damaged("write log", why))?;
         log.active = active;
         log.redo = Some(Redo::new(0));
         if cleaning == 1 {

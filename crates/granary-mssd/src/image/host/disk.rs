@@ -149,6 +149,10 @@ impl HostFile for DiskFile {
         }
     }
 
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        Ok(fallocate(&self.0, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)?)
+    }
+
     fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
         let from = match seek(&self.0, SeekFrom::Data(at)) {
             Ok(from) => from,

@@ -278,6 +278,11 @@ impl HostFile for MemoryFile {
         })
     }
 
+    fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+        let len = len.min(self.len()?.saturating_sub(at));
+        self.write_at(at, &vec![0; len as usize])
+    }
+
     fn next_data(&self, at: u64) -> io::Result<Option<Range<u64>>> {
         self.with(|c| {
             let from = c.now.iter().skip(at as usize).position(|&b| b != 0);
