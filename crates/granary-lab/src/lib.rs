@@ -8,6 +8,7 @@
 //!                               Record ──> table, JSON lines
 //! ```
 
+pub mod calibrate;
 pub mod drive;
 mod error;
 pub mod experiment;
@@ -16,6 +17,7 @@ pub mod phase;
 pub mod record;
 pub mod registry;
 pub mod report;
+pub mod reproduce;
 pub mod testbed;
 mod warnings;
 

@@ -10,6 +10,7 @@
 //! Every change is at most two pieces of bytes, put under undo by the caller. Positions of readdir are byte offsets:
 //! entries never move. Source: PMFS section 3.1; reference/baselines.md section 7.1 (linear lists, first match).
 
+use crate::hints::{WORTH, Wanted};
 use crate::journal::Edit;
 use crate::layout::dentry::{Dentry, HEADER, bytes, needs, parse};
 use crate::layout::inode::Tree;
@@ -70,7 +71,20 @@ impl Pmfs {
         from: u64,
         visit: &mut Visit<'_, T>,
     ) -> Result<Option<T>> {
+        self.search(tree, size, from, None, visit)
+    }
+
+    /// [`Pmfs::scan`] that passes over pages without what is `wanted`, once they are loaded.
+    fn search<T>(
+        &self,
+        tree: Tree,
+        size: u64,
+        from: u64,
+        wanted: Option<Wanted>,
+        visit: &mut Visit<'_, T>,
+    ) -> Result<Option<T>> {
         let end = size / BLOCK;
+        let wanted = wanted.filter(|_| end >= WORTH);
         let mut page = from / BLOCK;
         let mut pages = [const { Page::ZERO }; STEP as usize];
         while page < end {
@@ -82,6 +96,12 @@ impl Pmfs {
                 let out = &mut pages[..run.len()];
                 self.pm.load_pages(run[0] * BLOCK, run.len() * PAGE_SIZE, out, Structure::Dentry)?;
                 for (block, content) in run.iter().zip(out.iter()) {
+                    if let Some(wanted) = wanted
+                        && !self.hints.may_have(*block, content, wanted)?
+                    {
+                        page += 1;
+                        continue;
+                    }
                     let word;
                     let bytes = match content.as_bytes() {
                         Some(bytes) => bytes,
@@ -111,7 +131,7 @@ impl Pmfs {
 
     /// The entry of this name.
     pub(crate) fn find(&self, tree: Tree, size: u64, name: &[u8]) -> Result<Option<Place>> {
-        self.scan(tree, size, 0, &mut |_, block, d, before| {
+        self.search(tree, size, 0, Some(Wanted::name(name)), &mut |_, block, d, before| {
             if d.ino == 0 || d.name != name {
                 return ControlFlow::Continue(());
             }
@@ -133,7 +153,7 @@ impl Pmfs {
         let taken = |addr: u64| {
             gone.is_some_and(|g| g.addr == addr || g.before.is_some_and(|(before, _)| before == addr))
         };
-        self.scan(tree, size, 0, &mut |_, block, d, _| {
+        self.search(tree, size, 0, Some(Wanted::Room(need)), &mut |_, block, d, _| {
             let (addr, used) = (block * BLOCK + d.at as u64, d.used());
             if taken(addr) || d.len - used < need {
                 ControlFlow::Continue(())

@@ -23,6 +23,7 @@ mod check;
 mod dir;
 mod file;
 mod fs;
+mod hints;
 mod journal;
 pub mod layout;
 mod list;
@@ -38,6 +39,7 @@ pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
 pub use options::{MkfsOptions, MountOptions};
 
+use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::inode::Tree;
 use crate::layout::superblock::Superblock;
@@ -75,6 +77,8 @@ pub struct Pmfs {
     list: Mutex<Vec<u64>>,
     /// Inodes in memory, for checks.
     nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
+    /// Of directories' pages.
+    hints: Hints,
     superblock: Superblock,
     recovery: Recovery,
 }

@@ -9,6 +9,7 @@
 //! Source: PMFS section 3.2; reference/baselines.md section 7.4.
 
 use crate::Pmfs;
+use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, bytes, links, parse};
@@ -92,6 +93,7 @@ pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
         table: Mutex::new(Table { pieces, next: 2, free: Vec::new() }),
         list: Mutex::default(),
         nodes: Default::default(),
+        hints: Hints::default(),
         superblock: sb,
         recovery,
     };

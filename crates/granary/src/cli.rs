@@ -19,6 +19,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a workload on file systems and compare them
     Run(RunArgs),
+    /// Run a paper's experiments and print its numbers beside ours
+    Reproduce(ReproduceArgs),
     /// List or show the built-in workloads
     #[command(subcommand)]
     Workload(WorkloadCommand),
@@ -75,6 +77,8 @@ pub enum Command {
     },
     /// Mount an image, or a new file system in memory, for programs
     Mount(mount::MountArgs),
+    /// Compare the traffic of a modelled file system with the kernel's
+    Calibrate(CalibrateArgs),
     /// Serve a drive's blocks as a file, for a loop device and the kernel's own file systems
     Export(export::ExportArgs),
     /// Unmount, and wait until everything is written back
@@ -152,6 +156,64 @@ pub struct RunArgs {
     /// File systems to run at the same time; each takes a core and its own memory
     #[arg(long, default_value_t = default_jobs())]
     pub jobs: usize,
+}
+
+#[derive(Args)]
+pub struct ReproduceArgs {
+    /// The paper: bytefs (ASPLOS'25)
+    pub paper: String,
+    /// Workloads, comma-separated
+    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::reproduce::WORKLOADS.map(str::to_owned))]
+    pub workload: Vec<String>,
+    /// File systems, comma-separated
+    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::reproduce::FILE_SYSTEMS.map(str::to_owned))]
+    pub fs: Vec<String>,
+    /// Built-in testbed or path of a .toml file
+    #[arg(long, default_value = "bytefs-emulator")]
+    pub testbed: String,
+    /// Factor on the paper's number of files and operations, and on the running time of oltp
+    #[arg(long, default_value_t = 0.05)]
+    pub scale: f64,
+    /// Root seed: equal seeds give equal results
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Change a value of the testbed; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Print one JSON object per run instead of tables (docs/RESULTS.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Also write results.jsonl and results.txt into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Runs at the same time; each takes a core and its own memory
+    #[arg(long, default_value_t = default_jobs())]
+    pub jobs: usize,
+}
+
+#[derive(Args)]
+pub struct CalibrateArgs {
+    /// File system: ext4, the kernel's on an exported drive and granary's under the same operations
+    #[arg(required_unless_present = "reference")]
+    pub fs: Option<String>,
+    /// Instead: the isolated operations that were measured of Linux 6.1, ext4 and F2FS; needs neither root nor devices
+    #[arg(long, conflicts_with = "fs")]
+    pub reference: bool,
+    /// What to do, comma-separated
+    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::calibrate::LOADS.map(str::to_owned))]
+    pub load: Vec<String>,
+    /// Factor on the paper's number of files and operations
+    #[arg(long, default_value_t = 0.01)]
+    pub scale: f64,
+    /// Root seed: the operations on both sides
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Capacity of the drive
+    #[arg(long, default_value = "8GiB")]
+    pub size: String,
+    /// Print one JSON object per load instead of tables
+    #[arg(long)]
+    pub json: bool,
 }
 
 fn default_jobs() -> usize {

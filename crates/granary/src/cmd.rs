@@ -1,14 +1,16 @@
 //! The commands: one module each.
 //!
 //! ```text
-//!   run workload testbed    workloads in virtual time
+//!   run reproduce workload testbed    workloads in virtual time
 //!   drive                   the drive alone
 //!   mkfs fsck stat          an image as a whole
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
 //!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process)
+//!   calibrate              the model of ext4 beside the kernel's, on an export of its own
 //!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block device)
 //! ```
 
+pub mod calibrate;
 pub mod cat;
 pub mod completions;
 pub mod cp_in;
@@ -23,6 +25,7 @@ pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod moves;
+pub mod reproduce;
 pub mod run;
 pub mod serve;
 pub mod stat;

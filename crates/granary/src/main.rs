@@ -16,12 +16,14 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Run(args) => done(cmd::run::run(&args)),
+        Command::Reproduce(args) => done(cmd::reproduce::run(&args)),
         Command::Workload(cmd) => done(cmd::workload::run(&cmd)),
         Command::Testbed(cmd) => cmd::testbed::run(&cmd).map_err(Failure::from),
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
         Command::Fsck { image, repair, json } => cmd::fsck::run(&image, repair, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),
         Command::Export(args) => done(cmd::export::run(&args)),
+        Command::Calibrate(args) => cmd::calibrate::run(&args),
         Command::Umount(args) => done(cmd::umount::run(&args)),
         Command::Stat(args) => done(cmd::live::run(&args)),
         Command::Ls { image, paths, long } => done(cmd::ls::run(&image, &paths, long)),

@@ -20,7 +20,7 @@ impl Bars {
 
     /// A bar for `fs`; returns what the run reports its progress to.
     pub fn start(&self, fs: &str) -> Option<OnProgress> {
-        let style = ProgressStyle::with_template("{prefix:>8} {msg:<6} {bar:30} {pos:>9}/{len} {elapsed}")
+        let style = ProgressStyle::with_template("{prefix:>17} {msg:<6} {bar:30} {pos:>9}/{len} {elapsed}")
             .expect("a constant template");
         let bar = self.all.add(ProgressBar::new(0).with_style(style).with_prefix(fs.to_owned()));
         self.by_fs.lock().expect("no panic while held").insert(fs.to_owned(), bar.clone());

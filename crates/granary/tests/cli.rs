@@ -290,3 +290,34 @@ fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
     let (_, err) = ends(&["drive", "replay", "/nonexistent"], 2);
     assert!(err.contains("reading /nonexistent"), "{err}");
 }
+
+#[test]
+fn the_papers_numbers_stand_beside_those_of_the_runs() {
+    let small =
+        ["reproduce", "bytefs", "--scale", "0.0005", "--workload", "create,varmail", "--fs", "bytefs,ext4"];
+    let (table, _) = ends(&small, 0);
+    let row = |what: [&str; 3]| {
+        let line = table.lines().find(|l| what.iter().all(|w| l.contains(w))).expect("a row of the paper");
+        line.trim_matches('│').split('┆').map(|c| c.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let known = row(["Fig. 6", "create", "throughput bytefs/ext4"]);
+    assert_eq!(known[3], "6.00");
+    let ours: f64 = known[4].parse().expect("both runs are there");
+    assert!(ours > 1.0, "{known:?}");
+    assert_eq!(
+        row(["Fig. 6", "varmail", "throughput bytefs/f2fs"])[4],
+        "-",
+        "a run that was not made gives no number"
+    );
+    let mut json = small.to_vec();
+    json.push("--json");
+    assert_eq!(records(&ends(&json, 0).0).len(), 4);
+    assert!(ends(&["reproduce", "nothing"], 2).1.contains("bytefs"));
+}
+
+#[test]
+fn the_reference_of_the_kernels_traffic_is_met() {
+    let (table, _) = ends(&["calibrate", "--reference"], 0);
+    assert!(table.contains("mkdir + fsync(parent)") && !table.contains("BEYOND"), "{table}");
+    assert!(ends(&["calibrate", "xfs"], 2).1.contains("only ext4"));
+}

@@ -226,6 +226,7 @@ fn what_was_synced_survives_the_death_of_the_export() {
             if program(&["umount", &place.at("drive")]).status.success() {
                 break;
             }
+            #[allow(clippy::disallowed_methods)] // the kernel lets go when it likes
             std::thread::sleep(Duration::from_millis(50));
         }
         let (_, told) = place.granary(&["stat", kind.name], 0);
@@ -274,4 +275,28 @@ fn a_record_of_the_kernels_requests_can_be_replayed() {
     let (replayed, _) = place.granary(&["drive", "replay", "--as-fast-as-possible", "--json", "trace"], 0);
     let record: Value = serde_json::from_str(&replayed).expect("JSON");
     assert_eq!(record["host"]["block"]["write_bytes"]["data"].as_u64(), wrote);
+}
+
+#[test]
+fn ext4_moves_what_the_kernels_moves() {
+    let Some(place) = Place::new() else { return };
+    if !there("mkfs.ext4") {
+        eprintln!("skipped: mkfs.ext4 is missing");
+        return;
+    }
+    let (told, _) = place.granary(&["calibrate", "ext4", "--scale", "0.004", "--size", "1GiB", "--json"], 0);
+    let loads: Vec<Value> = told.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    assert_eq!(loads.len(), 4);
+    for load in loads {
+        assert_eq!(
+            (load["kernel"]["unknown"].as_u64(), load["missed"].as_array().map(Vec::len)),
+            (Some(0), Some(0))
+        );
+        // Nothing is invented: file data is what the application wrote, block for block.
+        assert_eq!(
+            load["kernel"]["write_bytes"]["data"], load["ours"]["write_bytes"]["data"],
+            "{}",
+            load["load"]
+        );
+    }
 }

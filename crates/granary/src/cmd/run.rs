@@ -84,12 +84,15 @@ fn workload(args: &RunArgs) -> Result<Workload, LabError> {
 
 /// How long the simulation took goes to stderr: records hold virtual time only.
 fn tell(record: &Record, seconds: f64) {
-    let virtual_s = record.virtual_s;
-    eprintln!("{}: {virtual_s:.3} virtual seconds measured; all phases took {seconds:.1} s", record.fs);
+    let (virtual_s, workload) = (record.virtual_s, &record.workload);
+    eprintln!(
+        "{workload} on {}: {virtual_s:.3} virtual seconds measured; all phases took {seconds:.1} s",
+        record.fs
+    );
 }
 
 /// Runs all experiments, up to `jobs` at a time, each on its own OS thread; records in the order of the experiments.
-fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>, LabError> {
+pub(super) fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>, LabError> {
     let bars = Bars::new();
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<Result<Record, LabError>>>> =
@@ -103,8 +106,9 @@ fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>, LabError>
                     #[allow(clippy::disallowed_methods)]
                     // told to the person who waited; not part of a record
                     let started = Instant::now();
-                    let result = e.run(bars.start(&e.fs));
-                    bars.finish(&e.fs);
+                    let name = format!("{} {}", e.workload.name, e.fs);
+                    let result = e.run(bars.start(&name));
+                    bars.finish(&name);
                     if let Ok(record) = &result {
                         tell(record, started.elapsed().as_secs_f64());
                     }
@@ -117,7 +121,7 @@ fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>, LabError>
     results.into_iter().map(|r| r.expect("every experiment was run")).collect()
 }
 
-fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
+pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
     let io = |source| LabError::Io { what: format!("writing {}", dir.join(name).display()), source };
     std::fs::create_dir_all(dir).map_err(io)?;
     std::fs::write(dir.join(name), text).map_err(io)

@@ -1,0 +1,58 @@
+//! Our side: granary-ext4 under a load in virtual time.
+
+use super::{Edge, Load, Traffic};
+use crate::error::LabError;
+use crate::testbed::Testbed;
+use granary_ext4::{JournalStats, MkfsOptions, MountOptions};
+use granary_mssd::{Drive, LinkTraffic, Mode, Mssd, Port};
+use granary_sim::{World, WorldConfig, now, sleep, sleep_until};
+use granary_units::{Bytes, Nanos};
+use granary_vfs::{Cred, Process, Vfs};
+use std::sync::Arc;
+
+/// What granary-ext4 moves under `load` on a drive of `size`, with timers out of the way.
+///
+/// # Errors
+/// Of the run.
+pub fn model(load: &Load, seed: u64, size: Bytes) -> Result<Traffic, LabError> {
+    let testbed = Testbed::load("bytefs-emulator", &[])?;
+    let host = testbed.host.clone();
+    let config = WorldConfig { host_cores: host.cores, costs: host.costs, seed, ..WorldConfig::default() };
+    let load = load.clone();
+    World::new(config)
+        .run(move || measure(&load, seed, size, &testbed))
+        .map_err(|stop| LabError::run("ext4", "run", stop))?
+}
+
+fn measure(load: &Load, seed: u64, size: Bytes, testbed: &Testbed) -> Result<Traffic, LabError> {
+    let failed = |stage: &'static str| LabError::fs("ext4", stage);
+    let mut config = testbed.drive.clone().with_mode(Mode::Cache);
+    config.flash = config.flash.with_capacity(size);
+    let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| LabError::run("ext4", "mkfs", e))?);
+    granary_ext4::mkfs(&Port::new(drive.clone()), &MkfsOptions::default()).map_err(failed("mkfs"))?;
+    let options = MountOptions { commit_interval: COMMIT, dirty_expire: COMMIT, ..MountOptions::default() };
+    let fs = granary_ext4::mount(Port::new(drive.clone()), &options).map_err(failed("mount"))?;
+    let vfs = Vfs::mount(fs.clone(), testbed.host.vfs).map_err(failed("mount"))?;
+    let clients = |_: &str| Process::new(vfs.clone(), Cred::ROOT);
+    let look = || -> (LinkTraffic, JournalStats) { (drive.traffic(), fs.journal_stats()) };
+    let mut edges = [None, None];
+    load.run(clients, seed, &sleep, &mut |edge| {
+        // What is under way in the drive is the phase's before.
+        sleep_until(drive.settle(now()).map_err(|e| LabError::run("ext4", "run", e))?);
+        edges[edge as usize] = Some(look());
+        Ok(())
+    })?;
+    vfs.unmount().map_err(failed("unmount"))?;
+    let [Some((from, before)), Some((to, after))] = edges else { return Ok(Traffic::default()) };
+    let moved = to.since(&from);
+    Ok(Traffic {
+        written: moved.block_write,
+        read: moved.block_read,
+        unknown: 0,
+        flushes: after.flushes + after.fua_writes - before.flushes - before.fua_writes,
+    })
+}
+
+/// Longer than any run: `mount -o commit=` of the kernel's side is as long ([`super::kernel::MOUNT`]).
+const COMMIT: Nanos = Nanos::from_secs(900);
+const _: () = assert!(Edge::Start as usize == 0 && Edge::End as usize == 1);

@@ -1,0 +1,190 @@
+//! `granary calibrate ext4`: one load on the kernel's ext4 on an exported drive, and on granary-ext4; what each moves.
+//!
+//! ```text
+//!   this process                               granary export --loop --record (a child)
+//!     mkfs.ext4, mount /dev/loopN
+//!     load: set-up, sync    ── stat: calls recorded so far = start ──>
+//!     load: run, sync       ── stat                        = end   ──>
+//!     umount, granary umount                   record ends
+//!     classify(record, start..end) | model(load) -> table
+//! ```
+//!
+//! Exit code 1 where the aims are missed: all bytes written within 10 %, each structure of weight within 20 %.
+
+use crate::cli::CalibrateArgs;
+use crate::cmd::live::Stats;
+use crate::cmd::loopdev;
+use crate::failure::Failure;
+use granary_lab::LabError;
+use granary_lab::calibrate::kernel::{MKFS, MOUNT};
+use granary_lab::calibrate::{Edge, KernelClient, Load, Traffic, classify, judge, model, reference, table};
+use granary_mount::{DRIVE_FILE, STATS_FILE};
+use granary_mssd::Structure;
+use granary_units::{Bytes, Nanos};
+use rustix::mount::{UnmountFlags, unmount};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Runs the command.
+pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
+    if args.reference {
+        let rows = reference::rows()?;
+        println!("{}", reference::table(&rows));
+        let good = rows.iter().all(reference::Row::is_within);
+        return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if args.fs.as_deref() != Some("ext4") {
+        return Err(Failure::usage(
+            "only ext4 is calibrated on the kernel of this machine: say `granary calibrate ext4`, or --reference for the \
+             measured rows of ext4 and F2FS",
+        ));
+    }
+    let size: Bytes = args
+        .size
+        .parse()
+        .map_err(|e| Failure::usage(format!("--size {}: {e}; write for example 8GiB", args.size)))?;
+    let loads: Vec<Load> = args.load.iter().map(|n| Load::new(n, args.scale)).collect::<Result<_, _>>()?;
+    check()?;
+    let mut good = true;
+    for load in &loads {
+        eprintln!("{}: the kernel's ext4", load.name);
+        let kernel = Rig::new(size)?.measure(load, args.seed)?;
+        eprintln!("{}: granary-ext4", load.name);
+        let ours = model(load, args.seed, size)?;
+        let misses = judge(&kernel, &ours);
+        if args.json {
+            println!("{}", json(load.name, args, &kernel, &ours, &misses));
+        } else {
+            println!("{}", table(load.name, &kernel, &ours));
+            misses.iter().for_each(|m| println!("missed: {m}"));
+        }
+        good &= misses.is_empty();
+    }
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn json(load: &str, args: &CalibrateArgs, kernel: &Traffic, ours: &Traffic, misses: &[String]) -> String {
+    let by = |bytes: &[u64; Structure::COUNT]| -> serde_json::Map<String, serde_json::Value> {
+        Structure::ALL.iter().map(|s| (s.name().to_owned(), bytes[*s as usize].into())).collect()
+    };
+    let side = |t: &Traffic| {
+        serde_json::json!({
+            "write_bytes": by(&t.written), "read_bytes": by(&t.read), "unknown": t.unknown, "flushes": t.flushes,
+        })
+    };
+    let value = serde_json::json!({
+        "load": load, "scale": args.scale, "seed": args.seed,
+        "kernel": side(kernel), "ours": side(ours), "missed": misses,
+    });
+    value.to_string()
+}
+
+/// What is needed must be here before anything is begun.
+fn check() -> Result<(), Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::usage(
+            "mounting the kernel's ext4 needs root: run as root (--reference does not)",
+        ));
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Err(Failure::usage(
+            "/dev/fuse does not exist: load the module (modprobe fuse), or in a container pass it",
+        ));
+    }
+    loopdev::check()?;
+    run_program(Command::new("mkfs.ext4").arg("-V")).map(drop)
+}
+
+/// Runs a program that must succeed; its standard output.
+fn run_program(command: &mut Command) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let out = command.output().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            Failure::usage(format!("{name} was not found: install it (mkfs.ext4: package e2fsprogs)"))
+        }
+        _ => Failure::io(&name, e),
+    })?;
+    if !out.status.success() {
+        return Err(Failure::usage(format!("{name}: {}", String::from_utf8_lossy(&out.stderr).trim())));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+}
+
+/// An exported drive with the kernel's ext4 mounted on it; dropped, it is taken apart.
+struct Rig {
+    dir: PathBuf,
+    exported: bool,
+    mounted: bool,
+}
+
+impl Rig {
+    fn new(size: Bytes) -> Result<Rig, Failure> {
+        let dir = std::env::temp_dir().join(format!("granary-calibrate-{}", std::process::id()));
+        let io = |e| Failure::io(dir.display(), e);
+        for part in ["drive", "mnt"] {
+            std::fs::create_dir_all(dir.join(part)).map_err(io)?;
+        }
+        let mut rig = Rig { dir, exported: false, mounted: false };
+        let me = std::env::current_exe().map_err(|e| Failure::io("finding this program", e))?;
+        let mut export = Command::new(me);
+        export.args(["export", "--daemon", "--loop", "--size", &size.0.to_string(), "--record"]);
+        run_program(export.arg(rig.dir.join("record")).arg("ram:").arg(rig.dir.join("drive")))?;
+        rig.exported = true;
+        let file = rig.dir.join("drive").join(DRIVE_FILE);
+        let device =
+            run_program(Command::new("losetup").args(["--noheadings", "--output", "NAME", "-j"]).arg(file))?;
+        run_program(Command::new("mkfs.ext4").args(MKFS).arg(&device))?;
+        run_program(
+            Command::new("mount").args(["-t", "ext4", "-o", MOUNT, &device]).arg(rig.dir.join("mnt")),
+        )?;
+        rig.mounted = true;
+        Ok(rig)
+    }
+
+    /// Calls of the drive that the record has.
+    fn recorded(&self) -> Result<u64, LabError> {
+        let file = self.dir.join("drive").join(STATS_FILE);
+        let text = std::fs::read_to_string(&file)
+            .map_err(|source| LabError::Io { what: format!("reading {}", file.display()), source })?;
+        let stats: Option<Stats> = serde_json::from_str(&text).ok();
+        stats.and_then(|s| s.recorded).ok_or_else(|| LabError::Usage("the export does not record".to_owned()))
+    }
+
+    fn measure(mut self, load: &Load, seed: u64) -> Result<Traffic, Failure> {
+        let root = self.dir.join("mnt");
+        let clients = |_: &str| KernelClient::new(&root);
+        #[allow(clippy::disallowed_methods)] // the kernel's clock is the machine's
+        let pause = |t: Nanos| std::thread::sleep(std::time::Duration::from_nanos(t.0));
+        let mut edges = [0, 0];
+        load.run(clients, seed, &pause, &mut |edge| {
+            edges[usize::from(edge == Edge::End)] = self.recorded()?;
+            Ok(())
+        })?;
+        self.end()?;
+        Ok(classify(&self.dir.join("record"), edges[0]..edges[1])?)
+    }
+
+    /// Unmounts both: the record is whole then.
+    fn end(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.mounted) {
+            unmount(self.dir.join("mnt"), UnmountFlags::empty())
+                .map_err(|e| Failure::io("unmounting the kernel's ext4", e.into()))?;
+        }
+        if std::mem::take(&mut self.exported) {
+            let me = std::env::current_exe().map_err(|e| Failure::io("finding this program", e))?;
+            run_program(Command::new(me).arg("umount").arg(self.dir.join("drive")))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = unmount(self.dir.join("mnt"), UnmountFlags::DETACH);
+            self.mounted = false;
+        }
+        let _ = self.end();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

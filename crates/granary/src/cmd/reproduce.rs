@@ -1,0 +1,42 @@
+//! `granary reproduce bytefs`: the paper's nine workloads on its five file systems; its numbers beside ours.
+
+use crate::cli::ReproduceArgs;
+use crate::cmd::run::{all, write};
+use granary_lab::LabError;
+use granary_lab::report::json_line;
+use granary_lab::reproduce::{claims, claims_table, matrix, matrix_table};
+use granary_lab::testbed::Testbed;
+use std::fmt::Write as _;
+
+/// Runs the command.
+pub fn run(args: &ReproduceArgs) -> Result<(), LabError> {
+    if args.paper != "bytefs" {
+        return Err(LabError::Usage(format!(
+            "no experiments of '{}': there are those of bytefs",
+            args.paper
+        )));
+    }
+    let testbed = Testbed::load(&args.testbed, &args.set)?;
+    let commit = env!("GRANARY_COMMIT");
+    let experiments = matrix(&args.workload, &args.fs, &testbed, &args.set, args.scale, args.seed, commit)?;
+    let records = all(&experiments, args.jobs)?;
+    let mut json = String::new();
+    for r in &records {
+        let _ = writeln!(json, "{}", json_line(r));
+    }
+    let judged = claims(&records);
+    let text = format!(
+        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}; bytes and pages with those of the drain\n\n{}\n\n{}\n",
+        args.scale,
+        args.testbed,
+        args.seed,
+        matrix_table(&records),
+        claims_table(&judged)
+    );
+    print!("{}", if args.json { &json } else { &text });
+    if let Some(dir) = &args.out {
+        write(dir, "results.jsonl", &json)?;
+        write(dir, "results.txt", &text)?;
+    }
+    Ok(())
+}
