@@ -35,7 +35,8 @@ pub struct Peaks {
 impl Peaks {
     /// Of a testbed.
     pub fn of(t: &Testbed) -> Peaks {
-        let (d, g, n) = (&t.drive, &t.drive.flash.geometry, &t.drive.flash.timing);
+        let d = &t.drive.at_clock();
+        let (g, n) = (&d.flash.geometry, &d.flash.timing);
         // Planes of a die that work together count as one where the die does one thing at a time, and without a cache
         // register a plane waits for the bus.
         let at_once = match d.flash.plane_mode {
@@ -90,7 +91,7 @@ fn span(bytes: u64, bandwidth: Bytes) -> Nanos {
 
 /// A lone 4 KiB read from flash: the sum of its stages.
 pub fn lone_read(t: &Testbed) -> Nanos {
-    let (d, page) = (&t.drive, PAGE_SIZE as u64);
+    let (d, page) = (&t.drive.at_clock(), PAGE_SIZE as u64);
     let flash = &d.flash.timing;
     d.link.nvme.fetch
         + d.firmware.command_cost
@@ -102,9 +103,10 @@ pub fn lone_read(t: &Testbed) -> Nanos {
 
 /// A lone 4 KiB write into the write buffer.
 pub fn lone_write(t: &Testbed) -> Nanos {
-    let (l, page) = (&t.drive.link, PAGE_SIZE as u64);
+    let (d, page) = (&t.drive.at_clock(), PAGE_SIZE as u64);
+    let l = &d.link;
     l.nvme.fetch
-        + t.drive.firmware.command_cost
+        + d.firmware.command_cost
         + l.nvme.data_request
         + span(page, l.write_bandwidth)
         + l.nvme.completion
@@ -112,7 +114,8 @@ pub fn lone_write(t: &Testbed) -> Nanos {
 
 /// Name and value of each figure, in the order of a report.
 pub fn figures(t: &Testbed) -> Vec<(&'static str, String)> {
-    let (d, g, p) = (&t.drive, &t.drive.flash.geometry, Peaks::of(t));
+    let (d, p) = (&t.drive.at_clock(), Peaks::of(t));
+    let g = &d.flash.geometry;
     let pages = d.pages();
     let flash = &d.flash.timing;
     let gb = |b: f64| if b.is_finite() { format!("{:.2} GB/s", b / 1e9) } else { "no limit".to_owned() };
@@ -166,7 +169,8 @@ fn spare_percent(t: &Testbed) -> f64 {
 
 /// Values that other values contradict: the key to look at and a sentence.
 pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
-    let (d, g, p) = (&t.drive, &t.drive.flash.geometry, Peaks::of(t));
+    let (d, p) = (&t.drive.at_clock(), Peaks::of(t));
+    let g = &d.flash.geometry;
     let flash = &d.flash.timing;
     let mut out = Vec::new();
     let gb = |b: f64| format!("{:.2} GB/s", b / 1e9);
@@ -262,6 +266,18 @@ mod tests {
         for (name, _) in builtins() {
             assert_eq!(Testbed::warnings(name).expect("built in"), Vec::<String>::new(), "{name}");
         }
+    }
+
+    /// Processor times are those at the clock that the drive runs at, not at the one for which they are stated.
+    #[test]
+    fn a_slower_clock_makes_the_firmware_slower() {
+        let rated = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let clock = format!("clock_mhz={}", rated.drive.firmware.rated_mhz / 2);
+        let slow = Testbed::load("bytefs-emulator", &[clock]).expect("valid");
+        let command = rated.drive.firmware.command_cost;
+        assert_eq!(lone_read(&slow), lone_read(&rated) + command);
+        assert_eq!(lone_write(&slow), lone_write(&rated) + command);
+        assert_eq!(Peaks::of(&slow).firmware * 2.0, Peaks::of(&rated).firmware);
     }
 
     #[test]

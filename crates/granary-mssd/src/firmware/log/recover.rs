@@ -126,15 +126,32 @@ impl Log {
         }
     }
 
-    /// Lines in the index whose transaction has not committed.
-    fn uncommitted_lines(&self) -> u64 {
-        let (view, mut all) = (self.view(), Vec::new());
-        let mut page = self.index.at_or_after(0);
+    /// Takes all lines out of the index whose transaction has not committed; what they had superseded is current again, as if
+    /// the regions had been scanned without them. Returns how many.
+    fn drop_uncommitted(&mut self) -> u64 {
+        let mut dropped = 0;
+        let (mut all, mut page) = (Vec::new(), self.index.at_or_after(0));
         while let Some(lpa) = page {
+            all.clear();
             self.index.gather(lpa, &mut all);
+            let (view, before) = (self.view(), all.len());
+            let mut newest = (TxId::NONE, true);
+            all.retain(|p: &Piece| {
+                let tx = view.tx(p.entry);
+                if tx != newest.0 {
+                    newest = (tx, view.committed(tx));
+                }
+                dropped += if newest.1 { 0 } else { p.lines as u64 };
+                newest.1
+            });
+            if all.len() < before {
+                self.index.set(lpa, &all);
+            }
             page = self.index.at_or_after(lpa as u64 + 1);
         }
-        all.iter().filter(|p| !view.committed(view.tx(p.entry))).map(|p| p.lines as u64).sum()
+        self.running.clear();
+        self.running_space = 0;
+        dropped
     }
 
     /// RECOVER at `t`; returns when everything committed is in flash.
@@ -145,19 +162,21 @@ impl Log {
         self.unverified.clear();
         let entries: u64 = self.regions.iter().map(|r| r.entries() as u64).sum();
         let scanned = t + self.entry_cost * entries;
-        let uncommitted = self.uncommitted_lines();
         for r in 0..2 {
+            let mut newest = (TxId::NONE, true);
             for number in 0..self.regions[r].entries() {
-                let trailer = self.regions[r].trailer(number);
-                let committed = trailer.tx == TxId::NONE || self.txlog.contains(trailer.tx);
-                if !committed && trailer.flags & LOST == 0 {
+                // Entries of a transaction follow each other.
+                let tx = self.regions[r].tx(number);
+                if tx != newest.0 {
+                    newest = (tx, tx == TxId::NONE || self.txlog.contains(tx));
+                }
+                if !newest.1 && self.regions[r].trailer(number).flags & LOST == 0 {
                     self.regions[r].lose(number);
                     self.counters.recovery_dropped += 1;
                 }
             }
         }
-        self.counters.lines_dropped += uncommitted;
-        self.scan();
+        self.counters.lines_dropped += self.drop_uncommitted();
         let cleaned = self.clean_everything(be, scanned, Cause::Recovery)?;
         self.txlog.purge(self.txlog.len());
         let done = be.drain(cleaned);
