@@ -11,7 +11,7 @@ use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
 use granary_vfs::reference::Limits;
-use granary_vfs::{Cred, OpenFlags, Process, RenameFlags, Vfs, VfsConfig};
+use granary_vfs::{Cred, OpenFlags, Process, RenameFlags, Tracking, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 44, max_links: u32::MAX - 1 };
@@ -81,6 +81,10 @@ fn calls_behave_as_the_reference() {
     }
     for seed in 200..203 {
         sequence(small_mssd(64), seed, VfsConfig::default(), Mix::default(), 2_500);
+    }
+    for seed in 300..303 {
+        let config = VfsConfig { tracking: Tracking::Xor, ..tiny() };
+        sequence(small_mssd(64), seed, config, Mix { data: 20, ..Mix::default() }, 2_500);
     }
 }
 

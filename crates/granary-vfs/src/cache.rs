@@ -14,20 +14,31 @@
 //! Invariants: bytes of a cached page beyond the end of the file are zero; a file with dirty pages is in the queue,
 //! or a flusher is at work on it; one short lock, never held across a wait.
 //!
+//! Which lines a write() touches the host knows, and marks them. Stores through a mapping it does not see: the first one
+//! to a clean page leaves a *duplicate* of the page behind (ByteFS section 4.6; Linux's page_mkwrite is the moment), and
+//! the gathering of the page for write-back compares the two. `tracking = "xor"` does that for write(), too.
+//!
+//! ```text
+//!   lines that go to the drive = dirty lines that are known & ( told by a write | different from the duplicate )
+//! ```
+//!
+//! Told by a write, whatever the tracking: lines beyond the old end of the file and of pages that were not read, because
+//! media hold something else there than the cache did.
+//!
 //! It does *not* read or write: [`crate::Vfs`] does, between the calls.
 
 mod mapping;
 mod slots;
 
 use crate::attr::Ino;
-use crate::config::VfsConfig;
+use crate::config::{Tracking, VfsConfig};
 use crate::fs::DirtyPage;
 use crate::gate::Gate;
 use crate::vfs::{NO_MAPPING, Node};
 use granary_sim::now;
 use granary_units::{LINE_SIZE, Nanos, PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;
-use slots::{Slots, State};
+use slots::{Slots, State, Track};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -48,6 +59,10 @@ pub struct CacheStats {
     pub evicted: u64,
     /// Pages given to the file system to write.
     pub written: u64,
+    /// Duplicates of pages now: see [`crate::Tracking`].
+    pub duplicates: u64,
+    /// The most duplicates at any time.
+    pub most_duplicates: u64,
 }
 
 /// What a look for pages finds.
@@ -64,6 +79,7 @@ pub(crate) enum Look {
 /// See the module.
 pub(crate) struct PageCache {
     inner: Mutex<Slots>,
+    tracking: Tracking,
     background: u64,
     limit: u64,
     /// Dirty pages and pages in write-back, for looks without the lock.
@@ -81,17 +97,24 @@ fn lines(from: usize, to: usize) -> u64 {
     (u64::MAX >> (63 - (last - first))) << first
 }
 
+/// The lines that hold bytes from `end` on.
+fn beyond(end: usize) -> u64 {
+    lines(end, PAGE_SIZE)
+}
+
 /// A write on its way into the cache.
 struct Write<'a> {
     pos: u64,
     data: Payload<'a>,
     old: u64,
     time: Nanos,
+    tracking: Tracking,
 }
 
 impl Write<'_> {
-    /// Writes the part that belongs to `page`.
-    fn put(&self, inner: &mut Slots, page: u64, slot: u32) {
+    /// Writes the part that belongs to `page`; `fresh`: what media hold of it is not known. Returns whether the page was
+    /// duplicated.
+    fn put(&self, inner: &mut Slots, page: u64, slot: u32, fresh: bool) -> bool {
         assert_ne!(inner.state(slot), State::Filling, "a writer holds the inode alone");
         let start = page * PAGE;
         let (from, to) = (self.pos.max(start), (self.pos + self.data.len() as u64).min(start + PAGE));
@@ -99,7 +122,14 @@ impl Write<'_> {
         let (from, to) = ((from - start) as usize, (to - start) as usize);
         // A new page's bytes before the data are within the file from now on.
         let mask = lines(if start >= self.old { 0 } else { from }, to);
-        inner.modify(slot, mask, self.time, |p| p.write(from, part));
+        let track = match self.tracking {
+            Tracking::Xor if !fresh && start < self.old => {
+                let end = (self.old - start).min(PAGE) as usize;
+                Track::Duplicate { told: lines(from.max(end / LINE_SIZE * LINE_SIZE), to) & beyond(end) }
+            }
+            _ => Track::Told,
+        };
+        inner.modify(slot, mask, self.time, track, |p| p.write(from, part))
     }
 }
 
@@ -114,6 +144,7 @@ impl PageCache {
         let share = |percent: u32| capacity * percent as u64 / 100;
         PageCache {
             inner: Mutex::new(Slots::new(capacity as usize)),
+            tracking: config.tracking,
             background: share(config.dirty_background_percent),
             limit: share(config.dirty_limit_percent),
             dirty: AtomicU64::new(0),
@@ -123,7 +154,12 @@ impl PageCache {
 
     pub(crate) fn stats(&self) -> CacheStats {
         let inner = self.inner.lock();
-        CacheStats { pages: inner.used() as u64, dirty: inner.dirty, ..inner.stats }
+        CacheStats {
+            pages: inner.used() as u64,
+            dirty: inner.dirty,
+            duplicates: inner.duplicates(),
+            ..inner.stats
+        }
     }
 
     /// Whether so much is dirty that write-back should start.
@@ -214,9 +250,11 @@ impl PageCache {
     /// Overwrites `data.len()` bytes at `pos` and marks their lines dirty. `old`: the file's size before; pages that
     /// begin there or later are new.
     ///
+    /// Returns how many pages were duplicated.
+    ///
     /// # Errors
     /// The number of a page that must be read first, because only a part of what the file has of it is overwritten.
-    pub(crate) fn write(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<(), u64> {
+    pub(crate) fn write(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<u64, u64> {
         let end = pos + data.len() as u64;
         let mut inner = self.inner.lock();
         let id = inner.mapping_of(node);
@@ -228,24 +266,53 @@ impl PageCache {
                 return Err(page);
             }
         }
-        let write = Write { pos, data, old, time: now() };
+        let write = Write { pos, data, old, time: now(), tracking: self.tracking };
+        let mut duplicates = 0;
         // The edges that are here come first: once dirty they cannot be evicted to make room for the others.
         let edges = [first, last].map(|page| inner.find(id, page as u32));
         for (page, slot) in [first, last].into_iter().zip(edges) {
             if let Some(slot) = slot {
-                write.put(&mut inner, page, slot);
+                duplicates += u64::from(write.put(&mut inner, page, slot, false));
             }
         }
         for page in first..=last {
             let done = (page == first && edges[0].is_some()) || (page == last && edges[1].is_some());
             if !done {
-                let slot = inner.find(id, page as u32);
-                let slot = slot.unwrap_or_else(|| inner.insert(id, page as u32, Page::ZERO, State::Clean));
-                write.put(&mut inner, page, slot);
+                let found = inner.find(id, page as u32);
+                let slot = found.unwrap_or_else(|| inner.insert(id, page as u32, Page::ZERO, State::Clean));
+                duplicates += u64::from(write.put(&mut inner, page, slot, found.is_none()));
             }
         }
         self.publish(&inner);
-        Ok(())
+        Ok(duplicates)
+    }
+
+    /// Stores bytes, which lie within the file, through a mapping. Returns how many pages were duplicated: those that
+    /// were not yet written through a mapping since they were clean.
+    ///
+    /// # Errors
+    /// The number of a page that must be read first.
+    pub(crate) fn store(&self, node: &Node, pos: u64, data: Payload<'_>) -> Result<u64, u64> {
+        let end = pos + data.len() as u64;
+        let mut inner = self.inner.lock();
+        let id = inner.mapping_of(node);
+        if let Some(page) = (pos / PAGE..end.div_ceil(PAGE)).find(|&p| inner.find(id, p as u32).is_none()) {
+            return Err(page);
+        }
+        let (time, size, mut duplicates) = (now(), node.size(), 0);
+        for page in pos / PAGE..end.div_ceil(PAGE) {
+            let slot = inner.find(id, page as u32).expect("looked for above");
+            assert_ne!(inner.state(slot), State::Filling, "the inode is locked alone");
+            let start = page * PAGE;
+            let (from, to) = (pos.max(start), end.min(start + PAGE));
+            let part = data.part((from - pos) as usize, (to - from) as usize);
+            let all = lines(0, valid(page as u32, size));
+            let track = Track::Duplicate { told: 0 };
+            let change = |p: &mut Page| p.write((from - start) as usize, part);
+            duplicates += u64::from(inner.modify(slot, all, time, track, change));
+        }
+        self.publish(&inner);
+        Ok(duplicates)
     }
 
     fn publish(&self, inner: &Slots) {
@@ -253,7 +320,8 @@ impl PageCache {
     }
 
     /// Takes up to `max` dirty pages of a range of pages for writing, ascending; they are in write-back until
-    /// [`PageCache::written`]. Lines at or beyond `size` stay as they are: their write has not ended yet.
+    /// [`PageCache::written`]. Lines at or beyond `size` stay as they are: their write has not ended yet. Returns how
+    /// many pages were compared with their duplicates.
     pub(crate) fn gather(
         &self,
         node: &Node,
@@ -261,11 +329,12 @@ impl PageCache {
         max: usize,
         size: u64,
         out: &mut Vec<DirtyPage>,
-    ) {
+    ) -> u64 {
         let id = node.mapping.load(Relaxed);
         if id == NO_MAPPING {
-            return;
+            return 0;
         }
+        let mut compared = 0;
         let mut inner = self.inner.lock();
         let mut from = pages.start;
         while out.len() < max && from < pages.end && from <= u32::MAX as u64 {
@@ -275,8 +344,8 @@ impl PageCache {
             if from > pages.end || valid == 0 {
                 break;
             }
-            let taken = inner.begin_write(slot, lines(0, valid));
-            if taken != 0 {
+            if let Some((taken, duplicated)) = inner.begin_write(slot, lines(0, valid)) {
+                compared += u64::from(duplicated);
                 let mut page = inner.page(slot).clone();
                 if valid < PAGE_SIZE {
                     let mut rest = [0; LINE_SIZE];
@@ -284,7 +353,7 @@ impl PageCache {
                     page.copy_out(valid, rest);
                     if rest.iter().any(|&b| b != 0) {
                         // A write that has not ended yet put bytes into the rest of the line.
-                        inner.modify(slot, lines(valid - 1, valid), now(), |_| ());
+                        inner.modify(slot, lines(valid - 1, valid), now(), Track::Told, |_| ());
                     }
                     page.zero_from(valid);
                 }
@@ -292,6 +361,7 @@ impl PageCache {
             }
         }
         inner.stats.written += out.len() as u64;
+        compared
     }
 
     /// Pages that were gathered have been written, or could not be.

@@ -55,6 +55,11 @@ pub enum FsError {
     NoDevice,
     #[error("stale file handle")]
     Stale,
+    /// An access through a mapping that a program would get a signal for (SIGSEGV, SIGBUS).
+    #[error("bad address: beyond the mapping or the end of the file")]
+    Fault,
+    #[error("not a regular file: it cannot be mapped")]
+    NotMappable,
     /// The drive failed.
     #[error("drive error: {0}")]
     Drive(#[from] DriveError),
@@ -75,8 +80,10 @@ impl FsError {
             FsError::TooLong => 7,
             FsError::BadFd => 9,
             FsError::Access => 13,
+            FsError::Fault => 14,
             FsError::Busy => 16,
             FsError::Exists => 17,
+            FsError::NotMappable => 19,
             FsError::NotDir => 20,
             FsError::IsDir => 21,
             FsError::Invalid => 22,

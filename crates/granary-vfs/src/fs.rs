@@ -173,7 +173,8 @@ pub struct DirtyPage {
     pub index: u64,
     /// Content; zero beyond the file's end.
     pub page: Page,
-    /// Bit n: 64 B line n differs from what was last written.
+    /// Bit n: 64 B line n differs from what was last written. None may: a page that was written over with what it held
+    /// (known where pages are compared with duplicates); its file may still have to grow on media.
     pub lines: u64,
 }
 

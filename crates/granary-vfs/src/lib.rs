@@ -18,6 +18,7 @@ mod attr;
 mod block_cache;
 mod cache;
 mod config;
+pub mod diff;
 mod error;
 mod fs;
 mod gate;
@@ -35,17 +36,17 @@ pub mod xattr_string;
 pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
 pub use block_cache::{Block, BlockCache};
 pub use cache::CacheStats;
-pub use config::{Atime, VfsConfig};
+pub use config::{Atime, Tracking, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
     Allocate, Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename,
     RenameFlags, StatFs, WriteBackCause,
 };
 pub use inode::Inode;
-pub use posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
+pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
 pub use repair::Repaired;
-pub use vfs::{Change, NewFile, Node, NodeRef, OpenFile, Vfs};
+pub use vfs::{Change, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs};
 
 pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};
 

@@ -19,7 +19,7 @@ pub use tree::{Snapshot, compare_trees, snapshot};
 use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags};
-use crate::posix::{Access, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
+use crate::posix::{Access, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::reference::{Limits, RefFs, RefProcess};
 use crate::xattr::SetXattr;
 use granary_units::{Dest, Payload};
@@ -28,6 +28,9 @@ use std::sync::Arc;
 
 /// Descriptors that operations use; one opened beyond is closed at once, so that none leak.
 pub const DESCRIPTORS: u32 = 6;
+
+/// Mappings that operations use, likewise.
+pub const MAPS: u32 = 3;
 
 /// Data to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,29 @@ pub enum Op {
         pos: u64,
         len: u64,
     },
+    Mmap {
+        fd: Fd,
+        pos: u64,
+        len: u64,
+        how: MapHow,
+    },
+    MapLoad {
+        map: MapId,
+        at: u64,
+        len: usize,
+    },
+    MapStore {
+        map: MapId,
+        at: u64,
+        data: Data,
+    },
+    Msync {
+        map: MapId,
+        at: u64,
+        len: u64,
+        wait: bool,
+    },
+    Munmap(MapId),
     Fsync {
         fd: Fd,
         data_only: bool,
@@ -293,6 +319,21 @@ fn attempt(p: &mut impl Posix, op: &Op) -> Result<Outcome> {
         Op::Ftruncate { fd, size } => p.ftruncate(*fd, *size).map(done)?,
         Op::Truncate { path, size } => p.truncate(path, *size).map(done)?,
         Op::Fallocate { fd, how, pos, len } => p.fallocate(*fd, *how, *pos, *len).map(done)?,
+        Op::Mmap { fd, pos, len, how } => {
+            let map = p.mmap(*fd, *pos, *len, *how)?;
+            if map.0 >= MAPS {
+                p.munmap(map)?;
+            }
+            Outcome::Count(map.0 as u64)
+        }
+        Op::MapLoad { map, at, len } => {
+            let mut buf = vec![0xee; *len];
+            p.map_load(*map, *at, Dest::Bytes(&mut buf))?;
+            Outcome::Data(buf)
+        }
+        Op::MapStore { map, at, data } => data.give(|d| p.map_store(*map, *at, d)).map(done)?,
+        Op::Msync { map, at, len, wait } => p.msync(*map, *at, *len, *wait).map(done)?,
+        Op::Munmap(map) => p.munmap(*map).map(done)?,
         Op::Fsync { fd, data_only: false } => p.fsync(*fd).map(done)?,
         Op::Fsync { fd, data_only: true } => p.fdatasync(*fd).map(done)?,
         Op::Sync => p.sync().map(done)?,
@@ -379,6 +420,11 @@ fn is_unsupported(op: &Op, outcome: &Outcome) -> bool {
     let optional = matches!(
         op,
         Op::Fallocate { .. }
+            | Op::Mmap { .. }
+            | Op::MapLoad { .. }
+            | Op::MapStore { .. }
+            | Op::Msync { .. }
+            | Op::Munmap(_)
             | Op::Getxattr { .. }
             | Op::Setxattr { .. }
             | Op::Removexattr { .. }

@@ -4,7 +4,7 @@
 //! model, so that a test can run one sequence of calls on both. Semantics and errnos are Linux's (man section 2);
 //! paths are bytes, relative ones start at the working directory.
 //!
-//! It does *not* have calls that share descriptors (dup, fork) or map memory.
+//! It does *not* have calls that share descriptors (dup, fork).
 
 use crate::attr::{Attr, FileKind, Ino, Time};
 use crate::error::{FsError, Result};
@@ -15,6 +15,19 @@ use granary_units::{Dest, Payload};
 /// A file descriptor of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fd(pub u32);
+
+/// A mapping of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MapId(pub u32);
+
+/// How a file is mapped; it can always be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MapHow {
+    /// Stores change the file (MAP_SHARED); else they change the process's own copy of the page (MAP_PRIVATE).
+    pub shared: bool,
+    /// Stores are allowed (PROT_WRITE).
+    pub write: bool,
+}
 
 bitflags::bitflags! {
     /// Flags of `open`, with Linux's values (x86-64).
@@ -156,6 +169,31 @@ pub trait Posix {
     /// Copies `len` bytes at most between open files, from and to places of their own; returns how many.
     fn copy_file_range(&mut self, from: (Fd, u64), to: (Fd, u64), len: u64) -> Result<u64> {
         let _ = (from, to, len);
+        Err(FsError::NotSupported)
+    }
+    /// Maps a range of an open file, which may be closed afterwards; the lowest free mapping.
+    fn mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> Result<MapId> {
+        let _ = (fd, pos, len, how);
+        Err(FsError::NotSupported)
+    }
+    /// Loads bytes from place `at` of a mapping; `Fault` where a program would get a signal.
+    fn map_load(&mut self, map: MapId, at: u64, dest: Dest<'_>) -> Result<()> {
+        let _ = (map, at, dest);
+        Err(FsError::NotSupported)
+    }
+    /// Stores bytes at place `at` of a mapping; `Fault` where a program would get a signal.
+    fn map_store(&mut self, map: MapId, at: u64, data: Payload<'_>) -> Result<()> {
+        let _ = (map, at, data);
+        Err(FsError::NotSupported)
+    }
+    /// Makes the stores into a range of a shared mapping durable; without `wait` only asks for it.
+    fn msync(&mut self, map: MapId, at: u64, len: u64, wait: bool) -> Result<()> {
+        let _ = (map, at, len, wait);
+        Err(FsError::NotSupported)
+    }
+    /// Ends a mapping. What was stored into a shared one stays in the file.
+    fn munmap(&mut self, map: MapId) -> Result<()> {
+        let _ = map;
         Err(FsError::NotSupported)
     }
     /// Makes the file durable.

@@ -7,13 +7,14 @@
 //! Here are the rules about paths ([`walk`]) and descriptors; what happens to inodes is [`Vfs`]'s. A process belongs to
 //! one task. Dropping it closes everything but frees nothing on media (that may wait); [`Process::exit`] does.
 
+mod maps;
 mod walk;
 
 use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
-use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
-use crate::vfs::{Change, NewFile, NodeRef, OpenFile, Vfs, perm};
+use crate::posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
+use crate::vfs::{Change, MemoryMap, NewFile, NodeRef, OpenFile, Vfs, perm};
 use crate::xattr::SetXattr;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, Payload};
@@ -37,13 +38,14 @@ pub struct Process {
     files: Vec<Option<File>>,
     /// No free descriptor below.
     first_free: usize,
+    maps: Vec<Option<MemoryMap>>,
 }
 
 impl Process {
     /// A process of user `cred` in the root directory, with umask 022.
     pub fn new(vfs: Arc<Vfs>, cred: Cred) -> Process {
         let cwd = vfs.root();
-        Process { vfs, cred, umask: 0o022, cwd, files: Vec::new(), first_free: 0 }
+        Process { vfs, cred, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
     }
 
     /// The vfs that it runs on.
@@ -253,6 +255,27 @@ impl Posix for Process {
         let file = |fd: Fd| self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd);
         let (source, target) = (&file(from.0)?.file, &file(to.0)?.file);
         self.vfs.copy_file_range(&self.cred, (source, from.1), (target, to.1), len)
+    }
+
+    fn mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> Result<MapId> {
+        self.do_mmap(fd, pos, len, how)
+    }
+
+    fn map_load(&mut self, map: MapId, at: u64, dest: Dest<'_>) -> Result<()> {
+        self.do_load(map, at, dest)
+    }
+
+    fn map_store(&mut self, map: MapId, at: u64, data: Payload<'_>) -> Result<()> {
+        self.do_store(map, at, data)
+    }
+
+    fn msync(&mut self, map: MapId, at: u64, len: u64, wait: bool) -> Result<()> {
+        self.do_msync(map, at, len, wait)
+    }
+
+    fn munmap(&mut self, map: MapId) -> Result<()> {
+        self.charge(0, Nanos::ZERO);
+        self.do_munmap(map)
     }
 
     fn fsync(&mut self, fd: Fd) -> Result<()> {

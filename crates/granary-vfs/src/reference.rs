@@ -10,6 +10,7 @@
 
 mod calls;
 mod content;
+mod maps;
 mod xattrs;
 
 use crate::attr::{FileKind, mode};
@@ -115,12 +116,13 @@ pub struct RefState {
     umask: u16,
     cwd: u64,
     files: BTreeMap<u32, File>,
+    maps: BTreeMap<u32, maps::Map>,
 }
 
 impl RefState {
     /// A new process of `cred` in the root directory, umask 022.
     pub fn new(cred: Cred) -> RefState {
-        RefState { cred, umask: 0o022, cwd: ROOT, files: BTreeMap::new() }
+        RefState { cred, umask: 0o022, cwd: ROOT, files: BTreeMap::new(), maps: BTreeMap::new() }
     }
 
     /// Feeds working directory and descriptors to a hash.
@@ -130,6 +132,10 @@ impl RefState {
             [*fd as u64, file.ino, file.flags.bits() as u64, file.pos]
                 .into_iter()
                 .for_each(|n| h.write_u64(n));
+        }
+        for (id, map) in &self.maps {
+            h.write_u32(*id);
+            map.digest(h);
         }
     }
 }

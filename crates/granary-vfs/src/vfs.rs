@@ -9,6 +9,7 @@
 //!   readdir.rs    directories                                           flush.rs  write-back, fsync, sync
 //!   space.rs      fallocate, data and holes                             xattrs.rs extended attributes
 //!   caches.rs     drop_caches                                           copy.rs   copy_file_range, unnamed files
+//!   mmap.rs       mappings, msync
 //! ```
 //!
 //! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's write-back lock.
@@ -30,6 +31,7 @@ mod flush;
 mod inodes;
 mod io;
 mod lookup;
+mod mmap;
 mod names;
 mod namespace;
 mod node;
@@ -41,6 +43,7 @@ mod xattrs;
 
 pub use attrs::Change;
 pub use io::OpenFile;
+pub use mmap::MemoryMap;
 pub use namespace::NewFile;
 pub use node::{Node, NodeRef};
 

@@ -7,8 +7,10 @@
 use super::CacheStats;
 use super::mapping::{Mapping, NONE};
 use crate::attr::Ino;
+use crate::diff::changed_lines;
 use crate::vfs::{NO_MAPPING, Node};
 use granary_units::{Nanos, Page};
+use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a slot is in; a page in write-back can be dirty too.
@@ -30,6 +32,25 @@ struct Slot {
     flags: u8,
 }
 
+/// How lines become dirty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Track {
+    /// They are.
+    Told,
+    /// Those that will differ from a duplicate taken now, if there is none yet; and `told`, whatever they will hold.
+    Duplicate {
+        /// These lines are.
+        told: u64,
+    },
+}
+
+/// A page as it was when it was clean, or when a mapping began to change it.
+struct Duplicate {
+    page: Page,
+    /// Dirty lines that need no comparison.
+    told: u64,
+}
+
 const LIVE: u8 = 1;
 const FILLING: u8 = 2;
 const WRITING: u8 = 4;
@@ -45,6 +66,8 @@ pub(super) struct Slots {
     free_mappings: Vec<u32>,
     head: u32,
     tail: u32,
+    /// By slot; only dirty pages have one.
+    duplicates: FxHashMap<u32, Duplicate>,
     /// Slots that are dirty or in write-back.
     pub(super) dirty: u64,
     pub(super) stats: CacheStats,
@@ -64,6 +87,7 @@ impl Slots {
             free_mappings: Vec::new(),
             head: NONE,
             tail: NONE,
+            duplicates: FxHashMap::default(),
             dirty: 0,
             stats: CacheStats::default(),
         }
@@ -198,15 +222,23 @@ impl Slots {
         self.free.push(slot);
     }
 
-    /// Changes a page and marks lines dirty.
-    pub(super) fn modify(&mut self, slot: u32, mask: u64, time: Nanos, change: impl FnOnce(&mut Page)) {
+    /// Changes a page and marks lines dirty. Returns whether the page was duplicated for that.
+    pub(super) fn modify(
+        &mut self,
+        slot: u32,
+        mask: u64,
+        time: Nanos,
+        track: Track,
+        change: impl FnOnce(&mut Page),
+    ) -> bool {
+        let duplicated = self.track(slot, mask, track);
         let s = &mut self.slots[slot as usize];
         change(&mut s.page);
         s.flags |= REFERENCED;
         let was_clean = s.lines == 0;
         s.lines |= mask;
         if !was_clean {
-            return;
+            return duplicated;
         }
         let (id, index, writing) = (s.mapping, s.index, s.flags & WRITING != 0);
         self.dirty += u64::from(!writing);
@@ -216,6 +248,33 @@ impl Slots {
         if mapping.dirty == 1 && !mapping.queued {
             self.queue(id, time);
         }
+        duplicated
+    }
+
+    /// Keeps the duplicate up to date before lines of `mask` change. Returns whether it was made.
+    fn track(&mut self, slot: u32, mask: u64, track: Track) -> bool {
+        let told = match track {
+            Track::Told if self.duplicates.is_empty() => return false,
+            Track::Told => mask,
+            Track::Duplicate { told } => told,
+        };
+        if let Some(duplicate) = self.duplicates.get_mut(&slot) {
+            duplicate.told |= told;
+            return false;
+        }
+        if track == Track::Told {
+            return false;
+        }
+        let s = &self.slots[slot as usize];
+        let duplicate = Duplicate { page: s.page.clone(), told: s.lines | told };
+        self.duplicates.insert(slot, duplicate);
+        self.stats.most_duplicates = self.stats.most_duplicates.max(self.duplicates.len() as u64);
+        true
+    }
+
+    /// Duplicates now.
+    pub(super) fn duplicates(&self) -> u64 {
+        self.duplicates.len() as u64
     }
 
     /// Some lines are no longer dirty; the page stays counted while it is in write-back. Returns those that were.
@@ -226,6 +285,10 @@ impl Slots {
         if taken == 0 || s.lines != 0 {
             return taken;
         }
+        if !self.duplicates.is_empty() {
+            self.duplicates.remove(&slot);
+        }
+        let s = &mut self.slots[slot as usize];
         let (id, index, writing) = (s.mapping, s.index, s.flags & WRITING != 0);
         self.dirty -= u64::from(!writing);
         let mapping = self.mapping(id);
@@ -237,17 +300,21 @@ impl Slots {
         taken
     }
 
-    /// Takes a page's dirty lines, as far as `mask` says, into write-back.
-    pub(super) fn begin_write(&mut self, slot: u32, mask: u64) -> u64 {
-        let s = &mut self.slots[slot as usize];
-        if s.lines & mask == 0 {
-            return 0;
+    /// Takes a page's dirty lines, as far as `mask` says, into write-back. Returns those that must be written, and
+    /// whether a comparison told; `None`: none is dirty.
+    pub(super) fn begin_write(&mut self, slot: u32, mask: u64) -> Option<(u64, bool)> {
+        if self.slots[slot as usize].lines & mask == 0 {
+            return None;
         }
+        // Lines that stay dirty are told from here on: what is taken now is no longer as the duplicate has it.
+        let duplicate = if self.duplicates.is_empty() { None } else { self.duplicates.remove(&slot) };
+        let s = &mut self.slots[slot as usize];
+        let changed = duplicate.as_ref().map_or(u64::MAX, |d| d.told | changed_lines(&d.page, &s.page));
         assert_eq!(s.flags & WRITING, 0, "page {} is written by two", s.index);
         s.flags |= WRITING;
         let id = s.mapping;
         self.mapping(id).writing += 1;
-        self.clean(slot, mask)
+        Some((self.clean(slot, mask) & changed, duplicate.is_some()))
     }
 
     /// A page's write-back ended.

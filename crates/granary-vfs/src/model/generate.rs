@@ -1,9 +1,9 @@
 //! [`Generator`]: random calls on a small namespace, so that they meet.
 
-use super::{DESCRIPTORS, Data, Op};
+use super::{DESCRIPTORS, Data, MAPS, Op};
 use crate::attr::FileKind;
 use crate::fs::{Allocate, RenameFlags};
-use crate::posix::{Access, Fd, OpenFlags, Whence};
+use crate::posix::{Access, Fd, MapHow, MapId, OpenFlags, Whence};
 use crate::xattr::SetXattr;
 use granary_sim::rng::Stream;
 
@@ -199,7 +199,8 @@ impl Generator {
     /// A call on an open file.
     pub fn data_op(&mut self) -> Op {
         let fd = self.fd();
-        match self.rng.below(26) {
+        match self.rng.below(33) {
+            26..33 => self.map_op(fd),
             0..3 => Op::Open { path: self.path(), flags: self.flags(), mode: self.mode() },
             3 | 4 => Op::Close(fd),
             5 | 6 => Op::Read { fd, len: self.len() },
@@ -224,6 +225,27 @@ impl Generator {
             22 => Op::Fsync { fd, data_only: self.chance(50) },
             _ if self.chance(50) => Op::Sync,
             _ => Op::Fstat(fd),
+        }
+    }
+
+    /// A call on a mapping.
+    fn map_op(&mut self, fd: Fd) -> Op {
+        let map = MapId(self.rng.below(MAPS as u64) as u32);
+        match self.rng.below(14) {
+            0..3 => {
+                let how = MapHow { shared: self.chance(70), write: self.chance(85) };
+                let pos = if self.chance(95) { self.offset() / 4096 * 4096 } else { self.offset() };
+                Op::Mmap { fd, pos, len: 1 + self.rng.below(self.mix.largest), how }
+            }
+            3..7 => Op::MapLoad { map, at: self.offset(), len: self.len() },
+            7..12 => Op::MapStore { map, at: self.offset(), data: self.data() },
+            12 => Op::Msync {
+                map,
+                at: self.offset() / 4096 * 4096,
+                len: self.rng.below(20_000),
+                wait: self.chance(80),
+            },
+            _ => Op::Munmap(map),
         }
     }
 

@@ -4,7 +4,7 @@ use super::{File, Last, Place, ROOT, RefProcess, View, check_len};
 use crate::attr::{Attr, FileKind, Ino, Time, mode};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
-use crate::posix::{Access, Dirent, Fd, OpenFlags, Posix, SetTime, Stat, Whence};
+use crate::posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::xattr::SetXattr;
 use granary_units::{Dest, Payload};
 
@@ -285,6 +285,26 @@ impl Posix for RefProcess {
             }
             Ok(())
         })
+    }
+
+    fn mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> R<MapId> {
+        self.do_mmap(fd, pos, len, how)
+    }
+
+    fn map_load(&mut self, map: MapId, at: u64, dest: Dest<'_>) -> R<()> {
+        self.do_load(map, at, dest)
+    }
+
+    fn map_store(&mut self, map: MapId, at: u64, data: Payload<'_>) -> R<()> {
+        self.do_store(map, at, data)
+    }
+
+    fn msync(&mut self, map: MapId, at: u64, len: u64, _: bool) -> R<()> {
+        self.do_msync(map, at, len)
+    }
+
+    fn munmap(&mut self, map: MapId) -> R<()> {
+        self.do_munmap(map)
     }
 
     fn fsync(&mut self, fd: Fd) -> R<()> {

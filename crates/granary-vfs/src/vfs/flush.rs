@@ -122,7 +122,10 @@ impl Vfs {
                 node.tail.store(NO_TAIL, Relaxed);
             }
             let size = if within_size { node.size() } else { u64::MAX };
-            self.cache.gather(node, pages.clone(), BATCH, size, &mut batch);
+            let compared = self.cache.gather(node, pages.clone(), BATCH, size, &mut batch);
+            if compared > 0 {
+                cpu(self.config.compare_page * compared);
+            }
             let Some(last) = batch.last() else { return result };
             pages.start = last.index + 1;
             let wrote = self.fs.write_pages(node, &batch, why);

@@ -287,10 +287,21 @@ impl Vfs {
     /// Puts `data` into the cache and marks its lines dirty. `old`: the file's size; pages from there on are new.
     pub(super) fn dirty(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<()> {
         self.fs.reserve(node, pos, data.len() as u64)?;
+        self.put(node, pos, data, old)
+    }
+
+    /// The same for a range that has its space.
+    pub(super) fn put(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<()> {
         // Filling waits, and a page filled before may be gone again by then: look until all are there.
-        while let Err(page) = self.cache.write(node, pos, data, old) {
-            self.fill(node, page, 1)?;
+        loop {
+            match self.cache.write(node, pos, data, old) {
+                Ok(0) => return Ok(()),
+                Ok(duplicates) => {
+                    cpu(costs().copy(PAGE_SIZE) * duplicates);
+                    return Ok(());
+                }
+                Err(page) => self.fill(node, page, 1)?,
+            }
         }
-        Ok(())
     }
 }

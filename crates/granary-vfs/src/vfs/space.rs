@@ -16,12 +16,11 @@ use super::io::OpenFile;
 use super::node::{NO_TAIL, Node, NodeRef};
 use super::perm;
 use crate::attr::{FileKind, SetAttr};
-use crate::cache::Look;
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, Cx, WriteBackCause};
 use crate::posix::OpenFlags;
 use granary_sim::{costs, cpu};
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_units::{Dest, PAGE_SIZE, Payload};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -109,16 +108,8 @@ impl Vfs {
             self.fs.read_direct(node, edge.start, Dest::Bytes(&mut bytes))?;
             return Ok(bytes.iter().any(|&b| b != 0));
         }
-        let page = edge.start / PAGE;
-        let mut got = [Page::ZERO];
-        loop {
-            match self.cache.look(node, page, &mut got) {
-                Look::Found(_) => break,
-                Look::Filling => node.filled.wait_while(|| self.cache.is_filling(node, page)),
-                Look::Missing => self.fill(node, page, 1)?,
-            }
-        }
-        got[0].copy_out((edge.start % PAGE) as usize, &mut bytes);
+        let page = self.page_in(node, edge.start / PAGE)?;
+        page.copy_out((edge.start % PAGE) as usize, &mut bytes);
         let dirty = bytes.iter().any(|&b| b != 0);
         if dirty {
             self.dirty(node, edge.start, Payload::Bytes(&bytes), node.size())?;
@@ -132,10 +123,7 @@ impl Vfs {
         if !self.features.page_cache {
             return self.fs.write_direct(cx, node, edge.start, zeros);
         }
-        while let Err(page) = self.cache.write(node, edge.start, zeros, node.size()) {
-            self.fill(node, page, 1)?;
-        }
-        Ok(())
+        self.put(node, edge.start, zeros, node.size())
     }
 
     /// The first byte at or after `pos` that is data, or (`hole`) that is in a hole; every file has a hole at its end.
