@@ -43,7 +43,7 @@ impl RefProcess {
             let file = self.me.files.get(&fd.0).ok_or(FsError::BadFd)?;
             (file.ino, file.flags)
         };
-        if len == 0 || pos % PAGE != 0 {
+        if len == 0 || !pos.is_multiple_of(PAGE) {
             return Err(FsError::Invalid);
         }
         let appends = flags.contains(OpenFlags::APPEND);
@@ -121,7 +121,7 @@ impl RefProcess {
     }
 
     pub(super) fn do_msync(&mut self, map: MapId, at: u64, len: u64) -> Result<()> {
-        if at % PAGE != 0 {
+        if !at.is_multiple_of(PAGE) {
             self.me.maps.get(&map.0).ok_or(FsError::Fault)?;
             return Err(FsError::Invalid);
         }
