@@ -1,7 +1,7 @@
 //! [`Core`]: what all operations share: the drive, the caches, the allocators, the journal.
 
 use crate::groups::Groups;
-use crate::journal::{Bitmap, Journal, TxTable};
+use crate::journal::{Bitmap, DataJournal, Journal, TxTable};
 use crate::layout::{Geometry, INODES_PER_BLOCK, bitmap, orphan};
 use crate::node::DirtyList;
 use crate::options::MountOptions;
@@ -62,6 +62,10 @@ pub struct Core {
     pub locks: TxTable,
     /// Seal and commit order.
     pub journal: Journal,
+    /// File data in transactions.
+    pub data_journal: DataJournal,
+    /// A dirty page with fewer lines goes by byte.
+    pub threshold: u32,
     /// Inodes with attributes that only memory knows.
     pub dirty: Mutex<DirtyList>,
     /// Held by a `sync` while it puts attributes on media, so that another does not return before they are there.
@@ -157,6 +161,9 @@ impl Core {
         let _one = self.releasing.lock();
         let runs = self.space.ripe(self.journal.committed());
         self.journal.retire(&self.port, &runs)?;
+        if self.data_journal.has_any(runs.iter().copied()) {
+            self.checkpoint_data(false)?;
+        }
         if self.options.discard && !runs.is_empty() {
             let mut all = Ticket::NONE;
             for run in &runs {

@@ -13,12 +13,15 @@
 //! that protects nothing before the COMMIT, so here `write()` changes memory only and the inode's line rides in the
 //! transaction of the write-back or of `fsync`.
 //!
+//! With `data = "journal"` pages go into the transaction instead: `journaled`.
+//!
 //! Source: ByteFS section 4.6 (buffered I/O, R < 1/8).
 
 use crate::core::Core;
 use crate::journal::{Tx, tx::runs};
 use crate::map::Piece;
 use crate::node::{Dirty, Half, Node, Standing, node};
+use crate::options::DataMode;
 use crate::space::Run;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
@@ -54,7 +57,9 @@ impl Core {
                 Piece::At { lba, len } => {
                     let n = len.min(rest) as usize;
                     let part = &mut out[at..at + n];
+                    let held = self.data_journal.held(lba, n);
                     all = all.and(self.port.submit_read(Lpa(lba as u64), part, Structure::Data)?);
+                    held.into_iter().for_each(|(i, page)| part[i] = page);
                     n
                 }
                 Piece::Hole { len } => {
@@ -130,10 +135,15 @@ impl Core {
         let node = node(inode);
         let _change = node.change.lock();
         let mut targets = self.targets(node, pages.iter().map(|p| p.index));
+        if self.options.data == DataMode::Journal {
+            if self.standing(node) != Standing::Gone {
+                return self.write_journaled(inode, pages, end);
+            }
+            self.leave_journal(node, &targets)?;
+        }
         let mut tx = Tx::new(self);
         let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
-        let by_byte =
-            |i: usize| !targets[i].new && pages[i].lines.count_ones() < self.options.byte_threshold_lines;
+        let by_byte = |i: usize| !targets[i].new && pages[i].lines.count_ones() < self.threshold;
         let (mut all, mut scratch, mut i) = (Ticket::NONE, Vec::new(), 0);
         while i < pages.len() {
             let first = i;
@@ -153,7 +163,7 @@ impl Core {
             self.store_lines(node, targets[i].lba, &pages[i])?;
         }
         self.port.wait(all);
-        self.point_at(tx, inode, &new, end)
+        self.point_at(tx, inode, &new, end).map(drop)
     }
 
     /// Where these pages are now.
@@ -225,7 +235,8 @@ impl Core {
         Ok(new)
     }
 
-    fn standing(&self, node: &Node) -> Standing {
+    /// Where the inode stands on media.
+    pub fn standing(&self, node: &Node) -> Standing {
         node.body.lock().standing
     }
 
@@ -255,14 +266,21 @@ impl Core {
     }
 
     /// The drive has the data: makes the new blocks part of the file, and the file on media reach up to `end` bytes at
-    /// most its size. Without either, the transaction is dropped.
-    pub fn point_at(&self, mut tx: Tx<'_>, inode: &Inode, new: &[(u64, Run)], end: u64) -> Result<()> {
+    /// most its size. Without either, and without data in it, the transaction is dropped; otherwise returns its sequence
+    /// number, where the inode is on media.
+    pub fn point_at(
+        &self,
+        mut tx: Tx<'_>,
+        inode: &Inode,
+        new: &[(u64, Run)],
+        end: u64,
+    ) -> Result<Option<u64>> {
         let node = node(inode);
         let end = end.min(inode.size());
         let standing = {
             let body = node.body.lock();
-            if new.is_empty() && end <= body.disk_size {
-                return Ok(());
+            if new.is_empty() && end <= body.disk_size && !tx.has_data() {
+                return Ok(None);
             }
             body.standing
         };
@@ -287,7 +305,7 @@ impl Core {
         let Some(block) = block else {
             grow();
             tx.keep();
-            return Ok(());
+            return Ok(None);
         };
         tx.touch(&block, self.inode_lines(node.ino, half));
         let seq = tx.run(|| {
@@ -295,6 +313,6 @@ impl Core {
             self.put_inode(&block, inode);
         })?;
         node.depends(seq);
-        Ok(())
+        Ok(Some(seq))
     }
 }

@@ -13,7 +13,8 @@ use crate::core::Core;
 use crate::data::pages_of;
 use crate::journal::Tx;
 use crate::map::Piece;
-use crate::node::{Dirty, node};
+use crate::node::{Dirty, Standing, node};
+use crate::options::DataMode;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{Dest, Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Cx, Inode, Result};
@@ -43,6 +44,11 @@ impl Core {
                 let mut part = dest.part(done, n);
                 match (piece, &mut part) {
                     (Piece::Hole { .. }, part) => part.zero(),
+                    (Piece::At { lba, .. }, part) if self.data_journal.has(lba) => {
+                        let mut whole = [Page::ZERO];
+                        self.read_pages(inode, page, &mut whole)?;
+                        part.copy_from(&whole[0], inside);
+                    }
                     (Piece::At { lba, .. }, Dest::Bytes(out)) => {
                         let at = Lpa(lba as u64).byte().offset(inside as u64);
                         self.port.load(at, out, Structure::Data)?;
@@ -91,6 +97,12 @@ impl Core {
         let _change = node.change.lock();
         let range = pages_of(pos, data.len() as u64);
         let mut targets = self.targets(node, range.clone());
+        if self.options.data == DataMode::Journal {
+            if self.standing(node) != Standing::Gone {
+                return self.write_direct_journaled(cx, inode, pos, data);
+            }
+            self.leave_journal(node, &targets)?;
+        }
         let mut tx = Tx::new(self);
         let small = data.len() <= self.options.direct_byte_max && targets.iter().all(|t| !t.new);
         let new = if small {
@@ -132,6 +144,6 @@ impl Core {
             a.ctime = cx.time;
         });
         self.mark_dirty(inode, Dirty { times: true, atime: false });
-        self.point_at(tx, inode, &new, end)
+        self.point_at(tx, inode, &new, end).map(drop)
     }
 }

@@ -22,6 +22,7 @@ use crate::data::pages_of;
 use crate::journal::Tx;
 use crate::map::{FileMap, Piece};
 use crate::node::{Half, Node, Standing, node};
+use crate::options::DataMode;
 use crate::space::Run;
 use crate::truncate::blocks_of;
 use granary_mssd::Ticket;
@@ -52,6 +53,17 @@ impl Core {
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::PunchHole => self.punch(inode, &whole)?,
+            Allocate::ZeroRange { .. } if self.options.data == DataMode::Journal => {
+                // Trimming acts at once: in the order of transactions stand a punch and new blocks.
+                let found = self.promise(node, touched)?;
+                self.punch(inode, &whole)?;
+                let outside =
+                    |h: &Range<u64>| [h.start..h.end.min(whole.start), h.start.max(whole.end)..h.end];
+                let mut holes: Vec<_> = found.iter().flat_map(outside).filter(|h| !h.is_empty()).collect();
+                holes.extend(self.promise(node, whole)?);
+                holes.sort_unstable_by_key(|h| h.start);
+                self.fill_holes(inode, &holes)?;
+            }
             Allocate::ZeroRange { .. } => {
                 // Dirty pages of the range are about to be dropped: their promises are kept here.
                 let dirty = promised(node, whole.clone());
@@ -112,7 +124,7 @@ impl Core {
             let result = self.take_runs(&mut tx, node(inode), &mut part, &mut left);
             let result = result.and_then(|new| {
                 self.trim(new.iter().map(|n| n.1))?;
-                self.point_at(tx, inode, &new, 0)
+                self.point_at(tx, inode, &new, 0).map(drop)
             });
             if let Err(e) = result {
                 let mut body = node(inode).body.lock();
@@ -185,6 +197,11 @@ impl Core {
             let mut tx = Tx::new(self);
             let (half, done) = match self.punch_step(&mut tx, node, whole) {
                 Err(FsError::NoSpace) => {
+                    if self.options.data == DataMode::Journal {
+                        // What was done before must not be undone while this is there.
+                        self.commit_to(self.journal.sealed())?;
+                        self.checkpoint_data(false)?;
+                    }
                     let runs = node.body.lock().map.runs_in(whole.clone());
                     return self.trim(runs.into_iter());
                 }

@@ -7,6 +7,7 @@ use crate::layout::superblock::CLEAN;
 use crate::mkfs::ROOT;
 use crate::mount::{RecoveryReport, write_superblock};
 use crate::node::node;
+use crate::options::DataMode;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
@@ -52,7 +53,8 @@ impl ByteFs {
         let committer = Daemon::start("bytefs-commit", move |stopper| {
             while stopper.pause(interval) != Signal::Stop {
                 // A failure has stopped the journal; whoever writes next learns it.
-                if its.commit_to(its.journal.sealed()).is_err() {
+                let done = its.commit_to(its.journal.sealed()).and_then(|()| its.checkpoint_data(false));
+                if done.is_err() {
                     return;
                 }
             }
@@ -220,6 +222,10 @@ impl FileSystem for ByteFs {
         self.core.cache.drop_clean();
     }
 
+    fn writes_through(&self) -> bool {
+        self.core.options.data == DataMode::Journal
+    }
+
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         self.core.fsync(inode, data_only)
     }
@@ -256,6 +262,10 @@ impl FileSystem for ByteFs {
     }
 
     fn check(&self) -> Result<Vec<String>> {
-        check::check(&self.core)
+        let mut bad = check::check(&self.core)?;
+        if self.core.options.variant.write_log() {
+            bad.extend(self.core.data_journal.check(&self.core.port)?);
+        }
+        Ok(bad)
     }
 }

@@ -28,11 +28,13 @@
 //!
 //! Source: ByteFS section 4.3 (TxTable, TxID, COMMIT), 4.2 (write-verify read).
 
+pub mod area;
 pub mod commit;
 pub mod locks;
 pub mod redo;
 pub mod tx;
 
+pub use area::DataJournal;
 pub use commit::Journal;
 pub use locks::TxTable;
 pub use redo::Redo;

@@ -1,7 +1,7 @@
 //! ByteFS: the dual byte/block file system for memory-semantic SSDs.
 //!
 //! ```text
-//!   FileSystem (fs)      namespace  rename  truncate  fallocate  data  direct  sync        mkfs  mount  check
+//!   FileSystem (fs)      namespace  rename  truncate  fallocate  data  journaled  direct  sync  mkfs  mount  check
 //!                              |        |       |       |      |      |
 //!   in memory            node (inode) ── map (extents) ── dir (names) ── groups, space (free inodes and blocks)
 //!                              |
@@ -15,7 +15,7 @@
 //! in the order in which operations were finished (`journal`). File data goes by block, or by byte where few
 //! lines of a page changed.
 //!
-//! It does *not* have mmap with duplicate pages, data journaling and the ablation variants yet.
+//! Duplicates of mapped pages and their comparison are the vfs's: here come pages with the lines that changed.
 //!
 //! Source: Li et al., "ByteFS: System Support for (CXL-based) Memory-Semantic Solid-State Drives", ASPLOS 2025,
 //! section 4. What differs from the paper is said where it differs: `journal` (locks end at the seal), `data` (write()
@@ -31,6 +31,7 @@ mod fallocate;
 mod fs;
 mod groups;
 mod journal;
+mod journaled;
 mod layout;
 mod map;
 mod mkfs;
@@ -38,6 +39,7 @@ mod mount;
 mod namespace;
 mod node;
 mod options;
+mod policy;
 mod ranges;
 mod rename;
 mod repair;
@@ -49,5 +51,5 @@ mod xattr;
 pub use fs::{ByteFs, Stats};
 pub use mkfs::mkfs;
 pub use mount::{RecoveryReport, mount};
-pub use options::{CommitMode, MkfsOptions, MountOptions, Variant};
+pub use options::{CommitMode, DataMode, MkfsOptions, MountOptions, Policy, Variant};
 pub use repair::repair;

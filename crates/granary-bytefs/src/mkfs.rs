@@ -1,5 +1,6 @@
 //! Making a file system: superblock, empty orphan table, bitmaps, root directory; the rest of the drive is garbage.
 
+use crate::journal::area::table_blocks;
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
 use crate::layout::{Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
 use crate::options::MkfsOptions;
@@ -41,9 +42,9 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     }
     port.write(Lpa(g.orphans), &[Page::ZERO], Structure::Superblock)?;
     // Both users of the journal area find it empty.
-    for first in [g.journal, g.journal + g.journal_blocks / 2] {
-        port.write(Lpa(first), &[Page::ZERO], Structure::Journal)?;
-    }
+    let table = vec![Page::ZERO; table_blocks(g.journal_blocks) as usize];
+    port.write(Lpa(g.journal), &table, Structure::Journal)?;
+    port.write(Lpa(g.journal + g.journal_blocks / 2), &[Page::ZERO], Structure::Journal)?;
     // Inode 0 does not exist, inode 1 is the root.
     write_bitmap(port, g.inode_bitmap, g.inodes, ROOT as u64 + 1)?;
     write_bitmap(port, g.block_bitmap, g.blocks, g.data)?;

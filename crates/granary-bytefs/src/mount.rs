@@ -14,12 +14,13 @@
 use crate::core::{Core, Orphans};
 use crate::fs::ByteFs;
 use crate::groups::Groups;
-use crate::journal::{Journal, Redo, TxTable};
+use crate::journal::{DataJournal, Journal, Redo, TxTable, area};
 use crate::layout::superblock::{CLEAN, IN_USE, REPAIRING};
 use crate::layout::{Geometry, Superblock, bitmap, line, orphan};
 use crate::mkfs::ROOT;
 use crate::node::{Standing, node};
-use crate::options::MountOptions;
+use crate::options::{DataMode, MountOptions, Policy};
+use crate::policy;
 use crate::space::Space;
 use crate::truncate::blocks_of;
 use granary_mssd::{DriveError, Port, Structure};
@@ -41,6 +42,8 @@ pub struct RecoveryReport {
     pub total: Nanos,
     /// Groups of transactions replayed from the host's redo log; the firmware does not tell how many it had.
     pub groups: u64,
+    /// Pages moved from the data journal to their places.
+    pub data_pages: u64,
     /// Inodes without links whose freeing was finished.
     pub orphans: u64,
     /// Truncations finished.
@@ -58,6 +61,9 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         let wanted = if options.variant.write_log() { "write log" } else { "page cache without a write log" };
         return Err(DriveError::Unsupported(wanted).into());
     }
+    if options.data == DataMode::Journal && !options.variant.write_log() {
+        return Err(DriveError::Unsupported("write log, which data journaling needs").into());
+    }
     let begin = now();
     let mut page = [Page::ZERO];
     port.read(Lpa(0), &mut page, Structure::Superblock)?;
@@ -72,7 +78,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     let mut report = RecoveryReport { clean: sb.state.get() == CLEAN, ..RecoveryReport::default() };
     let redo = (!port.info().write_log).then(|| Redo::new(&geometry));
     if !report.clean {
-        report.groups = replay(&port, &geometry)?;
+        (report.groups, report.data_pages) = replay(&port, &geometry)?;
         report.recover = now() - begin;
     }
     if let Some(redo) = &redo {
@@ -87,18 +93,20 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     Ok(ByteFs::start(core, sb, report))
 }
 
-/// Replays the firmware's log or the host's. Returns how many groups the host's had.
+/// Replays the firmware's log and the data journal, or the host's redo log. Returns how many groups the redo log had,
+/// and how many pages the data journal.
 ///
 /// # Errors
-/// Of the drive.
-pub fn replay(port: &Port, geometry: &Geometry) -> Result<u64> {
+/// `Corrupt` where the journal area is; of the drive.
+pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
     if port.info().write_log {
-        return port.recover().map(|()| 0).map_err(FsError::from);
+        port.recover()?;
+        return Ok((0, area::recover(port, geometry)?));
     }
     let redo = Redo::new(geometry);
     let groups = redo.recover(port, geometry.blocks)?;
     redo.clear(port)?;
-    Ok(groups)
+    Ok((groups, 0))
 }
 
 /// Checks a block of the bitmaps or the orphan table.
@@ -174,13 +182,20 @@ fn load(
     if !inodes.is_taken(0) || !inodes.is_taken(ROOT as u64) {
         return Err(FsError::Corrupt("the root directory is free in the inode bitmap".into()));
     }
+    let options = options.effective(redo.as_ref().map_or(usize::MAX, Redo::capacity));
+    let threshold = match options.policy {
+        Policy::Ratio => options.byte_threshold_lines,
+        Policy::Cost => policy::break_even(&port, Lpa(geometry.journal + geometry.journal_blocks - 1))?,
+    };
     let journal = Journal::new(sb.next_tx.get(), redo);
     let orphans = cache.get(Lpa(geometry.orphans), Structure::Superblock)?;
     orphans.pin();
     sound("orphan table", &orphans)?;
     Ok(Core {
         geometry,
-        options: options.effective(journal.capacity()),
+        options,
+        threshold,
+        data_journal: DataJournal::new(&geometry),
         cache,
         space: Space::new(blocks),
         inodes: Mutex::new(inodes),

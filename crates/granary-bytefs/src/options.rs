@@ -57,6 +57,30 @@ pub enum CommitMode {
     Sync,
 }
 
+/// What a power failure leaves of file data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DataMode {
+    /// Data are on the drive before the transaction that points to them (ext4's default): no garbage, but a write may be
+    /// there in part.
+    #[default]
+    Ordered,
+    /// Data are part of the transaction: a write is there wholly or not at all, and writes and other operations survive
+    /// in the order in which they were made. Needs the write log.
+    Journal,
+}
+
+/// How the interface for a dirty page is chosen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// By byte below [`MountOptions::byte_threshold_lines`] (section 4.6).
+    #[default]
+    Ratio,
+    /// By byte where that is faster, as measured at mount.
+    Cost,
+}
+
 /// The steps of the paper's Figure 12 (section 5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -101,6 +125,10 @@ pub struct MountOptions {
     pub commit_batch: u32,
     /// Lines of sealed transactions that do the same: bounds what the drive's log must keep uncommitted.
     pub commit_lines: u32,
+    /// What a power failure leaves of file data.
+    pub data: DataMode,
+    /// How the interface for a dirty page is chosen.
+    pub policy: Policy,
     /// A dirty page with fewer modified lines than this goes by byte: 8 of 64 is the paper's R < 1/8 (section 4.6).
     pub byte_threshold_lines: u32,
     /// Direct reads and writes of at most this many bytes go by byte (section 4.6).
@@ -125,6 +153,8 @@ impl Default for MountOptions {
             commit_interval: Nanos::from_secs(5),
             commit_batch: 32,
             commit_lines: 16_384,
+            data: DataMode::Ordered,
+            policy: Policy::Ratio,
             byte_threshold_lines: 8,
             direct_byte_max: 512,
             cpus: 28,
@@ -142,6 +172,7 @@ impl MountOptions {
         let mut options = self.clone();
         if self.variant != Variant::Full {
             (options.byte_threshold_lines, options.direct_byte_max) = (0, 0);
+            options.policy = Policy::Ratio;
         }
         // One transaction frees blocks in so many lines, and changes some more beside them.
         options.max_free_lines =

@@ -28,6 +28,7 @@ impl Core {
             }
         }
         self.commit_to(self.journal.sealed())?;
+        self.checkpoint_data(false)?;
         self.journal.verify_all(&self.port)
     }
 

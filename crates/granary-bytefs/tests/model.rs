@@ -5,7 +5,7 @@ mod common;
 use common::client::Client;
 use common::model::{Model, Open, assert_same, real_shape, step, walk};
 use common::{assert_clean, format, in_world, open, small_cached, small_mssd, strict, until_power_fails};
-use granary_bytefs::{CommitMode, MountOptions, Variant};
+use granary_bytefs::{CommitMode, DataMode, MountOptions, Variant};
 use granary_mssd::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
@@ -22,6 +22,7 @@ fn random_options(s: &mut Stream, drive: &Arc<dyn Drive>) -> MountOptions {
     };
     MountOptions {
         variant,
+        data: if variant != Variant::Dual && s.chance(0.3) { DataMode::Journal } else { DataMode::Ordered },
         commit: if s.chance(0.3) { CommitMode::Sync } else { CommitMode::Group },
         commit_batch: [1, 7, 256][s.below(3) as usize],
         byte_threshold_lines: [0, 8, 65][s.below(3) as usize],

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{assert_clean, format, open, small_mssd, strict};
-use granary_bytefs::{ByteFs, CommitMode, MountOptions};
+use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions, Policy};
 use granary_mssd::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
@@ -31,8 +31,12 @@ fn tiny() -> VfsConfig {
 
 fn options(seed: u64) -> MountOptions {
     let commit = if seed.is_multiple_of(3) { CommitMode::Sync } else { CommitMode::Group };
+    let data = if seed % 4 == 1 { DataMode::Journal } else { DataMode::Ordered };
+    let policy = if seed % 5 == 2 { Policy::Cost } else { Policy::Ratio };
     MountOptions {
         commit,
+        data,
+        policy,
         metadata_cache: Bytes::kib(64),
         max_free_lines: 2,
         commit_batch: 9,

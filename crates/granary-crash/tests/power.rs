@@ -38,6 +38,16 @@ fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_fileserver() {
 }
 
 #[test]
+fn bytefs_with_a_data_journal_keeps_its_promises_under_torture() {
+    explore("bytefs-journal", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_a_data_journal_keeps_its_promises_under_fileserver() {
+    explore("bytefs-journal", "fileserver", 40);
+}
+
+#[test]
 fn bytefs_keeps_its_promises_under_varmail() {
     explore("bytefs", "varmail", 60);
 }

@@ -372,6 +372,13 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether each write and each zeroed edge is to be given to [`FileSystem::write_pages`] before the call returns, while
+    /// the inode is still locked, as far as possible in one piece (data journaling: the call's order and atomicity are
+    /// the file system's affair then).
+    fn writes_through(&self) -> bool {
+        false
+    }
+
     /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`, time
     /// stamps may be left.
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()>;

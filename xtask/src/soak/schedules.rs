@@ -4,6 +4,8 @@
 //!   seed ── calls of some tasks on a few names ── virtual world with lock jitter ── history ── a serial order of it?
 //! ```
 //!
+//! A task has a file open, through the page cache or past it, and perhaps mapped.
+//!
 //! Paths have one or two components of which only the last changes: a walk through a directory that others rename is
 //! not one atomic call (see `granary_vfs::model`).
 
@@ -17,7 +19,7 @@ use granary_sim::{World, WorldConfig};
 use granary_units::Nanos;
 use granary_vfs::model::{Data, Op, check_history, run_concurrently};
 use granary_vfs::reference::Limits;
-use granary_vfs::{Fd, OpenFlags, RenameFlags, Vfs};
+use granary_vfs::{Fd, MapHow, MapId, OpenFlags, RenameFlags, Vfs};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -78,7 +80,8 @@ fn open(path: String, flags: OpenFlags) -> Op {
 fn call(random: &mut Stream) -> Op {
     let (fd, pos, at) = (Fd(0), random.below(12_000), path(random));
     let len = 1 + random.below(6_000) as usize;
-    match random.below(18) {
+    let map = MapId(0);
+    match random.below(23) {
         0 | 1 => open(at, pick(random, &[OpenFlags::CREAT, OpenFlags::CREAT | OpenFlags::EXCL])),
         2 | 3 => Op::Unlink(at),
         4..7 => {
@@ -91,7 +94,11 @@ fn call(random: &mut Stream) -> Op {
         10 | 11 => Op::Fsync { fd, data_only: random.chance(0.5) },
         12 => Op::Ftruncate { fd, size: pos },
         13..16 => Op::Pwrite { fd, pos, data: Data::Bytes { seed: random.next_u64() as u8, len } },
-        _ => Op::Pread { fd, pos, len },
+        16 | 17 => Op::Pread { fd, pos, len },
+        // Where the task has a mapping; else they are faults.
+        18..21 => Op::MapStore { map, at: pos, data: Data::Bytes { seed: random.next_u64() as u8, len } },
+        21 => Op::MapLoad { map, at: pos, len },
+        _ => Op::Msync { map, at: 4096, len: 8192, wait: true },
     }
 }
 
@@ -120,8 +127,12 @@ fn schedule(target: &Arc<dyn Target>, seed: u64) -> Result<(), String> {
             if tasks == 64 {
                 return vec![name_call(&mut random)];
             }
-            let first = open(pick(&mut random, &["/a", "/d/b"]).to_owned(), OpenFlags::empty());
-            std::iter::once(first).chain((0..calls).map(|_| call(&mut random))).collect()
+            let flags = pick(&mut random, &[OpenFlags::empty(), OpenFlags::empty(), OpenFlags::DIRECT]);
+            let first = open(pick(&mut random, &["/a", "/d/b"]).to_owned(), flags);
+            let how = MapHow { shared: true, write: true };
+            let map = Op::Mmap { fd: Fd(0), pos: 0, len: 20_480, how };
+            let map = random.chance(0.5).then_some(map);
+            std::iter::once(first).chain(map).chain((0..calls).map(|_| call(&mut random))).collect()
         })
         .collect();
     let config = WorldConfig { jitter: Nanos(3_000), seed, costs: target.costs(), ..WorldConfig::default() };

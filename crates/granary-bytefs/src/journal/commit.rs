@@ -211,11 +211,6 @@ impl Journal {
         self.redo.is_some()
     }
 
-    /// Lines that one transaction may have at most.
-    pub fn capacity(&self) -> usize {
-        self.redo.as_ref().map_or(usize::MAX, Redo::capacity)
-    }
-
     /// These blocks are about to get new owners: recovery must not store what they held before.
     ///
     /// # Errors

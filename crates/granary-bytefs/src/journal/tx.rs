@@ -11,13 +11,14 @@
 //! Neighbouring lines are one store. Each run of lines is one changed structure for the CPU cost table.
 
 use crate::core::Core;
+use crate::journal::area::Making;
 use crate::journal::redo::Image;
 use crate::layout::{bitmap, line};
 use crate::options::CommitMode;
 use crate::space::Run;
 use granary_mssd::Structure;
 use granary_sim::{costs, cpu};
-use granary_units::{LINE_SIZE, TxId};
+use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};
 use std::sync::Arc;
 
@@ -47,6 +48,10 @@ pub struct Tx<'a> {
     taken_inode: Option<u32>,
     /// Blocks that become free with the COMMIT.
     freed: Vec<Run>,
+    /// Lines of file data.
+    data: Vec<(Lpa, Page, u64)>,
+    /// The entry of a record of file data.
+    entry: Option<Making>,
 }
 
 impl<'a> Tx<'a> {
@@ -59,6 +64,8 @@ impl<'a> Tx<'a> {
             taken: Vec::new(),
             taken_inode: None,
             freed: Vec::new(),
+            data: Vec::new(),
+            entry: None,
         }
     }
 
@@ -71,6 +78,21 @@ impl<'a> Tx<'a> {
             }
             None => self.pages.push((Arc::clone(block), mask)),
         }
+    }
+
+    /// The transaction brings these lines of a file's block.
+    pub fn put_data(&mut self, at: Lpa, page: Page, lines: u64) {
+        self.data.push((at, page, lines));
+    }
+
+    /// The transaction's COMMIT makes this record count.
+    pub fn put_entry(&mut self, making: &Making) {
+        self.entry = Some(making.clone());
+    }
+
+    /// Whether it brings file data.
+    pub fn has_data(&self) -> bool {
+        !self.data.is_empty() || self.entry.is_some()
     }
 
     /// The transaction changes `len` lines of `block` from line `first` on.
@@ -162,7 +184,8 @@ impl<'a> Tx<'a> {
         });
         let sealed = core.journal.fatal(sealed).map(|image| match core.options.commit {
             CommitMode::Group => {
-                let lines = self.pages.iter().map(|p| p.1.count_ones() as u64).sum();
+                let data = self.data.iter().map(|d| d.2).chain(self.entry.iter().map(|_| 1));
+                let lines = self.pages.iter().map(|p| p.1).chain(data).map(|m| m.count_ones() as u64).sum();
                 Ok(core.journal.seal(tx, lines, image))
             }
             CommitMode::Sync => {
@@ -214,6 +237,7 @@ impl<'a> Tx<'a> {
     fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
         let port = &self.core.port;
         if self.core.journal.is_redo() {
+            debug_assert!(!self.has_data());
             let ranges: Vec<_> = self.ranges().map(|(block, at, len)| (Arc::clone(block), at, len)).collect();
             let mut bytes = Vec::with_capacity(ranges.iter().map(|r| r.2).sum());
             for (block, at, len) in &ranges {
@@ -229,7 +253,26 @@ impl<'a> Tx<'a> {
                 port.stage(block.lpa().byte().offset(from as u64), &buf[..n], tx, block.what())?;
             }
         }
-        port.flush_lines(self.ranges().map(|(block, at, len)| (block.lpa().byte().offset(at as u64), len)))?;
+        for (lpa, page, lines) in &self.data {
+            let mut bytes = [0; PAGE_SIZE];
+            for (first, n) in runs(*lines) {
+                let (at, len) = (first * LINE_SIZE, n * LINE_SIZE);
+                page.copy_out(at, &mut bytes[..len]);
+                port.stage(lpa.byte().offset(at as u64), &bytes[..len], tx, Structure::Data)?;
+            }
+        }
+        let entry = self.entry.as_ref().map(|making| {
+            let at = making.at.0.byte().offset(making.at.1 as u64 * LINE_SIZE as u64);
+            (at, making.line(tx))
+        });
+        if let Some((at, line)) = &entry {
+            port.stage(*at, line, tx, Structure::Journal)?;
+        }
+        let data = self.data.iter().flat_map(|(lpa, _, lines)| {
+            runs(*lines).map(|(first, n)| (lpa.byte().offset((first * LINE_SIZE) as u64), n * LINE_SIZE))
+        });
+        let metadata = self.ranges().map(|(block, at, len)| (block.lpa().byte().offset(at as u64), len));
+        port.flush_lines(metadata.chain(data).chain(entry.map(|e| (e.0, LINE_SIZE))))?;
         Ok(None)
     }
 

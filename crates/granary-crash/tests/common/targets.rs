@@ -1,7 +1,7 @@
 //! The file systems under test, each on a drive so small that logs are cleaned, journals wrap, caches evict and gc runs
 //! within a few milliseconds of virtual time. `cargo xtask soak` uses this file, too.
 
-use granary_bytefs::{CommitMode, MkfsOptions, MountOptions, Variant};
+use granary_bytefs::{CommitMode, DataMode, MkfsOptions, MountOptions, Variant};
 use granary_crash::{Filebench, Load, Target, Torture};
 use granary_flash::Geometry;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
@@ -12,19 +12,30 @@ use std::sync::Arc;
 
 /// Every target by name.
 #[allow(dead_code)] // for `cargo xtask soak`
-pub const ALL: &[&str] =
-    &["bytefs", "bytefs-sync", "bytefs-log", "bytefs-dual", "ext4", "f2fs", "nova", "nova-in-place", "pmfs"];
+pub const ALL: &[&str] = &[
+    "bytefs",
+    "bytefs-sync",
+    "bytefs-log",
+    "bytefs-dual",
+    "bytefs-journal",
+    "bytefs-journal-sync",
+    "ext4",
+    "f2fs",
+    "nova",
+    "nova-in-place",
+    "pmfs",
+];
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
-pub const LOADS: &[&str] = &["torture", "varmail", "fileserver"];
+pub const LOADS: &[&str] = &["torture", "varmail", "fileserver", "oltp"];
 
 /// The load with this name, of some hundred operations.
 #[allow(dead_code)] // tests/atomic.rs has its own
 pub fn load(name: &str) -> Option<Arc<dyn Load>> {
     Some(match name {
         "torture" => Arc::new(Torture::default()),
-        "varmail" | "fileserver" => Arc::new(Filebench::new(name, 250)),
+        "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
         _ => return None,
     })
 }
@@ -41,6 +52,13 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         }
         "bytefs-dual" => {
             ByteFs::target(name, MountOptions { variant: Variant::Dual, ..MountOptions::default() })
+        }
+        "bytefs-journal" => {
+            ByteFs::target(name, MountOptions { data: DataMode::Journal, ..MountOptions::default() })
+        }
+        "bytefs-journal-sync" => {
+            let (data, commit) = (DataMode::Journal, CommitMode::Sync);
+            ByteFs::target(name, MountOptions { data, commit, ..MountOptions::default() })
         }
         "ext4" => Arc::new(Ext4),
         "f2fs" => Arc::new(F2fs),
@@ -108,7 +126,8 @@ impl ByteFs {
             commit_batch: 32,
             cpus: 4,
             metadata_cache: Bytes::kib(256),
-            max_free_lines: 2,
+            // With a data journal removals are to be atomic, too.
+            max_free_lines: if options.data == DataMode::Journal { 64 } else { 2 },
             ..options
         };
         Arc::new(ByteFs { name: name.to_owned(), options })

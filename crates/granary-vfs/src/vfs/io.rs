@@ -254,7 +254,8 @@ impl Vfs {
             let step = ((STEP * PAGE - at % PAGE) as usize).min(data.len() - done);
             let pages = (at % PAGE + step as u64).div_ceil(PAGE);
             cpu(c.page * pages + c.copy(step));
-            match self.write_step(cx, node, at, data.part(done, step)) {
+            let wrote = self.write_step(cx, node, at, data.part(done, step));
+            match wrote.and_then(|()| self.write_through(node, at, step as u64)) {
                 Ok(()) => done += step,
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
@@ -264,6 +265,16 @@ impl Vfs {
             }
         }
         Ok(done)
+    }
+
+    /// Gives what a call changed to a file system that wants it at once.
+    pub(super) fn write_through(&self, node: &Node, pos: u64, len: u64) -> Result<()> {
+        if !self.fs.writes_through() || !self.features.page_cache {
+            return Ok(());
+        }
+        // With the page of the old end, so that the file does not grow in two steps.
+        let first = node.tail.load(Relaxed).min(pos / PAGE);
+        self.write_back(node, first..(pos + len).div_ceil(PAGE), WriteBackCause::Background).map(drop)
     }
 
     fn write_step(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {

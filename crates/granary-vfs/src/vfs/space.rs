@@ -48,6 +48,9 @@ impl Vfs {
             let cx = self.cx(cred);
             cpu(costs().inode_op);
             self.fallocate_locked(&cx, node, how, pos..end)?;
+            if how.zeroes() {
+                self.write_through(node, pos, len)?;
+            }
             // After it: a file system that cannot do this must not take privileges away.
             if let Some(mode) = node.view(|a| perm::mode_after_write(cred, a)) {
                 self.fs.setattr(&cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;

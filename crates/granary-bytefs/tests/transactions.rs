@@ -1,0 +1,113 @@
+//! Transactions that meet, that share a commit, and that are larger than what the drive or the journal holds.
+
+mod common;
+
+use common::{assert_clean, format, open};
+use granary_bytefs::{ByteFs, DataMode, MountOptions};
+use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
+use granary_sim::{World, WorldConfig, spawn};
+use granary_units::{Bytes, Dest, Nanos, Payload};
+use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use std::sync::Arc;
+
+/// 64 MiB with a log of 256 KiB: two regions of 128 KiB.
+fn small_log() -> Arc<dyn Drive> {
+    let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Log);
+    config.firmware.log_region = Bytes::kib(256);
+    (config.flash.geometry.channels, config.flash.geometry.ways) = (4, 1);
+    config.flash = config.flash.with_capacity(Bytes::mib(64));
+    Arc::new(Mssd::new(&config).expect("a working drive"))
+}
+
+fn content(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (i.wrapping_mul(seed * 2 + 1) >> 5) as u8).collect()
+}
+
+/// One write of twice the journal area over old blocks, and one with more dirty lines than the write log has room for:
+/// both are split, nothing is lost, and the file system goes on.
+#[test]
+fn operations_larger_than_journal_and_log_are_split() {
+    const LEN: usize = 4 << 20;
+    let run = || {
+        let drive = small_log();
+        format(&drive);
+        // 128 blocks of journal: 127 pages in the largest record.
+        let options = MountOptions { data: DataMode::Journal, ..MountOptions::default() };
+        let fs = open(&drive, &options);
+        let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("mounts");
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+        for seed in 0..3 {
+            assert_eq!(p.pwrite(fd, Payload::Bytes(&content(seed, LEN)), 0), Ok(LEN));
+        }
+        let mut expected = content(2, LEN);
+        // One line of every page, in one transaction each but all uncommitted together.
+        for page in 0..LEN / 4096 {
+            expected[page * 4096 + 64] = 7;
+            p.pwrite(fd, Payload::Bytes(&[7]), page as u64 * 4096 + 64).expect("writes");
+        }
+        p.fsync(fd).expect("syncs");
+        p.close(fd).expect("closes");
+        p.sync().expect("syncs");
+        assert_clean(&fs);
+        p.exit();
+        vfs.unmount().expect("unmounts");
+        let fs = open(&drive, &MountOptions::default());
+        let vfs = Vfs::mount(fs, VfsConfig::default()).expect("mounts");
+        let mut p = Process::new(vfs, Cred::ROOT);
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");
+        let mut found = vec![0; LEN];
+        assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0), Ok(LEN));
+        assert!(found == expected);
+    };
+    World::default().run(run).expect("no deadlock");
+}
+
+/// `tasks` programs create, append and fsync in directories of their own; all share bitmap lines. Returns transactions
+/// per group commit, and how many transactions met.
+fn groups(tasks: usize) -> (f64, u64) {
+    let config = WorldConfig { jitter: Nanos(500), seed: tasks as u64, ..WorldConfig::default() };
+    let run = move || {
+        let drive = common::small_mssd(128);
+        format(&drive);
+        let fs: Arc<ByteFs> = open(&drive, &MountOptions { cpus: 1, ..MountOptions::default() });
+        let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("mounts");
+        let handles: Vec<_> = (0..tasks)
+            .map(|t| {
+                let vfs = vfs.clone();
+                spawn("task", move || {
+                    let mut p = Process::new(vfs, Cred::ROOT);
+                    p.mkdir(format!("/{t}"), 0o755).expect("makes");
+                    for n in 0..40 {
+                        let path = format!("/{t}/{n}");
+                        let fd = p.open(path, OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+                        p.write(fd, Payload::Fill { word: n, len: 5_000 }).expect("writes");
+                        p.fsync(fd).expect("syncs");
+                        p.close(fd).expect("closes");
+                    }
+                    p.exit();
+                })
+            })
+            .collect();
+        handles.into_iter().for_each(|h| h.join());
+        vfs.sync().expect("syncs");
+        assert_clean(&fs);
+        let stats = fs.stats();
+        assert_eq!(stats.transactions, stats.committed);
+        (stats.committed as f64 / stats.groups as f64, stats.conflicts)
+    };
+    World::new(config).run(run).expect("no deadlock")
+}
+
+/// More programs, more transactions to a commit; and their lines meet.
+#[test]
+fn programs_that_sync_share_commits_and_meet_on_bitmap_lines() {
+    let mut last = 0.0;
+    for tasks in [1, 4, 16, 64] {
+        let (per_group, conflicts) = groups(tasks);
+        println!("{tasks} programs: {per_group:.1} transactions per group commit, {conflicts} met");
+        assert!(per_group > last, "{tasks} programs: {per_group} after {last}");
+        assert!(tasks < 16 || conflicts > 0, "{tasks} programs never met on a bitmap line");
+        last = per_group;
+    }
+}
