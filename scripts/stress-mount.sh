@@ -41,7 +41,7 @@ for fs in ${systems//,/ }; do
     for _ in $(seq 200); do mountpoint -q "$mnt" && break; sleep 0.05; done
     mountpoint -q "$mnt" || { cat "$work/told"; exit 2; }
     # Four files of 512 MiB: sequential and random, through the page cache and past it, verified when all is written.
-    job=(fio --directory="$mnt" --size=512m --io_size="$((gib / 4))g" --verify=crc32c --verify_backlog=0 --do_verify=1
+    job=(fio --directory="$mnt" --size=512m --io_size="$((gib * 256))m" --verify=crc32c --verify_backlog=0 --do_verify=1
         --verify_fatal=1 --verify_state_save=0 --group_reporting --output="$work/fio.log"
         --name=seq --rw=write --bs=1m --name=random --rw=randwrite --bs=64k --name=direct --rw=randwrite --bs=128k --direct=1
         --name=synced --rw=randwrite --bs=32k --fsync=64)
@@ -58,7 +58,8 @@ for fs in ${systems//,/ }; do
     "$granary" umount "$mnt" && wait $server || { echo "$fs: unmount FAILED"; failed=1; }
     disk=$(du -sm "$work/img" | cut -f1)
     "$granary" fsck "$work/img" >"$work/fsck" 2>&1 || { echo "$fs: fsck FAILED"; head -20 "$work/fsck"; failed=1; }
-    echo "$fs: $gib GiB through $size in $(($(date +%s) - start)) s; server at most $most MiB; image $disk MiB on disk"
+    written=$(awk -F'[=()]' '/WRITE:.*io=/ {print $6; exit}' "$work/fio.log")
+    echo "$fs: $gib GiB (${written:-?} by fio's count) through $size in $(($(date +%s) - start)) s; server at most $most MiB; image $disk MiB on disk"
     [ $most -le "$memory" ] || { echo "$fs: more than $memory MiB of memory"; failed=1; }
     rm -rf "$work/img"
 done

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of the record's format; raised when a field changes its meaning.
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
 
 /// One workload on one file system on one testbed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -104,6 +104,7 @@ fn explore(entry: &'static FsEntry) {
                 wrong.push(format!("{}, copy {copy}: {what}", entry.name));
             }
         }
+        eventually(|| told.iter().all(|t| t.now().moves > 0));
     });
     for told in &told {
         assert!(told.now().moves > 0, "{}: {:?}", entry.name, told.now());

@@ -64,9 +64,9 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
     }
 }
 
-/// The last group needs a half of the log that the checkpoint thread has not yet emptied. Hangs where nobody does.
+/// Each group begins the other half of the log, and the checkpoint thread has just been woken when the image is closed.
 #[test]
-fn an_image_closes_while_its_log_is_full() {
+fn an_image_closes_with_both_halves_of_its_log_in_use() {
     for round in 0..20 {
         let host = MemoryHost::new();
         let config = DriveConfig::tiny(Mode::Cache);
