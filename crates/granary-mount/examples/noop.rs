@@ -243,7 +243,7 @@ fn main() -> io::Result<()> {
         eprintln!("usage: noop DIR [THREADS]");
         std::process::exit(2);
     };
-    let threads = args.next().and_then(|t| t.parse().ok()).unwrap_or(16);
+    let threads = args.next().and_then(|t| t.parse().ok()).unwrap_or_else(granary_mount::default_threads);
     let mut tree = Tree { next: 1, ..Tree::default() };
     let root =
         Inode { attr: attr(1, FileType::Directory, 0o755, None), data: Vec::new(), names: BTreeMap::new() };

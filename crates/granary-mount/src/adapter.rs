@@ -91,11 +91,11 @@ impl Shared {
         self.numbers.attr(&self.vfs.stat(node))
     }
 
-    /// The durability hook, if any.
-    pub(crate) fn durable(&self) -> Result<(), Errno> {
+    /// Calls `then` when everything acknowledged is durable.
+    pub(crate) fn durable(&self, then: impl FnOnce(io::Result<()>) + Send + 'static) {
         match &self.durable {
-            Some(hook) => hook().map_err(Errno::from),
-            None => Ok(()),
+            Some(hook) => hook(Box::new(then)),
+            None => then(Ok(())),
         }
     }
 
@@ -336,10 +336,7 @@ impl Filesystem for Adapter {
     ) {
         self.0.operations.count(Operation::Write);
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        match self.0.write((ino, fh), offset, data, (!cached).then_some(flags.0)) {
-            Ok(n) => reply.written(n as u32),
-            Err(e) => reply.error(e),
-        }
+        self.0.write((ino, fh), offset, data, (!cached).then_some(flags.0), reply);
     }
 
     fn flush(
@@ -373,10 +370,7 @@ impl Filesystem for Adapter {
 
     fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         self.0.operations.count(if datasync { Operation::Fdatasync } else { Operation::Fsync });
-        match self.0.fsync(ino, datasync) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
+        self.0.fsync(ino, datasync, reply);
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -404,10 +398,7 @@ impl Filesystem for Adapter {
 
     fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Fsyncdir);
-        match self.0.fsync(ino, datasync) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
+        self.0.fsync(ino, datasync, reply);
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {

@@ -7,8 +7,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Called before fsync, fdatasync and O_SYNC writes are answered, after the file system has kept its own promise.
-pub type DurableHook = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
+/// Called before fsync, fdatasync and O_SYNC writes are answered, after the file system has kept its own promise. It tells
+/// [`Told`] when the image's promise is kept, too: before it returns or later, in whatever thread.
+pub type DurableHook = Arc<dyn Fn(Told) + Send + Sync>;
+
+/// What a [`DurableHook`] tells.
+pub type Told = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 /// Makes the text that readers of [`crate::STATS_FILE`] get.
 pub type StatsHook = Arc<dyn Fn(&Operations) -> String + Send + Sync>;
@@ -22,7 +26,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Extended attributes. They cost a request before every write: the kernel asks for `security.capability`.
     pub xattrs: bool,
-    /// Threads that serve requests, at least 1. As many requests can wait for the drive at the same time.
+    /// Threads that serve requests, at least 1. As many requests can wait for the host's files, or a paced drive, at the
+    /// same time.
     pub threads: usize,
     /// What `df` and `/proc/mounts` show as the device.
     pub source: String,
@@ -32,8 +37,12 @@ pub struct Options {
     pub stats: Option<StatsHook>,
 }
 
-/// Threads by default: enough for a group of fsyncs to wait for one commit together; idle ones cost nothing.
-pub(crate) const THREADS: usize = 16;
+/// Threads by default: as many as can run, at least 2. More of them cost: the kernel wakes them in turn, so each request
+/// meets a thread whose caches are cold, and then that one which answered the last (a fifth of a 4 KiB write + fsync,
+/// sixteen threads against two). An fsync that waits for the disk keeps none.
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).max(2)
+}
 
 impl Default for Options {
     fn default() -> Options {
@@ -41,7 +50,7 @@ impl Default for Options {
             read_only: false,
             allow_other: false,
             xattrs: false,
-            threads: THREADS,
+            threads: default_threads(),
             source: "granary".to_owned(),
             durable: None,
             stats: None,

@@ -19,7 +19,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
@@ -158,7 +158,9 @@ impl Mounted {
         let shared = &self.adapter.0;
         shared.let_go();
         shared.vfs.unmount()?;
-        let synced = shared.durable().map_err(|e| io::Error::from_raw_os_error(e.code()));
+        let (tell, told) = mpsc::channel();
+        shared.durable(move |durable| drop(tell.send(durable)));
+        let synced = told.recv().unwrap_or_else(|_| Err(io::Error::other("nobody answered")));
         synced.map_err(MountError::io("making the image durable"))?;
         served
     }

@@ -17,6 +17,8 @@
 //!
 //! It does *not* keep timelines, the order of use of cache pages, nor counters of a run that did not end cleanly.
 
+mod blocks;
+mod commit;
 mod crc;
 pub(crate) mod dram;
 mod error;
@@ -126,7 +128,8 @@ pub struct Replayed {
 pub struct Image {
     drive: Arc<Mssd>,
     journal: Arc<Journal>,
-    checkpoints: Option<JoinHandle<()>>,
+    /// Checkpoints; commits.
+    threads: Vec<JoinHandle<()>>,
     host: Arc<dyn Host>,
     meta: ImageMeta,
     before: DriveCounters,
@@ -247,12 +250,18 @@ impl Image {
         let drive = Mssd::on_image(&config, firmware, medium)
             .map_err(|e| ImageError::damaged(DRAM, e.to_string()))?;
         let drive = Arc::new(drive);
-        let checkpoints = if read_only || inline_checkpoints { None } else { Some(start_thread(&journal)?) };
+        let mut threads = Vec::new();
+        if !read_only && !inline_checkpoints {
+            threads.push(start_thread("granary-checkpoint", &journal, Journal::run_checkpoints)?);
+            if durability == Durability::Machine {
+                threads.push(start_thread("granary-commit", &journal, Journal::run_commits)?);
+            }
+        }
         let before = read_counters(&*host);
         let image = Image {
             drive: drive.clone(),
             journal,
-            checkpoints,
+            threads,
             host,
             meta,
             before,
@@ -292,6 +301,13 @@ impl Image {
         self.journal.barrier().map_err(|reason| ImageError::Stopped { reason })
     }
 
+    /// As [`Image::barrier`], without waiting where others have barriers under way, too: `done` is called, by any thread,
+    /// with what that would have returned.
+    pub fn barrier_then(&self, done: impl FnOnce(Result<(), ImageError>) + Send + 'static) {
+        let told = |r: Result<(), String>| done(r.map_err(|reason| ImageError::Stopped { reason }));
+        self.journal.barrier_then(Box::new(told));
+    }
+
     /// Ends: everything reaches its place and is synced, the redo log is emptied. The drive takes no more changes.
     ///
     /// # Errors
@@ -299,7 +315,7 @@ impl Image {
     pub fn close(mut self) -> Result<(), ImageError> {
         // The last group may need a free half of the log: that takes the thread which is stopped then.
         let safe = self.barrier();
-        self.stop_thread();
+        self.stop_threads();
         if self.read_only {
             return Ok(());
         }
@@ -350,10 +366,10 @@ impl Image {
         self.journal.failure()
     }
 
-    fn stop_thread(&mut self) {
+    fn stop_threads(&mut self) {
         self.journal.stop();
-        if let Some(thread) = self.checkpoints.take() {
-            // The thread keeps its failures in the journal; a panic in it has been reported already.
+        for thread in self.threads.drain(..) {
+            // The threads keep their failures in the journal; a panic in one has been reported already.
             let _ = thread.join();
         }
     }
@@ -362,7 +378,7 @@ impl Image {
 impl Drop for Image {
     /// Without [`Image::close`] the image is left as if the process had died; the drive takes no more changes.
     fn drop(&mut self) {
-        self.stop_thread();
+        self.stop_threads();
         self.journal.fail("the image has been closed".to_owned());
     }
 }
@@ -374,12 +390,16 @@ impl From<ImageError> for DriveError {
 }
 
 #[allow(clippy::disallowed_methods, reason = "host I/O beside the simulated world: it changes no result")]
-fn start_thread(journal: &Arc<Journal>) -> Result<JoinHandle<()>, ImageError> {
+fn start_thread(
+    name: &str,
+    journal: &Arc<Journal>,
+    body: fn(&Journal),
+) -> Result<JoinHandle<()>, ImageError> {
     let journal = journal.clone();
     std::thread::Builder::new()
-        .name("granary-checkpoint".into())
-        .spawn(move || journal.run_checkpoints())
-        .map_err(|e| ImageError::host("starting the checkpoint thread", e))
+        .name(name.into())
+        .spawn(move || body(&journal))
+        .map_err(|e| ImageError::host(format!("starting the thread {name}"), e))
 }
 
 fn open_file(

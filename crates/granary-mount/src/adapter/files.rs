@@ -16,7 +16,7 @@ use super::stats::Statistics;
 use crate::convert::{errno, open_flags};
 use crate::handles::Handles;
 use crate::operations::Operation;
-use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyData};
+use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyData, ReplyEmpty, ReplyWrite};
 use granary_units::{Dest, Payload};
 use granary_vfs::{Allocate, Cred, FsError, OpenFile, OpenFlags, Result};
 use rustix::fs::FallocateFlags;
@@ -87,28 +87,35 @@ impl Shared {
         self.with_file(file, open_flags(flags), |f| self.vfs.read(f, pos, Dest::Bytes(out)))
     }
 
-    /// Writes; on return a synchronous write is durable. `flags`: the request's, none where the kernel writes back a
-    /// mapped page.
+    /// Writes; the reply to a synchronous write comes when it is durable. `flags`: the request's, none where the kernel
+    /// writes back a mapped page.
     pub(super) fn write(
         &self,
         file: (INodeNo, FileHandle),
         pos: u64,
         data: &[u8],
         flags: Option<i32>,
-    ) -> Result<usize, Errno> {
+        reply: ReplyWrite,
+    ) {
         if Statistics::is(file.0) {
-            return Err(Errno::EPERM);
+            return reply.error(Errno::EPERM);
         }
         let flags = flags.map_or(OpenFlags::RDWR, open_flags);
         let payload = Payload::Bytes(data);
         let written = self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload));
-        let n = written.map_err(|e| errno(&e))?.1;
+        let n = match written {
+            Ok((_, n)) => n,
+            Err(e) => return reply.error(errno(&e)),
+        };
         self.operations.wrote(n);
-        if flags.contains(OpenFlags::DSYNC) {
-            self.operations.count(Operation::SyncWrite);
-            self.durable()?;
+        if !flags.contains(OpenFlags::DSYNC) {
+            return reply.written(n as u32);
         }
-        Ok(n)
+        self.operations.count(Operation::SyncWrite);
+        self.durable(move |durable| match durable {
+            Ok(()) => reply.written(n as u32),
+            Err(e) => reply.error(e.into()),
+        });
     }
 
     pub(super) fn fallocate(&self, file: (INodeNo, FileHandle), pos: u64, len: u64, mode: i32) -> Result<()> {
@@ -139,11 +146,17 @@ impl Shared {
         }
     }
 
-    pub(super) fn fsync(&self, node: INodeNo, data_only: bool) -> Result<(), Errno> {
+    /// The reply comes when everything is durable, perhaps from another thread: this one goes on to the next request.
+    pub(super) fn fsync(&self, node: INodeNo, data_only: bool, reply: ReplyEmpty) {
         if Statistics::is(node) {
-            return Ok(());
+            return reply.ok();
         }
-        self.node(node).and_then(|n| self.vfs.fsync(&n, data_only)).map_err(|e| errno(&e))?;
-        self.durable()
+        match self.node(node).and_then(|n| self.vfs.fsync(&n, data_only)) {
+            Ok(()) => self.durable(move |durable| match durable {
+                Ok(()) => reply.ok(),
+                Err(e) => reply.error(e.into()),
+            }),
+            Err(e) => reply.error(errno(&e)),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The hook that makes an image durable runs before fsync returns, and its failure is the caller's.
 
-use super::rig::{Rig, any, possible};
+use super::rig::{Rig, any, eventually, possible};
 use granary_mount::Options;
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,9 +18,9 @@ fn fsync_fdatasync_fsyncdir_and_synchronous_writes_call_the_hook() {
     let fails = Arc::new(AtomicBool::new(false));
     let hook = {
         let (calls, fails) = (calls.clone(), fails.clone());
-        move || {
+        move |told: granary_mount::Told| {
             calls.fetch_add(1, SeqCst);
-            if fails.load(SeqCst) { Err(std::io::Error::from_raw_os_error(28)) } else { Ok(()) }
+            told(if fails.load(SeqCst) { Err(std::io::Error::from_raw_os_error(28)) } else { Ok(()) });
         }
     };
     let rig = Rig::new(any(), &Options { durable: Some(Arc::new(hook)), ..Options::default() });
@@ -54,13 +54,13 @@ fn an_fsync_that_waits_holds_nobody_up() {
     let (go, go_rx) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new((entered_tx, go_rx));
     let once = AtomicBool::new(true);
-    let hook = move || {
+    let hook = move |told: granary_mount::Told| {
         if once.swap(false, SeqCst) {
             let gate = gate.lock().expect("not poisoned");
             gate.0.send(()).expect("the test waits");
             gate.1.recv().expect("the test lets us go");
         }
-        Ok(())
+        told(Ok(()));
     };
     let options = Options { threads: 2, durable: Some(Arc::new(hook)), ..Options::default() };
     let rig = Rig::new(any(), &options);
@@ -77,4 +77,35 @@ fn an_fsync_that_waits_holds_nobody_up() {
     });
     drop(f);
     rig.finish();
+}
+
+#[test]
+fn fsyncs_answered_later_keep_no_serving_thread() {
+    if !possible() {
+        return;
+    }
+    let held = Arc::new(std::sync::Mutex::new(Vec::<granary_mount::Told>::new()));
+    let hold = held.clone();
+    let hook = move |told: granary_mount::Told| hold.lock().expect("not poisoned").push(told);
+    let options = Options { threads: 2, durable: Some(Arc::new(hook)), ..Options::default() };
+    let rig = Rig::new(any(), &options);
+    let files: Vec<File> =
+        (0..8).map(|i| File::create(rig.path(&format!("f{i}"))).expect("create")).collect();
+    std::thread::scope(|s| {
+        let fsyncs: Vec<_> = files.iter().map(|f| s.spawn(|| f.sync_all())).collect();
+        assert!(eventually(|| held.lock().expect("not poisoned").len() == files.len()));
+        fs::write(rig.path("meanwhile"), "served").expect("write");
+        assert!(fsyncs.iter().all(|f| !f.is_finished()));
+        held.lock().expect("not poisoned").drain(..).for_each(|told| told(Ok(())));
+        fsyncs.into_iter().for_each(|f| f.join().expect("no panic").expect("fsync"));
+    });
+    held.lock().expect("not poisoned").clear();
+    drop(files);
+    // Unmounting asks once more.
+    std::thread::scope(|s| {
+        let closing = s.spawn(|| rig.finish());
+        assert!(eventually(|| !held.lock().expect("not poisoned").is_empty()));
+        held.lock().expect("not poisoned").drain(..).for_each(|told| told(Ok(())));
+        closing.join().expect("no panic");
+    });
 }

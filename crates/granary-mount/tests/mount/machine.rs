@@ -79,7 +79,9 @@ fn explore(entry: &'static FsEntry) {
     image.barrier().expect("what mkfs made is safe");
     let image = Arc::new(image);
     let barrier = image.clone();
-    let hook = move || barrier.barrier().map_err(|e| std::io::Error::other(e.to_string()));
+    let hook = move |told: granary_mount::Told| {
+        barrier.barrier_then(move |safe| told(safe.map_err(|e| std::io::Error::other(e.to_string()))));
+    };
     let options = Options { durable: Some(Arc::new(hook)), ..Options::default() };
     let dir = tempfile::tempdir().expect("a directory");
     let mounted = granary_mount::mount(vfs, dir.path(), &options).expect("mounts");

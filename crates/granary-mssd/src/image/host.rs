@@ -42,6 +42,12 @@ pub trait HostFile: Send + Sync {
     /// Writes all of `data` at `at`.
     fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()>;
 
+    /// The same file past the host's page cache, for writes of whole, aligned blocks of 4 KiB only; `None` where the host
+    /// cannot. Such writes need a sync like any other.
+    fn direct(&self) -> Option<Arc<dyn HostFile>> {
+        None
+    }
+
     /// Returns when everything written before is on the machine's disk.
     fn sync(&self) -> io::Result<()>;
 

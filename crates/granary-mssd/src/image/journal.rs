@@ -17,6 +17,7 @@
 //! the log is used again only when everything in it is in `dram` and `flash` (machine mode: synced). When the host
 //! fails, nothing more is taken: what had been acknowledged stays in the log.
 
+use super::commit::{Bells, Group};
 use super::dram::Dram;
 use super::host::HostFile;
 use super::pending::{Held, Pending, Rider};
@@ -95,28 +96,6 @@ impl Writer {
     }
 }
 
-#[derive(Default)]
-struct Group {
-    number: u64,
-    /// With room for the frame's head in front, once there are any.
-    records: Vec<u8>,
-    riders: Vec<Rider>,
-    wrote_flash: bool,
-    leader: bool,
-    safe: u64,
-    barriers: u64,
-}
-
-impl Group {
-    fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.riders.is_empty()
-    }
-
-    fn size(&self) -> u64 {
-        (self.records.len() + self.riders.len() * PAGE_SIZE) as u64
-    }
-}
-
 /// The way from the drive to the files.
 pub struct Journal {
     durability: Durability,
@@ -131,11 +110,11 @@ pub struct Journal {
     writer: Mutex<Writer>,
     half_changed: Condvar,
     dram: Mutex<Dram>,
-    group: Mutex<Group>,
-    committed: Condvar,
+    pub(super) group: Mutex<Group>,
+    pub(super) bells: Bells,
     /// Number of the newest group that is safe, and riders in the open one, readable without the lock.
     safe: AtomicU64,
-    open_riders: AtomicUsize,
+    pub(super) open_riders: AtomicUsize,
     pending: Pending,
     next_rider: AtomicU64,
     failed: Mutex<Option<String>>,
@@ -176,8 +155,8 @@ impl Journal {
             writer: Mutex::new(writer),
             half_changed: Condvar::new(),
             dram: Mutex::new(dram),
-            group: Mutex::new(Group { number: 1, ..Group::default() }),
-            committed: Condvar::new(),
+            group: Mutex::new(Group::new()),
+            bells: Bells::default(),
             safe: AtomicU64::new(0),
             open_riders: AtomicUsize::new(0),
             pending: Pending::default(),
@@ -209,7 +188,17 @@ impl Journal {
         self.failed.lock().get_or_insert(reason);
         self.has_failed.store(true, SeqCst);
         self.half_changed.notify_all();
-        self.committed.notify_all();
+        self.wake_all();
+    }
+
+    /// Whether barriers do anything.
+    pub(super) fn has_barriers(&self) -> bool {
+        self.durability == Durability::Machine && !self.read_only
+    }
+
+    /// Whether threads of the image's own take checkpoints and lead commits.
+    pub(super) fn has_thread(&self) -> bool {
+        !self.inline
     }
 
     /// The host failed while `doing`: from now on no changes are taken. Returns the reason.
@@ -350,18 +339,18 @@ impl Journal {
         }
         w.next += 1;
         w.counters.groups += 1;
-        w.counters.bytes += len as u64;
         w.counters.riders += riders.len() as u64;
         let Some(wal) = &mut w.wal else { return Ok(()) };
         let mut written = wal.append(frame, riders);
         if sync && written.is_ok() {
             written = wal.file().sync().and(written);
         }
-        if let Ok(contents) = written
-            && !riders.is_empty()
-        {
-            // Before the next frame may change halves: the checkpoint of this one has to find them.
-            self.pending.logged(riders, contents, CONTENT_RECORD as u64);
+        if let Ok((contents, taken)) = written {
+            w.counters.bytes += taken;
+            if !riders.is_empty() {
+                // Before the next frame may change halves: the checkpoint of this one has to find them.
+                self.pending.logged(riders, contents, CONTENT_RECORD as u64);
+            }
         }
         drop(w);
         written.map(drop).map_err(|e| self.fail_host("writing wal", e))
@@ -460,58 +449,16 @@ impl Journal {
         }
     }
 
-    /// Tells the checkpoint thread to end.
+    /// Tells the image's threads to end.
     pub fn stop(&self) {
         let _w = self.writer.lock();
         self.stop.store(true, SeqCst);
         self.half_changed.notify_all();
-    }
-
-    /// Returns when everything published before is safe from a crash of the machine (machine mode).
-    ///
-    /// # Errors
-    /// Why no more changes are taken.
-    pub fn barrier(&self) -> Result<(), String> {
-        if self.durability != Durability::Machine || self.read_only {
-            return self.failure().map_or(Ok(()), Err);
-        }
-        let mut g = self.group.lock();
-        g.barriers += 1;
-        let target = if g.is_empty() { g.number - 1 } else { g.number };
-        loop {
-            if g.safe >= target {
-                return Ok(());
-            }
-            if let Some(reason) = self.failure() {
-                return Err(reason);
-            }
-            if g.leader {
-                self.committed.wait(&mut g);
-                continue;
-            }
-            g.leader = true;
-            let number = g.number;
-            g.number += 1;
-            let (group, riders) = (std::mem::take(&mut g.records), std::mem::take(&mut g.riders));
-            let wrote_flash = std::mem::take(&mut g.wrote_flash);
-            self.open_riders.store(0, SeqCst);
-            let (done, group) =
-                MutexGuard::unlocked(&mut g, || self.commit(number, group, &riders, wrote_flash));
-            g.leader = false;
-            if g.records.is_empty() {
-                // Its allocation serves the next group.
-                g.records = group;
-            }
-            if done.is_ok() {
-                g.safe = number;
-            }
-            self.committed.notify_all();
-            done?;
-        }
+        self.stop_commits();
     }
 
     /// Makes one group safe. Returns the emptied buffer, too.
-    fn commit(
+    pub(super) fn commit(
         &self,
         number: u64,
         mut group: Vec<u8>,

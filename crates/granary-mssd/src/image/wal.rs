@@ -4,8 +4,13 @@
 //!   half     | header 64 B | frame | frame | ... | old bytes         active one is appended to,
 //!   header   magic "GRNYWAL1" 8, UUID 16, first sequence number 8, CRC-32C 4     the other is free or being
 //!   frame    | CRC-32C 4 | length 4 | sequence 8 | one group of records ... |    put into `dram`
-//!              of all that follows                  pages first; padded to 8 B
+//!              of all that follows                  pages first; padded to 8 B, or to whole blocks
 //! ```
+//!
+//! Where the log is written (machine mode) frames end at block boundaries, and go past the host's page cache where it lets
+//! them: writing a block again that was synced a moment ago makes the next sync wait for the disk (a third of the time of
+//! a sync of 4 KiB, measured with 4,328 B frames against 8,192 B ones). The half's header shares the block of its first frame
+//! and is written with it, unchanged.
 //!
 //! A frame counts if its checksum is right and its sequence number follows its predecessor's. The first one that does not
 //! ends the log: the process died, or the machine crashed, while it was written. If frames that would follow it are found
@@ -14,6 +19,7 @@
 //! Invariants: sequence numbers grow by one; a half is begun only when everything in it has reached `dram`.
 
 use super::ImageError;
+use super::blocks::{BLOCK, Blocks};
 use super::crc::over_page;
 use super::host::{HostFile, Map, disk::write_zeros};
 use super::layout::{long, word};
@@ -46,6 +52,8 @@ pub enum Way {
 /// The log being written.
 pub struct Wal {
     file: Arc<dyn HostFile>,
+    /// The same file past the host's page cache, where the host can.
+    direct: Option<Arc<dyn HostFile>>,
     map: Option<Map>,
     way: Way,
     uuid: [u8; 16],
@@ -56,7 +64,11 @@ pub struct Wal {
     /// Sequence number of the next frame.
     seq: u64,
     /// A frame put together, where the log is written.
-    whole: Vec<u8>,
+    whole: Blocks,
+    /// Frames end at multiples of this.
+    align: u64,
+    /// The active half's header.
+    header: [u8; HEADER as usize],
     /// Up to this offset of the file the active half's memory has been made ready.
     ready: u64,
 }
@@ -81,8 +93,22 @@ impl Wal {
                 None
             }
         };
-        let mut wal =
-            Wal { file, map, way, uuid, half, active: 0, at: 0, seq: 1, whole: Vec::new(), ready: 0 };
+        let in_blocks = way == Way::Written && half.is_multiple_of(BLOCK as u64);
+        let mut wal = Wal {
+            direct: if in_blocks { file.direct() } else { None },
+            file,
+            map,
+            way,
+            uuid,
+            half,
+            active: 0,
+            at: 0,
+            seq: 1,
+            whole: Blocks::default(),
+            align: if in_blocks { BLOCK as u64 } else { 8 },
+            header: [0; HEADER as usize],
+            ready: 0,
+        };
         wal.begin(0)?;
         Ok(wal)
     }
@@ -102,6 +128,11 @@ impl Wal {
         self.at + len as u64 <= self.half
     }
 
+    /// Bytes that a frame of `len` bytes takes at its place.
+    fn taken(&self, len: usize) -> usize {
+        ((self.at + len as u64).next_multiple_of(self.align) - self.at) as usize
+    }
+
     /// Begins a half, which must be free.
     ///
     /// # Errors
@@ -113,8 +144,12 @@ impl Wal {
         header[24..32].copy_from_slice(&self.seq.to_le_bytes());
         let crc = crc32c::crc32c(&header[..32]);
         header[32..36].copy_from_slice(&crc.to_le_bytes());
-        (self.active, self.at, self.ready) = (half, 0, 0);
-        self.write(&header)?;
+        (self.active, self.at, self.ready, self.header) = (half, HEADER, 0, header);
+        let start = half as u64 * self.half;
+        match &mut self.map {
+            Some(map) => map.write(start, &header),
+            None => self.file.write_at(start, &header)?,
+        }
         // Safe before any frame behind it: frames without a header are damage.
         if self.way == Way::Written { self.file.sync() } else { Ok(()) }
     }
@@ -125,24 +160,25 @@ impl Wal {
     }
 
     /// Completes and appends a frame: `frame` has [`FRAME`] bytes of room, then records; the riders are appended with it.
-    /// It must fit. Returns where in the file the content of the first rider is; the next ones follow, one
-    /// [`CONTENT_RECORD`] further each.
+    /// It must fit. Returns where in the file the content of the first rider is (the next ones follow, one
+    /// [`CONTENT_RECORD`] further each), and the bytes taken.
     ///
     /// # Errors
     /// Host errors.
-    pub fn append(&mut self, frame: &mut Vec<u8>, riders: &[Rider]) -> io::Result<u64> {
+    pub fn append(&mut self, frame: &mut Vec<u8>, riders: &[Rider]) -> io::Result<(u64, u64)> {
         frame.resize(frame.len().next_multiple_of(8), 0);
-        let len = (frame.len() - FRAME + riders.len() * CONTENT_RECORD) as u32;
-        frame[4..8].copy_from_slice(&len.to_le_bytes());
+        let taken = self.taken(Wal::frame_len(frame, riders.len()));
+        frame[4..8].copy_from_slice(&((taken - FRAME) as u32).to_le_bytes());
         frame[8..16].copy_from_slice(&self.seq.to_le_bytes());
         let contents = self.active as u64 * self.half + self.at + (FRAME + CONTENT_HEAD) as u64;
         if self.map.is_some() {
             self.append_mapped(frame, riders);
         } else {
-            self.append_written(frame, riders)?;
+            self.append_written(frame, riders, taken)?;
         }
+        self.at += taken as u64;
         self.seq += 1;
-        Ok(contents)
+        Ok((contents, taken as u64))
     }
 
     /// The pages are copied to their places directly. What is there of the frame when the process dies in the midst of this
@@ -169,36 +205,31 @@ impl Wal {
         let crc = crc32c::crc32c_append(crc, records);
         frame[0..4].copy_from_slice(&crc.to_le_bytes());
         map.write(start, &frame[..FRAME]);
-        self.at += Wal::frame_len(frame, riders.len()) as u64;
     }
 
-    fn append_written(&mut self, frame: &[u8], riders: &[Rider]) -> io::Result<()> {
-        let mut whole = std::mem::take(&mut self.whole);
+    fn append_written(&mut self, frame: &[u8], riders: &[Rider], taken: usize) -> io::Result<()> {
+        let whole = &mut self.whole;
         whole.clear();
-        whole.extend_from_slice(&frame[..FRAME]);
+        if self.align == BLOCK as u64 && self.at == HEADER {
+            whole.put(&self.header);
+        }
+        let start = whole.len();
+        whole.put(&frame[..FRAME]);
         let mut crc = crc32c::crc32c(&frame[4..FRAME]);
         for r in riders {
             let head = content_head(r.ppa, r.seq);
-            whole.extend_from_slice(&head);
-            whole.extend_from_slice(r.bytes());
+            whole.put(&head);
+            whole.put(r.bytes());
             crc = over_page(crc32c::crc32c_append(crc, &head), r.crc);
         }
-        whole.extend_from_slice(&frame[FRAME..]);
-        let crc = crc32c::crc32c_append(crc, &frame[FRAME..]);
-        whole[0..4].copy_from_slice(&crc.to_le_bytes());
-        let written = self.write(&whole);
-        self.whole = whole;
-        written
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let at = self.active as u64 * self.half + self.at;
-        match &mut self.map {
-            Some(map) => map.write(at, bytes),
-            None => self.file.write_at(at, bytes)?,
-        }
-        self.at += bytes.len() as u64;
-        Ok(())
+        let rest = whole.len();
+        whole.put(&frame[FRAME..]);
+        whole.zeros(start + taken);
+        let whole = whole.bytes();
+        let crc = crc32c::crc32c_append(crc, &whole[rest..]);
+        whole[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        let file = self.direct.as_ref().unwrap_or(&self.file);
+        file.write_at(self.active as u64 * self.half + self.at - start as u64, whole)
     }
 
     /// The file, to sync it or to read a half.

@@ -64,7 +64,8 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
     }
 }
 
-/// Each group begins the other half of the log, and the checkpoint thread has just been woken when the image is closed.
+/// Three groups fill a half, faster than the checkpoint thread takes it: now and then both are full, and have to be taken
+/// in their order; the image is closed with the thread just woken.
 #[test]
 fn an_image_closes_with_both_halves_of_its_log_in_use() {
     for round in 0..20 {

@@ -24,9 +24,10 @@ pub struct MountArgs {
     /// Extended attributes; they cost a request before every write
     #[arg(long)]
     pub xattrs: bool,
-    /// Threads that serve requests
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: u16,
+    /// Threads that serve requests: as many can wait for files of the image that the host has to read, or for a paced
+    /// drive [default: the processors, at least 2; 16 with --pace on]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Whether programs wait as long as the modelled drive takes
     #[arg(long, value_enum, default_value_t = Pace::Off)]
     pub pace: Pace,

@@ -20,6 +20,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Serving threads where requests wait as long as the modelled drive takes: that many commands it can work on.
+const PACED_THREADS: usize = 16;
+
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
     if args.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
@@ -87,10 +90,16 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         read_only: args.read_only,
         allow_other: args.allow_other,
         xattrs: args.xattrs,
-        threads: usize::from(args.threads),
+        threads: match (args.threads, args.pace) {
+            (Some(n), _) => usize::from(n),
+            (None, Pace::On) => PACED_THREADS,
+            (None, Pace::Off) => granary_mount::default_threads(),
+        },
         source: args.image.clone(),
         durable: barrier.map(|image| -> granary_mount::DurableHook {
-            Arc::new(move || image.barrier().map_err(|e| io::Error::other(e.to_string())))
+            Arc::new(move |told| {
+                image.barrier_then(move |safe| told(safe.map_err(|e| io::Error::other(e.to_string()))));
+            })
         }),
         stats: Some(Arc::new(move |operations| live.json(operations))),
     }

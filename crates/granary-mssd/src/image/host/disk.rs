@@ -2,12 +2,14 @@
 
 use super::{Host, HostFile, Map};
 use crate::image::ImageError;
+use crate::image::blocks::{BLOCK, Blocks};
 use crate::image::header::HEADER;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -135,6 +137,18 @@ impl HostFile for DiskFile {
 
     fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.0.write_all_at(data, at)
+    }
+
+    fn direct(&self) -> Option<Arc<dyn HostFile>> {
+        let again = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        let flags = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(again).ok()?;
+        // Some file systems take the flag and then refuse the writes.
+        let mut probe = Blocks::default();
+        probe.zeros(BLOCK);
+        let read = file.read_exact_at(probe.bytes(), 0);
+        let written = read.and_then(|()| file.write_all_at(probe.bytes(), 0));
+        written.ok().map(|()| Arc::new(DiskFile(file)) as Arc<dyn HostFile>)
     }
 
     fn sync(&self) -> io::Result<()> {
