@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) handles: Option<Handles>,
     pub(crate) operations: Arc<Operations>,
     numbers: Numbers,
-    durable: Option<DurableHook>,
+    pub(crate) durable: Option<DurableHook>,
     stats: Option<Statistics>,
     xattrs: bool,
 }
@@ -92,7 +92,7 @@ impl Shared {
     }
 
     /// Calls `then` when everything acknowledged is durable.
-    pub(crate) fn durable(&self, then: impl FnOnce(io::Result<()>) + Send + 'static) {
+    fn durable(&self, then: impl FnOnce(io::Result<()>) + Send + 'static) {
         match &self.durable {
             Some(hook) => hook(Box::new(then)),
             None => then(Ok(())),

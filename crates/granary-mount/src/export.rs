@@ -21,7 +21,7 @@
 use crate::adapter::stats::{Statistics, nothing};
 use crate::error::MountError;
 use crate::operations::{Operation, Operations};
-use crate::options::Options;
+use crate::options::{Options, wait_durable};
 use crate::session::{self, Unmounter};
 use fuser::{
     BackgroundSession, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -248,7 +248,7 @@ impl Shared {
 
     fn flush(&self) -> Result<(), Errno> {
         self.port.flush().map_err(|e| errno(&e))?;
-        self.options.durable.as_ref().map_or(Ok(()), |hook| hook().map_err(Errno::from))
+        wait_durable(self.options.durable.as_ref()).map_err(Errno::from)
     }
 
     /// Whole pages of `pos..end` by `pages(first, count)`, zeros to the edges.

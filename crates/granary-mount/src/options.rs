@@ -4,7 +4,7 @@ use crate::operations::Operations;
 use granary_units::Bytes;
 use granary_vfs::{Atime, Time, VfsConfig};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 
 /// Called before fsync, fdatasync and O_SYNC writes are answered, after the file system has kept its own promise. It tells
@@ -13,6 +13,17 @@ pub type DurableHook = Arc<dyn Fn(Told) + Send + Sync>;
 
 /// What a [`DurableHook`] tells.
 pub type Told = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// Calls the hook, if there is one, and waits until it is told.
+///
+/// # Errors
+/// The hook's.
+pub(crate) fn wait_durable(hook: Option<&DurableHook>) -> io::Result<()> {
+    let Some(hook) = hook else { return Ok(()) };
+    let (tell, told) = mpsc::channel();
+    hook(Box::new(move |durable| drop(tell.send(durable))));
+    told.recv().unwrap_or_else(|_| Err(io::Error::other("nobody said whether the image is durable")))
+}
 
 /// Makes the text that readers of [`crate::STATS_FILE`] get.
 pub type StatsHook = Arc<dyn Fn(&Operations) -> String + Send + Sync>;

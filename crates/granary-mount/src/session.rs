@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 use crate::error::MountError;
 use crate::mountinfo::{self, MountEntry};
 use crate::operations::Operations;
-use crate::options::Options;
+use crate::options::{Options, wait_durable};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use granary_vfs::Vfs;
 use rustix::mount::{UnmountFlags, unmount};
@@ -19,7 +19,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
@@ -158,9 +158,7 @@ impl Mounted {
         let shared = &self.adapter.0;
         shared.let_go();
         shared.vfs.unmount()?;
-        let (tell, told) = mpsc::channel();
-        shared.durable(move |durable| drop(tell.send(durable)));
-        let synced = told.recv().unwrap_or_else(|_| Err(io::Error::other("nobody answered")));
+        let synced = wait_durable(shared.durable.as_ref());
         synced.map_err(MountError::io("making the image durable"))?;
         served
     }
