@@ -67,6 +67,15 @@ pub enum Pace {
 }
 
 impl Pace {
+    /// Threads that serve requests unless told: where requests wait as long as the modelled drive takes, as many as it
+    /// can work on.
+    pub fn threads(self) -> usize {
+        match self {
+            Pace::Off => granary_mount::default_threads(),
+            Pace::On => 16,
+        }
+    }
+
     /// With time `dilation` times as slow.
     pub fn pacing(self, dilation: u32) -> Pacing {
         match self {

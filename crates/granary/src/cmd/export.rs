@@ -107,9 +107,7 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
         read_only: args.read_only,
         threads: usize::from(args.threads),
         source: args.image.clone(),
-        durable: barrier.map(|image| -> granary_mount::DurableHook {
-            Arc::new(move || image.barrier().map_err(|e| io::Error::other(e.to_string())))
-        }),
+        durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
         ..Options::default()
     }

@@ -15,13 +15,9 @@ use granary_mssd::{Drive, Mode, Mssd, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Vfs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Serving threads where requests wait as long as the modelled drive takes: that many commands it can work on.
-const PACED_THREADS: usize = 16;
 
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
@@ -90,17 +86,9 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         read_only: args.read_only,
         allow_other: args.allow_other,
         xattrs: args.xattrs,
-        threads: match (args.threads, args.pace) {
-            (Some(n), _) => usize::from(n),
-            (None, Pace::On) => PACED_THREADS,
-            (None, Pace::Off) => granary_mount::default_threads(),
-        },
+        threads: args.threads.map_or_else(|| args.pace.threads(), usize::from),
         source: args.image.clone(),
-        durable: barrier.map(|image| -> granary_mount::DurableHook {
-            Arc::new(move |told| {
-                image.barrier_then(move |safe| told(safe.map_err(|e| io::Error::other(e.to_string()))));
-            })
-        }),
+        durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 
 use crate::failure::Failure;
-use granary_mount::{MountError, Unmounter};
+use granary_mount::{DurableHook, MountError, Unmounter};
+use granary_mssd::image::Image;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fs::OpenOptions;
@@ -16,6 +17,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 /// A broken invariant must not leave programs waiting for replies: the process ends, the kernel tells them, and what
 /// was promised is in the image.
@@ -25,6 +27,13 @@ pub fn die_on_panic() {
         report(info);
         std::process::abort();
     }));
+}
+
+/// Promises of the mount kept by the image's barriers.
+pub fn durable_hook(image: Arc<Image>) -> DurableHook {
+    Arc::new(move |told| {
+        image.barrier_then(move |safe| told(safe.map_err(|e| io::Error::other(e.to_string()))));
+    })
 }
 
 /// Ends the mount when a signal comes. `first`: done before each attempt to unmount; `write_back`: before stopping with
