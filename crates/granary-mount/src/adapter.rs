@@ -169,6 +169,10 @@ impl Filesystem for Adapter {
             // An older kernel without it works, only slower.
             let _ = config.add_capabilities(flag);
         }
+        if self.0.xattrs {
+            // The kernel asks for access control lists and checks them, and leaves the umask to us.
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
+        }
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_background(MAX_BACKGROUND);
         let _ = config.set_time_granularity(Duration::from_nanos(1));
@@ -232,17 +236,17 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
         self.0.operations.count(Operation::Mknod);
-        answer!(reply, self.0.mknod(req, parent, name.as_bytes(), mode, rdev), entry);
+        answer!(reply, self.0.mknod(req, parent, name.as_bytes(), (mode, umask), rdev), entry);
     }
 
-    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.0.operations.count(Operation::Mkdir);
-        answer!(reply, self.0.mkdir(req, parent, name.as_bytes(), mode), entry);
+        answer!(reply, self.0.mkdir(req, parent, name.as_bytes(), (mode, umask)), entry);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -287,13 +291,13 @@ impl Filesystem for Adapter {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         flags: i32,
         reply: ReplyCreate,
     ) {
         let Some(handles) = &self.0.handles else { return reply.error(Errno::ENOSYS) };
         self.0.operations.count(Operation::Create);
-        match self.0.create(handles, req, parent, name.as_bytes(), mode, flags) {
+        match self.0.create(handles, req, parent, name.as_bytes(), (mode, umask), flags) {
             Ok((attr, generation, fh)) => {
                 reply.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED)
             }

@@ -14,6 +14,7 @@
 //! What every file system shares is here, once; what differs, the persistence protocol, is behind [`FileSystem`].
 //! It does *not* know any on-media format.
 
+mod acl;
 mod attr;
 mod block_cache;
 mod cache;

@@ -14,7 +14,7 @@ use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
-use crate::vfs::{Change, MemoryMap, NewFile, NodeRef, OpenFile, Vfs, perm};
+use crate::vfs::{Change, MemoryMap, NewFile, NodeRef, OpenFile, Vfs};
 use crate::xattr::SetXattr;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, Payload};
@@ -120,7 +120,9 @@ impl Process {
             let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
             return Err(if exists { FsError::Exists } else { FsError::NoEntry });
         }
-        self.vfs.create(&self.cred, &at.dir, &at.name, new).map(|_| ())
+        let umask = if new.kind == FileKind::Symlink { 0 } else { self.umask };
+        let new = NewFile { mode: self.vfs.masked(&at.dir, new.mode, umask)?, ..*new };
+        self.vfs.create(&self.cred, &at.dir, &at.name, &new).map(|_| ())
     }
 
     fn open_node(
@@ -148,7 +150,7 @@ impl Process {
                 Some(node) => (node, false),
                 None => {
                     self.charge(std::mem::take(count), Nanos::ZERO);
-                    let new = NewFile::file(mode & mode::ALL & !self.umask);
+                    let new = NewFile::file(self.vfs.masked(&at.dir, mode & mode::ALL, self.umask)?);
                     self.vfs.create_or_get(&self.cred, &at.dir, &at.name, &new)?
                 }
             };
@@ -376,7 +378,7 @@ impl Posix for Process {
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
         // Linux keeps the sticky bit of what is asked for, and no other special bit.
-        let mode = mode & (0o777 | mode::STICKY) & !self.umask;
+        let mode = mode & (0o777 | mode::STICKY);
         self.make(path.as_ref(), &NewFile::dir(mode))
     }
 
@@ -386,7 +388,7 @@ impl Posix for Process {
             FileKind::Symlink => return Err(FsError::Invalid),
             _ => {}
         }
-        let mode = mode & mode::ALL & !self.umask;
+        let mode = mode & mode::ALL;
         self.make(path.as_ref(), &NewFile { kind, mode, rdev, target: b"" })
     }
 
@@ -498,7 +500,7 @@ impl Posix for Process {
         if !node.is_dir() {
             return Err(FsError::NotDir);
         }
-        node.view(|a| perm::check(&self.cred, a, Access::EXEC))?;
+        self.vfs.allow(&self.cred, &node, Access::EXEC)?;
         self.cwd = node;
         self.vfs.reap();
         Ok(())

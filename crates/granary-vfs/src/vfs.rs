@@ -21,6 +21,7 @@
 //! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here; `syscall` and
 //! `path_component` by [`crate::Process`], except for reads, writes and syncs, which are charged in one piece here.
 
+mod acls;
 mod attrs;
 mod caches;
 mod copy;

@@ -4,11 +4,11 @@
 //!   user.*                      read and write as the file's content; files and directories only
 //!   trusted.*                   root; for others they do not exist
 //!   security.*                  everybody reads, root writes
-//!   system.posix_acl_access     everybody reads, the owner writes; opaque values here
+//!   system.posix_acl_access     everybody reads, the owner writes; the mode follows (`vfs::acls`)
 //!   system.posix_acl_default    the same, directories only
 //! ```
 //!
-//! It does *not* enforce access control lists, nor change the mode when one is set.
+//! It does *not* read values: access control lists are checked and enforced by `vfs::acls`.
 
 use crate::attr::{Attr, FileKind, mode};
 use crate::error::{FsError, Result};
@@ -71,26 +71,37 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether the caller may read attribute `name`.
+/// Whether the caller may read attribute `name`; `allow` says whether he has access to the content.
 ///
 /// # Errors
 /// `NotSupported` for an unknown namespace; `NoAttribute`; `Access`.
-pub(crate) fn may_read(cred: &Cred, attr: &Attr, name: &[u8]) -> Result<()> {
+pub(crate) fn may_read(
+    cred: &Cred,
+    attr: &Attr,
+    name: &[u8],
+    allow: impl FnOnce(Access) -> Result<()>,
+) -> Result<()> {
     let carries_user = matches!(attr.kind, FileKind::File | FileKind::Dir);
     match space(name)? {
         Space::User if !carries_user => Err(FsError::NoAttribute),
-        Space::User => perm::check(cred, attr, Access::READ),
+        Space::User => allow(Access::READ),
         Space::Trusted if cred.uid != 0 => Err(FsError::NoAttribute),
         Space::AccessAcl | Space::DefaultAcl if attr.kind == FileKind::Symlink => Err(FsError::NotSupported),
         _ => Ok(()),
     }
 }
 
-/// Whether the caller may set or (`removes`) remove attribute `name`.
+/// Whether the caller may set or (`removes`) remove attribute `name`; `allow` as for [`may_read`].
 ///
 /// # Errors
 /// `NotSupported` for an unknown namespace, or an ACL of a symbolic link; `NotPermitted`; `Access`.
-pub(crate) fn may_write(cred: &Cred, attr: &Attr, name: &[u8], removes: bool) -> Result<()> {
+pub(crate) fn may_write(
+    cred: &Cred,
+    attr: &Attr,
+    name: &[u8],
+    removes: bool,
+    allow: impl FnOnce(Access) -> Result<()>,
+) -> Result<()> {
     match space(name)? {
         Space::User if !matches!(attr.kind, FileKind::File | FileKind::Dir) => Err(FsError::NotPermitted),
         Space::User
@@ -98,7 +109,7 @@ pub(crate) fn may_write(cred: &Cred, attr: &Attr, name: &[u8], removes: bool) ->
         {
             Err(FsError::NotPermitted)
         }
-        Space::User => perm::check(cred, attr, Access::WRITE),
+        Space::User => allow(Access::WRITE),
         Space::Trusted | Space::Security if cred.uid != 0 => Err(FsError::NotPermitted),
         Space::AccessAcl | Space::DefaultAcl if attr.kind == FileKind::Symlink => Err(FsError::NotSupported),
         Space::AccessAcl | Space::DefaultAcl if !perm::owns(cred, attr) => Err(FsError::NotPermitted),

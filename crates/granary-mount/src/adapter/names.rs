@@ -58,13 +58,23 @@ impl Shared {
         parent: INodeNo,
         name: &[u8],
         new: &NewFile<'_>,
+        umask: u32,
     ) -> Result<(NodeRef, bool)> {
         let dir = self.node(parent)?;
-        self.vfs.create_or_get_for(&Cred::ROOT, (req.uid(), req.gid()), &dir, name, new)
+        let mode = self.vfs.masked(&dir, new.mode, (umask & 0o777) as u16)?;
+        let new = NewFile { mode, ..*new };
+        self.vfs.create_or_get_for(&Cred::ROOT, (req.uid(), req.gid()), &dir, name, &new)
     }
 
-    fn make_new(&self, req: &Request, parent: INodeNo, name: &[u8], new: &NewFile<'_>) -> Result<Entry> {
-        match self.make(req, parent, name, new)? {
+    fn make_new(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &[u8],
+        new: &NewFile<'_>,
+        umask: u32,
+    ) -> Result<Entry> {
+        match self.make(req, parent, name, new, umask)? {
             (node, true) => Ok(self.entry(&node)),
             (_, false) => Err(FsError::Exists),
         }
@@ -75,7 +85,7 @@ impl Shared {
         req: &Request,
         parent: INodeNo,
         name: &[u8],
-        mode: u32,
+        (mode, umask): (u32, u32),
         rdev: u32,
     ) -> Result<Entry> {
         let kind = match (mode >> 12) as u8 {
@@ -83,11 +93,17 @@ impl Shared {
             code => FileKind::from_code(code).ok_or(FsError::Invalid)?,
         };
         let new = NewFile { kind, mode: (mode & 0o7777) as u16, rdev, target: b"" };
-        self.make_new(req, parent, name, &new)
+        self.make_new(req, parent, name, &new, umask)
     }
 
-    pub(super) fn mkdir(&self, req: &Request, parent: INodeNo, name: &[u8], mode: u32) -> Result<Entry> {
-        self.make_new(req, parent, name, &NewFile::dir((mode & 0o7777) as u16))
+    pub(super) fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &[u8],
+        (mode, umask): (u32, u32),
+    ) -> Result<Entry> {
+        self.make_new(req, parent, name, &NewFile::dir((mode & 0o7777) as u16), umask)
     }
 
     pub(super) fn symlink(
@@ -97,7 +113,13 @@ impl Shared {
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry> {
-        self.make_new(req, parent, name, &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target })
+        self.make_new(
+            req,
+            parent,
+            name,
+            &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target },
+            0,
+        )
     }
 
     pub(super) fn create(
@@ -106,10 +128,10 @@ impl Shared {
         req: &Request,
         parent: INodeNo,
         name: &[u8],
-        mode: u32,
+        (mode, umask): (u32, u32),
         flags: i32,
     ) -> Result<(FileAttr, Generation, FileHandle)> {
-        let (node, created) = self.make(req, parent, name, &NewFile::file((mode & 0o7777) as u16))?;
+        let (node, created) = self.make(req, parent, name, &NewFile::file((mode & 0o7777) as u16), umask)?;
         let given = OFlags::from_bits_retain(flags as u32);
         if !created && given.contains(OFlags::EXCL) {
             return Err(FsError::Exists);

@@ -1,6 +1,6 @@
 //! Permissions, as other users meet them: programs run under another user in a mount that lets them in.
 
-use super::rig::{Rig, each, possible};
+use super::rig::{Rig, each, each_with, possible};
 use granary_mount::Options;
 use rustix::fs::{CWD, Gid, Uid};
 use std::fs::{self, Permissions};
@@ -156,4 +156,51 @@ fn without_allow_other_nobody_else_enters() {
     let status = command.arg(&dir).uid(USER).gid(USER).stderr(std::process::Stdio::null()).status();
     assert!(!status.expect("ls runs").success());
     rig.finish();
+}
+
+/// What `program` says on stdout.
+fn says(program: &str, args: &[&str], dir: &Path) -> String {
+    let out = Command::new(program).args(args).current_dir(dir).output().expect("runs");
+    assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn access_control_lists_decide_follow_the_mode_and_are_handed_on() {
+    if !root() || Command::new("getfacl").arg("--version").output().is_err() {
+        return eprintln!("skipped: needs root, setfacl and getfacl (Debian package acl)");
+    }
+    let options = Options { xattrs: true, allow_other: true, ..Options::default() };
+    each_with(&options, |rig| {
+        chmod(rig.root(), 0o755);
+        fs::write(rig.path("f"), "secret").expect("write");
+        chmod(&rig.path("f"), 0o600);
+        let (set, get) = (
+            |args: &[&str]| says("setfacl", args, rig.root()),
+            |name: &str| says("getfacl", &["-cn", name], rig.root()),
+        );
+        let probe = Command::new("setfacl").args(["-m", "u:65534:r", "f"]).current_dir(rig.root()).output();
+        let said = String::from_utf8_lossy(&probe.expect("runs").stderr).into_owned();
+        if said.contains("not supported") {
+            return eprintln!("{} has no lists", rig.fs);
+        }
+        assert_eq!(said, "");
+        assert!(runs(rig, USER, USER, "cat f") && !runs(rig, USER - 1, USER, "cat f"));
+        assert!(!runs(rig, USER, USER, "echo x >> f"));
+        assert_eq!(get("f"), "user::rw-\nuser:65534:r--\ngroup::---\nmask::r--\nother::---\n\n");
+        chmod(&rig.path("f"), 0o600);
+        assert!(!runs(rig, USER, USER, "cat f"), "the mask went with the mode");
+        set(&["-b", "f"]);
+        assert_eq!(get("f"), "user::rw-\ngroup::---\nother::---\n\n");
+
+        fs::create_dir(rig.path("d")).expect("mkdir");
+        set(&["-d", "-m", "u::rwx,u:65534:rwx,g::r-x,o::---", "d"]);
+        fs::create_dir(rig.path("d/sub")).expect("mkdir");
+        fs::write(rig.path("d/sub/g"), "shared").expect("write");
+        assert!(get("d/sub").contains("default:user:65534:rwx"), "{}", get("d/sub"));
+        assert!(get("d/sub/g").contains("user:65534:rwx") && get("d/sub/g").contains("mask::rw-"));
+        chmod(&rig.path("d"), 0o755);
+        assert!(runs(rig, USER, USER, "echo more >> d/sub/g && touch d/sub/new"));
+        assert!(!runs(rig, USER - 1, USER - 1, "cat d/sub/g"));
+    });
 }

@@ -115,7 +115,7 @@ impl Process {
             if let Some(node) = self.vfs.walk_cached(&self.cred, &dir, path, &mut at, count)? {
                 dir = node;
             }
-            dir.view(|a| perm::check(&self.cred, a, Access::EXEC))?;
+            self.vfs.allow(&self.cred, &dir, Access::EXEC)?;
             let (name, next) = perm::component(path, at);
             if name.len() > NAME_MAX {
                 return Err(FsError::NameTooLong);

@@ -75,7 +75,7 @@ impl Vfs {
     /// # Errors
     /// `Access`.
     pub fn access(&self, cred: &Cred, node: &NodeRef, wanted: Access) -> Result<()> {
-        node.view(|a| perm::check(cred, a, wanted))
+        self.allow(cred, node, wanted)
     }
 
     /// Changes attributes. That the caller may write the file is assumed where the size changes.
@@ -92,6 +92,9 @@ impl Vfs {
             match change.size {
                 Some(size) => self.set_size(&cx, node, size, &set)?,
                 None => self.fs.setattr(&cx, node, &set)?,
+            }
+            if change.mode.is_some() {
+                self.chmod_acl(&cx, node)?;
             }
             self.effects.mark();
         }
@@ -112,7 +115,7 @@ impl Vfs {
         }
         let touches = change.atime == SetTime::Now && change.mtime == SetTime::Now;
         if touches && !owner {
-            perm::check(cred, &attr, Access::WRITE)?;
+            self.allow_locked(cred, node, Access::WRITE)?;
         }
         let owned = cred.uid == attr.uid;
         if !root && change.uid.is_some_and(|uid| !owned || uid != attr.uid) {

@@ -69,7 +69,7 @@ impl Vfs {
             let mut wanted = Access::empty();
             wanted.set(Access::READ, flags.reads());
             wanted.set(Access::WRITE, flags.writes() || truncates);
-            node.view(|a| perm::check(cred, a, wanted))?;
+            self.allow(cred, &node, wanted)?;
         }
         if flags.contains(OpenFlags::NOATIME) && !node.view(|a| perm::owns(cred, a)) {
             return Err(FsError::NotPermitted);

@@ -53,7 +53,7 @@ impl Vfs {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
-        dir.view(|a| perm::check(cred, a, Access::EXEC))?;
+        self.allow(cred, dir, Access::EXEC)?;
         let found = match name {
             b"." => Some(dir.clone()),
             b".." => Some(self.parent(dir)?),

@@ -10,6 +10,7 @@
 //!
 //! Invariant: the lock is never held across a wait, and no [`NodeRef`] or last `Arc<Node>` is dropped under it.
 
+use super::acls::Which;
 use super::dentries::{DentryTable, Hit};
 use super::inodes::InodeTable;
 use super::node::{Node, NodeRef, drop_users};
@@ -116,6 +117,10 @@ impl NameCache {
         loop {
             let (name, next) = perm::component(path, *at);
             if next == path.len() {
+                break;
+            }
+            if !here.has_no_acl(Which::Access) && !here.view(|a| perm::mode_decides(cred, a)) {
+                // A list may decide, which cannot be read here.
                 break;
             }
             if !here.view(|a| perm::permits(cred, a, Access::EXEC)) {

@@ -1,5 +1,6 @@
 //! Names come and go: create, link, remove.
 
+use super::acls::Inherited;
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
 use crate::attr::FileKind;
@@ -96,7 +97,7 @@ impl Vfs {
         new: &NewFile<'_>,
     ) -> Result<NodeRef> {
         let above = dir.attr();
-        perm::check(cred, &above, Access::WRITE | Access::EXEC)?;
+        self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
         if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && cred.uid != 0 {
             return Err(FsError::NotPermitted);
         }
@@ -110,9 +111,18 @@ impl Vfs {
         cpu(c.inode_op + c.namespace_op);
         let (mode, gid) = perm::inherit(cred, gid, &above, new.kind, new.mode);
         let NewFile { kind, rdev, target, .. } = *new;
+        let Inherited { mode, lists } = self.inherit_acls(dir, kind, mode)?;
         let node = NewNode { kind, mode, uid, gid, rdev, target };
-        let made = self.fs.create(&self.cx(cred), dir, name, &node)?;
+        let cx = self.cx(cred);
+        let made = self.fs.create(&cx, dir, name, &node)?;
         let node = Node::new(&self.names, made.ino, made.loaded);
+        node.is_new(lists.is_empty());
+        for (list, value) in &lists {
+            if let Err(e) = self.fs.setxattr(&cx, &node, list, Some(value)) {
+                let _ = self.fs.unlink(&cx, dir, name, &node).and_then(|()| self.fs.evict(&node));
+                return Err(e);
+            }
+        }
         if kind == FileKind::Dir {
             node.set_parent(Some(dir.clone()));
         }
@@ -134,7 +144,7 @@ impl Vfs {
             if self.child_locked(dir, name)?.is_some() {
                 return Err(FsError::Exists);
             }
-            dir.view(|a| perm::check(cred, a, Access::WRITE | Access::EXEC))?;
+            self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
             if node.is_dir() {
                 return Err(FsError::NotPermitted);
             }
@@ -177,7 +187,7 @@ impl Vfs {
         {
             let _dir = dir.rwsem.write();
             let victim = self.child_locked(dir, name)?.ok_or(FsError::NoEntry)?;
-            perm::may_remove(cred, &dir.attr(), &victim.attr())?;
+            self.may_remove(cred, dir, &victim.attr())?;
             match (directory, victim.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),

@@ -9,6 +9,7 @@
 //! Dropping a [`NodeRef`] never waits and never does input or output: a node that must go is put on a list, and the
 //! next [`crate::Vfs`] call that may wait takes care of it.
 
+use super::acls::Which;
 use super::names::NameCache;
 use crate::attr::{FileKind, Ino};
 use crate::error::FsError;
@@ -18,7 +19,7 @@ use crate::inode::Inode;
 use granary_sim::sync::Mutex;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// No page-cache mapping.
 pub(crate) const NO_MAPPING: u32 = u32::MAX;
@@ -51,8 +52,14 @@ pub struct Node {
     pub(super) next_read: AtomicU64,
     /// Opens when pages that a reader fills are ready.
     pub(super) filled: Gate,
+    /// Which access control lists it is known not to have (bits 0 and 1), and how often they changed.
+    acls: AtomicU8,
     /// The first write-back error that no `fsync` has reported yet.
     write_error: parking_lot::Mutex<Option<Box<FsError>>>,
+}
+
+fn acl_bit(which: Which) -> u8 {
+    1 << (which as u8)
 }
 
 impl Node {
@@ -71,8 +78,34 @@ impl Node {
             tail: AtomicU64::new(NO_TAIL),
             next_read: AtomicU64::new(0),
             filled: Gate::default(),
+            acls: AtomicU8::new(0),
             write_error: parking_lot::Mutex::new(None),
         })
+    }
+
+    /// Whether it is known to have no such access control list.
+    pub(super) fn has_no_acl(&self, which: Which) -> bool {
+        self.acl_state() & acl_bit(which) != 0
+    }
+
+    pub(super) fn acl_state(&self) -> u8 {
+        self.acls.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that there is no such list, unless one was set since the state was `seen`.
+    pub(super) fn found_no_acl(&self, seen: u8, which: Which) {
+        let _ = self.acls.compare_exchange(seen, seen | acl_bit(which), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// It was made a moment ago, without lists or with some.
+    pub(super) fn is_new(&self, without_lists: bool) {
+        self.acls.store(if without_lists { 0b11 } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// A list is about to be set or removed.
+    pub(super) fn acl_changes(&self) {
+        let next = |state: u8| Some((state & !0b11).wrapping_add(0b100));
+        let _ = self.acls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
     /// What it is; never changes.

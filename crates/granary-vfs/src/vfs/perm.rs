@@ -1,7 +1,7 @@
 //! Who may do what: Linux's permission rules, and how a path is cut into components.
 //!
-//! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. It does *not* know
-//! access control lists.
+//! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. Access
+//! control lists, where there are any, decide instead (`acls`).
 
 use crate::attr::{Attr, FileKind, mode};
 use crate::fs::Cred;
@@ -39,10 +39,13 @@ pub(crate) fn owns(cred: &Cred, attr: &Attr) -> bool {
     cred.uid == 0 || cred.uid == attr.uid
 }
 
-/// Whether the caller may remove or rename the entry of `victim` in `dir` (write and search permission, and the
-/// sticky bit).
-pub(crate) fn may_remove(cred: &Cred, dir: &Attr, victim: &Attr) -> Result<()> {
-    check(cred, dir, Access::WRITE | Access::EXEC)?;
+/// Whether the mode alone decides what the caller may do, whatever access control list there is.
+pub(crate) fn mode_decides(cred: &Cred, attr: &Attr) -> bool {
+    cred.uid == 0 || cred.uid == attr.uid || attr.mode & 0o070 == 0
+}
+
+/// Whether the sticky bit lets the caller, who may write to `dir`, remove or rename the entry of `victim` there.
+pub(crate) fn may_remove_under(cred: &Cred, dir: &Attr, victim: &Attr) -> Result<()> {
     if dir.mode & mode::STICKY != 0 && !owns(cred, victim) && cred.uid != dir.uid {
         return Err(FsError::NotPermitted);
     }

@@ -10,8 +10,8 @@
 //! one parent there is one at a time, and it takes ancestors before descendants, so no cycle can run through it.
 //! Renames of files within one directory lock that, and then files, by number.
 
+use super::Vfs;
 use super::node::NodeRef;
-use super::{Vfs, perm};
 use crate::attr::Attr;
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Rename, RenameFlags, WriteBackCause};
@@ -115,7 +115,8 @@ impl Vfs {
             return Ok(Step::Done);
         }
         let (above, below) = (from.dir.attr(), to.dir.attr());
-        self.may_rename(cred, (&above, &below), (&source, target.as_ref()), cross, flags.exchange)?;
+        let where_to = ((from.dir, &above), (to.dir, &below));
+        self.may_rename(cred, where_to, (&source, target.as_ref()), cross, flags.exchange)?;
         let _children = lock_children(&source, target.as_ref());
         if let Some(target) = target.as_ref().filter(|_| dirs.1 && !flags.exchange)
             && !self.fs.is_empty_dir(target)?
@@ -169,18 +170,18 @@ impl Vfs {
     fn may_rename(
         &self,
         cred: &Cred,
-        (from_dir, to_dir): (&Attr, &Attr),
+        ((from, from_dir), (to, to_dir)): ((&NodeRef, &Attr), (&NodeRef, &Attr)),
         (source, target): (&NodeRef, Option<&NodeRef>),
         cross: bool,
         exchange: bool,
     ) -> Result<()> {
         let moved = source.attr();
-        perm::may_remove(cred, from_dir, &moved)?;
+        self.may_remove(cred, from, &moved)?;
         let gains_dir = source.is_dir() && !target.is_some_and(|t| t.is_dir());
         match target {
-            None => perm::check(cred, to_dir, Access::WRITE | Access::EXEC)?,
+            None => self.allow_locked(cred, to, Access::WRITE | Access::EXEC)?,
             Some(target) => {
-                perm::may_remove(cred, to_dir, &target.attr())?;
+                self.may_remove(cred, to, &target.attr())?;
                 match (source.is_dir(), target.is_dir()) {
                     (true, false) if !exchange => return Err(FsError::NotDir),
                     (false, true) if !exchange => return Err(FsError::IsDir),
@@ -193,10 +194,10 @@ impl Vfs {
         }
         // The moved directory's ".." changes.
         if source.is_dir() {
-            perm::check(cred, &moved, Access::WRITE)?;
+            self.allow(cred, source, Access::WRITE)?;
         }
         if let Some(target) = target.filter(|t| exchange && t.is_dir()) {
-            target.view(|a| perm::check(cred, a, Access::WRITE))?;
+            self.allow(cred, target, Access::WRITE)?;
         }
         let gives_dir = exchange && !source.is_dir() && target.is_some_and(|t| t.is_dir());
         let max = self.features.max_links;

@@ -1,6 +1,7 @@
 //! Extended attributes of a node.
 
 use super::Vfs;
+use super::acls::Which;
 use super::node::NodeRef;
 use crate::error::{FsError, Result};
 use crate::fs::Cred;
@@ -17,7 +18,7 @@ impl Vfs {
         xattr::check_name(name)?;
         cpu(costs().inode_op);
         let _shared = node.rwsem.read();
-        node.view(|a| xattr::may_read(cred, a, name))?;
+        xattr::may_read(cred, &node.attr(), name, |wanted| self.allow_locked(cred, node, wanted))?;
         self.fs.getxattr(node, name)?.ok_or(FsError::NoAttribute)
     }
 
@@ -25,7 +26,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Exists` or `NoAttribute` as `how` demands; `TooLong` for a value beyond 64 KiB; `Range` for an empty or too
-    /// long name; `NotSupported` for an unknown namespace; `NotPermitted`, `Access`; `NoSpace`; the file system's.
+    /// long name; `NotSupported` for an unknown namespace; `Invalid` for a wrong access control list; `NotPermitted`,
+    /// `Access`; `NoSpace`; the file system's.
     pub fn setxattr(
         &self,
         cred: &Cred,
@@ -40,7 +42,8 @@ impl Vfs {
         }
         cpu(costs().inode_op);
         let _lock = node.rwsem.write();
-        node.view(|a| xattr::may_write(cred, a, name, false))?;
+        let allow = |wanted| self.allow_locked(cred, node, wanted);
+        xattr::may_write(cred, &node.attr(), name, false, allow)?;
         if how != SetXattr::Any {
             match (how, self.fs.getxattr(node, name)?) {
                 (SetXattr::Create, Some(_)) => return Err(FsError::Exists),
@@ -48,7 +51,10 @@ impl Vfs {
                 _ => {}
             }
         }
-        self.fs.setxattr(&self.cx(cred), node, name, Some(value))?;
+        match Which::of(name) {
+            Some(which) => self.set_acl(&self.cx(cred), node, which, Some(value))?,
+            None => self.fs.setxattr(&self.cx(cred), node, name, Some(value))?,
+        }
         self.effects.mark();
         Ok(())
     }
@@ -61,11 +67,15 @@ impl Vfs {
         xattr::check_name(name)?;
         cpu(costs().inode_op);
         let _lock = node.rwsem.write();
-        node.view(|a| xattr::may_write(cred, a, name, true))?;
+        let allow = |wanted| self.allow_locked(cred, node, wanted);
+        xattr::may_write(cred, &node.attr(), name, true, allow)?;
         if self.fs.getxattr(node, name)?.is_none() {
             return Err(FsError::NoAttribute);
         }
-        self.fs.setxattr(&self.cx(cred), node, name, None)?;
+        match Which::of(name) {
+            Some(which) => self.set_acl(&self.cx(cred), node, which, None)?,
+            None => self.fs.setxattr(&self.cx(cred), node, name, None)?,
+        }
         self.effects.mark();
         Ok(())
     }

@@ -1,0 +1,159 @@
+//! Access control lists: looked for where they decide, kept in step with the mode, handed on to what is made.
+//!
+//! ```text
+//!   asked for:   neither root nor owner, and the mode's group bits are not zero (Linux's acl_permission_check)
+//!   known:       a node remembers that it has no list; a list is read again each time
+//!   set:         list -> mode (a list that is no more than a mode is not kept)     chmod: mode -> list
+//!   made:        mode and list from the directory's default one; without one the umask takes away
+//! ```
+//!
+//! It does *not* make a node and its list in one transaction: a power failure between the two leaves the mode alone.
+
+use super::node::{Node, NodeRef};
+use super::{Vfs, perm};
+use crate::acl::{ACCESS, Acl, DEFAULT};
+use crate::attr::{Attr, FileKind, SetAttr, mode};
+use crate::error::{FsError, Result};
+use crate::fs::{Cred, Cx};
+use crate::posix::Access;
+
+/// Which list of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    Access,
+    Default,
+}
+
+impl Which {
+    pub(super) fn of(name: &[u8]) -> Option<Which> {
+        match name {
+            ACCESS => Some(Which::Access),
+            DEFAULT => Some(Which::Default),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static [u8] {
+        if self == Which::Access { ACCESS } else { DEFAULT }
+    }
+}
+
+impl Vfs {
+    /// Fails with `Access` where the caller lacks any of `wanted`. The node is not locked.
+    pub(crate) fn allow(&self, cred: &Cred, node: &Node, wanted: Access) -> Result<()> {
+        if self.mode_decides(cred, node) {
+            return node.view(|a| perm::check(cred, a, wanted));
+        }
+        let _shared = node.rwsem.read();
+        self.allow_locked(cred, node, wanted)
+    }
+
+    /// The same; the node is locked.
+    pub(super) fn allow_locked(&self, cred: &Cred, node: &Node, wanted: Access) -> Result<()> {
+        if !self.mode_decides(cred, node)
+            && let Some(acl) = self.acl(node, Which::Access)?
+        {
+            let may = node.view(|a| acl.permits(cred, a, wanted));
+            return if may { Ok(()) } else { Err(FsError::Access) };
+        }
+        node.view(|a| perm::check(cred, a, wanted))
+    }
+
+    fn mode_decides(&self, cred: &Cred, node: &Node) -> bool {
+        node.has_no_acl(Which::Access) || node.view(|a| perm::mode_decides(cred, a))
+    }
+
+    /// Whether the caller may remove or rename the entry of `victim` in `dir`, which is locked.
+    pub(super) fn may_remove(&self, cred: &Cred, dir: &Node, victim: &Attr) -> Result<()> {
+        self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
+        dir.view(|a| perm::may_remove_under(cred, a, victim))
+    }
+
+    /// A node's list. The node is locked.
+    pub(super) fn acl(&self, node: &Node, which: Which) -> Result<Option<Acl>> {
+        let wrong_kind = node.kind() == FileKind::Symlink || (which == Which::Default && !node.is_dir());
+        if wrong_kind || node.has_no_acl(which) {
+            return Ok(None);
+        }
+        let seen = node.acl_state();
+        let value = match self.fs.getxattr(node, which.name()) {
+            Err(FsError::NotSupported) => None,
+            other => other?,
+        };
+        match value {
+            Some(value) => Acl::parse(&value),
+            None => {
+                node.found_no_acl(seen, which);
+                Ok(None)
+            }
+        }
+    }
+
+    /// The mode of what is made in `dir`: without the umask's bits, unless a default list is there to say it.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn masked(&self, dir: &NodeRef, mode: u16, umask: u16) -> Result<u16> {
+        if !dir.is_dir() || dir.has_no_acl(Which::Default) {
+            return Ok(mode & !umask);
+        }
+        let _shared = dir.rwsem.read();
+        Ok(if self.acl(dir, Which::Default)?.is_some() { mode } else { mode & !umask })
+    }
+
+    /// Sets or (`None`) removes a list, and the mode with it. The node is locked; that the caller may is known.
+    pub(super) fn set_acl(&self, cx: &Cx<'_>, node: &Node, which: Which, value: Option<&[u8]>) -> Result<()> {
+        let acl = value.map_or(Ok(None), Acl::parse)?;
+        let mut keep = acl.as_ref();
+        if let (Which::Access, Some(acl)) = (which, &acl) {
+            keep = keep.filter(|a| !a.is_mode());
+            let strip = cx.cred.uid != 0 && !node.view(|a| perm::in_group(cx.cred, a.gid));
+            let old = node.view(|a| a.mode);
+            let new = old & !0o777 & !(if strip { mode::SGID } else { 0 }) | acl.mode();
+            if new != old {
+                self.fs.setattr(cx, node, &SetAttr { mode: Some(new), ..SetAttr::default() })?;
+            }
+        }
+        let value = keep.map(Acl::encode);
+        if value.is_some() || self.fs.getxattr(node, which.name())?.is_some() {
+            node.acl_changes();
+            self.fs.setxattr(cx, node, which.name(), value.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// After the mode changed: the list says the same. The node is locked.
+    pub(super) fn chmod_acl(&self, cx: &Cx<'_>, node: &Node) -> Result<()> {
+        let Some(acl) = self.acl(node, Which::Access)? else { return Ok(()) };
+        let new = acl.with_mode(node.view(|a| a.mode));
+        if new != acl {
+            self.fs.setxattr(cx, node, ACCESS, Some(&new.encode()))?;
+        }
+        Ok(())
+    }
+
+    /// What a node made with `mode` in `dir` gets from its default list: the mode, its own list, and, a directory, its
+    /// default one. The directory is locked.
+    pub(super) fn inherit_acls(&self, dir: &Node, kind: FileKind, mode: u16) -> Result<Inherited> {
+        let none = Inherited { mode, lists: Vec::new() };
+        if kind == FileKind::Symlink {
+            return Ok(none);
+        }
+        let Some(default) = self.acl(dir, Which::Default)? else { return Ok(none) };
+        let (access, mode) = default.inherited(mode);
+        let mut lists = Vec::new();
+        if !access.is_mode() {
+            lists.push((ACCESS, access.encode()));
+        }
+        if kind == FileKind::Dir {
+            lists.push((DEFAULT, default.encode()));
+        }
+        Ok(Inherited { mode, lists })
+    }
+}
+
+/// See [`Vfs::inherit_acls`].
+pub(super) struct Inherited {
+    pub mode: u16,
+    pub lists: Vec<(&'static [u8], Vec<u8>)>,
+}
