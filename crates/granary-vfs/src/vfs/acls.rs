@@ -122,14 +122,11 @@ impl Vfs {
         Ok(())
     }
 
-    /// After the mode changed: the list says the same. The node is locked.
-    pub(super) fn chmod_acl(&self, cx: &Cx<'_>, node: &Node) -> Result<()> {
-        let Some(acl) = self.acl(node, Which::Access)? else { return Ok(()) };
-        let new = acl.with_mode(node.view(|a| a.mode));
-        if new != acl {
-            self.fs.setxattr(cx, node, ACCESS, Some(&new.encode()))?;
-        }
-        Ok(())
+    /// The list that goes with a new mode, where there is one and it changes. The node is locked.
+    pub(super) fn chmod_acl(&self, node: &Node, mode: u16) -> Result<Option<Vec<u8>>> {
+        let Some(acl) = self.acl(node, Which::Access)? else { return Ok(None) };
+        let new = acl.with_mode(mode);
+        Ok((new != acl).then(|| new.encode()))
     }
 
     /// What a node made with `mode` in `dir` gets from its default list: the mode, its own list, and, a directory, its

@@ -2,6 +2,7 @@
 
 use super::node::{NO_TAIL, Node, NodeRef};
 use super::{Vfs, perm};
+use crate::acl::ACCESS;
 use crate::attr::{FileKind, SetAttr, mode};
 use crate::config::Atime;
 use crate::error::{FsError, Result};
@@ -88,13 +89,14 @@ impl Vfs {
             let _lock = node.rwsem.write();
             let cx = self.cx(cred);
             let set = self.permitted(&cx, node, change)?;
+            let list = set.mode.map_or(Ok(None), |mode| self.chmod_acl(node, mode))?;
             cpu(costs().inode_op);
             match change.size {
                 Some(size) => self.set_size(&cx, node, size, &set)?,
                 None => self.fs.setattr(&cx, node, &set)?,
             }
-            if change.mode.is_some() {
-                self.chmod_acl(&cx, node)?;
+            if let Some(list) = list {
+                self.fs.setxattr(&cx, node, ACCESS, Some(&list))?;
             }
             self.effects.mark();
         }

@@ -117,6 +117,7 @@ impl Vfs {
         let made = self.fs.create(&cx, dir, name, &node)?;
         let node = Node::new(&self.names, made.ino, made.loaded);
         node.is_new(lists.is_empty());
+        let locked = (!lists.is_empty()).then(|| node.rwsem.write());
         for (list, value) in &lists {
             if let Err(e) = self.fs.setxattr(&cx, &node, list, Some(value)) {
                 let _ = self.fs.unlink(&cx, dir, name, &node).and_then(|()| self.fs.evict(&node));
@@ -126,6 +127,7 @@ impl Vfs {
         if kind == FileKind::Dir {
             node.set_parent(Some(dir.clone()));
         }
+        drop(locked);
         self.effects.mark();
         Ok(self.names.created(dir, name, node))
     }
