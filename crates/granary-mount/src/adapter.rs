@@ -171,7 +171,7 @@ impl Filesystem for Adapter {
         }
         if self.0.xattrs {
             // The kernel asks for access control lists and checks them, and leaves the umask to us.
-            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK);
         }
         let _ = config.set_max_write(MAX_WRITE);
         let _ = config.set_max_background(MAX_BACKGROUND);
