@@ -5,9 +5,9 @@
 //!   record                                                          descriptor | page | page | ...
 //!
 //!   write:       record by block ── wait ── entry line by byte, with the TxID of the transaction ── ... COMMIT(TxID)
-//!   checkpoint:  pages of committed records to their places ── wait ── entries cleared ── verify ── blocks free
+//!   checkpoint:  pages of committed records to their places ── wait ── transaction: entries cleared ── blocks free
 //!   recovery:    RECOVER drops the entries of transactions that were not committed ── pages of the others to their
-//!                places ── table cleared
+//!                places ── wait ── entries cleared one by one, the oldest first
 //! ```
 //!
 //! The commit entry is a line of the transaction itself, stored through the byte window: the one COMMIT makes metadata,
@@ -22,12 +22,15 @@
 //! - The drive has a record before its entry's transaction is sealed.
 //! - While a page is in a record that is not checkpointed, it changes through another record only: recovery stores whole
 //!   pages after RECOVER has replayed the lines.
+//! - No record outlives a newer one of the same page: recovery would take the page back to what it was. So a checkpoint
+//!   clears its entries in one transaction.
 //! - A block gets a new owner only after the records that name it are gone.
 //! - One record is made at a time (`making`), so that whoever lacks room waits for commits and for nothing else.
 //!
 //! Source: ByteFS sections 4.6 (data journaling) and 4.7 (data recovery).
 
 use crate::core::Core;
+use crate::journal::Journal;
 use crate::layout::Geometry;
 use crate::ranges::Ranges;
 use crate::space::Run;
@@ -210,9 +213,11 @@ impl DataJournal {
         }
     }
 
-    /// Writes the pages of committed records where they belong, the newest of each, and empties their entries.
-    fn checkpoint(&self, port: &Port, committed: u64) -> Result<()> {
+    /// Writes the pages of committed records where they belong, the newest of each, and empties their entries, all or
+    /// none: an older record that outlives a newer one would bring its pages back.
+    fn checkpoint(&self, port: &Port, log: &Journal) -> Result<()> {
         let _one = self.checkpointing.lock();
+        let committed = log.committed();
         let mut home: BTreeMap<u32, Page> = BTreeMap::new();
         let mut done = Vec::new();
         for (seq, record) in &self.state.lock().records {
@@ -225,12 +230,16 @@ impl DataJournal {
             return Ok(());
         }
         write_home(port, &home)?;
+        let tx = log.new_tx();
+        let place = |entry: u64| {
+            let (lpa, line) = self.entry_place(entry);
+            lpa.byte().offset(line as u64 * LINE_SIZE as u64)
+        };
         for (_, entry) in &done {
-            let (lpa, line) = self.entry_place(*entry);
-            let at = lpa.byte().offset(line as u64 * LINE_SIZE as u64);
-            port.store(at, &[0; LINE_SIZE], TxId::NONE, Structure::Journal)?;
+            port.stage(place(*entry), &[0; LINE_SIZE], tx, Structure::Journal)?;
         }
-        port.verify()?;
+        port.flush_lines(done.iter().map(|d| (place(d.1), LINE_SIZE)))?;
+        log.fatal(log.commit_one(port, tx, None))?;
         let state = &mut *self.state.lock();
         for (seq, entry) in done {
             let Some(record) = state.records.remove(&seq) else { continue };
@@ -316,14 +325,14 @@ pub fn recover(port: &Port, g: &Geometry) -> Result<u64> {
         if entry.magic != ENTRY_MAGIC || count as usize > (PAGE_SIZE - HEAD) / 8 || first + count >= blocks {
             return Err(FsError::Corrupt(format!("journal area: entry {n} of the commit table is damaged")));
         }
-        entries.push(entry);
+        entries.push((n as u64, entry));
     }
     if entries.is_empty() {
         return Ok(0);
     }
-    entries.sort_by_key(|e| e.seq.get());
+    entries.sort_by_key(|(_, e)| e.seq.get());
     let mut home = BTreeMap::new();
-    for entry in entries {
+    for (_, entry) in &entries {
         let mut record = vec![Page::ZERO; 1 + entry.pages.get() as usize];
         port.read(Lpa(g.journal + table + entry.first.get() as u64), &mut record, Structure::Journal)?;
         let head = record[0].to_bytes();
@@ -340,7 +349,12 @@ pub fn recover(port: &Port, g: &Geometry) -> Result<u64> {
         }
     }
     write_home(port, &home)?;
-    port.write(Lpa(g.journal), &vec![Page::ZERO; table as usize], Structure::Journal)?;
+    // The power may fail again: an older record must not outlive a newer one. There are no transactions yet.
+    for (entry, _) in &entries {
+        let at = Lpa(g.journal).byte().offset(entry * LINE_SIZE as u64);
+        port.store(at, &[0; LINE_SIZE], TxId::NONE, Structure::Journal)?;
+        port.verify()?;
+    }
     Ok(home.len() as u64)
 }
 
@@ -397,6 +411,6 @@ impl Core {
         if commit {
             self.journal.commit_to(&self.port, self.journal.sealed())?;
         }
-        self.data_journal.checkpoint(&self.port, self.journal.committed())
+        self.data_journal.checkpoint(&self.port, &self.journal)
     }
 }
