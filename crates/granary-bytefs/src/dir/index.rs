@@ -117,6 +117,21 @@ mod tests {
     use super::*;
     use granary_sim::rng::Stream;
 
+    /// Numbered names, as programs make them, spread evenly: a name is near its home (linear probing at a load of `a`
+    /// expects a distance of `a / (2 - 2a)`, at most 1.5).
+    #[test]
+    fn numbered_names_are_near_their_homes() {
+        let mut index = NameIndex::default();
+        for n in 0..100_000u32 {
+            index.insert(hash(format!("file-{n:010}").as_bytes()), n);
+            index.insert(hash(format!("{n}").as_bytes()), n);
+        }
+        let mask = index.mask();
+        let full = index.table.iter().enumerate().filter(|(_, e)| e.slot != EMPTY);
+        let far: usize = full.map(|(i, e)| i.wrapping_sub(e.hash as usize) & mask).sum();
+        assert!(far < 2 * index.len(), "{far} entries passed for {} names", index.len());
+    }
+
     /// Random insertions and removals with many equal hashes agree with a list.
     #[test]
     fn the_index_agrees_with_a_list() {
