@@ -105,7 +105,7 @@ fn a_users_own_file_runs_and_a_broken_one_is_refused_with_line_and_column() {
 fn wrong_arguments_end_with_code_2_and_say_what_would_be_right() {
     for (args, word) in [
         (&["run", "varmial"][..], "varmail"),
-        (&["run", "varmail", "--fs", "bytfs"], "bytefs, ext4"),
+        (&["run", "varmail", "--fs", "bytfs"], "there are bytefs, "),
         (&["run", "varmail", "--testbed", "nope"], "bytefs-emulator"),
         (&["run", "varmail", "--set", "nand.raed_ns=1"], "no key"),
         (&["run", "varmail", "--set", "nand.read_ns"], "KEY=VALUE"),
