@@ -75,14 +75,19 @@ impl Place {
         self.path(name).to_string_lossy().into_owned()
     }
 
-    /// Runs granary; its standard output and error.
-    fn granary(&self, args: &[&str], code: i32) -> (String, String) {
+    /// Runs granary; its exit code, standard output and error.
+    fn ends(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let granary = env!("CARGO_BIN_EXE_granary");
         let out =
             Command::new("timeout").arg("120").arg(granary).args(args).current_dir(self.dir.path()).output();
         let out = out.expect("runs");
-        let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
-        assert_eq!(out.status.code(), Some(code), "granary {args:?}: {stdout}{stderr}");
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    }
+
+    /// Runs granary, which must end with this code; its standard output and error.
+    fn granary(&self, args: &[&str], code: i32) -> (String, String) {
+        let (ended, stdout, stderr) = self.ends(args);
+        assert_eq!(ended, Some(code), "granary {args:?}: {stdout}{stderr}");
         (stdout, stderr)
     }
 
@@ -284,14 +289,18 @@ fn ext4_moves_what_the_kernels_moves() {
         eprintln!("skipped: mkfs.ext4 is missing");
         return;
     }
-    let (told, _) = place.granary(&["calibrate", "ext4", "--scale", "0.004", "--size", "1GiB", "--json"], 0);
+    let (code, told, err) =
+        place.ends(&["calibrate", "ext4", "--scale", "0.004", "--size", "1GiB", "--json"]);
+    assert!(matches!(code, Some(0 | 1)), "{told}{err}");
     let loads: Vec<Value> = told.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
     assert_eq!(loads.len(), 4);
     for load in loads {
-        assert_eq!(
-            (load["kernel"]["unknown"].as_u64(), load["missed"].as_array().map(Vec::len)),
-            (Some(0), Some(0))
-        );
+        assert_eq!(load["kernel"]["unknown"], 0);
+        // A load without fsync is one commit, in its last sync, or two where the kernel's write-back is a little later than
+        // that: more than the fifth that a category may differ by.
+        let few = load["kernel"]["flushes"].as_u64().expect("a number") < 20;
+        let mut missed = load["missed"].as_array().expect("a list").iter().map(|m| m.as_str().expect("text"));
+        assert!(missed.all(|m| few && m.starts_with("journal")), "{load}");
         // Nothing is invented: file data is what the application wrote, block for block.
         assert_eq!(
             load["kernel"]["write_bytes"]["data"], load["ours"]["write_bytes"]["data"],
