@@ -121,3 +121,13 @@ fn pmfs_keeps_its_promises_under_varmail() {
 fn pmfs_keeps_its_promises_under_fileserver() {
     explore("pmfs", "fileserver", 40);
 }
+
+#[test]
+fn bytefs_keeps_its_promises_under_oltp() {
+    explore("bytefs", "oltp", 30);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_oltp() {
+    explore("ext4", "oltp", 30);
+}

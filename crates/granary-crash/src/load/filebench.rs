@@ -8,6 +8,9 @@ use granary_sim::rng::Stream;
 use granary_workload::Workload;
 use granary_workload::run::{Run, RunOptions};
 
+/// The built-in `oltp` has its semaphores' values and its run time in its text: this one is small throughout.
+const OLTP: &str = include_str!("oltp.f");
+
 /// A built-in workload of [`granary_workload`] as a load.
 #[derive(Clone, Debug)]
 pub struct Filebench {
@@ -18,22 +21,27 @@ pub struct Filebench {
 }
 
 impl Filebench {
-    /// `varmail` or `fileserver` with some dozens of files of 12 KiB, 4 threads and `count` operations in all.
+    /// `varmail` or `fileserver` with some dozens of files of 12 KiB, 4 threads and `count` operations in all; `oltp`
+    /// with 8 files of 64 KiB, 4 readers, 2 database writers and the log writer.
     pub fn new(name: &str, count: u32) -> Filebench {
         Filebench { name: name.to_owned(), files: 40, threads: 4, count }
     }
 
     fn workload(&self, round: u32) -> Result<Workload, String> {
-        let overrides = [
-            ("dir", format!("/round{round}")),
+        let dir = ("dir".to_owned(), format!("/round{round}"));
+        let count = ("count".to_owned(), self.count.to_string());
+        if self.name == "oltp" {
+            return Workload::parse("oltp.f", OLTP, &[dir, count]).map_err(|e| e.to_string());
+        }
+        let [nfiles, width, size, threads] = [
             ("nfiles", self.files.to_string()),
             ("meandirwidth", "8".to_owned()),
             ("filesize", "12k".to_owned()),
             ("nthreads", self.threads.to_string()),
-            ("count", self.count.to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value));
-        Workload::from_builtin(&self.name, &overrides).map_err(|e| e.to_string())
+        Workload::from_builtin(&self.name, &[dir, count, nfiles, width, size, threads])
+            .map_err(|e| e.to_string())
     }
 }
 
