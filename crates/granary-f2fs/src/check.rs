@@ -1,7 +1,7 @@
 //! `check`: everything on media against everything else, and against memory.
 //!
 //! ```text
-//!   1 NAT       every number in use -> a node with that number; inodes -> their trees: each block once
+//!   1 NAT       every number in use -> a node with that number; inodes -> their trees: each block once; xattrs
 //!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket; ".", ".."
 //!   3 links     names of each inode = its link count; no inode without a name but orphans
 //!   4 SIT, SSA  blocks in use = valid blocks; each one's summary names its owner; free = without valid blocks
@@ -15,11 +15,12 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::layout::dentry::{BLOCK, bucket, level_of, name_hash};
 use crate::layout::nat::NatEntry;
 use crate::layout::node::{
-    Extra, Footer, INLINE_DATA, INLINE_DENTRY, NIDS_AT, NODE_ADDRS, ROOT_INO, addr, addrs, decode,
+    Extra, Footer, INLINE_DATA, INLINE_DENTRY, NIDS_AT, NODE_ADDRS, ROOT_INO, XATTR_PLACE, addr, addrs,
+    decode,
 };
 use crate::layout::sit::{SIT_ENTRIES, SIT_ENTRY, SitEntry};
 use crate::layout::summary::Summary;
-use crate::layout::{NULL_ADDR, bit, is_real, le32};
+use crate::layout::{BlockBytes, NULL_ADDR, bit, is_real, le32, xattr};
 use granary_mssd::Structure;
 use granary_units::{Lpa, Page};
 use granary_vfs::{Attr, FileKind, Result};
@@ -148,6 +149,21 @@ impl Check<'_> {
         Ok(n)
     }
 
+    /// Extended attributes; says how many nodes they have.
+    fn xattrs(&mut self, ino: u32, x: &Extra, inode: &BlockBytes) -> Result<u64> {
+        let other = match x.xattr {
+            0 => None,
+            nid => match self.node(ino, nid, XATTR_PLACE)? {
+                Some(page) => Some(page.to_bytes()),
+                None => return Ok(0),
+            },
+        };
+        if let Err(e) = xattr::read(inode, other.as_ref(), ino) {
+            self.problem(e.to_string());
+        }
+        Ok(other.is_some() as u64)
+    }
+
     fn trees(&mut self) -> Result<()> {
         let inos: Vec<u32> = self.nat.iter().filter(|(n, e)| **n == e.ino).map(|(n, _)| *n).collect();
         for ino in inos {
@@ -172,6 +188,7 @@ impl Check<'_> {
                     n += self.tree(ino, nid, place, levels)?;
                 }
             }
+            n += self.xattrs(ino, &x, &b)?;
             if n != x.blocks {
                 self.problem(format!("inode {ino} has {n} blocks and says {}", x.blocks));
             }

@@ -12,7 +12,7 @@
 use crate::F2fs;
 use crate::layout::checkpoint::{COMPACT, Checkpoint, LogPlace, ORPHANS_PER_BLOCK, UMOUNT, encode_orphans};
 use crate::layout::nat::{NAT_ENTRY, NatEntry};
-use crate::layout::node::{COLD, Footer, first_index};
+use crate::layout::node::{COLD, Footer, is_direct};
 use crate::layout::sit::{SIT_ENTRIES, SIT_ENTRY, SIT_JOURNAL};
 use crate::layout::summary::{COMPACT_FIRST, COMPACT_NEXT, JOURNAL_BYTES, SUMMARY, Summary};
 use crate::layout::{BLOCK_SIZE, BlockBytes, bit, corrupt, is_real, put16, put32, set_bit};
@@ -147,9 +147,9 @@ impl F2fs {
         let mut nodes = self.nodes.dirty();
         nodes.sort_by_key(|e| {
             let foot = e.with(Footer::read);
-            let order = match first_index(foot.place) {
-                None => 0,
-                Some(_) => 1 + (foot.flags & COLD != 0) as u8,
+            let order = match is_direct(foot.place) {
+                false => 0,
+                true => 1 + (foot.flags & COLD != 0) as u8,
             };
             (order, e.key)
         });

@@ -16,7 +16,7 @@
 use crate::F2fs;
 use crate::cache::Entry;
 use crate::layout::dentry::{BLOCK, Form, Found, INLINE, MAX_DEPTH, bucket, bucket_blocks, name_hash};
-use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, NIDS_AT};
+use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATTR_AT};
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};
 use crate::node::{node, number};
 use granary_mssd::Structure;
@@ -224,7 +224,7 @@ impl F2fs {
             s.inline
         };
         self.nodes.change(entry, |b| {
-            b[ADDRS_AT..NIDS_AT].fill(0);
+            b[ADDRS_AT..XATTR_AT].fill(0);
             b[3] = flags;
             put32(b, ADDRS_AT, NEW_ADDR);
         });

@@ -9,7 +9,7 @@
 //! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows with the
 //! data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
 
-use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, NIDS_AT};
+use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, XATTR_AT};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
@@ -24,7 +24,7 @@ use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use std::sync::atomic::Ordering::Relaxed;
 
-const BS: u64 = BLOCK_SIZE as u64;
+pub(crate) const BS: u64 = BLOCK_SIZE as u64;
 
 /// A block that gets a new place.
 struct Moved {
@@ -34,7 +34,7 @@ struct Moved {
 }
 
 /// The blocks that a range of bytes touches: first, end.
-fn blocks_of(pos: u64, len: u64) -> (u64, u64) {
+pub(crate) fn blocks_of(pos: u64, len: u64) -> (u64, u64) {
     (pos / BS, (pos + len).div_ceil(BS))
 }
 
@@ -81,7 +81,7 @@ impl F2fs {
     }
 
     /// The number of blocks may have changed: the inode learns it.
-    fn counted(&self, inode: &Inode, before: u64) {
+    pub(crate) fn counted(&self, inode: &Inode, before: u64) {
         if node(inode).state.lock().blocks != before {
             self.show_blocks(inode);
             self.mark_inode(inode, true);
@@ -89,7 +89,7 @@ impl F2fs {
     }
 
     /// Inline content moves to a block. Under the inode lock.
-    fn convert_inline(&self, node: &Node) -> Result<()> {
+    pub(crate) fn convert_inline(&self, node: &Node) -> Result<()> {
         let entry = self.inode_node(node.ino)?;
         let (content, size) = {
             let s = node.state.lock();
@@ -107,7 +107,7 @@ impl F2fs {
         s.moved |= is_real(addr);
         let inline = s.inline;
         self.nodes.change(&entry, |b| {
-            b[ADDRS_AT..NIDS_AT].fill(0);
+            b[ADDRS_AT..XATTR_AT].fill(0);
             b[3] = inline;
             put32(b, ADDRS_AT, addr);
         });

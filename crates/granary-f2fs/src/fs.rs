@@ -6,8 +6,8 @@ use crate::node::node;
 use crate::{F2fs, MAX_FILE_SIZE};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
-    Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename, Result,
-    SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
+    Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -121,6 +121,30 @@ impl FileSystem for F2fs {
 
     fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         self.write_past(cx, inode, pos, data)
+    }
+
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        self.change_space(cx, inode, how, pos, len)
+    }
+
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.next_data(inode, pos)
+    }
+
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        self.next_hole(inode, pos)
+    }
+
+    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_xattr(inode, name)
+    }
+
+    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.set_xattr(cx, inode, name, value)
+    }
+
+    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        self.list_xattrs(inode)
     }
 
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {

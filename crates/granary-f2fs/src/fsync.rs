@@ -13,7 +13,7 @@
 //! not been). The kernel has the latter only with `fsync_mode=strict`.
 
 use crate::F2fs;
-use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, first_index};
+use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct};
 use crate::node::{Node, node};
 use granary_sim::sleep_until;
 use granary_vfs::{FileKind, Inode, Result};
@@ -105,7 +105,7 @@ impl F2fs {
             FSYNC | if name { DENTRY } else { 0 }
         };
         let mut list = self.nodes.dirty_of(ino);
-        list.retain(|e| e.with(|b| first_index(Footer::read(b).place)).is_some());
+        list.retain(|e| e.with(|b| is_direct(Footer::read(b).place)));
         let Ok((mut ticket, mut chain)) = self.write_nodes(&list, Some(&marks)) else {
             return Ok(Left::Checkpoint);
         };

@@ -10,7 +10,7 @@
 //! addresses to a node, 214 slots to a dentry block), so that operations touch the same number of blocks; the bytes
 //! are our own. Parsers take any bytes and never panic.
 //!
-//! Not here: extra attributes, compression, zoned devices, quotas, the contents of the inline xattr area.
+//! Not here: extra attributes, compression, zoned devices, quotas.
 //!
 //! Source: reference/baselines.md section 4.1; the kernel's Documentation/filesystems/f2fs.rst.
 
@@ -21,6 +21,7 @@ pub mod node;
 pub mod sit;
 pub mod summary;
 pub mod superblock;
+pub mod xattr;
 
 use granary_vfs::FsError;
 

@@ -23,6 +23,7 @@ mod cache;
 mod check;
 mod checkpoint;
 mod dir;
+mod fallocate;
 mod file;
 mod flush;
 mod fs;
@@ -40,6 +41,7 @@ mod options;
 mod recover;
 mod segs;
 mod tree;
+mod xattr;
 
 pub use geometry::Geometry;
 pub use mkfs::mkfs;

@@ -105,6 +105,7 @@ impl F2fs {
             parent: number(dir.ino()),
             blocks: long as u64,
             size: size as u64,
+            xattr: 0,
         };
         let mut b = Box::new([0; BLOCK_SIZE]);
         encode(&mut b, &attr, &x);
@@ -267,6 +268,7 @@ impl F2fs {
                 self.forget_dents(ino, inode.size())?;
             }
             self.cut_blocks(node, 0)?;
+            self.place_xattrs(node, false)?;
             self.dirty_inodes.lock().remove(&ino);
             node.state.lock().dirty = true; // nobody puts it on the list again
             self.free_node(ino, ino)?;

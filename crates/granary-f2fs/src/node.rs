@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub advise: u8,
     pub depth: u32,
     pub parent: u32,
+    /// The node of extended attributes; 0 = none.
+    pub xattr: u32,
 }
 
 impl State {
@@ -46,6 +48,7 @@ impl State {
             parent: self.parent,
             blocks: self.blocks,
             size: self.disksize,
+            xattr: self.xattr,
         }
     }
 
@@ -82,6 +85,7 @@ impl Node {
             advise: x.advise,
             depth: x.depth,
             parent: x.parent,
+            xattr: x.xattr,
         };
         Arc::new(Node { ino, state: Mutex::new(state) })
     }

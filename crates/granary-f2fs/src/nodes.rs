@@ -10,7 +10,7 @@
 
 use crate::F2fs;
 use crate::cache::Entry;
-use crate::layout::node::{COLD, Footer, first_index};
+use crate::layout::node::{COLD, Footer, XATTR_PLACE, is_direct};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
 use crate::node::Node;
@@ -155,8 +155,8 @@ impl F2fs {
         batch: &mut Batch,
     ) -> Result<()> {
         let mut foot = e.with(Footer::read);
-        let log = match (first_index(foot.place), foot.flags & COLD) {
-            (None, _) => log::COLD_NODE,
+        let log = match (is_direct(foot.place), foot.flags & COLD) {
+            (false, _) => log::COLD_NODE,
             (_, 0) => log::HOT_NODE,
             _ => log::WARM_NODE,
         };
@@ -174,7 +174,8 @@ impl F2fs {
         foot.flags = foot.flags & COLD | marks.map_or(0, |m| m(&foot));
         foot.version = version;
         self.nat.mark(foot.nid, foot.ino, marks.is_some());
-        let what = if foot.nid == foot.ino { Structure::Inode } else { Structure::DataPointer };
+        let is_inode = foot.nid == foot.ino || foot.place == XATTR_PLACE;
+        let what = if is_inode { Structure::Inode } else { Structure::DataPointer };
         batch.push((addr, self.nodes.clean(e, |b| foot.store(b)), what));
         Ok(())
     }

@@ -13,7 +13,8 @@
 
 use crate::F2fs;
 use crate::layout::node::{
-    ADDRS_AT, DENTRY, FSYNC, Footer, INLINE_DATA, NIDS_AT, addr, addrs, decode, first_index, name,
+    ADDRS_AT, DENTRY, FOOTER, FSYNC, Footer, INLINE_DATA, NIDS_AT, XATTR_AT, XATTR_PLACE, addr, addrs,
+    decode, first_index, name,
 };
 use crate::layout::summary::Summary;
 use crate::layout::{BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real};
@@ -130,9 +131,11 @@ impl F2fs {
         let node = node(&inode);
         if let Some(image) = &image {
             self.take_header(&inode, image)?;
+            let copy = plan.copies.get(&XATTR_PLACE).map(|n| Box::new(found[*n].page.to_bytes()));
+            self.take_xattrs(node, image, copy.as_deref())?;
         }
         if !node.state.lock().is_inline() {
-            for (place, n) in &plan.copies {
+            for (place, n) in plan.copies.iter().filter(|(place, _)| **place != XATTR_PLACE) {
                 self.take_addrs(node, *place, &found[*n].page.to_bytes())?;
             }
         }
@@ -153,10 +156,10 @@ impl F2fs {
         }
         let mut b = Box::new(*image);
         let (attr, mut x) = decode(&b, ino)?;
-        x.blocks = 0;
+        (x.blocks, x.xattr) = (0, 0);
         crate::layout::node::encode(&mut b, &attr, &x);
         if x.inline & INLINE_DATA == 0 {
-            b[ADDRS_AT..NIDS_AT].fill(0);
+            b[ADDRS_AT..XATTR_AT].fill(0);
         }
         b[NIDS_AT..NIDS_AT + 20].fill(0);
         self.nodes.fresh((ino, ino), &b);
@@ -175,8 +178,8 @@ impl F2fs {
         let entry = self.inode_node(node.ino)?;
         if is_inline || was_inline {
             self.nodes.change(&entry, |b| match is_inline {
-                true => b[ADDRS_AT..NIDS_AT].copy_from_slice(&image[ADDRS_AT..NIDS_AT]),
-                false => b[ADDRS_AT..NIDS_AT].fill(0),
+                true => b[ADDRS_AT..XATTR_AT].copy_from_slice(&image[ADDRS_AT..XATTR_AT]),
+                false => b[ADDRS_AT..XATTR_AT].fill(0),
             });
         }
         {
@@ -184,6 +187,21 @@ impl F2fs {
             (s.inline, s.advise, s.disksize) = (x.inline, x.advise, x.size);
         }
         inode.update(|a| *a = Attr { blocks: a.blocks, ..attr });
+        Ok(())
+    }
+
+    /// Extended attributes: those in the inode, and `copy`, their node where it was written since the checkpoint.
+    fn take_xattrs(&self, node: &Node, image: &BlockBytes, copy: Option<&BlockBytes>) -> Result<()> {
+        let needed = decode(image, node.ino)?.1.xattr != NULL_ADDR;
+        let had = node.state.lock().xattr != 0;
+        if needed && !had && copy.is_none() {
+            return Err(corrupt(format!("extended attributes of inode {} are nowhere", node.ino)));
+        }
+        let entry = self.inode_node(node.ino)?;
+        self.nodes.change(&entry, |b| b[XATTR_AT..NIDS_AT].copy_from_slice(&image[XATTR_AT..NIDS_AT]));
+        if let (Some(other), Some(copy)) = (self.place_xattrs(node, needed)?, copy) {
+            self.nodes.change(&other, |b| b[..FOOTER].copy_from_slice(&copy[..FOOTER]));
+        }
         Ok(())
     }
 

@@ -41,7 +41,8 @@ fn slot_at(depth: usize, slot: usize) -> usize {
 }
 
 impl F2fs {
-    /// The node with the address of block `index`; `Err(n)`: there is none, nor for the `n` blocks from there on.
+    /// The node with the address of block `index`; `Err(n)`: there is none, nor for the `n` blocks from there on (all
+    /// below the missing node).
     pub(crate) fn dnode(&self, ino: u32, index: u64) -> Result<Result<Dnode, u64>> {
         let Path { depth, slots, places, ofs } = node::path(index);
         let mut entry = self.inode_node(ino)?;
@@ -49,7 +50,10 @@ impl F2fs {
         for (d, slot) in slots.into_iter().enumerate().take(depth) {
             nid = entry.with(|b| le32(b, slot_at(d, slot)));
             if nid == NULL_ADDR {
-                return Ok(Err((NODE_ADDRS - ofs) as u64));
+                let n = NODE_ADDRS as u64;
+                let inside =
+                    slots[d + 1..depth].iter().fold(0, |at, slot| at * n + *slot as u64) * n + ofs as u64;
+                return Ok(Err(n.pow((depth - d) as u32) - inside));
             }
             entry = self.node(ino, nid)?;
         }

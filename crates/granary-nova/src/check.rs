@@ -58,7 +58,7 @@ impl Nova {
                     for (block, n) in r.state.blocks() {
                         mark(&mut used, block, n, &ino.to_string(), &mut bad);
                     }
-                    check_media(&r, ino, &mut bad);
+                    self.check_media(&r, ino, &mut bad)?;
                     if let Some(node) = nodes.remove(&ino.0) {
                         check_memory(&r, &node, &mut bad);
                     }
@@ -94,6 +94,24 @@ impl Nova {
         self.check_tree(seen.keys().copied().collect(), &mut seen, &mut bad);
         self.check_tables(&seen, &orphans, &mut bad);
         Ok(bad)
+    }
+
+    /// Page tails against the entries in them; what lies beyond the end is zero.
+    fn check_media(&self, r: &Replayed, ino: Ino, bad: &mut Vec<String>) -> Result<()> {
+        for (page, (entries, dead)) in r.state.pages.iter().zip(&r.counts) {
+            if (page.entries, page.dead) != (*entries, *dead) {
+                bad.push(format!(
+                    "{ino}: log page {} says {entries} entries, {dead} dead; there are {}, {} dead",
+                    page.block, page.entries, page.dead
+                ));
+            }
+        }
+        if let Body::File(map) = &r.state.body {
+            for block in self.not_zero_beyond(map, r.attr.size)? {
+                bad.push(format!("{ino}: block {block} beyond its end at {} is not zero", r.attr.size));
+            }
+        }
+        Ok(())
     }
 
     fn check_journals(&self, bad: &mut Vec<String>) -> Result<()> {
@@ -201,23 +219,6 @@ fn see(r: &Replayed) -> Seen {
         _ => Vec::new(),
     };
     Seen { kind: r.attr.kind, nlink: r.attr.nlink, parent: r.parent, names: 0, subdirs: 0, entries }
-}
-
-/// Page tails against the entries in them.
-fn check_media(r: &Replayed, ino: Ino, bad: &mut Vec<String>) {
-    for (page, (entries, dead)) in r.state.pages.iter().zip(&r.counts) {
-        if (page.entries, page.dead) != (*entries, *dead) {
-            bad.push(format!(
-                "{ino}: log page {} says {entries} entries, {dead} dead; there are {}, {} dead",
-                page.block, page.entries, page.dead
-            ));
-        }
-    }
-    if let Body::File(map) = &r.state.body
-        && map.extents.range(r.attr.size.div_ceil(BLOCK)..).next().is_some()
-    {
-        bad.push(format!("{ino}: pages beyond its end at {}", r.attr.size));
-    }
 }
 
 fn check_memory(r: &Replayed, node: &Node, bad: &mut Vec<String>) {

@@ -25,10 +25,10 @@ use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Attr, Cx, FsError, Inode, Result, SetAttr, Time};
 
 /// Pages written (and held in memory) in one entry at most.
-const RUN: u64 = 1024;
+pub(crate) const RUN: u64 = 1024;
 
 /// Blocks on their way into a file: (first page, first block, pages).
-type Run = (u64, u64, u64);
+pub(crate) type Run = (u64, u64, u64);
 
 impl Nova {
     /// Reads `pos..pos + dest.len()`, which lies within the file.
@@ -177,7 +177,7 @@ impl Nova {
         Ok(page)
     }
 
-    fn append_runs(
+    pub(crate) fn append_runs(
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,
@@ -196,7 +196,7 @@ impl Nova {
     }
 
     /// After the commit: the pages are the file's, what was there before is free.
-    fn map_runs(
+    pub(crate) fn map_runs(
         &self,
         b: &mut Batch<'_>,
         inode: &Inode,

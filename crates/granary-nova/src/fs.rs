@@ -9,8 +9,8 @@ use granary_mssd::Structure;
 use granary_pm::BLOCK;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{
-    Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
-    Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded,
+    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -142,6 +142,18 @@ impl FileSystem for Nova {
             return Ok(());
         }
         self.write_file(cx, inode, node(inode), pos, data)
+    }
+
+    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        self.change_space(cx, inode, how, pos, len)
+    }
+
+    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        Ok(self.next_data(inode, pos))
+    }
+
+    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        Ok(self.next_hole(inode, pos))
     }
 
     fn zero_beyond_end(&self) -> bool {

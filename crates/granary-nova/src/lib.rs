@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod fallocate;
 mod file;
 mod fs;
 mod gc;

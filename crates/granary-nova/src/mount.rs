@@ -36,7 +36,7 @@ pub struct Recovery {
     pub inodes: u64,
     /// Log pages read.
     pub log_pages: u64,
-    /// Files whose last page was zeroed beyond their end.
+    /// Files that were zeroed beyond their end.
     pub ends_zeroed: u64,
 }
 
@@ -251,6 +251,14 @@ impl Nova {
             b.put_u64(last.block * BLOCK + PAGE_NEXT, 0, Structure::Log)?;
         }
         let mut zeroed = false;
+        if let Body::File(map) = &r.state.body
+            && in_place
+        {
+            for block in self.not_zero_beyond(map, r.attr.size)? {
+                b.stream_page(block, &Page::ZERO, Structure::Data)?;
+                zeroed = true;
+            }
+        }
         if let Body::File(map) = &r.state.body
             && (r.was_cut || in_place)
             && !r.attr.size.is_multiple_of(BLOCK)

@@ -64,6 +64,13 @@ impl FileMap {
         self.extents.range(page..).next().map_or(most, |(&next, _)| most.min(next - page))
     }
 
+    /// Runs of blocks (first, count) of the pages from `page` on.
+    pub fn from(&self, page: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let cut = self.find(page).filter(|(first, _)| *first < page);
+        let cut = cut.map(|(first, e)| (e.block + (page - first), e.len as u64 - (page - first)));
+        cut.into_iter().chain(self.extents.range(page..).map(|(_, e)| (e.block, e.len as u64)))
+    }
+
     /// Takes the pages `first..end` out.
     pub fn cut(&mut self, first: u64, end: u64, out: &mut Vec<Displaced>) {
         if let Some((start, e)) = self.find(first).filter(|(start, _)| *start < first) {

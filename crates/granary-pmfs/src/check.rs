@@ -90,7 +90,9 @@ impl Pmfs {
                 bad.push(format!("{ino}: {} sectors counted, {data} blocks there", attr.blocks));
             }
             if end > attr.size.div_ceil(BLOCK) {
-                bad.push(format!("{ino}: page {} beyond its end at {}", end - 1, attr.size));
+                for block in self.not_zero_beyond(tree, attr.size)? {
+                    bad.push(format!("{ino}: block {block} beyond its end at {} is not zero", attr.size));
+                }
             }
         }
         Ok(())

@@ -133,7 +133,7 @@ impl Pmfs {
     }
 
     /// Allocates a block for every hole among `blocks`, and maps them.
-    fn fill_holes(&self, m: &mut Mapping, first: u64, blocks: &mut [u64]) -> Result<()> {
+    pub(crate) fn fill_holes(&self, m: &mut Mapping, first: u64, blocks: &mut [u64]) -> Result<()> {
         let mut at = 0;
         while at < blocks.len() {
             let run = blocks[at..].iter().take_while(|block| **block == 0).count();
@@ -152,7 +152,7 @@ impl Pmfs {
     }
 
     /// Before a file of size `old` grows, or is written from `to` on: zeros from its end to there, in its last page.
-    fn zero_gap(&self, b: &mut Batch<'_>, tree: Tree, old: u64, to: u64) -> Result<()> {
+    pub(crate) fn zero_gap(&self, b: &mut Batch<'_>, tree: Tree, old: u64, to: u64) -> Result<()> {
         let end = to.min(old.next_multiple_of(BLOCK));
         if end <= old {
             return Ok(());

@@ -75,6 +75,11 @@ impl Journal {
         blocks * BLOCK / ENTRY - 1
     }
 
+    /// Most entries of one transaction.
+    pub fn most_entries(&self) -> usize {
+        (self.slots / 4) as usize
+    }
+
     fn generation(&self, position: u64) -> u16 {
         self.base.wrapping_add((position / self.slots) as u16)
     }
@@ -189,7 +194,7 @@ impl Pmfs {
     fn begin(&self, b: &mut Batch<'_>, entries: u64) -> Result<Tx> {
         let j = &self.journal;
         let entries = entries + 1;
-        assert!(entries <= j.slots / 4, "a transaction of {entries} entries");
+        assert!(entries as usize <= j.most_entries(), "a transaction of {entries} entries");
         let mut ring = j.ring.lock();
         if ring.tail + entries - ring.head > j.slots / 8 {
             j.clean(b, &mut ring)?;

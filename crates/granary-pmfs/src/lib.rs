@@ -21,6 +21,7 @@
 
 mod check;
 mod dir;
+mod fallocate;
 mod file;
 mod fs;
 mod hints;

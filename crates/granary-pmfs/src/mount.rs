@@ -12,7 +12,7 @@ use crate::Pmfs;
 use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
-use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, bytes, links, parse};
+use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, links, parse};
 use crate::layout::superblock::{SIZE, Superblock};
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
@@ -20,6 +20,7 @@ use granary_mssd::{Port, Structure};
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved};
 use granary_sim::sync::Mutex;
+use granary_units::Page;
 use granary_vfs::{Ino, Result};
 use std::sync::Arc;
 
@@ -36,6 +37,8 @@ pub struct Recovery {
     pub freed: u32,
     /// Inodes scanned.
     pub inodes: u64,
+    /// Blocks beyond the end of their file that were zeroed.
+    pub zeroed: u32,
 }
 
 /// Writes the superblock and its copy.
@@ -189,8 +192,15 @@ impl Pmfs {
         self.mark_fixed(&mut used)?;
         let mut in_use = Vec::new();
         for (ino, place) in self.inodes_in_use()? {
-            let (_, tree) = parse(&place, ino)?;
-            self.walk(tree, &mut |block, _, _| used.mark(block, 1, &ino.to_string()))?;
+            let (attr, tree) = parse(&place, ino)?;
+            let mut end = 0;
+            self.walk(tree, &mut |block, page, _| {
+                end = end.max(page + 1);
+                used.mark(block, 1, &ino.to_string())
+            })?;
+            if end > attr.size.div_ceil(BLOCK) {
+                recovery.zeroed += self.zero_beyond(tree, attr.size)?;
+            }
             in_use.push(ino.0);
         }
         recovery.inodes = in_use.len() as u64;
@@ -208,6 +218,17 @@ impl Pmfs {
         }
         self.recovery = recovery;
         Ok(self)
+    }
+
+    /// Zeroes blocks beyond a file's end (fallocate.rs); says how many.
+    fn zero_beyond(&self, tree: Tree, size: u64) -> Result<u32> {
+        let blocks = self.not_zero_beyond(tree, size)?;
+        let mut b = self.pm.batch();
+        for block in &blocks {
+            b.stream_page(*block, &Page::ZERO, Structure::Data)?;
+        }
+        b.fence()?;
+        Ok(blocks.len() as u32)
     }
 
     /// Marks what mkfs and the inode table take.

@@ -12,6 +12,7 @@
 //! Source: PMFS section 3.1; reference/baselines.md section 7.1.
 
 use crate::Pmfs;
+use crate::journal::Edit;
 use crate::layout::inode::Tree;
 use crate::layout::{FANOUT, MAX_HEIGHT};
 use granary_mssd::Structure;
@@ -75,6 +76,19 @@ impl Mapping {
         runs
     }
 
+    /// Data blocks that the pointers of these edits, which come from [`Mapping::runs`], make reachable.
+    pub fn below(&self, edits: &[Edit]) -> u64 {
+        let pointers = edits.iter().flat_map(|e| (0..e.new.len()).step_by(8).map(|at| u64_at(&e.new, at)));
+        pointers.map(|block| self.data_below(block)).sum()
+    }
+
+    fn data_below(&self, block: u64) -> u64 {
+        match self.nodes.get(&block) {
+            None => u64::from(block != 0),
+            Some(node) => (0..PAGE_SIZE).step_by(8).map(|at| self.data_below(u64_at(&node[..], at))).sum(),
+        }
+    }
+
     /// Writes the new nodes.
     pub fn write_nodes(&self, b: &mut Batch<'_>) -> Result<()> {
         for (block, bytes) in &self.nodes {
@@ -122,6 +136,34 @@ impl Pmfs {
         let mut bytes = vec![0; n * 8];
         self.pm.load(node * BLOCK + index * 8, &mut bytes, WHAT)?;
         (0..n).map(|i| self.checked(u64_at(&bytes, i * 8))).collect()
+    }
+
+    /// The first page from `from` on, before `end`, that has a block.
+    pub(crate) fn next_mapped(&self, tree: Tree, from: u64, end: u64) -> Result<Option<u64>> {
+        if tree.root == 0 || from >= capacity(tree.height) {
+            return Ok(None);
+        }
+        self.next_below(self.checked(tree.root)?, (0, tree.height), from, end)
+    }
+
+    /// The same, below a block that begins at page `base` and has this height.
+    fn next_below(&self, block: u64, (base, height): (u64, u8), from: u64, end: u64) -> Result<Option<u64>> {
+        if height == 0 {
+            return Ok((base >= from && base < end).then_some(base));
+        }
+        let node = self.pm.load_block(block, WHAT)?;
+        for i in from.saturating_sub(base) / reach(height)..FANOUT {
+            let (child, start) = (self.checked(u64_at(&node[..], i as usize * 8))?, base + i * reach(height));
+            if start >= end {
+                break;
+            }
+            if child != 0
+                && let Some(page) = self.next_below(child, (start, height - 1), from, end)?
+            {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
     }
 
     /// A new node, allocated.

@@ -1,7 +1,7 @@
 //! Node blocks: inodes, direct nodes (addresses), indirect nodes (node numbers), each with a footer.
 //!
 //! ```text
-//!   inode   header 360 | 873 addresses, or inline content | xattrs 200 (zero) | 5 node numbers | footer 24
+//!   inode   header 360 | 873 addresses, or inline content | xattrs 200 | 5 node numbers | footer 24
 //!   direct  1018 addresses                                                                     | footer 24
 //!   indirect 1018 node numbers                                                                 | footer 24
 //!   footer  nid 4 | inode 4 | flags 4 (bits 0-2: FSYNC, DENTRY, COLD; bits 3-: place in the tree) |
@@ -11,7 +11,7 @@
 //!
 //! The inode's five node numbers lead to two direct nodes, two trees of one level of indirect nodes, one of two.
 //! Places in the tree are numbered depth first: inode 0, direct nodes 1 and 2, first indirect node 3, its children
-//! 4 to 1021, and so on.
+//! 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has the last place.
 
 use super::{BlockBytes, corrupt, le16, le32, le64, put16, put32, put64};
 use granary_vfs::{Attr, FileKind, Result, Time, mode};
@@ -28,12 +28,18 @@ pub const NODE_ADDRS: usize = 1018;
 pub const ADDRS_AT: usize = 360;
 /// Where inline content begins: after address 0.
 pub const INLINE_AT: usize = ADDRS_AT + 4;
+/// Where extended attributes begin: behind the addresses.
+pub const XATTR_AT: usize = ADDRS_AT + 4 * INODE_ADDRS;
+/// The place of the node of extended attributes (`XATTR_NODE_OFFSET`).
+pub const XATTR_PLACE: u32 = u32::MAX >> 3;
+/// Where the number of that node lies in the inode.
+const XATTR_NID: usize = 328;
 /// Bytes of inline content.
 pub const INLINE_BYTES: usize = (INODE_ADDRS - 1) * 4;
 /// Where the inode's five node numbers begin.
 pub const NIDS_AT: usize = 4052;
 /// Where the footer begins.
-const FOOTER: usize = 4072;
+pub(crate) const FOOTER: usize = 4072;
 /// Blocks that the tree reaches.
 pub const MAX_BLOCKS: u64 = INODE_ADDRS as u64
     + 2 * NODE_ADDRS as u64
@@ -71,6 +77,8 @@ pub struct Extra {
     pub blocks: u64,
     /// Size on media.
     pub size: u64,
+    /// The node of extended attributes; 0 = none.
+    pub xattr: u32,
 }
 
 /// Writes the header but for the name.
@@ -89,6 +97,7 @@ pub fn encode(b: &mut BlockBytes, attr: &Attr, x: &Extra) {
     for (i, v) in [x.depth, x.parent, attr.rdev].into_iter().enumerate() {
         put32(b, 56 + 4 * i, v);
     }
+    put32(b, XATTR_NID, x.xattr);
 }
 
 /// Reads the header of inode `ino`.
@@ -107,6 +116,7 @@ pub fn decode(b: &BlockBytes, ino: u32) -> Result<(Attr, Extra)> {
         blocks: le64(b, 24),
         depth: le32(b, 56),
         parent: le32(b, 60),
+        xattr: le32(b, XATTR_NID),
     };
     let attr = Attr {
         kind,
@@ -252,6 +262,13 @@ pub fn path(index: u64) -> Path {
     }
 }
 
+const _: () = assert!(XATTR_NID >= 70 + 255 && XATTR_NID + 4 <= ADDRS_AT);
+
+/// Whether the node at a place holds content or addresses of it: fsync writes it with a mark.
+pub fn is_direct(place: u32) -> bool {
+    place == XATTR_PLACE || first_index(place).is_some()
+}
+
 /// First block that the node at a place has the address of; `None` for indirect nodes.
 pub fn first_index(place: u32) -> Option<u64> {
     let (place, two, n1) = (place as u64, 2, N + 1);
@@ -297,6 +314,7 @@ mod tests {
 
     #[test]
     fn the_kernels_numbers_fit_the_block() {
-        assert_eq!((INLINE_BYTES, ADDRS_AT + INODE_ADDRS * 4 + 200, NIDS_AT + 20), (3488, NIDS_AT, FOOTER));
+        assert_eq!((INLINE_BYTES, XATTR_AT + 200, NIDS_AT + 20), (3488, NIDS_AT, FOOTER));
+        assert!(first_index(XATTR_PLACE).is_none() && is_direct(XATTR_PLACE) && !is_direct(3));
     }
 }

@@ -1,0 +1,131 @@
+//! Space on request: reserving blocks, and where a file's holes are.
+//!
+//! ```text
+//!   reserve   new blocks <── zeros (movnt) | fence | write entries, attribute entry | fence | tail | fence
+//! ```
+//!
+//! The original knows no more: `nova_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP (in both data
+//! modes), so punching and zeroing are refused here, too; `nova_llseek` knows data and holes. Extended attributes and
+//! access control lists it does not have ("NOVA does not currently support extended attributes or ACL", its README).
+//!
+//! Invariant: blocks wholly beyond a file's end are zero. With data in place one moment breaks it: data was stored there
+//! and the power failed before the size grew. So recovery zeroes them.
+//!
+//! Source: NVSL/linux-nova, fs/nova/file.c (`nova_fallocate`, `nova_llseek`) and README.md.
+
+use crate::Nova;
+use crate::file::{RUN, Run};
+use crate::layout::entry;
+use crate::log::Pending;
+use crate::namespace::node;
+use crate::node::{AttrEntry, FileMap, State};
+use granary_mssd::Structure;
+use granary_pm::{BLOCK, Batch, From};
+use granary_units::Page;
+use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};
+
+impl Nova {
+    pub(crate) fn change_space(
+        &self,
+        cx: &Cx<'_>,
+        inode: &Inode,
+        how: Allocate,
+        pos: u64,
+        len: u64,
+    ) -> Result<()> {
+        let Allocate::Reserve { .. } = how else { return Err(FsError::NotSupported) };
+        let old = inode.attr();
+        if old.kind != FileKind::File {
+            return Err(FsError::Invalid);
+        }
+        let end = pos + len;
+        let mut new = Attr { ctime: cx.time, ..old };
+        if how.grows() && end > old.size {
+            (new.size, new.mtime) = (end, cx.time);
+        }
+        let node = node(inode);
+        let mut st = node.state.write();
+        let st = &mut *st;
+        self.stores(|b| {
+            let (mut runs, mut p) = (Vec::new(), Pending::new(st));
+            let prepared = self.zeroed(b, st, (pos / BLOCK, end.div_ceil(BLOCK)), &mut runs);
+            let prepared =
+                prepared.and_then(|()| self.append_runs(b, inode, st, &mut p, &runs, (new.mtime, new.size)));
+            let prepared = prepared.and_then(|addrs| {
+                let e = entry::attr(p.epoch(st), &new, false);
+                Ok((addrs, self.append(b, st, &mut p, inode.ino(), (&e, Structure::Inode, false))?))
+            });
+            let (addrs, attr) = match prepared {
+                Ok(addrs) => addrs,
+                Err(e) => {
+                    runs.into_iter().try_for_each(|(_, block, n)| self.free.give(block, n))?;
+                    return Err(e);
+                }
+            };
+            self.commit(b, st, p)?;
+            self.map_runs(b, inode, st, &runs, &addrs, (new.mtime, new.size))?;
+            self.attr_superseded(b, st)?;
+            self.link_superseded(b, st)?;
+            st.last_attr = AttrEntry { addr: attr, flags: 0, size: new.size };
+            inode.update(|a| *a = Attr { blocks: a.blocks, ..new });
+            b.write_back()
+        })?;
+        self.clean_log(node, st)
+    }
+
+    /// Blocks of zeros, safe, for the holes of a range of pages; `runs` has them even after an error.
+    fn zeroed(
+        &self,
+        b: &mut Batch<'_>,
+        st: &State,
+        (first, end): (u64, u64),
+        runs: &mut Vec<Run>,
+    ) -> Result<()> {
+        let mut page = first;
+        while page < end {
+            if let Some((_, n)) = st.file().block(page) {
+                page += n;
+                continue;
+            }
+            let want = st.file().hole(page, end - page).min(RUN);
+            let taken = self.free.take(self.cpu(), want, From::Below, false);
+            let (block, n) = taken.ok_or(FsError::NoSpace)?;
+            runs.push((page, block, n));
+            (block..block + n).try_for_each(|at| b.stream_page(at, &Page::ZERO, Structure::Data))?;
+            page += n;
+        }
+        b.fence()
+    }
+
+    pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Option<u64> {
+        let st = node(inode).state.read();
+        let (map, page) = (st.file(), pos / BLOCK);
+        let next = match map.block(page) {
+            Some(_) => Some(page),
+            None => map.extents.range(page..).next().map(|(first, _)| *first),
+        };
+        next.map(|page| (page * BLOCK).max(pos)).filter(|at| *at < inode.size())
+    }
+
+    pub(crate) fn next_hole(&self, inode: &Inode, pos: u64) -> u64 {
+        let st = node(inode).state.read();
+        let mut page = pos / BLOCK;
+        while let Some((_, n)) = st.file().block(page) {
+            page += n;
+        }
+        (page * BLOCK).clamp(pos, inode.size())
+    }
+
+    /// The blocks that lie wholly beyond `size` and are not zero.
+    pub(crate) fn not_zero_beyond(&self, map: &FileMap, size: u64) -> Result<Vec<u64>> {
+        let mut wrong = Vec::new();
+        for (block, n) in map.from(size.div_ceil(BLOCK)) {
+            for at in block..block + n {
+                if self.pm.load_block(at, Structure::Data)?.iter().any(|byte| *byte != 0) {
+                    wrong.push(at);
+                }
+            }
+        }
+        Ok(wrong)
+    }
+}

@@ -1,0 +1,147 @@
+//! Space on request: reserving blocks, and where a file's holes are.
+//!
+//! ```text
+//!   reserve   holes get blocks <── zeros | new nodes | transaction: pointers in existing nodes, inode
+//!             (several transactions where the journal has no room for all pointers; each leaves a sound file)
+//! ```
+//!
+//! The original knows no more: `pmfs_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP, so punching
+//! and zeroing are refused here, too; `pmfs_llseek` knows data and holes. Extended attributes and access control lists
+//! it does not have at all (its inode operations name none; the README of the 4.3 port says so).
+//!
+//! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was stored there and the power
+//! failed before the size grew. So recovery zeroes them.
+//!
+//! Source: linux-pmfs, fs/pmfs/file.c (`pmfs_fallocate`, `pmfs_llseek`).
+
+use crate::layout::inode::Tree;
+use crate::namespace::inode_edit;
+use crate::tree::Mapping;
+use crate::{Pmfs, node};
+use granary_mssd::Structure;
+use granary_pm::{BLOCK, Batch};
+use granary_units::Page;
+use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};
+
+/// Pages planned at once: those of one node.
+const STEP: u64 = 512;
+/// Undo entries of an inode, and the one that commits.
+const OTHERS: usize = 3;
+
+impl Pmfs {
+    pub(crate) fn change_space(
+        &self,
+        cx: &Cx<'_>,
+        inode: &Inode,
+        how: Allocate,
+        pos: u64,
+        len: u64,
+    ) -> Result<()> {
+        let Allocate::Reserve { .. } = how else { return Err(FsError::NotSupported) };
+        let old = inode.attr();
+        if old.kind != FileKind::File {
+            return Err(FsError::Invalid);
+        }
+        let end = pos + len;
+        let mut new = Attr { ctime: cx.time, ..old };
+        if how.grows() && end > old.size {
+            (new.size, new.mtime) = (end, cx.time);
+        }
+        self.stores(|b| {
+            let tree = *node(inode).tree.read();
+            self.zero_gap(b, tree, old.size, new.size)?;
+            let (mut m, mut taken) = (Mapping::new(tree), Vec::new());
+            let pages = (pos / BLOCK, end.div_ceil(BLOCK));
+            if let Err(e) = self.plan_holes(&mut m, tree, pages, &mut taken) {
+                self.give_all(taken.into_iter().chain(m.node_blocks()))?;
+                return Err(e);
+            }
+            for block in &taken {
+                b.stream_page(*block, &Page::ZERO, Structure::Data)?;
+            }
+            m.write_nodes(b)?;
+            new.blocks += taken.len() as u64 * (BLOCK / 512);
+            self.enter_reserved(b, inode, &m, new)
+        })
+    }
+
+    /// Gives every hole of a range of pages a block; `taken` has them even after an error.
+    fn plan_holes(
+        &self,
+        m: &mut Mapping,
+        tree: Tree,
+        (first, end): (u64, u64),
+        taken: &mut Vec<u64>,
+    ) -> Result<()> {
+        let mut at = first;
+        while at < end {
+            let mut blocks = self.blocks(tree, at, (end - at).min(STEP))?;
+            let holes: Vec<usize> = (0..blocks.len()).filter(|i| blocks[*i] == 0).collect();
+            let filled = self.fill_holes(m, at, &mut blocks);
+            taken.extend(holes.iter().map(|i| blocks[*i]).filter(|block| *block != 0));
+            filled?;
+            at += blocks.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Lets the pointers lead to what was reserved; the size comes last.
+    fn enter_reserved(&self, b: &mut Batch<'_>, inode: &Inode, m: &Mapping, new: Attr) -> Result<()> {
+        let own = node(inode);
+        let tree = *own.tree.read();
+        let edits = Pmfs::pointer_edits(m);
+        let room = self.journal.most_entries() - OTHERS;
+        let mut parts: Vec<_> = edits.chunks(room).collect();
+        let last = parts.pop().unwrap_or(&[]);
+        for part in parts {
+            let old = inode.attr();
+            let blocks = old.blocks + m.below(part) * (BLOCK / 512);
+            let more = Attr { blocks, ctime: new.ctime, ..old };
+            let change = inode_edit(own.addr, (&old, tree), (&more, tree));
+            self.transact(b, &[vec![change], part.to_vec()])?;
+            inode.update(|a| *a = more);
+        }
+        let change = inode_edit(own.addr, (&inode.attr(), tree), (&new, m.tree));
+        self.transact(b, &[vec![change], last.to_vec()])?;
+        *own.tree.write() = m.tree;
+        inode.update(|a| *a = new);
+        Ok(())
+    }
+
+    pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        let tree = *node(inode).tree.read();
+        let page = self.next_mapped(tree, pos / BLOCK, inode.size().div_ceil(BLOCK))?;
+        Ok(page.map(|page| (page * BLOCK).max(pos)))
+    }
+
+    pub(crate) fn next_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        let tree = *node(inode).tree.read();
+        let (mut at, end) = (pos / BLOCK, inode.size().div_ceil(BLOCK));
+        while at < end {
+            let blocks = self.blocks(tree, at, (end - at).min(STEP))?;
+            if let Some(i) = blocks.iter().position(|block| *block == 0) {
+                return Ok(((at + i as u64) * BLOCK).max(pos));
+            }
+            at += blocks.len() as u64;
+        }
+        Ok(inode.size())
+    }
+
+    /// The blocks of a tree that lie wholly beyond `size` and are not zero.
+    pub(crate) fn not_zero_beyond(&self, tree: Tree, size: u64) -> Result<Vec<u64>> {
+        let (mut blocks, end) = (Vec::new(), size.div_ceil(BLOCK));
+        self.walk(tree, &mut |block, page, height| {
+            if height == 0 && page >= end {
+                blocks.push(block);
+            }
+            Ok(())
+        })?;
+        let mut wrong = Vec::new();
+        for block in blocks {
+            if self.pm.load_block(block, Structure::Data)?.iter().any(|byte| *byte != 0) {
+                wrong.push(block);
+            }
+        }
+        Ok(wrong)
+    }
+}
