@@ -314,9 +314,12 @@ impl Check<'_> {
                 return Ok(());
             };
             let bytes = self.read(lba as u64, Structure::Dentry)?;
-            let valid = (end - n * dentry_slots()).min(dentry_slots()) as usize * SLOT_SIZE;
-            self.against_cache(lba as u64, 0, &bytes[..valid]);
-            let walked = walk(&bytes, (n, Lpa(lba as u64)), end as u32, ino, |_, head, rest| {
+            let mut parts = Vec::new();
+            let walked = walk(&bytes, (n, Lpa(lba as u64)), end as u32, ino, |slot, head, rest| {
+                // Of a free area only the head counts.
+                let slots = if head.is_free() { 1 } else { dentry::slots_for(head.len.get() as usize) };
+                let at = (slot as u64 % dentry_slots()) as usize * SLOT_SIZE;
+                parts.push(at..at + slots as usize * SLOT_SIZE);
                 if !head.is_free() {
                     let kind = FileKind::from_code(head.kind.get() as u8);
                     entries.push((dentry::name(rest, head).to_vec(), head.ino.get(), kind));
@@ -325,6 +328,9 @@ impl Check<'_> {
             });
             if let Err(e) = walked {
                 self.say(e.to_string());
+            }
+            for part in parts {
+                self.against_cache(lba as u64, part.start, &bytes[part]);
             }
         }
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));

@@ -5,7 +5,7 @@ use crate::journal::{Bitmap, DataJournal, Journal, TxTable};
 use crate::layout::{Geometry, INODES_PER_BLOCK, bitmap, orphan};
 use crate::node::DirtyList;
 use crate::options::MountOptions;
-use crate::space::{Run, Space, Taken};
+use crate::space::{Claim, Run, Space, Taken};
 use granary_mssd::{Port, Structure, Ticket};
 use granary_sim::{cpu_id, sync};
 use granary_units::Lpa;
@@ -64,6 +64,8 @@ pub struct Core {
     pub journal: Journal,
     /// File data in transactions.
     pub data_journal: DataJournal,
+    /// Lines that one transaction can have at most.
+    pub most_lines: usize,
     /// A dirty page with fewer lines goes by byte.
     pub threshold: u32,
     /// Inodes with attributes that only memory knows.
@@ -96,9 +98,9 @@ impl Core {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub fn take_blocks(&self, want: u64, goal: Option<u32>, promised: bool) -> Result<Run> {
+    pub fn take_blocks(&self, want: u64, goal: Option<u32>, claim: Claim) -> Result<Run> {
         loop {
-            match self.space.take(cpu_id(self.options.cpus), want, goal, promised) {
+            match self.space.take(cpu_id(self.options.cpus), want, goal, claim) {
                 Taken::Run(run) => return Ok(run),
                 Taken::Full => return Err(FsError::NoSpace),
                 Taken::AfterCommit(seq) => {

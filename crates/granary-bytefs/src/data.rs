@@ -22,7 +22,7 @@ use crate::journal::{Tx, tx::runs};
 use crate::map::Piece;
 use crate::node::{Dirty, Half, Node, Standing, node};
 use crate::options::DataMode;
-use crate::space::Run;
+use crate::space::{Claim, Run};
 use granary_mssd::{Structure, Ticket};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Cx, DirtyPage, Inode, Result};
@@ -105,7 +105,7 @@ impl Core {
         let pages: u64 = holes.iter().map(|h| map.reserved.insert(h.clone())).sum();
         let need = map.meta_needed();
         let more = need.saturating_sub(map.reserved_meta);
-        if self.space.reserve(pages + more) {
+        if self.space.reserve(pages + more, Claim::Free) {
             map.reserved_meta += more;
             return Ok(holes);
         }
@@ -207,7 +207,7 @@ impl Core {
             {
                 want += 1;
             }
-            let (goal, reserved) = {
+            let (goal, claim) = {
                 let body = node.body.lock();
                 // All pages of one run are reserved, or none is.
                 let gap = body.map.reserved.missing(first..first + want as u64).next();
@@ -219,12 +219,12 @@ impl Core {
                     Some((block, run)) if block + run.len as u64 == first => run.lba.checked_add(run.len),
                     _ => body.map.goal(first),
                 };
-                (goal, reserved)
+                (goal, if reserved { Claim::Promised } else { Claim::Free })
             };
             let goal = goal.filter(|&g| self.geometry.has_data(g as u64, 1));
             let run = match self.standing(node) {
-                Standing::Gone => tx.take_unrecorded(want as u64, goal, reserved)?,
-                _ => tx.take_blocks(want as u64, goal, reserved)?,
+                Standing::Gone => tx.take_unrecorded(want as u64, goal, claim)?,
+                _ => tx.take_blocks(want as u64, goal, claim)?,
             };
             for (k, t) in targets[i..i + run.len as usize].iter_mut().enumerate() {
                 t.lba = run.lba + k as u32;

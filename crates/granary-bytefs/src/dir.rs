@@ -9,6 +9,8 @@
 //! The index is built from the directory's blocks on first use; the names themselves stay in the cached blocks, where
 //! a lookup compares them. A new name goes into the smallest free area that holds it, else to the end.
 //!
+//! A directory that has lost its last name gives back its blocks but the first; until then it keeps them all.
+//!
 //! It does *not* join neighbouring free areas: a directory whose names got longer grows at its end instead.
 //!
 //! Source: ByteFS section 4.5 (entries cached by their hashed names; whole blocks loaded).
@@ -21,10 +23,11 @@ use crate::journal::Tx;
 use crate::layout::dentry::{self, MAX_SLOTS, line_of};
 use crate::layout::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
 use crate::map::{FileMap, Piece};
-use crate::node::{Half, Node};
+use crate::node::{Half, Node, Standing, node};
+use crate::space::Claim;
 use granary_mssd::Structure;
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Result};
+use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result};
 use std::sync::Arc;
 
 /// Blocks read together when a directory is walked.
@@ -184,7 +187,7 @@ impl Core {
             if body.dir.is_some() {
                 return Ok(());
             }
-            (body.disk_size, body.map.extents().last().map_or(0, |e| e.block + e.len as u64))
+            (body.disk_size, body.map.end())
         };
         let bad = || FsError::Corrupt(format!("directory {} has size {size} in {blocks} blocks", node.ino));
         let end = u32::try_from(size / SLOT_SIZE as u64).map_err(|_| bad())?;
@@ -261,12 +264,12 @@ impl Core {
         self.find(node, name)?.filter(|f| f.ino == ino).ok_or(FsError::NoEntry)
     }
 
-    /// Plans where `name` goes in a loaded directory, with a new block where needed. The directory's `change` lock is
+    /// Plans where `name` goes in a loaded directory, with a new block, on the ground of `claim`, where needed. The directory's `change` lock is
     /// held; its inode's lines are for the caller to touch.
     ///
     /// # Errors
     /// `NoSpace`, with nothing changed; drive errors.
-    pub fn plan_entry(&self, tx: &mut Tx<'_>, node: &Node, name: &[u8]) -> Result<Place> {
+    pub fn plan_entry(&self, tx: &mut Tx<'_>, node: &Node, name: &[u8], claim: Claim) -> Result<Place> {
         let slots = dentry::slots_for(name.len());
         let (area, slot, skipped, blocks) = {
             let body = node.body.lock();
@@ -286,7 +289,7 @@ impl Core {
             n => Some((slot - n, n, self.dir_block_of(node, slot - n)?)),
         };
         let n = slot / SLOTS_PER_BLOCK;
-        let half = if n >= blocks { self.grow_dir(tx, node, n)? } else { Half::Hot };
+        let half = if n >= blocks { self.grow_dir(tx, node, n, claim)? } else { Half::Hot };
         let block = self.journal.fatal(self.dir_block_of(node, slot))?;
         let first = slot % SLOTS_PER_BLOCK;
         // What is left of a larger free area gets a head of its own, in its first line.
@@ -302,10 +305,13 @@ impl Core {
         self.cache.get(lpa, Structure::Dentry)
     }
 
-    /// Allocates blocks for a directory from its block `n` on: as many as it has, at most eight.
-    fn grow_dir(&self, tx: &mut Tx<'_>, node: &Node, n: u32) -> Result<Half> {
+    /// Allocates blocks for a directory from its block `n` on: as many as it has, at most eight; one of those that are kept.
+    fn grow_dir(&self, tx: &mut Tx<'_>, node: &Node, n: u32, claim: Claim) -> Result<Half> {
         let goal = node.body.lock().map.goal(n as u64);
-        let run = tx.take_blocks(n.clamp(1, 8) as u64, goal, false)?;
+        let run = match tx.take_blocks(n.clamp(1, 8) as u64, goal, Claim::Free) {
+            Err(FsError::NoSpace) if claim == Claim::Kept => tx.take_blocks(1, goal, claim)?,
+            other => other?,
+        };
         let half = self.add_extents(tx, node, &[(n as u64, run)])?;
         for lba in run.lba..run.lba + run.len {
             self.cache.fresh(Lpa(lba as u64), Structure::Dentry);
@@ -313,6 +319,40 @@ impl Core {
         let mut body = node.body.lock();
         body.dir.as_mut().expect("the directory is loaded").blocks += run.len;
         Ok(half)
+    }
+
+    /// Gives back the blocks of a directory without names, but for the first. In transactions of their own: the size goes to
+    /// zero with the first of them, and blocks behind the end are what any directory may have, so a power failure between
+    /// them leaves nothing to do. The caller holds `change`.
+    ///
+    /// # Errors
+    /// Of the drive.
+    pub fn shrink_dir(&self, dir: &Inode) -> Result<()> {
+        let node = node(dir);
+        loop {
+            {
+                let body = node.body.lock();
+                let empty = body.dir.as_ref().is_some_and(|d| d.len() == 0 && d.blocks > 1);
+                if !empty || body.standing != Standing::Live {
+                    return Ok(());
+                }
+            }
+            let table = self.inode_block(node.ino)?;
+            let mut tx = Tx::new(self);
+            let (half, _) = self.cut_step(&mut tx, node, 1)?;
+            tx.touch(&table, self.inode_lines(node.ino, half));
+            let seq = tx.run(|| {
+                let mut body = node.body.lock();
+                let blocks = body.map.end() as u32;
+                body.dir = Some(Box::new(Dir { blocks, ..Dir::default() }));
+                body.disk_size = 0;
+                let stat_blocks = body.stat_blocks();
+                drop(body);
+                dir.update(|a| (a.size, a.blocks) = (0, stat_blocks));
+                self.put_inode(&table, dir);
+            })?;
+            node.depends(seq);
+        }
     }
 
     /// Writes an entry where [`Core::plan_entry`] put it. Lines locked.

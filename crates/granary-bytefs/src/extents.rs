@@ -9,10 +9,10 @@ use crate::journal::Tx;
 use crate::layout::{POINTERS_PER_INDEX, extent};
 use crate::map::SlotEdit;
 use crate::node::{Body, Half, Node, Standing};
-use crate::space::Run;
+use crate::space::{Claim, Run};
 use granary_mssd::Structure;
 use granary_units::Lpa;
-use granary_vfs::Result;
+use granary_vfs::{FileKind, Result};
 use std::ops::Range;
 
 impl Half {
@@ -57,7 +57,7 @@ impl Core {
         let mut taken = Vec::new();
         for _ in 0..slot_blocks + index {
             let promised = node.body.lock().map.reserved_meta > 0;
-            match tx.take_blocks(1, None, promised) {
+            match tx.take_blocks(1, None, if promised { Claim::Promised } else { Claim::Kept }) {
                 Ok(run) => taken.push(run.lba),
                 Err(e) => {
                     // The transaction gives back what was taken, promises included.
@@ -145,6 +145,9 @@ impl Core {
         self.settle_reservation(&mut body);
         drop(body);
         for run in freed {
+            if node.kind == FileKind::Dir {
+                (run.lba..run.lba + run.len).for_each(|lba| self.cache.forget(Lpa(lba as u64)));
+            }
             tx.free_blocks(run, true);
         }
         Ok((half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?), done))
@@ -199,7 +202,7 @@ impl Core {
         if need < have {
             self.space.unreserve(have - need);
             body.map.reserved_meta = need;
-        } else if need > have && self.space.reserve(need - have) {
+        } else if need > have && self.space.reserve(need - have, Claim::Kept) {
             body.map.reserved_meta = need;
         }
     }

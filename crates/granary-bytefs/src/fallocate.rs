@@ -23,7 +23,7 @@ use crate::journal::Tx;
 use crate::map::{FileMap, Piece};
 use crate::node::{Half, Node, Standing, node};
 use crate::options::DataMode;
-use crate::space::Run;
+use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
 use granary_mssd::Ticket;
 use granary_units::{Lpa, PAGE_SIZE};
@@ -161,8 +161,8 @@ impl Core {
             let goal = goal.filter(|&g| self.geometry.has_data(g as u64, 1));
             let gone = node.body.lock().standing == Standing::Gone;
             let run = match gone {
-                true => tx.take_unrecorded(want, goal, true)?,
-                false => tx.take_blocks(want, goal, true)?,
+                true => tx.take_unrecorded(want, goal, Claim::Promised)?,
+                false => tx.take_blocks(want, goal, Claim::Promised)?,
             };
             new.push((hole.start, run));
             lines += 1 + run.len as u64 / 512;

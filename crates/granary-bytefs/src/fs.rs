@@ -239,7 +239,8 @@ impl FileSystem for ByteFs {
         let free_inodes = self.core.inodes.lock().free();
         Ok(StatFs {
             blocks: g.blocks - g.data,
-            free_blocks: self.core.space.available(),
+            free_blocks: self.core.space.free(),
+            reserved_blocks: self.core.space.kept(),
             inodes: g.inodes - 1,
             free_inodes,
         })

@@ -113,6 +113,11 @@ impl FileMap {
         &self.extents
     }
 
+    /// The file block behind the last extent.
+    pub fn end(&self) -> u64 {
+        self.extents.last().map_or(0, |e| e.block + e.len as u64)
+    }
+
     /// Slots ever used.
     pub fn slots(&self) -> u32 {
         self.slots

@@ -2,7 +2,7 @@
 
 use crate::journal::area::table_blocks;
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
-use crate::layout::{Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
+use crate::layout::{Extent, Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
 use crate::options::MkfsOptions;
 use granary_mssd::{Port, Structure};
 use granary_sim::rng::Stream;
@@ -47,7 +47,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     port.write(Lpa(g.journal + g.journal_blocks / 2), &[Page::ZERO], Structure::Journal)?;
     // Inode 0 does not exist, inode 1 is the root.
     write_bitmap(port, g.inode_bitmap, g.inodes, ROOT as u64 + 1)?;
-    write_bitmap(port, g.block_bitmap, g.blocks, g.data)?;
+    // The first data block is the root directory's.
+    write_bitmap(port, g.block_bitmap, g.blocks, g.data + 1)?;
     write_root(port, &g, options)?;
     let mut random = Stream::new(options.uuid_seed, "uuid");
     let mut uuid = [0; 16];
@@ -120,6 +121,8 @@ fn write_root(port: &Port, g: &Geometry, options: &MkfsOptions) -> Result<()> {
         mode: U16::new((FileKind::Dir.code() as u16) << 12 | options.root_mode & 0o7777),
         generation: U32::new(1),
         parent: U32::new(ROOT),
+        slots: U32::new(1),
+        first: Extent::new(0, g.data as u32, 1),
         ..InodeRecord::new_zeroed()
     };
     let mut block = [0; PAGE_SIZE];

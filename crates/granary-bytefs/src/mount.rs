@@ -182,7 +182,8 @@ fn load(
     if !inodes.is_taken(0) || !inodes.is_taken(ROOT as u64) {
         return Err(FsError::Corrupt("the root directory is free in the inode bitmap".into()));
     }
-    let options = options.effective(redo.as_ref().map_or(usize::MAX, Redo::capacity));
+    let most_lines = redo.as_ref().map_or(usize::MAX, Redo::capacity);
+    let options = options.effective(most_lines);
     let threshold = match options.policy {
         Policy::Ratio => options.byte_threshold_lines,
         Policy::Cost => policy::break_even(&port, Lpa(geometry.journal + geometry.journal_blocks - 1))?,
@@ -194,10 +195,11 @@ fn load(
     Ok(Core {
         geometry,
         options,
+        most_lines,
         threshold,
         data_journal: DataJournal::new(&geometry),
         cache,
-        space: Space::new(blocks),
+        space: Space::new(blocks, Space::to_keep(geometry.blocks - geometry.data)),
         inodes: Mutex::new(inodes),
         inode_bitmap,
         block_bitmap,
@@ -221,7 +223,7 @@ fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
     if places.is_empty() {
         return Ok(());
     }
-    let before = core.space.available();
+    let before = core.space.free();
     for (place, ino) in places {
         let loaded = core.load(Ino(ino as u64)).map_err(|e| match e {
             FsError::Stale => FsError::Corrupt(format!("the orphan table names the free inode {ino}")),
@@ -238,6 +240,6 @@ fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
         }
     }
     core.commit_to(core.journal.sealed())?;
-    report.blocks = core.space.available() - before;
+    report.blocks = core.space.free() - before;
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::layout::bitmap::BITS_PER_GROUP;
 use crate::layout::inode::INLINE_SIZE;
 use crate::layout::{InodeRecord, orphan};
 use crate::node::{Body, Half, Node, Standing, node};
+use crate::space::Claim;
 use granary_mssd::Structure;
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
@@ -76,7 +77,7 @@ impl Core {
             self.put_target(&mut tx, &mut body, new.target)?;
             attr.blocks = body.stat_blocks();
         }
-        let place = self.plan_entry(&mut tx, parent, name)?;
+        let place = self.plan_entry(&mut tx, parent, name, Claim::Free)?;
         tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
         tx.touch(&block, self.inode_lines(ino, Half::Both));
         let seq = tx.run(|| {
@@ -93,7 +94,7 @@ impl Core {
 
     /// Writes a long target of a symbolic link into a block of its own, before the transaction that points there.
     fn put_target(&self, tx: &mut Tx<'_>, body: &mut Body, target: &[u8]) -> Result<()> {
-        let run = tx.take_blocks(1, None, false)?;
+        let run = tx.take_blocks(1, None, Claim::Free)?;
         let mut page = Page::ZERO;
         page.write(0, Payload::Bytes(target));
         self.port.write(Lpa(run.lba as u64), &[page], Structure::Data)?;
@@ -130,7 +131,7 @@ impl Core {
         }
         let (dir_block, block) = (self.inode_block(parent.ino)?, self.inode_block(child.ino)?);
         let mut tx = Tx::new(self);
-        let place = self.plan_entry(&mut tx, parent, name)?;
+        let place = self.plan_entry(&mut tx, parent, name, Claim::Free)?;
         tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
         tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
         let seq = tx.run(|| {
@@ -166,7 +167,7 @@ impl Core {
         })?;
         parent.depends(seq);
         child.depends(seq);
-        Ok(())
+        self.shrink_dir(dir)
     }
 
     /// Whether `name` can be entered in a directory; reads the directory's names where needed.
@@ -210,6 +211,10 @@ impl Core {
             || self.groups_of(&body) <= self.options.max_free_lines as usize;
         let orphan = if stays || small { None } else { self.orphans.take() };
         if !stays && orphan.is_none() {
+            // Without a place in the orphan table all goes in one transaction, which a redo log of the host's may not hold.
+            if !small && self.groups_of(&body) + 64 > self.most_lines {
+                return Err(FsError::NoSpace);
+            }
             tx.free_inode(child.ino);
             body.map.all_runs().for_each(|run| tx.free_blocks(run, false));
             return Ok(Removal { block: None, standing: Standing::Gone });

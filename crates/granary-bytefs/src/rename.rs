@@ -14,6 +14,7 @@ use crate::dir::{Found, Place};
 use crate::journal::Tx;
 use crate::namespace::{Removal, lock_all};
 use crate::node::{Half, node};
+use crate::space::Claim;
 use granary_vfs::{Block, Cx, FileKind, FsError, Inode, Rename, Result};
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ impl Core {
             }
         })?;
         all.iter().for_each(|n| n.depends(seq));
-        Ok(())
+        self.shrink_dir(r.from_dir)
     }
 
     fn plan_way(&self, tx: &mut Tx<'_>, r: &Rename<'_>, found: &Found) -> Result<Way> {
@@ -98,7 +99,7 @@ impl Core {
                     tx.touch_lines(&found.block, found.head_line().trailing_zeros(), slots);
                     Way::InPlace
                 } else {
-                    Way::Move(self.plan_entry(tx, to_dir, r.to)?)
+                    Way::Move(self.plan_entry(tx, to_dir, r.to, Claim::Kept)?)
                 }
             }
         };

@@ -4,7 +4,14 @@
 //!   all data blocks = taken (files, directories) + withheld + free
 //!   reserved <= free + withheld:    pages in the page cache that have no block yet (delayed allocation)
 //!   withheld: freed by transactions that are not committed yet; {commit sequence number, run}
+//!
+//!   free + withheld  | promised to pages | kept for metadata | for everybody |
+//!                      Promised            Kept                Free               who may take it: Claim
 //! ```
+//!
+//! Removing names, truncating and renaming over a name take no block at all. What is *kept* is for changes that must work
+//! on a full file system and may need one: a directory that grows because a name moves into it, an extent block where a
+//! hole cuts an extent in two, extent blocks of pages that were promised before their file's map got worse.
 //!
 //! Invariant: a block that a transaction freed is handed out only after that transaction's COMMIT. Block writes and
 //! stores outside transactions take effect at once; before the COMMIT a power failure would give the block back to its
@@ -34,8 +41,20 @@ pub enum Taken {
     Full,
 }
 
+/// On what ground blocks are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// What nobody else has a claim on.
+    Free,
+    /// They were promised ([`Space::reserve`]), and the promise shrinks by what is taken.
+    Promised,
+    /// As [`Claim::Free`], and in need what is kept for metadata.
+    Kept,
+}
+
 struct Inner {
     groups: Groups,
+    kept: u64,
     reserved: u64,
     withheld: VecDeque<(u64, Run)>,
     withheld_blocks: u64,
@@ -45,21 +64,35 @@ struct Inner {
 pub struct Space(Mutex<Inner>);
 
 impl Inner {
-    fn available(&self) -> u64 {
+    fn unpromised(&self) -> u64 {
         (self.groups.free() + self.withheld_blocks).saturating_sub(self.reserved)
+    }
+
+    fn available(&self, claim: Claim) -> u64 {
+        match claim {
+            Claim::Free => self.unpromised().saturating_sub(self.kept),
+            Claim::Promised => u64::MAX,
+            Claim::Kept => self.unpromised(),
+        }
     }
 }
 
 impl Space {
-    /// With these blocks free.
-    pub fn new(groups: Groups) -> Space {
-        Space(Mutex::new(Inner { groups, reserved: 0, withheld: VecDeque::new(), withheld_blocks: 0 }))
+    /// With these blocks free, `kept` of them for metadata.
+    pub fn new(groups: Groups, kept: u64) -> Space {
+        let (withheld, withheld_blocks) = (VecDeque::new(), 0);
+        Space(Mutex::new(Inner { groups, kept, reserved: 0, withheld, withheld_blocks }))
     }
 
-    /// Promises `n` blocks. Returns whether that many were available.
-    pub fn reserve(&self, n: u64) -> bool {
+    /// Blocks to keep of `blocks` for data: 1/512, 8 to 1024, and never more than 1/64.
+    pub fn to_keep(blocks: u64) -> u64 {
+        (blocks / 512).clamp(8, 1024).min(blocks / 64)
+    }
+
+    /// Promises `n` blocks. Returns whether that many could be claimed.
+    pub fn reserve(&self, n: u64, claim: Claim) -> bool {
         let mut s = self.0.lock();
-        let ok = s.available() >= n;
+        let ok = s.available(claim) >= n;
         if ok {
             s.reserved += n;
         }
@@ -71,16 +104,16 @@ impl Space {
         self.0.lock().reserved -= n;
     }
 
-    /// Takes up to `want` blocks. `promised`: they were reserved, and the reservation shrinks by what is taken.
-    pub fn take(&self, cpu: usize, want: u64, goal: Option<u32>, promised: bool) -> Taken {
+    /// Takes up to `want` blocks.
+    pub fn take(&self, cpu: usize, want: u64, goal: Option<u32>, claim: Claim) -> Taken {
         let mut s = self.0.lock();
-        let want = if promised { want } else { want.min(s.available()) };
+        let want = want.min(s.available(claim));
         if want == 0 {
             return Taken::Full;
         }
         match s.groups.take(cpu, want.min(u32::MAX as u64), goal.map(u64::from)) {
             Some((lba, len)) => {
-                if promised {
+                if claim == Claim::Promised {
                     s.reserved -= len;
                 }
                 Taken::Run(Run { lba: lba as u32, len: len as u32 })
@@ -93,10 +126,10 @@ impl Space {
     }
 
     /// Gives back blocks that no transaction ever mentioned.
-    pub fn give_back(&self, run: Run, promised: bool) {
+    pub fn give_back(&self, run: Run, claim: Claim) {
         let mut s = self.0.lock();
         s.groups.give(run.lba as u64, run.len as u64).expect("they were taken a moment ago");
-        if promised {
+        if claim == Claim::Promised {
             s.reserved += run.len as u64;
         }
     }
@@ -135,9 +168,15 @@ impl Space {
         result
     }
 
-    /// Blocks that can still be promised or taken.
-    pub fn available(&self) -> u64 {
-        self.0.lock().available()
+    /// Blocks that are neither taken nor promised.
+    pub fn free(&self) -> u64 {
+        self.0.lock().unpromised()
+    }
+
+    /// Blocks of [`Space::free`] that are kept for metadata.
+    pub fn kept(&self) -> u64 {
+        let s = self.0.lock();
+        s.kept.min(s.unpromised())
     }
 
     /// Blocks that are promised.

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::journal::Tx;
 use crate::layout::{InodeRecord, xattr};
 use crate::node::{Half, Node, Standing, node};
-use crate::space::Run;
+use crate::space::{Claim, Run};
 use granary_mssd::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
 use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
@@ -91,7 +91,7 @@ impl Core {
         let mut lbas = had.clone();
         lbas.truncate(count);
         while lbas.len() < count {
-            lbas.push(tx.take_blocks(1, None, false)?.lba);
+            lbas.push(tx.take_blocks(1, None, Claim::Free)?.lba);
         }
         let mut blocks = Vec::with_capacity(count);
         for (n, &lba) in lbas.iter().enumerate() {

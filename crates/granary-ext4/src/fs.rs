@@ -178,6 +178,7 @@ impl FileSystem for Ext4 {
         Ok(StatFs {
             blocks: geo.blocks,
             free_blocks: self.groups.space().available(),
+            reserved_blocks: 0,
             inodes: geo.inodes() as u64,
             free_inodes: self.groups.free_inodes(),
         })

@@ -161,7 +161,7 @@ impl FileSystem for F2fs {
         let nids = (self.geo.nids() - crate::layout::node::FIRST_NID) as u64;
         let inodes = nids.min(s.user);
         let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
-        Ok(StatFs { blocks: s.user, free_blocks, inodes, free_inodes })
+        Ok(StatFs { blocks: s.user, free_blocks, reserved_blocks: 0, inodes, free_inodes })
     }
 
     fn unmount(&self) -> Result<()> {

@@ -411,7 +411,7 @@ impl Filesystem for Adapter {
             Ok(s) => reply.statfs(
                 s.blocks,
                 s.free_blocks,
-                s.free_blocks,
+                s.available_blocks(),
                 s.inodes,
                 s.free_inodes,
                 4096,

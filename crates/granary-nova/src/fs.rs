@@ -177,7 +177,8 @@ impl FileSystem for Nova {
         }
         let more = free / self.piece * inodes::per_piece(self.piece);
         let blocks = self.data_end - crate::mount::first_free(&self.superblock);
-        Ok(StatFs { blocks, free_blocks: free, inodes: places + more, free_inodes: places + more - used })
+        let (inodes, free_inodes) = (places + more, places + more - used);
+        Ok(StatFs { blocks, free_blocks: free, reserved_blocks: 0, inodes, free_inodes })
     }
 
     fn unmount(&self) -> Result<()> {

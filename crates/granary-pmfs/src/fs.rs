@@ -196,7 +196,7 @@ impl FileSystem for Pmfs {
         };
         let inodes = places + free / self.piece() * per_piece(self.piece());
         let blocks = self.data_end - self.superblock.table() - 1;
-        Ok(StatFs { blocks, free_blocks: free, inodes, free_inodes: inodes - used })
+        Ok(StatFs { blocks, free_blocks: free, reserved_blocks: 0, inodes, free_inodes: inodes - used })
     }
 
     fn unmount(&self) -> Result<()> {

@@ -188,16 +188,25 @@ pub enum WriteBackCause {
 }
 
 /// Space and inodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
     /// Blocks of 4 KiB in all.
     pub blocks: u64,
     /// Free blocks.
     pub free_blocks: u64,
+    /// Those of the free blocks that the file system keeps for its own metadata.
+    pub reserved_blocks: u64,
     /// Inodes in all.
     pub inodes: u64,
     /// Free inodes.
     pub free_inodes: u64,
+}
+
+impl StatFs {
+    /// Free blocks that programs can fill: `f_bavail`.
+    pub fn available_blocks(&self) -> u64 {
+        self.free_blocks.saturating_sub(self.reserved_blocks)
+    }
 }
 
 /// A file system on a drive. See the module's rules.

@@ -462,7 +462,8 @@ impl FileSystem for MemFs {
         self.call(|s| {
             let inodes = s.inodes.len() as u64;
             let (blocks, free_blocks) = (self.config.blocks, self.config.blocks - s.used());
-            Ok(StatFs { blocks, free_blocks, inodes: 1 << 32, free_inodes: (1 << 32) - inodes })
+            let free_inodes = (1 << 32) - inodes;
+            Ok(StatFs { blocks, free_blocks, reserved_blocks: 0, inodes: 1 << 32, free_inodes })
         })
     }
 

@@ -15,8 +15,8 @@ use crate::journal::area::Making;
 use crate::journal::redo::Image;
 use crate::layout::{bitmap, line};
 use crate::options::CommitMode;
-use crate::space::Run;
-use granary_mssd::Structure;
+use crate::space::{Claim, Run};
+use granary_mssd::{DriveError, Structure};
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};
@@ -43,8 +43,8 @@ pub struct Tx<'a> {
     core: &'a Core,
     pages: Vec<(Arc<Block>, u64)>,
     bits: Vec<Bits>,
-    /// Blocks to give back if the transaction never runs; the flag says that they were reserved.
-    taken: Vec<(Run, bool)>,
+    /// Blocks to give back if the transaction never runs, and on what ground they were taken.
+    taken: Vec<(Run, Claim)>,
     taken_inode: Option<u32>,
     /// Blocks that become free with the COMMIT.
     freed: Vec<Run>,
@@ -104,9 +104,9 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub fn take_blocks(&mut self, want: u64, goal: Option<u32>, promised: bool) -> Result<Run> {
-        let run = self.core.take_blocks(want, goal, promised)?;
-        self.taken.push((run, promised));
+    pub fn take_blocks(&mut self, want: u64, goal: Option<u32>, claim: Claim) -> Result<Run> {
+        let run = self.core.take_blocks(want, goal, claim)?;
+        self.taken.push((run, claim));
         self.set_bits(Bitmap::Blocks, run.lba as u64, run.len as u64, true);
         Ok(run)
     }
@@ -115,9 +115,9 @@ impl<'a> Tx<'a> {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub fn take_unrecorded(&mut self, want: u64, goal: Option<u32>, promised: bool) -> Result<Run> {
-        let run = self.core.take_blocks(want, goal, promised)?;
-        self.taken.push((run, promised));
+    pub fn take_unrecorded(&mut self, want: u64, goal: Option<u32>, claim: Claim) -> Result<Run> {
+        let run = self.core.take_blocks(want, goal, claim)?;
+        self.taken.push((run, claim));
         Ok(run)
     }
 
@@ -232,9 +232,21 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// Stores the changed lines. A log that is full of transactions that are not committed yet takes more after a commit of
+    /// the others; the lines stored before that failed are stored once more under the same number.
+    fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
+        match self.store_once(tx) {
+            Err(FsError::Drive(DriveError::LogFull)) if !self.core.journal.is_redo() => {
+                self.core.journal.commit_to(&self.core.port, self.core.journal.sealed())?;
+                self.store_once(tx)
+            }
+            other => other,
+        }
+    }
+
     /// Stores the changed lines; their write-backs overlap under one fence. Where the host keeps the redo log they are
     /// only copied: they go to the drive with the commit.
-    fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
+    fn store_once(&self, tx: TxId) -> Result<Option<Box<Image>>> {
         let port = &self.core.port;
         if self.core.journal.is_redo() {
             debug_assert!(!self.has_data());
@@ -286,8 +298,8 @@ impl<'a> Tx<'a> {
 
 impl Drop for Tx<'_> {
     fn drop(&mut self) {
-        for (run, promised) in self.taken.drain(..) {
-            self.core.space.give_back(run, promised);
+        for (run, claim) in self.taken.drain(..) {
+            self.core.space.give_back(run, claim);
         }
         if let Some(ino) = self.taken_inode.take() {
             self.core.inodes.lock().give(ino as u64, 1).expect("it was taken a moment ago");

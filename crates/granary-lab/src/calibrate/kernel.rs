@@ -348,6 +348,7 @@ impl Posix for KernelClient {
         Ok(StatFs {
             blocks: s.f_blocks * per / 4096,
             free_blocks: s.f_bfree * per / 4096,
+            reserved_blocks: s.f_bfree.saturating_sub(s.f_bavail) * per / 4096,
             inodes: s.f_files,
             free_inodes: s.f_ffree,
         })

@@ -614,7 +614,8 @@ impl Posix for RefProcess {
     }
 
     fn statfs(&mut self) -> R<StatFs> {
-        Ok(StatFs { blocks: u64::MAX, free_blocks: u64::MAX, inodes: u64::MAX, free_inodes: u64::MAX })
+        let all = u64::MAX;
+        Ok(StatFs { blocks: all, free_blocks: all, reserved_blocks: 0, inodes: all, free_inodes: all })
     }
 
     fn umask(&mut self, mask: u16) -> u16 {

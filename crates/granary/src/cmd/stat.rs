@@ -39,7 +39,8 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
     if json {
         let fs = space.map(|s| {
             serde_json::json!({
-                "blocks": s.blocks, "free_blocks": s.free_blocks, "inodes": s.inodes, "free_inodes": s.free_inodes
+                "blocks": s.blocks, "free_blocks": s.free_blocks, "available_blocks": s.available_blocks(),
+                "inodes": s.inodes, "free_inodes": s.free_inodes
             })
         });
         let value = serde_json::json!({
