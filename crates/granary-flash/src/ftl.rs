@@ -253,6 +253,15 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
+    /// When the program of a page of the host's would be done that is ready at `now`, after `before` others that are not
+    /// issued yet: in the plane whose turn it would be, after what that has to do. Gc is not thought of.
+    pub fn program_end(&self, now: Nanos, before: usize) -> Nanos {
+        let planes = self.order.len();
+        let at = (self.cursors[Stream::Host as usize] as usize + before) % planes;
+        let round = self.config.timing.program * (before / planes) as u64;
+        self.nand.program_end(now + round, self.order[at])
+    }
+
     /// The content of a logical page, taking no time and not counted: for checks, and for merges inside the drive
     /// whose flash read has been accounted for elsewhere.
     ///

@@ -129,6 +129,12 @@ pub trait Medium {
     /// undo a program that the power loss prevented.
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()>;
 
+    /// A programmed page holds logical page `lpa` from now on, says the P2L table: its OOB cannot. A medium that keeps the map
+    /// has to know.
+    fn rename(&mut self, block: BlockNo, page: u32, lpa: u32) {
+        let _ = (block, page, lpa);
+    }
+
     /// A hint: the content of this programmed page is stale and may be dropped, at the latest when [`Medium::sync`]
     /// is called (its OOB stays).
     fn forget(&mut self, block: BlockNo, page: u32) {

@@ -411,6 +411,18 @@ impl<M: Medium> Nand<M> {
         if failed { Err(FlashError::ProgramFailed { ppa, done }) } else { Ok(done) }
     }
 
+    /// The P2L table says that a page holds logical page `lpa` now.
+    pub(crate) fn rename(&mut self, ppa: Ppa, lpa: u32) {
+        let (block, page) = self.geometry.split(ppa);
+        self.medium.rename(BlockNo(block), page, lpa);
+    }
+
+    /// When a program in a plane would be done whose data is ready at `now`, the bus being idle.
+    pub(crate) fn program_end(&self, now: Nanos, plane: u32) -> Nanos {
+        let free = self.planes[self.timeline_of(plane)].horizon();
+        free.max(now + self.transfer) + self.program
+    }
+
     /// Whether operations may fail.
     pub fn has_faults(&self) -> bool {
         self.faults.is_some()

@@ -108,6 +108,18 @@ pub enum Mode {
     Cache,
 }
 
+/// When the host is told that a block write is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WriteAck {
+    /// When the drive's battery-backed memory holds its pages: the write buffer, or in cache mode the cache.
+    #[default]
+    Buffer,
+    /// When flash holds its pages: they are programmed at once, ahead of what waits in the write buffer, and in cache mode
+    /// through the cache, which keeps them clean. As FEMU and the emulator that the ByteFS authors released do it.
+    Program,
+}
+
 /// The drive's processor and DRAM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,6 +142,9 @@ pub struct FirmwareConfig {
     /// Pages on their way to flash.
     #[serde(default = "write_buffer")]
     pub write_buffer: Bytes,
+    /// When a block write (also FS_WRITE) is acknowledged. Durable once acknowledged it is in either case.
+    #[serde(default)]
+    pub write_ack: WriteAck,
     /// Processors that serve the host.
     #[serde(default = "cores")]
     pub cores: usize,
@@ -483,6 +498,7 @@ impl FirmwareConfig {
             clean_threshold_permille: clean_threshold(),
             cache: dram_256m(),
             write_buffer: write_buffer(),
+            write_ack: WriteAck::default(),
             cores: cores(),
             clock_mhz: clock(),
             rated_mhz: clock(),
@@ -515,6 +531,18 @@ mod tests {
         let text = toml::to_string(&paper).expect("serialises");
         assert_eq!(toml::from_str::<DriveConfig>(&text).expect("parses"), paper);
         assert!(toml::from_str::<DriveConfig>(&text.replace("line_read", "lien_read")).is_err());
+    }
+
+    #[test]
+    fn a_drive_of_before_there_was_a_choice_acknowledges_from_its_buffer() {
+        let mut c = DriveConfig::bytefs_emulator();
+        let text = toml::to_string(&c).expect("serialises").replace("write_ack = \"buffer\"\n", "");
+        assert!(!text.contains("write_ack"));
+        assert_eq!(toml::from_str::<DriveConfig>(&text).expect("parses"), c);
+        c.firmware.write_ack = WriteAck::Program;
+        let text = toml::to_string(&c).expect("serialises");
+        assert!(text.contains("write_ack = \"program\""), "{text}");
+        assert_eq!(toml::from_str::<DriveConfig>(&text).expect("parses"), c);
     }
 
     #[test]

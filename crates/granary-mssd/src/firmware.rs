@@ -93,7 +93,7 @@ impl Firmware {
         }
     }
 
-    /// Takes a page that arrived at `t`; returns when the drive holds it safely.
+    /// Takes a page of a block write that arrived at `t`; returns when the drive may acknowledge it.
     #[inline]
     pub fn write_page(
         &mut self,
@@ -104,7 +104,7 @@ impl Firmware {
     ) -> Result<Nanos, DriveError> {
         match self {
             Firmware::Log(log) => log.write_page(be, t, lpa, page),
-            Firmware::Cache(cache) => cache.write_page(be, t, lpa, page),
+            Firmware::Cache(cache) => cache.write_block(be, t, lpa, page),
         }
     }
 

@@ -36,10 +36,11 @@ pub use error::ImageError;
 pub use header::{FORMAT, ImageMeta};
 pub use journal::JournalCounters;
 
-use crate::config::{ConfigError, DriveConfig, Mode};
+use crate::config::{DriveConfig, Mode};
 use crate::counters::DriveCounters;
 use crate::drive::{Drive, DriveError};
 use crate::firmware::Firmware;
+use crate::firmware::bam::Bam;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::mssd::Mssd;
@@ -104,15 +105,6 @@ pub struct ImageInfo {
     pub counters: DriveCounters,
 }
 
-/// Whether an image keeps all that a drive has to keep.
-fn keepable(config: &DriveConfig) -> Result<(), ConfigError> {
-    if config.firmware.bam.is_none() {
-        return Ok(());
-    }
-    let why = "cannot be kept in an image yet: remove the section, or choose a testbed without it".to_owned();
-    Err(ConfigError::Value { field: "firmware.bam", why })
-}
-
 /// What opening had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
@@ -164,7 +156,6 @@ impl Image {
         force: bool,
     ) -> Result<(), ImageError> {
         config.validate()?;
-        keepable(config)?;
         host.create(force)?;
         if meta.uuid.is_empty() {
             meta.uuid = random_uuid();
@@ -204,7 +195,6 @@ impl Image {
             options;
         let most_riders = most_riders.unwrap_or(journal::RIDERS);
         let Header { image: meta, drive: config } = Header::read(&*host)?;
-        keepable(&config)?;
         let lock = host.lock()?;
         let uuid = uuid_bytes(&meta.uuid);
         let layout = Layout::new(&config);
@@ -221,6 +211,14 @@ impl Image {
         let firmware = match config.firmware.mode {
             Mode::Log => Firmware::Log(Log::load(&config.at_clock(), &layout, &dram)?),
             Mode::Cache => Firmware::Cache(Cache::load(&config, &layout, &dram)?),
+        };
+
+        let (bam, moving) = match &config.firmware.bam {
+            Some(bam) => {
+                let (bam, moving) = Bam::load(bam, config.pages(), &layout, &dram)?;
+                (Some(bam), moving)
+            }
+            None => (None, None),
         };
 
         let wanted = riders.into_iter().filter(|(ppa, (seq, _))| medium.sequence(*ppa) == Some(*seq));
@@ -247,7 +245,7 @@ impl Image {
             wanted.iter().for_each(|(ppa, seq, page)| journal.hold(&journal.rider(*ppa, *seq, page, 0)));
         }
         let medium = medium.with_journal(journal.clone());
-        let drive = Mssd::on_image(&config, firmware, medium)
+        let drive = Mssd::on_image(&config, firmware, bam, medium)
             .map_err(|e| ImageError::damaged(DRAM, e.to_string()))?;
         let drive = Arc::new(drive);
         let mut threads = Vec::new();
@@ -258,18 +256,16 @@ impl Image {
             }
         }
         let before = read_counters(&*host);
-        let image = Image {
-            drive: drive.clone(),
-            journal,
-            threads,
-            host,
-            meta,
-            before,
-            replayed,
-            read_only,
-            _lock: lock,
-        };
-        Ok((image, drive))
+        let opened = drive.clone();
+        let image = Image { drive, journal, threads, host, meta, before, replayed, read_only, _lock: lock };
+        if let Some(moving) = moving {
+            // Where it fails the drive is left as if its process had died.
+            opened.finish_remap(moving).map_err(|e| match e {
+                DriveError::ReadOnly(reason) => ImageError::Stopped { reason },
+                e => ImageError::damaged(FLASH, format!("a REMAP that was under way cannot go on: {e}")),
+            })?;
+        }
+        Ok((image, opened))
     }
 
     /// What an image says about itself, without opening it; works while another process has it open.

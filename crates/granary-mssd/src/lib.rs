@@ -29,7 +29,9 @@ mod port;
 mod power;
 mod structure;
 
-pub use config::{BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig};
+pub use config::{
+    BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,
+};
 pub use counters::{
     BamCounters, BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic,
     LogCounters,

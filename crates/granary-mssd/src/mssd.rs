@@ -26,6 +26,7 @@ use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::counters::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::firmware::bam::Bam;
+use crate::firmware::bam::saved::Moving;
 use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
@@ -87,15 +88,13 @@ impl Mssd {
         Ok(Mssd::in_memory(config, backend))
     }
 
-    fn in_memory(config: &DriveConfig, mut backend: Backend) -> Mssd {
-        if config.firmware.bam.is_some() {
-            backend.keep_p2l();
-        }
+    fn in_memory(config: &DriveConfig, backend: Backend) -> Mssd {
         let firmware = match config.firmware.mode {
             Mode::Log => Firmware::Log(Log::new(&config.at_clock())),
             Mode::Cache => Firmware::Cache(Cache::new(config)),
         };
-        Mssd::over(config, firmware, backend)
+        let bam = config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.pages()));
+        Mssd::over(config, firmware, bam, backend)
     }
 
     /// The drive that an image kept, powered up before time starts.
@@ -105,13 +104,28 @@ impl Mssd {
     pub(crate) fn on_image(
         config: &DriveConfig,
         firmware: Firmware,
+        bam: Option<Bam>,
         medium: ImageMedium,
     ) -> Result<Mssd, FlashError> {
         let backend = Backend::on_image(&config.flash, config.firmware.write_buffer, medium)?;
-        Ok(Mssd::over(config, firmware, backend))
+        Ok(Mssd::over(config, firmware, bam, backend))
     }
 
-    fn over(config: &DriveConfig, firmware: Firmware, backend: Backend) -> Mssd {
+    /// Moves the rest of the pages of a REMAP that its power failure interrupted.
+    pub(crate) fn finish_remap(&self, moving: Moving) -> Result<(), DriveError> {
+        self.call(Nanos::ZERO, |s| {
+            s.backend.owe(true);
+            let moved = s.move_rest(Nanos::ZERO, moving);
+            s.backend.owe(false);
+            moved.map(drop)
+        })
+    }
+
+    fn over(config: &DriveConfig, firmware: Firmware, bam: Option<Bam>, mut backend: Backend) -> Mssd {
+        if bam.is_some() {
+            backend.keep_p2l();
+        }
+        backend.acknowledge(config.firmware.write_ack);
         let info = DriveInfo {
             pages: config.pages(),
             write_log: config.firmware.mode == Mode::Log,
@@ -124,7 +138,7 @@ impl Mssd {
             cores: Cores::new(config.firmware.cores),
             firmware,
             backend,
-            bam: config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.pages())),
+            bam,
             posted: Nanos::ZERO,
             committed: Nanos::ZERO,
             remapped: Nanos::ZERO,
@@ -225,9 +239,20 @@ impl State {
         }
     }
 
+    /// What BAM changed belongs to what the flash changed just now: whoever hands over the one hands over both.
+    #[inline]
+    fn save_bam(&mut self) {
+        if let Some(redo) = self.bam.as_mut().and_then(Bam::redo)
+            && let Some(image) = self.backend.image()
+        {
+            image.carry(redo);
+        }
+    }
+
     /// Hands what changed to the image.
     #[inline]
     fn publish(&mut self) -> Result<(), DriveError> {
+        self.save_bam();
         match self.backend.image() {
             None => Ok(()),
             Some(_) => self.backend.publish(|out| self.firmware.drain_redo(out)),

@@ -137,6 +137,11 @@ impl InFlight {
         self.0.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
     }
 
+    /// Pages of block writes that are on their way.
+    pub fn pages(&self) -> usize {
+        self.0.iter().filter(|(_, e)| matches!(e, Effect::Write(..) | Effect::FsWrite { .. })).count()
+    }
+
     /// Blocks of files that are on their way.
     pub fn blocks(&self) -> usize {
         self.0.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()

@@ -7,7 +7,7 @@
 //! ```
 
 use granary_flash::{Cause, Geometry};
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
+use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure, WriteAck};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::collections::BTreeSet;
@@ -30,6 +30,7 @@ fn testbed(rng: &mut Stream) -> DriveConfig {
         c.firmware.cache = Bytes::kib(16 << rng.below(5));
         c.firmware.write_buffer = Bytes::kib(8 << rng.below(5));
         c.firmware.cores = 1 + rng.below(4) as usize;
+        c.firmware.write_ack = [WriteAck::Buffer, WriteAck::Program][rng.below(2) as usize];
         if c.validate().is_ok() && c.pages() > 20 {
             return if rng.chance(0.4) { c.with_bam() } else { c };
         }

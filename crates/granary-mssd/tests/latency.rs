@@ -1,6 +1,6 @@
 //! Unloaded latencies are the sum of their stages, and throughput ends at the link.
 
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure, WriteAck};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 
 const WHAT: Structure = Structure::Data;
@@ -43,6 +43,47 @@ fn a_block_write_is_acknowledged_from_the_buffer() {
         let nvme = &c.link.nvme;
         assert_eq!(done, nvme.fetch + c.firmware.command_cost + nvme.data_request + link + nvme.completion);
         assert!(done < c.flash.timing.program);
+    }
+}
+
+#[test]
+fn a_block_write_may_be_acknowledged_when_flash_holds_it() {
+    for (mode, tracking) in [(Mode::Log, false), (Mode::Cache, false), (Mode::Log, true), (Mode::Cache, true)]
+    {
+        let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
+        let at_arrival = write(&Mssd::new(&c).expect("valid"), Nanos::ZERO, 5, 1);
+        c.firmware.write_ack = WriteAck::Program;
+        let d = Mssd::new(&c).expect("valid");
+        d.track_in_flight(tracking);
+        let programmed = c.flash.timing.transfer(4096) + c.flash.timing.program;
+        assert_eq!(write(&d, Nanos::ZERO, 5, 1), at_arrival + programmed, "{mode:?} {tracking}");
+        // Nothing waits in the drive, and the cache has nothing to write back.
+        let (counters, now) = (d.counters(), at_arrival + programmed);
+        if !tracking {
+            assert_eq!(counters.flash.total_programs(), 1);
+            assert_eq!(d.settle(now).expect("settles"), now);
+            assert_eq!(d.counters().flash.total_programs(), 1);
+        }
+        // Lines that are stored are durable in the drive's memory: they wait for no program.
+        let t = d.store(now, ByteAddr(64), &[7; 64], TxId::NONE, WHAT).expect("stores");
+        let t = d.flush_lines(t, ByteAddr(64), 64).expect("flushes");
+        d.verify(t).expect("verifies");
+        assert_eq!(d.counters().flash.total_programs(), 1);
+        d.check().expect("consistent");
+    }
+}
+
+/// As many programs at a time as commands in flight, which is what the host asked for.
+#[test]
+fn acknowledged_programs_overlap_over_planes() {
+    let mut c = DriveConfig::bytefs_emulator();
+    c.firmware.write_ack = WriteAck::Program;
+    for (depth, least, most) in [(1, 0.058, 0.061), (8, 0.45, 0.52), (64, 2.3, 2.5)] {
+        let d = Mssd::new(&c).expect("valid");
+        let n = 4_000;
+        let time = pipelined(depth, n, |now, i| write(&d, now, i, i));
+        let rate = gigabytes_per_second(n * 4096, time);
+        assert!((least..=most).contains(&rate), "depth {depth}: writes at {rate} GB/s");
     }
 }
 

@@ -17,7 +17,7 @@
 use super::Ftl;
 use crate::error::FlashError;
 use crate::medium::Medium;
-use granary_units::Lpa;
+use granary_units::{Lpa, Ppa};
 
 impl<M: Medium> Ftl<M> {
     /// From now on a P2L table is kept, which [`Ftl::remap`] needs: 4 B for each physical page.
@@ -52,6 +52,7 @@ impl<M: Medium> Ftl<M> {
         if let Some(ppa) = entry.checked_sub(1) {
             self.l2p[d as usize] = entry;
             self.p2l[ppa as usize] = d + 1;
+            self.nand.rename(Ppa(ppa), d);
         }
         Ok(())
     }

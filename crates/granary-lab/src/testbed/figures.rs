@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   4 KiB read:   fetch | command | planes: read | channel | link | completion       slowest stage = peak bandwidth
-//!   4 KiB write:  fetch | command | data request | link | completion   ...later:  channel | planes: program
+//!   4 KiB write:  fetch | command | data request | link | completion   ...later (or before):  channel | planes: program
 //! ```
 //!
 //! Computed from the values alone, by the stages that the drive's model charges; `granary drive bench` measures the same.
@@ -11,6 +11,7 @@
 
 use super::Testbed;
 use granary_flash::PlaneMode;
+use granary_mssd::WriteAck;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
 const PAGE: f64 = PAGE_SIZE as f64;
@@ -101,14 +102,19 @@ pub fn lone_read(t: &Testbed) -> Nanos {
         + d.link.nvme.completion
 }
 
-/// A lone 4 KiB write into the write buffer.
+/// A lone 4 KiB write into the write buffer, or to flash where that is what the drive acknowledges.
 pub fn lone_write(t: &Testbed) -> Nanos {
     let (d, page) = (&t.drive.at_clock(), PAGE_SIZE as u64);
     let l = &d.link;
+    let program = match d.firmware.write_ack {
+        WriteAck::Buffer => Nanos::ZERO,
+        WriteAck::Program => d.flash.timing.transfer(page) + d.flash.timing.program,
+    };
     l.nvme.fetch
         + d.firmware.command_cost
         + l.nvme.data_request
         + span(page, l.write_bandwidth)
+        + program
         + l.nvme.completion
 }
 

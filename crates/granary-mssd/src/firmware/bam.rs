@@ -21,18 +21,20 @@
 //!   counts only if the entry exists and points back (Briggs and Torczon's sparse set, 1993), so nothing has to be cleared.
 //! - Space is reserved once and never grows (section 4.2.2): when a table is full, `fs_write` is refused until a reset.
 //!
-//! Everything here is persistent memory: a power failure takes nothing.
+//! Everything here is persistent memory: a power failure takes nothing, and an image keeps it (`bam/saved.rs`).
 //!
 //! It does *not* hold the maps between logical and physical pages: L2P and P2L belong to the FTL (granary-flash), and
 //! `remap` is there. It does *not* interpret inode numbers or offsets.
 //!
 //! Source: PebbleSSD section 4.2.2 (file offset table, inode table, append-only lists), 5.2 (reset, recovery).
 
+pub mod saved;
 pub mod space;
 
 use crate::config::BamConfig;
 use crate::counters::BamCounters;
 use crate::drive::{BamEntry, DriveError};
+use crate::image::redo::Redo;
 use granary_units::Lpa;
 
 /// No entry, no page.
@@ -72,6 +74,10 @@ pub struct Bam {
     /// 64 minus the bits of a slot's number.
     shift: u32,
     counters: BamCounters,
+    /// Entries that were there when the drive was opened on an image: they came before counting began.
+    inherited: u64,
+    /// Changes, where an image keeps them.
+    redo: Option<Redo>,
 }
 
 impl Bam {
@@ -87,6 +93,8 @@ impl Bam {
             most_files: config.files as usize,
             shift: 64 - slots.trailing_zeros(),
             counters: BamCounters::default(),
+            inherited: 0,
+            redo: None,
         }
     }
 
@@ -141,15 +149,24 @@ impl Bam {
 
     /// Appends an entry to a file's list. There is room ([`Bam::room`]).
     pub fn append(&mut self, ino: u64, offset: u32, lpa: Lpa) {
-        let (slot, open) = self.slot(ino);
         assert!(
-            self.entries.len() < self.most_entries && (open || self.open < self.most_files),
+            self.entries.len() < self.most_entries && (self.open < self.most_files || self.slot(ino).1),
             "BAM overflows"
         );
         self.forget(lpa);
+        self.enter(ino, offset, lpa.0 as u32);
+        self.save_newest(ino);
+        self.counters.entries += 1;
+    }
+
+    /// The entry itself; page `NONE` where it is dead already.
+    fn enter(&mut self, ino: u64, offset: u32, lpa: u32) {
+        let (slot, open) = self.slot(ino);
         let number = self.entries.len() as u32;
-        self.entries.push(Entry { offset, lpa: lpa.0 as u32, next: NONE, file: slot });
-        self.entry_of[lpa.0 as usize] = number;
+        self.entries.push(Entry { offset, lpa, next: NONE, file: slot });
+        if let Some(entry) = self.entry_of.get_mut(lpa as usize) {
+            *entry = number;
+        }
         let file = &mut self.files[slot as usize];
         if open {
             self.entries[file.tail as usize].next = number;
@@ -158,7 +175,6 @@ impl Bam {
             *file = File { ino, head: number, tail: number };
             self.open += 1;
         }
-        self.counters.entries += 1;
     }
 
     /// The content of `src` is now at `dst`, and its entry with it.
@@ -170,6 +186,7 @@ impl Bam {
         if let Some(e) = self.entry(src) {
             self.entries[e as usize].lpa = dst.0 as u32;
             self.entry_of[dst.0 as usize] = e;
+            self.save_page(e, dst.0 as u32);
         }
     }
 
@@ -177,6 +194,7 @@ impl Bam {
     pub fn forget(&mut self, lpa: Lpa) {
         if let Some(e) = self.entry(lpa) {
             self.entries[e as usize].lpa = NONE;
+            self.save_page(e, NONE);
         }
     }
 
@@ -185,6 +203,7 @@ impl Bam {
         self.counters.entries_reset += self.entries.len() as u64;
         self.entries.clear();
         self.open = 0;
+        self.save_count();
     }
 
     /// Appends the entries of a file, or of all, to `out`, in the order in which they came; returns how many the firmware
@@ -245,7 +264,8 @@ impl Bam {
         if heads != self.open || self.open > self.most_files || self.entries.len() > self.most_entries {
             bad.push(format!("BAM: {heads} lists, {} files, {} entries", self.open, self.entries.len()));
         }
-        if self.counters.entries != self.entries.len() as u64 + self.counters.entries_reset {
+        let came = self.inherited + self.counters.entries;
+        if came != self.entries.len() as u64 + self.counters.entries_reset {
             bad.push(format!(
                 "BAM: entries do not balance: {} present, {:?}",
                 self.entries.len(),

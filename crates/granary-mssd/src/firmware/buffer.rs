@@ -9,12 +9,16 @@
 //! ahead of the flash, so that reads never queue behind megabytes of writes; a page that is written again while it
 //! waits is replaced. Reads of buffered pages are served from it.
 //!
+//! Where the drive acknowledges programs ([`WriteAck::Program`]), the pages of block writes pass those that wait and are
+//! given to the flash at once: the host waits for them.
+//!
 //! Invariants: a page's newest content is the one that `newest` names, else the FTL's; pages in = issued + coalesced +
 //! trimmed + waiting. A page whose program the FTL refuses (end of life) stays here, readable, and the drive
 //! becomes read-only; pages acknowledged before that are still taken. It does *not* know the log or the cache.
 //!
 //! Source: ByteFS section 4.9 (16 MB write buffer) and 4.3 (writes grouped over channels).
 
+use crate::config::WriteAck;
 use crate::counters::BufferCounters;
 use crate::drive::DriveError;
 use crate::firmware::store::Store;
@@ -61,6 +65,7 @@ pub struct Backend {
     /// (program done, slot).
     programming: BinaryHeap<Reverse<(Nanos, u32)>>,
     ahead: usize,
+    ack: WriteAck,
     refused: Option<String>,
     /// What comes now has been acknowledged already: it is taken even beyond the end of life, into room that is kept for it.
     owed: bool,
@@ -127,6 +132,7 @@ impl Backend {
             waiting: VecDeque::new(),
             programming: BinaryHeap::new(),
             ahead,
+            ack: WriteAck::Buffer,
             refused: None,
             owed: false,
             counters: BufferCounters::default(),
@@ -141,6 +147,17 @@ impl Backend {
     /// The flash below, for what is no access.
     pub fn ftl_mut(&mut self) -> &mut Ftl<Store> {
         &mut self.ftl
+    }
+
+    /// When block writes are acknowledged.
+    pub fn acknowledge(&mut self, ack: WriteAck) {
+        self.ack = ack;
+    }
+
+    /// Whether block writes are acknowledged when flash holds them.
+    #[inline]
+    pub fn acknowledges_programs(&self) -> bool {
+        self.ack == WriteAck::Program
     }
 
     /// From now on the flash can remap pages.
@@ -303,7 +320,20 @@ impl Backend {
             }
         }
         let t = self.room(t)?;
-        let new = Slot { lpa, page, cause, state: State::Waiting };
+        let slot = self.occupy(Slot { lpa, page, cause, state: State::Waiting });
+        self.waiting.push_back(slot);
+        self.issue(t);
+        if self.ahead == usize::MAX {
+            // On an image a page that the flash refused is nowhere but in this process: it is not accepted.
+            self.writable()?;
+        }
+        Ok(t)
+    }
+
+    /// The slot that holds the newest content of its page from now on.
+    #[inline]
+    fn occupy(&mut self, new: Slot) -> u32 {
+        let lpa = new.lpa;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -315,13 +345,61 @@ impl Backend {
             }
         };
         self.newest.insert(lpa, slot);
-        self.waiting.push_back(slot);
-        self.issue(t);
-        if self.ahead == usize::MAX {
-            // On an image a page that the flash refused is nowhere but in this process: it is not accepted.
-            self.writable()?;
+        slot
+    }
+
+    /// Takes a page of a block write at `t`; returns when the drive may acknowledge it.
+    ///
+    /// # Errors
+    /// Read-only drive.
+    #[inline]
+    pub fn write_block(&mut self, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
+        match self.ack {
+            WriteAck::Buffer => self.write(t, lpa, page, Cause::Host),
+            WriteAck::Program => self.write_through(t, lpa, page),
         }
-        Ok(t)
+    }
+
+    /// Takes a page at `t` and programs it before all that wait; returns when flash holds it.
+    fn write_through(&mut self, t: Nanos, lpa: Lpa, page: Page) -> Result<Nanos, DriveError> {
+        self.writable()?;
+        self.pump(t);
+        self.counters.pages += 1;
+        let t = self.room(t)?;
+        if let Some(&slot) = self.newest.get(&lpa)
+            && self.slots[slot as usize].state == State::Waiting
+        {
+            // The older content need not be programmed any more.
+            self.slots[slot as usize].state = State::Trimmed;
+            self.counters.coalesced += 1;
+        }
+        let slot =
+            self.occupy(Slot { lpa, page: page.clone(), cause: Cause::Host, state: State::Programming });
+        match self.ftl.write(t, lpa, page, Cause::Host) {
+            Ok(done) => {
+                self.counters.issued += 1;
+                self.programming.push(Reverse((done, slot)));
+                Ok(done)
+            }
+            Err(e) => {
+                // It stays here, readable and battery-backed.
+                self.slots[slot as usize].state = State::Refused;
+                self.refused = Some(e.to_string());
+                if self.ahead == usize::MAX {
+                    self.writable()?;
+                }
+                Ok(t)
+            }
+        }
+    }
+
+    /// When the drive may acknowledge a page that arrives at `t` while the block writes of `before` others are in flight
+    /// whose programs have not been issued yet: what [`Backend::write_block`] would return if nothing else came in between.
+    pub fn acknowledged_by(&self, t: Nanos, before: usize) -> Nanos {
+        match self.ack {
+            WriteAck::Buffer => t,
+            WriteAck::Program => self.ftl.program_end(t, before),
+        }
     }
 
     /// Reads a page from the buffer or from flash.
@@ -524,7 +602,12 @@ impl Backend {
         programmed
             .filter(wrong)
             .take(8)
-            .map(|ppa| format!("image: whether flash page {ppa} is current is saved wrongly"))
+            .map(|ppa| {
+                let (block, page) = (BlockNo(ppa / n), ppa % n);
+                let (lpa, live) = (image.lpa(block, page).unwrap_or(Oob::NO_LPA), image.is_live(block, page));
+                let mapped = self.ftl.location(Lpa(lpa as u64));
+                format!("image: flash page {ppa}, page {lpa}, which is mapped to {mapped:?}, is saved with current = {live}")
+            })
             .collect()
     }
 }

@@ -10,7 +10,7 @@
 //! page first (the CPU does not wait for it, the write-verify read does). Dirty victims go into the 16 MB write buffer,
 //! which programs them over all channels while the host goes on: a full cache is limited by the bandwidth of the flash,
 //! not by the latency of one program. The cache is battery-backed: a page is safe once it is here, and FLUSH has nothing
-//! to do.
+//! to do. Where the drive acknowledges programs, block writes go through the cache to the flash; stores do not.
 //!
 //! Invariants: a page is dirty exactly where its content differs from, or was written after, what the backend has; each
 //! cached page is in the list once. It does *not* know transactions.
@@ -349,6 +349,57 @@ impl Cache {
             return Ok(t);
         }
         Ok(self.put(be, t, lpa, page, true)?.1)
+    }
+
+    /// Takes a page of a block write that arrived at `t`; returns when the drive may acknowledge it.
+    ///
+    /// # Errors
+    /// Read-only drive.
+    #[inline]
+    pub fn write_block(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        page: Page,
+    ) -> Result<Nanos, DriveError> {
+        if be.acknowledges_programs() {
+            self.write_through(be, t, lpa, page)
+        } else {
+            self.write_page(be, t, lpa, page)
+        }
+    }
+
+    /// Programs a page and keeps it clean; returns when flash holds it.
+    fn write_through(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        page: Page,
+    ) -> Result<Nanos, DriveError> {
+        let done = be.write_block(t, lpa, page.clone())?;
+        if !self.unverified.is_empty() {
+            self.unverified.retain(|u| u.lpa != lpa);
+        }
+        self.counters.write_backs += 1;
+        if let Some(slot) = self.touch(lpa) {
+            let s = &mut self.slots[slot as usize];
+            s.page = page;
+            if std::mem::take(&mut s.dirty) {
+                self.unsave(slot);
+            } else {
+                self.counters.dirtied += 1;
+            }
+            return Ok(done);
+        }
+        self.counters.dirtied += 1;
+        match self.put(be, t, lpa, page, false) {
+            Ok((_, free)) => Ok(done.max(free)),
+            // No dirty page can be written back any more: this one is not cached, but it is in flash.
+            Err(DriveError::ReadOnly(_)) => Ok(done),
+            Err(e) => Err(e),
+        }
     }
 
     /// Reads whole lines of a page.

@@ -323,7 +323,7 @@ impl Log {
         page: Page,
     ) -> Result<Nanos, DriveError> {
         let t = self.void(be, t, lpa)?;
-        let done = be.write(t, lpa, page, Cause::Host)?;
+        let done = be.write_block(t, lpa, page)?;
         self.give_up(lpa, 0);
         Ok(done)
     }
@@ -363,9 +363,10 @@ impl Log {
         self.overlay(&mut page, &self.found);
         self.counters.line_hits += covered.count_ones() as u64;
         let written = self.write_page(be, read, dst, page)?;
-        self.give_up(src, 0);
+        // Making room for its mark may hand over what has changed: until then `src` has everything that is to be known.
+        let trimmed = self.trim(be, written, src)?;
         self.give_up(dst, gone);
-        Ok((self.trim(be, written, src)?, true))
+        Ok((trimmed, true))
     }
 
     /// Whether the log holds anything of a page.

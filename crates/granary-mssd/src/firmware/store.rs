@@ -96,6 +96,10 @@ impl Medium for Store {
         each!(self, m => m.replace(block, page, content))
     }
 
+    fn rename(&mut self, block: BlockNo, page: u32, lpa: u32) {
+        each!(self, m => m.rename(block, page, lpa))
+    }
+
     #[inline]
     fn forget(&mut self, block: BlockNo, page: u32) {
         each!(self, m => m.forget(block, page))

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //!   0       4 KiB
-//!   | state | blocks | pages | TxLog | log 0 | log 1 | cache slots | cache pages | checksums |
-//!     |        |        |                                |                         4 B per 4 KiB of all before
+//!   | state | blocks | pages | TxLog | log 0 | log 1 | cache slots | cache pages | BAM | checksums |
+//!     |        |        |                                |                                4 B per 4 KiB of all before
 //!     |        |        24 B per flash page              16 B per slot
 //!     |        16 B per erase block
 //!     which half of the log is active, cleaning, ends of the TxLog
 //! ```
 //!
 //! Every zone begins at a multiple of 4 KiB. Bytes that were never written are zero and mean "as new", so that the file of
-//! an empty drive takes no space. It does *not* say what the log's halves hold: see `firmware/log/region.rs`.
+//! an empty drive takes no space. It does *not* say what the log's halves hold, nor BAM: see `firmware/log/region.rs` and
+//! `firmware/bam/saved.rs`.
 
 use crate::config::{DriveConfig, Mode};
+use crate::firmware::bam::saved;
 use granary_units::PAGE_SIZE;
 
 /// Unit of zones, checksums and checkpoint writes.
@@ -45,6 +47,8 @@ pub struct Layout {
     pub cache: u64,
     /// Number of slots.
     pub slot_count: u64,
+    /// Tables of BAM; no bytes where the drive has none.
+    pub bam: u64,
     /// Checksums of the blocks before.
     pub checksums: u64,
     /// Length of the file.
@@ -73,10 +77,11 @@ impl Layout {
         let log = [zone(half), zone(half)];
         let slots = zone(slot_count * SLOT_ENTRY);
         let cache = zone(slot_count * CACHED_PAGE);
+        let bam = zone(f.bam.as_ref().map_or(0, |b| saved::ENTRIES + b.entries as u64 * saved::ENTRY));
         let checksums = zone(0);
         let end = (checksums + checksums / BLOCK * 4).next_multiple_of(BLOCK);
         let flash = g.pages() * PAGE_SIZE as u64;
-        Layout { blocks, pages, txlog, log, half, slots, cache, slot_count, checksums, end, flash }
+        Layout { blocks, pages, txlog, log, half, slots, cache, slot_count, bam, checksums, end, flash }
     }
 }
 
@@ -94,7 +99,7 @@ pub struct PageEntry {
     pub seq: u64,
     /// The repeated word, or the CRC-32C of the content in `flash`.
     pub word: u64,
-    /// Logical page.
+    /// Logical page; the P2L table's where the drive has one.
     pub lpa: u32,
     /// Bytes that the word fills.
     pub len: u16,
@@ -106,6 +111,8 @@ pub struct PageEntry {
 pub const LIVE: u16 = 1;
 /// Flag: the content is bytes in a file, not a repeated word. In a cache slot: in the cache zone.
 pub const BYTES: u16 = 2;
+/// Offset of the logical page in a [`PageEntry`].
+pub const LPA_AT: u64 = 16;
 /// Offset of the flags in a [`PageEntry`].
 pub const FLAGS_AT: u64 = 22;
 
@@ -150,7 +157,9 @@ mod tests {
     #[test]
     fn zones_follow_each_other_without_overlap() {
         for mode in [Mode::Log, Mode::Cache] {
-            for config in [DriveConfig::tiny(mode), DriveConfig::bytefs_emulator().with_mode(mode)] {
+            let drives = [DriveConfig::tiny(mode), DriveConfig::bytefs_emulator().with_mode(mode)];
+            for config in drives.iter().flat_map(|c| [c.clone(), c.clone().with_bam()]) {
+                let entries = config.firmware.bam.as_ref().map_or(0, |b| BLOCK + b.entries as u64 * 16);
                 let l = Layout::new(&config);
                 let g = config.flash.geometry;
                 let ends = [
@@ -160,7 +169,8 @@ mod tests {
                     (l.log[0] + l.half, l.log[1]),
                     (l.log[1] + l.half, l.slots),
                     (l.slots + l.slot_count * SLOT_ENTRY, l.cache),
-                    (l.cache + l.slot_count * CACHED_PAGE, l.checksums),
+                    (l.cache + l.slot_count * CACHED_PAGE, l.bam),
+                    (l.bam + entries, l.checksums),
                     (l.checksums + l.checksums / BLOCK * 4, l.end),
                 ];
                 assert!(ends.iter().all(|(end, next)| end <= next && next - end < BLOCK), "{l:?}");

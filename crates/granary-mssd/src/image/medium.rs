@@ -6,7 +6,8 @@
 //!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, CRC-32C in the entry | riding: see `journal.rs`
 //! ```
 //!
-//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page. Every change leaves
+//! The map is saved as one bit of each entry: whether the page is the current copy of its logical page; where the drive has
+//! BAM, that page is the P2L table's, which REMAP changes, and not the one under which it was programmed. Every change leaves
 //! a redo record. A page whose checksum is wrong reads as an error of kind `InvalidData`, which the flash array reports
 //! as unreadable.
 //!
@@ -16,7 +17,7 @@ use super::ImageError;
 use super::dram::{DRAM, Dram};
 use super::holes::Holes;
 use super::journal::{Change, Journal};
-use super::layout::{BLOCK_ENTRY, BYTES, FLAGS_AT, LIVE, Layout, PAGE_ENTRY, PageEntry, word};
+use super::layout::{BLOCK_ENTRY, BYTES, FLAGS_AT, LIVE, LPA_AT, Layout, PAGE_ENTRY, PageEntry, word};
 use super::redo::Redo;
 use crate::config::DriveConfig;
 use granary_flash::{BlockHeader, BlockNo, Medium, Oob};
@@ -186,6 +187,11 @@ impl ImageMedium {
         }
     }
 
+    /// What another part of the drive changed goes with what the flash changed from here on: into one group.
+    pub fn carry(&mut self, redo: &mut Redo) {
+        self.redo.take(redo);
+    }
+
     /// Whether enough has changed that long work in small steps should publish.
     pub fn is_publish_due(&self) -> bool {
         self.redo.len() > 64 << 10 || self.change.riders.len() > 16
@@ -317,6 +323,14 @@ impl Medium for ImageMedium {
         }
         self.put_entry(ppa, entry);
         Ok(())
+    }
+
+    fn rename(&mut self, block: BlockNo, page: u32, lpa: u32) {
+        let ppa = self.ppa(block, page);
+        if let Some(entries) = &mut self.blocks[block.0 as usize] {
+            entries[page as usize].lpa = lpa;
+            self.redo.put(self.layout.pages + ppa as u64 * PAGE_ENTRY + LPA_AT, &lpa.to_le_bytes());
+        }
     }
 
     fn forget(&mut self, block: BlockNo, page: u32) {

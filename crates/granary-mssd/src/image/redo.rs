@@ -45,6 +45,11 @@ impl Redo {
         self.records.len()
     }
 
+    /// Takes over the records of another structure, behind its own.
+    pub fn take(&mut self, other: &mut Redo) {
+        self.records.append(&mut other.records);
+    }
+
     /// Moves the records to the end of `out`.
     #[inline]
     pub fn drain_into(&mut self, out: &mut Vec<u8>) {

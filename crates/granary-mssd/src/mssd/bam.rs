@@ -21,6 +21,7 @@ use super::State;
 use crate::config::{BamConfig, DriveConfig};
 use crate::drive::{BamEntry, DriveError};
 use crate::firmware::bam::Bam;
+use crate::firmware::bam::saved::Moving;
 use crate::power::Effect;
 use crate::structure::Structure;
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
@@ -54,18 +55,23 @@ impl State {
         let t = self.accept_with(c, now, cost * n as u64);
         let end = self.link.pages_in(t + c.link.nvme.data_request, n);
         let mut safe = end;
+        let (mut room, before) = (end, self.in_flight.pages());
         if self.tracking {
-            safe = self.backend.room(end)?;
+            room = self.backend.room(end)?;
         }
         for (i, page) in (0..).zip(pages) {
             let (lpa, offset) = (lpa.offset(i), offset + i as u32);
             if self.tracking {
                 self.land(lpa, now);
+                safe = safe.max(self.backend.acknowledged_by(room, before + i as usize));
                 let effect = Effect::FsWrite { lpa, page: page.clone(), ino, offset };
                 self.in_flight.push(safe + c.link.nvme.completion, effect);
             } else {
                 let arrived = end - self.link.page_in() * (n as u64 - 1 - i);
                 safe = safe.max(self.take_block(arrived, lpa, page.clone(), ino, offset)?);
+                if self.backend.is_publish_due() {
+                    self.publish()?;
+                }
             }
         }
         self.traffic.block_write[what as usize] += (n * PAGE_SIZE) as u64;
@@ -98,6 +104,7 @@ impl State {
     ) -> Result<Nanos, DriveError> {
         let done = self.firmware.write_page(&mut self.backend, t, lpa, page)?;
         part(&mut self.bam, "FS_WRITE command")?.append(ino, offset, lpa);
+        self.save_bam();
         Ok(done)
     }
 
@@ -136,22 +143,47 @@ impl State {
         dst: Lpa,
         count: u64,
     ) -> Result<Nanos, DriveError> {
-        let mut done = t;
-        if src == dst {
+        if src == dst || count == 0 {
             return Ok(t);
         }
-        for i in 0..count {
+        self.move_rest(t, Moving { src, dst, count, moved: 0 })
+    }
+
+    /// The same for the pages that have not been moved yet.
+    pub(super) fn move_rest(&mut self, t: Nanos, mut moving: Moving) -> Result<Nanos, DriveError> {
+        let (mut done, Moving { src, dst, count, moved: begin }) = (t, moving);
+        self.note(Some(moving))?;
+        for i in begin..count {
             let i = if dst > src { count - 1 - i } else { i };
             let (from, to) = (src.offset(i), dst.offset(i));
-            let (moved, copied) = self.firmware.remap(&mut self.backend, t, from, to)?;
+            let (moved, copied) = match self.firmware.remap(&mut self.backend, t, from, to) {
+                Ok(moved) => moved,
+                Err(e) => {
+                    // The host is told; whoever opens the image must not go on with it then.
+                    self.note(None)?;
+                    return Err(e);
+                }
+            };
             done = done.max(moved);
             let bam = part(&mut self.bam, "REMAP command")?;
             bam.moved(from, to);
             let counters = bam.counters_mut();
             counters.pages_copied += copied as u64;
             counters.pages_remapped += !copied as u64;
+            moving.moved += 1;
+            self.note((moving.moved < count).then_some(moving))?;
+            if self.backend.is_publish_due() {
+                self.publish()?;
+            }
         }
         Ok(done)
+    }
+
+    /// How far a REMAP has come goes to the image with what it changed.
+    fn note(&mut self, moving: Option<Moving>) -> Result<(), DriveError> {
+        part(&mut self.bam, "REMAP command")?.note(moving);
+        self.save_bam();
+        Ok(())
     }
 
     pub(super) fn bam_reset(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   read     fetch | processor | flash (merged with the log) | page over the link | completion
-//!   write    fetch | processor | data request | pages over the link | slot in the buffer | completion
+//!   write    fetch | processor | data request | pages over the link | slot in the buffer | (program) | completion
 //!   others   fetch | processor | (room in the TxLog, recovery) | completion
 //! ```
 //!
 //! Commands overlap as far as link, processor and flash allow. A multi-page read completes with its last page; pages cross
-//! the link as they come from flash.
+//! the link as they come from flash. Writes wait for the program where the testbed says so ([`crate::WriteAck`]).
 
 use super::State;
 use crate::config::DriveConfig;
@@ -71,10 +71,12 @@ impl State {
         let end = self.link.pages_in(t + c.link.nvme.data_request, pages.len());
         let mut safe = end;
         if self.tracking {
-            safe = self.backend.room(end)?;
+            let room = self.backend.room(end)?;
+            let before = self.in_flight.pages();
             for (i, page) in pages.iter().enumerate() {
                 let lpa = lpa.offset(i as u64);
                 self.land(lpa, now);
+                safe = safe.max(self.backend.acknowledged_by(room, before + i));
                 self.in_flight.push(safe + c.link.nvme.completion, Effect::Write(lpa, page.clone()));
             }
         } else {
@@ -135,6 +137,7 @@ impl State {
         if let Some(bam) = &mut self.bam {
             bam.forget(lpa);
         }
+        self.save_bam();
         Ok(done)
     }
 

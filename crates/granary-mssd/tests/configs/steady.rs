@@ -4,7 +4,7 @@
 //! cores are drawn here. The drive is filled, then written four times over by block writes (hot, cold, sequential), stores of
 //! single lines with and without transactions, and trims; what it reads back is compared all the time.
 
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure, WriteAck};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use std::fmt;
@@ -28,6 +28,7 @@ pub fn config(seed: u64) -> DriveConfig {
     c.firmware.cache = Bytes::kib(16 * among(1, 32));
     c.firmware.write_buffer = Bytes::kib(8 * among(1, 16));
     c.firmware.cores = among(1, 4) as usize;
+    c.firmware.write_ack = [WriteAck::Buffer, WriteAck::Program][among(0, 1) as usize];
     c.validate().expect("a valid drive");
     c
 }

@@ -46,7 +46,7 @@ fn read_all(drive: &dyn Drive) -> Vec<Result<Page, DriveError>> {
 fn damage_to_a_closed_image_is_found() {
     for mode in [Mode::Log, Mode::Cache] {
         let mut rng = Stream::new(3, "image.damage");
-        let mut rig = Rig::new(mode, Durability::Process, 256 << 10);
+        let mut rig = Rig::new(mode, Durability::Process, 256 << 10, mode == Mode::Log);
         rig.open().expect("opens");
         (0..900).for_each(|_| rig.step(&mut rng).expect("done"));
         rig.close();
@@ -93,7 +93,7 @@ fn damage_to_a_crashed_image_gives_an_error_or_a_consistent_drive() {
         (Mode::Cache, Durability::Machine),
     ] {
         let mut rng = Stream::new(4, "image.damage");
-        let mut rig = Rig::new(mode, durability, 256 << 10);
+        let mut rig = Rig::new(mode, durability, 256 << 10, mode == Mode::Cache);
         rig.open().expect("opens");
         (0..700).for_each(|_| rig.step(&mut rng).expect("done"));
         rig.barrier().expect("safe");

@@ -1,4 +1,5 @@
-//! Crashes at random points, three deep and more, in both kinds of durability and both modes of the firmware.
+//! Crashes at random points, three deep and more, in both kinds of durability and both modes of the firmware, half of the drives
+//! with PebbleSSD's commands.
 
 use super::rig::Rig;
 use granary_mssd::Mode;
@@ -10,7 +11,7 @@ use granary_sim::rng::Stream;
 pub fn lives(seed: u64, mode: Mode, durability: Durability) {
     let mut rng = Stream::new(seed, "image.crash");
     let half = [128 << 10, 256 << 10, 1 << 20][rng.below(3) as usize];
-    let mut rig = Rig::new(mode, durability, half);
+    let mut rig = Rig::new(mode, durability, half, rng.chance(0.5));
     // Seldom ones leave time for blocks to be erased and programmed again between two of them.
     let barriers = [0.1, 0.02, 0.003][rng.below(3) as usize];
     rig.riders = [0, 3, 64][rng.below(3) as usize];
@@ -61,7 +62,7 @@ pub fn lives(seed: u64, mode: Mode, durability: Durability) {
 /// older rider after newer content, a page that gc had left.
 pub fn dense(seed: u64, durability: Durability) {
     let mut rng = Stream::new(seed, "image.dense");
-    let mut rig = Rig::new(Mode::Log, durability, 1 << 20);
+    let mut rig = Rig::new(Mode::Log, durability, 1 << 20, rng.chance(0.3));
     rig.dense = true;
     rig.riders = [0, 1, 3, 8][rng.below(4) as usize];
     let barriers = [0.1, 0.02, 0.003][rng.below(3) as usize];

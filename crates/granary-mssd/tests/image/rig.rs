@@ -2,7 +2,7 @@
 
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Streamed, Structure};
+use granary_mssd::{BamConfig, Command, Drive, DriveConfig, DriveError, Mode, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 use std::collections::BTreeMap;
@@ -10,8 +10,16 @@ use std::sync::Arc;
 
 const WHAT: Structure = Structure::Data;
 
-/// What the drive holds of every page once it has recovered: committed content.
-type Content = Vec<Page>;
+/// What the drive holds once it has recovered.
+#[derive(Clone)]
+struct Content {
+    /// Of every page: committed content.
+    pages: Vec<Page>,
+    /// Of each page that BAM knows: file and block.
+    blocks: BTreeMap<u64, (u64, u32)>,
+    /// The command that made it so is carried out whole or not at all.
+    whole: bool,
+}
 
 /// A drive on an image and its history.
 pub struct Rig {
@@ -42,10 +50,11 @@ pub fn options(durability: Durability, half: u64) -> OpenOptions {
 }
 
 impl Rig {
-    pub fn new(mode: Mode, durability: Durability, half: u64) -> Rig {
+    pub fn new(mode: Mode, durability: Durability, half: u64, bam: bool) -> Rig {
         let (host, mut config) = (MemoryHost::new(), DriveConfig::tiny(mode));
         // So few blocks that gc is at work most of the time.
         config.flash.geometry.blocks_per_plane = 14;
+        config.firmware.bam = bam.then(|| BamConfig { entries: 500, files: 7, ..BamConfig::default() });
         Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
         let pages = config.pages() as usize;
         Rig {
@@ -57,7 +66,7 @@ impl Rig {
             image: None,
             drive: None,
             now: Nanos::ZERO,
-            history: vec![vec![Page::ZERO; pages]],
+            history: vec![Content { pages: vec![Page::ZERO; pages], blocks: BTreeMap::new(), whole: false }],
             running: BTreeMap::new(),
             next_tx: 1,
             hot: pages as u64 / 3,
@@ -101,6 +110,7 @@ impl Rig {
     pub fn step(&mut self, rng: &mut Stream) -> Result<(), DriveError> {
         self.now += Nanos(rng.below(200_000));
         let mut next = self.history.last().expect("history").clone();
+        next.whole = false;
         let done = self.command(rng, &mut next);
         self.history.push(next);
         done?;
@@ -134,6 +144,9 @@ impl Rig {
     fn command(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
         let (drive, now) = (self.drive(), self.now);
         let submit = |command| drive.submit(now, command).map(drop);
+        if drive.info().bam && rng.chance(0.3) {
+            return self.bam_command(rng, next);
+        }
         let kinds = match self.drive().info().write_log {
             _ if self.dense => 4,
             true => 12,
@@ -145,7 +158,7 @@ impl Rig {
                 let n = (1 + rng.below(4)).min(self.config.pages() - first) as usize;
                 let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
                 for (i, page) in pages.iter().enumerate() {
-                    next[first as usize + i] = page.clone();
+                    next.pages[first as usize + i] = page.clone();
                     self.forget_lines(first + i as u64);
                 }
                 submit(Command::Write { lpa: Lpa(first), pages: &pages, what: WHAT })
@@ -156,7 +169,7 @@ impl Rig {
                 let most = if self.dense && rng.chance(0.1) { 120 } else { 6 };
                 let count = (1 + rng.below(most)).min(self.config.pages() - first);
                 for l in first..first + count {
-                    next[l as usize] = Page::ZERO;
+                    next.drop_page(l);
                     self.forget_lines(l);
                 }
                 submit(Command::Trim { lpa: Lpa(first), count })
@@ -182,11 +195,59 @@ impl Rig {
             _ => {
                 let Some((&tx, _)) = self.running.first_key_value() else { return Ok(()) };
                 for (line, data) in self.running.remove(&tx).unwrap_or_default() {
-                    put_line(next, line, &data);
+                    put_line(&mut next.pages, line, &data);
                 }
                 submit(Command::Commit { tx: TxId(tx) })
             }
         }
+    }
+
+    /// PebbleSSD's commands.
+    fn bam_command(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
+        let (drive, now) = (self.drive(), self.now);
+        let last = self.config.pages();
+        match rng.below(20) {
+            0..9 => {
+                let (first, ino, offset) = (self.page(rng), rng.below(8), rng.below(1000) as u32);
+                let n = (1 + rng.below(4)).min(last - first);
+                let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
+                let command = Command::FsWrite { lpa: Lpa(first), pages: &pages, ino, offset, what: WHAT };
+                match drive.submit(now, command) {
+                    Err(DriveError::BamFull(_)) => return self.reset(next),
+                    other => drop(other?),
+                }
+                for (i, page) in (0..).zip(pages) {
+                    next.pages[(first + i) as usize] = page;
+                    next.blocks.insert(first + i, (ino, offset + i as u32));
+                    self.forget_lines(first + i);
+                }
+                Ok(())
+            }
+            9..19 => {
+                // Many at a time now and then, a third of them overlapping.
+                let most = if rng.chance(0.1) { last / 3 } else { 5 };
+                let count = 1 + rng.below(most);
+                let src = self.page(rng).min(last - count);
+                let near = src.saturating_sub(2) + rng.below(5);
+                let dst = if rng.chance(0.3) { near } else { self.page(rng) }.min(last - count);
+                // Whoever moves a page has committed or given up what running transactions store there.
+                let held = |l: u64| {
+                    let mut lines = self.running.values().flatten();
+                    lines.any(|(line, _)| line / LINES_PER_PAGE as u64 == l)
+                };
+                if (src..src + count).chain(dst..dst + count).any(held) {
+                    return Ok(());
+                }
+                next.remap(src, dst, count);
+                drive.submit(now, Command::Remap { src: Lpa(src), dst: Lpa(dst), count }).map(drop)
+            }
+            _ => self.reset(next),
+        }
+    }
+
+    fn reset(&mut self, next: &mut Content) -> Result<(), DriveError> {
+        (next.blocks, next.whole) = (BTreeMap::new(), true);
+        self.drive().submit(self.now, Command::BamReset).map(drop)
     }
 
     /// A block write or trim voids what transactions stored there.
@@ -213,7 +274,7 @@ impl Rig {
             let line: [u8; LINE_SIZE] = line.try_into().expect("whole lines");
             match tx {
                 Some(tx) => self.running.entry(tx).or_default().push((first + i as u64, line)),
-                None => put_line(next, first + i as u64, &line),
+                None => put_line(&mut next.pages, first + i as u64, &line),
             }
         }
         let (drive, at) = (self.drive(), ByteAddr(first * LINE_SIZE as u64));
@@ -236,7 +297,7 @@ impl Rig {
             0 => Payload::Fill { word: rng.next_u64(), len },
             _ => Payload::Bytes(&bytes),
         };
-        next[lpa as usize].write(from, part);
+        next.pages[lpa as usize].write(from, part);
         let drive = self.drive();
         drive.stream(self.now, Lpa(lpa), from, Streamed::Part(part), WHAT)?;
         drive.verify(self.now).map(drop)
@@ -244,7 +305,7 @@ impl Rig {
 
     /// The running drive shows the newest content, committed or not.
     fn compare(&self, drive: &dyn Drive, lpa: u64) -> Result<(), DriveError> {
-        let mut expected = vec![self.history.last().expect("history")[lpa as usize].clone()];
+        let mut expected = vec![self.history.last().expect("history").pages[lpa as usize].clone()];
         for (line, data) in self.running.values().flatten() {
             if line / LINES_PER_PAGE as u64 == lpa {
                 put_line(&mut expected, line % LINES_PER_PAGE as u64, data);
@@ -281,16 +342,24 @@ impl Rig {
         if drive.info().write_log {
             drive.submit(self.now, Command::Recover).expect("recovered");
         }
-        let mut found = vec![Page::ZERO; self.config.pages() as usize];
-        for (l, page) in found.iter_mut().enumerate() {
+        let pages = vec![Page::ZERO; self.config.pages() as usize];
+        let mut found = Content { pages, blocks: BTreeMap::new(), whole: false };
+        for (l, page) in found.pages.iter_mut().enumerate() {
             let out = std::slice::from_mut(page);
             drive.submit(self.now, Command::Read { lpa: Lpa(l as u64), out, what: WHAT }).expect("readable");
+        }
+        if drive.info().bam {
+            let mut entries = Vec::new();
+            drive.submit(self.now, Command::BamRead { ino: None, out: &mut entries }).expect("read");
+            let pages = entries.len();
+            found.blocks = entries.into_iter().map(|e| (e.lpa.0, (e.ino, e.offset))).collect();
+            assert_eq!(found.blocks.len(), pages, "two entries of one page");
         }
         drive.check().expect("consistent when recovered");
         let history = std::mem::take(&mut self.history);
         let fits = |k: usize| {
-            let after = history.get(k + 1).unwrap_or(&history[k]);
-            (0..found.len()).find(|&l| !lies_between(&found[l], &history[k][l], &after[l]))
+            let after = history.get(k + 1).filter(|next| !next.whole).unwrap_or(&history[k]);
+            (0..found.pages.len()).find(|&l| !found.lies_between(&history[k], after, l))
         };
         let misfits: Vec<Option<usize>> = (0..history.len()).map(fits).collect();
         assert!(
@@ -299,6 +368,38 @@ impl Rig {
             history.len()
         );
         self.history = vec![found];
+    }
+}
+
+impl Content {
+    fn drop_page(&mut self, l: u64) {
+        self.pages[l as usize] = Page::ZERO;
+        self.blocks.remove(&l);
+    }
+
+    fn remap(&mut self, src: u64, dst: u64, count: u64) {
+        self.whole = true;
+        if src == dst {
+            return;
+        }
+        let before = self.clone();
+        (src..src + count).chain(dst..dst + count).for_each(|l| self.drop_page(l));
+        for i in 0..count {
+            self.pages[(dst + i) as usize] = before.pages[(src + i) as usize].clone();
+            if let Some(block) = before.blocks.get(&(src + i)) {
+                self.blocks.insert(dst + i, *block);
+            }
+        }
+    }
+
+    /// Whether page `l` is as it was, as it became, or, where it stayed the same block of the same file, between the two.
+    fn lies_between(&self, before: &Content, after: &Content, l: usize) -> bool {
+        let of = |c: &Content| c.blocks.get(&(l as u64)).copied();
+        let (block, page) = (of(self), &self.pages[l]);
+        if of(before) == of(after) {
+            return block == of(before) && lies_between(page, &before.pages[l], &after.pages[l]);
+        }
+        (block == of(before) && *page == before.pages[l]) || (block == of(after) && *page == after.pages[l])
     }
 }
 
