@@ -69,6 +69,31 @@ struct Found {
     changed: bool,
 }
 
+impl Found {
+    /// An inode with this record, before its blocks and names are looked at.
+    fn new(record: InodeRecord, kind: Option<FileKind>) -> Found {
+        Found {
+            record,
+            kind,
+            doubtful: false,
+            maybe: false,
+            orphan: false,
+            pieces: Vec::new(),
+            slot_blocks: Vec::new(),
+            index_blocks: Vec::new(),
+            remap: false,
+            xattr_blocks: Vec::new(),
+            xattrs: Vec::new(),
+            rewrite_xattrs: false,
+            names: 0,
+            subdirs: 0,
+            parent: record.parent.get(),
+            reached: false,
+            changed: false,
+        }
+    }
+}
+
 struct Repair<'a> {
     port: &'a Port,
     g: Geometry,

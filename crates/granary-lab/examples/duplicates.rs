@@ -4,30 +4,16 @@
 //! `cargo run --release -p granary-lab --example duplicates -- varmail fileserver oltp`
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
+use granary_lab::experiment::Processes;
 use granary_lab::testbed::Testbed;
 use granary_mssd::{Mode, Mssd, Port};
 use granary_sim::{Daemon, Signal, World, WorldConfig};
 use granary_units::Nanos;
-use granary_vfs::{Cred, FsError, Process, Tracking, Vfs, VfsConfig};
+use granary_vfs::{Tracking, Vfs, VfsConfig};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, Run, RunOptions};
+use granary_workload::run::{Run, RunOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-struct Processes(Arc<Vfs>);
-
-impl Clients for Processes {
-    type Client = Process;
-
-    fn client(&self, _thread: &str) -> Process {
-        Process::new(Arc::clone(&self.0), Cred::ROOT)
-    }
-
-    fn drop_caches(&self) -> Result<(), FsError> {
-        self.0.drop_caches();
-        Ok(())
-    }
-}
 
 /// Average and largest number of duplicates, and pages in the cache at the end.
 fn measure(name: &str, scale: f64) -> Result<(f64, u64, u64), Box<dyn std::error::Error>> {

@@ -51,7 +51,7 @@ pub struct Experiment {
 }
 
 /// The programs of a run: processes of root on one file system, whose caches the prologue can drop.
-struct Processes(Arc<Vfs>);
+pub struct Processes(pub Arc<Vfs>);
 
 impl Clients for Processes {
     type Client = Process;

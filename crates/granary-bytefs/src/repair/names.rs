@@ -272,25 +272,8 @@ impl Repair<'_> {
             generation: U32::new(like.generation.get().wrapping_add(1)),
             ..InodeRecord::new_zeroed()
         };
-        let found = Found {
-            record,
-            kind: Some(FileKind::Dir),
-            doubtful: false,
-            maybe: false,
-            orphan: false,
-            pieces: Vec::new(),
-            slot_blocks: Vec::new(),
-            index_blocks: Vec::new(),
-            remap: false,
-            xattr_blocks: Vec::new(),
-            xattrs: Vec::new(),
-            rewrite_xattrs: false,
-            names: 1,
-            subdirs: 0,
-            parent: ROOT,
-            reached: true,
-            changed: true,
-        };
+        let fresh = Found::new(record, Some(FileKind::Dir));
+        let found = Found { names: 1, parent: ROOT, reached: true, changed: true, ..fresh };
         self.inodes.insert(ino, found);
         self.inode(ROOT)?.subdirs += 1;
         self.dirs.insert(ino, Dir::default());

@@ -93,23 +93,11 @@ impl Repair<'_> {
         }
         debug_assert!(at + INODE_SIZE <= table.len());
         let mut found = Found {
-            record,
-            kind,
             doubtful: bad != 0,
             maybe,
-            orphan: false,
-            pieces: Vec::new(),
-            slot_blocks: Vec::new(),
-            index_blocks: Vec::new(),
-            remap: false,
-            xattr_blocks: Vec::new(),
-            xattrs: Vec::new(),
-            rewrite_xattrs: false,
-            names: 0,
-            subdirs: 0,
-            parent: record.parent.get(),
             reached: ino == ROOT,
             changed: bad != 0 || kind != record.kind(),
+            ..Found::new(record, kind)
         };
         let inline_target = kind == Some(FileKind::Symlink) && record.slots.get() == 0;
         if inline_target {

@@ -1,6 +1,7 @@
 //! Arguments of `mount`, `umount` and `stat`.
 
 use clap::{Args, ValueEnum};
+use granary_mssd::image::Durability;
 use granary_sim::wall::Pacing;
 use granary_units::Bytes;
 use std::path::PathBuf;
@@ -12,31 +13,14 @@ pub struct MountArgs {
     pub image: String,
     /// Empty directory to mount on
     pub dir: PathBuf,
-    /// Return when the mount answers; serve in the background
-    #[arg(long)]
-    pub daemon: bool,
-    /// Refuse changes
-    #[arg(long)]
-    pub read_only: bool,
+    #[command(flatten)]
+    pub serve: ServeArgs,
     /// Let other users in; permissions are checked as everywhere
     #[arg(long)]
     pub allow_other: bool,
     /// Extended attributes; they cost a request before every write
     #[arg(long)]
     pub xattrs: bool,
-    /// Threads that serve requests: as many can wait for files of the image that the host has to read, or for a paced
-    /// drive [default: the processors, at least 2; 16 with --pace on]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// Whether programs wait as long as the modelled drive takes
-    #[arg(long, value_enum, default_value_t = Pace::Off)]
-    pub pace: Pace,
-    /// With --pace on: how many times slower modelled time passes than the clock
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub dilate: u32,
-    /// What acknowledged changes survive: the death of this process, or a crash of the machine too
-    #[arg(long, value_enum, default_value_t = Survives::Process)]
-    pub durability: Survives,
     /// Memory for the page cache; the kernel has its own above it
     #[arg(long, default_value = "512MiB", value_parser = bytes)]
     pub page_cache: Bytes,
@@ -49,12 +33,43 @@ pub struct MountArgs {
     /// Change a value of the testbed, for example host.vfs.writeback_interval=1000000000; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+}
+
+/// How a FUSE daemon serves: what `mount` and `export` share.
+#[derive(Args, Clone)]
+pub struct ServeArgs {
+    /// Return when requests are answered; serve in the background
+    #[arg(long)]
+    pub daemon: bool,
+    /// Refuse changes
+    #[arg(long)]
+    pub read_only: bool,
+    /// Threads that serve requests: as many can wait for files of the image that the host has to read, or for a paced
+    /// drive [default: the processors, at least 2; 16 with --pace on]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Whether programs wait as long as the modelled drive takes
+    #[arg(long, value_enum, default_value_t = Pace::Off)]
+    pub pace: Pace,
+    /// With --pace on: how many times slower modelled time passes than the clock
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub dilate: u32,
+    /// What acknowledged changes survive: the death of this process, or a crash of the machine too
+    #[arg(long, value_enum, default_value_t = Survives::Process)]
+    pub durability: Survives,
     /// With --daemon: where messages go afterwards
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// This is the background process of --daemon: say "mounted" on stdout
     #[arg(long, hide = true)]
     pub background: bool,
+}
+
+impl ServeArgs {
+    /// Threads that serve requests: where requests wait as long as the modelled drive takes, as many as it can work on.
+    pub fn threads(&self) -> usize {
+        self.threads.map_or_else(|| self.pace.threads(), usize::from)
+    }
 }
 
 /// Whether modelled time is waited for.
@@ -122,4 +137,13 @@ pub struct StatArgs {
 
 pub(super) fn bytes(text: &str) -> Result<Bytes, String> {
     text.parse::<Bytes>().map_err(|e| e.to_string())
+}
+
+impl From<Survives> for Durability {
+    fn from(it: Survives) -> Durability {
+        match it {
+            Survives::Process => Durability::Process,
+            Survives::Machine => Durability::Machine,
+        }
+    }
 }

@@ -21,7 +21,7 @@ use granary_lab::drive::{Precondition, Recorded};
 use granary_lab::image::open_drive;
 use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, Options};
-use granary_mssd::image::{Durability, Image};
+use granary_mssd::image::Image;
 use granary_mssd::{Drive, Mode, Mssd, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
-    if args.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
+    if args.serve.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
 }
 
 /// A drive that is ready to be exported.
@@ -52,17 +52,17 @@ fn run_server(args: &ExportArgs) -> Result<(), Failure> {
         loopdev::check()?;
     }
     let opened = open(&args)?;
-    set_pacing(args.pace.pacing(args.dilate));
+    set_pacing(args.serve.pace.pacing(args.serve.dilate));
     let exported =
         granary_mount::export(Port::new(opened.drive.clone()), &args.dir, &options(&args, &opened))?;
     let file = exported.dir().join(DRIVE_FILE);
     // The kernel writes back through us when memory is short: we must not wait for it then. Root's privilege.
     let _ = rustix::process::configure_io_flusher_behavior(true);
-    let device = if args.loop_device { Some(LoopDevice::over(&file, args.read_only)?) } else { None };
+    let device = if args.loop_device { Some(LoopDevice::over(&file, args.serve.read_only)?) } else { None };
     let place = device.as_ref().map_or(file, |d| d.path().to_owned());
     let line = format!("{} is {}: {}", place.display(), args.image, opened.told);
-    if args.background {
-        serve::hand_over(args.log.as_deref(), &line)?;
+    if args.serve.background {
+        serve::hand_over(args.serve.log.as_deref(), &line)?;
     } else {
         let dir = exported.dir().display();
         eprintln!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
@@ -96,16 +96,16 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
     let live = Live::new(Sources {
         source: args.image.clone(),
         fs: EXPORTED.to_owned(),
-        durability: args.durability,
+        durability: args.serve.durability,
         vfs: None,
         drive: opened.drive.clone(),
         image: opened.image.clone(),
         recorded: record.map(|r| -> Arc<dyn Fn() -> u64 + Send + Sync> { Arc::new(move || r.count()) }),
     });
-    let barrier = opened.image.clone().filter(|_| args.durability == Survives::Machine);
+    let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
     Options {
-        read_only: args.read_only,
-        threads: usize::from(args.threads),
+        read_only: args.serve.read_only,
+        threads: args.serve.threads(),
         source: args.image.clone(),
         durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
@@ -129,11 +129,8 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
             "--record begins with an empty drive, so that the record can be replayed: export ram: for it",
         ));
     }
-    let durability = match args.durability {
-        Survives::Process => Durability::Process,
-        Survives::Machine => Durability::Machine,
-    };
-    let (image, drive) = open_drive(Path::new(&args.image), durability, args.read_only, args.force)?;
+    let (image, drive) =
+        open_drive(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only, args.force)?;
     let how = image.replayed().map_or("closed cleanly".to_owned(), |r| {
         format!("recovered after an unclean stop: {} groups of changes", r.groups)
     });

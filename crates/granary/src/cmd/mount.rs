@@ -10,7 +10,7 @@ use granary_lab::image::OpenImage;
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{Options, host_config};
-use granary_mssd::image::{Durability, Image};
+use granary_mssd::image::Image;
 use granary_mssd::{Drive, Mode, Mssd, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
-    if args.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
+    if args.serve.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
 }
 
 /// A file system that is ready to be mounted, and what lies under it.
@@ -41,7 +41,7 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
     granary_mount::check(&args.dir)?;
     let opened = open(&args)?;
     // Recovery was not paced: its modelled time is told, nobody has to wait for it.
-    set_pacing(args.pace.pacing(args.dilate));
+    set_pacing(args.serve.pace.pacing(args.serve.dilate));
     let mounted = granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened));
     let mounted = match mounted {
         Ok(mounted) => mounted,
@@ -55,8 +55,8 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
         }
     };
     let line = format!("{} is mounted on {}: {}", args.image, mounted.dir().display(), opened.told);
-    if args.background {
-        serve::hand_over(args.log.as_deref(), &line)?;
+    if args.serve.background {
+        serve::hand_over(args.serve.log.as_deref(), &line)?;
     } else {
         eprintln!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
     }
@@ -75,18 +75,18 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
     let live = Live::new(Sources {
         source: args.image.clone(),
         fs: opened.fs.to_owned(),
-        durability: args.durability,
+        durability: args.serve.durability,
         vfs: Some(opened.vfs.clone()),
         drive: opened.drive.clone(),
         image: opened.image.clone(),
         recorded: None,
     });
-    let barrier = opened.image.clone().filter(|_| args.durability == Survives::Machine);
+    let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
     Options {
-        read_only: args.read_only,
+        read_only: args.serve.read_only,
         allow_other: args.allow_other,
         xattrs: args.xattrs,
-        threads: args.threads.map_or_else(|| args.pace.threads(), usize::from),
+        threads: args.serve.threads(),
         source: args.image.clone(),
         durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
@@ -118,11 +118,8 @@ fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
 fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     #[allow(clippy::disallowed_methods)] // what the person at the terminal waits for
     let start = Instant::now();
-    let durability = match args.durability {
-        Survives::Process => Durability::Process,
-        Survives::Machine => Durability::Machine,
-    };
-    let mut open = OpenImage::open(Path::new(&args.image), durability, args.read_only)?;
+    let mut open =
+        OpenImage::open(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only)?;
     if !args.set.is_empty() {
         open.host = Testbed::load(&open.image.meta().testbed, &args.set)?.host;
     }
@@ -162,5 +159,5 @@ fn mount_on(
     // The testbed's host has its own memory; this one lends what the arguments say.
     let host = Host { metadata_cache: Bytes(host.metadata_cache.0.min(args.page_cache.0)), ..host.clone() };
     let fs = (entry.mount)(port, &host)?;
-    Ok(Vfs::mount(fs, host_config(host.vfs, args.page_cache, args.read_only))?)
+    Ok(Vfs::mount(fs, host_config(host.vfs, args.page_cache, args.serve.read_only))?)
 }
