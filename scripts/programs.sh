@@ -5,12 +5,14 @@
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Each file system is mounted anew for all programs: in memory (ram:FS) and checked by unmounting, or with --image on an
-# image of 4 GiB that fsck then looks at. Needs root or fusermount3.
+# image of 4 GiB that fsck then looks at; there the mount and the PostgreSQL server are killed in the middle of pgbench too.
+# Needs root or fusermount3; programs: Debian's git sqlite3 postgresql postgresql-contrib rocksdb-tools rsync fio, and the
+# crates fsx and pjdfstest.
 # Exit code 0: nothing failed; 1: something failed; 2: no mount possible.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
-all=(git sqlite_delete sqlite_wal tar fio fsx pjdfstest)
+all=(git cargo sqlite_delete sqlite_wal postgres rocksdb tar rsync fio fsx pjdfstest)
 systems=bytefs,ext4 quick=0 keep=0 image=0 wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -18,7 +20,7 @@ while [ $# -gt 0 ]; do
         --quick) quick=1 ;;
         --image) image=1 ;;
         --keep) keep=1 ;;
-        -h | --help) sed -n '2,10p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,12p' "$0"; exit 0 ;;
         *) wanted+=("$1") ;;
     esac
     shift
@@ -64,6 +66,83 @@ sqlite() { # journal mode: 10,000 transactions, each committed by itself
 sqlite_delete() { sqlite delete; }
 sqlite_wal() { sqlite wal; }
 
+# Mounts in the background; a shell that runs a program may do so again after a kill.
+serve() {
+    if [ $image = 1 ]; then
+        "$granary" mount --daemon --allow-other --log "$work/$fs.log" "$work/$fs.img" "$mnt"
+    else
+        "$granary" mount --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt"
+    fi
+}
+
+cargo_() { # a small package of two crates and a test, built and run; then built again after a change
+    have cargo || return 77
+    mkdir -p "$mnt/src/a/src" "$mnt/src/b/src" && cd "$mnt/src" || return
+    printf '[workspace]\nmembers = ["a", "b"]\nresolver = "2"\n' >Cargo.toml
+    printf '[package]\nname = "a"\nversion = "0.1.0"\nedition = "2021"\n' >a/Cargo.toml
+    printf '[package]\nname = "b"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\na = { path = "../a" }\n' >b/Cargo.toml
+    printf 'pub fn twice(n: u32) -> u32 { 2 * n }\n#[test]\nfn doubles() { assert_eq!(twice(21), 42); }\n' >a/src/lib.rs
+    printf 'fn main() { println!("{}", a::twice(21)); }\n' >b/src/main.rs
+    export CARGO_TARGET_DIR=$mnt/src/target CARGO_HOME=$work/cargo
+    cargo build --offline && cargo test --offline && [ "$(target/debug/b)" = 42 ] || return
+    sed -i 's/21)); }/50)); }/' b/src/main.rs && cargo build --offline && [ "$(target/debug/b)" = 100 ]
+}
+
+rocksdb_() { # db_bench with a synced log, then everything is read back with checksums
+    have db_bench || return 77
+    local count
+    count=$(n 200000 20000)
+    db_bench --db="$mnt/rocks" --stats_interval=1000000000 --num="$count" --threads=2 --sync=1 --write_buffer_size=4194304 --verify_checksum=1 \
+        --compression_type=none --benchmarks=fillrandom,overwrite,readrandom,readseq,compact,verifychecksum --writes="$((count / 10))" &&
+        db_bench --db="$mnt/rocks" --stats_interval=1000000000 --use_existing_db=1 --num="$count" --compression_type=none --use_direct_reads=1 \
+            --use_direct_io_for_flush_and_compaction=1 --benchmarks=overwrite,readrandom,compact,verifychecksum &&
+        { ! have ldb || ldb --db="$mnt/rocks" checkconsistency; }
+}
+
+pg() { (cd / && runuser -u postgres -- "$bin/$@"); }
+pg_start() {
+    pg pg_ctl -s -w -t 120 -D "$mnt/pg" -l "$work/pg/log" -o "-k $work/pg -c listen_addresses='' -c fsync=on -c port=54329" start
+}
+sql() { pg psql -h "$work/pg" -p 54329 -X -A -t -q -v ON_ERROR_STOP=1 "$@"; }
+pg_sound() { # every transaction of pgbench moves one sum through four tables
+    local counted
+    counted=$(sql -c 'SELECT count(DISTINCT s), max(n) FROM (SELECT sum(abalance) s, 0 n FROM pgbench_accounts UNION ALL
+        SELECT sum(tbalance), 0 FROM pgbench_tellers UNION ALL SELECT sum(bbalance), 0 FROM pgbench_branches UNION ALL
+        SELECT coalesce(sum(delta), 0), count(*) FROM pgbench_history) x' postgres) || return
+    echo "sums and transactions: $counted (at least $1)"
+    [ "${counted%|*}" = 1 ] && [ "${counted#*|}" -ge "$1" ] && sql -c 'CREATE EXTENSION IF NOT EXISTS amcheck' \
+        -c "SELECT bt_index_check('pgbench_accounts_pkey', true)" postgres
+}
+postgres() { # pgbench with fsync=on; with --image also kill -9 of mount and server, three times
+    bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
+    [ -x "$bin/initdb" ] && id postgres && have runuser || return 77
+    mkdir "$work/pg" "$mnt/pg" && chown postgres "$work/pg" "$mnt/pg" && chmod 700 "$mnt/pg" || return
+    pg initdb -D "$mnt/pg" --data-checksums && pg_start || return
+    trap 'pg pg_ctl -s -m immediate -D "$mnt/pg" stop' EXIT
+    pg pgbench -h "$work/pg" -p 54329 -i -q -s "$(n 5 1)" postgres || return
+    pg pgbench -n -h "$work/pg" -p 54329 -c 4 -j 2 -t "$(n 2500 250)" postgres && pg_sound "$(n 10000 1000)" || return
+    if [ $image = 1 ]; then
+        local kill acked server
+        for kill in 1 2 3; do
+            (cd "$work/pg" && exec runuser -u postgres -- "$bin/pgbench" -n -h "$work/pg" -p 54329 -c 4 -T 60 -l \
+                --log-prefix "acked.$kill" postgres) >"$work/pg/bench.$kill" 2>&1 &
+            server=$(head -1 "$mnt/pg/postmaster.pid")
+            sleep "$kill.5"
+            pkill -9 -f "^$granary mount .* $work/$fs.img $mnt"
+            pkill -9 -P "$server"
+            kill -9 "$server"
+            wait %%
+            umount -l "$mnt" 2>/dev/null
+            acked=$(cat "$work/pg"/acked.* | wc -l)
+            for _ in $(seq 50); do pgrep -P "$server" >/dev/null || break; sleep 0.1; done
+            serve || return
+            rm -f "$work/pg"/.s.PGSQL.* "$mnt/pg/postmaster.pid"
+            pg_start && pg_sound "$((acked + $(n 10000 1000)))" || { tail -20 "$work/pg/log"; return 1; }
+        done
+    fi
+    pg pg_ctl -s -m fast -w -D "$mnt/pg" stop && trap - EXIT && pg pg_checksums -D "$mnt/pg" && rm -rf "$work/pg"
+}
+
 tar_() { # a tree of 20,000 files in and out, compared
     local dirs
     dirs=$(n 200 20)
@@ -80,6 +159,19 @@ tar_() { # a tree of 20,000 files in and out, compared
     (cd "$mnt/tree" && find . -printf '%p %m %u %g %T@ %l\n' | sort) >"$work/list2"
     # tar keeps whole seconds
     diff <(sed -E "s/([0-9]{10})\.[0-9]+/\1/" "$work/list1") <(sed -E "s/([0-9]{10})\.[0-9]+/\1/" "$work/list2") && rm -rf "$mnt/tree"
+}
+
+rsync_() { # a tree with links, modes and a sparse file, in; changed; in again; and out
+    have rsync || return 77
+    mkdir -p "$work/tree" && cd "$work/tree" || return
+    for d in $(seq 1 "$(n 20 4)"); do
+        mkdir "d$d" && (cd "d$d" && for f in $(seq 1 50); do seq "$f" $((f * d)) >"f$f"; done)
+    done
+    ln -s d1/f1 link && ln d1/f2 hard && chmod 640 d2/f3 && truncate -s 50M sparse && echo end >>sparse || return
+    rsync -aHS "$work/tree/" "$mnt/tree/" && [ -z "$(rsync -aHcni --delete "$work/tree/" "$mnt/tree/")" ] || return
+    echo more >>d1/f1 && rm d2/f4 && mv d3/f5 d3/renamed && head -c 100000 /dev/urandom >>d1/f50 || return
+    rsync -aHS --delete --inplace --no-whole-file "$work/tree/" "$mnt/tree/" || return
+    mkdir "$work/back" && rsync -aHS "$mnt/tree/" "$work/back/" && diff -r --no-dereference "$work/tree" "$work/back"
 }
 
 fio_() {
@@ -128,10 +220,8 @@ TOML
 for fs in ${systems//,/ }; do
     if [ $image = 1 ]; then
         "$granary" mkfs --fs "$fs" --size 4GiB "$work/$fs.img" >/dev/null 2>&1 || exit 2
-        "$granary" mount --daemon --allow-other --log "$work/$fs.log" "$work/$fs.img" "$mnt" || exit 2
-    else
-        "$granary" mount --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt" || exit 2
     fi
+    serve || exit 2
     chmod 755 "$work" "$mnt"
     for p in "${wanted[@]}"; do
         name=$p; declare -F "$p" >/dev/null || name=${p}_
@@ -145,7 +235,7 @@ for fs in ${systems//,/ }; do
             *) echo "$fs $p: FAILED ($took)"; tail -15 "$work/$fs.$p.out" | sed 's/^/    /'; failed=1 ;;
         esac
         (cd "$mnt" && rm -rf ./* .[!.]*) 2>/dev/null
-        rm -rf "$work/src" "$work/tree" "$work/back" "$work"/*.tar
+        rm -rf "$work/src" "$work/tree" "$work/back" "$work/cargo" "$work/pg" "$work"/*.tar
     done
     "$granary" umount "$mnt" || { echo "$fs unmount: FAILED"; cat "$work/$fs.log"; failed=1; }
     if [ $image = 1 ]; then

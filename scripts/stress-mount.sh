@@ -58,7 +58,7 @@ for fs in ${systems//,/ }; do
     "$granary" umount "$mnt" && wait $server || { echo "$fs: unmount FAILED"; failed=1; }
     disk=$(du -sm "$work/img" | cut -f1)
     "$granary" fsck "$work/img" >"$work/fsck" 2>&1 || { echo "$fs: fsck FAILED"; head -20 "$work/fsck"; failed=1; }
-    written=$(awk -F'[=()]' '/WRITE:.*io=/ {print $6; exit}' "$work/fio.log")
+    written=$(sed -nE 's/.*WRITE:.* io=([^ ]+) .*/\1/p' "$work/fio.log")
     echo "$fs: $gib GiB (${written:-?} by fio's count) through $size in $(($(date +%s) - start)) s; server at most $most MiB; image $disk MiB on disk"
     [ $most -le "$memory" ] || { echo "$fs: more than $memory MiB of memory"; failed=1; }
     rm -rf "$work/img"

@@ -19,7 +19,6 @@
 
 mod blocks;
 mod commit;
-mod crc;
 pub(crate) mod dram;
 mod error;
 mod header;
@@ -30,6 +29,7 @@ pub(crate) mod layout;
 pub(crate) mod medium;
 mod pending;
 pub(crate) mod redo;
+mod sum;
 mod wal;
 
 pub use error::ImageError;

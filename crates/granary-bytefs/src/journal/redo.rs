@@ -17,6 +17,7 @@
 //!   group n + 1 came after they were stored.
 //! - Blocks whose lines are only in a queue or a half are held in memory (`Image` has them), so that no reader gets the
 //!   old lines from the drive.
+//! - Halves are emptied one after the other, the older first.
 //! - A block that a half names is not used for anything else before both halves are empty ([`Redo::retire`]): recovery
 //!   would store old lines into its new content. (jbd2 has revoke records for this.)
 //!
@@ -48,8 +49,8 @@ struct Header {
     seq: U64,
     /// Lines of the group.
     lines: U32,
-    /// CRC-32C of the sequence number, the addresses and the lines.
-    crc: U32,
+    /// XXH3 (lower half) of the addresses and the lines, seeded with the sequence number.
+    sum: U32,
     zero: [u8; 40],
 }
 
@@ -142,7 +143,7 @@ impl Redo {
             magic: MAGIC,
             seq: U64::new(state.seq),
             lines: U32::new(lines),
-            crc: U32::new(checksum(state.seq, &bytes)),
+            sum: U32::new(checksum(state.seq, &bytes)),
             zero: [0; 40],
         };
         put(port, base, header.as_bytes())?;
@@ -177,9 +178,7 @@ impl Redo {
             return Ok(());
         }
         port.verify()?;
-        self.clear(port)?;
-        state.named.iter_mut().for_each(FxHashSet::clear);
-        Ok(())
+        self.empty(port, &mut state)
     }
 
     /// Empties both halves: what they held is where it belongs.
@@ -187,13 +186,21 @@ impl Redo {
     /// # Errors
     /// Of the drive.
     pub fn clear(&self, port: &Port) -> Result<()> {
-        for n in 0..2 {
-            put(port, self.half(n).byte(), &[0; LINE_SIZE])?;
-        }
-        Ok(port.verify()?)
+        self.empty(port, &mut self.state.lock())
     }
 
-    /// After a power failure: stores the lines of all groups that were committed. Returns how many groups there were.
+    /// The older half goes first, and is gone before the newer one goes: alone, it would bring old lines back.
+    fn empty(&self, port: &Port, state: &mut State) -> Result<()> {
+        for n in [state.seq + 1, state.seq] {
+            put(port, self.half(n).byte(), &[0; LINE_SIZE])?;
+            port.verify()?;
+        }
+        state.named.iter_mut().for_each(FxHashSet::clear);
+        Ok(())
+    }
+
+    /// After a power failure: stores the lines of all groups that were committed. Returns how many groups there were;
+    /// [`Redo::clear`] is to follow.
     ///
     /// # Errors
     /// `Corrupt` where a group names lines outside the file system; of the drive.
@@ -207,6 +214,7 @@ impl Redo {
         }
         groups.sort_by_key(|g| g.0);
         let count = groups.len() as u64;
+        let last = groups.last().map_or(0, |g| g.0);
         for (seq, lines) in groups {
             for (addr, content) in lines {
                 if addr.0 % LINE_SIZE as u64 != 0 || addr.lpa().0 >= blocks {
@@ -217,6 +225,7 @@ impl Redo {
                 port.flush_lines(std::iter::once((addr, LINE_SIZE)))?;
             }
         }
+        self.state.lock().seq = last;
         port.verify()?;
         Ok(count)
     }
@@ -231,7 +240,7 @@ fn read_half(bytes: &[u8]) -> Option<Group> {
     let addresses = lines.div_ceil(PER_LINE) * LINE_SIZE;
     let used = rest.get(..addresses.checked_add(lines.checked_mul(LINE_SIZE)?)?)?;
     let seq = header.seq.get();
-    if header.magic != MAGIC || checksum(seq, used) != header.crc.get() {
+    if header.magic != MAGIC || checksum(seq, used) != header.sum.get() {
         return None;
     }
     let (at, content) = used.split_at(addresses);
@@ -240,8 +249,10 @@ fn read_half(bytes: &[u8]) -> Option<Group> {
     Some((seq, at.zip(content).collect()))
 }
 
+/// Not a CRC-32C: the lines have theirs inside, so all sound versions of a line add the same to a CRC-32C of them all, and
+/// a half with some lines of the next group in it would pass for the group before.
 fn checksum(seq: u64, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&seq.to_le_bytes()), bytes)
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seq) as u32
 }
 
 /// Stores bytes of the journal area by byte and writes their lines back.
@@ -253,6 +264,7 @@ fn put(port: &Port, at: ByteAddr, bytes: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::line;
 
     #[test]
     fn a_half_is_read_whole_or_not_at_all() {
@@ -264,7 +276,7 @@ mod tests {
             magic: MAGIC,
             seq: U64::new(5),
             lines: U32::new(9),
-            crc: U32::new(checksum(5, &body)),
+            sum: U32::new(checksum(5, &body)),
             zero: [0; 40],
         };
         let mut half = header.as_bytes().to_vec();
@@ -280,5 +292,30 @@ mod tests {
             assert!(read_half(&torn).is_none(), "byte {at}");
         }
         assert!(read_half(&[0; 4096]).is_none());
+    }
+
+    #[test]
+    fn a_line_of_the_next_group_is_not_taken_for_one_of_this() {
+        let sealed = |fill: u8| {
+            let mut block = [0; PAGE_SIZE];
+            block[..LINE_SIZE / 2].fill(fill);
+            line::seal(&mut block, 3, 1);
+            block[..LINE_SIZE].to_vec()
+        };
+        let mut body = (3 * PAGE_SIZE as u64).to_le_bytes().to_vec();
+        body.resize(LINE_SIZE, 0);
+        body.extend(sealed(1));
+        let header = Header {
+            magic: MAGIC,
+            seq: U64::new(13),
+            lines: U32::new(1),
+            sum: U32::new(checksum(13, &body)),
+            zero: [0; 40],
+        };
+        let mut half = header.as_bytes().to_vec();
+        half.extend_from_slice(&body);
+        assert!(read_half(&half).is_some());
+        half[2 * LINE_SIZE..].copy_from_slice(&sealed(2));
+        assert!(read_half(&half).is_none());
     }
 }

@@ -37,7 +37,7 @@ pub struct Dram {
 
 /// The checksum of a block that has been written; never zero.
 fn checksum(block: &[u8]) -> u32 {
-    crc32c::crc32c(block).max(1)
+    super::sum::page(block).max(1)
 }
 
 impl Dram {

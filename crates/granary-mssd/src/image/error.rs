@@ -41,6 +41,19 @@ pub enum ImageError {
         /// The newest one known here.
         known: u32,
     },
+    /// Written by an earlier version.
+    #[error(
+        "{} has image format {found}, this program reads format {known}: copy its files out with the granary that made it \
+         (granary cp-out), and into a new image", path.display()
+    )]
+    Older {
+        /// The path.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The one known here.
+        known: u32,
+    },
     /// Another process has the image open.
     #[error("{} is in use{}: unmount it first, or wait for that process", path.display(), by(*pid))]
     InUse {

@@ -17,7 +17,7 @@ use std::path::Path;
 /// Name of the header's file.
 pub const HEADER: &str = "image.toml";
 /// The format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 const MAGIC: &str = "granary-image = ";
 /// A header is smaller than this; anything larger is something else.
 const MOST: u64 = 1 << 20;
@@ -97,6 +97,9 @@ impl Header {
         if found > FORMAT {
             return Err(ImageError::Newer { path: path.to_owned(), found, known: FORMAT });
         }
+        if found < FORMAT {
+            return Err(ImageError::Older { path: path.to_owned(), found, known: FORMAT });
+        }
         let (crc, body) = rest.split_once('\n').ok_or_else(|| damaged("it ends in the second line"))?;
         let stored = crc
             .strip_prefix("crc32c = \"0x")
@@ -143,6 +146,7 @@ mod tests {
         };
         assert!(matches!(why(|b| b[0] = b'#'), ImageError::Foreign { .. }));
         assert!(matches!(why(|b| b[16] = b'9'), ImageError::Newer { found: 9, .. }));
+        assert!(matches!(why(|b| b[16] = b'1'), ImageError::Older { found: 1, .. }));
         assert!(matches!(why(|b| b.truncate(100)), ImageError::Damaged { .. }));
         assert!(matches!(why(|b| *b.last_mut().expect("bytes") ^= 1), ImageError::Damaged { .. }));
         assert!(matches!(Header::read(&MemoryHost::new()), Err(ImageError::Missing { .. })));

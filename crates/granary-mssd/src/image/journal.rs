@@ -238,8 +238,8 @@ impl Journal {
     }
 
     /// A rider for this content, which is bytes and has this CRC-32C.
-    pub fn rider(&self, ppa: u32, seq: u64, page: &Page, crc: u32) -> Rider {
-        Rider { ppa, seq, id: self.next_rider.fetch_add(1, SeqCst), page: page.clone(), crc }
+    pub fn rider(&self, ppa: u32, seq: u64, page: &Page, sum: u32) -> Rider {
+        Rider { ppa, seq, id: self.next_rider.fetch_add(1, SeqCst), page: page.clone(), sum }
     }
 
     /// The number of the next rider, for [`Change::dead`]; `None` where a dead page saves nothing.

@@ -155,15 +155,15 @@ impl ImageMedium {
             return Ok((word, len as u16, 0));
         }
         let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
-        let crc = crc32c::crc32c(bytes);
+        let sum = super::sum::page(bytes);
         let erased = self.erased.get(&block.0).copied();
         if self.journal.may_write_flash(erased, self.change.riders.len()) {
             self.journal.write_flash(ppa, bytes).map_err(io::Error::other)?;
             self.change.wrote_flash = true;
         } else {
-            self.change.riders.push(self.journal.rider(ppa, seq, content, crc));
+            self.change.riders.push(self.journal.rider(ppa, seq, content, sum));
         }
-        Ok((crc as u64, 0, BYTES))
+        Ok((sum as u64, 0, BYTES))
     }
 
     fn put_entry(&mut self, ppa: u32, entry: PageEntry) {
@@ -260,7 +260,7 @@ impl Medium for ImageMedium {
         }
         let mut bytes = [0; PAGE_SIZE];
         self.journal.flash().read_at(ppa as u64 * PAGE_SIZE as u64, &mut bytes)?;
-        if crc32c::crc32c(&bytes) as u64 != e.word {
+        if super::sum::page(&bytes) as u64 != e.word {
             let why = format!("flash page {ppa} of the image does not have its checksum");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }

@@ -34,7 +34,7 @@ pub struct Rider {
     /// Content: bytes, not a repeated word.
     pub page: Page,
     /// CRC-32C of the content.
-    pub crc: u32,
+    pub sum: u32,
 }
 
 impl Rider {
@@ -221,7 +221,7 @@ mod tests {
     fn rider(ppa: u32, id: u64) -> Rider {
         let mut bytes = [id as u8; PAGE_SIZE];
         bytes[0] = !bytes[1];
-        Rider { ppa, seq: 1, id, page: Page::from_bytes(&bytes), crc: crc32c::crc32c(&bytes) }
+        Rider { ppa, seq: 1, id, page: Page::from_bytes(&bytes), sum: super::super::sum::page(&bytes) }
     }
 
     /// The half of a log with the contents of these riders one after the other.

@@ -72,6 +72,12 @@ pub fn content_head(ppa: u32, seq: u64) -> [u8; CONTENT_HEAD] {
     out
 }
 
+/// Whether these records begin with a flash page.
+pub fn is_content(records: &[u8]) -> bool {
+    let head = long(records, 0);
+    head & FLASH != 0 && head >> 40 == CONTENT as u64
+}
+
 /// A record read back.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Record<'a> {

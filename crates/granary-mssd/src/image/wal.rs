@@ -3,8 +3,8 @@
 //! ```text
 //!   half     | header 64 B | frame | frame | ... | old bytes         active one is appended to,
 //!   header   magic "GRNYWAL1" 8, UUID 16, first sequence number 8, CRC-32C 4     the other is free or being
-//!   frame    | CRC-32C 4 | length 4 | sequence 8 | one group of records ... |    put into `dram`
-//!              of all that follows                  pages first; padded to 8 B, or to whole blocks
+//!   frame    | sum 4 | length 4 | sequence 8 | one group of records ... |        put into `dram`
+//!              of all that follows ([`sum`])    pages first; padded to 8 B, or to whole blocks
 //! ```
 //!
 //! Where the log is written (machine mode) frames end at block boundaries, and go past the host's page cache where it lets
@@ -20,11 +20,11 @@
 
 use super::ImageError;
 use super::blocks::{BLOCK, Blocks};
-use super::crc::over_page;
 use super::host::{HostFile, Map, disk::write_zeros};
 use super::layout::{long, word};
 use super::pending::Rider;
-use super::redo::{CONTENT_HEAD, CONTENT_RECORD, content_head};
+use super::redo::{CONTENT_HEAD, CONTENT_RECORD, content_head, is_content};
+use super::sum;
 use std::io;
 use std::sync::Arc;
 
@@ -187,7 +187,7 @@ impl Wal {
         let Some(map) = &mut self.map else { return };
         let start = self.active as u64 * self.half + self.at;
         let mut at = start + FRAME as u64;
-        let mut crc = crc32c::crc32c(&frame[4..FRAME]);
+        let mut sum = sum::Frame::new(&frame[4..FRAME]);
         let end = start + Wal::frame_len(frame, riders.len()) as u64;
         if end > self.ready {
             self.ready = (end + READY).min((self.active as u64 + 1) * self.half);
@@ -197,13 +197,13 @@ impl Wal {
             let head = content_head(r.ppa, r.seq);
             map.write(at, &head);
             map.write(at + CONTENT_HEAD as u64, r.bytes());
-            crc = over_page(crc32c::crc32c_append(crc, &head), r.crc);
+            sum.page(&head, r.sum);
             at += CONTENT_RECORD as u64;
         }
         let records = &frame[FRAME..];
         map.write(at, records);
-        let crc = crc32c::crc32c_append(crc, records);
-        frame[0..4].copy_from_slice(&crc.to_le_bytes());
+        let sum = sum.finish(records);
+        frame[0..4].copy_from_slice(&sum.to_le_bytes());
         map.write(start, &frame[..FRAME]);
     }
 
@@ -215,19 +215,19 @@ impl Wal {
         }
         let start = whole.len();
         whole.put(&frame[..FRAME]);
-        let mut crc = crc32c::crc32c(&frame[4..FRAME]);
+        let mut sum = sum::Frame::new(&frame[4..FRAME]);
         for r in riders {
             let head = content_head(r.ppa, r.seq);
             whole.put(&head);
             whole.put(r.bytes());
-            crc = over_page(crc32c::crc32c_append(crc, &head), r.crc);
+            sum.page(&head, r.sum);
         }
         let rest = whole.len();
         whole.put(&frame[FRAME..]);
         whole.zeros(start + taken);
         let whole = whole.bytes();
-        let crc = crc32c::crc32c_append(crc, &whole[rest..]);
-        whole[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        let sum = sum.finish(&whole[rest..]);
+        whole[start..start + 4].copy_from_slice(&sum.to_le_bytes());
         let file = self.direct.as_ref().unwrap_or(&self.file);
         file.write_at(self.active as u64 * self.half + self.at - start as u64, whole)
     }
@@ -267,8 +267,15 @@ pub fn read_half(
 fn frame_at(half: &[u8], at: usize) -> Option<(u64, usize)> {
     let head = half.get(at..at + FRAME)?;
     let end = at + FRAME + word(head, 4) as usize;
-    let covered = half.get(at + 4..end)?;
-    (crc32c::crc32c(covered) == word(head, 0)).then(|| (long(head, 8), end))
+    let mut rest = half.get(at + FRAME..end)?;
+    let mut sum = sum::Frame::new(&head[4..]);
+    while rest.len() >= CONTENT_RECORD && is_content(rest) {
+        let (record, behind) = rest.split_at(CONTENT_RECORD);
+        let (head, page) = record.split_at(CONTENT_HEAD);
+        sum.page(head, sum::page(page));
+        rest = behind;
+    }
+    (sum.finish(rest) == word(head, 0)).then(|| (long(head, 8), end))
 }
 
 fn header_of(half: &[u8], uuid: &[u8; 16]) -> Option<u64> {

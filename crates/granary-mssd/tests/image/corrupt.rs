@@ -116,7 +116,12 @@ fn damage_to_a_crashed_image_gives_an_error_or_a_consistent_drive() {
                         }
                     }
                 }
-                Err(ImageError::Damaged { .. } | ImageError::Foreign { .. } | ImageError::Newer { .. }) => {
+                Err(
+                    ImageError::Damaged { .. }
+                    | ImageError::Foreign { .. }
+                    | ImageError::Newer { .. }
+                    | ImageError::Older { .. },
+                ) => {
                     refused += 1;
                 }
                 Err(e) => panic!("case {case}: {e}"),
