@@ -52,19 +52,19 @@ struct Check<'a> {
 
 /// See [`granary_vfs::FileSystem::check`].
 pub fn check(core: &Core) -> Result<Vec<String>> {
-    let g = core.geometry;
+    let g = &core.geometry;
     let mut c = Check {
         core,
         bad: Vec::new(),
-        inodes: vec![Seen::default(); g.inodes as usize],
+        inodes: vec![Seen::default(); g.inodes() as usize],
         called: Vec::new(),
-        owned: vec![0; g.blocks.div_ceil(64) as usize],
+        owned: vec![0; g.blocks().div_ceil(64) as usize],
     };
-    c.own(0, g.data, 0);
+    g.fixed().for_each(|r| c.own(r.start, r.end - r.start, 0));
     let used_inodes = c.bitmap(Bitmap::Inodes)?;
     let used_blocks = c.bitmap(Bitmap::Blocks)?;
     c.orphan_table(&used_inodes)?;
-    for table_block in 0..g.inodes / INODES_PER_BLOCK {
+    for table_block in 0..g.inodes() / INODES_PER_BLOCK {
         let used = (used_inodes[table_block as usize / 2] >> (table_block % 2 * 32)) as u32;
         if used != 0 {
             c.table_block(table_block, used)?;
@@ -122,16 +122,18 @@ impl Check<'_> {
     }
 
     fn bitmap(&mut self, which: Bitmap) -> Result<Vec<u64>> {
-        let g = &self.core.geometry;
-        let (first, bits, name) = match which {
-            Bitmap::Inodes => (g.inode_bitmap, g.inodes, "inode"),
-            Bitmap::Blocks => (g.block_bitmap, g.blocks, "block"),
+        let core = self.core;
+        let g = &core.geometry;
+        let (bits, name) = match which {
+            Bitmap::Inodes => (g.inodes(), "inode"),
+            Bitmap::Blocks => (g.blocks(), "block"),
         };
         let mut words = Vec::new();
         for n in 0..bitmap::blocks_for(bits) {
-            let bytes = self.read(first + n, Structure::Bitmap)?;
-            self.against_cache(first + n, 0, &bytes);
-            self.sealed(&format!("{name} bitmap"), first + n, line::damaged_or_zero(&bytes, first + n));
+            let (at, _) = g.bitmap_block(which, n);
+            let bytes = self.read(at, Structure::Bitmap)?;
+            self.against_cache(at, 0, &bytes);
+            self.sealed(&format!("{name} bitmap"), at, line::damaged_or_zero(&bytes, at));
             words.extend(bitmap::words(&bytes));
         }
         if let Some(n) = (bits..words.len() as u64 * 64).find(|&n| !bit(&words, n)) {
@@ -157,7 +159,7 @@ impl Check<'_> {
     }
 
     fn table_block(&mut self, n: u64, used: u32) -> Result<()> {
-        let lba = self.core.geometry.inode_table + n;
+        let lba = self.core.geometry.table_block(n).0.0;
         let bytes = self.read(lba, Structure::Inode)?;
         for i in (0..INODES_PER_BLOCK).filter(|i| used >> i & 1 == 1) {
             let ino = (n * INODES_PER_BLOCK + i) as u32;
@@ -253,7 +255,7 @@ impl Check<'_> {
         let mut next = record.index.get();
         let mut content = record.inline().to_vec();
         let data = |lba: u32, len: u32| self.core.geometry.has_data(lba as u64, len as u64);
-        let mut sane = count as u64 <= self.core.geometry.blocks;
+        let mut sane = count as u64 <= self.core.geometry.blocks();
         while sane && slot_blocks.len() < count {
             sane = data(next, 1);
             if sane {
@@ -418,7 +420,7 @@ impl Check<'_> {
     }
 
     fn blocks(&mut self, used: &[u64]) {
-        for n in 0..self.core.geometry.blocks {
+        for n in 0..self.core.geometry.blocks() {
             match (bit(&self.owned, n), bit(used, n)) {
                 (true, false) => self.say(format!("block {n} has an owner but is free in the bitmap")),
                 (false, true) => self.say(format!("block {n} is in use in the bitmap but has no owner")),
@@ -438,8 +440,8 @@ impl Check<'_> {
             );
         };
         let g = &self.core.geometry;
-        compare(&self.core.inodes.lock(), used_inodes, g.inodes, "inode");
-        self.core.space.with_groups(|groups| compare(groups, used_blocks, g.blocks, "block"));
+        compare(&self.core.inodes.lock(), used_inodes, g.inodes(), "inode");
+        self.core.space.with_groups(|groups| compare(groups, used_blocks, g.blocks(), "block"));
         found.into_iter().for_each(|what| self.say(what));
     }
 }

@@ -10,7 +10,7 @@ use granary_mssd::{Port, Structure, Ticket};
 use granary_sim::{cpu_id, sync};
 use granary_units::Lpa;
 use granary_vfs::{Block, BlockCache, FsError, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
 /// The places of the orphan table.
@@ -53,9 +53,9 @@ pub struct Core {
     /// Free inodes.
     pub inodes: Mutex<Groups>,
     /// The inode bitmap as the sealed transactions left it; all blocks stay in memory.
-    pub inode_bitmap: Vec<Arc<Block>>,
+    pub inode_bitmap: RwLock<Vec<Arc<Block>>>,
     /// The block bitmap.
-    pub block_bitmap: Vec<Arc<Block>>,
+    pub block_bitmap: RwLock<Vec<Arc<Block>>>,
     /// The orphan table.
     pub orphans: Orphans,
     /// Line locks.
@@ -74,6 +74,8 @@ pub struct Core {
     pub syncing: sync::Mutex<()>,
     /// The file system had not been unmounted properly: blocks beyond a file's end may hold anything.
     pub recovered: bool,
+    /// Held while the file system grows.
+    pub growing: sync::Mutex<()>,
     /// Held while withheld blocks become free, so that whoever needs them waits.
     pub releasing: sync::Mutex<()>,
 }
@@ -82,8 +84,8 @@ impl Core {
     /// Calls `f` for each block of a bitmap that bits `from..from + len` lie in, with the part in that block.
     pub fn bitmap_parts(&self, which: Bitmap, from: u64, len: u64, mut f: impl FnMut(&Arc<Block>, u64, u64)) {
         let blocks = match which {
-            Bitmap::Inodes => &self.inode_bitmap,
-            Bitmap::Blocks => &self.block_bitmap,
+            Bitmap::Inodes => self.inode_bitmap.read(),
+            Bitmap::Blocks => self.block_bitmap.read(),
         };
         let (mut at, end) = (from, from + len);
         while at < end {
@@ -142,9 +144,10 @@ impl Core {
             return Ok(block);
         }
         let ahead = self.options.inode_readahead.max(1);
-        let n = lpa.0 - self.geometry.inode_table;
-        let first = self.geometry.inode_table + n - n % ahead;
-        self.cache.get_window(lpa, first..(first + ahead).min(self.geometry.data), Structure::Inode)
+        let (_, area) = self.geometry.table_block(ino as u64 / INODES_PER_BLOCK);
+        let n = lpa.0 - area.start;
+        let first = area.start + n - n % ahead;
+        self.cache.get_window(lpa, first..(first + ahead).min(area.end), Structure::Inode)
     }
 
     /// Makes all transactions up to `seq` durable.

@@ -5,9 +5,10 @@ use crate::core::Core;
 use crate::layout::Superblock;
 use crate::layout::superblock::CLEAN;
 use crate::mkfs::ROOT;
-use crate::mount::{RecoveryReport, write_superblock};
+use crate::mount::RecoveryReport;
 use crate::node::node;
 use crate::options::DataMode;
+use crate::supers::{check_copies, write_superblock};
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
@@ -42,12 +43,19 @@ pub struct ByteFs {
     core: Arc<Core>,
     superblock: Mutex<Superblock>,
     report: RecoveryReport,
+    /// The copy of the superblock that the mount had to use.
+    from_copy: Option<u64>,
     committer: Mutex<Option<Daemon>>,
 }
 
 impl ByteFs {
     /// Starts the commit daemon.
-    pub(crate) fn start(core: Core, superblock: Superblock, report: RecoveryReport) -> Arc<ByteFs> {
+    pub(crate) fn start(
+        core: Core,
+        superblock: Superblock,
+        report: RecoveryReport,
+        from_copy: Option<u64>,
+    ) -> Arc<ByteFs> {
         let core = Arc::new(core);
         let (its, interval) = (Arc::clone(&core), core.options.commit_interval);
         let committer = Daemon::start("bytefs-commit", move |stopper| {
@@ -63,6 +71,7 @@ impl ByteFs {
             core,
             superblock: Mutex::new(superblock),
             report,
+            from_copy,
             committer: Mutex::new(Some(committer)),
         })
     }
@@ -238,12 +247,16 @@ impl FileSystem for ByteFs {
         let g = &self.core.geometry;
         let free_inodes = self.core.inodes.lock().free();
         Ok(StatFs {
-            blocks: g.blocks - g.data,
+            blocks: g.data_blocks(),
             free_blocks: self.core.space.free(),
             reserved_blocks: self.core.space.kept(),
-            inodes: g.inodes - 1,
+            inodes: g.inodes() - 1,
             free_inodes,
         })
+    }
+
+    fn grow(&self, blocks: u64) -> Result<()> {
+        self.core.grow(&self.superblock, blocks)
     }
 
     fn unmount(&self) -> Result<()> {
@@ -264,6 +277,13 @@ impl FileSystem for ByteFs {
 
     fn check(&self) -> Result<Vec<String>> {
         let mut bad = check::check(&self.core)?;
+        bad.extend(self.from_copy.iter().map(|n| {
+            format!(
+                "block 0: the superblock was damaged; the file system was mounted with its copy in block {n}"
+            )
+        }));
+        let sb = *self.superblock.lock();
+        bad.extend(check_copies(&self.core.port, &sb));
         if self.core.options.variant.write_log() {
             bad.extend(self.core.data_journal.check(&self.core.port)?);
         }

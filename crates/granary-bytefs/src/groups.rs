@@ -17,6 +17,7 @@
 //! Source: ByteFS section 4.5 (per-CPU free lists, extent-based allocation).
 
 use crate::layout::bitmap::BITS_PER_GROUP;
+use std::ops::Range;
 
 const GROUP: u64 = BITS_PER_GROUP;
 
@@ -74,6 +75,22 @@ impl Groups {
             free,
             bits,
         }
+    }
+
+    /// More bits, `bits` in all: the new ones are free but for `taken`.
+    pub fn grow(&mut self, bits: u64, taken: &[Range<u64>]) {
+        let old = std::mem::replace(&mut self.bits, bits);
+        let groups = bits.div_ceil(GROUP);
+        self.words.resize((groups * GROUP).div_ceil(64) as usize, u64::MAX);
+        for bit in (old..bits).filter(|bit| !taken.iter().any(|t| t.contains(bit))) {
+            self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
+        }
+        self.claimed.resize(groups as usize, false);
+        self.free.resize(groups as usize, 0);
+        for g in old / GROUP..groups {
+            self.free[g as usize] = zeros(&self.words, g * GROUP, (g + 1) * GROUP) as u16;
+        }
+        self.total_free = self.free.iter().map(|&n| n as u64).sum();
     }
 
     /// Free bits.

@@ -29,7 +29,7 @@ pub mod xattr;
 
 pub use dentry::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
 pub use extent::{Extent, INLINE_SLOTS, POINTERS_PER_INDEX, SLOTS_PER_EXTENT_BLOCK};
-pub use geometry::Geometry;
+pub use geometry::{Geometry, Segment};
 pub use inode::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord};
 pub use superblock::Superblock;
 

@@ -4,6 +4,7 @@ use crate::journal::area::table_blocks;
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
 use crate::layout::{Extent, Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
 use crate::options::MkfsOptions;
+use crate::supers::{write_copies, write_superblock};
 use granary_mssd::{Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
@@ -46,9 +47,9 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     port.write(Lpa(g.journal), &table, Structure::Journal)?;
     port.write(Lpa(g.journal + g.journal_blocks / 2), &[Page::ZERO], Structure::Journal)?;
     // Inode 0 does not exist, inode 1 is the root.
-    write_bitmap(port, g.inode_bitmap, g.inodes, ROOT as u64 + 1)?;
+    write_bitmap(port, g.inode_bitmap, g.inodes(), g.inodes(), ROOT as u64 + 1)?;
     // The first data block is the root directory's.
-    write_bitmap(port, g.block_bitmap, g.blocks, g.data + 1)?;
+    write_bitmap(port, g.block_bitmap, g.blocks(), g.blocks() - 1, g.data + 1)?;
     write_root(port, &g, options)?;
     let mut random = Stream::new(options.uuid_seed, "uuid");
     let mut uuid = [0; 16];
@@ -62,8 +63,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         version: U32::new(VERSION),
         state: U32::new(CLEAN),
         uuid,
-        blocks: U64::new(g.blocks),
-        inodes: U64::new(g.inodes),
+        blocks: U64::new(g.blocks()),
+        inodes: U64::new(g.inodes()),
         orphans: U64::new(g.orphans),
         inode_bitmap: U64::new(g.inode_bitmap),
         block_bitmap: U64::new(g.block_bitmap),
@@ -75,20 +76,24 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         root: U32::new(ROOT),
         mounts: U64::ZERO,
         made: I64::new(options.made().0),
-        reserved: U32::ZERO,
+        place: U32::ZERO,
+        grown: U32::ZERO,
+        growing: U32::ZERO,
+        added: Default::default(),
         crc: U32::ZERO,
     };
+    write_copies(port, &superblock)?;
     // Last: before it there is no file system.
-    port.write(Lpa(0), &[Page::from_bytes(&superblock.to_block())], Structure::Superblock)?;
+    write_superblock(port, &superblock)?;
     Ok(port.flush()?)
 }
 
-/// Writes a bitmap of `bits` bits whose first `used` and whose bits beyond the end are set.
-fn write_bitmap(port: &Port, first: u64, bits: u64, used: u64) -> Result<()> {
+/// Writes a bitmap of `bits` bits whose first `used` and whose bits from `end` on are set.
+fn write_bitmap(port: &Port, first: u64, bits: u64, end: u64, used: u64) -> Result<()> {
     let blocks = bitmap::blocks_for(bits);
     let page = |n: u64| {
         let (from, to) = (n * bitmap::BITS_PER_BLOCK, (n + 1) * bitmap::BITS_PER_BLOCK);
-        if used <= from && to <= bits {
+        if used <= from && to <= end {
             return Page::ZERO;
         }
         let mut bytes = [0; PAGE_SIZE];
@@ -97,7 +102,7 @@ fn write_bitmap(port: &Port, first: u64, bits: u64, used: u64) -> Result<()> {
             bitmap::flip(&mut bytes, a - from, b - a, true);
         };
         set(0, used);
-        set(bits.max(used), to);
+        set(end.max(used), to);
         line::seal(&mut bytes, first + n, u64::MAX);
         Page::from_bytes(&bytes)
     };

@@ -14,7 +14,8 @@
 use crate::core::{Core, Orphans};
 use crate::fs::ByteFs;
 use crate::groups::Groups;
-use crate::journal::{DataJournal, Journal, Redo, TxTable, area};
+use crate::grow;
+use crate::journal::{Bitmap, DataJournal, Journal, Redo, TxTable, area};
 use crate::layout::superblock::{CLEAN, IN_USE, REPAIRING};
 use crate::layout::{Geometry, Superblock, bitmap, line, orphan};
 use crate::mkfs::ROOT;
@@ -22,12 +23,13 @@ use crate::node::{Standing, node};
 use crate::options::{DataMode, MountOptions, Policy};
 use crate::policy;
 use crate::space::Space;
+use crate::supers::{read_superblock, write_superblock};
 use crate::truncate::blocks_of;
 use granary_mssd::{DriveError, Port, Structure};
 use granary_sim::{now, sync};
-use granary_units::{Lpa, Nanos, Page};
+use granary_units::{Lpa, Nanos};
 use granary_vfs::{Block, BlockCache, FsError, Ino, Inode, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 
@@ -65,15 +67,17 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         return Err(DriveError::Unsupported("write log, which data journaling needs").into());
     }
     let begin = now();
-    let mut page = [Page::ZERO];
-    port.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let mut sb = Superblock::read(&page[0].to_bytes())?;
+    let (mut sb, from_copy) = read_superblock(&port)?;
     let geometry = sb.geometry();
     check_geometry(&geometry, &port, &sb)?;
     if sb.state.get() == REPAIRING {
         return Err(FsError::Corrupt(
             "a repair was interrupted; repair again (granary fsck --repair)".into(),
         ));
+    }
+    if from_copy.is_some() {
+        // How the file system was left is not known.
+        sb.state = U32::new(IN_USE);
     }
     let mut report = RecoveryReport { clean: sb.state.get() == CLEAN, ..RecoveryReport::default() };
     let redo = (!port.info().write_log).then(|| Redo::new(&geometry));
@@ -84,13 +88,16 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     if let Some(redo) = &redo {
         redo.clear(&port)?;
     }
+    if sb.growing.get() != 0 {
+        grow::finish(&port, &geometry, &mut sb)?;
+    }
     let core = load(port, geometry, options, &sb, redo)?;
     sb.state = U32::new(IN_USE);
     sb.mounts = U64::new(sb.mounts.get() + 1);
     write_superblock(&core.port, &sb)?;
     finish_orphans(&core, &mut report)?;
     report.total = now() - begin;
-    Ok(ByteFs::start(core, sb, report))
+    Ok(ByteFs::start(core, sb, report, from_copy))
 }
 
 /// Replays the firmware's log and the data journal, or the host's redo log. Returns how many groups the redo log had,
@@ -104,7 +111,7 @@ pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
         return Ok((0, area::recover(port, geometry)?));
     }
     let redo = Redo::new(geometry);
-    let groups = redo.recover(port, geometry.blocks)?;
+    let groups = redo.recover(port, geometry.blocks())?;
     redo.clear(port)?;
     Ok((groups, 0))
 }
@@ -117,11 +124,6 @@ fn sound(what: &str, block: &Block) -> Result<()> {
     }
 }
 
-/// Writes the superblock.
-pub fn write_superblock(port: &Port, sb: &Superblock) -> Result<()> {
-    Ok(port.write(Lpa(0), &[Page::from_bytes(&sb.to_block())], Structure::Superblock)?)
-}
-
 /// Whether areas lie where they can on this drive.
 ///
 /// # Errors
@@ -129,16 +131,25 @@ pub fn write_superblock(port: &Port, sb: &Superblock) -> Result<()> {
 pub fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
     let ordered = 0 < g.orphans
         && g.orphans < g.inode_bitmap
-        && g.inode_bitmap + bitmap::blocks_for(g.inodes) <= g.block_bitmap
-        && g.block_bitmap + bitmap::blocks_for(g.blocks) <= g.inode_table
-        && g.inode_table.checked_add(g.inodes / 32).is_some_and(|end| end <= g.journal)
+        && g.inode_bitmap
+            .checked_add(bitmap::blocks_for(g.first_inodes))
+            .is_some_and(|e| e <= g.block_bitmap)
+        && g.block_bitmap.checked_add(bitmap::blocks_for(g.first_blocks)).is_some_and(|e| e <= g.inode_table)
+        && g.inode_table.checked_add(g.first_inodes / 32).is_some_and(|end| end <= g.journal)
         && g.journal_blocks >= Geometry::MIN_JOURNAL
         && g.journal.checked_add(g.journal_blocks).is_some_and(|end| end <= g.data)
-        && g.data < g.blocks
-        && g.blocks <= port.info().pages
-        && g.blocks <= u32::MAX as u64
-        && g.inodes <= u32::MAX as u64
-        && g.inodes.is_multiple_of(32);
+        && g.data + 1 < g.first_blocks
+        && g.blocks() <= port.info().pages
+        && g.blocks() <= u32::MAX as u64
+        && g.first_inodes <= u32::MAX as u64
+        && g.first_inodes.is_multiple_of(32)
+        && g.segments().all(|s| {
+            s.start < s.end
+                && s.data < s.copy()
+                && s.first_inode <= s.inodes
+                && s.inodes <= u32::MAX as u64
+                && s.inodes.is_multiple_of(32)
+        });
     if ordered && sb.root.get() == ROOT {
         return Ok(());
     }
@@ -157,25 +168,25 @@ fn load(
     redo: Option<Redo>,
 ) -> Result<Core> {
     let cache = BlockCache::new(port.clone(), options.metadata_cache);
-    let area = |first: u64, bits: u64| -> Result<Vec<Arc<Block>>> {
-        let end = first + bitmap::blocks_for(bits);
+    let area = |which: Bitmap| -> Result<Vec<Arc<Block>>> {
         let get = |n: u64| {
-            let block = cache.get_window(Lpa(n), n..(n + 64).min(end), Structure::Bitmap)?;
+            let (at, end) = geometry.bitmap_block(which, n);
+            let block = cache.get_window(Lpa(at), at..(at + 64).min(end), Structure::Bitmap)?;
             block.pin();
             sound("bitmap", &block)?;
             Ok(block)
         };
-        (first..end).map(get).collect()
+        (0..geometry.bitmap_blocks(which)).map(get).collect()
     };
-    let inode_bitmap = area(geometry.inode_bitmap, geometry.inodes)?;
-    let block_bitmap = area(geometry.block_bitmap, geometry.blocks)?;
+    let inode_bitmap = area(Bitmap::Inodes)?;
+    let block_bitmap = area(Bitmap::Blocks)?;
     let groups = |blocks: &[Arc<Block>], bits: u64| {
         let words = blocks.iter().flat_map(|b| b.with(|bytes| bitmap::words(bytes).collect::<Vec<_>>()));
         Groups::new(bits, words, options.cpus)
     };
-    let inodes = groups(&inode_bitmap, geometry.inodes);
-    let blocks = groups(&block_bitmap, geometry.blocks);
-    let fixed = (0..geometry.data).find(|&b| !blocks.is_taken(b));
+    let inodes = groups(&inode_bitmap, geometry.inodes());
+    let blocks = groups(&block_bitmap, geometry.blocks());
+    let fixed = geometry.fixed().flatten().find(|&b| !blocks.is_taken(b));
     if let Some(block) = fixed {
         return Err(FsError::Corrupt(format!("block {block} of the fixed areas is free in the bitmap")));
     }
@@ -193,22 +204,23 @@ fn load(
     orphans.pin();
     sound("orphan table", &orphans)?;
     Ok(Core {
+        data_journal: DataJournal::new(&geometry),
+        space: Space::new(blocks, Space::to_keep(geometry.data_blocks())),
         geometry,
         options,
         most_lines,
         threshold,
-        data_journal: DataJournal::new(&geometry),
         cache,
-        space: Space::new(blocks, Space::to_keep(geometry.blocks - geometry.data)),
         inodes: Mutex::new(inodes),
-        inode_bitmap,
-        block_bitmap,
+        inode_bitmap: RwLock::new(inode_bitmap),
+        block_bitmap: RwLock::new(block_bitmap),
         orphans: Orphans::new(orphans),
         locks: TxTable::new(),
         journal,
         recovered: sb.state.get() != CLEAN,
         dirty: Mutex::default(),
         syncing: sync::Mutex::new(()),
+        growing: sync::Mutex::new(()),
         releasing: sync::Mutex::new(()),
         port,
     })

@@ -292,7 +292,7 @@ impl Core {
         let slots = record.slots.get();
         let bad = |what: String| FsError::Corrupt(format!("inode {ino}: {what}"));
         let count = extent::blocks_for(slots);
-        if count as u64 > self.geometry.blocks {
+        if count as u64 > self.geometry.blocks() {
             return Err(bad(format!("{slots} extent slots")));
         }
         let (mut slot_blocks, mut index_blocks) = (Vec::new(), Vec::new());

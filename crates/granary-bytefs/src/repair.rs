@@ -13,7 +13,7 @@
 //! rebuilt directories, extent blocks and copies go to blocks that nobody owns, and the inode, one line, switches over.
 //! So a crash in the middle leaves what another repair mends; until then the superblock's state keeps mounts away.
 //!
-//! It does *not* mend a superblock, nor file data.
+//! A superblock that cannot be read is made anew from its copy. It does *not* mend file data.
 //!
 //! Source: our own; the order of beliefs is e2fsck's.
 
@@ -22,14 +22,17 @@ mod names;
 mod read;
 mod write;
 
+use crate::grow;
 use crate::layout::superblock::{CLEAN, REPAIRING};
-use crate::layout::{Geometry, InodeRecord, Superblock};
-use crate::mount::{check_geometry, replay, write_superblock};
+use crate::layout::{Geometry, InodeRecord};
+use crate::mount::{check_geometry, replay};
+use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
 use granary_mssd::{Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Repaired, Result};
 use names::Dir;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use zerocopy::little_endian::U32;
 
 type Bytes = [u8; PAGE_SIZE];
@@ -96,7 +99,7 @@ impl Found {
 
 struct Repair<'a> {
     port: &'a Port,
-    g: Geometry,
+    g: Arc<Geometry>,
     report: Repaired,
     inodes: BTreeMap<u32, Found>,
     dirs: BTreeMap<u32, Dir>,
@@ -125,24 +128,31 @@ fn set_bit(words: &mut [u64], n: u64, on: bool) {
 /// # Errors
 /// `Corrupt` where the superblock is damaged; of the drive.
 pub fn repair(port: &Port) -> Result<Repaired> {
-    let mut page = [Page::ZERO];
-    port.read(Lpa(0), &mut page, Structure::Superblock)?;
-    let mut sb = Superblock::read(&page[0].to_bytes())?;
-    let g = sb.geometry();
+    let (mut sb, from_copy) = read_superblock(port)?;
+    let g = Arc::new(sb.geometry());
     check_geometry(&g, port, &sb)?;
     replay(port, &g)?;
+    if sb.growing.get() != 0 {
+        grow::finish(port, &g, &mut sb)?;
+    }
     let mut r = Repair {
         port,
-        g,
+        g: Arc::clone(&g),
         report: Repaired::default(),
         inodes: BTreeMap::new(),
         dirs: BTreeMap::new(),
         out: BTreeMap::new(),
         inode_bits: Vec::new(),
         block_bits: Vec::new(),
-        owned: vec![0; g.blocks.div_ceil(64) as usize],
+        owned: vec![0; g.blocks().div_ceil(64) as usize],
         cursor: g.data,
     };
+    if let Some(n) = from_copy {
+        r.say(format!("block 0: the superblock was damaged: made anew from its copy in block {n}"));
+    }
+    for bad in check_copies(port, &sb) {
+        r.say(format!("{bad}: written anew"));
+    }
     r.read_all()?;
     r.tree()?;
     r.claim_all()?;
@@ -155,10 +165,13 @@ pub fn repair(port: &Port) -> Result<Repaired> {
         return Ok(r.report);
     }
     sb.state = U32::new(REPAIRING);
+    write_copies(port, &sb)?;
     write_superblock(port, &sb)?;
     port.flush()?;
     r.write_out()?;
     sb.state = U32::new(CLEAN);
+    write_copies(port, &sb)?;
+    port.flush()?;
     write_superblock(port, &sb)?;
     port.flush()?;
     Ok(r.report)
@@ -201,7 +214,7 @@ impl Repair<'_> {
 
     /// A block that nobody owns, now taken.
     fn take_block(&mut self) -> Option<u32> {
-        while self.cursor < self.g.blocks {
+        while self.cursor < self.g.blocks() {
             let n = self.cursor;
             self.cursor += 1;
             if !bit(&self.owned, n) {

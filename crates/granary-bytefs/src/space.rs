@@ -21,6 +21,7 @@ use crate::groups::Groups;
 use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Consecutive blocks on the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,6 +183,13 @@ impl Space {
     /// Blocks that are promised.
     pub fn reserved(&self) -> u64 {
         self.0.lock().reserved
+    }
+
+    /// More blocks, `bits` in all: the new ones are free but for `taken`; `kept` of all are kept for metadata.
+    pub fn grow(&self, bits: u64, taken: &[Range<u64>], kept: u64) {
+        let mut s = self.0.lock();
+        s.groups.grow(bits, taken);
+        s.kept = kept;
     }
 
     /// Looks at the groups.

@@ -382,12 +382,14 @@ fn damaged_bitmaps_and_orphan_tables_are_refused_and_made_anew() {
     });
 }
 
+/// One that has a copy is the matter of `grow.rs`.
 #[test]
 fn a_damaged_superblock_is_refused_with_evidence() {
     in_world(|| {
         for at in [0, 9, 33, 70, 120] {
             let image = Image::new();
             image.change(0, |b| b[at] ^= 1);
+            image.change(image.port.info().pages - 1, |b| b[at] ^= 1);
             let fs = mount(Port::new(image.drive.clone()), &MountOptions::default());
             assert!(matches!(fs.err(), Some(FsError::Corrupt(what)) if !what.is_empty()), "byte {at}");
             assert!(matches!(repair(&image.port), Err(FsError::Corrupt(what)) if !what.is_empty()));

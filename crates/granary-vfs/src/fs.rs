@@ -395,6 +395,16 @@ pub trait FileSystem: Send + Sync {
     /// Makes everything durable; all dirty pages have been given to `write_pages`.
     fn sync(&self) -> Result<()>;
 
+    /// Uses the first `blocks` blocks of 4 KiB of the drive, which has become larger; while the file system is in use. A
+    /// power failure leaves the old or the new size.
+    ///
+    /// # Errors
+    /// `NotSupported` by file systems that cannot; `Invalid` for fewer blocks than there are or more than the drive has;
+    /// `NoSpace` where what is added is too little for its own metadata, or the file system has grown too often.
+    fn grow(&self, _blocks: u64) -> Result<()> {
+        Err(FsError::NotSupported)
+    }
+
     /// Space and inodes.
     fn statfs(&self) -> Result<StatFs>;
 

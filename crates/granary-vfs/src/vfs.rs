@@ -165,6 +165,14 @@ impl Vfs {
         self.fs.statfs()
     }
 
+    /// Makes the file system larger on a drive that has become larger: see [`FileSystem::grow`].
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn grow(&self, blocks: u64) -> Result<()> {
+        self.fs.grow(blocks)
+    }
+
     /// Writes everything back and ends cleanly. Processes (their descriptors and working directories) must be gone.
     ///
     /// # Errors

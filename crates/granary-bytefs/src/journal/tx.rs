@@ -20,6 +20,7 @@ use granary_mssd::{DriveError, Structure};
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Which bitmap.
@@ -146,6 +147,11 @@ impl<'a> Tx<'a> {
         self.set_bits(Bitmap::Inodes, ino as u64, 1, false);
     }
 
+    /// Clears inodes in the bitmap that were never used.
+    pub fn free_inodes(&mut self, inodes: Range<u64>) {
+        self.set_bits(Bitmap::Inodes, inodes.start, inodes.end - inodes.start, false);
+    }
+
     fn set_bits(&mut self, which: Bitmap, from: u64, len: u64, set: bool) {
         self.bits.push(Bits { which, from, len, set });
     }
@@ -226,7 +232,7 @@ impl<'a> Tx<'a> {
     /// Brings the checksums of the changed lines up to date. Names and extended attributes have their own.
     fn seal_lines(&self) {
         for (block, mask) in &self.pages {
-            if block.lpa().0 < self.core.geometry.data || block.what() == Structure::DataPointer {
+            if self.core.geometry.is_metadata(block.lpa().0) || block.what() == Structure::DataPointer {
                 block.change(|bytes| line::seal(bytes, block.lpa().0, *mask));
             }
         }

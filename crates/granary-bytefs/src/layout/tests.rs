@@ -1,6 +1,7 @@
 //! Properties of the media format.
 
 use super::*;
+use crate::journal::Bitmap;
 use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
 use granary_sim::rng::Stream;
 use granary_units::PAGE_SIZE;
@@ -14,8 +15,8 @@ fn sample() -> Superblock {
         version: U32::new(VERSION),
         state: U32::new(CLEAN),
         uuid: [7; 16],
-        blocks: U64::new(g.blocks),
-        inodes: U64::new(g.inodes),
+        blocks: U64::new(g.blocks()),
+        inodes: U64::new(g.inodes()),
         orphans: U64::new(g.orphans),
         inode_bitmap: U64::new(g.inode_bitmap),
         block_bitmap: U64::new(g.block_bitmap),
@@ -27,14 +28,17 @@ fn sample() -> Superblock {
         root: U32::new(1),
         mounts: U64::new(3),
         made: I64::new(5),
-        reserved: U32::ZERO,
+        place: U32::ZERO,
+        grown: U32::ZERO,
+        growing: U32::ZERO,
+        added: Default::default(),
         crc: U32::ZERO,
     }
 }
 
 #[test]
 fn structs_have_the_sizes_of_the_specification() {
-    assert_eq!(size_of::<Superblock>(), 128);
+    assert_eq!(size_of::<Superblock>(), 384);
     assert_eq!(size_of::<InodeRecord>(), 128);
     assert_eq!(size_of::<Extent>(), 16);
     assert_eq!(size_of::<DentryHead>(), 12);
@@ -49,12 +53,13 @@ fn structs_have_the_sizes_of_the_specification() {
 #[test]
 fn a_superblock_survives_the_round_trip_and_no_flipped_bit_does() {
     let block = sample().to_block();
-    let read = Superblock::read(&block).expect("just written");
-    assert_eq!((read.geometry(), read.next_tx.get()), (sample().geometry(), 9));
+    let read = Superblock::read(&block, 0).expect("just written");
+    assert!(read.agrees(&sample()) && read.next_tx.get() == 9);
+    assert!(Superblock::read(&block, 8191).is_err(), "a copy says where it is");
     for bit in 0..Superblock::SIZE * 8 {
         let mut bad = block;
         bad[bit / 8] ^= 1 << (bit % 8);
-        assert!(Superblock::read(&bad).is_err(), "bit {bit}");
+        assert!(Superblock::read(&bad, 0).is_err(), "bit {bit}");
     }
 }
 
@@ -168,13 +173,59 @@ fn the_areas_follow_each_other_and_hold_what_they_must() {
     for (blocks, ratio) in [(64, 16384), (8192, 4096), (8 << 20, 16384), (u32::MAX as u64, 16384)] {
         let g = Geometry::new(blocks, ratio, Geometry::default_journal(blocks)).expect("room");
         assert!(0 < g.orphans && g.orphans < g.inode_bitmap && g.inode_bitmap < g.block_bitmap);
-        assert!((g.block_bitmap - g.inode_bitmap) * bitmap::BITS_PER_BLOCK >= g.inodes);
-        assert!((g.inode_table - g.block_bitmap) * bitmap::BITS_PER_BLOCK >= g.blocks);
-        assert_eq!((g.journal - g.inode_table) * INODES_PER_BLOCK, g.inodes);
+        assert!((g.block_bitmap - g.inode_bitmap) * bitmap::BITS_PER_BLOCK >= g.inodes());
+        assert!((g.inode_table - g.block_bitmap) * bitmap::BITS_PER_BLOCK >= g.blocks());
+        assert_eq!((g.journal - g.inode_table) * INODES_PER_BLOCK, g.inodes());
         assert_eq!(g.data - g.journal, g.journal_blocks);
-        assert!(g.data < g.blocks && g.inode_place((g.inodes - 1) as u32).0.0 < g.data);
+        assert!(g.data < g.blocks() && g.inode_place((g.inodes() - 1) as u32).0.0 < g.data);
     }
     assert!(Geometry::new(63, 16384, 16).is_none() && Geometry::new(1 << 32, 16384, 16).is_none());
     assert!(Geometry::new(64, 128, 16).is_none(), "no room for data");
     assert!(Geometry::new(64, 16384, 15).is_none() && Geometry::new(64, 16384, 64).is_none());
+}
+
+/// However a file system grows, every bitmap block and every block of the inode table has a place of its own, in front of
+/// its part's data, and what the superblock says gives the same geometry again.
+#[test]
+fn segments_follow_each_other_and_nothing_moves() {
+    let mut random = Stream::new(3, "segments");
+    for round in 0..50u64 {
+        let blocks = 64 + random.below(if round % 2 == 0 { 2_000 } else { 200_000 });
+        let Some(g) = Geometry::new(blocks, 4096 << random.below(4), Geometry::default_journal(blocks))
+        else {
+            continue;
+        };
+        let areas =
+            [g.orphans, g.inode_bitmap, g.block_bitmap, g.inode_table, g.journal, g.journal_blocks, g.data];
+        let again = Geometry::from_areas(areas, g.first_blocks, g.first_inodes);
+        let mut sb = Superblock { blocks: U64::new(g.blocks()), inodes: U64::new(g.inodes()), ..sample() };
+        let mut places: Vec<(u64, Vec<u64>)> = Vec::new();
+        let list = |g: &Geometry| -> Vec<u64> {
+            let bitmap = |w| (0..g.bitmap_blocks(w)).map(move |n| g.bitmap_block(w, n).0);
+            let table = (0..g.inodes() / INODES_PER_BLOCK).map(|n| g.table_block(n).0.0);
+            bitmap(Bitmap::Inodes).chain(bitmap(Bitmap::Blocks)).chain(table).collect()
+        };
+        for _ in 0..random.below(6) {
+            let more = g.blocks() + 1 + random.below(100_000);
+            let Some(s) = g.next_segment(more) else { continue };
+            places.push((g.blocks(), list(&g)));
+            g.add(s);
+            again.add(Segment::new(s.start, s.end, s.first_inode, s.inodes));
+            sb = sb.with(&s);
+        }
+        let mut all = list(&g);
+        assert_eq!(all, list(&again));
+        assert!(all.iter().all(|&lba| g.is_metadata(lba) && !g.has_data(lba, 1)));
+        for (end, before) in places {
+            assert!(before.iter().all(|lba| all.contains(lba)), "what was there up to {end} has moved");
+        }
+        let n = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), n, "two things in one block");
+        assert!(g.copies().all(|c| !g.is_metadata(c) && !g.has_data(c, 1)));
+        let data = (0..g.blocks()).filter(|&lba| g.has_data(lba, 1)).count() as u64;
+        assert_eq!(data, g.data_blocks());
+        assert_eq!(sb.grown.get() as usize, g.segments().count());
+    }
 }

@@ -6,7 +6,9 @@ use granary_vfs::{FileKind, Result};
 
 impl Repair<'_> {
     pub(super) fn claim_all(&mut self) -> Result<()> {
-        (0..self.g.data).for_each(|n| set_bit(&mut self.owned, n, true));
+        for r in self.g.fixed() {
+            r.for_each(|n| set_bit(&mut self.owned, n, true));
+        }
         let mut order: Vec<(bool, u32)> = self.inodes.iter().map(|(&ino, f)| (f.doubtful, ino)).collect();
         order.sort_unstable();
         let mut second = Vec::new();

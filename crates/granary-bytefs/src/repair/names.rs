@@ -262,7 +262,7 @@ impl Repair<'_> {
             let used = super::bit(&self.inode_bits, *n as u64);
             !used && !self.inodes.contains_key(n)
         };
-        let Some(ino) = (ROOT + 1..self.g.inodes as u32).find(free) else { return Ok(None) };
+        let Some(ino) = (ROOT + 1..self.g.inodes() as u32).find(free) else { return Ok(None) };
         let like = self.inode(ROOT)?.record;
         let record = InodeRecord {
             mtime: like.mtime,

@@ -1,6 +1,7 @@
 //! What is there: every inode that the bitmap calls used, or may have called so, with its extents and attributes.
 
 use super::{Bytes, Found, Piece, Repair, bit};
+use crate::journal::Bitmap;
 use crate::layout::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord, bitmap, extent, inode, line, orphan, xattr};
 use crate::mkfs::ROOT;
 use granary_mssd::Structure;
@@ -9,10 +10,10 @@ use granary_vfs::{FileKind, Result};
 
 impl Repair<'_> {
     pub(super) fn read_all(&mut self) -> Result<()> {
-        let (inode_bits, doubtful) = self.bitmap(self.g.inode_bitmap, self.g.inodes, "inode")?;
-        let (block_bits, _) = self.bitmap(self.g.block_bitmap, self.g.blocks, "block")?;
+        let (inode_bits, doubtful) = self.bitmap(Bitmap::Inodes, "inode")?;
+        let (block_bits, _) = self.bitmap(Bitmap::Blocks, "block")?;
         (self.inode_bits, self.block_bits) = (inode_bits, block_bits);
-        for n in 0..self.g.inodes / INODES_PER_BLOCK {
+        for n in 0..self.g.inodes() / INODES_PER_BLOCK {
             let first = n * INODES_PER_BLOCK;
             let wanted = |i: u64| {
                 let group_doubtful = doubtful.contains(&(i / bitmap::BITS_PER_GROUP));
@@ -25,7 +26,7 @@ impl Repair<'_> {
             if some.is_empty() {
                 continue;
             }
-            let bytes = self.read(self.g.inode_table + n, Structure::Inode)?;
+            let bytes = self.read(self.g.table_block(n).0.0, Structure::Inode)?;
             for (i, maybe) in some {
                 self.read_inode(i as u32, maybe && i != ROOT as u64, &bytes)?;
             }
@@ -34,13 +35,14 @@ impl Repair<'_> {
     }
 
     /// A bitmap's words and the groups that are damaged.
-    fn bitmap(&mut self, first: u64, bits: u64, name: &str) -> Result<(Vec<u64>, Vec<u64>)> {
+    fn bitmap(&mut self, which: Bitmap, name: &str) -> Result<(Vec<u64>, Vec<u64>)> {
         let (mut words, mut doubtful) = (Vec::new(), Vec::new());
-        for n in 0..bitmap::blocks_for(bits) {
-            let bytes = self.read(first + n, Structure::Bitmap)?;
-            let bad = line::damaged_or_zero(&bytes, first + n);
+        for n in 0..self.g.bitmap_blocks(which) {
+            let (at, _) = self.g.bitmap_block(which, n);
+            let bytes = self.read(at, Structure::Bitmap)?;
+            let bad = line::damaged_or_zero(&bytes, at);
             if bad != 0 {
-                let what = line::sentence(&format!("{name} bitmap"), first + n, bad);
+                let what = line::sentence(&format!("{name} bitmap"), at, bad);
                 self.say(format!("{what}: made anew"));
             }
             doubtful.extend((0..64).filter(|l| bad >> l & 1 == 1).map(|l| n * 64 + l));

@@ -2,6 +2,7 @@
 
 use super::names::Entry;
 use super::{Bytes, Piece, Repair, bit, set_bit};
+use crate::journal::Bitmap;
 use crate::layout::{INODE_SIZE, SLOT_SIZE, SLOTS_PER_BLOCK, bitmap, dentry, extent, inode, line, xattr};
 use crate::mkfs::ROOT;
 use crate::truncate::blocks_of;
@@ -250,15 +251,15 @@ impl Repair<'_> {
     }
 
     fn encode_bitmaps(&mut self) -> Result<()> {
-        let g = self.g;
+        let g = std::sync::Arc::clone(&self.g);
         let mut inodes = vec![0; self.inode_bits.len()];
         set_bit(&mut inodes, 0, true);
         self.inodes.keys().for_each(|&ino| set_bit(&mut inodes, ino as u64, true));
         let mut blocks = self.owned.clone();
         blocks.resize(self.block_bits.len(), 0);
         let had = [std::mem::take(&mut self.inode_bits), std::mem::take(&mut self.block_bits)];
-        let areas = [(g.inode_bitmap, g.inodes, "inode"), (g.block_bitmap, g.blocks, "block")];
-        for (((first, bits, name), mut words), had) in areas.into_iter().zip([inodes, blocks]).zip(had) {
+        let areas = [(Bitmap::Inodes, g.inodes(), "inode"), (Bitmap::Blocks, g.blocks(), "block")];
+        for (((which, bits, name), mut words), had) in areas.into_iter().zip([inodes, blocks]).zip(had) {
             let wrong = |had_is: bool| {
                 (0..bits)
                     .filter(|&n| bit(&had, n) == had_is && bit(&words, n) != had_is)
@@ -277,7 +278,7 @@ impl Repair<'_> {
             (bits..words.len() as u64 * 64).for_each(|n| set_bit(&mut words, n, true));
             let per_block = (bitmap::BITS_PER_BLOCK / 64) as usize;
             for (n, part) in words.chunks(per_block).enumerate() {
-                let lba = first + n as u64;
+                let (lba, _) = g.bitmap_block(which, n as u64);
                 let bytes = self.read(lba, Structure::Bitmap)?;
                 let same = bitmap::words(&bytes).eq(part.iter().copied());
                 if !same || line::damaged_or_zero(&bytes, lba) != 0 {
@@ -293,11 +294,10 @@ impl Repair<'_> {
 
     /// Writes everything: what inodes point to, inodes, and then what follows from them.
     pub(super) fn write_out(&mut self) -> Result<()> {
-        let g = self.g;
-        let rank = |lba: u64| match lba {
-            n if n >= g.data => 0,
-            n if n >= g.inode_table => 1,
-            _ => 2,
+        let rank = |lba: u64| match self.g.is_metadata(lba) {
+            false => 0,
+            true if self.out[&lba].0 == Structure::Inode => 1,
+            true => 2,
         };
         let mut order: Vec<u64> = self.out.keys().copied().collect();
         order.sort_by_key(|&lba| (rank(lba), lba));
