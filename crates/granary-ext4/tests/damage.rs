@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Mounted, drive, port, run};
+use common::fresh;
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::inode::RawInode;
 use granary_ext4::layout::superblock::Superblock;
@@ -11,6 +11,7 @@ use granary_ext4::{MountOptions, mount};
 use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Lpa, Page, Payload};
+use granary_vfs::suite::{drive, port, run};
 use granary_vfs::{
     Atime, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig, Whence,
 };
@@ -27,7 +28,7 @@ struct Image {
 impl Image {
     fn new() -> Image {
         let drive = drive(Bytes::mib(64));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let mut p = m.process();
         p.mkdir("/d", 0o755).expect("makes");
         p.mkdir("/e", 0o755).expect("makes");

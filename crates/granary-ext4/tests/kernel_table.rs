@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Mounted, drive, run};
+use common::{Mounted, fresh};
 use granary_mssd::Structure;
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos, Payload};
+use granary_vfs::suite::{drive, run};
 use granary_vfs::{OpenFlags, Posix, Process};
 
 const BLOCK: u64 = 4096;
@@ -23,7 +24,7 @@ fn put(p: &mut Process, path: &str, len: usize) -> granary_vfs::Fd {
 fn replacing_a_file_writes_the_new_one_first() {
     run(|| {
         let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let mut p = m.process();
         let data = |m: &Mounted| m.drive.traffic().block_write[Structure::Data as usize] / BLOCK;
         let old = put(&mut p, "/old", 4096);
@@ -47,7 +48,7 @@ fn replacing_a_file_writes_the_new_one_first() {
 fn commits_and_home_writes_keep_their_times() {
     run(|| {
         let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let mut p = m.process();
         p.mkdir("/d", 0o755).expect("mkdir");
         let begun = granary_sim::now();
@@ -72,7 +73,7 @@ fn commits_and_home_writes_keep_their_times() {
 fn concurrent_fsyncs_share_commits() {
     run(|| {
         let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let tasks: Vec<_> = (0..64)
             .map(|t| {
                 let mut p = m.process();

@@ -2,25 +2,18 @@
 
 mod common;
 
-use common::{Mounted, drive, run, run_jittered, sound};
-use granary_ext4::{MkfsOptions, MountOptions, mkfs};
-use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{FsError, OpenFlags, Posix, Process, VfsConfig};
-
-fn fill(word: u64, len: usize) -> Payload<'static> {
-    Payload::Fill { word, len }
-}
-
-fn create(p: &mut Process, path: &str) -> granary_vfs::Fd {
-    p.open(path, OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create")
-}
+use common::{Mounted, Subject, fresh};
+use granary_ext4::{MkfsOptions, MountOptions};
+use granary_units::{Bytes, Dest, Nanos};
+use granary_vfs::suite::{self, create, drive, fill, run};
+use granary_vfs::{FsError, Posix};
 
 /// A file takes exactly what statfs says is free; what one unlink gives back can be written again at once.
 #[test]
 fn no_space_comes_exactly_when_nothing_is_left() {
     run(|| {
         let drive = drive(Bytes::mib(64));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let mut p = m.process();
         let small = create(&mut p, "/small");
         p.pwrite(small, fill(7, 10 * 4096), 0).expect("write");
@@ -66,9 +59,8 @@ fn no_space_comes_exactly_when_nothing_is_left() {
 fn inodes_run_out_and_come_back() {
     run(|| {
         let drive = drive(Bytes::mib(64));
-        let options = MkfsOptions { inode_ratio: Bytes::kib(512), ..MkfsOptions::default() };
-        mkfs(&common::port(&drive), &options).expect("mkfs");
-        let m = Mounted::again(&drive);
+        let mkfs = MkfsOptions { inode_ratio: Bytes::kib(512), ..MkfsOptions::default() };
+        let m = Mounted::fresh(&Subject { mkfs, ..Subject::default() }, &drive);
         let mut p = m.process();
         let free = p.statfs().expect("statfs").free_inodes;
         for i in 0..free {
@@ -84,177 +76,13 @@ fn inodes_run_out_and_come_back() {
     });
 }
 
-/// Writers and removers fight for the last blocks; nothing is lost or counted twice.
-#[test]
-fn a_full_file_system_survives_a_crowd() {
-    for seed in 0..4 {
-        run_jittered(seed, move || {
-            let drive = drive(Bytes::mib(48));
-            mkfs(&common::port(&drive), &MkfsOptions::default()).expect("mkfs");
-            let options = MountOptions { commit_interval: Nanos::from_millis(5), ..MountOptions::default() };
-            let m = Mounted::with(&drive, &options, VfsConfig::default());
-            let tasks: Vec<_> = (0..16u64)
-                .map(|t| {
-                    let mut p = m.process();
-                    granary_sim::spawn("writer", move || {
-                        let mut full = 0;
-                        for round in 0..12u64 {
-                            let path = format!("/{t}.{}", round % 3);
-                            let fd = match p.open(&path, OpenFlags::CREAT | OpenFlags::RDWR, 0o644) {
-                                Ok(fd) => fd,
-                                Err(FsError::NoSpace) => continue,
-                                Err(e) => panic!("{e}"),
-                            };
-                            let wrote = p.pwrite(fd, fill(t + 1, 2_000_000), (round % 5) * 900_000);
-                            match wrote.and_then(|_| p.fsync(fd)) {
-                                Ok(()) => {}
-                                Err(FsError::NoSpace) => full += 1,
-                                Err(e) => panic!("{e}"),
-                            }
-                            p.close(fd).expect("close");
-                            if round % 2 == t % 2 {
-                                p.unlink(&path).expect("unlink");
-                            }
-                        }
-                        full
-                    })
-                })
-                .collect();
-            let full: u32 = tasks.into_iter().map(|t| t.join()).sum();
-            assert!(full > 0, "it was never full");
-            m.check();
-        });
-    }
-}
-
-/// A directory far larger than one index block: every name is found, none twice; removal leaves nothing.
-#[test]
-fn a_large_directory_keeps_every_name() {
-    const N: u32 = 100_000;
-    run(|| {
-        let drive = drive(Bytes::gib(2));
-        mkfs(&common::port(&drive), &MkfsOptions { inode_ratio: Bytes::kib(4), ..MkfsOptions::default() })
-            .expect("mkfs");
-        let config = VfsConfig { dentries: 100, inodes: 100, ..VfsConfig::default() };
-        let m = Mounted::with(&drive, &MountOptions::default(), config);
-        let mut p = m.process();
-        p.mkdir("/d", 0o755).expect("mkdir");
-        let name = |i: u32| format!("/d/a.long.enough.name.to.fill.blocks.{i:07}");
-        p.mknod("/x", granary_vfs::FileKind::File, 0o644, 0).expect("mknod");
-        for i in 0..N {
-            p.mknod(name(i), granary_vfs::FileKind::Socket, 0o644, 0).expect("mknod");
-        }
-        let mut names: Vec<_> = p.list("/d").expect("list").into_iter().map(|e| e.name).collect();
-        assert_eq!(names.len(), N as usize + 2);
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), N as usize + 2, "a name came twice");
-        for i in (0..N).step_by(97) {
-            p.lstat(name(i)).expect("every name is found");
-        }
-        assert!(p.stat("/d").expect("stat").attr.size > 507 * 4096, "the index has two levels");
-        m.check();
-        assert_eq!(p.rmdir("/d"), Err(FsError::NotEmpty));
-        for i in 0..N {
-            p.unlink(name(i)).expect("unlink");
-        }
-        assert_eq!(p.list("/d").expect("list").len(), 2);
-        p.rmdir("/d").expect("rmdir");
-        m.check();
-    });
-}
-
-/// Positions stay valid while entries come and go: what was there all the time is listed once.
-#[test]
-fn listing_survives_changes_in_between() {
-    run(|| {
-        let drive = drive(Bytes::mib(256));
-        let m = Mounted::fresh(&drive);
-        let mut p = m.process();
-        p.mkdir("/d", 0o755).expect("mkdir");
-        for i in 0..2000 {
-            p.mknod(format!("/d/stays{i}"), granary_vfs::FileKind::Fifo, 0o644, 0).expect("mknod");
-            p.mknod(format!("/d/goes{i}"), granary_vfs::FileKind::Fifo, 0o644, 0).expect("mknod");
-        }
-        let fd = p.open("/d", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0).expect("open");
-        let (mut seen, mut round) = (Vec::new(), 0);
-        loop {
-            let part = p.readdir(fd, 50).expect("readdir");
-            if part.is_empty() {
-                break;
-            }
-            seen.extend(part.into_iter().map(|e| e.name).filter(|n| n.starts_with(b"stays")));
-            for i in 0..20 {
-                let n = round * 20 + i;
-                let _ = p.unlink(format!("/d/goes{n}"));
-                p.mknod(format!("/d/comes{n}"), granary_vfs::FileKind::Fifo, 0o644, 0).expect("mknod");
-            }
-            round += 1;
-        }
-        let listed = seen.len();
-        seen.sort();
-        seen.dedup();
-        assert_eq!((listed, seen.len()), (2000, 2000));
-        m.check();
-    });
-}
-
-/// A sparse file beyond 4 GiB, with an extent tree of blocks: every piece is where it was put, in and past the cache.
-#[test]
-fn a_large_sparse_file_keeps_every_piece() {
-    run(|| {
-        let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
-        let mut p = m.process();
-        let fd = create(&mut p, "/sparse");
-        let direct = p.open("/sparse", OpenFlags::RDWR | OpenFlags::DIRECT, 0).expect("open");
-        let at = |i: u64| (i * 7_777_777 % 2000) * 8_388_608 + i % 3 * 4096;
-        for i in 0..2000u64 {
-            let by = if i % 5 == 0 { direct } else { fd };
-            p.pwrite(by, fill(i + 1, 4096), at(i)).expect("write");
-        }
-        p.fsync(fd).expect("fsync");
-        let size = p.fstat(fd).expect("stat").attr.size;
-        assert!(size > 15 << 30, "{size}");
-        m.check();
-        p.close(fd).expect("close");
-        p.close(direct).expect("close");
-        drop(p);
-        m.unmount();
-        let m = Mounted::again(&drive);
-        let mut p = m.process();
-        let fd = p.open("/sparse", OpenFlags::RDWR, 0).expect("open");
-        for i in 0..2000u64 {
-            let mut buf = [0; 8];
-            p.pread(fd, Dest::Bytes(&mut buf), at(i)).expect("read");
-            assert_eq!(u64::from_le_bytes(buf), i + 1);
-            buf = [0; 8];
-            p.pread(fd, Dest::Bytes(&mut buf), at(i) + 4 * 4096).expect("read");
-            assert_eq!(buf, [0; 8], "a hole, or the end of the file");
-        }
-        // Cut in the middle, then to nothing: all blocks come back.
-        let free = p.statfs().expect("statfs").free_blocks;
-        p.ftruncate(fd, 8 << 30).expect("truncate");
-        m.check();
-        p.ftruncate(fd, 0).expect("truncate");
-        m.check();
-        assert!(p.statfs().expect("statfs").free_blocks >= free + 2000);
-        let mut q = m.process();
-        q.unlink("/sparse").expect("unlink");
-        p.close(fd).expect("close");
-        m.vfs.sync().expect("sync");
-        sound(&*m.fs);
-    });
-}
-
 /// Long transactions: more blocks in a directory tree than the journal holds.
 #[test]
 fn a_small_journal_is_enough_for_any_amount() {
     run(|| {
         let drive = drive(Bytes::mib(512));
-        let options = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
-        mkfs(&common::port(&drive), &options).expect("mkfs");
-        let m = Mounted::again(&drive);
+        let mkfs = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
+        let m = Mounted::fresh(&Subject { mkfs, ..Subject::default() }, &drive);
         let mut p = m.process();
         for d in 0..3000 {
             p.mkdir(format!("/d{d}"), 0o755).expect("mkdir");
@@ -268,4 +96,50 @@ fn a_small_journal_is_enough_for_any_amount() {
         assert!(stats.superblock_writes > 1 && stats.commits > 3, "{stats:?}");
         m.check();
     });
+}
+
+#[test]
+fn a_full_file_system_survives_a_crowd() {
+    let mount = MountOptions { commit_interval: Nanos::from_millis(5), ..MountOptions::default() };
+    suite::a_full_file_system_survives_a_crowd(&Subject { mount, ..Subject::default() });
+}
+
+/// So large that the index has two levels.
+#[test]
+fn a_large_directory_keeps_every_name() {
+    let subject = Subject {
+        mkfs: MkfsOptions { inode_ratio: Bytes::kib(4), ..MkfsOptions::default() },
+        ..Subject::default()
+    };
+    suite::a_large_directory_keeps_every_name(&subject, 100_000, 507 * 4096);
+}
+
+#[test]
+fn listing_survives_changes_in_between() {
+    suite::listing_survives_changes_in_between(&Subject::default());
+}
+
+#[test]
+fn a_large_sparse_file_keeps_every_piece() {
+    suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
+}
+
+#[test]
+fn reserved_blocks_read_as_zeros() {
+    suite::reserved_blocks_read_as_zeros(&Subject::default());
+}
+
+#[test]
+fn reserving_too_much_changes_nothing() {
+    suite::reserving_too_much_changes_nothing(&Subject::default());
+}
+
+#[test]
+fn punched_and_zeroed_ranges_read_as_zeros() {
+    suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
+}
+
+#[test]
+fn attributes_up_to_the_limit_come_back() {
+    suite::attributes_up_to_the_limit_come_back(&Subject::default());
 }

@@ -15,7 +15,7 @@
 
 use crate::F2fs;
 use crate::file::{BS, blocks_of};
-use crate::layout::node::{addr, addr_at};
+use crate::layout::node::{NODE_ADDRS, addr, addr_at};
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::tree::Dnode;
@@ -64,6 +64,7 @@ impl F2fs {
         let (first, end) = blocks_of(pos, len);
         let whole = pos.div_ceil(BS)..(pos + len) / BS;
         if how != Allocate::PunchHole {
+            self.room_for(own, first..end)?;
             self.reserve_blocks(own, first, end)?;
         }
         match how {
@@ -71,6 +72,33 @@ impl F2fs {
             Allocate::PunchHole => self.replace_pointers(own, whole, NULL_ADDR),
             Allocate::ZeroRange { .. } => self.replace_pointers(own, whole, NEW_ADDR),
         }
+    }
+
+    /// Whether there is room for blocks in all holes of a range: nodes that were made in vain would stay.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    fn room_for(&self, own: &Node, range: Range<u64>) -> Result<()> {
+        let (mut at, mut wanted) = (range.start, 0);
+        while at < range.end {
+            let left = range.end - at;
+            at += match self.dnode(own.ino, at)? {
+                Ok(d) => {
+                    let n = d.left().min(left as usize);
+                    wanted += d
+                        .entry
+                        .with(|b| (0..n).filter(|i| addr(b, d.place, d.ofs + i) == NULL_ADDR).count() as u64);
+                    n as u64
+                }
+                Err(hole) => {
+                    let n = hole.min(left);
+                    wanted += n + n / NODE_ADDRS as u64;
+                    n
+                }
+            };
+        }
+        let s = self.space.lock();
+        if s.valid + wanted > s.user { Err(FsError::NoSpace) } else { Ok(()) }
     }
 
     /// Lets the pointers of a range, as far as they are not holes, be `to`: nothing, or a promise. Under the inode lock.

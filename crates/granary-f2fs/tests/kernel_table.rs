@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{Mounted, drive, run};
+use common::{Mounted, fresh};
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos, Payload};
+use granary_vfs::suite::{drive, run};
 use granary_vfs::{Fd, OpenFlags, Posix, Process};
 
 struct Table {
@@ -35,7 +36,7 @@ fn sync_dir(p: &mut Process, path: &str) {
 /// A directory with some files, all in a checkpoint; the second one for large writes.
 fn table() -> Table {
     let drive = drive(Bytes::gib(8));
-    let m = Mounted::fresh(&drive);
+    let m = fresh(&drive);
     let mut p = m.process();
     p.mkdir("/dir", 0o755).expect("mkdir");
     for i in 0..60 {
@@ -118,7 +119,7 @@ fn checkpoints_keep_their_time() {
 fn concurrent_fsyncs_share_flushes() {
     run(|| {
         let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let tasks: Vec<_> = (0..64)
             .map(|t| {
                 let mut p = m.process();

@@ -2,18 +2,11 @@
 
 mod common;
 
-use common::{Mounted, drive, run, run_jittered, sound};
-use granary_f2fs::{InPlace, MkfsOptions, MountOptions, mkfs};
-use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{FsError, OpenFlags, Posix, Process, VfsConfig};
-
-fn fill(word: u64, len: usize) -> Payload<'static> {
-    Payload::Fill { word, len }
-}
-
-fn create(p: &mut Process, path: &str) -> granary_vfs::Fd {
-    p.open(path, OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create")
-}
+use common::{Mounted, Subject, fresh};
+use granary_f2fs::{InPlace, MountOptions};
+use granary_units::{Bytes, Dest, Nanos};
+use granary_vfs::suite::{self, Subject as _, create, drive, fill, port, run, run_jittered};
+use granary_vfs::{FsError, OpenFlags, Posix, VfsConfig};
 
 /// A file takes what statfs says is free, but for the nodes that point to its blocks; what one unlink gives back can be
 /// written again at once.
@@ -21,7 +14,7 @@ fn create(p: &mut Process, path: &str) -> granary_vfs::Fd {
 fn no_space_comes_when_nothing_is_left() {
     run(|| {
         let drive = drive(Bytes::mib(64));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let mut p = m.process();
         let small = create(&mut p, "/small");
         p.pwrite(small, fill(7, 10 * 4096), 0).expect("write");
@@ -78,19 +71,17 @@ fn cleaning_keeps_every_file() {
     for seed in 0..3u64 {
         run_jittered(seed, move || {
             let drive = drive(Bytes::mib(48));
-            mkfs(&common::port(&drive), &MkfsOptions::default()).expect("mkfs");
-            let options = MountOptions {
+            let mount = MountOptions {
                 in_place: InPlace::Never,
                 gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(3)),
                 idle_interval: Nanos::from_micros(200),
                 metadata_cache: Bytes::kib(300),
                 ..MountOptions::default()
             };
-            let m = Mounted::with(
-                &drive,
-                &options,
-                VfsConfig { page_cache: Bytes::mib(1), ..VfsConfig::default() },
-            );
+            let subject = Subject { mount, ..Subject::default() };
+            subject.mkfs(&port(&drive)).expect("mkfs");
+            let config = VfsConfig { page_cache: Bytes::mib(1), ..VfsConfig::default() };
+            let m = Mounted::with(&subject, &drive, config);
             let mut p = m.process();
             let free = p.statfs().expect("statfs").free_blocks;
             let files = free / 6;
@@ -121,9 +112,8 @@ fn cleaning_keeps_every_file() {
             println!("{s:?}");
             assert!(s.cleaned > 0 && s.moved > 0 && s.ssr > 0 && s.trimmed > 0, "{s:?}");
             m.check();
-            drop(p);
-            m.unmount();
-            let m = Mounted::with(&drive, &options, VfsConfig::default());
+            p.exit();
+            let m = m.remounted();
             let mut p = m.process();
             for (i, word) in words.iter().enumerate().filter(|(_, w)| **w > 0) {
                 let fd = p.open(format!("/{i}"), OpenFlags::RDONLY, 0).expect("open");
@@ -143,7 +133,7 @@ fn runs_repeat_exactly() {
     let once = || {
         run_jittered(5, || {
             let drive = drive(Bytes::mib(48));
-            let m = Mounted::fresh(&drive);
+            let m = fresh(&drive);
             let tasks: Vec<_> = (0..8u64)
                 .map(|t| {
                     let mut p = m.process();
@@ -165,168 +155,49 @@ fn runs_repeat_exactly() {
     assert_eq!(once(), once());
 }
 
-/// Writers and removers fight for the last blocks; nothing is lost or counted twice.
 #[test]
 fn a_full_file_system_survives_a_crowd() {
-    for seed in 0..4 {
-        run_jittered(seed, move || {
-            let drive = drive(Bytes::mib(48));
-            mkfs(&common::port(&drive), &MkfsOptions::default()).expect("mkfs");
-            let options = MountOptions {
-                checkpoint_interval: Nanos::from_millis(5),
-                idle_interval: Nanos::from_millis(2),
-                ..MountOptions::default()
-            };
-            let m = Mounted::with(&drive, &options, VfsConfig::default());
-            let tasks: Vec<_> = (0..16u64)
-                .map(|t| {
-                    let mut p = m.process();
-                    granary_sim::spawn("writer", move || {
-                        let mut full = 0;
-                        for round in 0..12u64 {
-                            let path = format!("/{t}.{}", round % 3);
-                            let fd = match p.open(&path, OpenFlags::CREAT | OpenFlags::RDWR, 0o644) {
-                                Ok(fd) => fd,
-                                Err(FsError::NoSpace) => continue,
-                                Err(e) => panic!("{e}"),
-                            };
-                            let wrote = p.pwrite(fd, fill(t + 1, 2_000_000), (round % 5) * 900_000);
-                            match wrote.and_then(|_| p.fsync(fd)) {
-                                Ok(()) => {}
-                                Err(FsError::NoSpace) => full += 1,
-                                Err(e) => panic!("{e}"),
-                            }
-                            p.close(fd).expect("close");
-                            if round % 2 == t % 2 {
-                                p.unlink(&path).expect("unlink");
-                            }
-                        }
-                        full
-                    })
-                })
-                .collect();
-            let full: u32 = tasks.into_iter().map(|t| t.join()).sum();
-            assert!(full > 0, "it was never full");
-            m.check();
-        });
-    }
+    let mount = MountOptions {
+        checkpoint_interval: Nanos::from_millis(5),
+        idle_interval: Nanos::from_millis(2),
+        ..MountOptions::default()
+    };
+    suite::a_full_file_system_survives_a_crowd(&Subject { mount, ..Subject::default() });
 }
 
-/// A directory far larger than one index block: every name is found, none twice; removal leaves nothing.
+/// So large that the table has many levels.
 #[test]
 fn a_large_directory_keeps_every_name() {
-    const N: u32 = 100_000;
-    run(|| {
-        let drive = drive(Bytes::gib(2));
-        mkfs(&common::port(&drive), &MkfsOptions::default()).expect("mkfs");
-        let config = VfsConfig { dentries: 100, inodes: 100, ..VfsConfig::default() };
-        let m = Mounted::with(&drive, &MountOptions::default(), config);
-        let mut p = m.process();
-        p.mkdir("/d", 0o755).expect("mkdir");
-        let name = |i: u32| format!("/d/a.long.enough.name.to.fill.blocks.{i:07}");
-        p.mknod("/x", granary_vfs::FileKind::File, 0o644, 0).expect("mknod");
-        for i in 0..N {
-            p.mknod(name(i), granary_vfs::FileKind::Socket, 0o644, 0).expect("mknod");
-        }
-        let mut names: Vec<_> = p.list("/d").expect("list").into_iter().map(|e| e.name).collect();
-        assert_eq!(names.len(), N as usize + 2);
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), N as usize + 2, "a name came twice");
-        for i in (0..N).step_by(97) {
-            p.lstat(name(i)).expect("every name is found");
-        }
-        assert!(p.stat("/d").expect("stat").attr.size > 2000 * 4096, "the table has many levels");
-        m.check();
-        assert_eq!(p.rmdir("/d"), Err(FsError::NotEmpty));
-        for i in 0..N {
-            p.unlink(name(i)).expect("unlink");
-        }
-        assert_eq!(p.list("/d").expect("list").len(), 2);
-        p.rmdir("/d").expect("rmdir");
-        m.check();
-    });
+    let subject = Subject::default();
+    suite::a_large_directory_keeps_every_name(&subject, 100_000, 2000 * 4096);
 }
 
-/// Positions stay valid while entries come and go: what was there all the time is listed once.
 #[test]
 fn listing_survives_changes_in_between() {
-    run(|| {
-        let drive = drive(Bytes::mib(256));
-        let m = Mounted::fresh(&drive);
-        let mut p = m.process();
-        p.mkdir("/d", 0o755).expect("mkdir");
-        for i in 0..2000 {
-            p.mknod(format!("/d/stays{i}"), granary_vfs::FileKind::Fifo, 0o644, 0).expect("mknod");
-            p.mknod(format!("/d/goes{i}"), granary_vfs::FileKind::Fifo, 0o644, 0).expect("mknod");
-        }
-        let fd = p.open("/d", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0).expect("open");
-        let (mut seen, mut round) = (Vec::new(), 0);
-        loop {
-            let part = p.readdir(fd, 50).expect("readdir");
-            if part.is_empty() {
-                break;
-            }
-            seen.extend(part.into_iter().map(|e| e.name).filter(|n| n.starts_with(b"stays")));
-            for i in 0..20 {
-                let n = round * 20 + i;
-                let _ = p.unlink(format!("/d/goes{n}"));
-                p.mknod(format!("/d/comes{n}"), granary_vfs::FileKind::Fifo, 0o644, 0).expect("mknod");
-            }
-            round += 1;
-        }
-        let listed = seen.len();
-        seen.sort();
-        seen.dedup();
-        assert_eq!((listed, seen.len()), (2000, 2000));
-        m.check();
-    });
+    suite::listing_survives_changes_in_between(&Subject::default());
 }
 
-/// A sparse file beyond 4 GiB, with an extent tree of blocks: every piece is where it was put, in and past the cache.
 #[test]
 fn a_large_sparse_file_keeps_every_piece() {
-    run(|| {
-        let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
-        let mut p = m.process();
-        let fd = create(&mut p, "/sparse");
-        let direct = p.open("/sparse", OpenFlags::RDWR | OpenFlags::DIRECT, 0).expect("open");
-        let at = |i: u64| (i * 7_777_777 % 2000) * 8_388_608 + i % 3 * 4096;
-        for i in 0..2000u64 {
-            let by = if i % 5 == 0 { direct } else { fd };
-            p.pwrite(by, fill(i + 1, 4096), at(i)).expect("write");
-        }
-        p.fsync(fd).expect("fsync");
-        let size = p.fstat(fd).expect("stat").attr.size;
-        assert!(size > 15 << 30, "{size}");
-        m.check();
-        p.close(fd).expect("close");
-        p.close(direct).expect("close");
-        drop(p);
-        m.unmount();
-        let m = Mounted::again(&drive);
-        let mut p = m.process();
-        let fd = p.open("/sparse", OpenFlags::RDWR, 0).expect("open");
-        for i in 0..2000u64 {
-            let mut buf = [0; 8];
-            p.pread(fd, Dest::Bytes(&mut buf), at(i)).expect("read");
-            assert_eq!(u64::from_le_bytes(buf), i + 1);
-            buf = [0; 8];
-            p.pread(fd, Dest::Bytes(&mut buf), at(i) + 4 * 4096).expect("read");
-            assert_eq!(buf, [0; 8], "a hole, or the end of the file");
-        }
-        // Cut in the middle, then to nothing: all blocks come back.
-        let free = p.statfs().expect("statfs").free_blocks;
-        p.ftruncate(fd, 8 << 30).expect("truncate");
-        m.check();
-        p.ftruncate(fd, 0).expect("truncate");
-        m.check();
-        assert!(p.statfs().expect("statfs").free_blocks >= free + 2000);
-        let mut q = m.process();
-        q.unlink("/sparse").expect("unlink");
-        p.close(fd).expect("close");
-        m.vfs.sync().expect("sync");
-        sound(&*m.fs);
-    });
+    suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
+}
+
+#[test]
+fn reserved_blocks_read_as_zeros() {
+    suite::reserved_blocks_read_as_zeros(&Subject::default());
+}
+
+#[test]
+fn reserving_too_much_changes_nothing() {
+    suite::reserving_too_much_changes_nothing(&Subject::default());
+}
+
+#[test]
+fn punched_and_zeroed_ranges_read_as_zeros() {
+    suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
+}
+
+#[test]
+fn attributes_up_to_the_limit_come_back() {
+    suite::attributes_up_to_the_limit_come_back(&Subject::default());
 }

@@ -6,12 +6,13 @@
 
 mod common;
 
-use common::{Mounted, drive, run};
+use common::{Mounted, Subject};
 use granary_mssd::Structure;
-use granary_nova::{DataMode, MkfsOptions, MountOptions, mkfs};
+use granary_nova::{DataMode, MountOptions};
 use granary_pm::PmStats;
 use granary_units::{Bytes, Payload};
-use granary_vfs::{OpenFlags, Posix, Process, VfsConfig};
+use granary_vfs::suite::{drive, run};
+use granary_vfs::{OpenFlags, Posix, Process};
 
 struct Table {
     m: Mounted,
@@ -56,8 +57,8 @@ fn put(p: &mut Process, path: &str, len: usize) -> granary_vfs::Fd {
 fn table(data: DataMode, rows: impl FnOnce(&mut Table) + 'static) {
     run(move || {
         let drive = drive(Bytes::gib(1));
-        mkfs(&common::port(&drive), &MkfsOptions::default()).expect("mkfs");
-        let m = Mounted::with(&drive, &MountOptions { data }, VfsConfig::default());
+        let subject = Subject { mount: MountOptions { data }, ..Subject::default() };
+        let m = Mounted::fresh(&subject, &drive);
         let mut p = m.process();
         p.mkdir("/dir", 0o755).expect("mkdir");
         for i in 0..20 {

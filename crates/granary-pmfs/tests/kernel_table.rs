@@ -6,10 +6,11 @@
 
 mod common;
 
-use common::{Mounted, drive, run};
+use common::{Mounted, fresh};
 use granary_mssd::Structure;
 use granary_pm::PmStats;
 use granary_units::{Bytes, Payload};
+use granary_vfs::suite::{drive, run};
 use granary_vfs::{OpenFlags, Posix, Process};
 
 struct Table {
@@ -56,7 +57,7 @@ fn put(p: &mut Process, path: &str, len: usize) -> granary_vfs::Fd {
 fn every_row_of_the_table_is_matched() {
     run(|| {
         let drive = drive(Bytes::gib(1));
-        let m = Mounted::fresh(&drive);
+        let m = fresh(&drive);
         let mut p = m.process();
         p.mkdir("/dir", 0o755).expect("mkdir");
         for i in 0..20 {

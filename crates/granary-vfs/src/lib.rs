@@ -30,6 +30,7 @@ mod posix;
 mod process;
 pub mod reference;
 mod repair;
+pub mod suite;
 mod vfs;
 mod xattr;
 pub mod xattr_string;

@@ -34,6 +34,7 @@ impl State {
 }
 
 impl LateDrive {
+    /// An empty drive of this size.
     pub fn new(size: Bytes) -> LateDrive {
         LateDrive { pages: size.0 / PAGE_SIZE as u64, state: Mutex::default() }
     }

@@ -1,0 +1,13 @@
+//! Power failures at random instants: what fsync promised is there, everything is sound, work goes on. The large counts
+//! are the crash explorer's.
+
+mod common;
+
+use common::Subject;
+use granary_vfs::suite;
+
+#[test]
+fn what_was_fsynced_survives_power_failures_at_any_instant() {
+    let all = suite::what_was_fsynced_survives_power_failures(&Subject::default(), 2);
+    assert!(all.iter().any(|r| !r.clean && r.inodes > 0), "nothing was recovered: {all:?}");
+}
