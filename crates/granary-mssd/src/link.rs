@@ -10,7 +10,16 @@
 //! overhead is in it); a line occupies it for 64 B and the overhead of its own packet. Whoever is ready goes first: the
 //! data of a slow read holds up nobody.
 //!
-//! It does *not* model retries, credits or the ordering of single packets; the latencies are in `LinkConfig`.
+//! ```text
+//!   to the drive:   | data of a block write, packet by packet ...   | P | P | P | L | P | P | ...
+//!                                                          a posted line ───────┘ passes what waits behind it
+//! ```
+//!
+//! A command's data is one reservation here, up to 256 KiB, but on the link it is packets, and the completions that
+//! carry it are passed by posted writes (PCI Express, transaction ordering rules: a posted request must be able to pass
+//! completions). So a line waits for one packet of it at most; the link's time is the same, the data ends later.
+//!
+//! It does *not* model retries, credits or the ordering of single packets otherwise; the latencies are in `LinkConfig`.
 
 pub mod wc;
 
@@ -18,8 +27,15 @@ use crate::config::LinkConfig;
 use granary_flash::Timeline;
 use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
 
+/// Data of the largest packet: 256 B, what devices and root complexes agree on as a rule (Neugebauer et al.,
+/// SIGCOMM'18, section 3).
+const PACKET: u64 = 256;
+
 /// Both directions of the link.
 pub struct Link {
+    /// When the last posted line had gone.
+    lines_sent: Nanos,
+    packet_in: Nanos,
     to_drive: Timeline,
     to_host: Timeline,
     page_in: Nanos,
@@ -38,6 +54,8 @@ impl Link {
     pub fn new(config: &LinkConfig) -> Link {
         let line = LINE_SIZE as u64 + config.tlp_overhead.0;
         let link = Link {
+            lines_sent: Nanos::ZERO,
+            packet_in: span(PACKET + config.tlp_overhead.0, config.write_bandwidth),
             to_drive: Timeline::new(Nanos(1)),
             to_host: Timeline::new(Nanos(1)),
             page_in: span(PAGE_SIZE as u64, config.write_bandwidth),
@@ -67,9 +85,14 @@ impl Link {
         self.to_host.fill(ready, self.page_out).end
     }
 
-    /// Moves `lines` lines to the drive.
+    /// Moves `lines` lines to the drive, between the packets of what block writes move.
     pub fn lines_in(&mut self, ready: Nanos, lines: usize) -> Nanos {
-        self.to_drive.fill(ready, self.line_in * lines as u64).end
+        let len = self.line_in * lines as u64;
+        let in_turn = self.to_drive.fill(ready, len).end;
+        let passing = ready.max(self.lines_sent) + self.packet_in + len;
+        let sent = in_turn.min(passing);
+        self.lines_sent = self.lines_sent.max(sent);
+        sent
     }
 
     /// Moves `lines` lines to the host.
@@ -94,7 +117,28 @@ impl Link {
 
     /// Forgets all transfers: idle from `at` on.
     pub fn reset(&mut self, at: Nanos) {
+        self.lines_sent = at;
         self.to_drive.reset(at);
         self.to_host.reset(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DriveConfig;
+
+    #[test]
+    fn lines_pass_the_data_of_block_writes_and_take_their_time_from_it() {
+        let config = DriveConfig::bytefs_emulator();
+        let mut link = Link::new(&config.link);
+        let data = link.pages_in(Nanos(0), 64);
+        let one = link.lines_in(Nanos(1_000), 1);
+        assert!(one > Nanos(1_000) + link.line_in() && one < Nanos(1_000) + link.page_in(), "{one}");
+        assert!(link.lines_in(Nanos(1_000), 1) > one, "lines do not pass lines");
+        let next = link.pages_in(Nanos(1_000), 1);
+        assert_eq!(next, data + link.line_in() * 2 + link.page_in());
+        let mut idle = Link::new(&config.link);
+        assert_eq!(idle.lines_in(Nanos(5), 3), Nanos(5) + idle.line_in() * 3);
     }
 }
