@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Bytes and pages are those of the measured run and of the drain after it: a short run leaves much of what it wrote in
-//! caches. `oltp` has a running time and no number of operations: the time is scaled.
+//! caches. `oltp` has a running time and no number of operations: scaling shortens that.
 //!
 //! Source: ByteFS (ASPLOS'25), sections 3.1, 5.2, 5.3, Table 2, Figures 6, 8 to 11.
 
@@ -38,12 +38,7 @@ pub const FILE_SYSTEMS: [&str; 5] = ["bytefs", "ext4", "f2fs", "nova", "pmfs"];
 /// # Errors
 /// No such workload, no such scale.
 pub fn workload(name: &str, scale: f64) -> Result<Workload, LabError> {
-    let mut vars = Vec::new();
-    if name == "oltp" {
-        // The file's own 60 seconds; the language has whole seconds.
-        vars.push(("runtime".to_owned(), ((60.0 * scale).round().max(1.0) as u64).to_string()));
-    }
-    let mut workload = Workload::from_builtin(name, &vars)?;
+    let mut workload = Workload::from_builtin(name, &[])?;
     workload.scale(scale)?;
     Ok(workload)
 }

@@ -17,11 +17,11 @@ impl Workload {
     /// |---|---|
     /// | `entries` and `leafdirs` of every fileset | file sizes, I/O sizes, working sets, buffers |
     /// | the count of `finishoncount`, the bytes of `finishonbytes` | `iters`, semaphore values, hog and delay values |
-    /// | | seconds of `run`, event rates, threads, `prealloc` percentages |
+    /// | the whole seconds of `run`, at least one | event rates, threads, `prealloc` percentages |
     /// | | `dirwidth`, `dirgamma`: a directory keeps its width, the tree gets fewer directories |
     ///
-    /// So a run at scale 0.01 does a hundredth of the operations on a hundredth of the files. A run that ends by
-    /// time keeps its time. A flat directory (`dirwidth` at or above `entries`) stays flat. A file that repeats a
+    /// So a run at scale 0.01 does a hundredth of the operations on a hundredth of the files, also where it ends by
+    /// time. A flat directory (`dirwidth` at or above `entries`) stays flat. A file that repeats a
     /// flowop `iters=$nfiles` times must be scaled by overriding its variable instead.
     ///
     /// # Errors
@@ -42,6 +42,7 @@ impl Workload {
                 scale_flowops(&mut thread.flowops, factor);
             }
         }
+        self.run.seconds = self.run.seconds.map(|seconds| scaled(seconds, factor));
         Ok(())
     }
 
@@ -129,6 +130,15 @@ mod tests {
         assert_eq!(small.filesets[0].size, full.filesets[0].size);
         assert_eq!(small.threads(), full.threads());
         assert!((small.expected_bytes() * 100.0 / full.expected_bytes() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_run_that_ends_by_time_gets_shorter() {
+        for (factor, seconds) in [(1.0, 60), (0.05, 3), (0.001, 1)] {
+            let mut oltp = Workload::from_builtin("oltp", &[]).unwrap();
+            oltp.scale(factor).unwrap();
+            assert_eq!(oltp.run.seconds, Some(seconds));
+        }
     }
 
     #[test]
