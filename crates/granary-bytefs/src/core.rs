@@ -7,11 +7,11 @@ use crate::node::DirtyList;
 use crate::options::MountOptions;
 use crate::space::{Claim, Run, Space, Taken};
 use granary_mssd::{Port, Structure, Ticket};
-use granary_sim::{cpu_id, sync};
+use granary_sim::{Kicker, cpu_id, sync};
 use granary_units::Lpa;
 use granary_vfs::{Block, BlockCache, FsError, Result};
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The places of the orphan table.
 pub struct Orphans {
@@ -52,7 +52,7 @@ pub struct Core {
     pub space: Space,
     /// Free inodes.
     pub inodes: Mutex<Groups>,
-    /// The inode bitmap as the sealed transactions left it; all blocks stay in memory.
+    /// The inode bitmap as the committed groups left it; all blocks stay in memory. Leaders of groups change it.
     pub inode_bitmap: RwLock<Vec<Arc<Block>>>,
     /// The block bitmap.
     pub block_bitmap: RwLock<Vec<Arc<Block>>>,
@@ -76,6 +76,8 @@ pub struct Core {
     pub recovered: bool,
     /// Held while the file system grows.
     pub growing: sync::Mutex<()>,
+    /// Wakes the commit daemon, once it runs.
+    pub committer: OnceLock<Kicker>,
     /// Held while withheld blocks become free, so that whoever needs them waits.
     pub releasing: sync::Mutex<()>,
 }
@@ -155,7 +157,15 @@ impl Core {
     /// # Errors
     /// Of the drive.
     pub fn commit_to(&self, seq: u64) -> Result<()> {
-        if self.journal.commit_to(&self.port, seq)? { self.release_ripe() } else { Ok(()) }
+        if self.commit_only(seq)? { self.release_ripe() } else { Ok(()) }
+    }
+
+    /// The same without making withheld blocks free. Returns whether this task led a group.
+    ///
+    /// # Errors
+    /// Of the drive.
+    pub fn commit_only(&self, seq: u64) -> Result<bool> {
+        self.journal.commit_to(&self.port, seq, |tx, bits| self.store_bits(tx, bits))
     }
 
     /// Makes withheld blocks free whose transactions are committed.

@@ -67,6 +67,7 @@ impl ByteFs {
                 }
             }
         });
+        let _ = core.committer.set(committer.kicker());
         Arc::new(ByteFs {
             core,
             superblock: Mutex::new(superblock),

@@ -30,7 +30,7 @@ use granary_sim::{now, sync};
 use granary_units::{Lpa, Nanos};
 use granary_vfs::{Block, BlockCache, FsError, Ino, Inode, Result};
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use zerocopy::little_endian::{U32, U64};
 
 /// What mounting had to do.
@@ -221,6 +221,7 @@ fn load(
         dirty: Mutex::default(),
         syncing: sync::Mutex::new(()),
         growing: sync::Mutex::new(()),
+        committer: OnceLock::new(),
         releasing: sync::Mutex::new(()),
         port,
     })

@@ -121,9 +121,9 @@ pub struct MountOptions {
     pub commit: CommitMode,
     /// Longest time that a finished operation stays uncommitted, as ext4's `commit=`.
     pub commit_interval: Nanos,
-    /// Sealed transactions that make the next operation commit them all.
+    /// Sealed transactions that wake the commit daemon.
     pub commit_batch: u32,
-    /// Lines of sealed transactions that do the same: bounds what the drive's log must keep uncommitted.
+    /// Lines that a group may have: bounds what the drive's log must keep uncommitted. Who would exceed it commits first.
     pub commit_lines: u32,
     /// What a power failure leaves of file data.
     pub data: DataMode,
@@ -170,6 +170,8 @@ impl MountOptions {
     /// The options that follow from these for the variant and a journal that takes `capacity` lines in one group.
     pub(crate) fn effective(&self, capacity: usize) -> MountOptions {
         let mut options = self.clone();
+        // A group is committed as a whole.
+        options.commit_lines = self.commit_lines.min(capacity.try_into().unwrap_or(u32::MAX));
         if self.variant != Variant::Full {
             (options.byte_threshold_lines, options.direct_byte_max) = (0, 0);
             options.policy = Policy::Ratio;

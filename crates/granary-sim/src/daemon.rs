@@ -60,6 +60,17 @@ pub struct Daemon {
     handle: Option<JoinHandle<()>>,
 }
 
+/// Kicks a daemon from where its handle is not at hand.
+pub struct Kicker(Arc<Control>);
+
+impl Kicker {
+    /// As [`Daemon::kick`]; nothing happens where the daemon is gone.
+    pub fn kick(&self) {
+        self.0.state.lock().kicked = true;
+        self.0.changed.notify_all();
+    }
+}
+
 impl Daemon {
     /// Starts `body` as a background task; it must return soon after [`Signal::Stop`].
     pub fn start(name: &str, body: impl FnOnce(&Stopper) + Send + 'static) -> Daemon {
@@ -71,8 +82,12 @@ impl Daemon {
 
     /// Ends the daemon's present or next pause early.
     pub fn kick(&self) {
-        self.control.state.lock().kicked = true;
-        self.control.changed.notify_all();
+        self.kicker().kick();
+    }
+
+    /// For whoever is to wake the daemon and does not own it.
+    pub fn kicker(&self) -> Kicker {
+        Kicker(Arc::clone(&self.control))
     }
 
     /// Tells the daemon to stop and waits until it has.

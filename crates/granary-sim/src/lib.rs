@@ -38,7 +38,7 @@ mod virt;
 pub mod wall;
 
 pub use cost::HostCosts;
-pub use daemon::{Daemon, Signal, Stopper};
+pub use daemon::{Daemon, Kicker, Signal, Stopper};
 pub use hist::Histogram;
 pub use server::{Server, Span};
 pub use task::{

@@ -409,7 +409,7 @@ impl Core {
             return Ok(());
         }
         if commit {
-            self.journal.commit_to(&self.port, self.journal.sealed())?;
+            self.commit_only(self.journal.sealed())?;
         }
         self.data_journal.checkpoint(&self.port, &self.journal)
     }

@@ -1,34 +1,49 @@
-//! [`Journal`]: sealed transactions and their group commit.
+//! [`Journal`]: transactions, their group, and its commit.
 //!
 //! ```text
-//!   sequence:  1 ............ committed ............ sealed
-//!              durable       | queue of TxIDs      |
-//!                            | taken by the leader |
+//!   sequence:  1 ............ committed ............ sealed          in the running group, all under its one TxID:
+//!              durable       | group of the leader | running group   transactions inside ─ seal ─> waiting
+//!
+//!   leader:  close the group ── those inside seal ── open the next ── bitmap lines of all ── verify ── COMMIT ── wait
 //! ```
 //!
 //! Who needs durability up to a sequence number either finds it committed, waits for the leader at work, or becomes
-//! the leader himself and commits everything that is sealed.
+//! the leader himself and commits the running group.
+//!
+//! Invariants:
+//! - Nobody is inside when a group ends, and nobody enters the next before. So a line changed in one group is changed
+//!   later in the next: log order is commit order.
+//! - Who is inside waits for lines and for the drive only, so the leader's wait ends.
+//!
+//! Source: the group is jbd2's compound transaction (Linux `fs/jbd2/transaction.c`, T_LOCKED); ByteFS section 4.3 has
+//! a TxID and a COMMIT for each operation, which is `commit = "sync"` here.
 
 use crate::journal::redo::{Image, Redo};
+use crate::journal::tx::Bits;
 use crate::space::Run;
-use granary_mssd::{Port, Ticket};
+use granary_mssd::Port;
 use granary_sim::sync::{Condvar, Mutex};
 use granary_units::TxId;
 use granary_vfs::{FsError, Result};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A transaction that waits for its COMMIT.
-struct Sealed {
-    tx: TxId,
-    /// Its lines, where the host keeps the redo log.
-    image: Option<Box<Image>>,
-}
-
-#[derive(Default)]
 struct State {
-    queue: Vec<Sealed>,
-    /// Lines that the queued transactions stored.
+    /// The running group's.
+    tx: TxId,
+    /// Transactions that have entered the running group and not sealed.
+    inside: u32,
+    /// The leader waits for them; nobody enters.
+    closing: bool,
+    /// Tasks that wait to enter.
+    outside: u32,
+    /// Transactions sealed in the running group.
+    waiting: usize,
+    /// Lines of the running group, of those inside too.
     lines: u64,
+    /// What its transactions change in the bitmaps, in the order of their seals.
+    bits: Vec<Bits>,
+    /// Its lines, where the host keeps the redo log.
+    images: Vec<Image>,
     sealed: u64,
     committed: u64,
     leader: bool,
@@ -38,7 +53,12 @@ struct State {
 /// The order of transactions.
 pub struct Journal {
     state: Mutex<State>,
+    /// A group was committed.
     done: Condvar,
+    /// Nobody is inside any more.
+    drained: Condvar,
+    /// The running group takes transactions, or one was sealed.
+    opened: Condvar,
     /// Copies of the state's numbers, to be read without the lock.
     sealed: AtomicU64,
     committed: AtomicU64,
@@ -55,9 +75,25 @@ pub struct Journal {
 impl Journal {
     /// An empty journal whose first transaction is `next_tx`; with `redo` it commits there and not in the firmware.
     pub fn new(next_tx: u32, redo: Option<Redo>) -> Journal {
-        Journal {
-            state: Mutex::new(State::default()),
+        let state = State {
+            tx: TxId::NONE,
+            inside: 0,
+            closing: false,
+            outside: 0,
+            waiting: 0,
+            lines: 0,
+            bits: Vec::new(),
+            images: Vec::new(),
+            sealed: 0,
+            committed: 0,
+            leader: false,
+            groups: 0,
+        };
+        let journal = Journal {
+            state: Mutex::new(state),
             done: Condvar::new(),
+            drained: Condvar::new(),
+            opened: Condvar::new(),
             sealed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             next_tx: AtomicU32::new(next_tx),
@@ -66,7 +102,10 @@ impl Journal {
             verified: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             why: parking_lot::Mutex::new(None),
-        }
+        };
+        let first = journal.new_tx();
+        journal.state.lock().tx = first;
+        journal
     }
 
     /// A new transaction number; never [`TxId::NONE`].
@@ -106,15 +145,58 @@ impl Journal {
         result.inspect_err(|e| self.fail(e.clone()))
     }
 
-    /// Gives a transaction, all of whose lines are stored, its place in the order. Returns its sequence number, and how
-    /// many transactions wait now and their lines.
-    pub fn seal(&self, tx: TxId, lines: u64, image: Option<Box<Image>>) -> (u64, usize, u64) {
+    /// Enters the running group with a transaction of `lines` lines; returns the group's TxID. `None`: the group has no
+    /// room for them among `most` and is to be committed first. A transaction larger than that gets a group of its own.
+    ///
+    /// # Errors
+    /// Why the journal stopped.
+    pub fn enter(&self, lines: u64, most: u64) -> Result<Option<TxId>> {
         let mut s = self.state.lock();
-        s.queue.push(Sealed { tx, image });
-        s.lines += lines;
+        loop {
+            self.alive()?;
+            if !s.closing {
+                if s.lines == 0 || s.lines + lines <= most {
+                    s.inside += 1;
+                    s.lines += lines;
+                    return Ok(Some(s.tx));
+                }
+                if s.waiting > 0 {
+                    return Ok(None);
+                }
+            }
+            s.outside += 1;
+            self.opened.wait(&mut s);
+            s.outside -= 1;
+        }
+    }
+
+    /// Gives a transaction that entered, all of whose lines are stored, its place in the order. Returns its sequence
+    /// number, and how many transactions wait now.
+    pub fn seal(&self, bits: Vec<Bits>, image: Option<Box<Image>>) -> (u64, usize) {
+        let mut s = self.state.lock();
+        s.bits.extend(bits);
+        s.images.extend(image.map(|i| *i));
+        s.waiting += 1;
         s.sealed += 1;
         self.sealed.store(s.sealed, Relaxed);
-        (s.sealed, s.queue.len(), s.lines)
+        let place = (s.sealed, s.waiting);
+        self.left(&mut s);
+        place
+    }
+
+    /// A transaction that entered has failed; the journal has stopped.
+    pub fn abandon(&self) {
+        self.left(&mut self.state.lock());
+    }
+
+    fn left(&self, s: &mut State) {
+        s.inside -= 1;
+        if s.closing && s.inside == 0 {
+            self.drained.notify_all();
+        }
+        if s.outside > 0 {
+            self.opened.notify_all();
+        }
     }
 
     /// Like [`Journal::seal`] for a transaction that was committed already.
@@ -143,11 +225,17 @@ impl Journal {
         self.state.lock().groups
     }
 
-    /// Makes all transactions up to `seq` durable. Returns whether this task led a group.
+    /// Makes all transactions up to `seq` durable. The leader has the bitmap lines of the group stored by `store_bits`.
+    /// Returns whether this task led a group.
     ///
     /// # Errors
     /// Of the drive; the journal has stopped then.
-    pub fn commit_to(&self, port: &Port, seq: u64) -> Result<bool> {
+    pub fn commit_to(
+        &self,
+        port: &Port,
+        seq: u64,
+        store_bits: impl Fn(TxId, Vec<Bits>) -> Result<Option<Box<Image>>>,
+    ) -> Result<bool> {
         if self.committed() >= seq {
             return Ok(false);
         }
@@ -159,12 +247,24 @@ impl Journal {
                 self.done.wait(&mut s);
                 continue;
             }
-            s.leader = true;
-            let group = std::mem::take(&mut s.queue);
-            s.lines = 0;
-            let upto = s.sealed;
+            (s.leader, s.closing) = (true, true);
+            while s.inside > 0 {
+                self.drained.wait(&mut s);
+            }
+            let (tx, upto) = (std::mem::replace(&mut s.tx, self.new_tx()), s.sealed);
+            let (bits, mut images) = (std::mem::take(&mut s.bits), std::mem::take(&mut s.images));
+            (s.waiting, s.lines, s.closing) = (0, 0, false);
+            if s.outside > 0 {
+                self.opened.notify_all();
+            }
             drop(s);
-            let result = self.fatal(self.commit_group(port, &group));
+            // Somebody inside may have failed.
+            let stored = self.alive().and_then(|()| store_bits(tx, bits));
+            let result = stored.and_then(|image| {
+                images.extend(image.map(|i| *i));
+                self.commit_group(port, tx, &images)
+            });
+            let result = self.fatal(result);
             s = self.state.lock();
             s.leader = false;
             led = true;
@@ -172,11 +272,6 @@ impl Journal {
                 s.committed = upto;
                 s.groups += 1;
                 self.committed.store(upto, Relaxed);
-                if s.queue.is_empty() {
-                    // Keep the allocation for the next group.
-                    s.queue = group;
-                    s.queue.clear();
-                }
             }
             self.done.notify_all();
             result?;
@@ -184,17 +279,13 @@ impl Journal {
         Ok(led)
     }
 
-    fn commit_group(&self, port: &Port, group: &[Sealed]) -> Result<()> {
+    fn commit_group(&self, port: &Port, tx: TxId, images: &[Image]) -> Result<()> {
         if let Some(redo) = &self.redo {
-            let images: Vec<&Image> = group.iter().filter_map(|s| s.image.as_deref()).collect();
-            return redo.commit(port, &images);
+            return redo.commit(port, images);
         }
         self.verify(port)?;
-        let mut all = Ticket::NONE;
-        for sealed in group {
-            all = all.and(port.submit_commit(sealed.tx)?);
-        }
-        port.wait(all);
+        let done = port.submit_commit(tx)?;
+        port.wait(done);
         Ok(())
     }
 
@@ -203,7 +294,7 @@ impl Journal {
     /// # Errors
     /// Of the drive.
     pub fn commit_one(&self, port: &Port, tx: TxId, image: Option<Box<Image>>) -> Result<()> {
-        self.commit_group(port, &[Sealed { tx, image }])
+        self.commit_group(port, tx, image.as_deref().map_or(&[], std::slice::from_ref))
     }
 
     /// Whether transactions leave their lines to the host's redo log.

@@ -10,7 +10,6 @@
 //! Source: ByteFS section 4.3 ("the transaction-level lock maintained at the host TxTable").
 
 use granary_sim::sync::{Condvar, Mutex};
-use granary_units::TxId;
 
 const WORDS: usize = 256;
 
@@ -19,7 +18,7 @@ pub type Lines = (u64, u64);
 
 struct State {
     locked: [u64; WORDS],
-    ongoing: Vec<TxId>,
+    ongoing: usize,
     waiting: u32,
     conflicts: u64,
 }
@@ -38,12 +37,12 @@ fn word(page: u64) -> usize {
 impl TxTable {
     /// No transactions.
     pub fn new() -> TxTable {
-        let state = State { locked: [0; WORDS], ongoing: Vec::new(), waiting: 0, conflicts: 0 };
+        let state = State { locked: [0; WORDS], ongoing: 0, waiting: 0, conflicts: 0 };
         TxTable { state: Mutex::new(state), unlocked: Condvar::new() }
     }
 
-    /// Enters transaction `tx` and locks all of `lines`, waiting until none of them is locked.
-    pub fn enter(&self, tx: TxId, lines: impl Iterator<Item = Lines> + Clone) {
+    /// Enters a transaction and locks all of `lines`, waiting until none of them is locked.
+    pub fn enter(&self, lines: impl Iterator<Item = Lines> + Clone) {
         let mut s = self.state.lock();
         let mut waited = false;
         while lines.clone().any(|(page, mask)| s.locked[word(page)] & mask != 0) {
@@ -56,16 +55,16 @@ impl TxTable {
         for (page, mask) in lines {
             s.locked[word(page)] |= mask;
         }
-        s.ongoing.push(tx);
+        s.ongoing += 1;
     }
 
     /// Unlocks what [`TxTable::enter`] locked.
-    pub fn leave(&self, tx: TxId, lines: impl Iterator<Item = Lines>) {
+    pub fn leave(&self, lines: impl Iterator<Item = Lines>) {
         let mut s = self.state.lock();
         for (page, mask) in lines {
             s.locked[word(page)] &= !mask;
         }
-        s.ongoing.retain(|&t| t != tx);
+        s.ongoing -= 1;
         if s.waiting > 0 {
             self.unlocked.notify_all();
         }
@@ -78,6 +77,6 @@ impl TxTable {
 
     /// Transactions that hold lines now.
     pub fn ongoing(&self) -> usize {
-        self.state.lock().ongoing.len()
+        self.state.lock().ongoing
     }
 }

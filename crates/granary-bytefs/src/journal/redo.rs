@@ -107,29 +107,19 @@ impl Redo {
         (self.half_blocks as usize * PAGE_SIZE / LINE_SIZE - 2) * PER_LINE / (PER_LINE + 1)
     }
 
-    /// Makes transactions durable in their order, and puts their lines where they belong.
+    /// Makes the transactions of a group durable, all or none, and puts their lines where they belong.
     ///
     /// # Errors
-    /// Of the drive; `LogFull` for a transaction of more lines than a half holds.
-    pub fn commit(&self, port: &Port, images: &[&Image]) -> Result<()> {
+    /// Of the drive; `LogFull` for more lines than a half holds.
+    pub fn commit(&self, port: &Port, images: &[Image]) -> Result<()> {
         let mut state = self.state.lock();
-        let mut from = 0;
-        while from < images.len() {
-            let (mut to, mut lines) = (from, 0);
-            while to < images.len() && lines + images[to].lines() <= self.capacity() {
-                lines += images[to].lines();
-                to += 1;
-            }
-            if to == from {
-                return Err(DriveError::LogFull.into());
-            }
-            self.commit_group(port, &mut state, &images[from..to])?;
-            from = to;
+        if images.iter().map(|i| i.lines()).sum::<usize>() > self.capacity() {
+            return Err(DriveError::LogFull.into());
         }
-        Ok(())
+        self.commit_group(port, &mut state, images)
     }
 
-    fn commit_group(&self, port: &Port, state: &mut State, images: &[&Image]) -> Result<()> {
+    fn commit_group(&self, port: &Port, state: &mut State, images: &[Image]) -> Result<()> {
         state.seq += 1;
         let base = self.half(state.seq).byte();
         let mut bytes: Vec<u8> =

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pages: [ (block, mask of its lines) ... ]     few, sorted by address when stored
-//!   bits:  [ (bitmap, from, len, set or clear) ]  turned into lines of the bitmaps' blocks
+//!   bits:  [ (bitmap, from, len, set or clear) ]  left to the group's commit, which changes each line once
 //! ```
 //!
 //! Planning takes blocks and inodes out of the allocators at once, but changes nothing else; [`Tx::run`] applies all
@@ -32,7 +32,8 @@ pub enum Bitmap {
     Blocks,
 }
 
-struct Bits {
+/// Bits that a transaction sets or clears.
+pub struct Bits {
     which: Bitmap,
     from: u64,
     len: u64,
@@ -171,47 +172,87 @@ impl<'a> Tx<'a> {
     pub fn run(mut self, apply: impl FnOnce()) -> Result<u64> {
         let core = self.core;
         core.journal.alive()?;
-        for i in 0..self.bits.len() {
-            let Bits { which, from, len, .. } = self.bits[i];
-            core.bitmap_parts(which, from, len, |block, from, len| {
-                self.touch(block, bitmap::line_mask(from, len))
-            });
+        let alone = core.options.commit == CommitMode::Sync;
+        if alone {
+            self.touch_bits();
         }
-        self.pages.sort_unstable_by_key(|p| p.0.lpa());
-        cpu(costs().metadata_update * self.pages.iter().map(|p| runs(p.1).count() as u64).sum::<u64>());
-        let tx = core.journal.new_tx();
-        core.locks.enter(tx, self.pages.iter().map(|p| (p.0.lpa().0, p.1)));
+        self.charge();
+        let tx = if alone { core.journal.new_tx() } else { self.join()? };
+        core.locks.enter(self.locked());
         self.taken.clear();
         self.taken_inode = None;
-        let sealed = self.apply_bits().and_then(|()| {
+        let stored = if alone { self.apply_bits() } else { Ok(()) };
+        let stored = stored.and_then(|()| {
             apply();
             self.seal_lines();
             self.store(tx)
         });
-        let sealed = core.journal.fatal(sealed).map(|image| match core.options.commit {
-            CommitMode::Group => {
-                let data = self.data.iter().map(|d| d.2).chain(self.entry.iter().map(|_| 1));
-                let lines = self.pages.iter().map(|p| p.1).chain(data).map(|m| m.count_ones() as u64).sum();
-                Ok(core.journal.seal(tx, lines, image))
-            }
-            CommitMode::Sync => {
+        let sealed = match core.journal.fatal(stored) {
+            Ok(image) if alone => {
                 let done = core.journal.fatal(core.journal.commit_one(&core.port, tx, image));
-                done.map(|()| (core.journal.seal_committed(), 0, 0))
+                done.map(|()| (core.journal.seal_committed(), 0))
             }
-        });
-        core.locks.leave(tx, self.pages.iter().map(|p| (p.0.lpa().0, p.1)));
-        let (seq, waiting, lines) = sealed??;
+            Ok(image) => Ok(core.journal.seal(std::mem::take(&mut self.bits), image)),
+            Err(e) => {
+                if !alone {
+                    core.journal.abandon();
+                }
+                Err(e)
+            }
+        };
+        core.locks.leave(self.locked());
+        let (seq, waiting) = sealed?;
         for run in self.freed.drain(..) {
             core.space.withhold(seq, run);
         }
-        if core.options.commit == CommitMode::Sync {
+        if alone {
             core.release_ripe()?;
-        } else if waiting >= core.options.commit_batch.max(1) as usize
-            || lines >= core.options.commit_lines as u64
+        } else if waiting == core.options.commit_batch.max(1) as usize
+            && let Some(daemon) = core.committer.get()
         {
-            core.commit_to(seq)?;
+            // The caller holds inodes that others wait for: the commit is the daemon's.
+            daemon.kick();
         }
         Ok(seq)
+    }
+
+    /// Enters the running group; commits it first where it has no room for these lines.
+    fn join(&self) -> Result<TxId> {
+        let core = self.core;
+        let mut lines: u64 = self.pages.iter().map(|p| p.1.count_ones() as u64).sum();
+        lines += self.data.iter().map(|d| d.2.count_ones() as u64).sum::<u64>() + self.entry.is_some() as u64;
+        for b in &self.bits {
+            core.bitmap_parts(b.which, b.from, b.len, |_, from, len| {
+                lines += bitmap::line_mask(from, len).count_ones() as u64;
+            });
+        }
+        loop {
+            if let Some(tx) = core.journal.enter(lines, core.options.commit_lines as u64)? {
+                return Ok(tx);
+            }
+            core.commit_to(core.journal.sealed())?;
+        }
+    }
+
+    /// The lines of the bitmaps' blocks are the transaction's own.
+    fn touch_bits(&mut self) {
+        for i in 0..self.bits.len() {
+            let Bits { which, from, len, .. } = self.bits[i];
+            let core = self.core;
+            core.bitmap_parts(which, from, len, |block, from, len| {
+                self.touch(block, bitmap::line_mask(from, len))
+            });
+        }
+    }
+
+    /// Charges the CPU time of the changes.
+    fn charge(&mut self) {
+        self.pages.sort_unstable_by_key(|p| p.0.lpa());
+        cpu(costs().metadata_update * self.pages.iter().map(|p| runs(p.1).count() as u64).sum::<u64>());
+    }
+
+    fn locked(&self) -> impl Iterator<Item = (u64, u64)> + Clone {
+        self.pages.iter().map(|p| (p.0.lpa().0, p.1))
     }
 
     fn apply_bits(&self) -> Result<()> {
@@ -299,6 +340,23 @@ impl<'a> Tx<'a> {
         self.pages.iter().flat_map(|(block, mask)| {
             runs(*mask).map(move |(first, n)| (block, first * LINE_SIZE, n * LINE_SIZE))
         })
+    }
+}
+
+impl Core {
+    /// Changes and stores the bitmap lines of a group, each once however many transactions changed it. One task at a
+    /// time does that, so these lines need no locks.
+    pub fn store_bits(&self, tx: TxId, bits: Vec<Bits>) -> Result<Option<Box<Image>>> {
+        let mut all = Tx::new(self);
+        all.bits = bits;
+        all.touch_bits();
+        if all.pages.is_empty() {
+            return Ok(None);
+        }
+        all.charge();
+        all.apply_bits()?;
+        all.seal_lines();
+        all.store(tx)
     }
 }
 
