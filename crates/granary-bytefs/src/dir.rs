@@ -110,7 +110,7 @@ impl Dir {
         Box::default()
     }
 
-    fn enter(&mut self, name: &[u8], place: &Place) {
+    fn enter(&mut self, name: &[u8], place: &Place, ino: u32) {
         if place.area == 0 {
             if let Some((slot, slots, _)) = &place.skipped {
                 self.free[*slots as usize - 1].push(*slot);
@@ -124,7 +124,7 @@ impl Dir {
                 self.free[rest as usize - 1].push(place.slot + place.slots);
             }
         }
-        self.index.insert(hash(name), place.slot);
+        self.index.insert(hash(name), place.slot, ino);
     }
 
     fn leave(&mut self, name: &[u8], slot: u32, slots: u32) {
@@ -201,7 +201,7 @@ impl Core {
                 walk(bytes, (n, block.lpa()), end, node.ino, |slot, head, rest| {
                     match head.is_free() {
                         true => dir.free[head.len.get() as usize - 1].push(slot),
-                        false => dir.index.insert(hash(dentry::name(rest, head)), slot),
+                        false => dir.index.insert(hash(dentry::name(rest, head)), slot, head.ino.get()),
                     }
                     true
                 })
@@ -230,13 +230,16 @@ impl Core {
     pub fn find(&self, node: &Node, name: &[u8]) -> Result<Option<Found>> {
         let mut after = None;
         loop {
-            let (slot, lpa) = {
+            let (slot, ino, lpa) = {
                 let body = node.body.lock();
                 let dir = body.dir.as_ref().expect("the directory is loaded");
-                let Some((slot, position)) = dir.index.next(hash(name), after) else { return Ok(None) };
-                after = Some(position);
-                (slot, dir_block(&body.map, (slot / SLOTS_PER_BLOCK) as u64, node.ino)?)
+                let Some(c) = dir.index.next(hash(name), after) else { return Ok(None) };
+                after = Some(c.position);
+                (c.slot, c.ino, dir_block(&body.map, (c.slot / SLOTS_PER_BLOCK) as u64, node.ino)?)
             };
+            // Whoever finds a name looks at its inode next.
+            let (table, record) = self.geometry.inode_place(ino);
+            self.cache.prefetch([(lpa, offset(slot)), (table, record)]);
             let block = self.cache.get(lpa, Structure::Dentry)?;
             let at = offset(slot);
             let head = block.with(|b| {
@@ -373,7 +376,7 @@ impl Core {
         }
         let mut body = node.body.lock();
         let dir = body.dir.as_mut().expect("the directory is loaded");
-        dir.enter(name, place);
+        dir.enter(name, place, ino);
         let end = dir.end() as u64;
         body.disk_size = end * SLOT_SIZE as u64;
     }
@@ -396,7 +399,7 @@ impl Core {
         let mut body = node.body.lock();
         let dir = body.dir.as_mut().expect("the directory is loaded");
         dir.index.remove(hash(from), found.slot);
-        dir.index.insert(hash(to), found.slot);
+        dir.index.insert(hash(to), found.slot, found.ino);
     }
 
     /// Lists a directory from slot `from` on.

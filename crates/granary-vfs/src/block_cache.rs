@@ -2,7 +2,7 @@
 //! "host-side metadata caching" in ByteFS section 4.5).
 //!
 //! ```text
-//!   map: block number -> Arc<Block>        clock: block numbers in the order of the second-chance sweep
+//!   table: block number -> Arc<Block>      clock: blocks in the order of the second-chance sweep
 //!   Block { content, loaded, referenced, pins }
 //! ```
 //!
@@ -10,16 +10,18 @@
 //! somebody holds an `Arc` of, stays. The cache never writes: when and how a changed block goes back to the drive is
 //! the file system's protocol. Eviction is CLOCK (second chance), which is deterministic and close to LRU.
 
+mod table;
+
 use crate::error::Result;
 use granary_mssd::{Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use table::Table;
 
 /// A metadata block in host memory.
 pub struct Block {
@@ -44,6 +46,11 @@ impl Block {
             referenced: AtomicBool::new(true),
             pins: AtomicU32::new(0),
         }
+    }
+
+    /// Where the content is in this program's memory; 0 where it is not bytes.
+    fn address(&self) -> usize {
+        self.content.read().as_bytes().map_or(0, |bytes| bytes.as_ptr().addr())
     }
 
     /// Where it lies.
@@ -97,28 +104,23 @@ impl Block {
 
 #[derive(Default)]
 struct Inner {
-    map: FxHashMap<u64, Arc<Block>>,
-    /// Holds every block of the map once, and possibly forgotten ones until the sweep or `compact` meets them.
+    table: Table,
+    /// Holds every block of the table once, and possibly forgotten ones until the sweep or `compact` meets them.
     clock: VecDeque<Arc<Block>>,
 }
 
 impl Inner {
-    /// References that the cache itself holds to a block: map and clock.
+    /// References that the cache itself holds to a block: table and clock.
     const OWN_REFS: usize = 2;
 
     fn insert(&mut self, block: &Arc<Block>) {
-        self.map.insert(block.lpa.0, Arc::clone(block));
+        self.table.insert(block);
         self.clock.push_back(Arc::clone(block));
-        if self.clock.len() > 2 * self.map.len() + 64 {
-            let Inner { map, clock } = self;
-            clock.retain(|b| is_current(map, b));
+        if self.clock.len() > 2 * self.table.len() + 64 {
+            let Inner { table, clock } = self;
+            clock.retain(|b| table.holds(b));
         }
     }
-}
-
-/// Whether the map still means this very block by its number.
-fn is_current(map: &FxHashMap<u64, Arc<Block>>, block: &Arc<Block>) -> bool {
-    map.get(&block.lpa.0).is_some_and(|b| Arc::ptr_eq(b, block))
 }
 
 /// The host's metadata blocks.
@@ -172,10 +174,14 @@ impl BlockCache {
         if read.is_err() {
             let mut inner = self.inner.lock();
             for (b, _) in &mine {
-                inner.map.remove(&b.lpa.0);
+                inner.table.remove(b.lpa.0);
             }
         }
         read?;
+        {
+            let mut inner = self.inner.lock();
+            mine.iter().for_each(|(b, _)| inner.table.loaded(b));
+        }
         drop(mine);
         Ok(Arc::clone(&block))
     }
@@ -219,6 +225,7 @@ impl BlockCache {
             let _own = block.loading.lock();
             if !block.loaded.load(Relaxed) {
                 block.content.write().bytes_mut();
+                self.inner.lock().table.loaded(&block);
                 block.loaded.store(true, Relaxed);
             }
         }
@@ -227,27 +234,37 @@ impl BlockCache {
 
     /// The block if it is in memory.
     pub fn cached(&self, lpa: Lpa) -> Option<Arc<Block>> {
-        let found = self.inner.lock().map.get(&lpa.0).cloned();
+        let found = self.inner.lock().table.get(lpa.0).cloned();
         found.filter(|b| b.loaded.load(Relaxed))
+    }
+
+    /// These bytes (block, offset) will be looked at soon: they are fetched into the processor's cache together. A hint
+    /// about this program's own time; nothing is read from the drive.
+    #[inline]
+    pub fn prefetch<const N: usize>(&self, bytes: [(Lpa, usize); N]) {
+        let inner = self.inner.lock();
+        for (lpa, offset) in bytes {
+            inner.table.prefetch(lpa.0, offset);
+        }
     }
 
     /// Drops a block that was freed; nothing is written.
     pub fn forget(&self, lpa: Lpa) {
-        self.inner.lock().map.remove(&lpa.0);
+        self.inner.lock().table.remove(lpa.0);
     }
 
     /// Drops every block that is not pinned or held (as `echo 3 > drop_caches`).
     pub fn drop_clean(&self) {
         let mut inner = self.inner.lock();
-        let Inner { map, clock } = &mut *inner;
-        clock.retain(|b| is_current(map, b));
-        map.retain(|_, b| b.is_pinned() || Arc::strong_count(b) > Inner::OWN_REFS);
-        clock.retain(|b| is_current(map, b));
+        let Inner { table, clock } = &mut *inner;
+        clock.retain(|b| table.holds(b));
+        table.retain(|b| b.is_pinned() || Arc::strong_count(b) > Inner::OWN_REFS);
+        clock.retain(|b| table.holds(b));
     }
 
     /// Blocks in memory.
     pub fn len(&self) -> usize {
-        self.inner.lock().map.len()
+        self.inner.lock().table.len()
     }
 
     /// Whether no block is in memory.
@@ -257,7 +274,7 @@ impl BlockCache {
 
     fn entry(&self, n: u64, what: Structure) -> Arc<Block> {
         let mut inner = self.inner.lock();
-        if let Some(block) = inner.map.get(&n) {
+        if let Some(block) = inner.table.get(n) {
             block.referenced.store(true, Relaxed);
             return Arc::clone(block);
         }
@@ -270,10 +287,10 @@ impl BlockCache {
     fn evict(&self, inner: &mut Inner) {
         // At most two rounds: the first takes the second chances away.
         let mut looks = 2 * inner.clock.len();
-        while inner.map.len() > self.capacity && looks > 0 {
+        while inner.table.len() > self.capacity && looks > 0 {
             looks -= 1;
             let Some(block) = inner.clock.pop_front() else { return };
-            if !is_current(&inner.map, &block) {
+            if !inner.table.holds(&block) {
                 continue;
             }
             let held = Arc::strong_count(&block) > Inner::OWN_REFS || block.is_pinned();
@@ -281,7 +298,7 @@ impl BlockCache {
             if keep {
                 inner.clock.push_back(block);
             } else {
-                inner.map.remove(&block.lpa.0);
+                inner.table.remove(block.lpa.0);
             }
         }
     }

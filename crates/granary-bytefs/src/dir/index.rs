@@ -1,11 +1,12 @@
-//! [`NameIndex`]: an open-addressed table from the hash of a name to its slot.
+//! [`NameIndex`]: an open-addressed table from the hash of a name to its slot and inode.
 //!
 //! ```text
-//!   entry: { hash u32, slot u32 }     at index hash & mask, or behind it (linear probing)
+//!   entry: { hash u32, slot u32, inode u32 }     at index hash & mask, or behind it (linear probing)
 //! ```
 //!
 //! Invariants: at most 3/4 full; removal moves followers back, so there are no tombstones and a chain ends at the first
-//! empty entry. Two names may have one hash: the caller compares names.
+//! empty entry. Two names may have one hash: the caller compares names. The inode is a hint of what the caller will look at
+//! next.
 
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
@@ -16,6 +17,18 @@ const EMPTY: u32 = u32::MAX;
 struct Entry {
     hash: u32,
     slot: u32,
+    ino: u32,
+}
+
+/// Where a name with the hash may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its slot.
+    pub slot: u32,
+    /// The inode that it means, or meant.
+    pub ino: u32,
+    /// For the search to go on.
+    pub position: usize,
 }
 
 /// Slots of names by hash.
@@ -44,16 +57,16 @@ impl NameIndex {
     }
 
     /// Adds a name's slot.
-    pub fn insert(&mut self, hash: u32, slot: u32) {
+    pub fn insert(&mut self, hash: u32, slot: u32, ino: u32) {
         debug_assert!(slot != EMPTY);
         if (self.len + 1) * 4 > self.table.len() * 3 {
             let size = (self.table.len() * 2).max(8);
-            let old = std::mem::replace(&mut self.table, vec![Entry { hash: 0, slot: EMPTY }; size]);
+            let old = std::mem::replace(&mut self.table, vec![Entry { hash: 0, slot: EMPTY, ino: 0 }; size]);
             for e in old.into_iter().filter(|e| e.slot != EMPTY) {
                 self.place(e);
             }
         }
-        self.place(Entry { hash, slot });
+        self.place(Entry { hash, slot, ino });
         self.len += 1;
     }
 
@@ -66,16 +79,17 @@ impl NameIndex {
         self.table[i] = entry;
     }
 
-    /// The next slot with this hash, behind position `after` of an earlier answer; with its position.
-    pub fn next(&self, hash: u32, after: Option<usize>) -> Option<(u32, usize)> {
+    /// The next slot with this hash, behind position `after` of an earlier answer.
+    pub fn next(&self, hash: u32, after: Option<usize>) -> Option<Candidate> {
         if self.table.is_empty() {
             return None;
         }
         let mask = self.mask();
         let mut i = after.map_or(hash as usize, |a| a + 1) & mask;
         while self.table[i].slot != EMPTY {
-            if self.table[i].hash == hash {
-                return Some((self.table[i].slot, i));
+            let Entry { hash: its, slot, ino } = self.table[i];
+            if its == hash {
+                return Some(Candidate { slot, ino, position: i });
             }
             i = (i + 1) & mask;
         }
@@ -123,8 +137,8 @@ mod tests {
     fn numbered_names_are_near_their_homes() {
         let mut index = NameIndex::default();
         for n in 0..100_000u32 {
-            index.insert(hash(format!("file-{n:010}").as_bytes()), n);
-            index.insert(hash(format!("{n}").as_bytes()), n);
+            index.insert(hash(format!("file-{n:010}").as_bytes()), n, 0);
+            index.insert(hash(format!("{n}").as_bytes()), n, 0);
         }
         let mask = index.mask();
         let full = index.table.iter().enumerate().filter(|(_, e)| e.slot != EMPTY);
@@ -141,7 +155,7 @@ mod tests {
         for slot in 0..20_000 {
             if s.chance(0.55) || model.is_empty() {
                 let hash = (s.below(300) as u32).wrapping_mul(0x0101_0107);
-                index.insert(hash, slot);
+                index.insert(hash, slot, !slot);
                 model.push((hash, slot));
             } else {
                 let (hash, slot) = model.swap_remove(s.below(model.len() as u64) as usize);
@@ -150,9 +164,10 @@ mod tests {
             let hash = (s.below(310) as u32).wrapping_mul(0x0101_0107);
             let mut found = Vec::new();
             let mut after = None;
-            while let Some((slot, at)) = index.next(hash, after) {
-                found.push(slot);
-                after = Some(at);
+            while let Some(c) = index.next(hash, after) {
+                assert_eq!(c.ino, !c.slot);
+                found.push(c.slot);
+                after = Some(c.position);
             }
             found.sort_unstable();
             let mut expect: Vec<u32> = model.iter().filter(|m| m.0 == hash).map(|m| m.1).collect();
