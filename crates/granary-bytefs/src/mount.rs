@@ -194,7 +194,7 @@ fn load(
         return Err(FsError::Corrupt("the root directory is free in the inode bitmap".into()));
     }
     let most_lines = redo.as_ref().map_or(usize::MAX, Redo::capacity);
-    let options = options.effective(most_lines);
+    let options = options.effective(most_lines, port.info().log_half);
     let threshold = match options.policy {
         Policy::Ratio => options.byte_threshold_lines,
         Policy::Cost => policy::break_even(&port, Lpa(geometry.journal + geometry.journal_blocks - 1))?,

@@ -167,11 +167,15 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// The options that follow from these for the variant and a journal that takes `capacity` lines in one group.
-    pub(crate) fn effective(&self, capacity: usize) -> MountOptions {
+    /// The options that follow from these for the variant, a journal that takes `capacity` lines in one transaction, and
+    /// a drive whose log has room for `log_half` bytes of uncommitted transactions (0: unknown).
+    pub(crate) fn effective(&self, capacity: usize, log_half: u64) -> MountOptions {
         let mut options = self.clone();
-        // A group is committed as a whole.
-        options.commit_lines = self.commit_lines.min(capacity.try_into().unwrap_or(u32::MAX));
+        // A group is committed as a whole. While one is being committed the next is filled, and there may be more: a
+        // transaction too large for a group. So a third of the log each; a line takes 64 B and at most 16 B beside it.
+        let room = if log_half == 0 { u64::MAX } else { log_half / 80 / 3 };
+        let most = room.min(capacity as u64);
+        options.commit_lines = self.commit_lines.min(most.try_into().unwrap_or(u32::MAX));
         if self.variant != Variant::Full {
             (options.byte_threshold_lines, options.direct_byte_max) = (0, 0);
             options.policy = Policy::Ratio;

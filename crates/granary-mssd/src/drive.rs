@@ -26,6 +26,8 @@ pub struct DriveInfo {
     pub pages: u64,
     /// Firmware has the ByteFS write log: stores may carry transactions, COMMIT and RECOVER exist.
     pub write_log: bool,
+    /// Bytes of a half of the write log, which is what uncommitted transactions may take; 0 = unknown, or none.
+    pub log_half: u64,
     /// Firmware has PebbleSSD's byte-addressable metadata: FS_WRITE, REMAP, BAM_RESET and BAM_READ exist.
     pub bam: bool,
     /// Largest block command, in pages.

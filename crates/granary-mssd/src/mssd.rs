@@ -129,6 +129,7 @@ impl Mssd {
         let info = DriveInfo {
             pages: config.pages(),
             write_log: config.firmware.mode == Mode::Log,
+            log_half: if config.firmware.mode == Mode::Log { config.firmware.log_region.0 / 2 } else { 0 },
             bam: config.firmware.bam.is_some(),
             max_transfer: config.link.nvme.max_transfer,
         };

@@ -16,7 +16,7 @@ use crate::journal::redo::Image;
 use crate::layout::{bitmap, line};
 use crate::options::CommitMode;
 use crate::space::{Claim, Run};
-use granary_mssd::{DriveError, Structure};
+use granary_mssd::Structure;
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};
@@ -279,21 +279,9 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// Stores the changed lines. A log that is full of transactions that are not committed yet takes more after a commit of
-    /// the others; the lines stored before that failed are stored once more under the same number.
-    fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
-        match self.store_once(tx) {
-            Err(FsError::Drive(DriveError::LogFull)) if !self.core.journal.is_redo() => {
-                self.core.journal.commit_to(&self.core.port, self.core.journal.sealed())?;
-                self.store_once(tx)
-            }
-            other => other,
-        }
-    }
-
     /// Stores the changed lines; their write-backs overlap under one fence. Where the host keeps the redo log they are
     /// only copied: they go to the drive with the commit.
-    fn store_once(&self, tx: TxId) -> Result<Option<Box<Image>>> {
+    fn store(&self, tx: TxId) -> Result<Option<Box<Image>>> {
         let port = &self.core.port;
         if self.core.journal.is_redo() {
             debug_assert!(!self.has_data());
