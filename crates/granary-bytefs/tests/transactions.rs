@@ -100,18 +100,19 @@ fn groups(tasks: usize, commit: CommitMode) -> (f64, u64) {
 }
 
 /// Programs that sync together share commits (of 64 hardly more than of 16: the leader is busy all the time by then), and
-/// bitmap lines are the group's, so that they never meet; where each commits by itself they do.
+/// bitmap lines are the group's, so that they meet by chance only (two pages with one word in the table of locks); where
+/// each commits by itself they meet on these lines.
 #[test]
 fn programs_that_sync_share_commits_and_bitmap_lines() {
     let (alone, _) = groups(1, CommitMode::Group);
     println!("1 program: {alone:.1} transactions per group commit");
     for tasks in [4, 16, 64] {
         let (per_group, met) = groups(tasks, CommitMode::Group);
-        println!("{tasks} programs: {per_group:.1} transactions per group commit");
+        println!("{tasks} programs: {per_group:.1} transactions per group commit, {met} met");
         assert!(per_group > 1.2 * alone, "{tasks} programs: {per_group}, one: {alone}");
-        assert_eq!(met, 0, "{tasks} programs in their own directories");
-        let (_, met) = groups(tasks, CommitMode::Sync);
-        println!("{tasks} programs, commit = \"sync\": {met} transactions met");
-        assert!(tasks < 16 || met > 0, "{tasks} programs never met on a bitmap line");
+        let (_, each) = groups(tasks, CommitMode::Sync);
+        println!("{tasks} programs, commit = \"sync\": {each} transactions met");
+        assert!(tasks < 16 || each > 0, "{tasks} programs never met on a bitmap line");
+        assert!(met * 10 <= each, "{tasks} programs in their own directories: {met} met, {each} one by one");
     }
 }

@@ -6,6 +6,7 @@ mod cli;
 mod cmd;
 mod failure;
 mod progress;
+mod speed;
 
 use clap::Parser;
 use cli::{Cli, Command};

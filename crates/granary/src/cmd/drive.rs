@@ -6,6 +6,7 @@ mod replay;
 use crate::cli::{DriveArgs, DriveBenchArgs, DriveBenchKind, DriveCommand};
 use crate::cmd::moves;
 use crate::progress::Fraction;
+use crate::speed::on_cpu;
 use granary_lab::LabError;
 use granary_lab::drive::record::Origin;
 use granary_lab::drive::trace::Phase;
@@ -143,12 +144,6 @@ struct Clock {
 
 /// A part of a run: name, seconds of the wall clock, seconds on a processor where the system tells.
 type Lap = (&'static str, f64, Option<f64>);
-
-/// Seconds that this thread has been on a processor: a busy machine does not spoil them.
-fn on_cpu() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    stat.split(' ').next()?.parse().ok().map(|ns: f64| ns / 1e9)
-}
 
 #[allow(clippy::disallowed_methods, reason = "says on stderr how long it really took")]
 impl Clock {

@@ -2,6 +2,7 @@
 
 use crate::cli::RunArgs;
 use crate::progress::Bars;
+use crate::speed::Speed;
 use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
 use granary_lab::record::Record;
@@ -83,11 +84,12 @@ fn workload(args: &RunArgs) -> Result<Workload, LabError> {
 }
 
 /// How long the simulation took goes to stderr: records hold virtual time only.
-fn tell(record: &Record, seconds: f64) {
+fn tell(record: &Record, seconds: f64, speed: &Speed) {
     let (virtual_s, workload) = (record.virtual_s, &record.workload);
     eprintln!(
-        "{workload} on {}: {virtual_s:.3} virtual seconds measured; all phases took {seconds:.1} s",
-        record.fs
+        "{workload} on {}: {virtual_s:.3} virtual seconds measured; all phases took {seconds:.1} s{}",
+        record.fs,
+        speed.sentence()
     );
 }
 
@@ -107,10 +109,11 @@ pub(super) fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>
                     // told to the person who waited; not part of a record
                     let started = Instant::now();
                     let name = format!("{} {}", e.workload.name, e.fs);
-                    let result = e.run(bars.start(&name));
+                    let speed = Speed::default();
+                    let result = e.run(Some(speed.watch(bars.start(&name))));
                     bars.finish(&name);
                     if let Ok(record) = &result {
-                        tell(record, started.elapsed().as_secs_f64());
+                        tell(record, started.elapsed().as_secs_f64(), &speed);
                     }
                     results.lock().expect("no panic while held")[i] = Some(result);
                 }
