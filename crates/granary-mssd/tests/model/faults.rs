@@ -6,7 +6,7 @@
 
 use super::rig::{Model, Op, PAGES};
 use granary_flash::{FaultRates, Faults};
-use granary_mssd::{BamConfig, DriveConfig, Mode, WriteAck};
+use granary_mssd::{BamConfig, DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
 
@@ -61,9 +61,6 @@ fn config(rng: &mut Stream) -> DriveConfig {
     c.firmware.log_region = Bytes::kib([16, 24, 64][rng.below(3) as usize]);
     c.firmware.cache = Bytes::kib([16, 64][rng.below(2) as usize]);
     c.firmware.write_buffer = Bytes::kib([8, 32, 64][rng.below(3) as usize]);
-    if rng.chance(0.25) {
-        c.firmware.write_ack = WriteAck::Program;
-    }
     if rng.chance(0.4) {
         c.firmware.bam = Some(BamConfig { entries: 120, files: 5, ..BamConfig::default() });
     }
