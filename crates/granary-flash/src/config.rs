@@ -157,6 +157,31 @@ impl FtlConfig {
         self
     }
 
+    /// The same drive with so many more packages on each channel that it has at least `capacity` of logical pages. Blocks
+    /// and pages keep their numbers: the added planes have the highest ones, so of ways, dies and planes those grow that are
+    /// counted slowest.
+    ///
+    /// # Errors
+    /// [`FlashError::Config`] where the drive has more already, or cannot have that much.
+    pub fn grown(mut self, capacity: Bytes) -> Result<FtlConfig, FlashError> {
+        let (has, wanted) = (self.capacity_pages(), capacity.0.div_ceil(PAGE_SIZE as u64));
+        if wanted < has {
+            let has = Bytes(has * PAGE_SIZE as u64);
+            return config(format!("the drive has {has} already: it cannot become smaller"));
+        }
+        while self.capacity_pages() < wanted {
+            let g = &mut self.geometry;
+            let slowest = match (g.planes, g.dies) {
+                (1, 1) => &mut g.ways,
+                (1, _) => &mut g.dies,
+                _ => &mut g.planes,
+            };
+            *slowest += 1;
+            self.geometry.validate()?;
+        }
+        Ok(self)
+    }
+
     /// Logical pages that the host sees. For a valid configuration.
     pub fn capacity_pages(&self) -> u64 {
         let g = &self.geometry;

@@ -12,8 +12,8 @@ use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
 use granary_mssd::image::{Durability, Image, ImageMeta};
 use granary_mssd::{Drive, Mode, Port};
-use granary_units::Bytes;
-use granary_vfs::{FileSystem, Repaired, Time, Vfs, VfsConfig};
+use granary_units::{Bytes, PAGE_SIZE};
+use granary_vfs::{FileSystem, FsError, Repaired, Time, Vfs, VfsConfig};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,6 +62,60 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     (entry.mkfs)(&open.port()).map_err(LabError::fs(entry.name, "mkfs"))?;
     open.image.close()?;
     Ok(())
+}
+
+/// What growing an image has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grown {
+    /// Capacity of the drive before.
+    pub before: Bytes,
+    /// And now: at least what was asked for.
+    pub after: Bytes,
+}
+
+/// Makes the drive of an image that nobody has open at least `size` large, and its file system as large as the drive. Whenever
+/// that is interrupted, the image has the old size or the new one, and growing it once more does what was left.
+///
+/// # Errors
+/// What cannot grow, and shrinking, with what to do instead; the image's and the file system's errors.
+pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
+    let info = Image::describe(path)?;
+    let before = Bytes(info.drive.pages() * PAGE_SIZE as u64);
+    if size < before {
+        return Err(LabError::Usage(format!(
+            "{}: its drive has {before}, and images do not shrink: make a smaller one (granary mkfs) and copy the files              (granary cp-out, granary cp-in)",
+            path.display()
+        )));
+    }
+    let blank = info.meta.fs == BLANK;
+    if !blank {
+        // Says whether it can, and finishes what an interrupted growth has left.
+        grow_fs(path, true)?;
+    }
+    let drive = Image::grow(path, size)?;
+    if !blank {
+        grow_fs(path, false)?;
+    }
+    Ok(Grown { before, after: Bytes(drive.pages() * PAGE_SIZE as u64) })
+}
+
+fn grow_fs(path: &Path, asking: bool) -> Result<(), LabError> {
+    let open = OpenImage::open(path, Durability::Machine, false)?;
+    let name = open.entry.name;
+    let fs = open.mount().map_err(LabError::fs(name, "mount"))?;
+    let grown = fs.grow(open.drive.info().pages);
+    fs.unmount().map_err(LabError::fs(name, "unmount"))?;
+    drop(fs);
+    open.image.close()?;
+    match grown {
+        Err(FsError::NotSupported) => Err(LabError::Usage(format!(
+            "{}: {name} cannot grow: make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)",
+            path.display()
+        ))),
+        // Pages of the drive that are too few for a growth of their own: the next one takes them along.
+        Err(FsError::NoSpace) if asking => Ok(()),
+        other => other.map_err(LabError::fs(name, "grow")),
+    }
 }
 
 /// An image that is open, with what is needed to mount it.

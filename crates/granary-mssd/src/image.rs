@@ -21,6 +21,7 @@ mod blocks;
 mod commit;
 pub(crate) mod dram;
 mod error;
+mod grow;
 mod header;
 mod holes;
 pub mod host;
@@ -199,8 +200,9 @@ impl Image {
         let uuid = uuid_bytes(&meta.uuid);
         let layout = Layout::new(&config);
         let open = |name, len| open_file(&*host, name, len, read_only);
+        let memory = grow::settle(&*host, &layout, read_only)?;
         let (flash, dram_file, wal_file) =
-            (open(FLASH, Some(layout.flash))?, open(DRAM, Some(layout.end))?, open(WAL, None)?);
+            (open_flash(&*host, layout.flash, read_only)?, open(memory, Some(layout.end))?, open(WAL, None)?);
 
         let mut dram = Dram::new(dram_file.clone(), layout, read_only);
         let (replayed, riders) = replay(&*wal_file, &uuid, &mut dram)?;
@@ -417,6 +419,19 @@ fn open_file(
         )),
         _ => Ok(file),
     }
+}
+
+/// The file of page contents. One that is longer was about to grow: what is behind the end has never been used.
+fn open_flash(host: &dyn Host, len: u64, read_only: bool) -> Result<Arc<dyn HostFile>, ImageError> {
+    let file = open_file(host, FLASH, None, read_only)?;
+    let doing = |e| ImageError::host("opening flash", e);
+    if file.len().map_err(doing)? <= len {
+        return open_file(host, FLASH, Some(len), read_only);
+    }
+    if !read_only {
+        file.set_len(len).map_err(doing)?;
+    }
+    Ok(file)
 }
 
 /// Contents of flash pages that rode in the redo log: the newest of each.

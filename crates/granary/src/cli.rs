@@ -5,6 +5,7 @@ pub mod mount;
 
 use crate::cmd::moves::{MoveArgs, SpaceArgs};
 use clap::{Args, Parser, Subcommand};
+use granary_units::Bytes;
 use std::path::PathBuf;
 
 /// File systems for memory-semantic SSDs: run them on an emulated drive and see what moves.
@@ -29,6 +30,14 @@ pub enum Command {
     Testbed(TestbedCommand),
     /// Make an image: an emulated drive on files, with an empty file system
     Mkfs(MkfsArgs),
+    /// Make an image that is not mounted larger: its drive and the file system on it (bytefs); nothing shrinks
+    Grow {
+        /// The image directory
+        image: PathBuf,
+        /// The new capacity of the drive, for example 128GiB; rounded up to whole flash packages
+        #[arg(long, value_parser = mount::bytes)]
+        size: Bytes,
+    },
     /// Check an image: its files, the drive, the file system; exit code 1 if anything is (or stays) wrong
     Fsck {
         /// The image directory

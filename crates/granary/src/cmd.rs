@@ -19,6 +19,7 @@ pub mod drive;
 pub mod export;
 pub mod files;
 pub mod fsck;
+pub mod grow;
 pub mod live;
 pub mod loopdev;
 pub mod ls;

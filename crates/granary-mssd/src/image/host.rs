@@ -84,6 +84,12 @@ pub trait Host: Send + Sync {
     /// Puts a small file in place, whole or not at all.
     fn replace(&self, name: &'static str, content: &[u8]) -> io::Result<()>;
 
+    /// Gives a file another name, in place of the one that has it.
+    fn rename(&self, from: &'static str, to: &'static str) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, name: &'static str) -> io::Result<()>;
+
     /// Keeps all other processes out for as long as the guard lives.
     ///
     /// # Errors

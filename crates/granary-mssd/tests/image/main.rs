@@ -3,4 +3,5 @@
 mod corrupt;
 mod crash;
 mod files;
+mod grow;
 mod rig;

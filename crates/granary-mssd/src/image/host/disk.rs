@@ -86,6 +86,15 @@ impl Host for DiskHost {
         File::open(&self.0)?.sync_all()
     }
 
+    fn rename(&self, from: &'static str, to: &'static str) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))?;
+        File::open(&self.0)?.sync_all()
+    }
+
+    fn remove(&self, name: &'static str) -> io::Result<()> {
+        fs::remove_file(self.0.join(name))
+    }
+
     fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError> {
         let doing = || format!("locking {}", self.0.display());
         let path = self.0.join(LOCK);

@@ -190,6 +190,20 @@ impl Host for MemoryHost {
         said
     }
 
+    fn rename(&self, from: &'static str, to: &'static str) -> io::Result<()> {
+        let mut s = self.0.lock();
+        s.admit(0).1?;
+        let file = s.files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        s.files.insert(to, file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &'static str) -> io::Result<()> {
+        let mut s = self.0.lock();
+        s.admit(0).1?;
+        s.files.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
+    }
+
     fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError> {
         Ok(Box::new(()))
     }

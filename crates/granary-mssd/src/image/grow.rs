@@ -1,0 +1,126 @@
+//! Growing an image that nobody has open: the same drive with more packages.
+//!
+//! ```text
+//!   close cleanly (redo log empty) ── dram.grown: the zones where the larger drive has them, synced ── flash longer, synced
+//!   ── image.toml: the larger drive (whole or not at all) ── dram.grown becomes dram
+//! ```
+//!
+//! Planes are added at the end of their numbers ([`granary_flash::FtlConfig::grown`]), so blocks and pages keep theirs and `flash` only
+//! gets longer. Only the zones of `dram` move.
+//!
+//! Invariant: `image.toml` decides. Before it is replaced, the next opening throws `dram.grown` away and cuts `flash`; after
+//! it, the next opening puts `dram.grown` in place: `dram` has another length then.
+
+use super::dram::{DRAM, Dram};
+use super::header::Header;
+use super::host::Host;
+use super::host::disk::DiskHost;
+use super::layout::{BLOCK, Layout};
+use super::{FLASH, Image, ImageError, OpenOptions, WAL, open_file};
+use crate::config::{ConfigError, DriveConfig};
+use granary_units::Bytes;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Name of the larger memory until it is in place.
+pub(super) const GROWN: &str = "dram.grown";
+/// Bytes copied at once.
+const CHUNK: u64 = 1 << 20;
+
+impl Image {
+    /// [`Image::grow_on`] for the image at `path`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn grow(path: impl AsRef<Path>, capacity: Bytes) -> Result<DriveConfig, ImageError> {
+        let host: Arc<dyn Host> = Arc::new(DiskHost::new(path.as_ref()));
+        Image::grow_on(&host, capacity)
+    }
+
+    /// Makes the drive of an image larger: at least `capacity` bytes. Returns the new configuration.
+    ///
+    /// # Errors
+    /// Where the drive cannot be that large, or is not smaller now; host errors.
+    pub fn grow_on(host: &Arc<dyn Host>, capacity: Bytes) -> Result<DriveConfig, ImageError> {
+        // Everything in its place, the redo log empty.
+        Image::open_on(host.clone(), OpenOptions::default())?.0.close()?;
+        let lock = host.lock()?;
+        let header = Header::read(&**host)?;
+        let mut drive = header.drive.clone();
+        if drive.firmware.bam.is_some() {
+            let why = "a drive with byte-addressable metadata cannot grow".to_owned();
+            return Err(ConfigError::Value { field: "firmware.bam", why }.into());
+        }
+        drive.flash = drive.flash.grown(capacity).map_err(ConfigError::from)?;
+        drive.validate()?;
+        let (old, new) = (Layout::new(&header.drive), Layout::new(&drive));
+        if old == new {
+            return Ok(drive);
+        }
+        let wal = open_file(&**host, WAL, None, true)?;
+        if !wal.is_empty().map_err(|e| ImageError::host("reading wal", e))? {
+            return Err(ImageError::damaged(WAL, "something was written after the image had been closed"));
+        }
+        copy_dram(&**host, old, new)?;
+        let flash = open_file(&**host, FLASH, None, false)?;
+        flash
+            .set_len(new.flash)
+            .and_then(|()| flash.sync())
+            .map_err(|e| ImageError::host("extending flash", e))?;
+        Header { drive: drive.clone(), ..header }.write(&**host)?;
+        settle(&**host, &new, false)?;
+        drop(lock);
+        Ok(drive)
+    }
+}
+
+/// Where the zones were and are: those that are no longer than before, in both.
+fn zones(old: &Layout, new: &Layout) -> Vec<(Range<u64>, u64)> {
+    let starts = |l: &Layout| {
+        [0, l.blocks, l.pages, l.txlog, l.log[0], l.log[1], l.slots, l.cache, l.bam, l.checksums]
+    };
+    let (from, to) = (starts(old), starts(new));
+    from.windows(2).zip(to).map(|(zone, to)| (zone[0]..zone[1], to)).collect()
+}
+
+fn copy_dram(host: &dyn Host, old: Layout, new: Layout) -> Result<(), ImageError> {
+    let writing = |e| ImageError::host("writing dram.grown", e);
+    let from = Dram::new(open_file(host, DRAM, Some(old.end), true)?, old, true);
+    let file = host.open(GROWN, false).map_err(writing)?;
+    // Whatever an interrupted growth has left in it.
+    file.set_len(0).and_then(|()| file.set_len(new.end)).map_err(writing)?;
+    let mut to = Dram::new(file, new, false);
+    let mut bytes = Vec::new();
+    for (zone, place) in zones(&old, &new) {
+        for used in from.used(zone.clone())? {
+            let mut at = used.start;
+            while at < used.end {
+                bytes.resize((used.end - at).min(CHUNK) as usize, 0);
+                from.read(at, &mut bytes)?;
+                to.apply(place + at - zone.start, &bytes).map_err(writing)?;
+                at += bytes.len() as u64;
+            }
+        }
+    }
+    debug_assert!(new.checksums.is_multiple_of(BLOCK));
+    to.flush().and_then(|()| to.sync()).map_err(writing)
+}
+
+/// What an interrupted growth has left, put in place or thrown away; returns the name of the memory's file.
+pub(super) fn settle(host: &dyn Host, layout: &Layout, read_only: bool) -> Result<&'static str, ImageError> {
+    if !host.exists(GROWN) {
+        return Ok(DRAM);
+    }
+    let doing = |e| ImageError::host("putting dram.grown in place", e);
+    let len = |name| host.open(name, true).and_then(|file| file.len());
+    let done = host.exists(DRAM) && len(DRAM).map_err(doing)? == layout.end;
+    match (done, read_only) {
+        (true, true) => return Ok(DRAM),
+        (false, true) => return Ok(GROWN),
+        (true, false) => host.remove(GROWN),
+        (false, false) => host.rename(GROWN, DRAM),
+    }
+    .map_err(doing)?;
+    Ok(DRAM)
+}
