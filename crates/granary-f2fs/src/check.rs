@@ -315,6 +315,10 @@ impl Check<'_> {
             }
         }
         let free = (0..geo.main_segs).filter(|s| segs.is_free(*s)).count() as u32;
+        let wrong_discards = segs.wrong_discards();
+        if wrong_discards > 0 {
+            wrong.push(format!("{wrong_discards} blocks in use wait for a TRIM"));
+        }
         if free != segs.free_count {
             wrong.push(format!("{free} segments are free, {} are counted", segs.free_count));
         }

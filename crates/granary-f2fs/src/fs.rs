@@ -167,7 +167,11 @@ impl FileSystem for F2fs {
     fn unmount(&self) -> Result<()> {
         let daemons = std::mem::take(&mut *self.daemons.lock());
         daemons.into_iter().for_each(granary_sim::Daemon::stop);
-        self.checkpoint(true)
+        self.checkpoint(true)?;
+        if self.options.discard {
+            self.discard_some(usize::MAX, 1);
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<Vec<String>> {

@@ -23,6 +23,7 @@ mod cache;
 mod check;
 mod checkpoint;
 mod dir;
+mod discard;
 mod fallocate;
 mod file;
 mod flush;
@@ -92,6 +93,10 @@ pub struct Stats {
     pub ssr: u64,
     /// Segments trimmed.
     pub trimmed: u64,
+    /// Runs trimmed in segments that live on, and their blocks.
+    pub discards: u64,
+    /// See `discards`.
+    pub discarded: u64,
 }
 
 /// Blocks and nodes in use.

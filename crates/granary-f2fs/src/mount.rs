@@ -20,7 +20,7 @@ use crate::layout::{BLOCK_SIZE, BlockBytes, bit, corrupt, le16, le32, superblock
 use crate::nat::Nat;
 use crate::options::MountOptions;
 use crate::segs::{Seg, Segs};
-use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, gc};
+use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, discard, gc};
 use granary_mssd::{Port, Structure, Ticket};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, Signal, now};
@@ -308,8 +308,8 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
     *fs.recovering.get_mut() = false;
     *fs.stats.get_mut() = Stats::default();
     let fs = Arc::new(fs);
-    let (a, b) = (Arc::downgrade(&fs), Arc::downgrade(&fs));
-    let daemons = vec![
+    let (a, b, c) = (Arc::downgrade(&fs), Arc::downgrade(&fs), Arc::downgrade(&fs));
+    let mut daemons = vec![
         Daemon::start("f2fs_ckpt", move |stop| {
             let Some(pause) = a.upgrade().map(|f| f.options.idle_interval) else { return };
             while stop.pause(pause) != Signal::Stop {
@@ -321,6 +321,9 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
         }),
         Daemon::start("f2fs_gc", move |stop| gc::gc_loop(&b, stop)),
     ];
+    if fs.options.discard {
+        daemons.push(Daemon::start("f2fs_discard", move |stop| discard::discard_loop(&c, stop)));
+    }
     *fs.daemons.lock() = daemons;
     Ok(fs)
 }

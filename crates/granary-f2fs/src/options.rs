@@ -25,6 +25,12 @@ pub enum InPlace {
     Fsync,
     /// All overwrites.
     Force,
+    /// All overwrites, while logs fill the holes of segments for want of free ones.
+    Ssr,
+    /// All overwrites, while more than 70 % of the space is in use (`min_ipu_util`).
+    Util,
+    /// Where both `Ssr` and `Util` say so.
+    SsrUtil,
     /// None.
     Never,
 }
@@ -51,8 +57,15 @@ pub struct MountOptions {
     pub victim_search: u32,
     /// FLUSH at fsync and before the checkpoint's footer.
     pub barrier: bool,
-    /// Tell the drive about dead segments after a checkpoint (`discard`).
+    /// Tell the drive about blocks that no checkpoint needs any more (`discard`): of whole segments right after a
+    /// checkpoint, of others when nothing else happens.
     pub discard: bool,
+    /// Blocks that a run must have to be told about (`discard_granularity`); `None` = 1 up to 8192 segments (16 GiB), else
+    /// 16 (f2fs_tuning_parameters, DEFAULT_DISCARD_GRANULARITY).
+    pub discard_granularity: Option<u32>,
+    /// Pause between rounds of at most eight such runs: while there are more, while others work (DEF_MIN_,
+    /// DEF_MID_DISCARD_ISSUE_TIME), and where there is nothing to tell (the kernel is woken then), ns.
+    pub discard_sleep: (Nanos, Nanos, Nanos),
     /// Memory for nodes, directory blocks and tables, a third each.
     pub metadata_cache: Bytes,
 }
@@ -70,6 +83,8 @@ impl Default for MountOptions {
             victim_search: 4096,
             barrier: true,
             discard: true,
+            discard_granularity: None,
+            discard_sleep: (Nanos::from_millis(50), Nanos::from_millis(500), Nanos::from_secs(5)),
             metadata_cache: Bytes::gib(1),
         }
     }

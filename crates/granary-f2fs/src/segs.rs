@@ -12,6 +12,7 @@
 //! for every valid block, in the log, among `sums` (not yet written), or in the SSA.
 //! The kernel keeps only node blocks from reuse in this way; keeping data, too, makes every fsynced pointer safe.
 
+mod dead;
 mod victim;
 
 pub(crate) use victim::Choice;
@@ -94,6 +95,8 @@ pub(crate) struct Segs {
     pub dead: BTreeSet<u32>,
     /// Changed since the last checkpoint.
     pub touched: BTreeSet<u32>,
+    /// Blocks that the drive could be told to be dead, by segment.
+    discards: dead::Discards,
     /// Summary blocks of closed segments that are not on media yet.
     pub sums: BTreeMap<u32, Box<BlockBytes>>,
     pub logs: Vec<Log>,
@@ -117,6 +120,7 @@ impl Segs {
             hint: 0,
             dead: BTreeSet::new(),
             touched: BTreeSet::new(),
+            discards: dead::Discards::default(),
             sums: BTreeMap::new(),
             logs: Vec::with_capacity(6),
             ssr_below,
@@ -258,6 +262,10 @@ impl Segs {
         let addr = self.next_addr(log);
         let blocks = self.geo.seg_blocks;
         self.validate(addr)?;
+        if self.logs[log].ssr {
+            let (segno, n) = self.geo.place(addr);
+            self.discards.used(segno, n);
+        }
         let l = &mut self.logs[log];
         sum.put(&mut l.sum, l.next);
         l.next = match l.ssr {
@@ -367,6 +375,8 @@ impl Segs {
     pub fn committed(&mut self) -> Vec<u32> {
         for segno in std::mem::take(&mut self.touched) {
             let seg = &mut self.segs[segno as usize];
+            let died: [u64; 8] = std::array::from_fn(|i| seg.keep[i] & !seg.map[i]);
+            self.discards.died(segno, &died);
             seg.keep = seg.map;
         }
         self.chain_broken = false;
@@ -374,8 +384,25 @@ impl Segs {
         for segno in &freed {
             self.set_free(*segno, true);
             self.sums.remove(segno);
+            // The whole of it is the caller's to tell.
+            self.discards.forget(*segno);
         }
         freed
+    }
+
+    /// Takes a run of at least `least` blocks that no checkpoint needs and nobody has written since: (first, count).
+    pub fn take_discard(&mut self, least: u32) -> Option<(u32, u32)> {
+        let (segno, n, count) = self.discards.take(least, self.geo.seg_blocks)?;
+        Some((self.geo.start(segno) + n, count))
+    }
+
+    /// Blocks that wait for a TRIM and must not get it (none).
+    pub fn wrong_discards(&self) -> u32 {
+        let wrong = |(segno, bits): (u32, &[u64; 8])| {
+            let seg = &self.segs[segno as usize];
+            (0..8).map(|i| (bits[i] & (seg.map[i] | seg.keep[i])).count_ones()).sum::<u32>()
+        };
+        self.discards.waiting().map(wrong).sum()
     }
 
     /// Blocks valid in all.

@@ -18,6 +18,7 @@ fn busy() -> Subject {
             checkpoint_interval: Nanos::from_millis(3),
             idle_interval: Nanos::from_micros(500),
             gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(5)),
+            discard_sleep: (Nanos::from_micros(300), Nanos::from_micros(500), Nanos::from_millis(1)),
             dirty_nodes: 40,
             metadata_cache: Bytes::kib(192),
             ..MountOptions::default()

@@ -17,6 +17,7 @@ fn options() -> MountOptions {
         checkpoint_interval: Nanos::from_millis(15),
         idle_interval: Nanos::from_millis(2),
         gc_sleep: (Nanos::from_millis(2), Nanos::from_millis(4), Nanos::from_millis(8)),
+        discard_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(3)),
         dirty_nodes: 200,
         in_place: InPlace::Fsync,
         ..MountOptions::default()

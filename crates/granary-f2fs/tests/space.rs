@@ -75,6 +75,7 @@ fn cleaning_keeps_every_file() {
                 in_place: InPlace::Never,
                 gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(3)),
                 idle_interval: Nanos::from_micros(200),
+                discard_sleep: (Nanos::from_millis(1), Nanos::from_millis(1), Nanos::from_millis(2)),
                 metadata_cache: Bytes::kib(300),
                 ..MountOptions::default()
             };
@@ -111,6 +112,7 @@ fn cleaning_keeps_every_file() {
             let s = m.fs.stats();
             println!("{s:?}");
             assert!(s.cleaned > 0 && s.moved > 0 && s.ssr > 0 && s.trimmed > 0, "{s:?}");
+            assert!(s.discards > 0 && s.discarded > s.discards, "{s:?}");
             m.check();
             p.exit();
             let m = m.remounted();

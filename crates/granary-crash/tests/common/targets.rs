@@ -257,6 +257,7 @@ impl Target for F2fs {
             idle_interval: Nanos::from_micros(500),
             gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(4)),
             in_place: granary_f2fs::InPlace::Fsync,
+            discard_sleep: (Nanos::from_micros(100), Nanos::from_micros(300), Nanos::from_micros(500)),
             dirty_nodes: 64,
             metadata_cache: Bytes::kib(512),
             ..granary_f2fs::MountOptions::default()
