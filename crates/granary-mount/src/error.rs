@@ -12,6 +12,11 @@ pub enum MountError {
         "/dev/fuse does not exist: load the module (modprobe fuse), or in a container pass --device /dev/fuse"
     )]
     NoDevice,
+    /// `/dev/fuse` is something else.
+    #[error(
+        "/dev/fuse is not the FUSE device: remove it, and make it anew (mknod -m 666 /dev/fuse c 10 229)"
+    )]
+    OtherDevice,
     /// `/dev/fuse` may not be opened.
     #[error("/dev/fuse cannot be opened ({0}): run as root, or ask for read and write permission on it")]
     DeviceDenied(io::Error),

@@ -17,6 +17,7 @@ use granary_vfs::Vfs;
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -105,13 +106,19 @@ pub(crate) fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
     Ok(plain)
 }
 
+/// Character device 10:229 (Documentation/admin-guide/devices.txt of the kernel).
+const FUSE_DEVICE: u64 = 10 << 8 | 229;
+
 /// Whether FUSE is to be had.
 ///
 /// # Errors
-/// [`MountError::NoDevice`] or [`MountError::DeviceDenied`].
+/// [`MountError::NoDevice`], [`MountError::OtherDevice`] or [`MountError::DeviceDenied`].
 pub(crate) fn check_device() -> Result<(), MountError> {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
-        Ok(_) => Ok(()),
+        Ok(file) => match file.metadata() {
+            Ok(m) if m.file_type().is_char_device() && m.rdev() == FUSE_DEVICE => Ok(()),
+            _ => Err(MountError::OtherDevice),
+        },
         Err(e) if e.kind() == io::ErrorKind::NotFound => Err(MountError::NoDevice),
         // ENODEV, ENXIO: the node is there, the module is not.
         Err(e) if matches!(e.raw_os_error(), Some(6 | 19)) => Err(MountError::NoDevice),

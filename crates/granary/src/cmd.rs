@@ -33,6 +33,7 @@ pub mod stat;
 pub mod testbed;
 pub mod umount;
 pub mod workload;
+pub mod xattrs;
 
 use granary_vfs::Time;
 use std::time::SystemTime;

@@ -28,9 +28,21 @@ fn tree(at: &Path) {
     fs::set_permissions(at.join("big"), fs::Permissions::from_mode(0o640)).expect("mode");
     fs::hard_link(at.join("big"), at.join("many/deep/same")).expect("link");
     symlink("../many/file7", at.join("many/pointer")).expect("link");
+    // Where the host's file system has no attributes, both sides have none.
+    for (name, path) in [("user.color", "big"), ("user.shape", "many")] {
+        let _ = rustix::fs::setxattr(at.join(path), name, b"as it was", rustix::fs::XattrFlags::empty());
+    }
 }
 
-/// Paths, modes, sizes, times, links and contents below a directory.
+/// The names of a file's extended attributes, and a value.
+fn attributes(path: &Path) -> String {
+    let (mut names, mut value) = ([0; 1000], [0; 1000]);
+    let n = rustix::fs::lgetxattr(path, "user.color", &mut value[..]).unwrap_or(0);
+    let len = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
+    format!("{} {}", String::from_utf8_lossy(&names[..len]), String::from_utf8_lossy(&value[..n]))
+}
+
+/// Paths, modes, sizes, times, links, contents and attributes below a directory.
 fn describe(at: &Path) -> Vec<String> {
     let mut out = Vec::new();
     let mut entries: Vec<_> =
@@ -47,7 +59,7 @@ fn describe(at: &Path) -> Vec<String> {
         let size = if m.is_dir() { 0 } else { m.len() };
         let links = if m.is_dir() { 0 } else { m.nlink() };
         let mtime = if m.is_symlink() { 0 } else { m.mtime() };
-        out.push(format!("{name:?} {:o} {size} {links} {mtime} {content}", m.mode()));
+        out.push(format!("{name:?} {:o} {size} {links} {mtime} {content} {}", m.mode(), attributes(&path)));
         if m.is_dir() {
             out.extend(describe(&path));
         }

@@ -237,7 +237,7 @@ impl Journal {
         self.safe.load(SeqCst)
     }
 
-    /// A rider for this content, which is bytes and has this CRC-32C.
+    /// A rider for this content, which is bytes and has this sum.
     pub fn rider(&self, ppa: u32, seq: u64, page: &Page, sum: u32) -> Rider {
         Rider { ppa, seq, id: self.next_rider.fetch_add(1, SeqCst), page: page.clone(), sum }
     }

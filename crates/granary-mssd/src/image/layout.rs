@@ -97,7 +97,7 @@ impl Layout {
 pub struct PageEntry {
     /// Sequence number of the program.
     pub seq: u64,
-    /// The repeated word, or the CRC-32C of the content in `flash`.
+    /// The repeated word, or the sum of the content in `flash`.
     pub word: u64,
     /// Logical page; the P2L table's where the drive has one.
     pub lpa: u32,

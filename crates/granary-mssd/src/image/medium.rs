@@ -3,7 +3,7 @@
 //! ```text
 //!   blocks[b] ---> entries   len = pages programmed; nothing allocated while erased      24 B each, see `layout.rs`
 //!   wear[b]   erases, top bit: bad
-//!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, CRC-32C in the entry | riding: see `journal.rs`
+//!   content   repeated word: in the entry | bytes: `flash` at 4096 ppa, its sum in the entry | riding: see `journal.rs`
 //! ```
 //!
 //! The map is saved as one bit of each entry: whether the page is the current copy of its logical page; where the drive has

@@ -33,7 +33,7 @@ pub struct Rider {
     pub id: u64,
     /// Content: bytes, not a repeated word.
     pub page: Page,
-    /// CRC-32C of the content.
+    /// Sum of the content.
     pub sum: u32,
 }
 

@@ -1,10 +1,11 @@
-//! `granary cp-in IMAGE FILE... PLACE`: from this machine into an image, with modes, owners, times, symbolic and hard links.
+//! `granary cp-in IMAGE FILE... PLACE`: from this machine into an image, with modes, owners, times, extended attributes,
+//! symbolic and hard links.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one file that is
-//! copied. Directories are copied whole. Runs of zeros become holes. Extended attributes are *not* copied; sockets are
-//! left out with a message.
+//! copied. Directories are copied whole. Runs of zeros become holes. Sockets are left out with a message.
 
 use super::files::{failed, host_failed, join, with_process};
+use super::xattrs;
 use granary_lab::LabError;
 use granary_units::Payload;
 use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time};
@@ -79,16 +80,23 @@ fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links) -> Res
         };
         process.mknod(to, kind, perm, rdev).map_err(failed("making", to))?;
     }
-    set_attributes(process, to, &m, perm)
+    set_attributes(process, from, to, &m, perm)
 }
 
 /// Owner first: changing it may take permission bits away.
-fn set_attributes(process: &mut Process, to: &[u8], m: &Metadata, perm: u16) -> Result<(), LabError> {
+fn set_attributes(
+    process: &mut Process,
+    from: &Path,
+    to: &[u8],
+    m: &Metadata,
+    perm: u16,
+) -> Result<(), LabError> {
     let time =
         |seconds: i64, ns: i64| SetTime::At(Time(seconds.saturating_mul(1_000_000_000).saturating_add(ns)));
     let (atime, mtime) = (time(m.atime(), m.atime_nsec()), time(m.mtime(), m.mtime_nsec()));
     process.chown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to))?;
     process.chmod(to, perm).map_err(failed("changing", to))?;
+    xattrs::into_image(process, from, to)?;
     process.utimens(to, atime, mtime).map_err(failed("dating", to))
 }
 

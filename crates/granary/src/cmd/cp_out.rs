@@ -1,11 +1,12 @@
-//! `granary cp-out IMAGE PATH... PLACE`: from an image to this machine, with modes, times, symbolic and hard links; owners too
-//! for the superuser.
+//! `granary cp-out IMAGE PATH... PLACE`: from an image to this machine, with modes, times, extended attributes, symbolic and
+//! hard links; owners too for the superuser.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one that is copied.
 //! Directories are copied whole, runs of zeros become holes. Special files are left out with a message. The image is not
 //! changed.
 
 use super::files::{failed, host_failed, join, with_process};
+use super::xattrs;
 use granary_lab::LabError;
 use granary_units::Dest;
 use granary_vfs::{Attr, FileKind, OpenFlags, Posix, Process};
@@ -73,10 +74,10 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Res
             return Ok(());
         }
     }
-    set_attributes(to, &a)
+    set_attributes(process, from, to, &a)
 }
 
-fn set_attributes(to: &Path, a: &Attr) -> Result<(), LabError> {
+fn set_attributes(process: &mut Process, from: &[u8], to: &Path, a: &Attr) -> Result<(), LabError> {
     let host = |e: rustix::io::Errno| host_failed("changing", to)(e.into());
     if geteuid().is_root() {
         let (uid, gid) = (Uid::from_raw(a.uid), Gid::from_raw(a.gid));
@@ -84,6 +85,7 @@ fn set_attributes(to: &Path, a: &Attr) -> Result<(), LabError> {
     }
     if a.kind != FileKind::Symlink {
         chmod(to, Mode::from_raw_mode(a.mode.into())).map_err(host)?;
+        xattrs::out_of_image(process, from, to)?;
     }
     let time =
         |ns: i64| Timespec { tv_sec: ns.div_euclid(1_000_000_000), tv_nsec: ns.rem_euclid(1_000_000_000) };
