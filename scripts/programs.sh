@@ -134,7 +134,10 @@ postgres() { # pgbench with fsync=on; with --image also kill -9 of mount and ser
             wait %%
             umount -l "$mnt" 2>/dev/null
             acked=$(cat "$work/pg"/acked.* | wc -l)
-            for _ in $(seq 50); do pgrep -P "$server" >/dev/null || break; sleep 0.1; done
+            for _ in $(seq 100); do
+                pgrep -P "$server" >/dev/null || pgrep -f "^$granary mount .* $work/$fs.img $mnt" >/dev/null || break
+                sleep 0.1
+            done
             serve || return
             rm -f "$work/pg"/.s.PGSQL.* "$mnt/pg/postmaster.pid"
             pg_start && pg_sound "$((acked + $(n 10000 1000)))" || { tail -20 "$work/pg/log"; return 1; }
