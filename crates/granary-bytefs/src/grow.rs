@@ -39,11 +39,12 @@ fn slack(which: Bitmap, s: &Segment) -> Option<Range<u64>> {
 
 /// Writes the bitmap blocks that a segment brings; its inode table is garbage as any inode that is not in use.
 fn write_bitmaps(port: &Port, s: &Segment) -> Result<()> {
-    let areas =
-        [(s.start, s.first_inode, s.first_inode..s.inodes), (s.block_bitmap, s.start, s.data..s.copy())];
-    for (area, old, free) in areas {
+    let areas = [
+        (s.start, s.first_inode, s.inodes, s.first_inode..s.inodes),
+        (s.block_bitmap, s.start, s.end, s.data..s.copy()),
+    ];
+    for (area, old, bits, free) in areas {
         let first = bitmap::blocks_for(old);
-        let bits = if area == s.start { s.inodes } else { s.end };
         for n in first..bitmap::blocks_for(bits) {
             let (from, to) = (n * bitmap::BITS_PER_BLOCK, (n + 1) * bitmap::BITS_PER_BLOCK);
             let mut bytes = [0; PAGE_SIZE];
