@@ -132,6 +132,27 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
     });
 }
 
+/// What mkfs makes unless told: few inodes, so that their bitmap needs no new block where the blocks' bitmap does.
+#[test]
+fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() {
+    in_world(|| {
+        let drive: Arc<dyn Drive> = Arc::new(common::strict::StrictDrive::new(200_000));
+        let made = MkfsOptions { discard: false, blocks: Some(16_384), ..MkfsOptions::default() };
+        mkfs(&Port::new(drive.clone()), &made).expect("mkfs");
+        for end in [32_768, 65_536, 100_000] {
+            let fs = open(&drive, &MountOptions::default());
+            fs.grow(end).expect("grown");
+            assert_clean(&fs);
+            fs.unmount().expect("unmounted");
+            assert_eq!(
+                repair(&Port::new(drive.clone())).expect("readable"),
+                granary_vfs::Repaired::default()
+            );
+        }
+        assert_clean(&open(&drive, &MountOptions::default()));
+    });
+}
+
 /// The power fails at every step of a growth with work beside it: mounting finds the old or the new size, a clean file system,
 /// and all that was synced; then the growth is done once more, and the space used.
 #[test]

@@ -83,7 +83,8 @@ pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let before = Bytes(info.drive.pages() * PAGE_SIZE as u64);
     if size < before {
         return Err(LabError::Usage(format!(
-            "{}: its drive has {before}, and images do not shrink: make a smaller one (granary mkfs) and copy the files              (granary cp-out, granary cp-in)",
+            "{}: its drive has {before}, and images do not shrink: make a smaller one (granary mkfs) and copy the files \
+             (granary cp-out, granary cp-in)",
             path.display()
         )));
     }

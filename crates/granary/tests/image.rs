@@ -169,3 +169,74 @@ fn a_damaged_file_system_is_mended_and_what_was_whole_stays_whole() {
     ends(&["mkfs", text(&other), "--fs", "ext4", "--size", "400MiB"], 0);
     assert!(ends(&["fsck", text(&other), "--repair"], 0).1.contains("clean"));
 }
+
+#[test]
+fn an_image_grows_with_its_file_system_and_does_not_shrink() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (image, from) = (dir.path().join("img"), dir.path().join("from"));
+    fs::create_dir(&from).expect("directory");
+    fs::write(from.join("first"), vec![1; 20 << 20]).expect("file");
+    fs::write(from.join("second"), vec![2; 60 << 20]).expect("file");
+    let at = text(&image);
+    let (first, second) = (from.join("first"), from.join("second"));
+    ends(&["mkfs", at, "--size", "48MiB"], 0);
+    ends(&["cp-in", at, text(&first), "/"], 0);
+    ends(&["cp-in", at, text(&second), "/"], 2);
+    let told = ends(&["grow", at, "--size", "32MiB"], 2).1;
+    assert!(told.contains("do not shrink") && told.contains("cp-out"), "{told}");
+    let told = ends(&["grow", at, "--size", "128MiB"], 0).1;
+    assert!(told.contains("now, was"), "{told}");
+    let (json, _) = ends(&["stat", at, "--json"], 0);
+    let v: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(
+        v["pages"].as_u64() >= Some(128 << 8) && v["space"]["free_blocks"].as_u64() > Some(16_000),
+        "{v}"
+    );
+    assert!(v["space"]["available_blocks"].as_u64() < v["space"]["free_blocks"].as_u64(), "{v}");
+    ends(&["cp-in", at, text(&second), "/"], 0);
+    ends(&["fsck", at], 0);
+    let out = dir.path().join("out");
+    fs::create_dir(&out).expect("directory");
+    ends(&["cp-out", at, "/first", "/second", text(&out)], 0);
+    for name in ["first", "second"] {
+        assert!(
+            fs::read(out.join(name)).expect("there") == fs::read(from.join(name)).expect("there"),
+            "{name}"
+        );
+    }
+    let other = dir.path().join("ext4");
+    ends(&["mkfs", text(&other), "--fs", "ext4", "--size", "64MiB"], 0);
+    let told = ends(&["grow", text(&other), "--size", "128MiB"], 2).1;
+    assert!(told.contains("ext4 cannot grow"), "{told}");
+    ends(&["fsck", text(&other)], 0);
+}
+
+/// Whenever the growing process dies, the image has the old size or the new one, and growing it once more does the rest.
+#[test]
+fn a_growth_that_is_killed_leaves_the_old_size_or_the_new_one() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (image, file) = (dir.path().join("img"), dir.path().join("file"));
+    fs::write(&file, vec![3; 10 << 20]).expect("file");
+    let at = text(&image);
+    ends(&["mkfs", at, "--size", "48MiB"], 0);
+    ends(&["cp-in", at, text(&file), "/"], 0);
+    for n in 1..=8u64 {
+        let size = format!("{}MiB", 48 + n * 16);
+        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"))
+            .args(["grow", at, "--size", &size])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("started");
+        #[allow(clippy::disallowed_methods, reason = "a process is killed at some moment")]
+        std::thread::sleep(std::time::Duration::from_millis(n * n * 3));
+        let _ = child.kill();
+        child.wait().expect("ended");
+        ends(&["fsck", at], 0);
+    }
+    ends(&["grow", at, "--size", "192MiB"], 0);
+    ends(&["fsck", at], 0);
+    let out = dir.path().join("out");
+    fs::create_dir(&out).expect("directory");
+    ends(&["cp-out", at, "/file", text(&out)], 0);
+    assert!(fs::read(out.join("file")).expect("there") == fs::read(&file).expect("there"));
+}
