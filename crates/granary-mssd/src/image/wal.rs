@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Where the log is written (machine mode) frames end at block boundaries, and go past the host's page cache where it lets
-//! them: writing a block again that was synced a moment ago makes the next sync wait for the disk (a third of the time of
-//! a sync of 4 KiB, measured with 4,328 B frames against 8,192 B ones). The half's header shares the block of its first frame
+//! them: writing a block again that was synced a moment ago makes the next sync wait for the disk (313 us with 4,328 B
+//! frames, 191 with 8,192 B ones past the cache: the fio command in docs/BENCHMARKS.md). The half's header shares the block of its first frame
 //! and is written with it, unchanged.
 //!
 //! A frame counts if its checksum is right and its sequence number follows its predecessor's. The first one that does not
