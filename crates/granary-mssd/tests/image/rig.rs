@@ -364,7 +364,8 @@ impl Rig {
         let misfits: Vec<Option<usize>> = (0..history.len()).map(fits).collect();
         assert!(
             misfits.contains(&None),
-            "the drive holds no point of its history of {} commands; first wrong page at each: {misfits:?}",
+            "the drive (BAM: {}) holds no point of its history of {} commands; first wrong page at each: {misfits:?}",
+            drive.info().bam,
             history.len()
         );
         self.history = vec![found];
