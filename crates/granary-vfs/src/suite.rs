@@ -79,6 +79,60 @@ pub trait Subject: Clone + Send + Sync + 'static {
     fn was_clean(recovery: &Self::Recovery) -> bool;
 }
 
+/// Makes the [`Subject`] of a file system's crate, with the alias `Mounted` and the functions `fresh` and `again`: name of the
+/// crate, its file system, largest file in bytes, most links.
+///
+/// The crate has `MkfsOptions`, `MountOptions`, `Recovery` (with a field `clean`), `mkfs` and `mount`.
+#[macro_export]
+macro_rules! subject {
+    ($fs_crate:ident, $fs:ident, $max_file_size:expr, $max_links:expr) => {
+        /// The file system with these options.
+        #[derive(Clone, Default)]
+        pub struct Subject {
+            pub mkfs: $fs_crate::MkfsOptions,
+            pub mount: $fs_crate::MountOptions,
+        }
+
+        /// One that is mounted.
+        pub type Mounted = $crate::suite::Mounted<Subject>;
+
+        impl $crate::suite::Subject for Subject {
+            type Fs = $fs_crate::$fs;
+            type Recovery = $fs_crate::Recovery;
+
+            fn limits(&self) -> $crate::reference::Limits {
+                $crate::reference::Limits { max_file_size: $max_file_size, max_links: $max_links }
+            }
+
+            fn mkfs(&self, port: &granary_mssd::Port) -> $crate::Result<()> {
+                $fs_crate::mkfs(port, &self.mkfs)
+            }
+
+            fn mount(&self, port: granary_mssd::Port) -> $crate::Result<std::sync::Arc<Self::Fs>> {
+                $fs_crate::mount(port, &self.mount)
+            }
+
+            fn recovery(fs: &Self::Fs) -> Self::Recovery {
+                fs.recovery()
+            }
+
+            fn was_clean(recovery: &Self::Recovery) -> bool {
+                recovery.clean
+            }
+        }
+
+        /// Made and mounted with defaults.
+        pub fn fresh(drive: &std::sync::Arc<dyn granary_mssd::Drive>) -> Mounted {
+            Mounted::fresh(&Subject::default(), drive)
+        }
+
+        /// Mounted again with defaults.
+        pub fn again(drive: &std::sync::Arc<dyn granary_mssd::Drive>) -> Mounted {
+            Mounted::again(&Subject::default(), drive)
+        }
+    };
+}
+
 /// A drive of this size, of the paper's make, in cache mode.
 pub fn drive(size: Bytes) -> Arc<dyn Drive> {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
