@@ -212,16 +212,17 @@ impl Rig {
                 let n = (1 + rng.below(4)).min(last - first);
                 let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
                 let command = Command::FsWrite { lpa: Lpa(first), pages: &pages, ino, offset, what: WHAT };
-                match drive.submit(now, command) {
-                    Err(DriveError::BamFull(_)) => return self.reset(next),
-                    other => drop(other?),
+                let done = drive.submit(now, command).map(drop);
+                if let Err(DriveError::BamFull(_)) = done {
+                    return self.reset(next);
                 }
+                // A drive whose host stops in the middle of it has taken some of the pages.
                 for (i, page) in (0..).zip(pages) {
                     next.pages[(first + i) as usize] = page;
                     next.blocks.insert(first + i, (ino, offset + i as u32));
                     self.forget_lines(first + i);
                 }
-                Ok(())
+                done
             }
             9..19 => {
                 // Many at a time now and then, a third of them overlapping.
