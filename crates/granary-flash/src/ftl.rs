@@ -13,7 +13,7 @@
 //! Writes go round the planes in the order that the striping policy says, one page to each; every plane keeps an open block
 //! for the host's writes, one for gc's copies, one for log cleaning if that is a stream of its own and, where wear leveling
 //! works, one for cold data. See `alloc` for the choice of planes and blocks, `gc` for gc, wear leveling and bad blocks,
-//! `idle` for background gc, `recover` for power, `remap` for the P2L table, `fill` for preconditioning.
+//! `idle` for background gc, `recover` for power, `remap` for the P2L table, `fill` for preconditioning, `grow` for more planes.
 //!
 //! Invariants (`Ftl::check`): `l2p[lpa] == ppa + 1` exactly where `ppa` is live, and then the OOB of `ppa` (or the P2L
 //! table, where one is kept) says `lpa`; a block's valid count is the number of its live pages; every block is in exactly one state.
@@ -28,6 +28,7 @@ mod alloc;
 mod check;
 mod fill;
 mod gc;
+mod grow;
 mod idle;
 mod recover;
 mod remap;
@@ -143,7 +144,7 @@ impl<M: Medium> Ftl<M> {
         self.nand.set_faults(faults);
     }
 
-    /// The configuration that the drive was made with.
+    /// The configuration of the drive.
     pub fn config(&self) -> &FtlConfig {
         &self.config
     }

@@ -103,6 +103,25 @@ pub struct Nand<M> {
     stats: NandStats,
 }
 
+/// The states of the blocks from `first` on of a medium that must have this geometry.
+fn headers<M: Medium>(medium: &M, g: &Geometry, first: u32) -> Result<Vec<BlockHeader>, FlashError> {
+    let (blocks, pages) = medium.shape();
+    if (blocks, pages) != (g.blocks(), g.pages_per_block) {
+        return Err(FlashError::Config(format!(
+            "the medium has {blocks} blocks of {pages} pages, the geometry {} of {}",
+            g.blocks(),
+            g.pages_per_block
+        )));
+    }
+    let headers = (first..blocks).map(|b| medium.header(BlockNo(b))).collect::<Result<Vec<_>, _>>()?;
+    match headers.iter().zip(first..).find(|(h, _)| h.programmed > g.pages_per_block) {
+        Some((h, b)) => {
+            Err(FlashError::Corrupt(format!("block {b} claims {} programmed pages", h.programmed)))
+        }
+        None => Ok(headers),
+    }
+}
+
 impl<M: Medium> Nand<M> {
     /// The array of `config` on `medium`, which may hold data already.
     ///
@@ -111,21 +130,7 @@ impl<M: Medium> Nand<M> {
     pub fn new(config: &FtlConfig, medium: M) -> Result<Nand<M>, FlashError> {
         config.validate()?;
         let (geometry, timing) = (config.geometry, config.timing);
-        let shape = (geometry.blocks(), geometry.pages_per_block);
-        if medium.shape() != shape {
-            let (blocks, pages) = medium.shape();
-            return Err(FlashError::Config(format!(
-                "the medium has {blocks} blocks of {pages} pages, the geometry {} of {}",
-                shape.0, shape.1
-            )));
-        }
-        let blocks = (0..shape.0).map(|b| medium.header(BlockNo(b))).collect::<Result<Vec<_>, _>>()?;
-        if let Some(b) = blocks.iter().position(|h| h.programmed > geometry.pages_per_block) {
-            return Err(FlashError::Corrupt(format!(
-                "block {b} claims {} programmed pages",
-                blocks[b].programmed
-            )));
-        }
+        let blocks = headers(&medium, &geometry, 0)?;
         let transfer = timing.transfer(PAGE_SIZE as u64);
         let dies = Dies::new(config);
         let retry = config.read_retry.unwrap_or(timing.read);
@@ -147,6 +152,24 @@ impl<M: Medium> Nand<M> {
             faults: config.errors.plan().map(Box::new),
             stats: NandStats::default(),
         })
+    }
+
+    /// Takes up the larger geometry of `config`, for which the medium has its blocks already: planes behind the others.
+    ///
+    /// # Errors
+    /// A medium of another shape, or one that cannot be read. Nothing has changed then.
+    pub(crate) fn grow(&mut self, config: &FtlConfig) -> Result<(), FlashError> {
+        let had = self.programmed.len() as u32;
+        let headers = headers(&self.medium, &config.geometry, had)?;
+        self.geometry = config.geometry;
+        let timelines = match &mut self.dies {
+            Some(dies) => dies.grow(config),
+            None => config.geometry.plane_count(),
+        };
+        self.planes.resize(timelines as usize, Timeline::new(config.timing.read.min(self.retry)));
+        self.programmed.extend(headers.iter().map(|h| h.programmed as u16));
+        self.wear.extend(headers.iter().map(|h| Wear { erases: h.erases, bad: h.bad }));
+        Ok(())
     }
 
     /// From now on operations fail as `faults` says.

@@ -19,8 +19,10 @@ pub mod cache;
 pub mod log;
 pub mod store;
 
+use crate::config::DriveConfig;
 use crate::counters::{CacheCounters, LogCounters};
 use crate::drive::DriveError;
+use crate::image::layout::Layout;
 use buffer::Backend;
 use cache::Cache;
 use granary_flash::Timeline;
@@ -72,6 +74,14 @@ impl Firmware {
         match self {
             Firmware::Log(log) => log.drain_redo(out),
             Firmware::Cache(cache) => cache.drain_redo(out),
+        }
+    }
+
+    /// For a drive that has become larger, on an image with this layout.
+    pub fn grow(&mut self, config: &DriveConfig, layout: &Layout) {
+        match self {
+            Firmware::Log(log) => log.grow(config, layout),
+            Firmware::Cache(cache) => cache.rebase(layout),
         }
     }
 

@@ -53,6 +53,7 @@ use host::{Host, HostFile};
 use journal::Journal;
 use layout::Layout;
 use medium::ImageMedium;
+use parking_lot::Mutex;
 use redo::{Record, records};
 use rustc_hash::FxHashMap;
 use std::path::Path;
@@ -128,6 +129,8 @@ pub struct Image {
     before: DriveCounters,
     replayed: Replayed,
     read_only: bool,
+    /// Held while the drive grows.
+    growing: Mutex<()>,
     _lock: Box<dyn Send + Sync>,
 }
 
@@ -259,7 +262,9 @@ impl Image {
         }
         let before = read_counters(&*host);
         let opened = drive.clone();
-        let image = Image { drive, journal, threads, host, meta, before, replayed, read_only, _lock: lock };
+        let growing = Mutex::new(());
+        let image =
+            Image { drive, journal, threads, host, meta, before, replayed, read_only, growing, _lock: lock };
         if let Some(moving) = moving {
             // Where it fails the drive is left as if its process had died.
             opened.finish_remap(moving).map_err(|e| match e {
@@ -350,7 +355,7 @@ impl Image {
     }
 
     /// The drive's configuration.
-    pub fn config(&self) -> &DriveConfig {
+    pub fn config(&self) -> Arc<DriveConfig> {
         self.drive.config()
     }
 

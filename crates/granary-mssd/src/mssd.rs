@@ -6,7 +6,7 @@
 //!           \______________________  ______________________________/
 //!                                  \/
 //!                       Firmware (log | cache) over Backend (write buffer, FTL)
-//!   power_fail, power_on, tracking of what is in flight (mssd/fail.rs)
+//!   power_fail, power_on, tracking of what is in flight (mssd/fail.rs); more packages (mssd/grow.rs)
 //! ```
 //!
 //! Every call first does what is due by its instant: programs that are done free their buffers, cleaning batches run,
@@ -19,6 +19,7 @@ mod bam;
 mod block;
 mod byte;
 mod fail;
+mod grow;
 mod inspect;
 mod precondition;
 
@@ -39,14 +40,19 @@ use crate::structure::Structure;
 use granary_flash::FlashError;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An emulated memory-semantic SSD.
 pub struct Mssd {
-    config: DriveConfig,
-    /// The same with processor times at the clock that the processors run at.
+    config: RwLock<Arc<DriveConfig>>,
+    /// The one that the drive was made with, with processor times at the clock that the processors run at. What growth
+    /// changes is not read from it.
     at_clock: DriveConfig,
+    /// But for the pages: what it is.
     info: DriveInfo,
+    pages: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -153,7 +159,13 @@ impl Mssd {
             page: vec![0; PAGE_SIZE],
             fault: None,
         };
-        Mssd { config: config.clone(), at_clock: config.at_clock(), info, state: Mutex::new(state) }
+        Mssd {
+            config: RwLock::new(Arc::new(config.clone())),
+            at_clock: config.at_clock(),
+            pages: AtomicU64::new(info.pages),
+            info,
+            state: Mutex::new(state),
+        }
     }
 
     /// One call: what is due first, then `work`, then what changed goes to the image, if there is one.
@@ -170,9 +182,15 @@ impl Mssd {
         done
     }
 
-    /// The configuration that the drive was made with.
-    pub fn config(&self) -> &DriveConfig {
-        &self.config
+    /// The drive's configuration.
+    pub fn config(&self) -> Arc<DriveConfig> {
+        self.config.read().clone()
+    }
+
+    /// Logical pages. Only more from one call to the next.
+    #[inline]
+    fn pages(&self) -> u64 {
+        self.pages.load(Relaxed)
     }
 
     /// The newest content of a page as the drive has it (not what the host's write-combining buffers hold), taking no
@@ -199,10 +217,11 @@ impl Mssd {
     }
 
     fn range(&self, lpa: Lpa, pages: u64) -> Result<(), DriveError> {
-        if lpa.0 < self.info.pages && pages <= self.info.pages - lpa.0 {
+        let all = self.pages();
+        if lpa.0 < all && pages <= all - lpa.0 {
             return Ok(());
         }
-        Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: self.info.pages })
+        Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: all })
     }
 
     /// Offsets in files are 32 bits in BAM, all ones excepted.
@@ -215,11 +234,12 @@ impl Mssd {
     }
 
     fn byte_range(&self, at: ByteAddr, len: usize) -> Result<(), DriveError> {
-        let size = self.info.pages * PAGE_SIZE as u64;
+        let pages = self.pages();
+        let size = pages * PAGE_SIZE as u64;
         if at.0 <= size && len as u64 <= size - at.0 {
             return Ok(());
         }
-        Err(DriveError::OutOfRange { what: format!("{len} bytes from {at} on"), pages: self.info.pages })
+        Err(DriveError::OutOfRange { what: format!("{len} bytes from {at} on"), pages })
     }
 }
 
@@ -300,7 +320,7 @@ impl State {
 
 impl Drive for Mssd {
     fn info(&self) -> DriveInfo {
-        self.info
+        DriveInfo { pages: self.pages(), ..self.info }
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {

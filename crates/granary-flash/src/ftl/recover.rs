@@ -195,7 +195,7 @@ impl<M: Medium> Ftl<M> {
         Ok((torn, end))
     }
 
-    fn plane_from_headers(&mut self, plane: u32, torn: &[u32]) -> Plane {
+    pub(super) fn plane_from_headers(&mut self, plane: u32, torn: &[u32]) -> Plane {
         let per_block = self.config.geometry.pages_per_block;
         let (from, end) = self.blocks_of(plane);
         let (mut free, mut retiring, mut partial, mut most_erases) = (Vec::new(), Vec::new(), Vec::new(), 0);

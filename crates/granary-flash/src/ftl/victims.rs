@@ -23,6 +23,11 @@ impl LiveMap {
         LiveMap(vec![0; pages.div_ceil(64) as usize])
     }
 
+    /// For `pages` pages; the new ones are not live.
+    pub(crate) fn grow(&mut self, pages: u64) {
+        self.0.resize(pages.div_ceil(64) as usize, 0);
+    }
+
     #[inline]
     pub(crate) fn set(&mut self, ppa: u32) {
         self.0[ppa as usize / 64] |= 1 << (ppa % 64);
@@ -102,6 +107,12 @@ impl ValidCounts {
     pub(crate) fn new(blocks: u32) -> ValidCounts {
         let groups = (blocks as usize).div_ceil(GROUP);
         ValidCounts { count: vec![NO_CANDIDATE; blocks as usize], least: vec![NO_CANDIDATE; groups] }
+    }
+
+    /// For `blocks` blocks; the new ones have no live pages and are no candidates.
+    pub(crate) fn grow(&mut self, blocks: u32) {
+        self.count.resize(blocks as usize, NO_CANDIDATE);
+        self.least.resize((blocks as usize).div_ceil(GROUP), NO_CANDIDATE);
     }
 
     /// Fetches a block's count into the processor's cache.

@@ -67,6 +67,13 @@ impl RamMedium {
         }
     }
 
+    /// Erased blocks are added, up to `blocks` in all.
+    pub fn grow(&mut self, blocks: u32) {
+        self.chunks.resize(blocks.div_ceil(1 << self.chunk_shift) as usize, Chunk::default());
+        self.programmed.resize(blocks as usize, 0);
+        self.wear.resize(blocks as usize, Wear::default());
+    }
+
     fn drop_stale(&mut self) {
         let mut stale = std::mem::take(&mut self.stale);
         for (block, page) in stale.drain(..) {

@@ -50,6 +50,13 @@ pub(super) struct Dies {
     newest: Vec<Option<Command>>,
 }
 
+fn timelines(config: &FtlConfig) -> u32 {
+    match config.plane_mode {
+        PlaneMode::Independent => config.geometry.plane_count(),
+        _ => config.geometry.die_count(),
+    }
+}
+
 impl Dies {
     /// None where planes are independent and have cache operations: then there are no rules.
     pub(super) fn new(config: &FtlConfig) -> Option<Box<Dies>> {
@@ -57,8 +64,7 @@ impl Dies {
         if independent && config.cache_read && config.cache_program {
             return None;
         }
-        let g = &config.geometry;
-        let timelines = if independent { g.plane_count() } else { g.die_count() };
+        let timelines = timelines(config);
         Some(Box::new(Dies {
             timelines,
             multi_plane: config.plane_mode == PlaneMode::MultiPlane,
@@ -66,6 +72,13 @@ impl Dies {
             cache_program: config.cache_program,
             newest: vec![None; timelines as usize],
         }))
+    }
+
+    /// For a drive with more planes; returns the number of timelines.
+    pub(super) fn grow(&mut self, config: &FtlConfig) -> u32 {
+        self.timelines = timelines(config);
+        self.newest.resize(self.timelines as usize, None);
+        self.timelines
     }
 
     pub(super) fn timelines(&self) -> u32 {

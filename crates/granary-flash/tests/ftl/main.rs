@@ -4,6 +4,7 @@ mod configs;
 mod dies;
 mod faults;
 mod gc;
+mod grow;
 mod idle;
 mod model;
 mod placement;

@@ -117,6 +117,14 @@ impl Cache {
         Ok(cache)
     }
 
+    /// The image keeps slots and pages at other places from now on.
+    pub(crate) fn rebase(&mut self, layout: &Layout) {
+        if let Some((slots, pages)) = &mut self.redo {
+            slots.rebase(layout.slots);
+            pages.rebase(layout.cache);
+        }
+    }
+
     fn load_slot(
         &mut self,
         pages: u64,

@@ -160,6 +160,21 @@ impl Journal {
         }
     }
 
+    /// Everything published is safe, and nobody makes a group safe while the guard lives. Nobody publishes meanwhile.
+    ///
+    /// # Errors
+    /// Why no more changes are taken.
+    pub(super) fn quiet(&self) -> Result<MutexGuard<'_, Group>, String> {
+        self.barrier()?;
+        let mut g = self.group.lock();
+        while g.leader {
+            g.blocked += 1;
+            self.bells.committed.wait(&mut g);
+            g.blocked -= 1;
+        }
+        self.failure().map_or(Ok(g), Err)
+    }
+
     /// Tells the commit thread to end once nobody waits.
     pub(super) fn stop_commits(&self) {
         self.group.lock().stop = true;

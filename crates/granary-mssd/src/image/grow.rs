@@ -1,12 +1,15 @@
-//! Growing an image that nobody has open: the same drive with more packages.
+//! Growing an image: the same drive with more packages.
 //!
 //! ```text
-//!   close cleanly (redo log empty) ── dram.grown: the zones where the larger drive has them, synced ── flash longer, synced
-//!   ── image.toml: the larger drive (whole or not at all) ── dram.grown becomes dram
+//!   redo log into dram and flash ── dram.grown: the zones where the larger drive has them, synced ── flash longer, synced
+//!   ── redo log empty ── image.toml: the larger drive (whole or not at all) ── dram.grown becomes dram
 //! ```
 //!
 //! Planes are added at the end of their numbers ([`granary_flash::FtlConfig::grown`]), so blocks and pages keep theirs and `flash` only
 //! gets longer. Only the zones of `dram` move.
+//!
+//! An image that nobody has open is opened and closed first. While it is open nothing is closed: the drive's lock is held
+//! instead, so that nobody changes anything, and its journal goes over to the new memory.
 //!
 //! Invariant: `image.toml` decides. Before it is replaced, the next opening throws `dram.grown` away and cuts `flash`; after
 //! it, the next opening puts `dram.grown` in place: `dram` has another length then.
@@ -47,13 +50,7 @@ impl Image {
         Image::open_on(host.clone(), OpenOptions::default())?.0.close()?;
         let lock = host.lock()?;
         let header = Header::read(&**host)?;
-        let mut drive = header.drive.clone();
-        if drive.firmware.bam.is_some() {
-            let why = "a drive with byte-addressable metadata cannot grow".to_owned();
-            return Err(ConfigError::Value { field: "firmware.bam", why }.into());
-        }
-        drive.flash = drive.flash.grown(capacity).map_err(ConfigError::from)?;
-        drive.validate()?;
+        let drive = larger(&header.drive, capacity)?;
         let (old, new) = (Layout::new(&header.drive), Layout::new(&drive));
         if old == new {
             return Ok(drive);
@@ -62,17 +59,69 @@ impl Image {
         if !wal.is_empty().map_err(|e| ImageError::host("reading wal", e))? {
             return Err(ImageError::damaged(WAL, "something was written after the image had been closed"));
         }
-        copy_dram(&**host, old, new)?;
-        let flash = open_file(&**host, FLASH, None, false)?;
-        flash
-            .set_len(new.flash)
-            .and_then(|()| flash.sync())
-            .map_err(|e| ImageError::host("extending flash", e))?;
+        prepare(&**host, old, new)?;
         Header { drive: drive.clone(), ..header }.write(&**host)?;
         settle(&**host, &new, false)?;
         drop(lock);
         Ok(drive)
     }
+
+    /// The same while the image is open: calls of the drive wait until it is done, and find the larger drive then.
+    ///
+    /// # Errors
+    /// As [`Image::grow_on`], and [`ImageError::Stopped`] where the image is only read. The drive goes on with its former size,
+    /// unless the host failed when the larger one was about to take its place: then it takes no more changes, as after any
+    /// failure of the host, and the next opening finds one or the other.
+    pub fn grow_open(&self, capacity: Bytes) -> Result<Arc<DriveConfig>, ImageError> {
+        if self.read_only {
+            return Err(ImageError::Stopped { reason: "the image was opened to be read only".to_owned() });
+        }
+        let _one = self.growing.lock();
+        let had = self.config();
+        let drive = larger(&had, capacity)?;
+        let (old, new) = (Layout::new(&had), Layout::new(&drive));
+        if old == new {
+            return Ok(had);
+        }
+        let host = &*self.host;
+        self.drive.grow(&drive, || {
+            let change = || {
+                Header { image: self.meta.clone(), drive: drive.clone() }.write(host)?;
+                let memory = settle(host, &new, false)?;
+                Ok(Dram::new(open_file(host, memory, Some(new.end), false)?, new, false))
+            };
+            let prepare = || {
+                prepare(host, old, new).inspect_err(|_| {
+                    // What is left is thrown away when the image is next opened, if not now.
+                    let _ = host.remove(GROWN);
+                    let _ = host.open(FLASH, false).and_then(|flash| flash.set_len(old.flash));
+                })
+            };
+            self.journal.renew(prepare, change)?;
+            Ok(new)
+        })?;
+        Ok(self.config())
+    }
+}
+
+/// The configuration of the same drive with at least `capacity` bytes.
+fn larger(drive: &DriveConfig, capacity: Bytes) -> Result<DriveConfig, ImageError> {
+    if drive.firmware.bam.is_some() {
+        let why = "a drive with byte-addressable metadata cannot grow".to_owned();
+        return Err(ConfigError::Value { field: "firmware.bam", why }.into());
+    }
+    let flash = drive.flash.grown(capacity).map_err(ConfigError::from)?;
+    let drive = DriveConfig { flash, ..drive.clone() };
+    drive.validate()?;
+    Ok(drive)
+}
+
+/// Everything that can be done before the larger drive takes the place of the other.
+fn prepare(host: &dyn Host, old: Layout, new: Layout) -> Result<(), ImageError> {
+    copy_dram(host, old, new)?;
+    let flash = open_file(host, FLASH, None, false)?;
+    let longer = flash.set_len(new.flash).and_then(|()| flash.sync());
+    longer.map_err(|e| ImageError::host("extending flash", e))
 }
 
 /// Where the zones were and are: those that are no longer than before, in both.

@@ -40,17 +40,24 @@ struct Emptied {
     safe: u64,
 }
 
+/// Blocks that wait, and that are punched together.
+fn waits(planes: u32) -> (usize, usize) {
+    (planes as usize * WAIT, planes.max(4) as usize)
+}
+
 impl Holes {
     /// For this many blocks in this many planes, none of which holds anything.
     pub fn new(blocks: u32, planes: u32) -> Holes {
-        let planes = planes as usize;
-        Holes {
-            live: vec![0; blocks as usize],
-            emptied: vec![0; blocks as usize],
-            waiting: VecDeque::new(),
-            keep: planes * WAIT,
-            batch: planes.max(4),
-        }
+        let (keep, batch) = waits(planes);
+        let n = blocks as usize;
+        Holes { live: vec![0; n], emptied: vec![0; n], waiting: VecDeque::new(), keep, batch }
+    }
+
+    /// For a drive that has become larger: the new blocks hold nothing.
+    pub fn grow(&mut self, blocks: u32, planes: u32) {
+        self.live.resize(blocks as usize, 0);
+        self.emptied.resize(blocks as usize, 0);
+        (self.keep, self.batch) = waits(planes);
     }
 
     /// A block that has been programmed has this many current pages when the image is opened.

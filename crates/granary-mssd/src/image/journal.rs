@@ -480,6 +480,44 @@ impl Journal {
         (done, group)
     }
 
+    /// Goes over to the memory of a drive that has become larger. `prepare` runs when everything is in `dram` and `flash`,
+    /// synced; if it fails, all goes on as before. Then the log is emptied, and `change` puts the larger memory in place: if
+    /// that fails, no more changes are taken. No call of the drive is under way.
+    ///
+    /// # Errors
+    /// Those of `prepare` and `change`, host errors.
+    pub fn renew(
+        &self,
+        prepare: impl FnOnce() -> Result<(), ImageError>,
+        change: impl FnOnce() -> Result<Dram, ImageError>,
+    ) -> Result<(), ImageError> {
+        let stopped = |reason: String| ImageError::Stopped { reason };
+        let _nobody_commits = self.quiet().map_err(stopped)?;
+        let mut w = self.writer.lock();
+        self.change_halves(&mut w).map_err(stopped)?;
+        while w.oldest_full().is_some() {
+            if let Some(reason) = self.failure() {
+                return Err(stopped(reason));
+            }
+            self.half_changed.wait(&mut w);
+        }
+        let synced = self.flash.sync().and_then(|()| self.dram.lock().sync());
+        synced.map_err(|e| stopped(self.fail_host("syncing the image", e)))?;
+        prepare()?;
+        let Some(wal) = w.wal.take() else { return Ok(()) };
+        let anew = || {
+            let host = |e| ImageError::host("beginning wal anew", e);
+            let begin = wal.empty().map_err(host)?;
+            let dram = change()?;
+            Ok((begin().map_err(host)?, dram))
+        };
+        // Under the lock: a journal without a log would take everything and keep nothing.
+        let (wal, dram) = anew().inspect_err(|e: &ImageError| self.fail(e.to_string()))?;
+        (w.wal, w.halves, w.begins, w.next) = (Some(wal), [Half::Active, Half::Free], [1, 0], 1);
+        *self.dram.lock() = dram;
+        Ok(())
+    }
+
     /// Moves everything to `dram` and `flash`, syncs them and empties the log. No call of the drive may follow.
     ///
     /// # Errors

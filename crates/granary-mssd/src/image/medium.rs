@@ -81,6 +81,16 @@ impl ImageMedium {
         Ok(medium)
     }
 
+    /// Erased blocks are added; entries and headers are kept at other places from now on. Nothing waits to be published.
+    pub fn grow(&mut self, config: &DriveConfig, layout: Layout) {
+        assert_eq!(self.redo.len(), 0, "records that wait name the former places");
+        let g = &config.flash.geometry;
+        self.blocks.resize_with(g.blocks() as usize, || None);
+        self.wear.resize(g.blocks() as usize, 0);
+        self.holes.grow(g.blocks(), g.plane_count());
+        self.layout = layout;
+    }
+
     fn load_blocks(&mut self, first: u64, headers: &[u8], dram: &Dram) -> Result<(), ImageError> {
         let per_block = self.pages_per_block as usize;
         let row = per_block * PAGE_ENTRY as usize;

@@ -32,6 +32,12 @@ impl Redo {
         Redo { base, records: Vec::new() }
     }
 
+    /// The zone begins at `base` from now on; nothing waits.
+    pub fn rebase(&mut self, base: u64) {
+        assert!(self.records.is_empty(), "records that wait name the former place");
+        self.base = base;
+    }
+
     /// These bytes are now at `at` in the zone.
     #[inline]
     pub fn put(&mut self, at: u64, bytes: &[u8]) {

@@ -113,6 +113,18 @@ impl Wal {
         Ok(wal)
     }
 
+    /// Empties the file, whose content is in its place. What is returned begins the log anew.
+    ///
+    /// # Errors
+    /// Host errors; those of [`Wal::start`].
+    pub fn empty(self) -> io::Result<impl FnOnce() -> io::Result<Wal>> {
+        let Wal { file, uuid, half, way, map, .. } = self;
+        // Memory beyond a file's end cannot be touched.
+        drop(map);
+        file.set_len(0)?;
+        Ok(move || Wal::start(file, uuid, half, way))
+    }
+
     /// The half that is appended to.
     pub fn active(&self) -> usize {
         self.active

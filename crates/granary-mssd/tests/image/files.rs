@@ -44,7 +44,7 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
                 .expect("made");
             for round in 0..3u64 {
                 let (image, drive) = Image::open(&path, durability, false).expect("opens");
-                assert_eq!(image.config(), &config);
+                assert_eq!(*image.config(), config);
                 // The round before was not closed.
                 assert_eq!(image.replayed().is_some(), round == 2);
                 for l in 0..round * 50 {

@@ -1,4 +1,5 @@
-//! A drive that gets larger keeps what it holds, and a crash at any write of it leaves the old drive or the new one.
+//! A drive that gets larger, in use or not, keeps what it holds, and a crash at any write of it leaves the old drive or the
+//! new one.
 
 use granary_mssd::image::host::{Host, memory::MemoryHost};
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
@@ -18,7 +19,11 @@ fn options() -> OpenOptions {
 }
 
 fn open(host: &MemoryHost) -> Result<(Image, Arc<dyn Drive>), ImageError> {
-    let (image, drive) = Image::open_on(Arc::new(host.clone()), options())?;
+    open_as(host, options())
+}
+
+fn open_as(host: &MemoryHost, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
+    let (image, drive) = Image::open_on(Arc::new(host.clone()), options)?;
     if drive.info().write_log {
         drive.submit(Nanos::ZERO, Command::Recover).expect("recovered");
     }
@@ -70,8 +75,8 @@ fn assert_holds(drive: &Arc<dyn Drive>, used: u64) {
     assert_eq!(drive.check(), Ok(()));
 }
 
-fn wanted(mode: Mode) -> Bytes {
-    Bytes(DriveConfig::tiny(mode).pages() * PAGE_SIZE as u64 * 2)
+fn wanted(mode: Mode, factor: u64) -> Bytes {
+    Bytes(DriveConfig::tiny(mode).pages() * PAGE_SIZE as u64 * factor)
 }
 
 #[test]
@@ -113,14 +118,14 @@ fn a_crash_at_any_write_of_a_growth_leaves_the_old_drive_or_the_new_one() {
         let (made, used) = used_drive(mode, false);
         let before = DriveConfig::tiny(mode).pages();
         let whole = made.after_process_death();
-        Image::grow_on(&(Arc::new(whole.clone()) as Arc<dyn Host>), wanted(mode)).expect("grown");
+        Image::grow_on(&(Arc::new(whole.clone()) as Arc<dyn Host>), wanted(mode, 2)).expect("grown");
         let writes = whole.writes();
         // Every write near the end, where the new drive takes the old one's place; of those before a sample.
         for stop in (0..=writes).filter(|n| n.is_multiple_of((writes / 6).max(1)) || n + 8 > writes) {
             let mut random = Stream::new(stop, "image.grow.crash");
             let host = made.after_process_death();
             host.stop_after(stop, random.below(5000) as usize);
-            let grown = Image::grow_on(&(Arc::new(host.clone()) as Arc<dyn Host>), wanted(mode));
+            let grown = Image::grow_on(&(Arc::new(host.clone()) as Arc<dyn Host>), wanted(mode, 2));
             let done = !host.has_stopped();
             assert_eq!(grown.is_ok(), done, "{:?}", grown.err());
             let left = match stop % 2 {
@@ -142,7 +147,7 @@ fn a_crash_at_any_write_of_a_growth_leaves_the_old_drive_or_the_new_one() {
             }
             // Once more, to the end.
             let config =
-                Image::grow_on(&(Arc::new(left.clone()) as Arc<dyn Host>), wanted(mode)).expect("grown");
+                Image::grow_on(&(Arc::new(left.clone()) as Arc<dyn Host>), wanted(mode, 2)).expect("grown");
             let (image, drive) = open(&left).expect("opens");
             assert_eq!(drive.info().pages, config.pages());
             assert_holds(&drive, used);
@@ -151,4 +156,210 @@ fn a_crash_at_any_write_of_a_growth_leaves_the_old_drive_or_the_new_one() {
         }
     }
     assert!(old > 10 && new >= 3, "crashes before and after: {old} {new}");
+}
+
+fn write(drive: &Arc<dyn Drive>, n: u64) {
+    let content = [page(n)];
+    let write = Command::Write { lpa: Lpa(n), pages: &content, what: Structure::Data };
+    drive.submit(Nanos::ZERO, write).expect("written");
+}
+
+#[test]
+fn an_open_drive_grows_in_the_midst_of_transactions_and_of_what_is_on_its_way() {
+    for mode in [Mode::Log, Mode::Cache] {
+        for durability in [Durability::Process, Durability::Machine] {
+            for inline_checkpoints in [true, false] {
+                let (host, used) = used_drive(mode, true);
+                let how = OpenOptions { durability, inline_checkpoints, ..OpenOptions::default() };
+                let (image, drive) = open_as(&host, how).expect("opens");
+                let log = mode == Mode::Log;
+                let tx = if log { TxId(7) } else { TxId::NONE };
+                let (line, other) = (Lpa(used + 1).byte(), Lpa(used + 2).byte());
+                // Of an open transaction; and stored but still in the processor's buffers.
+                let mut now = drive.store(Nanos::ZERO, line, &[5; 64], tx, Structure::Data).expect("stored");
+                now = drive.flush_lines(now, line, 64).expect("flushed");
+                now = drive.store(now, other, &[6; 24], TxId::NONE, Structure::Data).expect("stored");
+                let mut pages = drive.info().pages;
+                for factor in [2, 3] {
+                    let config = image.grow_open(wanted(mode, factor)).expect("grown");
+                    assert!(drive.info().pages > pages && config.pages() == drive.info().pages);
+                    let new = pages..drive.info().pages;
+                    pages = new.end;
+                    assert_holds(&drive, used);
+                    new.clone().for_each(|n| write(&drive, n));
+                    for n in new.chain(0..used).step_by(3) {
+                        write(&drive, n);
+                    }
+                    assert_holds(&drive, used);
+                }
+                if log {
+                    now = drive.submit(now, Command::Commit { tx }).expect("committed");
+                }
+                now = drive.flush_lines(now, other, 24).expect("flushed");
+                drive.verify(now).expect("verified");
+                image.barrier().expect("safe");
+                let left = host.after_process_death();
+                image.close().expect("closed");
+                for host in [host, left] {
+                    let (image, drive) = open(&host).expect("opens");
+                    assert_eq!(drive.info().pages, pages);
+                    assert_holds(&drive, used);
+                    let mut out = [0; 64];
+                    for (at, expected) in [(line, &[5; 64][..]), (other, &[6; 24][..])] {
+                        drive.load(Nanos::ZERO, at, &mut out, Structure::Data).expect("readable");
+                        assert_eq!(&out[..expected.len()], expected);
+                    }
+                    image.close().expect("closed");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_write_on_while_the_drive_grows() {
+    for durability in [Durability::Process, Durability::Machine] {
+        let (host, used) = used_drive(Mode::Log, true);
+        let wal_half = Some(1 << 20);
+        let how = OpenOptions { durability, wal_half, ..OpenOptions::default() };
+        let (image, drive) = open_as(&host, how).expect("opens");
+        let (image, done) = (&image, &std::sync::atomic::AtomicBool::new(false));
+        let rounds: u64 = std::thread::scope(|s| {
+            let mine = |t: u64| {
+                let drive = &drive;
+                move || {
+                    let (mut rounds, part) = (0, used / 4);
+                    while rounds < 3 || !done.load(std::sync::atomic::Ordering::SeqCst) {
+                        for n in t * part..(t + 1) * part {
+                            write(drive, n);
+                            if n.is_multiple_of(50) {
+                                image.barrier().expect("safe");
+                            }
+                        }
+                        rounds += 1;
+                    }
+                    rounds
+                }
+            };
+            let writers: Vec<_> = (0..4).map(|t| s.spawn(mine(t))).collect();
+            for factor in [2, 3, 4, 6] {
+                image.grow_open(wanted(Mode::Log, factor)).expect("grown");
+            }
+            done.store(true, std::sync::atomic::Ordering::SeqCst);
+            writers.into_iter().map(|w| w.join().expect("wrote")).sum()
+        });
+        assert!(rounds >= 12);
+        image.barrier().expect("safe");
+        let left = host.after_process_death();
+        let (image, drive) = open(&left).expect("opens");
+        assert!(drive.info().pages * PAGE_SIZE as u64 >= wanted(Mode::Log, 6).0);
+        assert_holds(&drive, used);
+        image.close().expect("closed");
+    }
+}
+
+#[test]
+fn a_crash_at_any_write_of_the_growth_of_an_open_image_leaves_the_old_drive_or_the_new_one() {
+    let (mut old, mut new) = (0, 0);
+    for (mode, durability) in [(Mode::Log, Durability::Machine), (Mode::Cache, Durability::Process)] {
+        let (made, used) = used_drive(mode, true);
+        let how = OpenOptions { durability, ..options() };
+        // Something is in the redo log when the growth begins.
+        let ready = || {
+            let host = made.after_process_death();
+            let (image, drive) = open_as(&host, how).expect("opens");
+            (0..used).step_by(5).for_each(|n| write(&drive, n));
+            image.barrier().expect("safe");
+            (host, image)
+        };
+        let (host, image) = ready();
+        let begin = host.writes();
+        image.grow_open(wanted(mode, 2)).expect("grown");
+        let writes = host.writes() - begin;
+        drop(image);
+        for stop in (0..=writes).filter(|n| n.is_multiple_of((writes / 8).max(1)) || n + 12 > writes) {
+            let mut random = Stream::new(stop, "image.grow.open");
+            let (host, image) = ready();
+            host.stop_after(stop, random.below(5000) as usize);
+            let grown = image.grow_open(wanted(mode, 2));
+            assert_eq!(grown.is_ok(), !host.has_stopped(), "{:?}", grown.err());
+            drop(image);
+            let left = match durability {
+                Durability::Process => host.after_process_death(),
+                Durability::Machine => host.after_machine_crash(4096, &mut random),
+            };
+            let (image, drive) = open(&left).expect("opens");
+            match drive.info().pages > DriveConfig::tiny(mode).pages() {
+                true => new += 1,
+                false => old += 1,
+            }
+            assert_holds(&drive, used);
+            image.close().expect("closed");
+            Image::grow_on(&(Arc::new(left.clone()) as Arc<dyn Host>), wanted(mode, 2)).expect("grown");
+            assert_holds(&open(&left).expect("opens").1, used);
+        }
+    }
+    assert!(old > 10 && new >= 3, "crashes before and after: {old} {new}");
+}
+
+#[test]
+fn where_the_hosts_disk_is_full_an_open_drive_goes_on_with_its_size() {
+    let (made, used) = used_drive(Mode::Log, true);
+    let (mut went_on, mut grew) = (0, 0);
+    for kib in (0..320).step_by(8).chain((512..4096).step_by(512)) {
+        let host = made.after_process_death();
+        let (image, drive) = open(&host).expect("opens");
+        write(&drive, 0);
+        image.barrier().expect("safe");
+        let before = drive.info().pages;
+        host.limit_space(Some(kib << 10));
+        let grown = image.grow_open(wanted(Mode::Log, 2));
+        host.limit_space(None);
+        match grown {
+            Ok(_) => grew += 1,
+            Err(e) => {
+                assert!(matches!(e, ImageError::NoSpace { .. }) || image.failure().is_some(), "{e}");
+                assert_eq!(drive.info().pages, before);
+            }
+        }
+        if image.failure().is_none() {
+            write(&drive, 1);
+            image.barrier().expect("safe");
+            if drive.info().pages == before {
+                went_on += 1;
+                image.grow_open(wanted(Mode::Log, 2)).expect("there is space now");
+            }
+            assert_holds(&drive, used);
+            image.close().expect("closed");
+        }
+        let (image, drive) = open(&host).expect("opens");
+        assert_holds(&drive, used);
+        image.close().expect("closed");
+    }
+    assert!(went_on > 0 && grew > 0, "{went_on} {grew}");
+}
+
+#[test]
+fn what_cannot_grow_while_it_is_open_says_so_and_goes_on() {
+    let (host, used) = used_drive(Mode::Log, true);
+    let (image, drive) = open(&host).expect("opens");
+    let smaller = image.grow_open(Bytes(4096)).expect_err("smaller");
+    assert!(smaller.to_string().contains("cannot become smaller"), "{smaller}");
+    assert!(image.grow_open(Bytes::gib(64 << 10)).is_err(), "more than pages have numbers");
+    assert_eq!(image.grow_open(Bytes(drive.info().pages * 4096)).expect("as it is").pages(), drive.info().pages);
+    write(&drive, 0);
+    assert_holds(&drive, used);
+    image.close().expect("closed");
+    let look = OpenOptions { read_only: true, ..options() };
+    let (image, _) = open_as(&host, look).expect("opens");
+    assert!(image.grow_open(wanted(Mode::Log, 2)).expect_err("only read").to_string().contains("read only"));
+    drop(image);
+    let host = MemoryHost::new();
+    let config = DriveConfig::tiny(Mode::Log).with_bam();
+    Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+    let (image, drive) = open(&host).expect("opens");
+    let bam = image.grow_open(wanted(Mode::Log, 2)).expect_err("BAM");
+    assert!(bam.to_string().contains("byte-addressable"), "{bam}");
+    write(&drive, 0);
+    image.close().expect("closed");
 }

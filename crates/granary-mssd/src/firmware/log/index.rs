@@ -82,6 +82,11 @@ impl Index {
         }
     }
 
+    /// For a drive that has become larger, of `pages` pages.
+    pub fn grow(&mut self, pages: u64) {
+        self.partitions.resize_with(pages.div_ceil(PARTITION as u64) as usize, || None);
+    }
+
     /// Lines of all chunks, older versions included.
     pub fn lines(&self) -> u64 {
         self.lines

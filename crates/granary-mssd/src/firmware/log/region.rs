@@ -97,6 +97,13 @@ impl Region {
         r
     }
 
+    /// The image keeps the region at `base` of its memory from now on.
+    pub fn rebase(&mut self, base: u64) {
+        if let Some(redo) = &mut self.redo {
+            redo.rebase(base);
+        }
+    }
+
     /// The region that an image kept at `base` of its memory, read by `read(offset, out)`.
     ///
     /// # Errors

@@ -29,6 +29,17 @@ use granary_units::{Nanos, TxId};
 const TXLOG_COUNTS: u64 = 64;
 
 impl Log {
+    /// For a drive that has become larger, and whose image keeps its zones at other places.
+    pub(crate) fn grow(&mut self, config: &DriveConfig, layout: &Layout) {
+        self.index.grow(config.pages());
+        self.pages = config.pages();
+        self.batch = config.flash.geometry.plane_count() as usize;
+        for (region, base) in self.regions.iter_mut().zip(layout.log) {
+            region.rebase(base);
+        }
+        self.txlog.rebase(layout.txlog);
+    }
+
     /// The log that an image kept, with the index of a drive that has just been powered up.
     pub(crate) fn load(config: &DriveConfig, layout: &Layout, dram: &Dram) -> Result<Log, ImageError> {
         let damaged = |what: &str, why: String| ImageError::damaged(DRAM, format!("{what}: {why}"));

@@ -85,6 +85,13 @@ impl TxLog {
         Ok(log)
     }
 
+    /// The image keeps the numbers at `base` from now on.
+    pub fn rebase(&mut self, base: u64) {
+        if let Some((numbers, _)) = &mut self.redo {
+            numbers.rebase(base);
+        }
+    }
+
     /// Moves the changes since the last time to the end of `out`.
     pub fn drain_redo(&mut self, out: &mut Vec<u8>) {
         if let Some((numbers, counts)) = &mut self.redo {
