@@ -346,7 +346,10 @@ fn what_cannot_grow_while_it_is_open_says_so_and_goes_on() {
     let smaller = image.grow_open(Bytes(4096)).expect_err("smaller");
     assert!(smaller.to_string().contains("cannot become smaller"), "{smaller}");
     assert!(image.grow_open(Bytes::gib(64 << 10)).is_err(), "more than pages have numbers");
-    assert_eq!(image.grow_open(Bytes(drive.info().pages * 4096)).expect("as it is").pages(), drive.info().pages);
+    assert_eq!(
+        image.grow_open(Bytes(drive.info().pages * 4096)).expect("as it is").pages(),
+        drive.info().pages
+    );
     write(&drive, 0);
     assert_holds(&drive, used);
     image.close().expect("closed");
