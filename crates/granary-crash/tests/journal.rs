@@ -1,9 +1,10 @@
-//! ByteFS with `data = "journal"`: a power failure leaves a prefix of the calls, each wholly there or not at all, data
-//! included; with `commit = "sync"` all calls that returned, and the one under way. One client works beside the
-//! reference, the power fails at a random command (now and then in the recovery again), and the recovered tree must be
-//! the reference's after some number of calls.
+//! ByteFS and ext4 with `data = "journal"`: a power failure leaves a prefix of the calls, each wholly there or not at all,
+//! data included; with ByteFS's `commit = "sync"` all calls that returned, and the one under way; in ext4 everything
+//! before any fsync. One client works beside the reference, the power fails at a random command (now and then in the
+//! recovery again), and the recovered tree must be the reference's after some number of calls.
 //!
 //! A fallocate takes several transactions: of the last one each byte may be as before or as after, and so may the size.
+//! ext4 puts each page of a write into a handle of its own: of the last write its first pages may be there.
 //! Writes and removals beyond what one transaction holds are not made. Stores through mappings are no calls.
 
 #[path = "common/targets.rs"]
@@ -14,7 +15,7 @@ use granary_mssd::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
 use granary_units::Nanos;
-use granary_vfs::model::{Generator, Mix, Op, Outcome, Snapshot, apply, snapshot};
+use granary_vfs::model::{Entry, Generator, Mix, Op, Outcome, Shown, Snapshot, apply, snapshot};
 use granary_vfs::reference::{Limits, RefFs, RefProcess};
 use granary_vfs::{Cred, FileSystem, FsError, Process, Vfs};
 use parking_lot::Mutex;
@@ -67,10 +68,40 @@ fn fail_again(target: &Arc<dyn Target>, drive: &Arc<dyn Drive>, ready: Nanos, tr
     }
 }
 
-/// Runs one client until the power fails, recovers, looks for the prefix. Returns how many calls were lost. With `kept`
-/// every call that returned is promised, otherwise only what a sync was behind.
-fn point(name: &str, seed: u64, kept: bool) -> usize {
+/// Whether `found` is `before` with the first whole pages of the write that makes it `after`.
+fn has_first_pages(before: &Snapshot, found: &Snapshot, after: &Snapshot) -> bool {
+    let begun = |path: &Vec<u8>| {
+        let (Some(b), Some(f), Some(a)) = (before.get(path), found.get(path), after.get(path)) else {
+            return false;
+        };
+        let same = f.first == b.first && f.xattrs == b.xattrs;
+        // All attributes but the size.
+        let shown = |of: &Entry| Shown { size: 0, ..of.shown };
+        let cut = |at: usize| {
+            let len = b.content.len().max(at.min(a.content.len()));
+            f.content.len() == len
+                && (0..len).all(|i| f.content[i] == if i < at { a.content[i] } else { b.content[i] })
+        };
+        same && shown(f) == shown(b) && (0..=a.content.len() / 4096 + 1).any(|pages| cut(pages * 4096))
+    };
+    found.len() == before.len() && found.keys().all(begun)
+}
+
+/// What is promised once a call has returned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Everything, whichever it was.
+    Always,
+    /// What was done before a sync.
+    Sync,
+    /// What was done before a sync or an fsync of any file.
+    Fsync,
+}
+
+/// Runs one client until the power fails, recovers, looks for the prefix. Returns how many calls were lost.
+fn point(name: &str, seed: u64, kept: Kept) -> usize {
     let target = targets::by_name(name).expect("a target");
+    let by_pages = name == "ext4-journal";
     let drive = target.drive(seed);
     let log = Arc::new(Mutex::new(Log::default()));
     let (shared, t, d) = (log.clone(), target.clone(), drive.clone());
@@ -94,10 +125,12 @@ fn point(name: &str, seed: u64, kept: bool) -> usize {
             let mut log = shared.lock();
             let op = log.under_way.take();
             if outcome != Outcome::Failed(FsError::NotSupported) {
-                // fsync promises its file only; sync everything before it.
-                let synced = outcome == Outcome::Done && matches!(op, Some(Op::Sync));
+                // ByteFS's fsync promises its file only; sync everything before it.
+                let done = outcome == Outcome::Done;
+                let synced = done && matches!(op, Some(Op::Sync));
+                let fsynced = done && matches!(op, Some(Op::Fsync { .. }));
                 log.done.extend(op);
-                if kept || synced {
+                if kept == Kept::Always || synced || kept == Kept::Fsync && fsynced {
                     log.promised = log.done.len();
                 }
             }
@@ -118,6 +151,7 @@ fn point(name: &str, seed: u64, kept: bool) -> usize {
     let result = World::default().run(move || {
         sleep_until(ready);
         let (fs, mut p) = process(&*target, drive).map_err(|e| e.to_string())?;
+        fs.sync().map_err(|e| e.to_string())?;
         let bad = fs.check().map_err(|e| e.to_string())?;
         if !bad.is_empty() {
             return Err(bad.join("\n"));
@@ -129,11 +163,18 @@ fn point(name: &str, seed: u64, kept: bool) -> usize {
         for (n, op) in log.done.iter().chain(&log.under_way).map(Some).chain([None]).enumerate() {
             if n >= log.promised {
                 let now = snapshot(&mut reference).map_err(|e| e.to_string())?;
-                let half = before.is_some_and(|before| is_between(&before, &found, &now));
+                let half = before.is_some_and(|(before, write)| match write {
+                    true => has_first_pages(&before, &found, &now),
+                    false => is_between(&before, &found, &now),
+                });
                 if half || now == found {
                     prefix = Some(n);
                 }
-                before = op.filter(|op| matches!(op, Op::Fallocate { .. })).map(|_| now);
+                before = match op {
+                    Some(Op::Fallocate { .. }) => Some((now, false)),
+                    Some(Op::Write { .. } | Op::Pwrite { .. }) if by_pages => Some((now, true)),
+                    _ => None,
+                };
             }
             if let Some(op) = op {
                 apply(&mut reference, op);
@@ -156,7 +197,7 @@ fn point(name: &str, seed: u64, kept: bool) -> usize {
 
 #[test]
 fn a_power_failure_leaves_a_prefix_of_the_calls() {
-    let lost: usize = (0..60).map(|seed| point("bytefs-journal", seed, false)).sum();
+    let lost: usize = (0..60).map(|seed| point("bytefs-journal", seed, Kept::Sync)).sum();
     assert!(lost > 0, "calls that nobody synced are lost now and then, otherwise this tests little");
 }
 
@@ -165,6 +206,12 @@ fn a_power_failure_leaves_a_prefix_of_the_calls() {
 #[test]
 fn with_sync_commits_a_returned_call_is_durable_and_the_one_under_way_whole() {
     for seed in 1000..1200 {
-        point("bytefs-journal-sync", seed, true);
+        point("bytefs-journal-sync", seed, Kept::Always);
     }
+}
+
+#[test]
+fn ext4_with_a_data_journal_leaves_a_prefix_of_the_calls_that_reaches_every_fsync() {
+    let lost: usize = (0..40).map(|seed| point("ext4-journal", seed, Kept::Fsync)).sum();
+    assert!(lost > 0, "calls that nobody synced are lost now and then, otherwise this tests little");
 }

@@ -73,6 +73,26 @@ fn ext4_keeps_its_promises_under_fileserver() {
 }
 
 #[test]
+fn ext4_in_writeback_mode_keeps_its_promises_under_torture() {
+    explore("ext4-writeback", "torture", 60);
+}
+
+#[test]
+fn ext4_in_writeback_mode_keeps_its_promises_under_fileserver() {
+    explore("ext4-writeback", "fileserver", 40);
+}
+
+#[test]
+fn ext4_with_a_data_journal_keeps_its_promises_under_torture() {
+    explore("ext4-journal", "torture", 60);
+}
+
+#[test]
+fn ext4_with_a_data_journal_keeps_its_promises_under_fileserver() {
+    explore("ext4-journal", "fileserver", 40);
+}
+
+#[test]
 fn nova_keeps_its_promises_under_torture() {
     explore("nova", "torture", 60);
 }

@@ -221,11 +221,14 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Blocks beyond a file's end are what fallocate reserved: zero. (After a recovery they become so when the inode is
+    /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (After a recovery they become so when the inode is
     /// loaded.)
     fn beyond(&mut self, ino: u32, size: u64, e: &Entry) -> Result<()> {
         let reach = size.div_ceil(BLOCK_SIZE as u64).min(u32::MAX as u64) as u32;
         let skip = reach.saturating_sub(e.key);
+        if e.unwritten {
+            return Ok(());
+        }
         for lpa in e.start + skip as u64..(e.start + e.len as u64).min(self.fs.groups.geo.blocks) {
             let mut page = [Page::ZERO];
             self.fs.port.read(Lpa(lpa), &mut page, Structure::Data)?;

@@ -318,7 +318,7 @@ impl Ext4 {
         let wanted = Wanted { ino, logical, len: 1, file_blocks: logical + 1, goal, purpose: Purpose::Meta };
         let (lpa, _) = self.groups.allocate(h, &wanted)?;
         let block = self.cache.fresh(Lpa(lpa), what);
-        match self.insert_extent(h, owner, Extent { key: logical, len: 1, start: lpa }) {
+        match self.insert_extent(h, owner, Extent { key: logical, len: 1, start: lpa, unwritten: false }) {
             Ok(()) => {
                 node.state.lock().blocks += 1;
                 Ok(block)

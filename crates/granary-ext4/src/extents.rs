@@ -9,8 +9,10 @@
 //! of space between steps harms nothing. Callers hold `Node::map` exclusively to change and shared to walk below
 //! the root; a tree without inner nodes is read under the short state lock alone.
 //!
-//! A neighbour that continues an extent is merged with it, up to 32768 blocks. Not here: unwritten extents (data is
-//! on the drive before the transaction that maps it commits; reserved blocks are trimmed), shrinking an inner root before it is empty.
+//! A neighbour that continues an extent, of the same kind, is merged with it, up to 32768 blocks. Unwritten extents come
+//! into being where the commit does not wait for data (`data = "writeback"`, and reserved blocks with `data = "journal"`);
+//! in ordered mode data is on the drive before the transaction that maps it commits, and reserved blocks are trimmed.
+//! Not here: shrinking an inner root before it is empty.
 
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
@@ -27,8 +29,8 @@ use std::sync::Arc;
 /// What a logical block maps to, and for how many blocks from it on that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mapping {
-    /// Physical blocks from `start` on.
-    Mapped { start: u64, len: u32 },
+    /// Physical blocks from `start` on; unwritten ones read as zeros.
+    Mapped { start: u64, len: u32, unwritten: bool },
     /// Nothing.
     Hole { len: u32 },
 }
@@ -82,15 +84,31 @@ fn step(bytes: &[u8], key: u32) -> (Option<Entry>, u32, u16) {
 fn mapping(found: Option<Entry>, bound: u32, key: u32) -> Mapping {
     match found {
         Some(e) if key - e.key < e.len => {
-            Mapping::Mapped { start: e.start + (key - e.key) as u64, len: e.len - (key - e.key) }
+            let rest = e.part(key, e.key + e.len);
+            Mapping::Mapped { start: rest.start, len: rest.len, unwritten: e.unwritten }
         }
         _ => Mapping::Hole { len: bound - key },
     }
 }
 
+/// Most blocks of an extent like this one.
+fn longest(e: Entry) -> u32 {
+    if e.unwritten { MAX_LEN - 1 } else { MAX_LEN }
+}
+
 /// Whether `a` is continued by `b`, logically and physically.
 fn joins(a: Entry, b: Entry) -> bool {
-    a.key + a.len == b.key && a.start + a.len as u64 == b.start && a.len + b.len <= MAX_LEN
+    let touch = a.key + a.len == b.key && a.start + a.len as u64 == b.start;
+    touch && a.unwritten == b.unwritten && a.len + b.len <= longest(a)
+}
+
+/// Makes the part `from..to` of extent `index` a written one. False = no room for what the extent falls into.
+fn set_written(leaf: &mut [u8], index: usize, from: u32, to: u32) -> bool {
+    let e = node_bytes::entry(leaf, index);
+    let end = e.key + e.len;
+    node_bytes::remove(leaf, index);
+    let parts = [e.part(e.key, from), Entry { unwritten: false, ..e.part(from, to) }, e.part(to, end)];
+    parts.into_iter().filter(|p| p.len > 0).all(|p| put(leaf, node_bytes::search(leaf, p.key), p))
 }
 
 /// Puts an extent into a leaf after entry `index`, merging where it continues a neighbour. False = no room.
@@ -100,7 +118,7 @@ fn put(leaf: &mut [u8], index: Option<usize>, e: Entry) -> bool {
         (next < node_bytes::count(leaf)).then(|| node_bytes::entry(leaf, next)).filter(|r| joins(e, *r));
     let left = index.map(|i| (i, node_bytes::entry(leaf, i))).filter(|(_, l)| joins(*l, e));
     match (left, right) {
-        (Some((i, l)), Some(r)) if l.len + e.len + r.len <= MAX_LEN => {
+        (Some((i, l)), Some(r)) if l.len + e.len + r.len <= longest(e) => {
             node_bytes::set(leaf, i, Entry { len: l.len + e.len + r.len, ..l });
             node_bytes::remove(leaf, next);
         }
@@ -136,7 +154,7 @@ impl Ext4 {
                 self.map_locked(node, key)?
             }
         };
-        if let Mapping::Mapped { start, len } = mapped
+        if let Mapping::Mapped { start, len, .. } = mapped
             && (start == 0 || start + len as u64 > self.groups.geo.blocks)
         {
             return Err(corrupt(format!("an extent maps to blocks {start}+{len}")));
@@ -235,7 +253,7 @@ impl Ext4 {
                 owner.edit(h, &At::Root, |b| {
                     node_bytes::init(b, ROOT_MAX, depth + 1);
                     let key = node_bytes::entry(&old, 0).key;
-                    node_bytes::insert(b, 0, Entry { key, len: 0, start: lpa });
+                    node_bytes::insert(b, 0, Entry { key, len: 0, start: lpa, unwritten: false });
                 });
             }
             Some(p) => {
@@ -253,7 +271,7 @@ impl Ext4 {
                 h.change(&new, |b| b.copy_from_slice(&half));
                 let parent = path[p].index.expect("inner nodes are entered by an entry");
                 owner.edit(h, &path[p].at, |b| {
-                    node_bytes::insert(b, parent + 1, Entry { key, len: 0, start: lpa })
+                    node_bytes::insert(b, parent + 1, Entry { key, len: 0, start: lpa, unwritten: false })
                 });
             }
         }
@@ -353,8 +371,8 @@ impl Ext4 {
             return Ok(None);
         }
         let leaf = &path.last().expect("a path has a leaf").at;
-        let behind = Entry { key: end, len: e.key + e.len - end, start: e.start + (end - e.key) as u64 };
-        let part = Entry { key: start, len: end - start, start: e.start + (start - e.key) as u64 };
+        let behind = e.part(end, e.key + e.len);
+        let part = e.part(start, end);
         match (start - e.key, behind.len) {
             (0, 0) => {
                 let left = owner.edit(h, leaf, |b| {
@@ -381,6 +399,45 @@ impl Ext4 {
             }
         }
         Ok(Some(part))
+    }
+
+    /// What is mapped of `from..to` holds data from now on. The caller marks the inode.
+    ///
+    /// # Errors
+    /// `NoSpace` where an extent falls into parts that need a tree block and there is none: the tree is valid, what comes
+    /// from there on still unwritten.
+    pub(crate) fn mark_written(
+        &self,
+        h: &mut Handle<'_>,
+        owner: Owner<'_>,
+        from: u32,
+        to: u32,
+    ) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            let len = match self.map_locked(owner.node, at)? {
+                Mapping::Hole { len } | Mapping::Mapped { len, unwritten: false, .. } => len,
+                Mapping::Mapped { len, unwritten: true, .. } => {
+                    let path = self.path(owner, at)?;
+                    let leaf = path.last().expect("a path has a leaf");
+                    let i = leaf.index.expect("it is mapped");
+                    // A copy decides, as in insert_extent.
+                    let (e, changed) = owner.view(&leaf.at, |b| {
+                        let mut copy = b.to_vec();
+                        let fits = set_written(&mut copy, i, at, to.min(at + len));
+                        (node_bytes::entry(b, i), fits.then_some(copy))
+                    });
+                    let Some(copy) = changed else {
+                        self.make_room(h, owner, &path, e)?;
+                        continue;
+                    };
+                    owner.edit(h, &leaf.at, |b| b.copy_from_slice(&copy));
+                    len
+                }
+            };
+            at = at.saturating_add(len);
+        }
+        Ok(())
     }
 
     /// Frees an empty leaf where its parent has others. (An empty one that stays is harmless: truncation frees it.)

@@ -8,7 +8,8 @@
 //!
 //! The kernel maps reserved blocks with unwritten extents and converts them when data comes. Here they are trimmed: a
 //! trimmed page reads as zeros, also after a power failure, so that the extent is an ordinary one. What that saves are
-//! the journalled conversions of the tree's blocks.
+//! the journalled conversions of the tree's blocks. With `data = "journal"` a trim would be undone by the replay of what a
+//! block held before: there reserved blocks are unwritten, and zeros go through the journal like other data.
 //!
 //! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there and the
 //! power failed before the size on media grew. So after a recovery such blocks are trimmed again when their inode is
@@ -19,8 +20,9 @@ use crate::extents::Mapping;
 use crate::file::{INODE, MOST, WRITE, blocks_of, owner};
 use crate::layout::BLOCK_SIZE;
 use crate::node::{Node, show_blocks};
+use crate::options::DataMode;
 use granary_mssd::Ticket;
-use granary_units::Lpa;
+use granary_units::{Lpa, Page};
 use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
 
 const BS: u64 = BLOCK_SIZE as u64;
@@ -54,7 +56,7 @@ impl Ext4 {
                 // Dirty pages of the range are about to be dropped: their promises are kept here.
                 let mut holes = if first < last { self.promised(node, first, last) } else { Vec::new() };
                 holes.extend(self.promise_range(inode, pos, len)?);
-                self.trim_mapped(node, first, last)?;
+                self.zero_mapped(node, first, last)?;
                 holes.sort_unstable();
                 self.fill_holes(inode, &holes)?;
             }
@@ -98,8 +100,12 @@ impl Ext4 {
             while at < end {
                 let stop = end.min(at.saturating_add(MOST));
                 let mapped = self.transaction(WRITE, |h| {
-                    let (start, len) = self.map_hole(h, inode, at, stop)?;
+                    let unwritten = self.options.data == DataMode::Journal;
+                    let (start, len) = self.map_hole(h, inode, at, stop, unwritten)?;
                     self.mark_inode(h, inode)?;
+                    if unwritten {
+                        return Ok((len, Ticket::NONE));
+                    }
                     let ticket = self.port.trim(Lpa(start), len as u64)?;
                     h.ordered(ticket.done());
                     Ok((len, ticket))
@@ -123,17 +129,41 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes what is mapped of a range of blocks zero, where it is.
+    /// Makes what is mapped of a range of blocks zero, where it is: as the mode says.
+    fn zero_mapped(&self, node: &Node, first: u32, end: u32) -> Result<()> {
+        /// Blocks of zeros in one handle: a part of any transaction.
+        const MOST_ZEROS: u32 = 64;
+        if self.options.data != DataMode::Journal {
+            return self.trim_mapped(node, first, end);
+        }
+        let mut at = first;
+        while at < end {
+            match self.map_block(node, at)? {
+                Mapping::Mapped { start, len, unwritten: false } => {
+                    let n = len.min(end - at).min(MOST_ZEROS);
+                    self.journal.run(n, |h| {
+                        (start..start + n as u64).for_each(|lpa| h.data(lpa, Page::ZERO));
+                        Ok(())
+                    })?;
+                    at += n;
+                }
+                Mapping::Mapped { len, .. } | Mapping::Hole { len } => at = at.saturating_add(len),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same by trims, at once.
     fn trim_mapped(&self, node: &Node, first: u32, end: u32) -> Result<()> {
         let (mut at, mut all) = (first, Ticket::NONE);
         while at < end {
             match self.map_block(node, at)? {
-                Mapping::Mapped { start, len } => {
+                Mapping::Mapped { start, len, unwritten: false } => {
                     let n = len.min(end - at);
                     all = all.and(self.port.trim(Lpa(start), n as u64)?);
                     at += n;
                 }
-                Mapping::Hole { len } => at = at.saturating_add(len),
+                Mapping::Mapped { len, .. } | Mapping::Hole { len } => at = at.saturating_add(len),
             }
         }
         self.port.wait(all);
@@ -164,7 +194,7 @@ impl Ext4 {
                 Ok(Some(part)) => to = part.key,
                 Ok(None) => break,
                 // No room for the second half of an extent: its middle is zero and keeps its blocks.
-                Err(FsError::NoSpace) => return self.trim_mapped(node, first, to),
+                Err(FsError::NoSpace) => return self.zero_mapped(node, first, to),
                 Err(e) => return Err(e),
             }
         }

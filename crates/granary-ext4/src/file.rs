@@ -5,13 +5,16 @@
 //!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
 //!                mapped: data written in place; a handle only where the size on media grows, afterwards
 //!   commit       waits for the ordered data of its transaction, then writes its commit block
+//!
+//!   data = "writeback"   hole: mapped as unwritten, nothing ordered; a second handle, after the data, makes it written
+//!   data = "journal"     write(), too, ends in write-back: per page one handle { map, page into the journal, disksize }
 //! ```
 //!
-//! Invariants: an extent is committed only after its data is on the drive, so a power loss never shows what a block
-//! held before; the size on media (`disksize`) never exceeds what is mapped or a hole by intent.
+//! Invariants: a written extent is committed only after its data is on the drive or with it, so a power loss never shows
+//! what a block held before; the size on media (`disksize`) never exceeds what is mapped or a hole by intent.
 //!
-//! The kernel maps with unwritten extents and converts them when the data is there (`dioread_nolock`); the blocks
-//! that end up in the journal are the same, so the ordered scheme alone is kept.
+//! The kernel maps with unwritten extents in ordered mode, too, and converts them when the data is there
+//! (`dioread_nolock`); the blocks that end up in the journal are the same, so there the ordered scheme alone is kept.
 
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
@@ -20,6 +23,7 @@ use crate::journal::Handle;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::extent::Entry;
 use crate::node::{Node, number, show_blocks};
+use crate::options::DataMode;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr};
@@ -39,6 +43,19 @@ pub(crate) fn blocks_of(pos: u64, len: u64) -> (u32, u32) {
 
 pub(crate) fn owner(inode: &Inode) -> Owner<'_> {
     Owner { node: inode.private::<Node>(), ino: number(inode.ino()), meta: false }
+}
+
+/// Data on its way to the drive, and the blocks that are to be marked as written when it is there.
+#[derive(Default)]
+struct Flight {
+    ticket: Ticket,
+    unwritten: Vec<(u32, u32)>,
+}
+
+impl Flight {
+    fn add(&mut self, ticket: Ticket) {
+        self.ticket = self.ticket.and(ticket);
+    }
 }
 
 impl Ext4 {
@@ -118,14 +135,17 @@ impl Ext4 {
 
     /// Writes pages: in place where they are mapped, else to blocks allocated now.
     pub(crate) fn write_back(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
-        let mut ticket = Ticket::NONE;
+        if self.options.data == DataMode::Journal {
+            return self.journal_pages(inode, pages);
+        }
+        let mut flight = Flight::default();
         let mut content: Vec<Page> = Vec::with_capacity(pages.len());
         for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
             content.clear();
             content.extend(run.iter().map(|p| p.page.clone()));
-            self.write_run(inode, run[0].index as u32, &content, &mut ticket)?;
+            self.write_run(inode, run[0].index as u32, &content, &mut flight)?;
         }
-        self.port.wait(ticket);
+        self.land(inode, flight)?;
         let end = pages.last().map_or(0, |p| (p.index + 1) * BS).min(inode.size());
         let node = inode.private::<Node>();
         if end <= node.state.lock().disksize {
@@ -140,30 +160,84 @@ impl Ext4 {
         })
     }
 
-    /// Writes consecutive pages from logical block `first` on; adds what is in flight to `ticket`.
-    fn write_run(&self, inode: &Inode, first: u32, pages: &[Page], ticket: &mut Ticket) -> Result<()> {
+    /// Puts pages into the journal, each in one handle with its mapping and the size that reaches it, as the kernel's
+    /// write path does.
+    fn journal_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
+        let node = inode.private::<Node>();
+        for page in pages {
+            let at = page.index as u32;
+            let end = ((page.index + 1) * BS).min(inode.size());
+            self.transaction(WRITE, |h| {
+                let (start, mapped) = match self.map_block(node, at)? {
+                    Mapping::Mapped { start, unwritten: false, .. } => (start, false),
+                    Mapping::Mapped { start, .. } => {
+                        let _tree = node.map.write();
+                        self.mark_written(h, owner(inode), at, at + 1)?;
+                        (start, true)
+                    }
+                    Mapping::Hole { .. } => (self.map_hole(h, inode, at, at + 1, false)?.0, true),
+                };
+                h.data(start, page.page.clone());
+                let grows = {
+                    let mut s = node.state.lock();
+                    let before = s.disksize;
+                    s.disksize = before.max(end);
+                    end > before
+                };
+                if mapped || grows { self.mark_inode(h, inode) } else { Ok(()) }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what is in flight; what was mapped as unwritten for it becomes written.
+    fn land(&self, inode: &Inode, flight: Flight) -> Result<()> {
+        self.port.wait(flight.ticket);
+        for (first, end) in flight.unwritten {
+            self.transaction(WRITE, |h| {
+                {
+                    let _tree = inode.private::<Node>().map.write();
+                    self.mark_written(h, owner(inode), first, end)?;
+                }
+                self.mark_inode(h, inode)?;
+                // The change may be in a block of the tree alone, where the inode does not show it; fdatasync needs it.
+                inode.private::<Node>().state.lock().datasync_tid = h.tid();
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes consecutive pages from logical block `first` on; adds what is in flight to `flight`.
+    fn write_run(&self, inode: &Inode, first: u32, pages: &[Page], flight: &mut Flight) -> Result<()> {
         let node = inode.private::<Node>();
         let mut done = 0;
         while done < pages.len() {
             let at = first + done as u32;
             let left = (pages.len() - done) as u32;
             match self.map_block(node, at)? {
-                Mapping::Mapped { start, len } => {
+                Mapping::Mapped { start, len, unwritten } => {
                     let n = len.min(left) as usize;
                     let part = &pages[done..done + n];
-                    *ticket = ticket.and(self.port.submit_write(Lpa(start), part, Structure::Data)?);
+                    flight.add(self.port.submit_write(Lpa(start), part, Structure::Data)?);
+                    if unwritten {
+                        flight.unwritten.push((at, at + n as u32));
+                    }
                     done += n;
                 }
                 Mapping::Hole { len } => {
                     let n = len.min(left).min(MOST) as usize;
                     let part = &pages[done..done + n];
                     // The size grows over pages written in place just before: their data is ordered, too.
-                    let before = ticket.done();
+                    let before = flight.ticket.done();
                     let (written, t) = self.transaction(WRITE, |h| {
                         h.ordered(before);
                         self.write_hole(h, inode, at, part)
                     })?;
-                    *ticket = ticket.and(t);
+                    flight.add(t);
+                    if self.options.data == DataMode::Writeback {
+                        flight.unwritten.push((at, at + written as u32));
+                    }
                     done += written;
                 }
             }
@@ -172,7 +246,7 @@ impl Ext4 {
     }
 
     /// Allocates and maps blocks for a hole and starts writing them, all before the handle stops: the transaction
-    /// cannot commit without the data. Returns how many pages it took.
+    /// cannot commit without the data, or (`data = "writeback"`) maps them as unwritten. Returns how many pages it took.
     fn write_hole(
         &self,
         h: &mut Handle<'_>,
@@ -181,7 +255,8 @@ impl Ext4 {
         pages: &[Page],
     ) -> Result<(usize, Ticket)> {
         let node = inode.private::<Node>();
-        let (start, len) = self.map_hole(h, inode, at, at + pages.len() as u32)?;
+        let unwritten = self.options.data == DataMode::Writeback;
+        let (start, len) = self.map_hole(h, inode, at, at + pages.len() as u32, unwritten)?;
         {
             let size = inode.size();
             let mut s = node.state.lock();
@@ -189,18 +264,21 @@ impl Ext4 {
         }
         self.mark_inode(h, inode)?;
         let ticket = self.port.submit_write(Lpa(start), &pages[..len as usize], Structure::Data)?;
-        h.ordered(ticket.done());
+        if !unwritten {
+            h.ordered(ticket.done());
+        }
         Ok((len as usize, ticket))
     }
 
-    /// Allocates and maps blocks for the hole `at..end`, or for its beginning: (first block, how many). The caller marks
-    /// the inode.
+    /// Allocates and maps blocks for the hole `at..end`, or for its beginning: (first block, how many). Unwritten ones read
+    /// as zeros until [`Ext4::mark_written`]. The caller marks the inode.
     pub(crate) fn map_hole(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,
         at: u32,
         end: u32,
+        unwritten: bool,
     ) -> Result<(u64, u32)> {
         let node = inode.private::<Node>();
         // Pages that nobody reserved for (a caller without `reserve`) are promised now.
@@ -223,7 +301,7 @@ impl Ext4 {
                 purpose: Purpose::Data,
             };
             let (start, len) = self.groups.allocate(h, &wanted)?;
-            if let Err(e) = self.insert_extent(h, owner(inode), Entry { key: at, len, start }) {
+            if let Err(e) = self.insert_extent(h, owner(inode), Entry { key: at, len, start, unwritten }) {
                 self.groups.free(h, start, len)?;
                 let again = self.groups.promise(len as u64);
                 if again.is_err() {
@@ -248,12 +326,12 @@ impl Ext4 {
         while done < out.len() {
             let left = (out.len() - done) as u32;
             match self.map_block(node, (first + done as u64) as u32)? {
-                Mapping::Mapped { start, len } => {
+                Mapping::Mapped { start, len, unwritten: false } => {
                     let part = &mut out[done..done + len.min(left) as usize];
                     done += part.len();
-                    ticket = ticket.and(self.port.submit_read(Lpa(start), part, Structure::Data)?);
+                    ticket = ticket.and(self.read_mapped(start, part)?);
                 }
-                Mapping::Hole { len } => {
+                Mapping::Mapped { len, .. } | Mapping::Hole { len } => {
                     let n = len.min(left) as usize;
                     out[done..done + n].fill(Page::ZERO);
                     done += n;
@@ -262,6 +340,29 @@ impl Ext4 {
         }
         self.port.wait(ticket);
         Ok(())
+    }
+
+    /// Starts reading blocks from `start` on; journalled data that is not home yet is in memory.
+    fn read_mapped(&self, start: u64, out: &mut [Page]) -> Result<Ticket> {
+        if self.options.data != DataMode::Journal {
+            return Ok(self.port.submit_read(Lpa(start), out, Structure::Data)?);
+        }
+        let held: Vec<Option<Page>> =
+            (start..).take(out.len()).map(|lpa| self.journal.data(lpa)).collect();
+        let (mut ticket, mut at) = (Ticket::NONE, 0);
+        for run in held.chunk_by(|a, b| a.is_some() == b.is_some()) {
+            let part = &mut out[at..at + run.len()];
+            if run[0].is_none() {
+                ticket = ticket.and(self.port.submit_read(Lpa(start + at as u64), part, Structure::Data)?);
+            }
+            for (page, held) in part.iter_mut().zip(run) {
+                if let Some(held) = held {
+                    *page = held.clone();
+                }
+            }
+            at += run.len();
+        }
+        Ok(ticket)
     }
 
     /// Reads past the page cache.
@@ -321,10 +422,10 @@ impl Ext4 {
                 self.mark_inode(h, inode)
             })?;
         }
-        let mut ticket = Ticket::NONE;
-        let written = self.write_run(inode, first, &pages, &mut ticket);
-        self.port.wait(ticket);
-        match written {
+        let mut flight = Flight::default();
+        let written = self.write_run(inode, first, &pages, &mut flight);
+        let landed = self.land(inode, flight);
+        match written.and(landed) {
             Ok(()) => self.stamp_write(cx, inode, pos + len, true, grows && inode.attr().nlink > 0),
             Err(e) => {
                 self.drop_promises_range(inode, first, end);

@@ -3,6 +3,7 @@
 use crate::layout::inode::ROOT_INO;
 use crate::layout::superblock::{CLEAN, Superblock};
 use crate::node::Node;
+use crate::options::DataMode;
 use crate::{Ext4, MAX_FILE_SIZE};
 use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
@@ -161,7 +162,20 @@ impl FileSystem for Ext4 {
         truncated && self.options.auto_da_alloc
     }
 
+    fn writes_through(&self) -> bool {
+        self.options.data == DataMode::Journal
+    }
+
+    /// `ext4_should_use_dio`: journalled data has to pass through the journal.
+    fn direct_io(&self) -> bool {
+        self.options.data != DataMode::Journal
+    }
+
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
+        if self.options.data == DataMode::Journal {
+            // Whatever transaction the data is in (`ext4_fsync_journal`).
+            return self.journal.commit_all();
+        }
         let tid = {
             let s = inode.private::<Node>().state.lock();
             if data_only { s.datasync_tid } else { s.sync_tid }

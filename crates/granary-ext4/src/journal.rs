@@ -1,4 +1,5 @@
-//! JBD2: block journalling of metadata, in transactions that many operations share.
+//! JBD2: block journalling of metadata, and with `data = "journal"` of file data, in transactions that many operations
+//! share.
 //!
 //! ```text
 //!   operation:  start(credits) -> Handle -> change blocks ... -> stop
@@ -20,8 +21,11 @@
 //!
 //! Lock order: operation locks, handle, `home`, `tail`, `state` (the last is only held for bookkeeping).
 //!
-//! Not here: fast commit, `data=journal`, `data=writeback`, asynchronous commit, the batching pause for
-//! synchronous handles. Source: reference/baselines.md section 3.2; S. Tweedie, "Journaling the Linux ext2fs"
+//! With a data journal a handle brings pages of files into its transaction, too; they are kept here until they are home,
+//! and reads find them here. Then there are no revoke records, as in the kernel (`ext4_forget`): whatever comes into a
+//! freed block is itself journalled, in the transaction that maps it, so that replay ends with the newest content.
+//!
+//! Not here: fast commit, asynchronous commit, the batching pause for synchronous handles. Source: reference/baselines.md section 3.2; S. Tweedie, "Journaling the Linux ext2fs"
 //! (1998); behaviour of Linux 6.1 fs/jbd2.
 
 mod checkpoint;
@@ -74,14 +78,48 @@ pub(crate) struct LogConfig {
     pub expire: Nanos,
     /// How often the flusher looks.
     pub wake: Nanos,
+    /// File data is journalled.
+    pub data: bool,
 }
 
 /// Receives the blocks freed by a committed transaction: runs of (first block, count).
 pub(crate) type Release = Box<dyn Fn(&[(u64, u32)]) + Send + Sync>;
 
+/// What is journalled.
+enum Content {
+    /// A metadata block, shared with the cache and pinned there.
+    Meta(Arc<Block>),
+    /// File data as the last handle left it.
+    Data(Page),
+}
+
+impl Content {
+    fn what(&self) -> Structure {
+        match self {
+            Content::Meta(block) => block.what(),
+            Content::Data(_) => Structure::Data,
+        }
+    }
+
+    /// The content now, as a page that later changes do not touch.
+    fn snapshot(&self) -> Page {
+        match self {
+            Content::Meta(block) => block.snapshot(),
+            Content::Data(page) => page.clone(),
+        }
+    }
+
+    /// No transaction knows it any more.
+    fn let_go(&self) {
+        if let Content::Meta(block) = self {
+            block.unpin();
+        }
+    }
+}
+
 /// A block that some transaction knows; numbers are transactions, 0 = none.
 struct Tracked {
-    block: Arc<Block>,
+    content: Content,
     running: u32,
     committing: u32,
     /// Last committed transaction with the block, while it is not home.
@@ -100,6 +138,8 @@ struct Running {
     /// Blocks in the order in which they were first changed.
     metas: Vec<u64>,
     revoked: Vec<u64>,
+    /// Freed blocks that some transaction knows, without a revoke record (data journal).
+    forgotten: Vec<u64>,
     freed: Vec<(u64, u32)>,
     /// When the last ordered data is on the drive.
     ordered: Nanos,
@@ -264,6 +304,7 @@ impl Journal {
             reserved: 0,
             metas: Vec::new(),
             revoked: Vec::new(),
+            forgotten: Vec::new(),
             freed: Vec::new(),
             ordered: Nanos::ZERO,
         });
@@ -283,6 +324,14 @@ impl Journal {
     /// Most metadata blocks of a transaction: descriptors, revokes and the commit block need room too.
     fn most_metas(&self) -> u32 {
         self.max_transaction - self.max_transaction / 32 - 8
+    }
+
+    /// File data that is not home yet: what the block at `lpa` holds when a file's.
+    pub fn data(&self, lpa: u64) -> Option<Page> {
+        match self.state.lock().tracked.get(&lpa) {
+            Some(Tracked { content: Content::Data(page), .. }) => Some(page.clone()),
+            _ => None,
+        }
     }
 
     /// The transaction that an inode loaded now has to assume its last change in: the kernel's `ext4_iget` rule.

@@ -119,7 +119,7 @@ impl Plan {
         let (mut extents, mut done) = (Vec::new(), 0);
         while done < len {
             let (lpa, n) = self.take(group, len - done, 64.min(len - done))?;
-            extents.push(Entry { key: done, len: n, start: lpa });
+            extents.push(Entry { key: done, len: n, start: lpa, unwritten: false });
             done += n;
             group = geo.group_of(lpa);
         }
@@ -135,7 +135,7 @@ impl Plan {
             for (i, e) in extents.iter().enumerate() {
                 extent::insert(leaf, i, *e);
             }
-            extents = vec![Entry { key: 0, len: 0, start: lpa }];
+            extents = vec![Entry { key: 0, len: 0, start: lpa, unwritten: false }];
             blocks += 1;
         }
         self.put_inode(JOURNAL_INO, FileKind::File, &extents, blocks, 1);
@@ -203,7 +203,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     plan.place_metadata()?;
     let (root, _) = plan.take(0, 1, 1)?;
     dirent::init_first(plan.block(root, Structure::Dentry), ROOT_INO, ROOT_INO);
-    plan.put_inode(ROOT_INO, FileKind::Dir, &[Entry { key: 0, len: 1, start: root }], 1, 2);
+    plan.put_inode(ROOT_INO, FileKind::Dir, &[Entry { key: 0, len: 1, start: root, unwritten: false }], 1, 2);
     let log = plan.place_journal(journal)?;
     let page = LogSuper { len: journal, sequence: 1, start: 0 }.page();
     *plan.block(log, Structure::Journal) = page.to_bytes();

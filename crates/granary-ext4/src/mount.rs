@@ -14,7 +14,7 @@ use crate::layout::inode::{INODES_PER_BLOCK, RawInode};
 use crate::layout::journal::LogSuper;
 use crate::layout::superblock::{CLEAN, DIRTY, Superblock};
 use crate::layout::{BLOCKS_PER_GROUP, corrupt, extent};
-use crate::options::MountOptions;
+use crate::options::{DataMode, MountOptions};
 use crate::orphan::Orphans;
 use crate::{Ext4, node};
 use granary_mssd::{Port, Structure};
@@ -143,6 +143,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         barrier: options.barrier,
         expire: options.dirty_expire,
         wake: options.writeback_interval,
+        data: options.data == DataMode::Journal,
     };
     let release: crate::journal::Release = {
         let (groups, port, discard) = (Arc::clone(&groups), port.clone(), options.discard);

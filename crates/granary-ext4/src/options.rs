@@ -31,13 +31,19 @@ impl Default for MkfsOptions {
     }
 }
 
-/// What the journal orders.
+/// What becomes of file data (`data=`): docs/GUARANTEES.md says what a power failure leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataMode {
     /// Metadata is journalled; data of newly allocated blocks is on the drive before the commit.
     #[default]
     Ordered,
+    /// Metadata is journalled; a commit waits for no data. New blocks are mapped as unwritten until their data is there, so
+    /// that a power failure shows zeros in them, never what they held before (`dioread_nolock`).
+    Writeback,
+    /// Data is journalled, too: each page that a write or write-back brings, in one handle with its mapping and the size.
+    /// No delayed allocation, and O_DIRECT goes through the page cache.
+    Journal,
 }
 
 /// How to mount. The defaults are the kernel's.
@@ -46,7 +52,7 @@ pub enum DataMode {
 pub struct MountOptions {
     /// Age at which a transaction commits by itself (`commit=`), ns.
     pub commit_interval: Nanos,
-    /// What the journal orders (`data=`).
+    /// What becomes of file data (`data=`).
     pub data: DataMode,
     /// FLUSH before commit blocks and at fsync (`barrier`).
     pub barrier: bool,

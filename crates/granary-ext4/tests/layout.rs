@@ -4,7 +4,7 @@ use granary_ext4::layout::extent::{self, Entry};
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::htree::{self, Form, name_hash};
 use granary_ext4::layout::inode::RawInode;
-use granary_ext4::layout::journal::{LogSuper, REVOKES, Record, TAGS, commit, descriptor, parse, revoke};
+use granary_ext4::layout::journal::{LogSuper, REVOKES, Record, TAGS, Tag, commit, descriptor, parse, revoke};
 use granary_ext4::layout::superblock::{MAGIC, Superblock, VERSION};
 use granary_ext4::layout::{BLOCK_SIZE, dirent};
 use granary_mssd::Structure;
@@ -56,8 +56,8 @@ fn superblock_descriptor_and_inode_round_trip_and_notice_damage() {
 
 #[test]
 fn journal_records_round_trip_and_notice_damage() {
-    let tags: Vec<(u64, Structure)> =
-        (0..TAGS as u64).map(|i| (i << 33 | 5, Structure::ALL[i as usize % 8])).collect();
+    let tag = |i: u64| Tag { home: i << 33 | 5, what: Structure::ALL[i as usize % 8], escaped: i % 3 == 0 };
+    let tags: Vec<Tag> = (0..TAGS as u64).map(tag).collect();
     let blocks: Vec<u64> = (0..REVOKES as u64).map(|i| i << 20).collect();
     let records = [
         (descriptor(7, &tags), Record::Descriptor(tags.clone())),
@@ -156,7 +156,7 @@ fn an_extent_node_keeps_its_entries_in_order() {
     extent::init(&mut b, extent::BLOCK_MAX, 0);
     for key in (0..680).step_by(4).chain((2..680).step_by(4)) {
         let i = extent::search(&b, key).map_or(0, |i| i + 1);
-        extent::insert(&mut b, i, Entry { key, len: 32768, start: (key as u64) << 36 });
+        extent::insert(&mut b, i, Entry { key, len: 32767, start: (key as u64) << 36, unwritten: key % 3 == 0 });
     }
     assert!(extent::full(&b) && extent::count(&b) == 340);
     let mut half = ZERO;
@@ -167,7 +167,7 @@ fn an_extent_node_keeps_its_entries_in_order() {
         let (node, at) = if i < 100 { (&b, i) } else { (&half, i - 100) };
         assert_eq!(
             extent::entry(node, at as usize),
-            Entry { key: 2 * i, len: 32768, start: (i as u64) << 37 }
+            Entry { key: 2 * i, len: 32767, start: (i as u64) << 37, unwritten: i % 3 == 0 }
         );
     }
     assert_eq!((extent::search(&half, 199), extent::search(&half, 201)), (None, Some(0)));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Subject;
-use granary_ext4::{MkfsOptions, MountOptions};
+use granary_ext4::{DataMode, MkfsOptions, MountOptions};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::VfsConfig;
 use granary_vfs::model::Mix;
@@ -22,6 +22,35 @@ fn busy(seed: u64) -> Subject {
             ..MountOptions::default()
         },
     }
+}
+
+/// The same in another mode.
+fn mode(seed: u64, data: DataMode) -> Subject {
+    let subject = busy(seed);
+    Subject { mount: MountOptions { data, ..subject.mount }, ..subject }
+}
+
+#[test]
+fn calls_behave_as_the_reference_in_every_mode() {
+    for data in [DataMode::Writeback, DataMode::Journal] {
+        let many = Mix::default();
+        suite::calls_behave_as_the_reference(&mode(9, data), 10..14, suite::tiny_caches(), many, 3_000);
+        let mix = Mix { names: 1, attrs: 1, data: 20, users: false, longest: 700_000, largest: 3_000_000 };
+        let config = VfsConfig { page_cache: Bytes::kib(512), ..suite::tiny_caches() };
+        suite::calls_behave_as_the_reference(&mode(7, data), 310..311, config, mix, 600);
+    }
+}
+
+#[test]
+fn concurrent_calls_have_a_serial_order_in_every_mode() {
+    suite::concurrent_calls_have_a_serial_order(&mode(7, DataMode::Writeback));
+    suite::concurrent_calls_have_a_serial_order(&mode(7, DataMode::Journal));
+}
+
+#[test]
+fn any_calls_of_64_tasks_end_in_every_mode() {
+    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&mode(7, DataMode::Writeback));
+    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&mode(7, DataMode::Journal));
 }
 
 #[test]

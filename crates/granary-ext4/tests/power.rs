@@ -3,16 +3,20 @@
 mod common;
 
 use common::{Mounted, Subject};
-use granary_ext4::{MkfsOptions, MountOptions};
+use granary_ext4::{DataMode, MkfsOptions, MountOptions};
 use granary_sim::{now, sleep_until, spawn};
+use granary_ext4::layout::journal::{Tag, commit, descriptor};
+use granary_mssd::Structure;
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::suite::{self, LateDrive, drive, write_all};
-use granary_vfs::{OpenFlags, Posix};
+use granary_vfs::{Allocate, OpenFlags, Posix};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Small journal and short timers, so that commits, checkpoints and tail updates are everywhere.
-fn options() -> MountOptions {
+fn options(data: DataMode) -> MountOptions {
     MountOptions {
+        data,
         commit_interval: Nanos::from_millis(3),
         dirty_expire: Nanos::from_millis(6),
         writeback_interval: Nanos::from_millis(2),
@@ -23,14 +27,18 @@ fn options() -> MountOptions {
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let mkfs = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
-    let all = suite::what_was_fsynced_survives_power_failures(&Subject { mkfs, mount: options() }, 8);
-    println!("{all:?}");
-    assert!(
-        all.iter().any(|r| r.transactions > 0) && all.iter().any(|r| r.blocks > 0),
-        "nothing was replayed"
-    );
-    assert!(all.iter().any(|r| r.revoked > 0) && all.iter().any(|r| r.orphans_freed > 0), "no orphans");
+    for (data, rounds) in [(DataMode::Ordered, 8), (DataMode::Writeback, 4), (DataMode::Journal, 4)] {
+        let mkfs = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
+        let subject = Subject { mkfs, mount: options(data) };
+        let all = suite::what_was_fsynced_survives_power_failures(&subject, rounds);
+        assert!(
+            all.iter().any(|r| r.transactions > 0) && all.iter().any(|r| r.blocks > 0),
+            "nothing was replayed"
+        );
+        assert!(all.iter().any(|r| r.orphans_freed > 0), "no orphans");
+        // A data journal forgets and never revokes.
+        assert_eq!(all.iter().any(|r| r.revoked > 0), data != DataMode::Journal, "{data:?}");
+    }
 }
 
 #[test]
@@ -44,10 +52,21 @@ fn scribbled_images_are_refused_or_reported() {
     suite::scribbled_images_are_refused_or_reported(&Subject::default(), 700);
 }
 
-/// Ordered mode: blocks that held a deleted file's data are given to a new file; a commit made by somebody else while
-/// the new data is on its way must not show the old.
+/// Blocks that held a deleted file's data are given to a new file, and somebody else commits while the new data is on
+/// its way: in ordered mode that commit waits for it; in writeback mode it does not, and a power failure then leaves
+/// zeros; with a data journal a page is there with the size that reaches it. Nobody shows the old content.
 #[test]
-fn a_commit_waits_for_the_data_of_the_extents_in_it() {
+fn no_commit_shows_what_blocks_held_before() {
+    let zeros = |data| zeros_after_power_failures(data);
+    assert_eq!(zeros(DataMode::Ordered), 0);
+    assert_eq!(zeros(DataMode::Journal), 0);
+    assert!(zeros(DataMode::Writeback) > 0, "no commit came before the data: nothing was tested");
+}
+
+/// How many words of the new file are zero, over all instants.
+fn zeros_after_power_failures(data: DataMode) -> u64 {
+    let subject = Subject { mount: MountOptions { data, ..MountOptions::default() }, ..Subject::default() };
+    let zeros = Arc::new(AtomicU64::new(0));
     const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
     const NEW: u64 = 0x0e0e_0e0e_0e0e_0e0e;
     const MUCH: usize = 40 << 20;
@@ -75,16 +94,15 @@ fn a_commit_waits_for_the_data_of_the_extents_in_it() {
             p.fsync(fd).expect("fsync");
             granary_sim::sleep(Nanos::from_secs(1));
         };
-        let after = |m: &Mounted| {
+        let found = Arc::clone(&zeros);
+        let after = move |m: &Mounted| {
             let mut p = m.process();
             let Ok(fd) = p.open("/new", OpenFlags::RDONLY, 0) else { return };
             let mut content = vec![0; p.fstat(fd).expect("stat").attr.size as usize];
             p.pread(fd, Dest::Bytes(&mut content), 0).expect("read");
-            let seen: Vec<u64> = content
-                .chunks_exact(8)
-                .map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")))
-                .filter(|w| *w != 0 && *w != NEW)
-                .collect();
+            let words = content.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")));
+            let (zero, seen): (Vec<u64>, Vec<u64>) = words.filter(|w| *w != NEW).partition(|w| *w == 0);
+            found.fetch_add(zero.len() as u64, Relaxed);
             assert!(
                 seen.is_empty(),
                 "{} old words of {} bytes, as {:#x}",
@@ -93,14 +111,153 @@ fn a_commit_waits_for_the_data_of_the_extents_in_it() {
                 seen[0]
             );
         };
-        suite::fail_and_look(
-            &Subject::default(),
-            Arc::new(LateDrive::new(Bytes::mib(64))),
-            Some(at),
-            before,
-            after,
-        );
+        suite::fail_and_look(&subject, Arc::new(LateDrive::new(Bytes::mib(64))), Some(at), before, after);
     }
+    zeros.load(Relaxed)
+}
+
+/// What a user writes must not be taken for a record of the journal: pages that are whole descriptors and commit blocks
+/// of the transactions to come, in files whose pages are journalled.
+#[test]
+fn data_that_looks_like_journal_records_is_data() {
+    let forged = |tid: u32| {
+        let tag = Tag { home: 40, what: Structure::Data, escaped: false };
+        [descriptor(tid, &[tag]), commit(tid, 1, 0)]
+    };
+    let before = move |m: &Mounted| {
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+        for tid in 0..40 {
+            for (i, page) in forged(tid).iter().enumerate() {
+                let at = (2 * tid as u64 + i as u64) * 4096;
+                p.pwrite(fd, Payload::Bytes(&page.to_bytes()), at).expect("write");
+            }
+        }
+        p.fsync(fd).expect("fsync");
+        // The copies in the log, and the file's own blocks, where the next transaction would be.
+        for n in 0..3u64 {
+            let fd = write_all(&mut p, &format!("/small{n}"), n, 4096).expect("write");
+            p.fsync(fd).expect("fsync");
+        }
+        granary_sim::power_fail();
+    };
+    let after = move |m: &Mounted| {
+        assert_eq!(m.fs.recovery().transactions, 4, "{:?}", m.fs.recovery());
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        let mut found = [0; 4096];
+        for tid in 0..40 {
+            for (i, page) in forged(tid).iter().enumerate() {
+                let at = (2 * tid as u64 + i as u64) * 4096;
+                assert_eq!(p.pread(fd, Dest::Bytes(&mut found), at).expect("read"), 4096);
+                assert_eq!(found, page.to_bytes(), "page of transaction {tid}");
+            }
+        }
+    };
+    suite::fail_and_look(&journal(), drive(Bytes::mib(64)), None, before, after);
+}
+
+fn journal() -> Subject {
+    let mount = MountOptions { data: DataMode::Journal, ..MountOptions::default() };
+    Subject { mount, ..Subject::default() }
+}
+
+/// The log of a data journal goes round many times over pages that look like its records: what is left of earlier laps
+/// stands behind the last transaction, where recovery looks for the next.
+#[test]
+fn old_laps_full_of_forged_records_are_not_replayed() {
+    let mkfs = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+        for round in 0..60u32 {
+            for i in 0..100u64 {
+                // Of a transaction that will come.
+                let page = commit(round * 2 + 1 + i as u32 % 40, 1, 0);
+                p.pwrite(fd, Payload::Bytes(&page.to_bytes()), i * 4096).expect("write");
+            }
+            p.fsync(fd).expect("fsync");
+        }
+        p.pwrite(fd, Payload::Fill { word: 77, len: 409_600 }, 0).expect("write");
+        p.fsync(fd).expect("fsync");
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        let mut found = vec![0; 409_600];
+        assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0).expect("read"), found.len());
+        assert!(found.chunks(8).all(|c| c == 77u64.to_le_bytes()), "an older content is back");
+    };
+    suite::fail_and_look(&Subject { mkfs, ..journal() }, drive(Bytes::mib(64)), None, before, after);
+}
+
+/// A data journal has no revoke records: a block that is freed and given to another file (or to a directory) is journalled
+/// again, and reserved blocks are unwritten, so that replay never brings back what they held.
+#[test]
+fn replay_brings_nothing_back_into_reused_blocks() {
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        let all = p.open("/all", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+        let mut at = 0;
+        while p.pwrite(all, Payload::Fill { word: 9, len: 4096 }, at).is_ok() {
+            at += 4096;
+        }
+        p.fsync(all).expect("fsync");
+        p.ftruncate(all, at - 40 * 4096).expect("truncate");
+        p.fsync(all).expect("fsync");
+        let new = write_all(&mut p, "/new", 6, 8 * 4096).expect("write");
+        p.fallocate(new, Allocate::Reserve { keep_size: false }, 8 * 4096, 16 * 4096).expect("reserve");
+        p.pwrite(new, Payload::Fill { word: 7, len: 4096 }, 10 * 4096).expect("write");
+        p.mkdir("/d", 0o755).expect("mkdir");
+        p.fsync(new).expect("fsync");
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        let r = m.fs.recovery();
+        assert!(!r.clean && r.revoked == 0 && r.blocks > 0, "{r:?}");
+        let mut p = m.process();
+        let fd = p.open("/new", OpenFlags::RDONLY, 0).expect("open");
+        let mut content = vec![1; 24 * 4096];
+        assert_eq!(p.pread(fd, Dest::Bytes(&mut content), 0).expect("read"), content.len());
+        for (i, page) in content.chunks(4096).enumerate() {
+            let word: u64 = match i {
+                0..8 => 6,
+                10 => 7,
+                _ => 0,
+            };
+            assert!(page.chunks(8).all(|c| c == word.to_le_bytes()), "page {i}: {:?}", &page[..8]);
+        }
+        assert_eq!(p.list("/d").expect("list").len(), 2);
+    };
+    suite::fail_and_look(&journal(), drive(Bytes::mib(64)), None, before, after);
+}
+
+/// With a data journal fsync writes nothing home and sends one flush; O_DIRECT goes through the journal, too.
+#[test]
+fn journalled_data_is_written_once_until_the_checkpoint() {
+    let world = |flags: OpenFlags| {
+        let before = move |m: &Mounted| {
+            let mut p = m.process();
+            let fd = p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR | flags, 0o644).expect("create");
+            p.fsync(fd).expect("fsync");
+            let (from, stats) = (m.drive.traffic(), m.fs.journal_stats());
+            p.pwrite(fd, Payload::Fill { word: 3, len: 8 * 4096 }, 0).expect("write");
+            p.fsync(fd).expect("fsync");
+            let moved = m.drive.traffic().since(&from).block_write;
+            assert_eq!(moved[Structure::Data as usize], 0);
+            // Descriptor, 8 pages, bitmap, group descriptor, inode, commit block.
+            assert_eq!(moved[Structure::Journal as usize], 13 * 4096);
+            let now = m.fs.journal_stats();
+            assert_eq!((now.flushes - stats.flushes, now.fua_writes - stats.fua_writes), (1, 1));
+            p.sync().expect("sync");
+            assert_eq!(m.drive.traffic().since(&from).block_write[Structure::Data as usize], 8 * 4096);
+            granary_sim::power_fail();
+        };
+        suite::fail_and_look(&journal(), drive(Bytes::mib(64)), None, before, |_| {});
+    };
+    world(OpenFlags::empty());
+    world(OpenFlags::DIRECT);
 }
 
 /// Revocation: a directory's block is in the log when it is freed and given to a file; replay must not put the

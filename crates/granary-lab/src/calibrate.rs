@@ -23,6 +23,7 @@ pub mod reference;
 mod table;
 
 pub use classify::classify;
+pub use granary_ext4::DataMode;
 pub use kernel::KernelClient;
 pub use load::{Edge, LOADS, Load};
 pub use model::model;

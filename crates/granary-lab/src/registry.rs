@@ -51,12 +51,12 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     },
     FsEntry {
         name: "ext4",
-        about: "ext4, ordered mode over JBD2, block interface only",
+        about: "ext4 over JBD2 (data = ordered, writeback or journal), block interface only",
         write_log: false,
         mkfs: |port| granary_ext4::mkfs(port, &granary_ext4::MkfsOptions::default()),
         mount: |port, host| {
             let options =
-                granary_ext4::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
+                granary_ext4::MountOptions { metadata_cache: host.metadata_cache, ..host.ext4.clone() };
             Ok(granary_ext4::mount(port, &options)?)
         },
         repair: None,
@@ -68,7 +68,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         mkfs: |port| granary_f2fs::mkfs(port, &granary_f2fs::MkfsOptions::default()),
         mount: |port, host| {
             let options =
-                granary_f2fs::MountOptions { metadata_cache: host.metadata_cache, ..Default::default() };
+                granary_f2fs::MountOptions { metadata_cache: host.metadata_cache, ..host.f2fs.clone() };
             Ok(granary_f2fs::mount(port, &options)?)
         },
         repair: None,
@@ -78,7 +78,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         about: "NOVA (FAST'16): one log per inode, copy on write, byte interface only",
         write_log: false,
         mkfs: |port| granary_nova::mkfs(port, &granary_nova::MkfsOptions::default()),
-        mount: |port, _| Ok(granary_nova::mount(port, &granary_nova::MountOptions::default())?),
+        mount: |port, host| Ok(granary_nova::mount(port, &host.nova)?),
         repair: None,
     },
     FsEntry {

@@ -53,6 +53,15 @@ pub struct Host {
     /// How ByteFS is mounted; variant and metadata cache come from the name and from above.
     #[serde(default)]
     pub bytefs: granary_bytefs::MountOptions,
+    /// How ext4 is mounted; the metadata cache comes from above, as for the others.
+    #[serde(default)]
+    pub ext4: granary_ext4::MountOptions,
+    /// How F2FS is mounted.
+    #[serde(default)]
+    pub f2fs: granary_f2fs::MountOptions,
+    /// How NOVA is mounted.
+    #[serde(default)]
+    pub nova: granary_nova::MountOptions,
 }
 
 /// Name and text of each built-in testbed.

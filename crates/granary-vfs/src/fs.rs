@@ -388,6 +388,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether O_DIRECT goes past the page cache; otherwise it is accepted and has no effect, as in Linux where a file system
+    /// falls back to buffered I/O.
+    fn direct_io(&self) -> bool {
+        true
+    }
+
     /// Makes the inode durable; its dirty pages have been given to `write_pages`. `data_only`: `fdatasync`, time
     /// stamps may be left.
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()>;

@@ -14,7 +14,7 @@ mod tree;
 
 pub use generate::{Generator, Mix};
 pub use history::{Event, History, check_history, run_concurrently};
-pub use tree::{Snapshot, compare_trees, snapshot};
+pub use tree::{Entry, Snapshot, compare_trees, snapshot};
 
 use crate::attr::FileKind;
 use crate::error::{FsError, Result};

@@ -4,7 +4,7 @@ pub mod export;
 pub mod mount;
 
 use crate::cmd::moves::{MoveArgs, SpaceArgs};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use granary_units::Bytes;
 use std::path::PathBuf;
 
@@ -211,6 +211,9 @@ pub struct CalibrateArgs {
     /// What to do, comma-separated
     #[arg(long, value_delimiter = ',', default_values_t = granary_lab::calibrate::LOADS.map(str::to_owned))]
     pub load: Vec<String>,
+    /// What the journal does with file data, on both sides
+    #[arg(long, value_enum, default_value_t = DataArg::Ordered)]
+    pub data: DataArg,
     /// Factor on the paper's number of files and operations
     #[arg(long, default_value_t = 0.01)]
     pub scale: f64,
@@ -223,6 +226,37 @@ pub struct CalibrateArgs {
     /// Print one JSON object per load instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// ext4's mount option `data=`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DataArg {
+    /// New data is on the drive before the commit
+    Ordered,
+    /// The commit waits for no data
+    Writeback,
+    /// Data is journalled
+    Journal,
+}
+
+impl DataArg {
+    /// As granary-ext4 says it.
+    pub fn mode(self) -> granary_lab::calibrate::DataMode {
+        match self {
+            DataArg::Ordered => granary_lab::calibrate::DataMode::Ordered,
+            DataArg::Writeback => granary_lab::calibrate::DataMode::Writeback,
+            DataArg::Journal => granary_lab::calibrate::DataMode::Journal,
+        }
+    }
+
+    /// As `mount -o data=` says it.
+    pub fn option(self) -> &'static str {
+        match self {
+            DataArg::Ordered => "ordered",
+            DataArg::Writeback => "writeback",
+            DataArg::Journal => "journal",
+        }
+    }
 }
 
 fn default_jobs() -> usize {

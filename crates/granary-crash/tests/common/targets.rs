@@ -20,6 +20,8 @@ pub const ALL: &[&str] = &[
     "bytefs-journal",
     "bytefs-journal-sync",
     "ext4",
+    "ext4-writeback",
+    "ext4-journal",
     "f2fs",
     "nova",
     "nova-in-place",
@@ -60,7 +62,9 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
             let (data, commit) = (DataMode::Journal, CommitMode::Sync);
             ByteFs::target(name, MountOptions { data, commit, ..MountOptions::default() })
         }
-        "ext4" => Arc::new(Ext4),
+        "ext4" => Arc::new(Ext4 { data: granary_ext4::DataMode::Ordered }),
+        "ext4-writeback" => Arc::new(Ext4 { data: granary_ext4::DataMode::Writeback }),
+        "ext4-journal" => Arc::new(Ext4 { data: granary_ext4::DataMode::Journal }),
         "f2fs" => Arc::new(F2fs),
         "pmfs" => Arc::new(Pmfs),
         "nova" => Arc::new(Nova { data: granary_nova::DataMode::Cow }),
@@ -160,11 +164,17 @@ impl Target for ByteFs {
     }
 }
 
-struct Ext4;
+struct Ext4 {
+    data: granary_ext4::DataMode,
+}
 
 impl Target for Ext4 {
     fn name(&self) -> &str {
-        "ext4"
+        match self.data {
+            granary_ext4::DataMode::Ordered => "ext4",
+            granary_ext4::DataMode::Writeback => "ext4-writeback",
+            granary_ext4::DataMode::Journal => "ext4-journal",
+        }
     }
 
     fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
@@ -181,6 +191,7 @@ impl Target for Ext4 {
 
     fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
         let options = granary_ext4::MountOptions {
+            data: self.data,
             commit_interval: Nanos::from_millis(1),
             dirty_expire: Nanos::from_millis(3),
             writeback_interval: Nanos::from_millis(1),

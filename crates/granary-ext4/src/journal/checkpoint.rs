@@ -53,8 +53,8 @@ impl Journal {
                 let Some(t) = s.tracked.get(lpa) else { continue };
                 let wanted = t.home != 0 && (which == Which::All || which == Which::Of(t.home));
                 if wanted && t.running == 0 && t.committing == 0 {
-                    found.push((*lpa, t.block.what(), t.home));
-                    pages.push(t.block.snapshot());
+                    found.push((*lpa, t.content.what(), t.home));
+                    pages.push(t.content.snapshot());
                 }
             }
         }
@@ -73,7 +73,7 @@ impl Journal {
             t.home = 0;
             Self::one_less(&mut s.checkpoints, tid);
             if t.running == 0 && t.committing == 0 {
-                t.block.unpin();
+                t.content.let_go();
                 s.tracked.remove(&lpa);
             }
         }

@@ -8,8 +8,7 @@
 //! ```
 
 use super::{Checkpoint, Committing, Journal, Running};
-use crate::layout::journal::{REVOKES, TAGS, commit, descriptor, revoke};
-use granary_mssd::Structure;
+use crate::layout::journal::{REVOKES, TAGS, Tag, commit, descriptor, escape, revoke};
 use granary_sim::{now, sleep_until};
 use granary_units::Page;
 use granary_vfs::Result;
@@ -18,7 +17,7 @@ use granary_vfs::Result;
 struct Closed {
     txn: Running,
     /// Blocks still in the transaction with their content at the close.
-    tags: Vec<(u64, Structure)>,
+    tags: Vec<Tag>,
     copies: Vec<Page>,
     first: u32,
     blocks: u32,
@@ -51,8 +50,9 @@ impl Journal {
             if let Some(t) = s.tracked.get_mut(lpa).filter(|t| t.running == txn.tid) {
                 t.running = 0;
                 t.committing = txn.tid;
-                tags.push((*lpa, t.block.what()));
-                copies.push(t.block.snapshot());
+                let mut copy = t.content.snapshot();
+                tags.push(Tag { home: *lpa, what: t.content.what(), escaped: escape(&mut copy) });
+                copies.push(copy);
             }
         }
         let (n, r) = (tags.len(), txn.revoked.len());
@@ -117,31 +117,32 @@ impl Journal {
     fn finish(&self, c: Closed) {
         let tid = c.txn.tid;
         // Nobody may be writing home what is about to be given away.
-        let quiet = (!c.txn.revoked.is_empty()).then(|| self.home.lock());
+        let gone = || c.txn.revoked.iter().chain(&c.txn.forgotten);
+        let quiet = gone().next().is_some().then(|| self.home.lock());
         {
             let mut s = self.state.lock();
             let s = &mut *s;
             let mut left = 0;
-            for (lpa, _) in &c.tags {
-                let t = s.tracked.get_mut(lpa).expect("a committing block is tracked");
+            for tag in &c.tags {
+                let t = s.tracked.get_mut(&tag.home).expect("a committing block is tracked");
                 t.committing = 0;
                 let before = std::mem::replace(&mut t.home, tid);
                 Self::one_less(&mut s.checkpoints, before);
                 left += 1;
             }
             s.checkpoints.push_back(Checkpoint { tid, first: c.first, left, metas: Vec::new() });
-            for lpa in &c.txn.revoked {
+            for lpa in gone() {
                 let Some(t) = s.tracked.get_mut(lpa) else { continue };
                 let before = std::mem::take(&mut t.home);
                 Self::one_less(&mut s.checkpoints, before);
                 if t.running == 0 {
-                    t.block.unpin();
+                    t.content.let_go();
                     s.tracked.remove(lpa);
                     self.cache.forget(granary_units::Lpa(*lpa));
                 }
             }
             if let Some(last) = s.checkpoints.back_mut() {
-                last.metas = c.tags.iter().map(|t| t.0).collect();
+                last.metas = c.tags.iter().map(|t| t.home).collect();
             }
             Self::drop_finished(&mut s.checkpoints);
             if left > 0 && s.dirty_since.is_none() {

@@ -1,10 +1,11 @@
 //! [`Handle`]: one operation's part in the running transaction.
 
-use super::{Journal, Tracked};
+use super::{Content, Journal, Running, Tracked};
 use crate::layout::BlockBytes;
 use granary_sim::{costs, cpu};
-use granary_units::Nanos;
+use granary_units::{Nanos, Page};
 use granary_vfs::Block;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// Blocks that a handle remembers having announced; more are announced again, which is only slower.
@@ -52,14 +53,34 @@ impl<'j> Handle<'j> {
         if (self.touched as usize) < SEEN {
             self.seen[self.touched as usize] = lpa;
         }
+        self.enter(lpa, |tracked| {
+            let t = tracked.entry(lpa).or_insert_with(|| {
+                block.pin();
+                Tracked { content: Content::Meta(Arc::clone(block)), running: 0, committing: 0, home: 0 }
+            });
+            let one = matches!(&t.content, Content::Meta(known) if Arc::ptr_eq(known, block));
+            assert!(one, "one cached copy of block {lpa}");
+            t
+        });
+    }
+
+    /// File data that belongs at `lpa` becomes part of the transaction (`data = "journal"`).
+    pub fn data(&mut self, lpa: u64, page: Page) {
+        self.enter(lpa, |tracked| {
+            let new = || Tracked { content: Content::Data(Page::ZERO), running: 0, committing: 0, home: 0 };
+            let t = tracked.entry(lpa).or_insert_with(new);
+            assert!(matches!(t.content, Content::Data(_)), "block {lpa} is a file's");
+            t.content = Content::Data(page);
+            t
+        });
+    }
+
+    /// Brings the block that `find` says into the running transaction.
+    fn enter(&mut self, lpa: u64, find: impl FnOnce(&mut FxHashMap<u64, Tracked>) -> &mut Tracked) {
         self.touched += 1;
         let mut s = self.journal.state.lock();
         let s = &mut *s;
-        let t = s.tracked.entry(lpa).or_insert_with(|| {
-            block.pin();
-            Tracked { block: Arc::clone(block), running: 0, committing: 0, home: 0 }
-        });
-        assert!(Arc::ptr_eq(&t.block, block), "one cached copy of block {lpa}");
+        let t = find(&mut s.tracked);
         if t.running == 0 {
             t.running = self.tid;
             self.used += 1;
@@ -68,18 +89,23 @@ impl<'j> Handle<'j> {
         }
     }
 
-    /// A metadata block is freed: it need not be journalled, and older journalled copies must not be replayed.
+    /// A metadata block that has been [`Handle::freed`]: older journalled copies must not be replayed.
     pub fn revoke(&mut self, lpa: u64) {
+        if self.journal.config.data {
+            return; // what comes there is journalled: see the module of the journal
+        }
         let mut s = self.journal.state.lock();
         let s = &mut *s;
-        if let Some(t) = s.tracked.get_mut(&lpa) {
-            t.running = 0;
-            // Stays tracked: the home write is dropped when this transaction has committed.
-        }
-        s.running.as_mut().expect("the handle keeps it running").revoked.push(lpa);
-        // A later block at this place is announced anew.
+        let running = s.running.as_mut().expect("the handle keeps it running");
+        drop_from(&mut s.tracked, lpa);
+        running.revoked.push(lpa);
+        self.announce_anew(lpa, 1);
+    }
+
+    /// A later block at one of these places is announced again.
+    fn announce_anew(&mut self, start: u64, len: u32) {
         for seen in &mut self.seen {
-            if *seen == lpa {
+            if (start..start + len as u64).contains(seen) {
                 *seen = u64::MAX;
             }
         }
@@ -88,11 +114,16 @@ impl<'j> Handle<'j> {
     /// Blocks are free once the transaction has committed.
     pub fn freed(&mut self, start: u64, len: u32) {
         let mut s = self.journal.state.lock();
-        let freed = &mut s.running.as_mut().expect("the handle keeps it running").freed;
+        let s = &mut *s;
+        let Running { freed, forgotten, .. } = s.running.as_mut().expect("the handle keeps it running");
         match freed.last_mut() {
             Some((first, n)) if *first + *n as u64 == start => *n += len,
             Some((first, n)) if start + len as u64 == *first => (*first, *n) = (start, *n + len),
             _ => freed.push((start, len)),
+        }
+        if self.journal.config.data {
+            forgotten.extend((start..start + len as u64).filter(|lpa| drop_from(&mut s.tracked, *lpa)));
+            self.announce_anew(start, len);
         }
     }
 
@@ -124,6 +155,13 @@ impl<'j> Handle<'j> {
             self.journal.drained.notify_all();
         }
     }
+}
+
+/// A freed block need not be journalled by the running transaction. It stays tracked where it is: the home write is dropped
+/// when this transaction has committed. Returns whether it is known.
+fn drop_from(tracked: &mut FxHashMap<u64, Tracked>, lpa: u64) -> bool {
+    let known = tracked.get_mut(&lpa);
+    known.map(|t| t.running = 0).is_some()
 }
 
 impl Drop for Handle<'_> {

@@ -8,7 +8,7 @@
 
 use super::place;
 use crate::layout::corrupt;
-use crate::layout::journal::{LogSuper, Record, parse};
+use crate::layout::journal::{LogSuper, Record, Tag, parse, unescape};
 use granary_mssd::{Port, Structure, Ticket};
 use granary_units::{Lpa, Page};
 use granary_vfs::Result;
@@ -53,8 +53,8 @@ impl Reader<'_> {
 /// One committed transaction in the log.
 struct Logged {
     tid: u32,
-    /// (home, structure, place in the log).
-    copies: Vec<(u64, Structure, u32)>,
+    /// Copies and their places in the log.
+    copies: Vec<(Tag, u32)>,
     revoked: Vec<u64>,
 }
 
@@ -74,8 +74,8 @@ fn scan(reader: &mut Reader<'_>, log: &LogSuper) -> Result<Vec<Logged>> {
         let l = open.get_or_insert_with(|| Logged { tid, copies: Vec::new(), revoked: Vec::new() });
         match record {
             Record::Descriptor(tags) => {
-                for (home, what) in tags {
-                    l.copies.push((home, what, at));
+                for tag in tags {
+                    l.copies.push((tag, at));
                     (at, steps) = (reader.next(at), steps + 1);
                 }
             }
@@ -98,16 +98,16 @@ pub(crate) fn replay(port: &Port, map: &[(u32, u64, u32)], log: &LogSuper, block
     let mut reader = Reader { port, map, len: log.len, first: 0, pages: Vec::new() };
     let found = scan(&mut reader, log)?;
     let mut revoked: BTreeMap<u64, u32> = BTreeMap::new();
-    let mut newest: BTreeMap<u64, (u32, Structure, u32)> = BTreeMap::new();
+    let mut newest: BTreeMap<u64, (u32, Tag, u32)> = BTreeMap::new();
     for l in &found {
         revoked.extend(l.revoked.iter().map(|lpa| (*lpa, l.tid)));
-        newest.extend(l.copies.iter().map(|(home, what, at)| (*home, (l.tid, *what, *at))));
+        newest.extend(l.copies.iter().map(|(tag, at)| (tag.home, (l.tid, *tag, *at))));
     }
     report.transactions = found.len() as u32;
     // The number of a transaction that was being written when power failed must not be used again.
     report.next_tid = found.last().map_or(report.next_tid, |l| l.tid + 1) + 1;
     let mut ticket = Ticket::NONE;
-    for (home, (tid, what, at)) in newest {
+    for (home, (tid, tag, at)) in newest {
         if revoked.get(&home).is_some_and(|r| *r >= tid) {
             report.revoked += 1;
             continue;
@@ -115,7 +115,11 @@ pub(crate) fn replay(port: &Port, map: &[(u32, u64, u32)], log: &LogSuper, block
         if home >= blocks {
             return Err(corrupt(format!("transaction {tid} has a copy of block {home} of {blocks}")));
         }
-        ticket = ticket.and(port.submit_write(Lpa(home), &[reader.page(at)?], what)?);
+        let mut copy = reader.page(at)?;
+        if tag.escaped {
+            unescape(&mut copy);
+        }
+        ticket = ticket.and(port.submit_write(Lpa(home), &[copy], tag.what)?);
         report.blocks += 1;
     }
     port.wait(ticket);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header  magic 2 | entries 2 | max 2 | depth 2 | generation 4
-//!   entry   first logical block 4 | length 2 (0 in an index) | block high 2 | block low 4
+//!   entry   first logical block 4 | length 2 (0 in an index; unwritten: 32768 + length) | block high 2 | block low 4
 //! ```
 //!
 //! A leaf entry maps `len` blocks from logical `key` on to physical `start`; an index entry names the child whose
@@ -20,7 +20,7 @@ pub const ENTRY: usize = 12;
 pub const ROOT_MAX: u16 = 4;
 /// Entries in a block.
 pub const BLOCK_MAX: u16 = 340;
-/// Longest extent in blocks.
+/// Longest extent in blocks; an unwritten one has a block less (`EXT_INIT_MAX_LEN`, `EXT_UNWRITTEN_MAX_LEN`).
 pub const MAX_LEN: u32 = 32768;
 /// Deepest tree (340^5 extents are more than any file has).
 pub const MAX_DEPTH: u16 = 5;
@@ -34,6 +34,15 @@ pub struct Entry {
     pub len: u32,
     /// First physical block, or the child's block.
     pub start: u64,
+    /// The blocks are the file's, but hold nothing of it yet: they read as zeros.
+    pub unwritten: bool,
+}
+
+impl Entry {
+    /// The part of the extent from logical block `from` up to `to`, both within it.
+    pub fn part(self, from: u32, to: u32) -> Entry {
+        Entry { key: from, len: to - from, start: self.start + (from - self.key) as u64, ..self }
+    }
 }
 
 /// Makes an empty node.
@@ -75,10 +84,13 @@ pub fn full(node: &[u8]) -> bool {
 /// Entry `i`.
 pub fn entry(node: &[u8], i: usize) -> Entry {
     let at = (i + 1) * ENTRY;
+    let len = le16(node, at + 4) as u32;
+    let unwritten = len > MAX_LEN;
     Entry {
         key: le32(node, at),
-        len: le16(node, at + 4) as u32,
+        len: if unwritten { len - MAX_LEN } else { len },
         start: (le16(node, at + 6) as u64) << 32 | le32(node, at + 8) as u64,
+        unwritten,
     }
 }
 
@@ -86,7 +98,7 @@ pub fn entry(node: &[u8], i: usize) -> Entry {
 pub fn set(node: &mut [u8], i: usize, e: Entry) {
     let at = (i + 1) * ENTRY;
     put32(node, at, e.key);
-    put16(node, at + 4, e.len as u16);
+    put16(node, at + 4, (if e.unwritten { MAX_LEN + e.len } else { e.len }) as u16);
     put16(node, at + 6, (e.start >> 32) as u16);
     put32(node, at + 8, e.start as u32);
 }

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   superblock  header | len 4 | first 4 | sequence 4 | start 4 (0 = empty) | checksum 4
-//!   descriptor  header | count 4 | zero 12 | tags of 16 B {block 8, structure 4, zero 4}: 254 | checksum 4
+//!   descriptor  header | count 4 | zero 12 | tags of 16 B {block 8, structure 1, escaped 1, zero 6}: 254 | checksum 4
 //!   revoke      header | count 4 | block numbers of 8 B: 509 | checksum 4
 //!   commit      header | blocks of the transaction 4 | ns 8 | checksum 4
 //! ```
 //!
-//! The block of a tag follows its descriptor, in order. Blocks whose content begins with the magic are not escaped:
-//! replay only interprets blocks whose place follows from the descriptors.
+//! The block of a tag follows its descriptor, in order. Where its content begins with the magic, the copy in the log
+//! begins with four zeros instead and the tag says so (escaped): what a user wrote into a file must never be taken for
+//! a record of the journal, as the block behind the last transaction would be.
 
 use super::{BLOCK_SIZE, BlockBytes, le32, put32};
 use granary_mssd::Structure;
@@ -28,11 +29,22 @@ const REVOKE: u32 = 5;
 const TAG_BASE: usize = 28;
 const REVOKE_BASE: usize = 16;
 
+/// What a descriptor says of one of the blocks that follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Where the block belongs.
+    pub home: u64,
+    /// What the home write will carry.
+    pub what: Structure,
+    /// The content begins with [`MAGIC`], which the copy does not show.
+    pub escaped: bool,
+}
+
 /// A journal block that recovery understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Copies of these blocks follow; the structure is what the home write will carry.
-    Descriptor(Vec<(u64, Structure)>),
+    /// Copies of these blocks follow.
+    Descriptor(Vec<Tag>),
     /// Copies of these blocks in this and older transactions must not be replayed.
     Revoke(Vec<u64>),
     /// The transaction is complete.
@@ -70,17 +82,34 @@ fn sealed(b: &BlockBytes, used: usize) -> bool {
 }
 
 /// A descriptor for at most [`TAGS`] blocks.
-pub fn descriptor(tid: u32, blocks: &[(u64, Structure)]) -> Page {
+pub fn descriptor(tid: u32, blocks: &[Tag]) -> Page {
     let mut page = header(DESCRIPTOR, tid);
     let b = page.bytes_mut();
     put32(b, 12, blocks.len() as u32);
-    for (i, (lpa, what)) in blocks.iter().enumerate() {
+    for (i, tag) in blocks.iter().enumerate() {
         let at = TAG_BASE + 16 * i;
-        b[at..at + 8].copy_from_slice(&lpa.to_le_bytes());
-        b[at + 8] = Structure::ALL.iter().position(|s| s == what).unwrap_or_default() as u8;
+        b[at..at + 8].copy_from_slice(&tag.home.to_le_bytes());
+        b[at + 8] = Structure::ALL.iter().position(|s| *s == tag.what).unwrap_or_default() as u8;
+        b[at + 9] = tag.escaped.into();
     }
     seal(b, TAG_BASE + 16 * blocks.len());
     page
+}
+
+/// Hides the magic that a block begins with; true where it did. [`unescape`] brings it back.
+pub fn escape(copy: &mut Page) -> bool {
+    let mut begins = [0; 4];
+    copy.copy_out(0, &mut begins);
+    let escaped = u32::from_le_bytes(begins) == MAGIC;
+    if escaped {
+        put32(copy.bytes_mut(), 0, 0);
+    }
+    escaped
+}
+
+/// Undoes [`escape`] where it changed something.
+pub fn unescape(copy: &mut Page) {
+    put32(copy.bytes_mut(), 0, MAGIC);
 }
 
 /// A revoke block for at most [`REVOKES`] blocks.
@@ -114,7 +143,10 @@ pub fn parse(b: &BlockBytes) -> Option<(u32, Record)> {
     let number = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"));
     let record = match kind {
         DESCRIPTOR if n <= TAGS && sealed(b, TAG_BASE + 16 * n) => {
-            let tag = |at: usize| Some((number(at), *Structure::ALL.get(b[at + 8] as usize)?));
+            let tag = |at: usize| {
+                let what = *Structure::ALL.get(b[at + 8] as usize)?;
+                Some(Tag { home: number(at), what, escaped: b[at + 9] != 0 })
+            };
             Record::Descriptor((0..n).map(|i| tag(TAG_BASE + 16 * i)).collect::<Option<_>>()?)
         }
         REVOKE if n <= REVOKES && sealed(b, REVOKE_BASE + 8 * n) => {

@@ -108,7 +108,7 @@ impl Vfs {
     }
 
     fn is_direct(&self, file: &OpenFile) -> bool {
-        !self.features.page_cache || file.flags.contains(OpenFlags::DIRECT)
+        !self.features.page_cache || file.flags.contains(OpenFlags::DIRECT) && self.fs.direct_io()
     }
 
     /// Reads up to `dest.len()` bytes from `pos`; fewer only at the end of the file.

@@ -11,7 +11,7 @@
 //!
 //! Exit code 1 where the aims are missed: all bytes written within 10 %, each structure of weight within 20 %.
 
-use crate::cli::CalibrateArgs;
+use crate::cli::{CalibrateArgs, DataArg};
 use crate::cmd::live::Stats;
 use crate::cmd::loopdev;
 use crate::failure::Failure;
@@ -48,9 +48,9 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
     let mut good = true;
     for load in &loads {
         eprintln!("{}: the kernel's ext4", load.name);
-        let kernel = Rig::new(size)?.measure(load, args.seed)?;
+        let kernel = Rig::new(size, args.data)?.measure(load, args.seed)?;
         eprintln!("{}: granary-ext4", load.name);
-        let ours = model(load, args.seed, size)?;
+        let ours = model(load, args.seed, size, args.data.mode())?;
         let misses = judge(&kernel, &ours);
         if args.json {
             println!("{}", json(load.name, args, &kernel, &ours, &misses));
@@ -118,7 +118,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(size: Bytes) -> Result<Rig, Failure> {
+    fn new(size: Bytes, data: DataArg) -> Result<Rig, Failure> {
         let dir = std::env::temp_dir().join(format!("granary-calibrate-{}", std::process::id()));
         let io = |e| Failure::io(dir.display(), e);
         for part in ["drive", "mnt"] {
@@ -134,8 +134,9 @@ impl Rig {
         let device =
             run_program(Command::new("losetup").args(["--noheadings", "--output", "NAME", "-j"]).arg(file))?;
         run_program(Command::new("mkfs.ext4").args(MKFS).arg(&device))?;
+        let options = format!("{MOUNT},data={}", data.option());
         run_program(
-            Command::new("mount").args(["-t", "ext4", "-o", MOUNT, &device]).arg(rig.dir.join("mnt")),
+            Command::new("mount").args(["-t", "ext4", "-o", &options, &device]).arg(rig.dir.join("mnt")),
         )?;
         rig.mounted = true;
         Ok(rig)
