@@ -347,8 +347,7 @@ impl Ext4 {
         if self.options.data != DataMode::Journal {
             return Ok(self.port.submit_read(Lpa(start), out, Structure::Data)?);
         }
-        let held: Vec<Option<Page>> =
-            (start..).take(out.len()).map(|lpa| self.journal.data(lpa)).collect();
+        let held: Vec<Option<Page>> = (start..).take(out.len()).map(|lpa| self.journal.data(lpa)).collect();
         let (mut ticket, mut at) = (Ticket::NONE, 0);
         for run in held.chunk_by(|a, b| a.is_some() == b.is_some()) {
             let part = &mut out[at..at + run.len()];

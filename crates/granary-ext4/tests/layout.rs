@@ -4,7 +4,9 @@ use granary_ext4::layout::extent::{self, Entry};
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::htree::{self, Form, name_hash};
 use granary_ext4::layout::inode::RawInode;
-use granary_ext4::layout::journal::{LogSuper, REVOKES, Record, TAGS, Tag, commit, descriptor, parse, revoke};
+use granary_ext4::layout::journal::{
+    LogSuper, REVOKES, Record, TAGS, Tag, commit, descriptor, parse, revoke,
+};
 use granary_ext4::layout::superblock::{MAGIC, Superblock, VERSION};
 use granary_ext4::layout::{BLOCK_SIZE, dirent};
 use granary_mssd::Structure;
@@ -156,7 +158,11 @@ fn an_extent_node_keeps_its_entries_in_order() {
     extent::init(&mut b, extent::BLOCK_MAX, 0);
     for key in (0..680).step_by(4).chain((2..680).step_by(4)) {
         let i = extent::search(&b, key).map_or(0, |i| i + 1);
-        extent::insert(&mut b, i, Entry { key, len: 32767, start: (key as u64) << 36, unwritten: key % 3 == 0 });
+        extent::insert(
+            &mut b,
+            i,
+            Entry { key, len: 32767, start: (key as u64) << 36, unwritten: key % 3 == 0 },
+        );
     }
     assert!(extent::full(&b) && extent::count(&b) == 340);
     let mut half = ZERO;

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Mounted, Subject};
-use granary_ext4::{DataMode, MkfsOptions, MountOptions};
-use granary_sim::{now, sleep_until, spawn};
 use granary_ext4::layout::journal::{Tag, commit, descriptor};
+use granary_ext4::{DataMode, MkfsOptions, MountOptions};
 use granary_mssd::Structure;
+use granary_sim::{now, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::suite::{self, LateDrive, drive, write_all};
 use granary_vfs::{Allocate, OpenFlags, Posix};
@@ -100,7 +100,8 @@ fn zeros_after_power_failures(data: DataMode) -> u64 {
             let Ok(fd) = p.open("/new", OpenFlags::RDONLY, 0) else { return };
             let mut content = vec![0; p.fstat(fd).expect("stat").attr.size as usize];
             p.pread(fd, Dest::Bytes(&mut content), 0).expect("read");
-            let words = content.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")));
+            let words =
+                content.chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")));
             let (zero, seen): (Vec<u64>, Vec<u64>) = words.filter(|w| *w != NEW).partition(|w| *w == 0);
             found.fetch_add(zero.len() as u64, Relaxed);
             assert!(
