@@ -180,6 +180,7 @@ impl Ext4 {
                 h.data(start, page.page.clone());
                 let grows = {
                     let mut s = node.state.lock();
+                    s.journalled.insert(start);
                     let before = s.disksize;
                     s.disksize = before.max(end);
                     end > before
@@ -188,6 +189,16 @@ impl Ext4 {
             })?;
         }
         Ok(())
+    }
+
+    /// fsync with a data journal: what earlier commits made dirty pages of is written home, as the kernel's first step
+    /// (`file_write_and_wait_range`) does; then whatever transaction the data is in commits (`ext4_force_commit`).
+    pub(crate) fn fsync_journalled(&self, inode: &Inode) -> Result<()> {
+        let node = inode.private::<Node>();
+        let waiting = std::mem::take(&mut node.state.lock().journalled);
+        let rest = self.journal.write_some_home(waiting.into_iter().collect())?;
+        node.state.lock().journalled.extend(rest);
+        self.journal.commit_all()
     }
 
     /// Waits for what is in flight; what was mapped as unwritten for it becomes written.

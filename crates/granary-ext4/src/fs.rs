@@ -173,8 +173,7 @@ impl FileSystem for Ext4 {
 
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         if self.options.data == DataMode::Journal {
-            // Whatever transaction the data is in (`ext4_fsync_journal`).
-            return self.journal.commit_all();
+            return self.fsync_journalled(inode);
         }
         let tid = {
             let s = inode.private::<Node>().state.lock();

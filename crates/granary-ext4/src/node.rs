@@ -16,6 +16,7 @@ use crate::ranges::Ranges;
 use granary_sim::sync::RwLock;
 use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode, xattr_string};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 
 /// The private part of an inode.
 pub(crate) struct Node {
@@ -42,6 +43,8 @@ pub(crate) struct NodeState {
     /// Extended attributes in the inode, and the block of the others (0 = none).
     pub xattrs: Vec<u8>,
     pub xattr_block: u64,
+    /// Where data went into the journal and may not be home (`data = "journal"`).
+    pub journalled: BTreeSet<u64>,
     /// Truncated to nothing: written out when it is closed (auto_da_alloc).
     pub flush_on_close: bool,
 }
@@ -70,6 +73,7 @@ impl Node {
             crtime: crtime.0,
             xattrs: Vec::new(),
             xattr_block: 0,
+            journalled: BTreeSet::new(),
             flush_on_close: false,
         };
         Node { map: RwLock::new(()), state: Mutex::new(state) }

@@ -81,6 +81,14 @@ impl Journal {
         Ok(())
     }
 
+    /// Writes these blocks home as far as they are committed and in no younger transaction; returns the others that wait.
+    pub fn write_some_home(&self, lpas: Vec<u64>) -> Result<Vec<u64>> {
+        let _pass = self.home.lock();
+        self.write_home_batch(&lpas, Which::All)?;
+        let s = self.state.lock();
+        Ok(lpas.into_iter().filter(|lpa| s.tracked.contains_key(lpa)).collect())
+    }
+
     /// One block fewer waits on behalf of transaction `tid` (0 = none).
     pub(super) fn one_less(checkpoints: &mut VecDeque<Checkpoint>, tid: u32) {
         if tid != 0

@@ -122,6 +122,7 @@ impl<'j> Handle<'j> {
             _ => freed.push((start, len)),
         }
         if self.journal.config.data {
+            // Its room in the transaction stays taken, as in jbd2 (`journal_unmap_buffer`).
             forgotten.extend((start..start + len as u64).filter(|lpa| drop_from(&mut s.tracked, *lpa)));
             self.announce_anew(start, len);
         }
@@ -160,8 +161,7 @@ impl<'j> Handle<'j> {
 /// A freed block need not be journalled by the running transaction. It stays tracked where it is: the home write is dropped
 /// when this transaction has committed. Returns whether it is known.
 fn drop_from(tracked: &mut FxHashMap<u64, Tracked>, lpa: u64) -> bool {
-    let known = tracked.get_mut(&lpa);
-    known.map(|t| t.running = 0).is_some()
+    tracked.get_mut(&lpa).map(|t| t.running = 0).is_some()
 }
 
 impl Drop for Handle<'_> {
