@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real programs on a mounted file system: runs what this machine has, one line per program: ok, FAILED or skipped.
 #
-#   scripts/programs.sh [--fs bytefs,ext4] [--image] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
+#   scripts/programs.sh [--fs bytefs,ext4,f2fs] [--image] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Each file system is mounted anew for all programs: in memory (ram:FS) and checked by unmounting, or with --image on an
@@ -13,7 +13,7 @@ set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
 all=(git cargo sqlite_delete sqlite_wal postgres rocksdb tar rsync fio fsx pjdfstest)
-systems=bytefs,ext4 quick=0 keep=0 image=0 wanted=()
+systems=bytefs,ext4,f2fs quick=0 keep=0 image=0 wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
         --fs) systems=$2; shift ;;

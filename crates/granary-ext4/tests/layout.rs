@@ -58,7 +58,11 @@ fn superblock_descriptor_and_inode_round_trip_and_notice_damage() {
 
 #[test]
 fn journal_records_round_trip_and_notice_damage() {
-    let tag = |i: u64| Tag { home: i << 33 | 5, what: Structure::ALL[i as usize % 8], escaped: i % 3 == 0 };
+    let tag = |i: u64| Tag {
+        home: i << 33 | 5,
+        what: Structure::ALL[i as usize % 8],
+        escaped: i.is_multiple_of(3),
+    };
     let tags: Vec<Tag> = (0..TAGS as u64).map(tag).collect();
     let blocks: Vec<u64> = (0..REVOKES as u64).map(|i| i << 20).collect();
     let records = [
@@ -161,7 +165,7 @@ fn an_extent_node_keeps_its_entries_in_order() {
         extent::insert(
             &mut b,
             i,
-            Entry { key, len: 32767, start: (key as u64) << 36, unwritten: key % 3 == 0 },
+            Entry { key, len: 32767, start: (key as u64) << 36, unwritten: key.is_multiple_of(3) },
         );
     }
     assert!(extent::full(&b) && extent::count(&b) == 340);
@@ -173,7 +177,7 @@ fn an_extent_node_keeps_its_entries_in_order() {
         let (node, at) = if i < 100 { (&b, i) } else { (&half, i - 100) };
         assert_eq!(
             extent::entry(node, at as usize),
-            Entry { key: 2 * i, len: 32767, start: (i as u64) << 37, unwritten: i % 3 == 0 }
+            Entry { key: 2 * i, len: 32767, start: (i as u64) << 37, unwritten: i.is_multiple_of(3) }
         );
     }
     assert_eq!((extent::search(&half, 199), extent::search(&half, 201)), (None, Some(0)));
