@@ -48,9 +48,10 @@ impl Job for Schedules {
     fn summary(&self) -> String {
         let (schedules, e) = *self.done.lock().expect("no panic while held");
         format!(
-            "{schedules} schedules, {} power failures ({} during RECOVER, {} during power-up), {} blocks lost, {} \
+            "{schedules} schedules ({} with write_ack = program), {} power failures ({} during RECOVER, {} during power-up), {} blocks lost, {} \
              unreadable reads, {} drives at the end of their life, {} pages moved by gc, {} log cleanings, {} blocks noted by \
              BAM, {} pages remapped",
+            e.ack_program,
             e.crashes,
             e.in_recover,
             e.in_power_up,

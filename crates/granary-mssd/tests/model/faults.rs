@@ -1,12 +1,12 @@
 //! Random schedules on a drive whose flash fails and whose power goes away: what was acknowledged is never lost.
 //!
-//! A seed gives the drive (mode, over-provisioning, blocks, sizes of log, cache and write buffer), the rates at which
-//! programs, erases and reads fail, and the host's operations. Reads that fail do so for a while: a page that is lost for
+//! A seed gives the drive (mode, over-provisioning, blocks, sizes of log, cache and write buffer, when block writes are
+//! acknowledged), the rates at which programs, erases and reads fail, and the host's operations. Reads that fail do so for a while: a page that is lost for
 //! good is reported as such by any drive, and no model can say more of it.
 
 use super::rig::{Model, Op, PAGES};
 use granary_flash::{FaultRates, Faults};
-use granary_mssd::{BamConfig, DriveConfig, Mode};
+use granary_mssd::{BamConfig, DriveConfig, Mode, WriteAck};
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
 
@@ -31,6 +31,8 @@ pub struct Exercised {
     pub cleanings: u64,
     /// Blocks of files that BAM noted, and pages that REMAP moved.
     pub bam: [u64; 2],
+    /// Drives that acknowledge block writes when flash holds them.
+    pub ack_program: u32,
 }
 
 impl Exercised {
@@ -46,6 +48,7 @@ impl Exercised {
             gc: self.gc + o.gc,
             cleanings: self.cleanings + o.cleanings,
             bam: [self.bam[0] + o.bam[0], self.bam[1] + o.bam[1]],
+            ack_program: self.ack_program + o.ack_program,
         }
     }
 }
@@ -63,6 +66,9 @@ fn config(rng: &mut Stream) -> DriveConfig {
     c.firmware.write_buffer = Bytes::kib([8, 32, 64][rng.below(3) as usize]);
     if rng.chance(0.4) {
         c.firmware.bam = Some(BamConfig { entries: 120, files: 5, ..BamConfig::default() });
+    }
+    if rng.chance(0.4) {
+        c.firmware.write_ack = WriteAck::Program;
     }
     c
 }
@@ -145,5 +151,6 @@ pub fn live(seed: u64) -> Exercised {
         gc: counters.flash.programs(granary_flash::Cause::Gc),
         cleanings: counters.log.cleanings,
         bam: [counters.bam.entries, counters.bam.pages_remapped + counters.bam.pages_copied],
+        ack_program: (c.firmware.write_ack == WriteAck::Program) as u32,
     }
 }

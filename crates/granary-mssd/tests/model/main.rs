@@ -25,6 +25,7 @@ fn failing_flash_and_failing_power_lose_nothing() {
         && all.dead > 1
         && all.gc > 1000
         && all.cleanings > 400
+        && all.ack_program > 100
         && all.bam.iter().all(|&n| n > 1000);
     assert!(enough, "{all:?}");
 }
