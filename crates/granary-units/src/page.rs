@@ -172,12 +172,16 @@ impl Page {
 
     /// A page with these bytes; found to be a repeated word where it is one.
     pub fn from_bytes(bytes: &[u8; PAGE_SIZE]) -> Page {
-        let word = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
-        // Shifted self-compare: equal to itself 8 bytes on means one word repeated. memcmp is vectorised.
-        if bytes[..PAGE_SIZE - 8] == bytes[8..] {
-            Page::word(word)
-        } else {
-            Page(Repr::Bytes(Arc::new(*bytes)))
+        match repeated(bytes) {
+            Some(word) => Page::word(word),
+            None => Page(Repr::Bytes(Arc::new(*bytes))),
+        }
+    }
+
+    /// Holds the page as a repeated word if that is what changes through [`Page::bytes_mut`] have made of it.
+    pub fn compact(&mut self) {
+        if let Some(word) = self.as_bytes().and_then(repeated) {
+            *self = Page::word(word);
         }
     }
 
@@ -237,8 +241,10 @@ impl Page {
 
     /// The bytes for changing in place; a word page is turned into bytes first, a shared one is copied first.
     pub fn bytes_mut(&mut self) -> &mut [u8; PAGE_SIZE] {
-        if let Repr::Word { .. } = self.0 {
-            self.0 = Repr::Bytes(Arc::new(self.to_bytes()));
+        match self.0 {
+            Repr::Bytes(_) => {}
+            Repr::Word { word: 0, .. } => self.0 = Repr::Bytes(Arc::new([0; PAGE_SIZE])),
+            Repr::Word { .. } => self.0 = Repr::Bytes(Arc::new(self.to_bytes())),
         }
         match &mut self.0 {
             Repr::Bytes(b) => Arc::make_mut(b),
@@ -311,6 +317,13 @@ impl Page {
             self.bytes_mut()[a..b].copy_from_slice(&buf[a..b]);
         }
     }
+}
+
+/// The word that these bytes repeat, if they do.
+fn repeated(bytes: &[u8; PAGE_SIZE]) -> Option<u64> {
+    // Shifted self-compare: equal to itself 8 bytes on means one word repeated. memcmp is vectorised.
+    let repeats = bytes[..PAGE_SIZE - 8] == bytes[8..];
+    repeats.then(|| u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")))
 }
 
 fn ones(n: usize) -> u64 {
@@ -422,6 +435,13 @@ mod tests {
         assert!(Page::from_bytes(&[9; PAGE_SIZE]).is_word());
         let mut b = [9; PAGE_SIZE];
         b[4095] = 8;
-        assert!(!Page::from_bytes(&b).is_word());
+        let mut page = Page::from_bytes(&b);
+        assert!(!page.is_word());
+        page.compact();
+        assert!(!page.is_word());
+        page.bytes_mut()[4095] = 9;
+        assert!(!page.is_word());
+        page.compact();
+        assert!(page.is_word() && page.to_bytes() == [9; PAGE_SIZE]);
     }
 }

@@ -186,6 +186,13 @@ impl Backend {
         })
     }
 
+    /// One call is about to program many pages, or has done so.
+    pub fn program_many(&mut self, many: bool) {
+        if let Some(image) = self.image() {
+            image.program_many(many);
+        }
+    }
+
     /// Whether long work should hand over what it changed so far.
     #[inline]
     pub fn is_publish_due(&mut self) -> bool {

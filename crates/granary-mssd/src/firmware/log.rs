@@ -78,6 +78,10 @@ pub struct Log {
     posts: u64,
     tracking: bool,
     found: Vec<Piece>,
+    /// Everything in the index has committed: RECOVER is under way.
+    all_committed: bool,
+    /// Working memory of cleaning: the pieces of a page to merge, to move, that stay.
+    sorted: [Vec<Piece>; 3],
     counters: LogCounters,
     /// Lines that the index held when the drive was opened on an image: they came before counting began.
     inherited: u64,
@@ -98,6 +102,19 @@ impl Versions for View<'_> {
 
     fn committed(&self, tx: TxId) -> bool {
         tx == TxId::NONE || self.txlog.contains(tx)
+    }
+}
+
+/// The log while everything in it has committed, so that nothing has to be looked up.
+struct Committed;
+
+impl Versions for Committed {
+    fn tx(&self, _entry: EntryRef) -> TxId {
+        TxId::NONE
+    }
+
+    fn committed(&self, _tx: TxId) -> bool {
+        true
     }
 }
 
@@ -126,6 +143,8 @@ impl Log {
             posts: 0,
             tracking: false,
             found: Vec::new(),
+            all_committed: false,
+            sorted: Default::default(),
             counters: LogCounters::default(),
             inherited: 0,
             redo: None,

@@ -215,12 +215,12 @@ impl Journal {
         !self.read_only && is_erase_safe && riders + self.open_riders.load(SeqCst) >= self.most_riders
     }
 
-    /// Puts content into `flash` directly, where [`Journal::may_write_flash`].
+    /// Puts the content of pages from `ppa` on into `flash` directly, where [`Journal::may_write_flash`].
     ///
     /// # Errors
     /// Why no more changes are taken.
-    pub fn write_flash(&self, ppa: u32, content: &[u8; PAGE_SIZE]) -> Result<(), String> {
-        self.pending.supersede(ppa);
+    pub fn write_flash(&self, ppa: u32, content: &[u8]) -> Result<(), String> {
+        (ppa..).zip(content.chunks_exact(PAGE_SIZE)).for_each(|(ppa, _)| self.pending.supersede(ppa));
         let written = self.flash.write_at(ppa as u64 * PAGE_SIZE as u64, content);
         written.map_err(|e| self.fail_host("writing flash", e))
     }

@@ -23,12 +23,17 @@ use crate::config::DriveConfig;
 use granary_flash::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::{PAGE_SIZE, Page};
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 const BAD: u32 = 1 << 31;
 /// Blocks whose page entries are read at once.
 const BLOCKS_AT_ONCE: u64 = 256;
+/// Pages that a call which programs many of them puts into `flash` together: with 64 planes runs of 16 neighbours.
+const MANY: usize = 1024;
+/// Pages that are written with one write: 256 KiB.
+const RUN: usize = 64;
 
 /// Flash pages in an image.
 pub struct ImageMedium {
@@ -47,6 +52,11 @@ pub struct ImageMedium {
     erased: FxHashMap<u32, u64>,
     frame: Vec<u8>,
     holes: Holes,
+    /// A call is under way that programs many pages.
+    many: bool,
+    /// Contents of such a call that are going to `flash` directly, before what the call changed is published.
+    direct: BTreeMap<u32, Page>,
+    run: Vec<u8>,
 }
 
 impl ImageMedium {
@@ -69,6 +79,9 @@ impl ImageMedium {
             erased: FxHashMap::default(),
             frame: Vec::new(),
             holes: Holes::new(g.blocks(), g.plane_count()),
+            many: false,
+            direct: BTreeMap::new(),
+            run: Vec::new(),
         };
         let mut headers = Vec::new();
         let end = layout.blocks + g.blocks() as u64 * BLOCK_ENTRY;
@@ -167,11 +180,14 @@ impl ImageMedium {
         let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
         let sum = super::sum::page(bytes);
         let erased = self.erased.get(&block.0).copied();
-        if self.journal.may_write_flash(erased, self.change.riders.len()) {
+        let so_far = if self.many { usize::MAX / 2 } else { self.change.riders.len() };
+        if !self.journal.may_write_flash(erased, so_far) {
+            self.change.riders.push(self.journal.rider(ppa, seq, content, sum));
+        } else if self.many {
+            self.direct.insert(ppa, content.clone());
+        } else {
             self.journal.write_flash(ppa, bytes).map_err(io::Error::other)?;
             self.change.wrote_flash = true;
-        } else {
-            self.change.riders.push(self.journal.rider(ppa, seq, content, sum));
         }
         Ok((sum as u64, 0, BYTES))
     }
@@ -204,7 +220,42 @@ impl ImageMedium {
 
     /// Whether enough has changed that long work in small steps should publish.
     pub fn is_publish_due(&self) -> bool {
-        self.redo.len() > 64 << 10 || self.change.riders.len() > 16
+        self.redo.len() > 64 << 10 || self.change.riders.len() > 16 || self.direct.len() >= MANY
+    }
+
+    /// One call is about to program many pages, which then need not ride in the log, or has done so.
+    pub fn program_many(&mut self, many: bool) {
+        self.many = many;
+    }
+
+    /// Puts contents that wait for it into `flash`, neighbours together. Nothing refers to them before they are there.
+    fn write_direct(&mut self) -> Result<(), String> {
+        let mut first = 0;
+        let mut run = std::mem::take(&mut self.run);
+        let direct = std::mem::take(&mut self.direct);
+        self.change.wrote_flash |= !direct.is_empty();
+        let mut written = Ok(());
+        for (ppa, page) in &direct {
+            let neighbour = first + (run.len() / PAGE_SIZE) as u32;
+            if !run.is_empty() && (*ppa != neighbour || run.len() == RUN * PAGE_SIZE) {
+                written = written.and_then(|()| self.journal.write_flash(first, &run));
+                run.clear();
+            }
+            if run.is_empty() {
+                first = *ppa;
+            }
+            run.extend_from_slice(page.as_bytes().expect("words are in their entries"));
+        }
+        if !run.is_empty() {
+            written = written.and_then(|()| self.journal.write_flash(first, &run));
+        }
+        run.clear();
+        self.run = run;
+        if written.is_err() {
+            // The drive in memory goes on, and reads them here.
+            self.direct = direct;
+        }
+        written
     }
 
     /// Hands over all changes since the last time, and those that `gather` adds from the rest of the drive.
@@ -212,6 +263,9 @@ impl ImageMedium {
     /// # Errors
     /// Why the image takes no more changes.
     pub fn publish(&mut self, gather: impl FnOnce(&mut Vec<u8>)) -> Result<(), String> {
+        if !self.direct.is_empty() && self.journal.failure().is_none() {
+            self.write_direct()?;
+        }
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         frame.resize(super::wal::FRAME, 0);
@@ -265,6 +319,9 @@ impl Medium for ImageMedium {
         if let Some(rider) = self.change.riders.iter().rev().find(|r| r.ppa == ppa) {
             return Ok((rider.page.clone(), oob));
         }
+        if let Some(content) = self.direct.get(&ppa) {
+            return Ok((content.clone(), oob));
+        }
         if let Some(content) = self.journal.held(ppa)? {
             return Ok((content, oob));
         }
@@ -306,6 +363,10 @@ impl Medium for ImageMedium {
 
     fn erase(&mut self, block: BlockNo) -> io::Result<()> {
         self.blocks[block.0 as usize] = None;
+        let pages = self.ppa(block, 0)..self.ppa(block, self.pages_per_block);
+        while let Some((&ppa, _)) = self.direct.range(pages.clone()).next() {
+            self.direct.remove(&ppa);
+        }
         self.wear[block.0 as usize] += 1;
         let mut header = [0; 8];
         header[4..].copy_from_slice(&(self.wear[block.0 as usize] & !BAD).to_le_bytes());

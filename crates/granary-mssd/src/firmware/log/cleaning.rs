@@ -22,7 +22,7 @@
 use super::chunks::EntryRef;
 use super::index::{Versions, needed};
 use super::region::{MIGRATED, Region};
-use super::{Log, Piece, View};
+use super::{Committed, Log, Piece, View};
 use crate::drive::DriveError;
 use crate::firmware::buffer::Backend;
 use granary_flash::Cause;
@@ -49,6 +49,25 @@ pub(super) fn read_patiently(
         read = be.read(t, lpa, cause);
     }
     read
+}
+
+/// Newest first for each line: what of a page to merge, what to move to the `active` half, what stays.
+fn sort(
+    all: &[Piece],
+    active: usize,
+    versions: &impl Versions,
+    [merge, migrate, stay]: &mut [Vec<Piece>; 3],
+) {
+    needed(all, versions, |piece, need| {
+        let to = if piece.entry.region() == active {
+            &mut *stay
+        } else if versions.committed(versions.tx(piece.entry)) {
+            &mut *merge
+        } else {
+            &mut *migrate
+        };
+        to.extend(piece.parts(need));
+    });
 }
 
 /// A cleaning in progress. Its cursor is in the old half's header.
@@ -189,37 +208,43 @@ impl Log {
         all: &mut [Piece],
     ) -> Result<Nanos, DriveError> {
         let before: u64 = all.iter().map(|p| p.lines as u64).sum();
-        let active = self.active;
-        // Newest first for each line: what to merge, what to move, what stays.
-        let (mut merge, mut migrate, mut stay) = (Vec::new(), Vec::new(), Vec::new());
-        let view = View { regions: &self.regions, txlog: &self.txlog };
-        needed(all, &view, |piece, need| {
-            let to = if piece.entry.region() == active {
-                &mut stay
-            } else if view.committed(view.tx(piece.entry)) {
-                &mut merge
-            } else {
-                &mut migrate
-            };
-            to.extend(piece.parts(need));
-        });
         *work += self.entry_cost * all.len() as u64 + self.line_cost * before;
+        let mut sorted = std::mem::take(&mut self.sorted);
+        let view = View { regions: &self.regions, txlog: &self.txlog };
+        if self.all_committed {
+            sort(all, self.active, &Committed, &mut sorted);
+        } else {
+            sort(all, self.active, &view, &mut sorted);
+        }
+        let done = self.clean_sorted(be, t, lpa, cause, &mut sorted);
+        sorted.iter_mut().for_each(Vec::clear);
+        self.sorted = sorted;
+        done
+    }
 
+    fn clean_sorted(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: u32,
+        cause: Cause,
+        [merge, migrate, stay]: &mut [Vec<Piece>; 3],
+    ) -> Result<Nanos, DriveError> {
         let kept = stay.len();
-        let done = match self.merge(be, t, lpa, cause, &merge) {
+        let done = match self.merge(be, t, lpa, cause, merge) {
             Err(DriveError::Unreadable(_)) => {
                 let space: u64 = merge.iter().map(|p| Region::space(p.lines as usize)).sum();
                 if self.room() >= space {
-                    self.carry(lpa, merge, &mut stay);
+                    self.carry(lpa, merge, stay);
                     t
                 } else {
-                    self.write_without_rest(be, t, lpa, cause, &merge)?
+                    self.write_without_rest(be, t, lpa, cause, merge)?
                 }
             }
             other => other?,
         };
         // Oldest first, so that their order among themselves stays; newer ones go before what is carried.
-        for piece in migrate.into_iter().rev() {
+        for &piece in migrate.iter().rev() {
             let tx = self.regions[piece.entry.region()].tx(piece.entry.number());
             let moved = self.migrate(lpa, piece, tx);
             stay.insert(kept, moved);
@@ -227,7 +252,7 @@ impl Log {
                 c.reserved = c.reserved.saturating_sub(Region::space(moved.lines as usize));
             }
         }
-        self.index.set(lpa, &stay);
+        self.index.set(lpa, stay);
         Ok(done)
     }
 
@@ -252,10 +277,8 @@ impl Log {
             read_patiently(be, t, at, cause)?
         };
         self.overlay(&mut page, pieces);
-        if let Some(bytes) = page.as_bytes() {
-            // Merging may have left a repeated word, which costs no memory.
-            page = Page::from_bytes(bytes);
-        }
+        // Merging may have left a repeated word, which costs no memory.
+        page.compact();
         let done = be.write(ready, at, page, cause)?;
         self.give_up(at, self.given_up.of(lpa) & !lines);
         self.count_cleaned(lines, cause);
@@ -271,8 +294,8 @@ impl Log {
     }
 
     /// The page below cannot be read: its committed lines, for which there is room, stay in the log. The page may yet be read.
-    fn carry(&mut self, lpa: u32, merge: Vec<Piece>, stay: &mut Vec<Piece>) {
-        for piece in merge {
+    fn carry(&mut self, lpa: u32, merge: &[Piece], stay: &mut Vec<Piece>) {
+        for &piece in merge {
             // Their transaction may leave the TxLog now.
             stay.push(self.migrate(lpa, piece, TxId::NONE));
         }

@@ -126,12 +126,39 @@ impl Log {
         }
     }
 
-    /// Takes all lines out of the index whose transaction has not committed; what they had superseded is current again, as if
-    /// the regions had been scanned without them. Returns how many.
-    fn drop_uncommitted(&mut self) -> u64 {
+    /// Marks all entries as lost whose transaction has not committed; returns the pages that they are of.
+    fn lose_uncommitted(&mut self) -> Vec<u32> {
+        let mut pages = Vec::new();
+        for r in 0..2 {
+            let mut newest = (TxId::NONE, true);
+            for number in 0..self.regions[r].entries() {
+                // Entries of a transaction follow each other.
+                let tx = self.regions[r].tx(number);
+                if tx != newest.0 {
+                    newest = (tx, tx == TxId::NONE || self.txlog.contains(tx));
+                }
+                if newest.1 {
+                    continue;
+                }
+                let t = self.regions[r].trailer(number);
+                if t.flags & LOST == 0 {
+                    self.regions[r].lose(number);
+                    self.counters.recovery_dropped += 1;
+                    pages.push(t.lpa);
+                }
+            }
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// Takes all lines of these pages out of the index whose transaction has not committed; what they had superseded is
+    /// current again, as if the regions had been scanned without them. Returns how many.
+    fn drop_uncommitted(&mut self, pages: &[u32]) -> u64 {
         let mut dropped = 0;
-        let (mut all, mut page) = (Vec::new(), self.index.at_or_after(0));
-        while let Some(lpa) = page {
+        let mut all = Vec::new();
+        for &lpa in pages {
             all.clear();
             self.index.gather(lpa, &mut all);
             let (view, before) = (self.view(), all.len());
@@ -147,7 +174,6 @@ impl Log {
             if all.len() < before {
                 self.index.set(lpa, &all);
             }
-            page = self.index.at_or_after(lpa as u64 + 1);
         }
         self.running.clear();
         self.running_space = 0;
@@ -162,22 +188,15 @@ impl Log {
         self.unverified.clear();
         let entries: u64 = self.regions.iter().map(|r| r.entries() as u64).sum();
         let scanned = t + self.entry_cost * entries;
-        for r in 0..2 {
-            let mut newest = (TxId::NONE, true);
-            for number in 0..self.regions[r].entries() {
-                // Entries of a transaction follow each other.
-                let tx = self.regions[r].tx(number);
-                if tx != newest.0 {
-                    newest = (tx, tx == TxId::NONE || self.txlog.contains(tx));
-                }
-                if !newest.1 && self.regions[r].trailer(number).flags & LOST == 0 {
-                    self.regions[r].lose(number);
-                    self.counters.recovery_dropped += 1;
-                }
-            }
-        }
-        self.counters.lines_dropped += self.drop_uncommitted();
-        let cleaned = self.clean_everything(be, scanned, Cause::Recovery)?;
+        let pages = self.lose_uncommitted();
+        self.counters.lines_dropped += self.drop_uncommitted(&pages);
+        // One long call that programs many pages: the image may put them where they belong at once.
+        self.all_committed = true;
+        be.program_many(true);
+        let cleaned = self.clean_everything(be, scanned, Cause::Recovery);
+        be.program_many(false);
+        self.all_committed = false;
+        let cleaned = cleaned?;
         self.txlog.purge(self.txlog.len());
         let done = be.drain(cleaned);
         self.counters.recoveries += 1;
