@@ -41,7 +41,7 @@ use crate::faults::Faults;
 use crate::medium::{BlockNo, Medium, RamMedium};
 use crate::nand::{Nand, NandStats};
 use alloc::{Plane, Stream};
-use granary_units::{Lpa, Nanos, Page, Ppa};
+use granary_units::{Lpa, Nanos, Page, Ppa, large_pages};
 use serde::Serialize;
 pub(crate) use victims::LiveMap;
 use victims::ValidCounts;
@@ -87,6 +87,13 @@ pub struct Ftl<M = RamMedium> {
     moving: Vec<gc::Moving>,
 }
 
+/// A map that maps nothing.
+fn empty_map(entries: usize) -> Vec<u32> {
+    let map = vec![0; entries];
+    large_pages(&map);
+    map
+}
+
 impl Ftl<RamMedium> {
     /// An erased drive in memory.
     ///
@@ -121,7 +128,7 @@ impl<M: Medium> Ftl<M> {
         Ok(Ftl {
             config: *config,
             nand,
-            l2p: vec![0; config.capacity_pages() as usize],
+            l2p: empty_map(config.capacity_pages() as usize),
             p2l: Vec::new(),
             live: LiveMap::new(geometry.pages()),
             valid: ValidCounts::new(geometry.blocks()),

@@ -24,5 +24,5 @@ mod time;
 pub use addr::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, PAGE_SIZE, Ppa, TxId};
 pub use bytes::{Bytes, ParseBytesError};
 pub use page::{Dest, Page, Payload};
-pub use prefetch::{prefetch, prefetch_at};
+pub use prefetch::{large_pages, prefetch, prefetch_at};
 pub use time::Nanos;

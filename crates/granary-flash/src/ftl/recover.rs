@@ -15,7 +15,7 @@
 //! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence numbers.
 //! What the OOB cannot tell is a trim (see [`Ftl::trim`]).
 
-use super::Ftl;
+use super::{Ftl, empty_map};
 use super::alloc::{FreeBlocks, Open, Plane, Stream};
 use super::victims::{LiveMap, ValidCounts};
 use crate::config::FtlConfig;
@@ -128,7 +128,7 @@ impl<M: Medium> Ftl<M> {
         // What was called stale stays so: a trimmed page that comes back must not change later on.
         self.nand.sync()?;
         let blocks = self.config.geometry.blocks();
-        self.l2p = vec![0; self.l2p.len()];
+        self.l2p = empty_map(self.l2p.len());
         self.live = LiveMap::new(self.config.geometry.pages());
         self.valid = ValidCounts::new(blocks);
         (self.seq, self.mapped, self.lost_blocks, self.read_only) = (0, 0, 0, false);

@@ -14,7 +14,7 @@
 //!
 //! Source: PebbleSSD section 4.2.1 (an array, updated by write and remap together with the L2P table).
 
-use super::Ftl;
+use super::{Ftl, empty_map};
 use crate::error::FlashError;
 use crate::medium::Medium;
 use granary_units::{Lpa, Ppa};
@@ -23,7 +23,7 @@ impl<M: Medium> Ftl<M> {
     /// From now on a P2L table is kept, which [`Ftl::remap`] needs: 4 B for each physical page.
     pub fn keep_p2l(&mut self) {
         if self.p2l.is_empty() {
-            self.p2l = vec![0; self.config.geometry.pages() as usize];
+            self.p2l = empty_map(self.config.geometry.pages() as usize);
             for (l, ppa) in (1..).zip(&self.l2p) {
                 if let Some(ppa) = ppa.checked_sub(1) {
                     self.p2l[ppa as usize] = l;

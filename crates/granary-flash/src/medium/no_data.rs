@@ -17,7 +17,7 @@
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use crate::ftl::LiveMap;
-use granary_units::{Page, prefetch};
+use granary_units::{Page, large_pages, prefetch};
 use std::io;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,9 +47,11 @@ impl NoData {
     /// `blocks` erased blocks of `pages_per_block` pages (at most 32767).
     pub fn new(blocks: u32, pages_per_block: u32) -> NoData {
         let pages = blocks as u64 * pages_per_block as u64;
+        let lpas = vec![0; pages as usize];
+        large_pages(&lpas);
         NoData {
             pages_per_block,
-            lpas: vec![0; pages as usize],
+            lpas,
             live: LiveMap::new(pages),
             blocks: vec![Block::default(); blocks as usize],
             stale: Vec::with_capacity(STALE),

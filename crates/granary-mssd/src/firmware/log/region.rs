@@ -27,7 +27,7 @@
 //! Source: ByteFS section 4.3; the place of the LPA is not stated there.
 
 use crate::image::redo::Redo;
-use granary_units::{LINE_SIZE, TxId, prefetch};
+use granary_units::{LINE_SIZE, TxId, large_pages, prefetch};
 
 const HEADER: usize = 64;
 const TRAILER: usize = 16;
@@ -84,8 +84,10 @@ impl Region {
 
     /// An empty region of `size` bytes.
     pub fn new(size: u64) -> Region {
+        let bytes = vec![0; size as usize];
+        large_pages(&bytes);
         let mut r = Region {
-            bytes: vec![0; size as usize],
+            bytes,
             epoch: 1,
             entries: 0,
             lines: 0,
