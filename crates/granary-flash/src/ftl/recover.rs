@@ -15,9 +15,9 @@
 //! It does *not* resurrect lost content: a copy that had become stale is older than the live one in sequence numbers.
 //! What the OOB cannot tell is a trim (see [`Ftl::trim`]).
 
-use super::{Ftl, empty_map};
 use super::alloc::{FreeBlocks, Open, Plane, Stream};
 use super::victims::{LiveMap, ValidCounts};
+use super::{Ftl, empty_map};
 use crate::config::FtlConfig;
 use crate::counters::Cause;
 use crate::error::FlashError;
