@@ -57,6 +57,12 @@ fn piece(entry: usize, line: u8) -> Piece {
 }
 
 fn bench(c: &mut Criterion<CpuTime>) {
+    // Few lines in each page, anywhere on the drive: where a page costs most for each line.
+    for per_page in [2, 4, 8] {
+        let index = filled(&lines(FULL, per_page, PAGES));
+        let bytes = index.memory() as f64 / index.lines() as f64;
+        eprintln!("{per_page} lines to a page: {} lines, {bytes:.1} B of index for each line", index.lines());
+    }
     // Alone: every line in a page of its own, anywhere on the drive. Metadata: 16 lines in each of 200,000 pages.
     // Dense: whole pages of lines, 52,000 of them in 2 GiB.
     for (name, per_page, spread) in [("alone", 1, PAGES), ("metadata", 16, 400_000), ("dense", 64, 500_000)] {
