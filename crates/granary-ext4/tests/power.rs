@@ -27,7 +27,7 @@ fn options(data: DataMode) -> MountOptions {
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    for (data, rounds) in [(DataMode::Ordered, 8), (DataMode::Writeback, 4), (DataMode::Journal, 4)] {
+    for (data, rounds) in [(DataMode::Ordered, 12), (DataMode::Writeback, 6), (DataMode::Journal, 6)] {
         let mkfs = MkfsOptions { journal_size: Some(Bytes::mib(4)), ..MkfsOptions::default() };
         let subject = Subject { mkfs, mount: options(data) };
         let all = suite::what_was_fsynced_survives_power_failures(&subject, rounds);

@@ -27,7 +27,7 @@ fn options() -> MountOptions {
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
     let mkfs = MkfsOptions { segment_blocks: Some(64), ..MkfsOptions::default() };
-    let all = suite::what_was_fsynced_survives_power_failures(&Subject { mkfs, mount: options() }, 5);
+    let all = suite::what_was_fsynced_survives_power_failures(&Subject { mkfs, mount: options() }, 8);
     println!("{all:?}");
     assert!(all.iter().any(|r| r.nodes > 0) && all.iter().any(|r| r.files > 0), "nothing was rolled forward");
     assert!(all.iter().any(|r| r.names > 0) && all.iter().any(|r| r.orphans > 0), "no names, no orphans");

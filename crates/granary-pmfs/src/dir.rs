@@ -95,10 +95,9 @@ impl Pmfs {
                 }
                 let out = &mut pages[..run.len()];
                 self.pm.load_pages(run[0] * BLOCK, run.len() * PAGE_SIZE, out, Structure::Dentry)?;
-                for (block, content) in run.iter().zip(out.iter()) {
-                    if let Some(wanted) = wanted
-                        && !self.hints.may_have(*block, content, wanted)?
-                    {
+                let may = wanted.map_or(u32::MAX, |w| self.hints.may_have(tree.root, page, out, w));
+                for (n, (block, content)) in run.iter().zip(out.iter()).enumerate() {
+                    if may >> n & 1 == 0 {
                         page += 1;
                         continue;
                     }

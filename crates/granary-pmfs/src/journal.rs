@@ -234,8 +234,8 @@ impl Pmfs {
 
     fn finish(&self, tx: &Tx) {
         let mut ring = self.journal.ring.lock();
-        if let Some(span) = ring.spans.iter_mut().find(|s| s.start == tx.start) {
-            span.done = true;
+        if let Ok(i) = ring.spans.binary_search_by_key(&tx.start, |s| s.start) {
+            ring.spans[i].done = true;
         }
         drop(ring);
         self.journal.room.notify_all();

@@ -8,6 +8,6 @@ use granary_vfs::suite;
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let all = suite::what_was_fsynced_survives_power_failures(&Subject::default(), 2);
+    let all = suite::what_was_fsynced_survives_power_failures(&Subject::default(), 4);
     assert!(all.iter().any(|r| !r.clean && r.inodes > 0), "nothing was recovered: {all:?}");
 }
