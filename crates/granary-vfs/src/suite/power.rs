@@ -166,7 +166,7 @@ fn cached() -> VfsConfig {
     }
 }
 
-/// Powers the drive up at `at`, recovers, checks, verifies, and works on until `until`.
+/// Recovers at `at`, when the drive is up, checks, verifies, and works on until `until`.
 fn life<S: Subject>(
     subject: &S,
     drive: &Arc<dyn Drive>,
@@ -181,7 +181,6 @@ fn life<S: Subject>(
     let out = report.clone();
     let result = World::new(config).run(move || {
         sleep_until(at);
-        sleep_until(drive.power_on(now()).expect("power on"));
         let m = Mounted::with(&subject, &drive, cached());
         *out.lock() = Some(m.recovery());
         m.check();
@@ -211,14 +210,14 @@ pub fn what_was_fsynced_survives_power_failures<S: Subject>(subject: &S, seeds: 
         let mut random = Stream::new(seed, "power");
         let mut at = Nanos::from_secs(1);
         for lives in 0..4 {
-            // Power-up takes 0.9 s, recovery some milliseconds. Many short lives see more failures than few long ones;
-            // the shortest also cut recovery itself.
+            let ready = drive.power_on(at).expect("power on");
+            // Many short lives see more failures than few long ones; the shortest also cut recovery itself.
             let span = match lives {
-                2 => 900_000_000 + random.below(5_000_000),
-                _ => 910_000_000 + random.below(60_000_000),
+                2 => random.below(5_000_000),
+                _ => 10_000_000 + random.below(150_000_000),
             };
-            let until = at + Nanos(span);
-            let (stop, report) = life(subject, &drive, &ledger, seed * 10 + lives, (at, until));
+            let until = ready + Nanos(span);
+            let (stop, report) = life(subject, &drive, &ledger, seed * 10 + lives, (ready, until));
             assert!(matches!(stop, Stop::PowerFail(_)), "seed {seed}: {stop}");
             drive.power_fail(until, &mut random);
             at = until + Nanos::from_millis(1);
