@@ -128,9 +128,7 @@ impl Core {
     /// See [`granary_vfs::FileSystem::write_pages`].
     pub fn write_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
         let Some(last) = pages.last() else { return Ok(()) };
-        // As it was when the pages were gathered: lines that a writer adds from here on are not among them, and the size
-        // on media must not reach what they will replace.
-        let end = ((last.index + 1) * PAGE_SIZE as u64).min(inode.size());
+        let end = last.end().min(inode.size());
         self.journal.alive()?;
         let node = node(inode);
         let _change = node.change.lock();

@@ -32,7 +32,7 @@ impl Core {
     /// [`granary_vfs::FileSystem::write_pages`] with data journaling; the caller holds `change`.
     pub fn write_journaled(&self, inode: &Inode, pages: &[DirtyPage], size: u64) -> Result<()> {
         for part in pages.chunks(self.data_journal.limit()) {
-            let end = part.last().map_or(0, |last| (last.index + 1) * PAGE_SIZE as u64).min(size);
+            let end = part.last().map_or(0, DirtyPage::end).min(size);
             self.write_whole(inode, part, end)?;
         }
         Ok(())
@@ -109,7 +109,7 @@ impl Core {
             // Bytes between the old end and the data become part of the file, too.
             let from = from.min(old.saturating_sub(first).min(PAGE_SIZE as u64) as usize);
             let lines = (u64::MAX >> (63 - (to - 1) / 64)) & (u64::MAX << (from / 64));
-            dirty.push(DirtyPage { index, page, lines });
+            dirty.push(DirtyPage { index, page, valid: PAGE_SIZE, lines });
         }
         inode.update(|a| {
             a.size = a.size.max(end);

@@ -146,7 +146,7 @@ impl Ext4 {
             self.write_run(inode, run[0].index as u32, &content, &mut flight)?;
         }
         self.land(inode, flight)?;
-        let end = pages.last().map_or(0, |p| (p.index + 1) * BS).min(inode.size());
+        let end = pages.last().map_or(0, DirtyPage::end).min(inode.size());
         let node = inode.private::<Node>();
         if end <= node.state.lock().disksize {
             return Ok(());
@@ -166,7 +166,7 @@ impl Ext4 {
         let node = inode.private::<Node>();
         for page in pages {
             let at = page.index as u32;
-            let end = ((page.index + 1) * BS).min(inode.size());
+            let end = page.end().min(inode.size());
             self.transaction(WRITE, |h| {
                 let (start, mapped) = match self.map_block(node, at)? {
                     Mapping::Mapped { start, unwritten: false, .. } => (start, false),

@@ -175,7 +175,7 @@ impl F2fs {
         let node = node(inode);
         let op = self.op()?;
         let lock = self.inode_lock(node.ino);
-        let end = ((last.index + 1) * BS).min(inode.size());
+        let end = last.end().min(inode.size());
         let before = node.state.lock().blocks;
         if node.state.lock().is_inline() {
             if last.index == 0 && end <= INLINE_BYTES as u64 {

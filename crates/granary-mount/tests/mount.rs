@@ -3,6 +3,7 @@
 mod mount {
     mod data;
     mod durability;
+    mod exercise;
     mod lifetime;
     mod machine;
     mod names;

@@ -357,7 +357,7 @@ impl PageCache {
                     }
                     page.zero_from(valid);
                 }
-                out.push(DirtyPage { index: index as u64, page, lines: taken });
+                out.push(DirtyPage { index: index as u64, page, valid, lines: taken });
             }
         }
         inner.stats.written += out.len() as u64;

@@ -23,7 +23,7 @@
 use crate::attr::{Attr, FileKind, Ino, SetAttr, Time};
 use crate::error::{FsError, Result};
 use crate::inode::Inode;
-use granary_units::{Dest, Page, Payload};
+use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::any::Any;
 
 /// Who calls.
@@ -171,11 +171,21 @@ impl Allocate {
 pub struct DirtyPage {
     /// Page number in the file.
     pub index: u64,
-    /// Content; zero beyond the file's end.
+    /// Content; zero from `valid` on.
     pub page: Page,
+    /// Bytes of it that belonged to the file when it was gathered, or [`PAGE_SIZE`] where the caller has put zeros behind.
+    pub valid: usize,
     /// Bit n: 64 B line n differs from what was last written. None may: a page that was written over with what it held
     /// (known where pages are compared with duplicates); its file may still have to grow on media.
     pub lines: u64,
+}
+
+impl DirtyPage {
+    /// Where its bytes end in the file: with this page as the last one written, the size on media may grow up to here, but
+    /// not beyond the file's. (The file may have grown since the page was gathered, over bytes that are not in it.)
+    pub fn end(&self) -> u64 {
+        self.index * PAGE_SIZE as u64 + self.valid as u64
+    }
 }
 
 /// Why pages are written.

@@ -254,6 +254,7 @@ impl FileSystem for MemFs {
         self.call(|s| {
             if let Some(size) = set.size {
                 s.cut(inode, size);
+                s.reach(inode, size);
             }
             s.change(inode, |a| {
                 a.mode = set.mode.unwrap_or(a.mode);
@@ -334,8 +335,9 @@ impl FileSystem for MemFs {
         begin_writing(&mut self.state.lock(), inode);
         self.pause();
         let fails = self.write_faults.load(Relaxed);
-        if !fails {
-            self.state.lock().store(inode, pages);
+        match &mut *self.state.lock() {
+            s if fails => s.node(inode).on_media = None,
+            s => s.store(inode, pages),
         }
         self.pause();
         self.state.lock().node(inode).writing = false;
@@ -399,6 +401,10 @@ impl FileSystem for MemFs {
                 a.mtime = if grows || how.zeroes() { cx.time } else { a.mtime };
                 a.ctime = cx.time;
             });
+            let size = s.node(inode).attr.size;
+            if how.grows() && pos + len == size {
+                s.reach(inode, size);
+            }
             Ok(())
         })
     }

@@ -85,6 +85,19 @@ fn a_write_back_error_is_told_to_one_fsync() {
     });
 }
 
+/// The size on media grows over the page of an old end only when zeros are there: the test file system looks.
+#[test]
+fn a_direct_write_behind_an_end_that_grew_in_memory_shows_nothing_of_before() {
+    in_world(|_, mut p| {
+        let fd = create(&mut p, "/f", 1);
+        p.fsync(fd).expect("fsync");
+        p.ftruncate(fd, 1000).expect("truncate");
+        p.pwrite(fd, Payload::Bytes(b"far"), 50_000).expect("write");
+        let direct = p.open("/f", OpenFlags::RDWR | OpenFlags::DIRECT, 0).expect("open");
+        p.pwrite(direct, Payload::Fill { word: 7, len: 4096 }, 200_704).expect("direct write");
+    });
+}
+
 #[test]
 fn a_read_only_descriptor_does_not_write_and_a_write_only_one_does_not_read() {
     in_world(|_, mut p| {

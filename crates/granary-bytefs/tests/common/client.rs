@@ -145,7 +145,7 @@ impl Client {
                 page.write((a - begin) as usize, Payload::Bytes(part));
                 mark((a - begin) as usize, (b - begin) as usize);
             }
-            dirty.push(DirtyPage { index, page, lines });
+            dirty.push(DirtyPage { index, page, valid: PAGE_SIZE, lines });
         }
         self.fs.wrote(&cx(), inode, pos, data.len() as u64)?;
         self.fs.write_pages(inode, &dirty, WriteBackCause::Sync)
@@ -161,7 +161,12 @@ impl Client {
             self.fs.read_pages(inode, index, &mut page)?;
             let [mut page] = page;
             page.zero_from((old % PAGE_SIZE as u64) as usize);
-            let dirty = [DirtyPage { index, page, lines: u64::MAX << (old % PAGE_SIZE as u64 / 64) }];
+            let dirty = [DirtyPage {
+                index,
+                page,
+                valid: PAGE_SIZE,
+                lines: u64::MAX << (old % PAGE_SIZE as u64 / 64),
+            }];
             self.fs.reserve(inode, old, 1)?;
             self.fs.write_pages(inode, &dirty, WriteBackCause::Sync)?;
         }

@@ -30,6 +30,8 @@ pub(super) struct MemInode {
     pub(super) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// `write_pages` is at work.
     pub(super) writing: bool,
+    /// The size that a file system with media would have there; unknown once a write has failed.
+    pub(super) on_media: Option<u64>,
 }
 
 impl MemInode {
@@ -44,6 +46,7 @@ impl MemInode {
             target,
             xattrs: BTreeMap::new(),
             writing: false,
+            on_media: Some(0),
         }
     }
 }
@@ -154,6 +157,19 @@ impl State {
         }
     }
 
+    /// The size on media becomes `size`, or stays if it is more: the last page's bytes beyond the old one show from now on.
+    pub(super) fn reach(&mut self, inode: &Inode, size: u64) {
+        let node = self.node(inode);
+        let Some(old) = node.on_media.filter(|&old| old < size) else { return };
+        let mut shown = vec![0; (size.min(old.next_multiple_of(PAGE)) - old) as usize];
+        if let Some(page) = node.blocks.get(&(old / PAGE)) {
+            page.copy_out((old % PAGE) as usize, &mut shown);
+        }
+        let garbage = shown.windows(16).any(|w| w.iter().all(|&b| b == GARBAGE as u8));
+        assert!(!garbage, "{} grows on media from {old} to {size} over what nobody wrote", inode.ino());
+        node.on_media = Some(size);
+    }
+
     /// Frees what lies beyond `size`; what the last page has beyond becomes garbage.
     pub(super) fn cut(&mut self, inode: &Inode, size: u64) {
         let node = self.node(inode);
@@ -161,6 +177,7 @@ impl State {
         if size > node.attr.size {
             return;
         }
+        node.on_media = node.on_media.map(|old| old.min(size));
         node.blocks.split_off(&size.div_ceil(PAGE));
         node.reserved.split_off(&size.div_ceil(PAGE));
         let rest = (size % PAGE) as usize;
@@ -187,6 +204,9 @@ impl State {
             let mut beyond = vec![1; PAGE_SIZE - valid];
             p.page.copy_out(valid, &mut beyond);
             assert!(beyond.iter().all(|&b| b == 0), "page {} has data beyond the end", p.index);
+        }
+        if let Some(last) = pages.last() {
+            self.reach(inode, size.min(last.end()));
         }
         self.change(inode, |_| ());
     }
@@ -226,5 +246,6 @@ impl State {
             node.reserved.remove(&index);
             done += part;
         }
+        self.reach(inode, pos + data.len() as u64);
     }
 }

@@ -9,8 +9,8 @@
 //! A flusher takes the file that has been dirty longest and writes all its dirty pages, in ascending order, a few
 //! thousand at a time, under the inode's write-back lock (and no other). Pages dirtied meanwhile stay dirty; the file
 //! then queues again. The page in which the file ended before it grew is written before any later one, because what
-//! media have beyond the old end is garbage, and a later page may let the size on media grow over it. After a failed write the pages count as clean, as in Linux, and the error is remembered until
-//! one `fsync` has reported it.
+//! media have beyond the old end is garbage, and a later page may let the size on media grow over it. After a failed
+//! write the pages count as clean, as in Linux, and the error is remembered until one `fsync` has reported it.
 
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};
@@ -94,17 +94,24 @@ impl Vfs {
             return Ok(false);
         }
         let _quiet = node.writeback.lock();
-        let tail = node.tail.load(Relaxed);
-        if tail < pages.start {
-            self.write_batches(node, tail..tail + 1, true, why)?;
-        }
+        self.write_old_end(node, pages.start, why)?;
         self.write_batches(node, pages, true, why)
     }
 
     /// Writes one page with its lines beyond the end of the file, where the caller has put zeros.
     pub(super) fn write_back_with_tail(&self, node: &Node, page: u64, why: WriteBackCause) -> Result<()> {
         let _quiet = node.writeback.lock();
+        self.write_old_end(node, page, why)?;
         self.write_batches(node, page..page + 1, false, why).map(|_| ())
+    }
+
+    /// Before a page from `first` on takes the size on media past it: the page of the old end.
+    fn write_old_end(&self, node: &Node, first: u64, why: WriteBackCause) -> Result<()> {
+        let tail = node.tail.load(Relaxed);
+        if tail < first {
+            self.write_batches(node, tail..tail + 1, true, why)?;
+        }
+        Ok(())
     }
 
     fn write_batches(
@@ -116,12 +123,13 @@ impl Vfs {
     ) -> Result<bool> {
         let mut batch = Vec::new();
         let mut result = Ok(false);
+        // What grows the file from here on needs its old end to be written again, and its new pages are another call's: that
+        // end may be in a batch that has gone already.
+        if pages.contains(&node.tail.load(Relaxed)) {
+            node.tail.store(NO_TAIL, Relaxed);
+        }
+        let size = if within_size { node.size() } else { u64::MAX };
         loop {
-            // What grows the file from here on needs its old end to be written again.
-            if pages.contains(&node.tail.load(Relaxed)) {
-                node.tail.store(NO_TAIL, Relaxed);
-            }
-            let size = if within_size { node.size() } else { u64::MAX };
             let compared = self.cache.gather(node, pages.clone(), BATCH, size, &mut batch);
             if compared > 0 {
                 cpu(self.config.compare_page * compared);

@@ -283,10 +283,20 @@ impl Vfs {
         if gap_end > old {
             self.dirty(node, old, Payload::Fill { word: 0, len: (gap_end - old) as usize }, old)?;
         }
-        let result =
-            self.dirty(node, pos, data, old).and_then(|()| self.fs.wrote(cx, node, pos, data.len() as u64));
-        if node.size() > old && !old.is_multiple_of(PAGE) {
-            node.tail.fetch_min(old / PAGE, Relaxed);
+        let dirtied = self.dirty(node, pos, data, old);
+        // Before the size grows, so that no write-back of a later page misses it; and after, because one that came between has
+        // written the page as it was and taken the mark away.
+        let mark = || {
+            if !old.is_multiple_of(PAGE) {
+                node.tail.fetch_min(old / PAGE, Relaxed);
+            }
+        };
+        if pos + data.len() as u64 > old {
+            mark();
+        }
+        let result = dirtied.and_then(|()| self.fs.wrote(cx, node, pos, data.len() as u64));
+        if node.size() > old {
+            mark();
         }
         if result.is_err() && node.size() == old {
             let _quiet = node.writeback.lock();
