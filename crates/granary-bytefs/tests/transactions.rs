@@ -5,7 +5,7 @@ mod common;
 use common::{assert_clean, format, open};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions};
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
-use granary_sim::{World, WorldConfig, spawn};
+use granary_sim::{World, WorldConfig, sleep, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
@@ -59,6 +59,42 @@ fn operations_larger_than_journal_and_log_are_split() {
         let mut found = vec![0; LEN];
         assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0), Ok(LEN));
         assert!(found == expected);
+    };
+    World::default().run(run).expect("no deadlock");
+}
+
+/// The write-back daemons are users of the files that they write: an unmount waits for them, it is not refused and loses
+/// nothing.
+#[test]
+fn an_unmount_in_the_midst_of_write_back_has_everything_on_media() {
+    const LEN: usize = 24 << 20;
+    let run = || {
+        let mut config = DriveConfig::bytefs_emulator();
+        config.flash = config.flash.with_capacity(Bytes::mib(256));
+        let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).expect("a working drive"));
+        format(&drive);
+        for n in 0..3 {
+            let fs = open(&drive, &MountOptions::default());
+            let vfs = Vfs::mount(fs, VfsConfig { page_cache: Bytes::mib(128), ..VfsConfig::default() });
+            let vfs = vfs.expect("mounts");
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            let fd = p.open(&format!("/f{n}"), OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+            assert_eq!(p.pwrite(fd, Payload::Bytes(&content(n, LEN)), 0), Ok(LEN));
+            p.close(fd).expect("closes");
+            p.exit();
+            // The daemons have been woken, and are waiting for the drive.
+            sleep(Nanos::from_micros(300 * n));
+            assert!(vfs.cache_stats().dirty > 0, "something is left to be written");
+            vfs.unmount().expect("nobody else uses it");
+        }
+        let vfs = Vfs::mount(open(&drive, &MountOptions::default()), VfsConfig::default()).expect("mounts");
+        let mut p = Process::new(vfs, Cred::ROOT);
+        for n in 0..3 {
+            let fd = p.open(&format!("/f{n}"), OpenFlags::RDONLY, 0).expect("opens");
+            let mut found = vec![0; LEN];
+            assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0), Ok(LEN));
+            assert!(found == content(n, LEN));
+        }
     };
     World::default().run(run).expect("no deadlock");
 }

@@ -81,13 +81,7 @@ pub struct Grown {
 pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let info = Image::describe(path)?;
     let before = Bytes(info.drive.pages() * PAGE_SIZE as u64);
-    if size < before {
-        return Err(LabError::Usage(format!(
-            "{}: its drive has {before}, and images do not shrink: make a smaller one (granary mkfs) and copy the files \
-             (granary cp-out, granary cp-in)",
-            path.display()
-        )));
-    }
+    refuse_smaller(path, before, size)?;
     let blank = info.meta.fs == BLANK;
     if !blank {
         // Says whether it can, and finishes what an interrupted growth has left.
@@ -100,6 +94,32 @@ pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     Ok(Grown { before, after: Bytes(drive.pages() * PAGE_SIZE as u64) })
 }
 
+/// The same for an image that is open, while its file system is in use.
+///
+/// # Errors
+/// As [`grow`].
+pub fn grow_mounted(image: &Image, vfs: &Vfs, path: &Path, size: Bytes) -> Result<Grown, LabError> {
+    let (before, fs) = (image.config().pages(), &image.meta().fs);
+    refuse_smaller(path, Bytes(before * PAGE_SIZE as u64), size)?;
+    judge(vfs.grow(before), true, fs, path)?;
+    let drive = image.grow_open(size)?;
+    judge(vfs.grow(drive.pages()), false, fs, path)?;
+    image.barrier()?;
+    let bytes = |pages| Bytes(pages * PAGE_SIZE as u64);
+    Ok(Grown { before: bytes(before), after: bytes(drive.pages()) })
+}
+
+fn refuse_smaller(path: &Path, has: Bytes, size: Bytes) -> Result<(), LabError> {
+    if size >= has {
+        return Ok(());
+    }
+    Err(LabError::Usage(format!(
+        "{}: its drive has {has}, and images do not shrink: make a smaller one (granary mkfs) and copy the files \
+         (granary cp-out, granary cp-in)",
+        path.display()
+    )))
+}
+
 fn grow_fs(path: &Path, asking: bool) -> Result<(), LabError> {
     let open = OpenImage::open(path, Durability::Machine, false)?;
     let name = open.entry.name;
@@ -108,13 +128,18 @@ fn grow_fs(path: &Path, asking: bool) -> Result<(), LabError> {
     fs.unmount().map_err(LabError::fs(name, "unmount"))?;
     drop(fs);
     open.image.close()?;
+    judge(grown, asking, name, path)
+}
+
+/// What the file system `name` said to growing, where it was only `asked` or meant.
+fn judge(grown: granary_vfs::Result<()>, asked: bool, name: &str, path: &Path) -> Result<(), LabError> {
     match grown {
         Err(FsError::NotSupported) => Err(LabError::Usage(format!(
             "{}: {name} cannot grow: make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)",
             path.display()
         ))),
         // Pages of the drive that are too few for a growth of their own: the next one takes them along.
-        Err(FsError::NoSpace) if asking => Ok(()),
+        Err(FsError::NoSpace) if asked => Ok(()),
         other => other.map_err(LabError::fs(name, "grow")),
     }
 }

@@ -164,7 +164,11 @@ impl Mounted {
         let served = ended(session);
         let shared = &self.adapter.0;
         shared.let_go();
-        shared.vfs.unmount()?;
+        if let Err(e) = shared.vfs.unmount() {
+            // Whatever is in its way: what programs wrote must not go with it.
+            let _ = shared.vfs.sync();
+            return Err(e.into());
+        }
         let synced = wait_durable(shared.durable.as_ref());
         synced.map_err(MountError::io("making the image durable"))?;
         served

@@ -5,11 +5,13 @@ mod mount {
     mod durability;
     mod exercise;
     mod lifetime;
+    mod locks;
     mod machine;
     mod names;
     mod parallel;
     mod permissions;
     pub mod rig;
     mod shadow;
+    mod space;
     mod xattrs;
 }

@@ -61,6 +61,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use wal::{WAL, Wal, Way};
 
+/// Name in the image's directory of the socket of the process that has it mounted; the image itself knows nothing of it.
+pub const CONTROL: &str = "control";
 const FLASH: &str = "flash";
 const COUNTERS: &str = "counters.toml";
 /// The largest half of a redo log: what opening may have to replay twice, and the unit of checkpoints.

@@ -111,14 +111,18 @@ impl Vfs {
             kicked: AtomicBool::new(false),
             effects: Effects::default(),
         });
-        if features.page_cache {
-            let flushers = (0..config.flushers.max(1)).map(|i| {
-                let weak: Weak<Vfs> = Arc::downgrade(&vfs);
+        vfs.start_flushers();
+        Ok(vfs)
+    }
+
+    fn start_flushers(self: &Arc<Vfs>) {
+        if self.features.page_cache {
+            let flushers = (0..self.config.flushers.max(1)).map(|i| {
+                let weak: Weak<Vfs> = Arc::downgrade(self);
                 Daemon::start(&format!("write-back {i}"), move |stop| flush::flusher(&weak, stop))
             });
-            *vfs.flushers.lock() = flushers.collect();
+            *self.flushers.lock() = flushers.collect();
         }
-        Ok(vfs)
     }
 
     /// The file system.
@@ -177,17 +181,19 @@ impl Vfs {
     ///
     /// # Errors
     /// `Busy` where something is in use; the file system's.
-    pub fn unmount(&self) -> Result<()> {
+    pub fn unmount(self: &Arc<Vfs>) -> Result<()> {
+        // Whoever writes a file back uses it, too: first of all they end.
+        let flushers = std::mem::take(&mut *self.flushers.lock());
+        flushers.into_iter().for_each(Daemon::stop);
         self.reap();
         let all = self.names.all();
         for dir in all.iter().filter(|n| n.is_dir()) {
             dir.set_parent(None);
         }
         if all.iter().any(|n| n.users() > u32::from(n.ino() == self.root.ino())) {
+            self.start_flushers();
             return Err(FsError::Busy);
         }
-        let flushers = std::mem::take(&mut *self.flushers.lock());
-        flushers.into_iter().for_each(Daemon::stop);
         self.write_back_all()?;
         for node in all {
             self.cache.drop_all(&node);

@@ -30,10 +30,11 @@ pub enum Command {
     Testbed(TestbedCommand),
     /// Make an image: an emulated drive on files, with an empty file system
     Mkfs(MkfsArgs),
-    /// Make an image that is not mounted larger: its drive and the file system on it (bytefs); nothing shrinks
+    /// Make an image larger, mounted or not: its drive and the file system on it (bytefs); nothing shrinks
     Grow {
-        /// The image directory
-        image: PathBuf,
+        /// The image directory, or where it is mounted
+        #[arg(value_name = "IMAGE|DIR")]
+        path: PathBuf,
         /// The new capacity of the drive, for example 128GiB; rounded up to whole flash packages
         #[arg(long, value_parser = mount::bytes)]
         size: Bytes,

@@ -3,7 +3,7 @@
 //! ```text
 //!   run reproduce workload testbed    workloads in virtual time
 //!   drive                   the drive alone
-//!   mkfs fsck stat          an image as a whole
+//!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
 //!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process)
 //!   calibrate              the model of ext4 beside the kernel's, on an export of its own
@@ -13,6 +13,7 @@
 pub mod calibrate;
 pub mod cat;
 pub mod completions;
+pub mod control;
 pub mod cp_in;
 pub mod cp_out;
 pub mod drive;

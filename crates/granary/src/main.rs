@@ -21,9 +21,7 @@ fn main() -> ExitCode {
         Command::Workload(cmd) => done(cmd::workload::run(&cmd)),
         Command::Testbed(cmd) => cmd::testbed::run(&cmd).map_err(Failure::from),
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
-        Command::Grow { image, size } => {
-            cmd::grow::run(&image, size).map(|()| ExitCode::SUCCESS).map_err(Failure::from)
-        }
+        Command::Grow { path, size } => done(cmd::grow::run(&path, size)),
         Command::Fsck { image, repair, json } => cmd::fsck::run(&image, repair, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),
         Command::Export(args) => done(cmd::export::run(&args)),

@@ -1,51 +1,10 @@
 //! `granary mount`, `umount` and `stat` as a person uses them.
 
-use assert_cmd::Command;
-use serde_json::Value;
+mod common;
+
+use common::Place;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// A directory with a place to mount on, unmounted lazily whatever happens.
-struct Place {
-    dir: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Option<Place> {
-        if !Path::new("/dev/fuse").exists() {
-            eprintln!("skipped: /dev/fuse is missing");
-            return None;
-        }
-        let dir = tempfile::tempdir().expect("a directory");
-        fs::create_dir(dir.path().join("mnt")).expect("mkdir");
-        Some(Place { dir })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Runs granary; its standard output and error.
-    fn runs(&self, args: &[&str], code: i32) -> (String, String) {
-        let out =
-            Command::cargo_bin("granary").expect("built").args(args).current_dir(self.dir.path()).output();
-        let out = out.expect("runs");
-        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
-        let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
-        assert_eq!(out.status.code(), Some(code), "granary {args:?}: {stdout}{stderr}");
-        (stdout, stderr)
-    }
-
-    fn stats(&self) -> Value {
-        serde_json::from_str(&self.runs(&["stat", "--json", "mnt"], 0).0).expect("JSON")
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.path("mnt"), rustix::mount::UnmountFlags::DETACH);
-    }
-}
+use std::path::Path;
 
 #[test]
 fn a_mount_that_is_refused_leaves_the_image_clean() {

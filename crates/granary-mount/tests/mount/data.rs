@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, each, eventually};
 use granary_mount::Operation;
-use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, fcntl_setfl, seek};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, copy_file_range, fallocate, fcntl_setfl, seek};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -131,6 +131,44 @@ fn fallocate_and_lseek_know_holes_where_the_file_system_does() {
         let size = f.metadata().expect("stat").len();
         assert_eq!(seek(&f, SeekFrom::Data(size)), Err(Errno::NXIO));
         assert!(seek(&f, SeekFrom::Hole(0)).expect("every file has a hole at its end") <= size);
+    });
+}
+
+/// The kernel copies, through its page cache: a request of its own does not say whether the target was opened O_SYNC.
+#[test]
+fn copy_file_range_copies_within_a_file_and_between_files() {
+    each(|rig| {
+        let (from, to) = (open(rig, "from", OFlags::empty()), open(rig, "to", OFlags::empty()));
+        from.write_all_at(&pattern(300_000, 5), 0).expect("write");
+        to.write_all_at(&pattern(200_000, 6), 0).expect("write");
+        let copy = |from: &File, at: u64, to: &File, pos: u64, len: usize| {
+            let (mut at, mut pos, mut left) = (at, pos, len);
+            while left > 0 {
+                match copy_file_range(from, Some(&mut at), to, Some(&mut pos), left)? {
+                    0 => break,
+                    n => left -= n,
+                }
+            }
+            Ok::<usize, Errno>(len - left)
+        };
+        let mut want = pattern(200_000, 6);
+        want.resize(1_003 + 250_000, 0);
+        want[1_003..].copy_from_slice(&pattern(300_000, 5)[7..250_007]);
+        assert_eq!(copy(&from, 7, &to, 1_003, 250_000), Ok(250_000));
+        assert_eq!(fs::read(rig.path("to")).expect("read"), want);
+        // To the source's end; beyond it nothing; within one file, where the ranges do not overlap.
+        assert_eq!(copy(&from, 299_000, &to, 0, 5_000), Ok(1_000));
+        assert_eq!(copy(&from, 300_000, &to, 0, 5_000), Ok(0));
+        want.copy_within(100_000..150_000, 20_000);
+        want[..1_000].copy_from_slice(&pattern(300_000, 5)[299_000..]);
+        assert_eq!(copy(&to, 100_000, &to, 20_000, 50_000), Ok(50_000));
+        assert_eq!(copy(&to, 0, &to, 4_096, 8_192), Err(Errno::INVAL), "overlapping");
+        to.sync_all().expect("fsync");
+        assert_eq!(fs::read(rig.path("to")).expect("read"), want);
+        let syncs = || rig.mounted().operations().of(Operation::SyncWrite);
+        let before = syncs();
+        assert_eq!(copy(&from, 0, &open(rig, "synced", OFlags::SYNC), 0, 5_000), Ok(5_000));
+        assert!(syncs() > before, "what is written to a file opened O_SYNC is synced");
     });
 }
 

@@ -3,10 +3,11 @@
 //! The background, signals and the end: `serve.rs`.
 
 use crate::cli::mount::{MountArgs, Survives};
+use crate::cmd::control::{Control, Request};
 use crate::cmd::live::{Live, Sources};
 use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_lab::image::OpenImage;
+use granary_lab::image::{OpenImage, grow_mounted};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{Options, host_config};
@@ -15,7 +16,7 @@ use granary_mssd::{Drive, Mode, Mssd, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Vfs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -61,14 +62,30 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
         eprintln!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
     }
     serve::die_on_panic();
+    let control = opened.image.as_ref().filter(|_| !args.serve.read_only);
+    let control = control.and_then(|image| take_requests(&args.image, image, &opened.vfs));
     let Opened { vfs, image, drive, .. } = opened;
     serve::watch_signals(mounted.unmounter(), || {}, move || vfs.sync().map_err(|e| e.to_string()))?;
     let ended = mounted.join();
-    drop(drive);
+    // It may hold the image.
+    drop((control, drive));
     if let Some(image) = image.and_then(Arc::into_inner) {
         image.close()?;
     }
     ended.map_err(Failure::from)
+}
+
+/// Lets the image grow while it is mounted. A host without sockets must not keep anybody from mounting.
+fn take_requests(path: &str, image: &Arc<Image>, vfs: &Arc<Vfs>) -> Option<Control> {
+    let path = PathBuf::from(path);
+    let (at, image, vfs) = (path.clone(), Arc::downgrade(image), Arc::downgrade(vfs));
+    let started = Control::start(&path, move |Request::Grow(size)| {
+        let (Some(image), Some(vfs)) = (image.upgrade(), vfs.upgrade()) else {
+            return Err(format!("{} is being unmounted: grow the image then", at.display()));
+        };
+        grow_mounted(&image, &vfs, &at, size).map_err(|e| e.to_string())
+    });
+    started.inspect_err(|e| serve::say(&format!("this mount cannot grow: making its socket: {e}"))).ok()
 }
 
 fn options(args: &MountArgs, opened: &Opened) -> Options {

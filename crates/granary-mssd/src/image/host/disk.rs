@@ -1,9 +1,10 @@
 //! [`DiskHost`]: an image as a directory of files.
 
 use super::{Host, HostFile, Map};
-use crate::image::ImageError;
 use crate::image::blocks::{BLOCK, Blocks};
+use crate::image::grow::GROWN;
 use crate::image::header::HEADER;
+use crate::image::{CONTROL, ImageError};
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -42,7 +43,7 @@ impl Host for DiskHost {
                     }
                     let _held = self.lock()?;
                     // The header first: what is left is no image any more.
-                    for name in [HEADER, "wal", "dram", "flash", "counters.toml"] {
+                    for name in [HEADER, "wal", "dram", "flash", "counters.toml", GROWN, CONTROL] {
                         match fs::remove_file(self.0.join(name)) {
                             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                                 return Err(ImageError::host(doing("emptying"), e));

@@ -1,0 +1,99 @@
+//! Rates of operations on one directory of many entries on any mounted directory.
+//!
+//! ```text
+//!   dirbench DIR ENTRIES...      prints for each number: ENTRIES create lookup list list+stat unlink, operations per second
+//! ```
+//!
+//! Creates that many files in a new directory (the last tenth is timed), looks names up at random with the kernel's entries
+//! and inodes dropped before (needs root; 20,000 of them at most), lists all with one `readdir`, lists and looks at each
+//! as `ls -l` does (there `readdirplus` pays), removes a tenth and then the rest. What was listed is compared with what was made.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::Instant;
+
+const MOST_LOOKUPS: u64 = 20_000;
+
+fn name(n: u64) -> String {
+    format!("file-{n:010}")
+}
+
+/// Operations per second of `count` operations that `work` does.
+fn rate(count: u64, work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
+    #[allow(clippy::disallowed_methods)] // that is what this program is for
+    let start = Instant::now();
+    work()?;
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}
+
+/// The kernel forgets entries and inodes that nobody uses.
+fn forget() -> io::Result<()> {
+    fs::write("/proc/sys/vm/drop_caches", "2")
+}
+
+fn measure(root: &Path, entries: u64) -> io::Result<[f64; 5]> {
+    let dir = root.join(format!("dirbench-{entries}"));
+    fs::create_dir(&dir)?;
+    let part = (entries / 10).max(1);
+    let make =
+        |from: u64, to: u64| (from..to).try_for_each(|n| File::create_new(dir.join(name(n))).map(drop));
+    let remove = |from: u64, to: u64| (from..to).try_for_each(|n| fs::remove_file(dir.join(name(n))));
+    make(0, entries - part)?;
+    let create = rate(part, || make(entries - part, entries))?;
+    forget()?;
+    let looks = entries.min(MOST_LOOKUPS);
+    // Every place once, far from the one before.
+    let place = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16) % entries;
+    let lookup = rate(looks, || {
+        (0..looks).try_for_each(|i| fs::symlink_metadata(dir.join(name(place(i)))).map(drop))
+    })?;
+    forget()?;
+    let mut seen = HashSet::new();
+    let list = rate(entries, || {
+        fs::read_dir(&dir)?.try_for_each(|e| {
+            seen.insert(e?.file_name());
+            Ok(())
+        })
+    })?;
+    if seen.len() as u64 != entries
+        || !(0..entries).all(|n| seen.contains(name(n).as_str().as_ref() as &std::ffi::OsStr))
+    {
+        return Err(io::Error::other(format!("{} of {entries} names listed", seen.len())));
+    }
+    drop(seen);
+    forget()?;
+    let mut all = 0;
+    let look = rate(entries, || {
+        fs::read_dir(&dir)?.try_for_each(|e| {
+            e?.metadata()?;
+            all += 1;
+            Ok(())
+        })
+    })?;
+    if all != entries {
+        return Err(io::Error::other(format!("{all} of {entries} files looked at")));
+    }
+    let unlink = rate(part, || remove(0, part))?;
+    remove(part, entries)?;
+    fs::remove_dir(&dir)?;
+    Ok([create, lookup, list, look, unlink])
+}
+
+fn main() -> io::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let sizes: Option<Vec<u64>> = args.iter().skip(1).map(|a| a.parse().ok().filter(|&n| n > 0)).collect();
+    let (Some(dir), Some(sizes)) = (args.first(), sizes.filter(|s| !s.is_empty())) else {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "usage: dirbench DIR ENTRIES..."));
+    };
+    println!(
+        "{:>9} {:>9} {:>9} {:>9} {:>9} {:>9}   operations/s",
+        "entries", "create", "lookup", "list", "list+stat", "unlink"
+    );
+    for entries in sizes {
+        let row = measure(Path::new(dir), entries)?.map(|r| format!("{r:>9.0}"));
+        println!("{entries:>9} {}", row.join(" "));
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Space: what statfs tells while files come and go, the largest files, files that get a name later or never.
+
+use super::rig::{each, eventually};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, StatVfs, linkat, openat, seek};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn free_blocks_and_inodes_follow_what_is_written_and_removed() {
+    each(|rig| {
+        let told = || -> StatVfs { rustix::fs::statvfs(rig.root()).expect("statvfs") };
+        let before = told();
+        assert!(before.f_bavail <= before.f_bfree && before.f_ffree <= before.f_files);
+        fs::write(rig.path("large"), vec![3; 64 * MIB]).expect("written");
+        fs::create_dir(rig.path("d")).expect("mkdir");
+        (0..200).for_each(|n| drop(File::create(rig.path(&format!("d/{n}"))).expect("created")));
+        // At once, whether the blocks are chosen already or only promised.
+        let (now, blocks) = (told(), (64 * MIB) as u64 / before.f_frsize);
+        assert_eq!(now.f_blocks, before.f_blocks);
+        for (name, was, is) in
+            [("bfree", before.f_bfree, now.f_bfree), ("bavail", before.f_bavail, now.f_bavail)]
+        {
+            assert!(
+                is + blocks <= was && was - is < blocks + blocks / 20 + 512,
+                "{}: f_{name} {was} {is}",
+                rig.fs
+            );
+        }
+        assert!(now.f_bavail <= now.f_bfree);
+        // Where inodes are made on demand, their number is an estimate.
+        assert!(now.f_ffree < before.f_ffree || before.f_ffree == 0, "{}: f_ffree", rig.fs);
+        File::open(rig.path("large")).expect("open").sync_all().expect("fsync");
+        let synced = told();
+        assert!(synced.f_bfree + blocks <= before.f_bfree && synced.f_bavail <= synced.f_bfree);
+        fs::remove_file(rig.path("large")).expect("removed");
+        fs::remove_dir_all(rig.path("d")).expect("removed");
+        let back = eventually(|| {
+            rig.vfs.sync().expect("sync");
+            let now = told();
+            now.f_bfree + 64 >= before.f_bfree && now.f_bavail + 64 >= before.f_bavail
+        });
+        assert!(back, "{}: {} of {} blocks came back", rig.fs, told().f_bfree, before.f_bfree);
+    });
+}
+
+#[test]
+fn a_file_of_the_largest_size_is_sparse() {
+    each(|rig| {
+        let largest = rig.vfs.fs().features().max_file_size;
+        if ["bytefs", "ext4"].contains(&rig.fs) {
+            // ext4 counts 2^32 blocks from 0 on and keeps one back.
+            assert!(largest >= (1 << 44) - 4096, "{} has files of {largest} bytes", rig.fs);
+        }
+        // The kernel's own limit is beyond that of all of them.
+        let f = File::options().read(true).write(true).create_new(true).open(rig.path("f")).expect("opens");
+        let (first, last) = (b"first".as_slice(), b"last".as_slice());
+        f.write_all_at(first, 5000).expect("written");
+        f.write_all_at(last, largest - 4).expect("the last bytes that can be");
+        assert_eq!(f.metadata().expect("stat").len(), largest);
+        f.sync_all().expect("fsync");
+        assert!(f.metadata().expect("stat").blocks() < 4096, "a few blocks of 512 B");
+        let mut out = [1; 4];
+        f.read_exact_at(&mut out, largest - 4).expect("read");
+        assert_eq!(out, last);
+        f.read_exact_at(&mut out, largest / 2).expect("read a hole");
+        assert_eq!(out, [0; 4]);
+        let data = seek(&f, SeekFrom::Data(8192)).expect("data");
+        assert!([8192, (largest - 4) / 4096 * 4096].contains(&data), "{}: {data}", rig.fs);
+        let beyond = f.write_at(b"x", largest).expect_err("beyond");
+        assert_eq!(beyond.raw_os_error(), Some(Errno::FBIG.raw_os_error()), "{}", rig.fs);
+        f.set_len(10_000).expect("cut");
+        let mut head = [0; 5];
+        f.read_exact_at(&mut head, 5000).expect("read");
+        assert_eq!(&head, first);
+    });
+}
+
+/// The crate `fuser` knows no FUSE_TMPFILE (Linux 6.1), so the kernel says so to programs, which then make a name.
+#[test]
+fn a_file_without_a_name_is_refused_as_where_no_file_system_has_them() {
+    each(|rig| {
+        let made = openat(CWD, rig.root(), OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600));
+        assert_eq!(made.expect_err("not served"), Errno::OPNOTSUPP, "{}", rig.fs);
+        // What programs do instead: a name that is taken away, and one that is given from the open file.
+        fs::write(rig.path("hidden"), "kept").expect("written");
+        let f = File::open(rig.path("hidden")).expect("opens");
+        let fd = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&f));
+        linkat(CWD, &fd, CWD, rig.path("shown"), AtFlags::SYMLINK_FOLLOW).expect("linked by its open file");
+        fs::remove_file(rig.path("hidden")).expect("removed");
+        assert_eq!(fs::read_to_string(rig.path("shown")).expect("read"), "kept");
+        assert_eq!(f.metadata().expect("stat").nlink(), 1);
+    });
+}

@@ -1,0 +1,152 @@
+//! Requests to the process that has an image mounted: a socket in the image's directory.
+//!
+//! ```text
+//!   granary grow IMAGE --size N           IMAGE/control          mount: thread "control"
+//!     {"grow": N} and a newline   ───────────────────────────>   grows, everything goes on
+//!     <─────────────────────────────   {"grown": {...}} or {"refused": "why"}, and the end
+//! ```
+//!
+//! One request at a time. The socket is its owner's only, and reached through its directory's descriptor: names of sockets
+//! are at most 108 bytes long. A mount that died leaves it behind; nobody answers there, and the next mount replaces it.
+//! Mounts that only read have none.
+
+use crate::failure::Failure;
+use granary_lab::image::Grown;
+use granary_mssd::image::CONTROL;
+use granary_sim::JoinHandle;
+use granary_units::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+/// A request is shorter than this.
+const LONGEST: u64 = 4096;
+/// Whoever connects says what they want within this time: others wait.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    /// A larger drive, of so many bytes at least, and its file system as large.
+    Grow(Bytes),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Reply {
+    Grown { before: Bytes, after: Bytes },
+    Refused(String),
+}
+
+/// Takes requests until it is dropped.
+pub struct Control {
+    image: PathBuf,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Calls `f` with a short name of the image's socket.
+fn with_socket<T>(image: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let dir = File::open(image)?;
+    f(&Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(CONTROL))
+}
+
+impl Control {
+    /// Serves requests for the image, which this process has open.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn start(
+        image: &Path,
+        serve: impl Fn(Request) -> Result<Grown, String> + Send + 'static,
+    ) -> io::Result<Control> {
+        let listener = with_socket(image, |socket| {
+            match fs::remove_file(socket) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let listener = UnixListener::bind(socket)?;
+            fs::set_permissions(socket, Permissions::from_mode(0o600))?;
+            Ok(listener)
+        })?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let ended = ends.clone();
+        let thread = granary_sim::spawn("control", move || {
+            for stream in listener.incoming() {
+                if ended.load(SeqCst) {
+                    return;
+                }
+                // Whoever does not wait for the answer does not need it.
+                let _ = stream.and_then(|stream| answer(&stream, &serve));
+            }
+        });
+        Ok(Control { image: image.to_owned(), ends, thread: Some(thread) })
+    }
+}
+
+impl Drop for Control {
+    /// Returns when the request under way, if there is one, has been answered.
+    fn drop(&mut self) {
+        self.ends.store(true, SeqCst);
+        let woken = with_socket(&self.image, |socket| UnixStream::connect(socket));
+        let _ = with_socket(&self.image, |socket| fs::remove_file(socket));
+        if woken.is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            thread.join();
+        }
+    }
+}
+
+fn answer(mut stream: &UnixStream, serve: &impl Fn(Request) -> Result<Grown, String>) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream).take(LONGEST).read_line(&mut line)?;
+    let done = match serde_json::from_str(&line) {
+        Ok(request) => serve(request),
+        Err(e) => Err(format!("not understood by this version of granary: {e}")),
+    };
+    let reply = match done {
+        Ok(Grown { before, after }) => Reply::Grown { before, after },
+        Err(why) => Reply::Refused(why),
+    };
+    stream.write_all(serde_json::to_string(&reply)?.as_bytes())
+}
+
+/// Asks the process that has the image mounted; `None` where nobody takes requests.
+///
+/// # Errors
+/// What it refuses, with its reason; it died over it.
+pub fn ask(image: &Path, request: Request) -> Result<Option<Grown>, Failure> {
+    let stream = with_socket(image, |socket| UnixStream::connect(socket));
+    let mut stream = match stream {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        other => other.map_err(|e| Failure::io(format!("asking the mount of {}", image.display()), e))?,
+    };
+    let mut asked = || {
+        writeln!(stream, "{}", serde_json::to_string(&request)?)?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text =
+        asked().map_err(|e: io::Error| Failure::io(format!("asking the mount of {}", image.display()), e))?;
+    match serde_json::from_str(&text) {
+        Ok(Reply::Grown { before, after }) => Ok(Some(Grown { before, after })),
+        Ok(Reply::Refused(why)) => Err(Failure::usage(why)),
+        Err(_) => Err(Failure::usage(format!(
+            "{}: the mount ended without an answer; the image has the old size or the new one, `granary stat` tells which",
+            image.display()
+        ))),
+    }
+}
