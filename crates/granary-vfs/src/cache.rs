@@ -184,8 +184,9 @@ impl PageCache {
         let mut inner = self.inner.lock();
         let id = node.mapping.load(Relaxed);
         let mut found = 0;
-        for (page, out) in (first as u32..).zip(out.iter_mut()) {
-            let Some(slot) = inner.find(id, page) else { break };
+        // The page behind the last of the largest file has no number of 32 bits.
+        for (page, out) in (first..).zip(out.iter_mut()) {
+            let Some(slot) = inner.find(id, page as u32) else { break };
             if inner.state(slot) == State::Filling {
                 if found == 0 {
                     return Look::Filling;

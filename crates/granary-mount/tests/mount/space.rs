@@ -49,7 +49,7 @@ fn free_blocks_and_inodes_follow_what_is_written_and_removed() {
 #[test]
 fn a_file_of_the_largest_size_is_sparse() {
     each(|rig| {
-        let largest = rig.vfs.fs().features().max_file_size;
+        let largest = rig.vfs.max_file_size();
         if ["bytefs", "ext4"].contains(&rig.fs) {
             // ext4 counts 2^32 blocks from 0 on and keeps one back.
             assert!(largest >= (1 << 44) - 4096, "{} has files of {largest} bytes", rig.fs);
