@@ -1,7 +1,6 @@
 //! [`ByteFs`]: the file system as the vfs sees it.
 
 use crate::check;
-use crate::contiguity::Contiguity;
 use crate::core::Core;
 use crate::layout::Superblock;
 use crate::layout::superblock::CLEAN;
@@ -86,14 +85,6 @@ impl ByteFs {
     /// The file system's UUID.
     pub fn uuid(&self) -> [u8; 16] {
         self.superblock.lock().uuid
-    }
-
-    /// How every regular file lies on the drive, ascending by number. The file system is quiet and synced.
-    ///
-    /// # Errors
-    /// Damaged inodes; of the drive.
-    pub fn contiguity(&self) -> Result<Vec<Contiguity>> {
-        self.core.contiguity()
     }
 
     /// What the journal did.

@@ -22,7 +22,6 @@
 //! stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no orphan list).
 
 mod check;
-mod contiguity;
 mod core;
 mod data;
 mod dir;
@@ -51,7 +50,6 @@ mod sync;
 mod truncate;
 mod xattr;
 
-pub use contiguity::Contiguity;
 pub use fs::{ByteFs, Stats};
 pub use mkfs::mkfs;
 pub use mount::{RecoveryReport, mount};
