@@ -78,7 +78,7 @@ fn an_unmount_in_the_midst_of_write_back_has_everything_on_media() {
             let vfs = Vfs::mount(fs, VfsConfig { page_cache: Bytes::mib(128), ..VfsConfig::default() });
             let vfs = vfs.expect("mounts");
             let mut p = Process::new(vfs.clone(), Cred::ROOT);
-            let fd = p.open(&format!("/f{n}"), OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+            let fd = p.open(format!("/f{n}"), OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
             assert_eq!(p.pwrite(fd, Payload::Bytes(&content(n, LEN)), 0), Ok(LEN));
             p.close(fd).expect("closes");
             p.exit();
@@ -90,7 +90,7 @@ fn an_unmount_in_the_midst_of_write_back_has_everything_on_media() {
         let vfs = Vfs::mount(open(&drive, &MountOptions::default()), VfsConfig::default()).expect("mounts");
         let mut p = Process::new(vfs, Cred::ROOT);
         for n in 0..3 {
-            let fd = p.open(&format!("/f{n}"), OpenFlags::RDONLY, 0).expect("opens");
+            let fd = p.open(format!("/f{n}"), OpenFlags::RDONLY, 0).expect("opens");
             let mut found = vec![0; LEN];
             assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0), Ok(LEN));
             assert!(found == content(n, LEN));
