@@ -77,6 +77,14 @@ impl ByteFs {
         })
     }
 
+    /// In how many pieces every regular file lies on the drive, by what its inode says.
+    ///
+    /// # Errors
+    /// Damaged inodes, the drive's.
+    pub fn contiguity(&self) -> Result<Vec<crate::Contiguity>> {
+        self.core.contiguity()
+    }
+
     /// What the mount had to recover.
     pub fn recovery(&self) -> RecoveryReport {
         self.report

@@ -22,6 +22,7 @@
 //! stores nothing), `layout::extent` (unordered slots instead of a tree), `namespace` (no orphan list).
 
 mod check;
+mod contiguity;
 mod core;
 mod data;
 mod dir;
@@ -50,6 +51,7 @@ mod sync;
 mod truncate;
 mod xattr;
 
+pub use contiguity::Contiguity;
 pub use fs::{ByteFs, Stats};
 pub use mkfs::mkfs;
 pub use mount::{RecoveryReport, mount};
