@@ -43,7 +43,7 @@ impl Aging {
 
     /// Writes `len` bytes of file `n` from `at` on.
     fn write(&mut self, n: u64, at: u64, len: u64) {
-        let fd = self.p.open(&format!("/f{n}"), OpenFlags::RDWR | OpenFlags::CREAT, 0o644).expect("opens");
+        let fd = self.p.open(format!("/f{n}"), OpenFlags::RDWR | OpenFlags::CREAT, 0o644).expect("opens");
         let fill = Payload::Fill { word: n + 1, len: len as usize };
         assert_eq!(self.p.pwrite(fd, fill, at), Ok(len as usize), "there is space");
         self.p.close(fd).expect("closes");
@@ -68,14 +68,14 @@ impl Aging {
         let i = self.s.below(self.files.len() as u64) as usize;
         let (n, len) = self.files[i];
         let to = self.s.below(len + 1);
-        self.p.truncate(&format!("/f{n}"), to).expect("cut");
+        self.p.truncate(format!("/f{n}"), to).expect("cut");
         self.files[i].1 = to;
     }
 
     fn remove(&mut self) {
         let i = self.s.below(self.files.len() as u64) as usize;
         let (n, _) = self.files.swap_remove(i);
-        self.p.unlink(&format!("/f{n}")).expect("removed");
+        self.p.unlink(format!("/f{n}")).expect("removed");
     }
 
     /// Data in use, percent of all blocks.
