@@ -17,11 +17,11 @@ fn a_file_written_at_once_is_one_piece_and_a_hole_parts_two() {
         let fs = open(&drive, &MountOptions::default());
         let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
         let mut p = Process::new(vfs.clone(), Cred::ROOT);
-        for (name, pieces) in [("/whole", &[0..40][..]), ("/holes", &[0..1, 10..12])] {
+        for (name, pieces) in [("/whole", &[(0, 40)][..]), ("/holes", &[(0, 1), (10, 12)])] {
             let fd = p.open(name, OpenFlags::RDWR | OpenFlags::CREAT, 0o644).expect("opens");
-            for piece in pieces {
-                let len = (piece.end - piece.start) * PAGE_SIZE;
-                let wrote = p.pwrite(fd, Payload::Fill { word: 7, len }, (piece.start * PAGE_SIZE) as u64);
+            for &(from, to) in pieces {
+                let len = (to - from) * PAGE_SIZE;
+                let wrote = p.pwrite(fd, Payload::Fill { word: 7, len }, (from * PAGE_SIZE) as u64);
                 assert_eq!(wrote, Ok(len));
             }
             p.fsync(fd).expect("fsync");
