@@ -56,6 +56,15 @@ fn work(dir: &Path, seed: u64, stop: &AtomicBool) -> Vec<(String, u64)> {
     there
 }
 
+/// Tells the writers to stop, also where a check fails: otherwise the test would wait for them for ever.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 #[test]
 fn a_mounted_image_grows_under_programs_that_write() {
     let Some(place) = Place::new() else { return };
@@ -66,6 +75,7 @@ fn a_mounted_image_grows_under_programs_that_write() {
         let (mut had, _) = space(&mnt);
         let stop = AtomicBool::new(false);
         std::thread::scope(|s| {
+            let stops = Stops(&stop);
             let writers: Vec<_> = (0..3)
                 .map(|n| {
                     s.spawn({
@@ -86,7 +96,7 @@ fn a_mounted_image_grows_under_programs_that_write() {
             assert!(place.runs(&["grow", "mnt", "--size", "64MiB"], 2).1.contains("do not shrink"));
             // More than it held before.
             fs::write(mnt.join("large"), content(7, 200 << 20)).expect("it has grown");
-            stop.store(true, SeqCst);
+            drop(stops);
             for (name, seed) in writers.into_iter().flat_map(|w| w.join().expect("worked")) {
                 assert!(fs::read(mnt.join(&name)).expect("read") == content(seed, 50_000), "{name}");
             }

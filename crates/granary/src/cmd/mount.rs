@@ -55,6 +55,9 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
             return Err(e.into());
         }
     };
+    // Before anybody is told that it is mounted: they may ask at once.
+    let control = opened.image.as_ref().filter(|_| !args.serve.read_only);
+    let control = control.and_then(|image| take_requests(&args.image, image, &opened.vfs));
     let line = format!("{} is mounted on {}: {}", args.image, mounted.dir().display(), opened.told);
     if args.serve.background {
         serve::hand_over(args.serve.log.as_deref(), &line)?;
@@ -62,8 +65,6 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
         eprintln!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
     }
     serve::die_on_panic();
-    let control = opened.image.as_ref().filter(|_| !args.serve.read_only);
-    let control = control.and_then(|image| take_requests(&args.image, image, &opened.vfs));
     let Opened { vfs, image, drive, .. } = opened;
     serve::watch_signals(mounted.unmounter(), || {}, move || vfs.sync().map_err(|e| e.to_string()))?;
     let ended = mounted.join();
