@@ -19,6 +19,7 @@
 
 mod blocks;
 mod commit;
+mod direct;
 pub(crate) mod dram;
 mod error;
 mod grow;
@@ -257,9 +258,15 @@ impl Image {
         let drive = Arc::new(drive);
         let mut threads = Vec::new();
         if !read_only && !inline_checkpoints {
-            threads.push(start_thread("granary-checkpoint", &journal, Journal::run_checkpoints)?);
+            let mut start = |name, body: fn(&Journal)| {
+                let journal = journal.clone();
+                let started = start_thread(name, move || body(&journal));
+                let failed = |e| ImageError::host(format!("starting the thread {name}"), e);
+                started.map(|thread| threads.push(thread)).map_err(failed)
+            };
+            start("granary-checkpoint", Journal::run_checkpoints)?;
             if durability == Durability::Machine {
-                threads.push(start_thread("granary-commit", &journal, Journal::run_commits)?);
+                start("granary-commit", Journal::run_commits)?;
             }
         }
         let before = read_counters(&*host);
@@ -395,16 +402,8 @@ impl From<ImageError> for DriveError {
 }
 
 #[allow(clippy::disallowed_methods, reason = "host I/O beside the simulated world: it changes no result")]
-fn start_thread(
-    name: &str,
-    journal: &Arc<Journal>,
-    body: fn(&Journal),
-) -> Result<JoinHandle<()>, ImageError> {
-    let journal = journal.clone();
-    std::thread::Builder::new()
-        .name(name.into())
-        .spawn(move || body(&journal))
-        .map_err(|e| ImageError::host(format!("starting the thread {name}"), e))
+fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(body)
 }
 
 fn open_file(

@@ -15,6 +15,15 @@ pub fn on_cpu() -> u64 {
     stat.split(' ').next().and_then(|n| n.parse().ok()).expect("nanoseconds on a processor")
 }
 
+/// Nanoseconds that all threads of this process have been on a processor, in steps of 10 ms.
+#[allow(dead_code, reason = "most benches have one thread")]
+pub fn all_threads() -> u64 {
+    // proc_pid_stat(5): fields 14 and 15 in ticks, of which a second has 100 (USER_HZ); the second field ends in a bracket.
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields = stat.rsplit(')').next().expect("a name in brackets").split_whitespace();
+    fields.skip(11).take(2).map(|n| n.parse::<u64>().expect("ticks")).sum::<u64>() * 10_000_000
+}
+
 impl Measurement for CpuTime {
     type Intermediate = u64;
     type Value = u64;

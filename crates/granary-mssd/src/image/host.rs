@@ -18,6 +18,7 @@ pub mod memory;
 pub use map::Map;
 
 use super::ImageError;
+use granary_units::PAGE_SIZE;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -41,6 +42,13 @@ pub trait HostFile: Send + Sync {
 
     /// Writes all of `data` at `at`.
     fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Writes these pages one after the other, the first one at `at`.
+    fn write_pages_at(&self, at: u64, pages: &[&[u8; PAGE_SIZE]]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(pages.len() * PAGE_SIZE);
+        pages.iter().for_each(|page| bytes.extend_from_slice(*page));
+        self.write_at(at, &bytes)
+    }
 
     /// The same file past the host's page cache, for writes of whole, aligned blocks of 4 KiB only; `None` where the host
     /// cannot. Such writes need a sync like any other.

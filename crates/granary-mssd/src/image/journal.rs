@@ -191,6 +191,11 @@ impl Journal {
         self.wake_all();
     }
 
+    /// Whether nothing is written.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Whether barriers do anything.
     pub(super) fn has_barriers(&self) -> bool {
         self.durability == Durability::Machine && !self.read_only
@@ -219,9 +224,9 @@ impl Journal {
     ///
     /// # Errors
     /// Why no more changes are taken.
-    pub fn write_flash(&self, ppa: u32, content: &[u8]) -> Result<(), String> {
-        (ppa..).zip(content.chunks_exact(PAGE_SIZE)).for_each(|(ppa, _)| self.pending.supersede(ppa));
-        let written = self.flash.write_at(ppa as u64 * PAGE_SIZE as u64, content);
+    pub fn write_flash(&self, ppa: u32, content: &[&[u8; PAGE_SIZE]]) -> Result<(), String> {
+        (ppa..).zip(content).for_each(|(ppa, _)| self.pending.supersede(ppa));
+        let written = self.flash.write_pages_at(ppa as u64 * PAGE_SIZE as u64, content);
         written.map_err(|e| self.fail_host("writing flash", e))
     }
 

@@ -14,6 +14,7 @@
 //! Memory: 24 B for each programmed page, 12 B for each block.
 
 use super::ImageError;
+use super::direct::{Direct, Done};
 use super::dram::{DRAM, Dram};
 use super::holes::Holes;
 use super::journal::{Change, Journal};
@@ -23,17 +24,19 @@ use crate::config::DriveConfig;
 use granary_flash::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::{PAGE_SIZE, Page};
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 const BAD: u32 = 1 << 31;
 /// Blocks whose page entries are read at once.
 const BLOCKS_AT_ONCE: u64 = 256;
-/// Pages that a call which programs many of them puts into `flash` together: with 64 planes runs of 16 neighbours.
-const MANY: usize = 1024;
-/// Pages that are written with one write: 256 KiB.
-const RUN: usize = 64;
+/// Pages at most that a call which programs many of them puts into `flash` together: with 64 planes runs of 16 neighbours.
+const MANY: u64 = 1024;
+/// Of small drives, this part of all pages: they take steps, too.
+const SMALL: u64 = 64;
+/// The number of a step that is under way, in the place of the group under which it will be safe. (The largest number of
+/// all: not yet handed over.)
+const STEP: u64 = 1 << 63;
 
 /// Flash pages in an image.
 pub struct ImageMedium {
@@ -52,11 +55,12 @@ pub struct ImageMedium {
     erased: FxHashMap<u32, u64>,
     frame: Vec<u8>,
     holes: Holes,
-    /// A call is under way that programs many pages.
-    many: bool,
-    /// Contents of such a call that are going to `flash` directly, before what the call changed is published.
-    direct: BTreeMap<u32, Page>,
-    run: Vec<u8>,
+    /// Contents of a call that programs many pages.
+    direct: Direct,
+    /// Newest group that was safe when such a call began, or when the last step was done that was waited for.
+    safe: u64,
+    /// The group of the last step of a call whose rest has not been published.
+    published: u64,
 }
 
 impl ImageMedium {
@@ -79,9 +83,9 @@ impl ImageMedium {
             erased: FxHashMap::default(),
             frame: Vec::new(),
             holes: Holes::new(g.blocks(), g.plane_count()),
-            many: false,
-            direct: BTreeMap::new(),
-            run: Vec::new(),
+            direct: Direct::default(),
+            safe: 0,
+            published: 0,
         };
         let mut headers = Vec::new();
         let end = layout.blocks + g.blocks() as u64 * BLOCK_ENTRY;
@@ -180,13 +184,18 @@ impl ImageMedium {
         let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
         let sum = super::sum::page(bytes);
         let erased = self.erased.get(&block.0).copied();
-        let so_far = if self.many { usize::MAX / 2 } else { self.change.riders.len() };
-        if !self.journal.may_write_flash(erased, so_far) {
-            self.change.riders.push(self.journal.rider(ppa, seq, content, sum));
-        } else if self.many {
-            self.direct.insert(ppa, content.clone());
+        let goes_direct = if self.direct.is_many() {
+            // Not by what is safe at this moment: what is done shall not depend on how quick the thread is.
+            !self.journal.is_read_only() && erased.is_none_or(|g| g <= self.safe)
         } else {
-            self.journal.write_flash(ppa, bytes).map_err(io::Error::other)?;
+            self.journal.may_write_flash(erased, self.change.riders.len())
+        };
+        if !goes_direct {
+            self.change.riders.push(self.journal.rider(ppa, seq, content, sum));
+        } else if self.direct.is_many() {
+            self.direct.put(ppa, content.clone());
+        } else {
+            self.journal.write_flash(ppa, &[bytes]).map_err(io::Error::other)?;
             self.change.wrote_flash = true;
         }
         Ok((sum as u64, 0, BYTES))
@@ -220,42 +229,27 @@ impl ImageMedium {
 
     /// Whether enough has changed that long work in small steps should publish.
     pub fn is_publish_due(&self) -> bool {
-        self.redo.len() > 64 << 10 || self.change.riders.len() > 16 || self.direct.len() >= MANY
+        let (blocks, per_block) = self.shape();
+        let many = (blocks as u64 * per_block as u64 / SMALL).clamp(1, MANY);
+        self.redo.len() > 64 << 10 || self.change.riders.len() > 16 || self.direct.len() as u64 >= many
     }
 
     /// One call is about to program many pages, which then need not ride in the log, or has done so.
     pub fn program_many(&mut self, many: bool) {
-        self.many = many;
+        if many {
+            self.safe = self.journal.safe_group();
+            self.direct.begin();
+        } else if let Some(last) = self.direct.finish(&self.journal) {
+            self.erases_safe_with(last.group, last.safe, |g| g & STEP != 0 && g != u64::MAX);
+            // The rest of the call is published with a later group, or with none, where nothing is left of it.
+            self.published = last.group;
+        }
     }
 
-    /// Puts contents that wait for it into `flash`, neighbours together. Nothing refers to them before they are there.
-    fn write_direct(&mut self) -> Result<(), String> {
-        let mut first = 0;
-        let mut run = std::mem::take(&mut self.run);
-        let direct = std::mem::take(&mut self.direct);
-        self.change.wrote_flash |= !direct.is_empty();
-        let mut written = Ok(());
-        for (ppa, page) in &direct {
-            let neighbour = first + (run.len() / PAGE_SIZE) as u32;
-            if !run.is_empty() && (*ppa != neighbour || run.len() == RUN * PAGE_SIZE) {
-                written = written.and_then(|()| self.journal.write_flash(first, &run));
-                run.clear();
-            }
-            if run.is_empty() {
-                first = *ppa;
-            }
-            run.extend_from_slice(page.as_bytes().expect("words are in their entries"));
-        }
-        if !run.is_empty() {
-            written = written.and_then(|()| self.journal.write_flash(first, &run));
-        }
-        run.clear();
-        self.run = run;
-        if written.is_err() {
-            // The drive in memory goes on, and reads them here.
-            self.direct = direct;
-        }
-        written
+    /// Those of the noted erases that `are` meant become safe with this group; up to the group `safe` all are.
+    fn erases_safe_with(&mut self, group: u64, safe: u64, are: impl Fn(u64) -> bool) {
+        self.erased.values_mut().filter(|g| are(**g)).for_each(|g| *g = group);
+        self.erased.retain(|_, g| *g > safe);
     }
 
     /// Hands over all changes since the last time, and those that `gather` adds from the rest of the drive.
@@ -263,27 +257,44 @@ impl ImageMedium {
     /// # Errors
     /// Why the image takes no more changes.
     pub fn publish(&mut self, gather: impl FnOnce(&mut Vec<u8>)) -> Result<(), String> {
-        if !self.direct.is_empty() && self.journal.failure().is_none() {
-            self.write_direct()?;
-        }
         let mut frame = std::mem::take(&mut self.frame);
         frame.clear();
         frame.resize(super::wal::FRAME, 0);
         self.redo.drain_into(&mut frame);
         gather(&mut frame);
+        if self.direct.is_many() && !self.journal.is_read_only() {
+            return self.publish_step(frame);
+        }
+        if !self.direct.is_empty() && self.journal.failure().is_none() {
+            self.direct.write(&self.journal)?;
+            self.change.wrote_flash = true;
+        }
         let published = self.journal.publish(&mut frame, &mut self.change);
         self.frame = frame;
-        let group = published?;
+        let group = published?.max(std::mem::take(&mut self.published));
         self.change.wrote_flash = false;
         if std::mem::take(&mut self.change.erased) {
             // Group 0 is safe already: process mode.
-            let safe = self.journal.safe_group();
-            self.erased.values_mut().filter(|g| **g == u64::MAX).for_each(|g| *g = group);
-            self.erased.retain(|_, g| *g > safe);
+            self.erases_safe_with(group, self.journal.safe_group(), |g| g == u64::MAX);
         }
         self.holes.published(group);
         if self.holes.is_due() {
             self.punch(false);
+        }
+        Ok(())
+    }
+
+    /// The same beside which the call goes on. Holes wait until its end.
+    fn publish_step(&mut self, frame: Vec<u8>) -> Result<(), String> {
+        let change = std::mem::take(&mut self.change);
+        if change.erased {
+            // In process mode a frame is safe with its step, and so before contents of later steps are written.
+            let group = if self.journal.has_barriers() { STEP | self.direct.next() } else { 0 };
+            self.erases_safe_with(group, self.safe, |g| g == u64::MAX);
+        }
+        if let Some(Done { number, group, safe }) = self.direct.hand_over(&self.journal, frame, change)? {
+            self.safe = safe;
+            self.erases_safe_with(group, safe, |g| g == STEP | number);
         }
         Ok(())
     }
@@ -319,7 +330,7 @@ impl Medium for ImageMedium {
         if let Some(rider) = self.change.riders.iter().rev().find(|r| r.ppa == ppa) {
             return Ok((rider.page.clone(), oob));
         }
-        if let Some(content) = self.direct.get(&ppa) {
+        if let Some(content) = self.direct.find(ppa) {
             return Ok((content.clone(), oob));
         }
         if let Some(content) = self.journal.held(ppa)? {
@@ -364,9 +375,7 @@ impl Medium for ImageMedium {
     fn erase(&mut self, block: BlockNo) -> io::Result<()> {
         self.blocks[block.0 as usize] = None;
         let pages = self.ppa(block, 0)..self.ppa(block, self.pages_per_block);
-        while let Some((&ppa, _)) = self.direct.range(pages.clone()).next() {
-            self.direct.remove(&ppa);
-        }
+        self.direct.forget(pages);
         self.wear[block.0 as usize] += 1;
         let mut header = [0; 8];
         header[4..].copy_from_slice(&(self.wear[block.0 as usize] & !BAD).to_le_bytes());

@@ -4,4 +4,5 @@ mod corrupt;
 mod crash;
 mod files;
 mod grow;
+mod recover;
 mod rig;

@@ -5,9 +5,10 @@ use crate::image::blocks::{BLOCK, Blocks};
 use crate::image::grow::GROWN;
 use crate::image::header::HEADER;
 use crate::image::{CONTROL, ImageError};
+use granary_units::PAGE_SIZE;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 /// The file that carries the lock and the number of the process that holds it.
 const LOCK: &str = "lock";
+/// Parts that one call of Linux may write: UIO_MAXIOV of `linux/uio.h`.
+const MOST_PARTS: usize = 1024;
 
 /// A directory on the machine's file system.
 #[derive(Clone, Debug)]
@@ -147,6 +150,23 @@ impl HostFile for DiskFile {
 
     fn write_at(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.0.write_all_at(data, at)
+    }
+
+    fn write_pages_at(&self, mut at: u64, pages: &[&[u8; PAGE_SIZE]]) -> io::Result<()> {
+        let mut parts: Vec<IoSlice<'_>> = pages.iter().map(|page| IoSlice::new(&page[..])).collect();
+        let mut left = &mut parts[..];
+        while !left.is_empty() {
+            match rustix::io::pwritev(&self.0, &left[..left.len().min(MOST_PARTS)], at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    at += n as u64;
+                    IoSlice::advance_slices(&mut left, n);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
     }
 
     fn direct(&self) -> Option<Arc<dyn HostFile>> {
