@@ -27,6 +27,7 @@ mod chunks;
 mod cleaning;
 mod given_up;
 pub mod index;
+mod lean;
 mod pages;
 mod recover;
 mod region;

@@ -10,7 +10,8 @@
 //! The current chunks of a page are disjoint: a newer one cuts what it overlaps. So a chunk's entry is found by counting the
 //! bits of `starts`, without a walk, and ends where the next one starts or `cover` ends. Arbitrary lengths of 1 to 64
 //! lines; 4 B for each chunk (the paper's log offset), its block offset and length are in the masks. Older versions that
-//! may still be needed (see `index.rs`) follow as a list, newest first for each line.
+//! may still be needed (see `index.rs`) follow as a list, newest first for each line. One or two chunks without older versions
+//! are kept without masks (lean.rs): the number of such a record has its top bit set.
 //!
 //! Records have size classes and lie in one array per partition: a lookup touches one or two cache lines.
 //!
@@ -20,6 +21,7 @@
 //! Source: ByteFS section 4.3.
 
 use super::index::{Versions, needed};
+use super::lean::{self, LEAN, Lean};
 use granary_units::prefetch;
 
 /// Names an entry of either half of the log: region in bit 31, *native* (not migrated) in bit 30, number below.
@@ -139,8 +141,8 @@ const CLASSES: [u32; 34] = [
 /// The records of a partition.
 pub struct Chunks {
     words: Vec<u32>,
-    /// First free record of each class; the next one is in its first word.
-    free: [u32; CLASSES.len()],
+    /// First free record of each class, then of each length of lean ones; the next one is in its first word.
+    free: [u32; CLASSES.len() + lean::MOST],
     /// Records in use.
     len: u32,
 }
@@ -166,7 +168,7 @@ fn range_word(p: &Piece) -> u32 {
 impl Chunks {
     /// None.
     pub fn new() -> Chunks {
-        Chunks { words: Vec::new(), free: [NIL; CLASSES.len()], len: 0 }
+        Chunks { words: Vec::new(), free: [NIL; CLASSES.len() + lean::MOST], len: 0 }
     }
 
     /// Bytes of memory taken.
@@ -236,6 +238,9 @@ impl Chunks {
     /// which there are.
     #[inline]
     pub fn lookup(&self, head: u32, want: u64, found: &mut Vec<Piece>) -> u64 {
+        if head & LEAN != 0 {
+            return self.lookup_lean(head, want, found);
+        }
         let record = &self.words[head as usize..];
         let (header, entries) = record.split_first_chunk::<HEADER>().expect("a record has a header");
         let cover = header[0] as u64 | (header[1] as u64) << 32;
@@ -256,15 +261,38 @@ impl Chunks {
         covered
     }
 
-    /// Fetches what is at a place into the processor's cache.
+    #[inline]
+    fn lean(&self, head: u32) -> Lean {
+        Lean::read(&self.words[(head & !LEAN) as usize..])
+    }
+
+    #[inline]
+    fn lookup_lean(&self, head: u32, want: u64, found: &mut Vec<Piece>) -> u64 {
+        let mut covered = 0;
+        for p in self.lean(head).pieces() {
+            let lines = p.mask() & want;
+            if lines != 0 {
+                let (first, n) = (lines.trailing_zeros() as u8, lines.count_ones() as u8);
+                found.push(Piece { entry: p.entry, first, lines: n });
+                covered |= lines;
+            }
+        }
+        covered
+    }
+
+    /// Fetches what is at a place, or a record, into the processor's cache.
     #[inline]
     pub fn prefetch(&self, place: u32) {
-        prefetch(&self.words, place as usize);
+        prefetch(&self.words, (place & !LEAN) as usize);
     }
 
     /// Where the entry of the current chunk is that a line belongs to, if the record covers the line.
     #[inline]
     pub fn place_of(&self, head: u32, line: u32) -> Option<u32> {
+        if head & LEAN != 0 {
+            let nth = self.lean(head).pieces().iter().position(|p| p.mask() >> line & 1 == 1)?;
+            return Some((head & !LEAN) + 1 + nth as u32);
+        }
         let upto = self.starts(head) & (u64::MAX >> (63 - line));
         let covered = self.cover(head) >> line & 1 == 1;
         covered.then(|| head + HEADER as u32 + upto.count_ones() - 1)
@@ -279,7 +307,9 @@ impl Chunks {
     /// Current chunks, then older versions: newest first for each line.
     pub fn gather(&self, head: u32, all: &mut Vec<Piece>) {
         self.lookup(head, u64::MAX, all);
-        self.gather_older(head, all);
+        if head & LEAN == 0 {
+            self.gather_older(head, all);
+        }
     }
 
     fn gather_older(&self, head: u32, all: &mut Vec<Piece>) {
@@ -298,6 +328,9 @@ impl Chunks {
 
     /// Lines of all chunks of a record, older versions included.
     pub fn lines(&self, head: u32) -> u64 {
+        if head & LEAN != 0 {
+            return self.lean(head).pieces().iter().map(|p| p.lines as u64).sum();
+        }
         let older = head as usize + HEADER + self.starts(head).count_ones() as usize;
         let count = self.older(head).0;
         let lines: u64 = (0..count).map(|i| self.older_at(older + 2 * i).lines as u64).sum();
@@ -316,6 +349,9 @@ impl Chunks {
         if head == NIL {
             return (self.build(&[piece], &[]), piece.lines as i64);
         }
+        if head & LEAN != 0 {
+            return self.insert_lean(head, piece, versions, scratch);
+        }
         let (cover, starts, new) = (self.cover(head), self.starts(head), piece.mask());
         if cover & new == 0 {
             return (self.add(head, cover, starts, piece), piece.lines as i64);
@@ -329,6 +365,38 @@ impl Chunks {
             }
         }
         self.cut(head, piece, versions, scratch)
+    }
+
+    /// The same for a lean record, which stays one where that is simple.
+    fn insert_lean(
+        &mut self,
+        head: u32,
+        piece: Piece,
+        versions: &impl Versions,
+        scratch: &mut Scratch,
+    ) -> (u32, i64) {
+        let lean = self.lean(head);
+        let overlaps = |p: &&Piece| p.mask() & piece.mask() != 0;
+        match lean.pieces().iter().find(overlaps) {
+            None => {
+                if let Some(more) = lean.with(piece) {
+                    self.release(head);
+                    return (self.build_lean(&more), piece.lines as i64);
+                }
+            }
+            Some(same) if (same.first, same.lines) == (piece.first, piece.lines) => {
+                let tx = versions.tx(piece.entry);
+                if versions.tx(same.entry) == tx || versions.committed(tx) {
+                    let nth = (same.first != lean.pieces()[0].first) as usize;
+                    self.words[(head & !LEAN) as usize + 1 + nth] = piece.entry.0;
+                    return (head, 0);
+                }
+            }
+            Some(_) => {}
+        }
+        self.release(head);
+        let head = self.build_masks(lean.pieces(), &[]);
+        self.insert(head, piece, versions, scratch)
     }
 
     /// A chunk on lines that the record does not cover.
@@ -453,6 +521,20 @@ impl Chunks {
 
     /// A record of disjoint ascending chunks and older versions, newest first for each line.
     fn build(&mut self, current: &[Piece], older: &[Piece]) -> u32 {
+        match Lean::new(current, older) {
+            Some(lean) => self.build_lean(&lean),
+            None => self.build_masks(current, older),
+        }
+    }
+
+    fn build_lean(&mut self, lean: &Lean) -> u32 {
+        let (len, size) = (lean.pieces().len(), Lean::size(lean.pieces().len()));
+        let at = self.take(CLASSES.len() + len - 1, size);
+        lean.write(&mut self.words[at as usize..at as usize + size]);
+        at | LEAN
+    }
+
+    fn build_masks(&mut self, current: &[Piece], older: &[Piece]) -> u32 {
         // Where there are older versions there will be more: without room for them every insertion would end here.
         let class = class_for(current.len() + 2 * older.len() + older.len() / 2 * 2);
         let head = self.allocate(class);
@@ -490,20 +572,29 @@ impl Chunks {
 
     /// Frees a record.
     pub fn release(&mut self, head: u32) {
-        let class = self.older(head).1;
-        self.words[head as usize] = self.free[class];
-        self.free[class] = head;
+        let list = match head & LEAN {
+            0 => self.older(head).1,
+            _ => CLASSES.len() + self.lean(head).pieces().len() - 1,
+        };
+        let at = head & !LEAN;
+        self.words[at as usize] = self.free[list];
+        self.free[list] = at;
         self.len -= 1;
     }
 
     fn allocate(&mut self, class: usize) -> u32 {
+        self.take(class, HEADER + CLASSES[class] as usize)
+    }
+
+    /// A record of `size` words, from a list of free ones if it can be.
+    fn take(&mut self, list: usize, size: usize) -> u32 {
         self.len += 1;
-        let free = self.free[class];
+        let free = self.free[list];
         if free != NIL {
-            self.free[class] = self.words[free as usize];
+            self.free[list] = self.words[free as usize];
             return free;
         }
-        let (at, size) = (self.words.len(), HEADER + CLASSES[class] as usize);
+        let at = self.words.len();
         if self.words.capacity() - at < size {
             // By an eighth, not by half: the index should be small.
             self.words.reserve_exact((at / 8).max(size).max(16));
@@ -514,6 +605,11 @@ impl Chunks {
 
     /// One sentence for each violated invariant of a record.
     pub fn check(&self, head: u32) -> Vec<String> {
+        if head & LEAN != 0 {
+            let lean = self.lean(head);
+            let wrong = lean.pieces().windows(2).any(|w| w[0].first + w[0].lines > w[1].first);
+            return if wrong { vec![format!("chunks overlap: {:?}", lean.pieces())] } else { Vec::new() };
+        }
         let (cover, starts) = (self.cover(head), self.starts(head));
         let (older, class) = self.older(head);
         let mut bad = Vec::new();
@@ -537,11 +633,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lone_chunk_takes_24_bytes_and_a_full_page_of_lines_less_than_5_each() {
+    fn a_lone_chunk_takes_8_bytes_and_a_full_page_of_lines_less_than_5_each() {
         let piece = |first| Piece { entry: EntryRef(first as u32), first, lines: 1 };
         let mut chunks = Chunks::new();
         chunks.build(&[piece(7)], &[]);
-        assert_eq!(chunks.words.len() * 4, 24);
+        assert_eq!(chunks.words.len() * 4, 8);
         let mut chunks = Chunks::new();
         chunks.build(&(0..64).map(piece).collect::<Vec<_>>(), &[]);
         assert!(chunks.words.len() * 4 < 64 * 5);
