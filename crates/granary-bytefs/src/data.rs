@@ -40,6 +40,11 @@ pub struct Target {
 
 const NOWHERE: u32 = u32::MAX;
 
+/// The blocks that pages have already.
+pub fn old_blocks(targets: &[Target]) -> impl Iterator<Item = Run> {
+    targets.iter().filter(|t| !t.new).map(|t| Run { lba: t.lba, len: 1 })
+}
+
 /// File pages that bytes `pos..pos + len` touch.
 pub fn pages_of(pos: u64, len: u64) -> Range<u64> {
     pos / PAGE_SIZE as u64..(pos + len).div_ceil(PAGE_SIZE as u64)
@@ -137,7 +142,7 @@ impl Core {
             if self.standing(node) != Standing::Gone {
                 return self.write_journaled(inode, pages, end);
             }
-            self.leave_journal(node, &targets)?;
+            self.leave_journal(node, old_blocks(&targets))?;
         }
         let mut tx = Tx::new(self);
         let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;

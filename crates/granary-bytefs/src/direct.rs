@@ -10,7 +10,7 @@
 //! Source: ByteFS section 4.6 (direct data access).
 
 use crate::core::Core;
-use crate::data::pages_of;
+use crate::data::{old_blocks, pages_of};
 use crate::journal::Tx;
 use crate::map::Piece;
 use crate::node::{Dirty, Standing, node};
@@ -101,7 +101,7 @@ impl Core {
             if self.standing(node) != Standing::Gone {
                 return self.write_direct_journaled(cx, inode, pos, data);
             }
-            self.leave_journal(node, &targets)?;
+            self.leave_journal(node, old_blocks(&targets))?;
         }
         let mut tx = Tx::new(self);
         let small = data.len() <= self.options.direct_byte_max && targets.iter().all(|t| !t.new);

@@ -196,6 +196,56 @@ impl Core {
         Ok((half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?), done))
     }
 
+    /// Makes `cut` a hole and enters new runs, all in this transaction; what was there becomes free with its COMMIT. Returns
+    /// what changed in the record.
+    ///
+    /// # Errors
+    /// `NoSpace` for extent blocks, with nothing changed; of the drive: the journal has stopped then.
+    pub fn replace(
+        &self,
+        tx: &mut Tx<'_>,
+        node: &Node,
+        cut: &Range<u64>,
+        new: &[(u64, Run)],
+    ) -> Result<Half> {
+        if cut.is_empty() && new.is_empty() {
+            return Ok(Half::Hot);
+        }
+        let (slots, index) = {
+            let map = &node.body.lock().map;
+            map.blocks_missing(new.len() as u64 + map.splits(cut) as u64)
+        };
+        let mut half = Half::Hot;
+        if slots > 0 {
+            half = self.add_slot_blocks(tx, node, slots, index)?;
+        }
+        let (mut freed, mut edits) = (Vec::new(), Vec::with_capacity(new.len()));
+        let mut body = node.body.lock();
+        while !body.map.punch(cut, true, u32::MAX, &mut freed, &mut edits) {}
+        for &(block, run) in new {
+            body.map.add(block, run, true, &mut edits);
+            // Their promise went to the blocks.
+            body.map.reserved.remove(block..block + run.len as u64);
+        }
+        let n = body.map.reserved.remove(cut.clone());
+        self.space.unreserve(n);
+        body.map.cover_slot_blocks(&mut edits);
+        if let Some(dropped) = body.map.shrink_slots() {
+            edits.clear();
+            half = Half::Both;
+            for run in &dropped {
+                self.cache.forget(Lpa(run.lba as u64));
+            }
+            freed.extend(dropped);
+        }
+        self.settle_reservation(&mut body);
+        drop(body);
+        for run in freed {
+            tx.free_blocks(run, true);
+        }
+        Ok(half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?))
+    }
+
     /// Adjusts what is reserved for extent blocks to what the reserved pages may still need.
     pub fn settle_reservation(&self, body: &mut Body) {
         let (need, have) = (body.map.meta_needed(), body.map.reserved_meta);

@@ -16,12 +16,16 @@
 //!
 //! Everything that can fail for lack of space is promised first. A hole in the middle of an extent needs a slot; where
 //! there is no space for one the middle is trimmed and keeps its blocks.
+//!
+//! With `data = "journal"` all of it is one transaction, the pages at the edges included: `whole`.
+
+mod whole;
 
 use crate::core::Core;
 use crate::data::pages_of;
 use crate::journal::Tx;
 use crate::map::{FileMap, Piece};
-use crate::node::{Half, Node, Standing, node};
+use crate::node::{Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
@@ -29,12 +33,30 @@ use granary_mssd::Ticket;
 use granary_units::{Lpa, PAGE_SIZE};
 use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
 use std::ops::Range;
+use whole::Zeroed;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Runs that one transaction makes part of a file.
 const RUNS: usize = 64;
 /// Pages of one run: 64 lines of the bitmap.
 const LONGEST: u64 = 64 * 512;
+
+/// A call on its way.
+pub struct Call<'a> {
+    cx: &'a Cx<'a>,
+    /// The file.
+    pub inode: &'a Inode,
+    /// What is to be done.
+    pub how: Allocate,
+    /// Where the range ends, in bytes.
+    end: u64,
+    /// Pages of the range.
+    pub touched: Range<u64>,
+    /// Pages wholly in it.
+    pub whole: Range<u64>,
+    /// With a data journal: the other pages that are to be zero there and are not.
+    pub edges: Vec<Zeroed>,
+}
 
 impl Core {
     /// See [`granary_vfs::FileSystem::fallocate`].
@@ -47,21 +69,35 @@ impl Core {
         let _change = node.change.lock();
         let (touched, end) = (pages_of(pos, len), pos + len);
         let whole = pos.div_ceil(PAGE)..(end / PAGE).max(pos.div_ceil(PAGE));
-        match how {
+        let journaled = self.options.data == DataMode::Journal;
+        let edges = if journaled && how.zeroes() { self.edges(inode, pos, end)? } else { Vec::new() };
+        let call = Call { cx, inode, how, end, touched, whole, edges };
+        if journaled && self.standing(node) != Standing::Gone && self.in_one(&call)? {
+            return Ok(());
+        }
+        self.in_steps(&call)?;
+        if self.standing(node) == Standing::Gone {
+            self.stamp(&call);
+            return if call.edges.is_empty() { Ok(()) } else { self.write_zeroed(node, &call.edges) };
+        }
+        self.finish(&call, Tx::new(self), &call.edges, &(0..0), &[])
+    }
+
+    /// All but what [`Core::finish`] does, in as many transactions as it takes.
+    fn in_steps(&self, call: &Call<'_>) -> Result<()> {
+        let (inode, touched, whole) = (call.inode, call.touched.clone(), call.whole.clone());
+        let node = node(inode);
+        match call.how {
             Allocate::Reserve { .. } => {
                 let holes = self.promise(node, touched)?;
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::PunchHole => self.punch(inode, &whole)?,
-            Allocate::ZeroRange { .. } if self.options.data == DataMode::Journal => {
-                // Trimming acts at once: in the order of transactions stand a punch and new blocks.
-                let found = self.promise(node, touched)?;
-                self.punch(inode, &whole)?;
-                let outside =
-                    |h: &Range<u64>| [h.start..h.end.min(whole.start), h.start.max(whole.end)..h.end];
-                let mut holes: Vec<_> = found.iter().flat_map(outside).filter(|h| !h.is_empty()).collect();
-                holes.extend(self.promise(node, whole)?);
-                holes.sort_unstable_by_key(|h| h.start);
+            Allocate::ZeroRange { .. }
+                if self.options.data == DataMode::Journal && self.standing(node) != Standing::Gone =>
+            {
+                let holes = self.promise(node, touched)?;
+                self.zero_in_place(inode, &whole)?;
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::ZeroRange { .. } => {
@@ -69,45 +105,66 @@ impl Core {
                 let dirty = promised(node, whole.clone());
                 let mut holes = self.promise(node, touched)?;
                 let mapped = node.body.lock().map.runs_in(whole);
+                if self.options.data == DataMode::Journal {
+                    self.leave_journal(node, mapped.iter().copied())?;
+                }
                 self.trim(mapped.into_iter())?;
                 holes.extend(dirty);
                 holes.sort_unstable_by_key(|h| h.start);
                 self.fill_holes(inode, &holes)?;
             }
         }
-        self.finish(cx, inode, how, end)
+        Ok(())
     }
 
     /// Times, and the size where it grows.
-    fn finish(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, end: u64) -> Result<()> {
-        let node = node(inode);
-        let stamp = || {
-            let mut body = node.body.lock();
-            let blocks = body.stat_blocks();
-            inode.update(|a| {
-                let grows = how.grows() && end > a.size;
-                if grows {
-                    a.size = end;
-                    body.disk_size = end;
-                }
-                if grows || how.zeroes() {
-                    a.mtime = cx.time;
-                }
-                a.ctime = cx.time;
-                a.blocks = blocks;
-            });
-        };
-        if node.body.lock().standing == Standing::Gone {
-            stamp();
-            return Ok(());
-        }
+    fn stamp(&self, call: &Call<'_>) {
+        let mut body = node(call.inode).body.lock();
+        let blocks = body.stat_blocks();
+        call.inode.update(|a| {
+            let grows = call.how.grows() && call.end > a.size;
+            if grows {
+                a.size = call.end;
+                body.disk_size = call.end;
+            }
+            if grows || call.how.zeroes() {
+                a.mtime = call.cx.time;
+            }
+            a.ctime = call.cx.time;
+            a.blocks = blocks;
+        });
+    }
+
+    /// The last transaction of a call: the size, the times, these pages; and in place of what was in `cut`, new blocks.
+    ///
+    /// # Errors
+    /// `NoSpace` for extent blocks, with nothing changed; of the drive: the journal has stopped then.
+    fn finish(
+        &self,
+        call: &Call<'_>,
+        mut tx: Tx<'_>,
+        zeroed: &[Zeroed],
+        cut: &Range<u64>,
+        new: &[(u64, Run)],
+    ) -> Result<()> {
+        let node = node(call.inode);
         let block = self.inode_block(node.ino)?;
-        let mut tx = Tx::new(self);
-        tx.touch(&block, self.inode_lines(node.ino, Half::Hot));
+        let record = self.put_zeroed(&mut tx, zeroed)?;
+        let half = match self.replace(&mut tx, node, cut, new) {
+            Ok(half) => half,
+            Err(e) => {
+                record.iter().for_each(|(_, making)| self.data_journal.forget(making));
+                return Err(e);
+            }
+        };
+        tx.touch(&block, self.inode_lines(node.ino, half));
         let seq = tx.run(|| {
-            stamp();
-            self.put_inode(&block, inode);
+            self.stamp(call);
+            self.put_inode(&block, call.inode);
         })?;
+        if let Some((_making, record)) = record {
+            self.data_journal.sealed(record, seq);
+        }
         node.depends(seq);
         Ok(())
     }
@@ -127,12 +184,7 @@ impl Core {
                 self.point_at(tx, inode, &new, 0).map(drop)
             });
             if let Err(e) = result {
-                let mut body = node(inode).body.lock();
-                for hole in holes {
-                    let n = body.map.reserved.remove(hole.clone());
-                    self.space.unreserve(n);
-                }
-                self.settle_reservation(&mut body);
+                self.unpromise(node(inode), holes);
                 return Err(e);
             }
         }
@@ -153,25 +205,41 @@ impl Core {
             && new.len() < RUNS
             && lines < RUNS as u64
         {
-            let want = hole.end - hole.start;
-            let goal = match new.last() {
-                Some((block, run)) if block + run.len as u64 == hole.start => run.lba.checked_add(run.len),
-                _ => node.body.lock().map.goal(hole.start),
-            };
-            let goal = goal.filter(|&g| self.geometry.has_data(g as u64, 1));
-            let gone = node.body.lock().standing == Standing::Gone;
-            let run = match gone {
-                true => tx.take_unrecorded(want, goal, Claim::Promised)?,
-                false => tx.take_blocks(want, goal, Claim::Promised)?,
-            };
-            new.push((hole.start, run));
-            lines += 1 + run.len as u64 / 512;
-            hole.start += run.len as u64;
+            let run = self.take_run(tx, node, hole, new.last())?;
+            lines += 1 + run.1.len as u64 / 512;
+            new.push(run);
             if hole.is_empty() {
                 *part = left.next();
             }
         }
         Ok(new)
+    }
+
+    /// Takes blocks for the first of these promised pages, behind those of `last` where that precedes them; the pages
+    /// shrink by what was taken.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    fn take_run(
+        &self,
+        tx: &mut Tx<'_>,
+        node: &Node,
+        pages: &mut Range<u64>,
+        last: Option<&(u64, Run)>,
+    ) -> Result<(u64, Run)> {
+        let goal = match last {
+            Some((block, run)) if block + run.len as u64 == pages.start => run.lba.checked_add(run.len),
+            _ => node.body.lock().map.goal(pages.start),
+        };
+        let goal = goal.filter(|&g| self.geometry.has_data(g as u64, 1));
+        let want = pages.end - pages.start;
+        let run = match self.standing(node) {
+            Standing::Gone => tx.take_unrecorded(want, goal, Claim::Promised)?,
+            _ => tx.take_blocks(want, goal, Claim::Promised)?,
+        };
+        let first = pages.start;
+        pages.start += run.len as u64;
+        Ok((first, run))
     }
 
     fn trim(&self, runs: impl Iterator<Item = Run>) -> Result<()> {
@@ -198,9 +266,7 @@ impl Core {
             let (half, done) = match self.punch_step(&mut tx, node, whole) {
                 Err(FsError::NoSpace) => {
                     if self.options.data == DataMode::Journal {
-                        // What was done before must not be undone while this is there.
-                        self.commit_to(self.journal.sealed())?;
-                        self.checkpoint_data(false)?;
+                        return self.zero_in_place(inode, whole);
                     }
                     let runs = node.body.lock().map.runs_in(whole.clone());
                     return self.trim(runs.into_iter());

@@ -244,6 +244,10 @@ impl FileSystem for ByteFs {
         self.core.options.data == DataMode::Journal
     }
 
+    fn zeroes_edges(&self) -> bool {
+        self.core.options.data == DataMode::Journal
+    }
+
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         self.core.fsync(inode, data_only)
     }

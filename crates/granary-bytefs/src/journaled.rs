@@ -17,7 +17,7 @@
 //! Source: ByteFS section 4.6 (data journaling).
 
 use crate::core::Core;
-use crate::data::{Target, pages_of};
+use crate::data::pages_of;
 use crate::journal::Tx;
 use crate::node::{Dirty, Node, Standing, node};
 use crate::space::Run;
@@ -40,10 +40,9 @@ impl Core {
 
     /// An inode without names writes where its blocks are: nobody will see them after a power failure, unless the
     /// removal of the last name is lost. So that one is made durable first, and nothing of the file stays in records.
-    pub fn leave_journal(&self, node: &Node, targets: &[Target]) -> Result<()> {
+    pub fn leave_journal(&self, node: &Node, old: impl Iterator<Item = Run>) -> Result<()> {
         debug_assert_eq!(node.body.lock().standing, Standing::Gone);
         self.commit_to(self.journal.sealed())?;
-        let old = targets.iter().filter(|t| !t.new).map(|t| Run { lba: t.lba, len: 1 });
         if self.data_journal.has_any(old) { self.checkpoint_data(true) } else { Ok(()) }
     }
 
@@ -74,8 +73,13 @@ impl Core {
         let (making, ticket) = self.make_record(record)?;
         self.port.wait(all.and(ticket));
         tx.put_entry(&making);
-        if let Some(seq) = self.point_at(tx, inode, &new, end)? {
-            self.data_journal.sealed(making, seq);
+        match self.point_at(tx, inode, &new, end) {
+            Ok(Some(seq)) => self.data_journal.sealed(making, seq),
+            Ok(None) => self.data_journal.forget(&making),
+            Err(e) => {
+                self.data_journal.forget(&making);
+                return Err(e);
+            }
         }
         Ok(())
     }

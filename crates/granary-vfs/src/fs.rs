@@ -312,7 +312,7 @@ pub trait FileSystem: Send + Sync {
     /// `Reserve`: every page that the range touches and that is a hole gets a block that reads as zeros; pages promised
     /// by [`FileSystem::reserve`] may be left to their promise. `PunchHole`: pages wholly within the range become
     /// holes, and promises for them end; `ZeroRange`: they read as zeros and have blocks, as have pages at the edges.
-    /// The bytes at the edges are the vfs's affair. Blocks beyond the end of the file must read as zeros when the file
+    /// The bytes at the edges are the vfs's affair, unless [`FileSystem::zeroes_edges`]. Blocks beyond the end of the file must read as zeros when the file
     /// grows over them later, also after a power loss. After an error everything is as before.
     ///
     /// # Errors
@@ -395,6 +395,12 @@ pub trait FileSystem: Send + Sync {
     /// the inode is still locked, as far as possible in one piece (data journaling: the call's order and atomicity are
     /// the file system's affair then).
     fn writes_through(&self) -> bool {
+        false
+    }
+
+    /// Whether [`FileSystem::fallocate`] itself zeroes the bytes of the range in pages that are partly in it, as far as
+    /// they lie within the file: where the whole call is to be one transaction.
+    fn zeroes_edges(&self) -> bool {
         false
     }
 

@@ -213,6 +213,16 @@ impl DataJournal {
         }
     }
 
+    /// A record whose transaction was given up: nobody names it.
+    pub fn forget(&self, making: &Making) {
+        let state = &mut *self.state.lock();
+        if let Some(record) = state.records.remove(&making.seq) {
+            state.used.remove(record.blocks);
+            state.free_entries.push(record.entry);
+            self.live.store(state.records.len(), Relaxed);
+        }
+    }
+
     /// Writes the pages of committed records where they belong, the newest of each, and empties their entries, all or
     /// none: an older record that outlives a newer one would bring its pages back.
     fn checkpoint(&self, port: &Port, log: &Journal) -> Result<()> {

@@ -19,6 +19,7 @@ pub const ALL: &[&str] = &[
     "bytefs-dual",
     "bytefs-journal",
     "bytefs-journal-sync",
+    "bytefs-journal-steps",
     "ext4",
     "ext4-writeback",
     "ext4-journal",
@@ -61,6 +62,11 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         "bytefs-journal-sync" => {
             let (data, commit) = (DataMode::Journal, CommitMode::Sync);
             ByteFs::target(name, MountOptions { data, commit, ..MountOptions::default() })
+        }
+        // Transactions so small that a fallocate takes several.
+        "bytefs-journal-steps" => {
+            let (data, commit, commit_lines) = (DataMode::Journal, CommitMode::Sync, 8);
+            ByteFs::target(name, MountOptions { data, commit, commit_lines, ..MountOptions::default() })
         }
         "ext4" => Arc::new(Ext4 { data: granary_ext4::DataMode::Ordered }),
         "ext4-writeback" => Arc::new(Ext4 { data: granary_ext4::DataMode::Writeback }),

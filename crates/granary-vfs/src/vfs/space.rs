@@ -10,6 +10,8 @@
 //! All happens under the inode's lock and its write-back lock. Edges that are not zero are made dirty first, the file
 //! system acts next, so that an error leaves everything as it was; then the cache lets go of the whole pages, dirty ones
 //! too, and the edges become zeros. What is not zero has a block or the promise of one: zeroing an edge needs no space.
+//! A file system that [zeroes edges](crate::FileSystem::zeroes_edges) gets the bytes of the range, edges included, and the
+//! cache lets go of the edges' pages, too.
 
 use super::Vfs;
 use super::io::OpenFile;
@@ -78,7 +80,8 @@ impl Vfs {
         let _quiet = node.writeback.lock();
         let inside = end.min(old);
         let first_end = pos.next_multiple_of(PAGE).min(inside);
-        let edges = match how.zeroes() {
+        let ours = how.zeroes() && !self.fs.zeroes_edges();
+        let edges = match ours {
             true => [pos..first_end, (end / PAGE * PAGE).max(first_end)..inside],
             false => [0..0, 0..0],
         };
@@ -87,10 +90,10 @@ impl Vfs {
             *dirty = self.prepare_edge(node, edge.clone())?;
         }
         self.fs.fallocate(cx, node, how, pos, end - pos)?;
-        let whole = pos.div_ceil(PAGE)..end / PAGE;
-        if how.zeroes() && !whole.is_empty() && self.features.page_cache {
-            self.cache.drop_range(node, whole.clone());
-            if whole.contains(&node.tail.load(Relaxed)) {
+        let stale = if ours { pos.div_ceil(PAGE)..end / PAGE } else { pos / PAGE..end.div_ceil(PAGE) };
+        if how.zeroes() && !stale.is_empty() && self.features.page_cache {
+            self.cache.drop_range(node, stale.clone());
+            if stale.contains(&node.tail.load(Relaxed)) {
                 node.tail.store(NO_TAIL, Relaxed);
             }
         }
