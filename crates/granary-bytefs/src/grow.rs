@@ -84,7 +84,8 @@ pub fn finish(port: &Port, g: &Geometry, sb: &mut Superblock) -> Result<()> {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::grow`].
+    /// See [`granary_vfs::FileSystem::grow`]. Beyond the drive's end the answer says whether a larger drive would be of use:
+    /// `Invalid` if so, `NoSpace` if not.
     pub fn grow(&self, superblock: &Mutex<Superblock>, blocks: u64) -> Result<()> {
         let _one = self.growing.lock();
         self.journal.alive()?;
@@ -94,10 +95,10 @@ impl Core {
         if blocks <= g.blocks() {
             return if blocks == g.blocks() { Ok(()) } else { Err(FsError::Invalid) };
         }
+        let segment = g.next_segment(blocks).ok_or(FsError::NoSpace)?;
         if blocks > self.port.drive().info().pages {
             return Err(FsError::Invalid);
         }
-        let segment = g.next_segment(blocks).ok_or(FsError::NoSpace)?;
         write_bitmaps(&self.port, &segment)?;
         self.port.flush()?;
         let mut sb = superblock.lock().with(&segment);

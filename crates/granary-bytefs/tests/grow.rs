@@ -124,6 +124,7 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
             c.write(&f, 0, &bytes(n, 3 << 20)).expect("written");
         }
         assert_eq!(fs.grow(199_000), Err(FsError::NoSpace), "too often");
+        assert_eq!(fs.grow(300_000), Err(FsError::NoSpace), "on a larger drive, too");
         fs.sync().expect("synced");
         assert_clean(&fs);
         fs.unmount().expect("unmounted");

@@ -11,7 +11,7 @@ use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
 use granary_mssd::image::{Durability, Image, ImageMeta};
-use granary_mssd::{Drive, Mode, Port};
+use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::{FileSystem, FsError, Repaired, Time, Vfs, VfsConfig};
 use std::path::Path;
@@ -85,11 +85,11 @@ pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let blank = info.meta.fs == BLANK;
     if !blank {
         // Says whether it can, and finishes what an interrupted growth has left.
-        grow_fs(path, true)?;
+        grow_fs(path, Some(pages_for(&info.drive, size)))?;
     }
     let drive = Image::grow(path, size)?;
     if !blank {
-        grow_fs(path, false)?;
+        grow_fs(path, None)?;
     }
     Ok(Grown { before, after: Bytes(drive.pages() * PAGE_SIZE as u64) })
 }
@@ -101,9 +101,9 @@ pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
 pub fn grow_mounted(image: &Image, vfs: &Vfs, path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let (before, fs) = (image.config().pages(), &image.meta().fs);
     refuse_smaller(path, Bytes(before * PAGE_SIZE as u64), size)?;
-    judge(vfs.grow(before), true, fs, path)?;
+    ask(|blocks| vfs.grow(blocks), before, pages_for(&image.config(), size), fs, path)?;
     let drive = image.grow_open(size)?;
-    judge(vfs.grow(drive.pages()), false, fs, path)?;
+    judge(vfs.grow(drive.pages()), fs, path)?;
     image.barrier()?;
     let bytes = |pages| Bytes(pages * PAGE_SIZE as u64);
     Ok(Grown { before: bytes(before), after: bytes(drive.pages()) })
@@ -120,26 +120,57 @@ fn refuse_smaller(path: &Path, has: Bytes, size: Bytes) -> Result<(), LabError> 
     )))
 }
 
-fn grow_fs(path: &Path, asking: bool) -> Result<(), LabError> {
+/// Pages that the drive will have once it has grown to at least `size`; what cannot be is refused where it grows.
+fn pages_for(drive: &DriveConfig, size: Bytes) -> u64 {
+    drive.flash.clone().grown(size).map_or(drive.pages(), |flash| flash.capacity_pages())
+}
+
+/// Grows the file system of an image to the drive's size; or asks whether it could grow to so many pages.
+fn grow_fs(path: &Path, asked: Option<u64>) -> Result<(), LabError> {
     let open = OpenImage::open(path, Durability::Machine, false)?;
     let name = open.entry.name;
     let fs = open.mount().map_err(LabError::fs(name, "mount"))?;
-    let grown = fs.grow(open.drive.info().pages);
+    let has = open.drive.info().pages;
+    let answer = match asked {
+        Some(wanted) => ask(|blocks| fs.grow(blocks), has, wanted, name, path),
+        None => judge(fs.grow(has), name, path),
+    };
     fs.unmount().map_err(LabError::fs(name, "unmount"))?;
     drop(fs);
     open.image.close()?;
-    judge(grown, asking, name, path)
+    answer
 }
 
-/// What the file system `name` said to growing, where it was only `asked` or meant.
-fn judge(grown: granary_vfs::Result<()>, asked: bool, name: &str, path: &Path) -> Result<(), LabError> {
-    match grown {
-        Err(FsError::NotSupported) => Err(LabError::Usage(format!(
-            "{}: {name} cannot grow: make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)",
-            path.display()
-        ))),
+/// Before the drive grows: makes the file system as large as the drive is, as far as it can, and asks whether it would
+/// take a drive of `wanted` pages, which it cannot have yet.
+fn ask(
+    grow: impl Fn(u64) -> granary_vfs::Result<()>,
+    has: u64,
+    wanted: u64,
+    name: &str,
+    path: &Path,
+) -> Result<(), LabError> {
+    match grow(has) {
         // Pages of the drive that are too few for a growth of their own: the next one takes them along.
-        Err(FsError::NoSpace) if asked => Ok(()),
+        Err(FsError::NoSpace) => {}
+        other => judge(other, name, path)?,
+    }
+    match grow(wanted) {
+        Err(FsError::Invalid) => Ok(()),
+        other => judge(other, name, path),
+    }
+}
+
+/// What the file system `name` said to growing.
+fn judge(grown: granary_vfs::Result<()>, name: &str, path: &Path) -> Result<(), LabError> {
+    let path = path.display();
+    let copy = "make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)";
+    match grown {
+        Err(FsError::NotSupported) => Err(LabError::Usage(format!("{path}: {name} cannot grow: {copy}"))),
+        Err(FsError::NoSpace) => Err(LabError::Usage(format!(
+            "{path}: {name} does not grow to that size: it has grown as often as it can (31 times), or what comes is too \
+             little for its own metadata: ask for more, or {copy}"
+        ))),
         other => other.map_err(LabError::fs(name, "grow")),
     }
 }

@@ -182,3 +182,29 @@ fn what_cannot_grow_while_it_is_mounted_says_why() {
     place.runs(&["umount", "mnt"], 0);
     assert!(refused("absent").contains("granary mkfs"));
 }
+
+/// ByteFS has places for 31 growths. The next one is refused, and the drive has not grown either.
+#[test]
+fn a_growth_too_many_is_refused_before_anything_changes() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    for n in 2..=32 {
+        place.runs(&["grow", "img", "--size", &format!("{}MiB", n * 64)], 0);
+    }
+    let state = || {
+        let len = |name: &str| fs::metadata(place.path("img").join(name)).expect("there").len();
+        (fs::read(place.path("img").join("image.toml")).expect("there"), len("flash"), len("dram"))
+    };
+    let before = state();
+    let (_, told) = place.runs(&["grow", "img", "--size", "4GiB"], 2);
+    assert!(told.contains("31 times"), "{told}");
+    assert!(state() == before, "unmounted");
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    for path in ["img", "mnt"] {
+        let (_, told) = place.runs(&["grow", path, "--size", "4GiB"], 2);
+        assert!(told.contains("31 times"), "{told}");
+        assert!(state() == before, "mounted");
+    }
+    place.runs(&["umount", "mnt"], 0);
+    place.runs(&["fsck", "img"], 0);
+}
