@@ -122,7 +122,7 @@ fn refuse_smaller(path: &Path, has: Bytes, size: Bytes) -> Result<(), LabError> 
 
 /// Pages that the drive will have once it has grown to at least `size`; what cannot be is refused where it grows.
 fn pages_for(drive: &DriveConfig, size: Bytes) -> u64 {
-    drive.flash.clone().grown(size).map_or(drive.pages(), |flash| flash.capacity_pages())
+    drive.flash.grown(size).map_or(drive.pages(), |flash| flash.capacity_pages())
 }
 
 /// Grows the file system of an image to the drive's size; or asks whether it could grow to so many pages.
