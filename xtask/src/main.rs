@@ -16,6 +16,10 @@ struct Cli {
     task: Task,
 }
 
+/// As in the command line: lives of a file system are made of small nodes.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Subcommand)]
 enum Task {
     /// Explores power failures or schedules by the thousand; goes on where it stopped last time.
