@@ -22,12 +22,21 @@ use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, Outcome, Progress, Run, RunOptions};
+use granary_workload::run::{Clients, Outcome, Progress, ProgressFn, Run, RunOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Called with the progress of a run; from the thread that runs it.
-pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+pub type OnProgress = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// As the workload sees it.
+    pub progress: Progress,
+    /// System calls made so far ([`Vfs::calls`]).
+    pub calls: u64,
+}
 
 /// What to run.
 #[derive(Clone)]
@@ -132,6 +141,10 @@ impl Experiment {
         let at = |d: &Arc<dyn Drive>| Snapshot { at: now(), counters: d.counters() };
 
         let clients = Processes(Arc::clone(&vfs));
+        let progress = progress.map(|on| {
+            let vfs = Arc::clone(&vfs);
+            Arc::new(move |progress| on(Report { progress, calls: vfs.calls() })) as ProgressFn
+        });
         let mut run =
             Run::new(&self.workload, clients, RunOptions { seed: self.seed, progress, ..Default::default() });
         let start = at(&drive);

@@ -62,8 +62,7 @@ impl Process {
 
     /// Charges a system call that walked `components` of paths, and `more`.
     fn charge(&self, components: u64, more: Nanos) {
-        let c = costs();
-        cpu(c.syscall + c.path_component * components + more);
+        self.vfs.enter(costs().path_component * components + more);
     }
 
     fn file(&mut self, fd: Fd) -> Result<&mut File> {
@@ -149,7 +148,7 @@ impl Process {
             let (node, created) = match self.vfs.child(&at.dir, &at.name)? {
                 Some(node) => (node, false),
                 None => {
-                    self.charge(std::mem::take(count), Nanos::ZERO);
+                    cpu(costs().path_component * std::mem::take(count));
                     let new = NewFile::file(self.vfs.masked(&at.dir, mode & mode::ALL, self.umask)?);
                     self.vfs.create_or_get(&self.cred, &at.dir, &at.name, &new)?
                 }

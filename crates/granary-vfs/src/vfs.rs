@@ -18,8 +18,8 @@
 //! What one call changes becomes visible as a whole: names change while all inodes involved are locked, and
 //! attributes are read under the inode's lock, so that a history of calls has a serial order.
 //!
-//! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here; `syscall` and
-//! `path_component` by [`crate::Process`], except for reads, writes and syncs, which are charged in one piece here.
+//! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here; `path_component` by
+//! [`crate::Process`]. Who is first to know that a system call has begun counts it and charges `syscall` (`Vfs::enter`).
 
 mod acls;
 mod attrs;
@@ -57,11 +57,11 @@ use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, Features, FileSystem, StatFs};
 use effects::Effects;
-use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
-use granary_units::PAGE_SIZE;
+use granary_sim::{Daemon, costs, cpu};
+use granary_units::{Nanos, PAGE_SIZE};
 use names::NameCache;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Largest file that the page cache can hold pages of: 2^32 pages.
@@ -80,6 +80,8 @@ pub struct Vfs {
     flushers: Mutex<Vec<Daemon>>,
     /// The flushers were woken because too much is dirty, and have not said yet that it no longer is.
     kicked: AtomicBool,
+    /// See [`Vfs::calls`].
+    calls: AtomicU64,
     /// Test support: the order of changes.
     pub(crate) effects: Effects,
 }
@@ -109,6 +111,7 @@ impl Vfs {
             rename_lock: Mutex::new(()),
             flushers: Mutex::new(Vec::new()),
             kicked: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
             effects: Effects::default(),
         });
         vfs.start_flushers();
@@ -145,6 +148,17 @@ impl Vfs {
         self.cache.stats()
     }
 
+    /// System calls that were made, failed ones too; page faults are none.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Begins a system call: counts it, and charges its `syscall` and `more`.
+    pub(crate) fn enter(&self, more: Nanos) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        cpu(costs().syscall + more);
+    }
+
     /// The largest size of a file.
     pub fn max_file_size(&self) -> u64 {
         self.features.max_file_size
@@ -154,7 +168,7 @@ impl Vfs {
     pub fn time(&self) -> Time {
         let tick = self.config.tick.0.max(1);
         let now = granary_sim::now().0;
-        Time::after(self.config.epoch, granary_units::Nanos(now - now % tick))
+        Time::after(self.config.epoch, Nanos(now - now % tick))
     }
 
     fn cx<'a>(&self, cred: &'a Cred) -> Cx<'a> {

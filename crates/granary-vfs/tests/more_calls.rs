@@ -157,3 +157,37 @@ fn extended_attributes_obey_limits_and_flags() {
         p.exit();
     });
 }
+
+#[test]
+fn each_system_call_counts_one() {
+    with_vfs(VfsConfig::default(), MemFsConfig::default(), |_, vfs, mut p| {
+        let mut calls = vec![vfs.calls()];
+        let mut did = || calls.push(vfs.calls());
+        let fd = create(&mut p, "/f", 9000); // open, write
+        did();
+        let mut all = [0; 9000];
+        p.pread(fd, Dest::Bytes(&mut all), 0).expect("reads");
+        did();
+        p.pread(fd, Dest::Bytes(&mut all), 9000).expect("nothing there");
+        did();
+        p.lseek(fd, 0, Whence::Set).expect("seeks");
+        did();
+        p.fsync(fd).expect("syncs");
+        did();
+        p.stat("/missing").expect_err("is not there");
+        did();
+        p.rename("/f", "/g").expect("renames");
+        did();
+        p.fallocate(fd, Allocate::PunchHole, 0, 4096).expect("punches");
+        did();
+        p.close(fd).expect("closes");
+        did();
+        p.sync().expect("syncs");
+        did();
+        p.unlink("/g").expect("unlinks");
+        did();
+        let each: Vec<u64> = calls.windows(2).map(|w| w[1] - w[0]).collect();
+        assert_eq!(each, [2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        p.exit();
+    });
+}

@@ -1,7 +1,7 @@
 //! Progress bars on stderr: one per running file system, or one for all; nothing where stderr is no terminal.
 
-use granary_lab::experiment::OnProgress;
-use granary_workload::run::{Phase, Progress};
+use granary_lab::experiment::{OnProgress, Report};
+use granary_workload::run::Phase;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Bars {
             .expect("a constant template");
         let bar = self.all.add(ProgressBar::new(0).with_style(style).with_prefix(fs.to_owned()));
         self.by_fs.lock().expect("no panic while held").insert(fs.to_owned(), bar.clone());
-        Some(Arc::new(move |p: Progress| {
+        Some(Arc::new(move |Report { progress: p, .. }| {
             bar.set_message(match p.phase {
                 Phase::Setup => "setup",
                 Phase::Measure => "run",

@@ -2,12 +2,22 @@
 //!
 //! It is for people, on stderr: records hold virtual time only.
 
-use granary_lab::experiment::OnProgress;
-use granary_workload::run::{Phase, Progress};
+use granary_lab::experiment::{OnProgress, Report};
+use granary_workload::run::Phase;
 use std::sync::{Arc, Mutex};
 
-/// Steps done and processor time, at the first and the last report of a phase.
-type Ends = Option<[(u64, f64); 2]>;
+/// How far a phase was at some moment.
+#[derive(Clone, Copy)]
+struct Point {
+    /// Entries of filesets, or operations, and system calls.
+    steps: u64,
+    calls: u64,
+    /// Processor time in seconds.
+    cpu: f64,
+}
+
+/// A phase at its first and its last report.
+type Ends = Option<[Point; 2]>;
 
 /// Watches the progress of one experiment.
 #[derive(Clone, Default)]
@@ -23,13 +33,14 @@ impl Speed {
     /// Looks at each report and passes it on.
     pub fn watch(&self, next: Option<OnProgress>) -> OnProgress {
         let ends = Arc::clone(&self.0);
-        Arc::new(move |p: Progress| {
+        Arc::new(move |report: Report| {
             if let Some(cpu) = on_cpu() {
-                let (here, which) = ((p.done, cpu), (p.phase == Phase::Measure) as usize);
+                let here = Point { steps: report.progress.done, calls: report.calls, cpu };
+                let which = (report.progress.phase == Phase::Measure) as usize;
                 ends.lock().expect("no panic while held")[which].get_or_insert([here; 2])[1] = here;
             }
             if let Some(next) = &next {
-                next(p);
+                next(report);
             }
         })
     }
@@ -38,11 +49,17 @@ impl Speed {
     pub fn sentence(&self) -> String {
         let ends = *self.0.lock().expect("no panic while held");
         let rate = |ends: Ends, what: &str| {
-            let [(done, from), (end, to)] = ends?;
-            let rate = (end - done) as f64 / (to - from);
-            rate.is_finite()
-                .then(|| format!(", {:.0} thousand {what} per second of processor time", rate / 1e3))
+            let [from, to] = ends?;
+            let thousands = |n: u64| n as f64 / (to.cpu - from.cpu) / 1e3;
+            let (steps, calls) = (thousands(to.steps - from.steps), thousands(to.calls - from.calls));
+            steps
+                .is_finite()
+                .then(|| format!(", {steps:.0} thousand {what} ({calls:.0} thousand system calls)"))
         };
-        [rate(ends[0], "entries set up"), rate(ends[1], "operations run")].into_iter().flatten().collect()
+        let rates: String = [rate(ends[0], "entries set up"), rate(ends[1], "operations run")]
+            .into_iter()
+            .flatten()
+            .collect();
+        if rates.is_empty() { rates } else { rates + " per second of processor time" }
     }
 }

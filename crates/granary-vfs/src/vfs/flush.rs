@@ -18,8 +18,8 @@ use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::fs::WriteBackCause;
 use granary_sim::sync::Mutex;
-use granary_sim::{Signal, Stopper, costs, cpu, now, spawn};
-use granary_units::PAGE_SIZE;
+use granary_sim::{Signal, Stopper, cpu, now, spawn};
+use granary_units::{Nanos, PAGE_SIZE};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -46,7 +46,7 @@ impl Vfs {
             let expired = now().0.checked_sub(self.config.dirty_expire.0);
             let due = match (self.cache.over_background(), expired) {
                 (true, _) => self.cache.take_dirty(None),
-                (false, Some(t)) => self.cache.take_dirty(Some(granary_units::Nanos(t))),
+                (false, Some(t)) => self.cache.take_dirty(Some(Nanos(t))),
                 (false, None) => None,
             };
             let Some(ino) = due else { break };
@@ -151,7 +151,7 @@ impl Vfs {
     /// # Errors
     /// The file system's; also that of an earlier write-back that nobody was told about.
     pub fn fsync(&self, node: &NodeRef, data_only: bool) -> Result<()> {
-        cpu(costs().syscall);
+        self.enter(Nanos::ZERO);
         self.sync_range(node, 0, u64::MAX, data_only)
     }
 
@@ -173,7 +173,7 @@ impl Vfs {
     pub fn sync(self: &Arc<Vfs>) -> Result<()> {
         /// Files that one task writes back; more get company, as the kernel does not wait for each in turn.
         const PER_TASK: usize = 16;
-        cpu(costs().syscall);
+        self.enter(Nanos::ZERO);
         let todo = self.cache.dirty_inodes();
         let helpers = (todo.len() / PER_TASK).min(self.config.flushers.saturating_sub(1));
         let todo = Arc::new(Mutex::new(todo.into_iter()));

@@ -16,7 +16,7 @@ use crate::fs::{Cred, Cx, WriteBackCause};
 use crate::posix::{Access, OpenFlags};
 use crate::vfs::attrs::Change;
 use granary_sim::{costs, cpu};
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -127,16 +127,16 @@ impl Vfs {
         let _shared = node.rwsem.read();
         let len = node.size().saturating_sub(pos).min(dest.len() as u64) as usize;
         if len == 0 {
-            cpu(c.syscall);
+            self.enter(Nanos::ZERO);
             return Ok(0);
         }
         let pages = (pos + len as u64 - 1) / PAGE - pos / PAGE + 1;
         let done = if self.is_direct(file) {
-            cpu(c.syscall);
+            self.enter(Nanos::ZERO);
             self.read_past_cache(node, pos, dest.part(0, len))?;
             len
         } else {
-            cpu(c.syscall + c.page * pages + c.copy(len));
+            self.enter(c.page * pages + c.copy(len));
             self.read_cached(file, pos, dest.part(0, len))?
         };
         if !file.flags.contains(OpenFlags::NOATIME) {
@@ -212,8 +212,7 @@ impl Vfs {
         if !file.flags.writes() {
             return Err(FsError::BadFd);
         }
-        let c = costs();
-        cpu(c.syscall);
+        self.enter(Nanos::ZERO);
         if data.is_empty() {
             return Ok((pos, 0));
         }

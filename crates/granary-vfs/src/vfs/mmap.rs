@@ -31,7 +31,7 @@ use crate::error::{FsError, Result};
 use crate::fs::Cred;
 use crate::posix::{MapHow, OpenFlags};
 use granary_sim::{costs, cpu};
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
 use std::collections::BTreeMap;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -77,7 +77,7 @@ impl Vfs {
     /// `Invalid` for no length or an unaligned position; `NotMappable` for what is no regular file; `Access` where the
     /// file is not open for reading, or for a shared writable mapping not for reading and writing, or appends; `TooBig`.
     pub fn mmap(&self, file: &OpenFile, pos: u64, len: u64, how: MapHow) -> Result<MemoryMap> {
-        cpu(costs().syscall);
+        self.enter(Nanos::ZERO);
         let flags = file.flags();
         if len == 0 || !pos.is_multiple_of(PAGE) {
             return Err(FsError::Invalid);
@@ -217,7 +217,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid` for an unaligned place; `Fault` beyond the mapping; those of `fsync`.
     pub fn msync(&self, map: &MemoryMap, at: u64, len: u64, wait: bool) -> Result<()> {
-        cpu(costs().syscall);
+        self.enter(Nanos::ZERO);
         if !at.is_multiple_of(PAGE) {
             return Err(FsError::Invalid);
         }

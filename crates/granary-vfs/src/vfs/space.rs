@@ -22,7 +22,7 @@ use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, Cx, WriteBackCause};
 use crate::posix::OpenFlags;
 use granary_sim::{costs, cpu};
-use granary_units::{Dest, PAGE_SIZE, Payload};
+use granary_units::{Dest, Nanos, PAGE_SIZE, Payload};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +35,7 @@ impl Vfs {
     /// `Invalid` for no length; `BadFd` where it is not open for writing; `TooBig` beyond the largest size;
     /// `NotSupported`; `NoSpace`, with nothing changed; the file system's.
     pub fn fallocate(&self, cred: &Cred, file: &OpenFile, how: Allocate, pos: u64, len: u64) -> Result<()> {
-        cpu(costs().syscall);
+        self.enter(Nanos::ZERO);
         let node = file.node();
         if len == 0 {
             return Err(FsError::Invalid);
