@@ -196,6 +196,9 @@ pub struct ReproduceArgs {
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Record what the drives are asked into this directory, WORKLOAD-FS.trace each, for `granary drive replay`
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
     /// Runs at the same time; each takes a core and its own memory
     #[arg(long, default_value_t = default_jobs())]
     pub jobs: usize,

@@ -27,6 +27,7 @@ pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod moves;
+pub mod ram;
 pub mod reproduce;
 pub mod run;
 pub mod serve;

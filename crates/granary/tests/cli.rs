@@ -309,9 +309,18 @@ fn the_papers_numbers_stand_beside_those_of_the_runs() {
         "-",
         "a run that was not made gives no number"
     );
+    let dir = tempfile::tempdir().expect("a directory");
+    let traces = dir.path().join("new").to_str().expect("UTF-8").to_owned();
     let mut json = small.to_vec();
-    json.push("--json");
-    assert_eq!(records(&ends(&json, 0).0).len(), 4);
+    json.extend(["--json", "--record", &traces]);
+    let runs = records(&ends(&json, 0).0);
+    assert_eq!(runs.len(), 4);
+    for run in runs {
+        let name = run["workload"].as_str().expect("a name").trim_end_matches(".f");
+        let trace = format!("{traces}/{name}-{}.trace", run["fs"].as_str().expect("a name"));
+        let replay = records(&ends(&["drive", "replay", &trace, "--json"], 0).0).remove(0);
+        assert_eq!(run["flash"], replay["flash"], "{trace}");
+    }
     assert!(ends(&["reproduce", "nothing"], 2).1.contains("bytefs"));
 }
 

@@ -85,6 +85,39 @@ fn a_file_system_in_memory_is_mounted_by_its_name() {
 }
 
 #[test]
+fn what_a_mount_asks_of_its_drive_can_be_replayed() {
+    let Some(place) = Place::new() else { return };
+    for fs in ["bytefs", "nova"] {
+        let args =
+            ["mount", "--daemon", "--size", "256MiB", "--record", "trace", &format!("ram:{fs}"), "mnt"];
+        place.runs(&args, 0);
+        std::thread::scope(|threads| {
+            for n in 0..4u8 {
+                let path = place.path(&format!("mnt/{n}"));
+                threads.spawn(move || {
+                    fs::write(&path, vec![n; 100_000]).expect("write");
+                    fs::File::open(&path).expect("open").sync_all().expect("fsync");
+                });
+            }
+        });
+        let before = place.stats();
+        assert!(before["recorded"].as_u64().expect("counts") > 10);
+        place.runs(&["umount", "mnt"], 0);
+        let (replayed, _) = place.runs(&["drive", "replay", "--as-fast-as-possible", "--json", "trace"], 0);
+        let replayed: serde_json::Value = serde_json::from_str(&replayed).expect("JSON");
+        // The replay begins with mkfs, which the mount's counters leave out, and ends with the unmount: neither has data.
+        for interface in ["block", "byte"] {
+            let data = |of: &serde_json::Value| of["host"][interface]["write_bytes"]["data"].clone();
+            assert_eq!(data(&replayed), data(&before), "{fs}, {interface}");
+        }
+    }
+    place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
+    assert!(place.runs(&["mount", "--record", "trace", "img", "mnt"], 2).1.contains("mount ram:FS"));
+    let nowhere = ["mount", "--record", "no/such/trace", "ram:bytefs", "mnt"];
+    assert!(place.runs(&nowhere, 2).1.contains("no/such/trace"));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_the_reason_and_code_2() {
     let Some(place) = Place::new() else { return };
     fs::create_dir(place.path("full")).expect("mkdir");

@@ -33,6 +33,9 @@ pub struct MountArgs {
     /// Change a value of the testbed, for example host.vfs.writeback_interval=1000000000; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// With ram:FS: record what the drive is asked into this file, for `granary drive replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }
 
 /// How a FUSE daemon serves: what `mount` and `export` share.

@@ -14,15 +14,14 @@ use crate::cli::export::ExportArgs;
 use crate::cli::mount::Survives;
 use crate::cmd::live::{EXPORTED, Live, Sources};
 use crate::cmd::loopdev::{self, LoopDevice};
+use crate::cmd::ram::{RamDrive, Record, counter, refuse_record};
 use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_lab::drive::trace::native::Header;
-use granary_lab::drive::{Precondition, Recorded};
 use granary_lab::image::open_drive;
 use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, Options};
 use granary_mssd::image::Image;
-use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use parking_lot::Mutex;
@@ -39,7 +38,7 @@ pub fn run(args: &ExportArgs) -> Result<(), Failure> {
 struct Opened {
     drive: Arc<dyn Drive>,
     image: Option<Arc<Image>>,
-    record: Option<Arc<Recorded<Mssd>>>,
+    record: Option<Record>,
     told: String,
 }
 
@@ -92,7 +91,6 @@ fn run_server(args: &ExportArgs) -> Result<(), Failure> {
 }
 
 fn options(args: &ExportArgs, opened: &Opened) -> Options {
-    let record = opened.record.clone();
     let live = Live::new(Sources {
         source: args.image.clone(),
         fs: EXPORTED.to_owned(),
@@ -100,7 +98,7 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
         vfs: None,
         drive: opened.drive.clone(),
         image: opened.image.clone(),
-        recorded: record.map(|r| -> Arc<dyn Fn() -> u64 + Send + Sync> { Arc::new(move || r.count()) }),
+        recorded: counter(&opened.record),
     });
     let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
     Options {
@@ -124,11 +122,7 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
             args.image
         )));
     }
-    if args.record.is_some() {
-        return Err(Failure::usage(
-            "--record begins with an empty drive, so that the record can be replayed: export ram: for it",
-        ));
-    }
+    refuse_record(args.record.as_deref(), "export ram:")?;
     let (image, drive) =
         open_drive(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only, args.force)?;
     let how = image.replayed().map_or("closed cleanly".to_owned(), |r| {
@@ -141,22 +135,8 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
 fn open_ram(args: &ExportArgs) -> Result<Opened, Failure> {
     let testbed = Testbed::load(&args.testbed, &args.set)?;
     // Only blocks: the firmware of the baselines.
-    let mut config = testbed.drive.clone().with_mode(Mode::Cache);
-    config.flash = config.flash.with_capacity(args.size);
-    let bare = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
+    let (mode, record) = (Mode::Cache, args.record.as_deref());
+    let RamDrive { drive, record } = RamDrive::new("export", &testbed, &args.set, mode, args.size, record)?;
     let told = format!("a new drive of {} in memory, gone when it is unmounted", args.size);
-    let Some(path) = &args.record else {
-        return Ok(Opened { drive: bare, image: None, record: None, told });
-    };
-    let header = Header {
-        granary: env!("CARGO_PKG_VERSION").to_owned(),
-        source: "export".to_owned(),
-        testbed: testbed.name.clone(),
-        set: args.set.clone(),
-        seed: 1,
-        precondition: Precondition::None.to_string(),
-        drive: config,
-    };
-    let record = Arc::new(Recorded::create(path, &header, bare)?);
-    Ok(Opened { drive: record.clone(), image: None, record: Some(record), told })
+    Ok(Opened { drive, image: None, record, told })
 }

@@ -5,6 +5,7 @@
 use crate::cli::mount::{MountArgs, Survives};
 use crate::cmd::control::{Control, Request};
 use crate::cmd::live::{Live, Sources};
+use crate::cmd::ram::{RamDrive, Record, counter, refuse_record};
 use crate::cmd::serve;
 use crate::failure::Failure;
 use granary_lab::image::{OpenImage, grow_mounted};
@@ -12,7 +13,7 @@ use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{Options, host_config};
 use granary_mssd::image::Image;
-use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Vfs;
@@ -30,6 +31,7 @@ struct Opened {
     vfs: Arc<Vfs>,
     drive: Arc<dyn Drive>,
     image: Option<Arc<Image>>,
+    record: Option<Record>,
     fs: &'static str,
     /// What was recovered and how long it took.
     told: String,
@@ -65,11 +67,14 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
         eprintln!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
     }
     serve::die_on_panic();
-    let Opened { vfs, image, drive, .. } = opened;
+    let Opened { vfs, image, drive, record, .. } = opened;
     serve::watch_signals(mounted.unmounter(), || {}, move || vfs.sync().map_err(|e| e.to_string()))?;
     let ended = mounted.join();
     // It may hold the image.
     drop((control, drive));
+    if let Some(record) = record {
+        record.finish()?;
+    }
     if let Some(image) = image.and_then(Arc::into_inner) {
         image.close()?;
     }
@@ -97,7 +102,7 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         vfs: Some(opened.vfs.clone()),
         drive: opened.drive.clone(),
         image: opened.image.clone(),
-        recorded: None,
+        recorded: counter(&opened.record),
     });
     let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
     Options {
@@ -123,17 +128,17 @@ fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     let entry = registry::find(fs)?;
     let testbed = Testbed::load(&args.testbed, &args.set)?;
     let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
-    let mut config = testbed.drive.clone().with_mode(mode);
-    config.flash = config.flash.with_capacity(args.size);
-    let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
+    let record = args.record.as_deref();
+    let RamDrive { drive, record } = RamDrive::new("mount", &testbed, &args.set, mode, args.size, record)?;
     let port = Port::new(drive.clone());
     (entry.mkfs)(&port)?;
     let vfs = mount_on(args, port, entry, &testbed.host)?;
     let told = format!("a new {fs} in memory, {}, gone when it is unmounted", args.size);
-    Ok(Opened { vfs, drive, image: None, fs: entry.name, told })
+    Ok(Opened { vfs, drive, image: None, record, fs: entry.name, told })
 }
 
 fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
+    refuse_record(args.record.as_deref(), "mount ram:FS")?;
     #[allow(clippy::disallowed_methods)] // what the person at the terminal waits for
     let start = Instant::now();
     let mut open =
@@ -165,7 +170,7 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
         }
     }
     told += &format!(", in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
-    Ok(Opened { vfs, drive, image: Some(Arc::new(image)), fs: entry.name, told })
+    Ok(Opened { vfs, drive, image: Some(Arc::new(image)), record: None, fs: entry.name, told })
 }
 
 fn mount_on(

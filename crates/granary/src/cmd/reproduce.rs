@@ -18,7 +18,15 @@ pub fn run(args: &ReproduceArgs) -> Result<(), LabError> {
     }
     let testbed = Testbed::load(&args.testbed, &args.set)?;
     let commit = env!("GRANARY_COMMIT");
-    let experiments = matrix(&args.workload, &args.fs, &testbed, &args.set, args.scale, args.seed, commit)?;
+    let mut experiments =
+        matrix(&args.workload, &args.fs, &testbed, &args.set, args.scale, args.seed, commit)?;
+    if let Some(dir) = &args.record {
+        let io = |source| LabError::Io { what: format!("making {}", dir.display()), source };
+        std::fs::create_dir_all(dir).map_err(io)?;
+        for e in &mut experiments {
+            e.record = Some(dir.join(format!("{}-{}.trace", e.workload.name.trim_end_matches(".f"), e.fs)));
+        }
+    }
     let records = all(&experiments, args.jobs)?;
     let mut json = String::new();
     for r in &records {
