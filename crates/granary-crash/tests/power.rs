@@ -3,18 +3,23 @@
 #[path = "common/targets.rs"]
 mod targets;
 
-use granary_crash::Explorer;
+use granary_crash::{Explorer, Report};
 
 fn explore(fs: &str, load: &str, points: u64) {
-    let (target, load) = (targets::by_name(fs).expect("a target"), targets::load(load).expect("a load"));
-    let explorer = Explorer::new(target, load).unwrap_or_else(|f| panic!("without a power failure: {f}"));
-    let report = explorer.explore(1..1 + points);
-    assert!(report.failures.is_empty(), "{report}");
+    let report = explore_seeds(fs, load, 1..1 + points);
     let seen = &report.coverage;
     assert!(
         seen.failures >= points && seen.in_recovery > 0 && seen.files > points,
         "saw hardly anything: {report}"
     );
+}
+
+fn explore_seeds(fs: &str, load: &str, seeds: std::ops::Range<u64>) -> Report {
+    let (target, load) = (targets::by_name(fs).expect("a target"), targets::load(load).expect("a load"));
+    let explorer = Explorer::new(target, load).unwrap_or_else(|f| panic!("without a power failure: {f}"));
+    let report = explorer.explore(seeds);
+    assert!(report.failures.is_empty(), "{report}");
+    report
 }
 
 #[test]
@@ -150,4 +155,12 @@ fn bytefs_keeps_its_promises_under_oltp() {
 #[test]
 fn ext4_keeps_its_promises_under_oltp() {
     explore("ext4", "oltp", 30);
+}
+
+/// Write-back waited for an inode's table block, cold after a recovery, and then wrote the link count of before: the file
+/// was unlinked meanwhile.
+#[test]
+fn ext4_unlinks_while_write_back_marks_the_inode() {
+    let report = explore_seeds("ext4", "fileserver", 700_324..700_325);
+    assert_eq!(report.coverage.failures, 2, "another life than the one it was found in: {report}");
 }

@@ -179,9 +179,10 @@ impl Ext4 {
     /// Puts the inode as it is in memory into the transaction.
     pub(crate) fn mark_inode(&self, h: &mut Handle<'_>, inode: &Inode) -> Result<()> {
         let (ino, node) = (number(inode.ino()), inode.private::<Node>());
-        let attr = inode.attr();
         let tid = h.tid();
         self.change_raw(h, ino, |raw| {
+            // Here and not before: until the block is there, others may have changed the inode and marked it.
+            let attr = inode.attr();
             let mut s = node.state.lock();
             s.sync_tid = tid;
             if encode(raw, ino, &attr, &s) {
