@@ -13,6 +13,7 @@ use crate::space::{Claim, Run};
 use granary_mssd::Structure;
 use granary_units::Lpa;
 use granary_vfs::{FileKind, Result};
+use parking_lot::MutexGuard;
 use std::ops::Range;
 
 impl Half {
@@ -131,26 +132,9 @@ impl Core {
         // `cut` counts a line for each run and slot; many share lines.
         let lines = self.options.max_free_lines.max(4).saturating_mul(4);
         let (mut freed, mut edits) = (Vec::new(), Vec::new());
-        let mut half = Half::Hot;
         let mut body = node.body.lock();
         let done = body.map.cut(keep, lines, &mut freed, &mut edits);
-        if let Some(dropped) = body.map.shrink_slots() {
-            edits.clear();
-            half = Half::Both;
-            for run in &dropped {
-                self.cache.forget(Lpa(run.lba as u64));
-            }
-            freed.extend(dropped);
-        }
-        self.settle_reservation(&mut body);
-        drop(body);
-        for run in freed {
-            if node.kind == FileKind::Dir {
-                (run.lba..run.lba + run.len).for_each(|lba| self.cache.forget(Lpa(lba as u64)));
-            }
-            tx.free_blocks(run, true);
-        }
-        Ok((half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?), done))
+        Ok((self.write_freed(tx, node, body, freed, edits)?, done))
     }
 
     /// Makes pages a hole, as many as one transaction may; their blocks become free with its COMMIT. Returns what changed
@@ -180,20 +164,7 @@ impl Core {
             return Ok((half, done));
         }
         body.map.cover_slot_blocks(&mut edits);
-        if let Some(dropped) = body.map.shrink_slots() {
-            edits.clear();
-            half = Half::Both;
-            for run in &dropped {
-                self.cache.forget(Lpa(run.lba as u64));
-            }
-            freed.extend(dropped);
-        }
-        self.settle_reservation(&mut body);
-        drop(body);
-        for run in freed {
-            tx.free_blocks(run, true);
-        }
-        Ok((half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?), done))
+        Ok((half.and(self.write_freed(tx, node, body, freed, edits)?), done))
     }
 
     /// Makes `cut` a hole and enters new runs, all in this transaction; what was there becomes free with its COMMIT. Returns
@@ -230,7 +201,22 @@ impl Core {
         let n = body.map.reserved.remove(cut.clone());
         self.space.unreserve(n);
         body.map.cover_slot_blocks(&mut edits);
+        Ok(half.and(self.write_freed(tx, node, body, freed, edits)?))
+    }
+
+    /// Ends a step that took blocks out of the map: extent blocks that are not needed any more go, all of them become free with
+    /// the COMMIT, and the slots are written. Returns what changed in the record.
+    fn write_freed(
+        &self,
+        tx: &mut Tx<'_>,
+        node: &Node,
+        mut body: MutexGuard<'_, Body>,
+        mut freed: Vec<Run>,
+        mut edits: Vec<SlotEdit>,
+    ) -> Result<Half> {
+        let mut half = Half::Hot;
         if let Some(dropped) = body.map.shrink_slots() {
+            // All slots are in the record now.
             edits.clear();
             half = Half::Both;
             for run in &dropped {
@@ -241,6 +227,9 @@ impl Core {
         self.settle_reservation(&mut body);
         drop(body);
         for run in freed {
+            if node.kind == FileKind::Dir {
+                (run.lba..run.lba + run.len).for_each(|lba| self.cache.forget(Lpa(lba as u64)));
+            }
             tx.free_blocks(run, true);
         }
         Ok(half.and(self.journal.fatal(self.write_slots(tx, node, &edits))?))

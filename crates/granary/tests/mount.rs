@@ -73,6 +73,22 @@ fn after_a_kill_the_next_mount_says_what_it_recovered_and_has_what_was_synced() 
     }
 }
 
+/// Nobody needs to wait for a killed mount: the next command does, until the dying process has closed the image.
+#[test]
+fn a_command_right_after_a_kill_finds_the_image_free() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    for n in 0..10u8 {
+        place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+        fs::write(place.path("mnt/f"), vec![n; 4 << 20]).expect("write");
+        fs::File::open(place.path("mnt/f")).expect("open").sync_all().expect("fsync");
+        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+        place.runs(&["fsck", "img"], 0);
+        rustix::mount::unmount(place.path("mnt"), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+    }
+}
+
 #[test]
 fn a_file_system_in_memory_is_mounted_by_its_name() {
     let Some(place) = Place::new() else { return };

@@ -12,6 +12,7 @@
 //! writes, nor that a write is atomic.
 
 pub mod disk;
+mod holder;
 mod map;
 pub mod memory;
 
@@ -98,7 +99,8 @@ pub trait Host: Send + Sync {
     /// Removes a file.
     fn remove(&self, name: &'static str) -> io::Result<()>;
 
-    /// Keeps all other processes out for as long as the guard lives.
+    /// Keeps all other processes out for as long as the guard lives. A process that holds it and is about to end, killed, say, is
+    /// waited for.
     ///
     /// # Errors
     /// [`ImageError::InUse`]; host errors.

@@ -376,18 +376,17 @@ impl Chunks {
         scratch: &mut Scratch,
     ) -> (u32, i64) {
         let lean = self.lean(head);
-        let overlaps = |p: &&Piece| p.mask() & piece.mask() != 0;
-        match lean.pieces().iter().find(overlaps) {
+        let overlapped = lean.pieces().iter().enumerate().find(|(_, p)| p.mask() & piece.mask() != 0);
+        match overlapped {
             None => {
                 if let Some(more) = lean.with(piece) {
                     self.release(head);
                     return (self.build_lean(&more), piece.lines as i64);
                 }
             }
-            Some(same) if (same.first, same.lines) == (piece.first, piece.lines) => {
+            Some((nth, same)) if (same.first, same.lines) == (piece.first, piece.lines) => {
                 let tx = versions.tx(piece.entry);
                 if versions.tx(same.entry) == tx || versions.committed(tx) {
-                    let nth = (same.first != lean.pieces()[0].first) as usize;
                     self.words[(head & !LEAN) as usize + 1 + nth] = piece.entry.0;
                     return (head, 0);
                 }

@@ -1,5 +1,6 @@
 //! [`DiskHost`]: an image as a directory of files.
 
+use super::holder::Waiting;
 use super::{Host, HostFile, Map};
 use crate::image::blocks::{BLOCK, Blocks};
 use crate::image::grow::GROWN;
@@ -8,7 +9,7 @@ use crate::image::{CONTROL, ImageError};
 use granary_units::PAGE_SIZE;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -103,7 +104,7 @@ impl Host for DiskHost {
         let doing = || format!("locking {}", self.0.display());
         let path = self.0.join(LOCK);
         let read_write = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = match read_write {
+        let file = match read_write {
             // On a read-only directory an existing lock file will do.
             Err(e)
                 if matches!(
@@ -115,18 +116,24 @@ impl Host for DiskHost {
             }
             other => other.map_err(|e| ImageError::host(doing(), e))?,
         };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                // Who holds it is for messages only: a failure to say so does no harm.
-                let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-                Ok(Box::new(file))
+        let mut waiting = Waiting::new();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    // Who holds it is for messages and for waiting only: a failure to say so does no harm.
+                    let _ = file
+                        .set_len(0)
+                        .and_then(|()| file.write_all_at(std::process::id().to_string().as_bytes(), 0));
+                    return Ok(Box::new(file));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+                    if !waiting.again(pid) {
+                        return Err(ImageError::InUse { path: self.0.clone(), pid });
+                    }
+                }
+                Err(e) => return Err(ImageError::host(doing(), e.into())),
             }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                Err(ImageError::InUse { path: self.0.clone(), pid })
-            }
-            Err(e) => Err(ImageError::host(doing(), e.into())),
         }
     }
 }
