@@ -80,6 +80,8 @@ pub(crate) struct LogConfig {
     pub wake: Nanos,
     /// File data is journalled.
     pub data: bool,
+    /// The largest transaction is one of so many parts of the log.
+    pub parts: u32,
 }
 
 /// Receives the blocks freed by a committed transaction: runs of (first block, count).
@@ -217,10 +219,14 @@ impl Journal {
     /// A journal whose log is empty.
     ///
     /// # Errors
-    /// `Corrupt` where it is too short to hold a transaction.
+    /// `Corrupt` where it is too short to hold a transaction; `Invalid` where transactions may be larger than a third of it.
     pub fn new(port: Port, cache: Arc<BlockCache>, config: LogConfig, release: Release) -> Result<Journal> {
         if config.len < 512 {
             return Err(corrupt(format!("a journal of {} blocks is too short", config.len)));
+        }
+        if config.parts < 3 {
+            // One part is being committed, one fills, and what they wait for has to be somewhere.
+            return Err(FsError::Invalid);
         }
         let state = State {
             next_tid: config.next_tid,
@@ -235,7 +241,7 @@ impl Journal {
         Ok(Journal {
             port,
             cache,
-            max_transaction: config.len / 4,
+            max_transaction: config.len / config.parts,
             config,
             state: Mutex::new(state),
             wake: Condvar::new(),

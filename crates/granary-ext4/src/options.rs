@@ -54,6 +54,9 @@ pub struct MountOptions {
     pub commit_interval: Nanos,
     /// What becomes of file data (`data=`).
     pub data: DataMode,
+    /// The largest transaction, as a part of the journal: 4 is a quarter, as in Linux before 6.11 (and the paper's 5.1), 3 a
+    /// third, as since then ("jbd2: increase maximum transaction size"). At least 3.
+    pub journal_parts: u32,
     /// FLUSH before commit blocks and at fsync (`barrier`).
     pub barrier: bool,
     /// Age at which committed blocks are written home (`dirty_expire_centisecs`), ns.
@@ -77,6 +80,7 @@ impl Default for MountOptions {
         MountOptions {
             commit_interval: Nanos::from_secs(5),
             data: DataMode::Ordered,
+            journal_parts: 4,
             barrier: true,
             dirty_expire: Nanos::from_secs(30),
             writeback_interval: Nanos::from_secs(5),

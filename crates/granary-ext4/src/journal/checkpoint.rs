@@ -1,7 +1,7 @@
 //! Checkpoint: committed blocks go home, and the log's tail follows.
 //!
 //! Who asks: the flusher for blocks older than 30 s, `sync` and unmount for all, and an operation that finds the
-//! log short of a quarter free for the oldest transactions, in batches of 64. The tail moves by a write of the
+//! log short of room for the largest transaction for the oldest transactions, in batches of 64. The tail moves by a write of the
 //! journal's superblock with FUA, after a flush unless a commit just sent one.
 
 use super::{Checkpoint, Journal};

@@ -3,7 +3,7 @@
 //! ```text
 //!   close   lock, wait for handles, snapshot blocks, take log space; a new transaction may begin
 //!   write   [journal superblock, where the log was empty] [revokes][descriptor 254 copies]... ; wait, data too
-//!           FLUSH; commit block FUA [superblock FUA, where a quarter of the log came free]
+//!           FLUSH; commit block FUA [superblock FUA, where as much of the log came free as the largest transaction takes]
 //!   finish  blocks wait to go home; freed blocks are given back; waiters wake
 //! ```
 

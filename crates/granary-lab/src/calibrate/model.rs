@@ -10,17 +10,24 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::{Cred, Process, Vfs};
 use std::sync::Arc;
 
-/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way.
+/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way. `journal_parts` is that of
+/// [`MountOptions`]: [`super::kernel::journal_parts`] says the kernel's.
 ///
 /// # Errors
 /// Of the run.
-pub fn model(load: &Load, seed: u64, size: Bytes, data: DataMode) -> Result<Traffic, LabError> {
+pub fn model(
+    load: &Load,
+    seed: u64,
+    size: Bytes,
+    data: DataMode,
+    journal_parts: u32,
+) -> Result<Traffic, LabError> {
     let testbed = Testbed::load("bytefs-emulator", &[])?;
     let host = testbed.host.clone();
     let config = WorldConfig { host_cores: host.cores, costs: host.costs, seed, ..WorldConfig::default() };
     let load = load.clone();
     World::new(config)
-        .run(move || measure(&load, seed, size, data, &testbed))
+        .run(move || measure(&load, seed, size, data, journal_parts, &testbed))
         .map_err(|stop| LabError::run("ext4", "run", stop))?
 }
 
@@ -29,6 +36,7 @@ fn measure(
     seed: u64,
     size: Bytes,
     data: DataMode,
+    journal_parts: u32,
     testbed: &Testbed,
 ) -> Result<Traffic, LabError> {
     let failed = |stage: &'static str| LabError::fs("ext4", stage);
@@ -36,8 +44,13 @@ fn measure(
     config.flash = config.flash.with_capacity(size);
     let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| LabError::run("ext4", "mkfs", e))?);
     granary_ext4::mkfs(&Port::new(drive.clone()), &MkfsOptions::default()).map_err(failed("mkfs"))?;
-    let options =
-        MountOptions { commit_interval: COMMIT, dirty_expire: COMMIT, data, ..MountOptions::default() };
+    let options = MountOptions {
+        commit_interval: COMMIT,
+        dirty_expire: COMMIT,
+        data,
+        journal_parts,
+        ..MountOptions::default()
+    };
     let fs = granary_ext4::mount(Port::new(drive.clone()), &options).map_err(failed("mount"))?;
     let vfs = Vfs::mount(fs.clone(), testbed.host.vfs).map_err(failed("mount"))?;
     let clients = |_: &str| Process::new(vfs.clone(), Cred::ROOT);

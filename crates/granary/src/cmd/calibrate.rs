@@ -16,7 +16,7 @@ use crate::cmd::live::Stats;
 use crate::cmd::loopdev;
 use crate::failure::Failure;
 use granary_lab::LabError;
-use granary_lab::calibrate::kernel::{MKFS, MOUNT};
+use granary_lab::calibrate::kernel::{MKFS, MOUNT, journal_parts};
 use granary_lab::calibrate::{Edge, KernelClient, Load, Traffic, classify, judge, model, reference, table};
 use granary_mount::{DRIVE_FILE, STATS_FILE};
 use granary_mssd::Structure;
@@ -45,12 +45,14 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::usage(format!("--size {}: {e}; write for example 8GiB", args.size)))?;
     let loads: Vec<Load> = args.load.iter().map(|n| Load::new(n, args.scale)).collect::<Result<_, _>>()?;
     check()?;
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_err(|e| Failure::io("reading the release of Linux", e))?;
     let mut good = true;
     for load in &loads {
         eprintln!("{}: the kernel's ext4", load.name);
         let kernel = Rig::new(size, args.data)?.measure(load, args.seed)?;
         eprintln!("{}: granary-ext4", load.name);
-        let ours = model(load, args.seed, size, args.data.mode())?;
+        let ours = model(load, args.seed, size, args.data.mode(), journal_parts(&release))?;
         let misses = judge(&kernel, &ours);
         if args.json {
             println!("{}", json(load.name, args, &kernel, &ours, &misses));
