@@ -17,6 +17,10 @@ use granary_vfs::{Cred, FileKind, NewFile, Vfs, VfsConfig};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 
+/// As the command line, whose mounts this is about.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const BATCH: u64 = 1_000;
 const ROUNDS: u64 = 20;
 

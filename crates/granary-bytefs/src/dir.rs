@@ -239,6 +239,7 @@ impl Core {
             };
             // Whoever finds a name looks at its inode next.
             let (table, record) = self.geometry.inode_place(ino);
+            self.inodes.lock().prefetch(ino as u64);
             self.cache.prefetch([(lpa, offset(slot)), (table, record)]);
             let block = self.cache.get(lpa, Structure::Dentry)?;
             let at = offset(slot);

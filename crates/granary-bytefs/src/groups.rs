@@ -17,6 +17,7 @@
 //! Source: ByteFS section 4.5 (per-CPU free lists, extent-based allocation).
 
 use crate::layout::bitmap::BITS_PER_GROUP;
+use granary_units::prefetch;
 use std::ops::Range;
 
 const GROUP: u64 = BITS_PER_GROUP;
@@ -101,6 +102,12 @@ impl Groups {
     /// Whether a bit is taken.
     pub fn is_taken(&self, bit: u64) -> bool {
         self.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    /// This bit will be looked at soon: a hint about this program's own time.
+    #[inline]
+    pub fn prefetch(&self, bit: u64) {
+        prefetch(&self.words, (bit / 64) as usize);
     }
 
     /// Whether all of `from..from + len` are free.
