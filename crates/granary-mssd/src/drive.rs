@@ -186,6 +186,36 @@ impl Streamed<'_> {
     }
 }
 
+/// Where a chain of loads has come to: see [`Drive::load_known`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Runs that were loaded.
+    pub runs: usize,
+    /// When the last of them is there.
+    pub done: Nanos,
+    /// Pages of the last run that hold another content than the host knows: bit n for page n.
+    pub changed: u64,
+    /// Why the next one could not be loaded.
+    pub failed: Option<DriveError>,
+}
+
+impl Chain {
+    /// No run yet.
+    pub(crate) fn new(now: Nanos) -> Chain {
+        Chain { runs: 0, done: now, changed: 0, failed: None }
+    }
+
+    /// Whether it goes on with another run: nothing failed or is new, and the last run is there before `until`.
+    pub(crate) fn goes_on(&self, until: Nanos) -> bool {
+        self.failed.is_none() && self.changed == 0 && (self.runs == 0 || self.done < until)
+    }
+}
+
+/// Whether both are one array of bytes. Pages of equal content may be two.
+pub(crate) fn is_same(a: &Page, b: &Page) -> bool {
+    matches!((a.as_bytes(), b.as_bytes()), (Some(a), Some(b)) if std::ptr::eq(a, b))
+}
+
 /// A memory-semantic SSD.
 pub trait Drive: Send + Sync {
     /// Capacity and features.
@@ -249,6 +279,36 @@ pub trait Drive: Send + Sync {
             *page = Page::from_bytes(bytes.try_into().expect("a page of bytes"));
         }
         Ok(done)
+    }
+
+    /// A chain of [`Drive::load_pages`]: of each run (first page, number of pages, at most 64), asked for when the one before is
+    /// there. `known` is what the host knows that all these pages held, one after the other. The chain ends behind the first run
+    /// of which a page holds anything else, which is put into its place in `fresh`, and behind the first that is there at
+    /// `until` or later. Everything that can be counted or measured is as if each had been asked for by itself; what the
+    /// emulator saves is to hand over content that the host has.
+    fn load_known(
+        &self,
+        now: Nanos,
+        runs: &[(Lpa, usize)],
+        until: Nanos,
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Chain {
+        let (mut chain, mut at) = (Chain::new(now), 0);
+        while let Some(&(lpa, n)) = runs.get(chain.runs)
+            && chain.goes_on(until)
+        {
+            match self.load_pages(chain.done, lpa.byte(), n * PAGE_SIZE, &mut fresh[..n], what) {
+                Ok(done) => {
+                    let pairs = fresh[..n].iter().zip(&known[at..at + n]).enumerate();
+                    chain.changed = pairs.fold(0, |bits, (i, (a, b))| bits | u64::from(!is_same(a, b)) << i);
+                    (chain.done, chain.runs, at) = (done, chain.runs + 1, at + n);
+                }
+                Err(e) => chain.failed = Some(e),
+            }
+        }
+        chain
     }
 
     /// Zero-byte read (write-verify read): returns when every posted write has reached the drive's safe DRAM.

@@ -21,7 +21,7 @@ pub mod store;
 
 use crate::config::DriveConfig;
 use crate::counters::{CacheCounters, LogCounters};
-use crate::drive::DriveError;
+use crate::drive::{DriveError, is_same};
 use crate::image::layout::Layout;
 use buffer::Backend;
 use cache::Cache;
@@ -100,6 +100,24 @@ impl Firmware {
         match self {
             Firmware::Log(log) => log.read_page(be, t, lpa),
             Firmware::Cache(cache) => cache.read_page(be, t, lpa),
+        }
+    }
+
+    /// [`Firmware::read_page`] of a page that held `known`; no content where it is still that.
+    #[inline]
+    pub fn read_known(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        known: &Page,
+    ) -> Result<(Option<Page>, Nanos), DriveError> {
+        match self {
+            Firmware::Log(log) => {
+                let (page, done) = log.read_page(be, t, lpa)?;
+                Ok(((!is_same(&page, known)).then_some(page), done))
+            }
+            Firmware::Cache(cache) => cache.read_known(be, t, lpa, known),
         }
     }
 

@@ -25,7 +25,7 @@ mod precondition;
 
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::counters::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
-use crate::drive::{Command, Drive, DriveError, DriveInfo, Streamed};
+use crate::drive::{Chain, Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::firmware::bam::Bam;
 use crate::firmware::bam::saved::Moving;
 use crate::firmware::buffer::Backend;
@@ -371,6 +371,38 @@ impl Drive for Mssd {
     ) -> Result<Nanos, DriveError> {
         self.byte_range(at, len)?;
         self.call(now, |s| s.load_pages(&self.at_clock, now, at, len, out, what))
+    }
+
+    fn load_known(
+        &self,
+        now: Nanos,
+        runs: &[(Lpa, usize)],
+        until: Nanos,
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Chain {
+        let mut s = self.state.lock();
+        let (mut chain, mut at) = (Chain::new(now), 0);
+        while let Some(&(lpa, n)) = runs.get(chain.runs)
+            && chain.goes_on(until)
+        {
+            let loaded = self.range(lpa, n as u64).and_then(|()| {
+                s.begin(chain.done)?;
+                let known = &known[at..at + n];
+                let loaded = s.load_known(&self.at_clock, chain.done, lpa, known, &mut fresh[..n], what);
+                s.publish()?;
+                loaded
+            });
+            match loaded {
+                Ok((done, changed)) => {
+                    (chain.done, chain.changed) = (done, changed);
+                    (chain.runs, at) = (chain.runs + 1, at + n);
+                }
+                Err(e) => chain.failed = Some(e),
+            }
+        }
+        chain
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {

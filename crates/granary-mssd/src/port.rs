@@ -11,7 +11,7 @@
 
 use crate::drive::{BamEntry, Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::structure::Structure;
-use granary_sim::{costs, cpu, now, sleep_until};
+use granary_sim::{costs, cpu, now, quiet_until, sleep_until};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use std::sync::Arc;
 
@@ -239,6 +239,33 @@ impl Port {
     ) -> Result<(), DriveError> {
         sleep_until(self.drive.load_pages(now(), at, len, out, what)?);
         Ok(())
+    }
+
+    /// Loads runs of whole pages (first page, number of pages) one after the other, see [`Drive::load_known`], until one holds
+    /// anything else than `known`. Returns how many were loaded, and the bits of the changed pages of the last one, which are in
+    /// `fresh`. Time passes as if each were asked for by itself; but where nobody else runs before it is there, nobody can
+    /// tell, and the drive goes on with the next at once.
+    pub fn load_known(
+        &self,
+        runs: &[(Lpa, usize)],
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Result<(usize, u64), DriveError> {
+        let (mut at, mut pages) = (0, 0);
+        loop {
+            let chain =
+                self.drive.load_known(now(), &runs[at..], quiet_until(), &known[pages..], fresh, what);
+            sleep_until(chain.done);
+            if let Some(e) = chain.failed {
+                return Err(e);
+            }
+            pages += runs[at..at + chain.runs].iter().map(|(_, n)| n).sum::<usize>();
+            at += chain.runs;
+            if chain.changed != 0 || at == runs.len() {
+                return Ok((at, chain.changed));
+            }
+        }
     }
 
     /// Write-verify read: everything stored before is safe when this returns.

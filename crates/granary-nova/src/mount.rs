@@ -18,7 +18,7 @@ use crate::node::Body;
 use crate::options::{DataMode, MountOptions};
 use crate::replay::Replayed;
 use granary_mssd::{Port, Structure};
-use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved};
+use granary_pm::{BLOCK, Block, FreeLists, Pm, Used, corrupt, saved};
 use granary_sim::sync::Mutex;
 use granary_units::{Page, Payload};
 use granary_vfs::{Ino, Result};
@@ -222,7 +222,7 @@ impl Nova {
     /// The inodes that are valid on media; reads the tables block by block.
     pub(crate) fn valid_slots(&self) -> Result<Vec<(Ino, u64)>> {
         let mut valid = Vec::new();
-        let mut loaded: Option<(u64, Box<[u8; 4096]>)> = None;
+        let mut loaded: Option<(u64, Block)> = None;
         for (ino, slot) in self.all_slots() {
             let block = slot / BLOCK;
             if loaded.as_ref().is_none_or(|(b, _)| *b != block) {

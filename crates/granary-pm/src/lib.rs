@@ -16,12 +16,14 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod block;
 pub mod bytes;
 mod free;
 pub mod saved;
 mod used;
 
 pub use batch::Batch;
+pub use block::Block;
 pub use free::{FreeLists, From};
 pub use used::{Used, merged};
 
@@ -102,15 +104,28 @@ impl Pm {
     }
 
     /// Loads a whole block.
-    pub fn load_block(&self, block: u64, what: Structure) -> Result<Box<[u8; PAGE_SIZE]>> {
+    pub fn load_block(&self, block: u64, what: Structure) -> Result<Block> {
         let mut out = [Page::ZERO];
         self.load_pages(block * BLOCK, PAGE_SIZE, &mut out, what)?;
-        Ok(Box::new(out[0].to_bytes()))
+        let [page] = out;
+        Ok(Block::new(page))
     }
 
     /// Loads `at..at + len` into the pages that hold these bytes; the rest of the first and last means nothing.
     pub fn load_pages(&self, at: u64, len: usize, out: &mut [Page], what: Structure) -> Result<()> {
         Ok(self.port.load_pages(ByteAddr(at), len, out, what)?)
+    }
+
+    /// Loads runs of whole blocks (first block, number of blocks) whose content is known, until one holds anything else: see
+    /// [`Port::load_known`].
+    pub fn load_known(
+        &self,
+        runs: &[(Lpa, usize)],
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Result<(usize, u64)> {
+        Ok(self.port.load_known(runs, known, fresh, what)?)
     }
 
     /// Stores that belong together.

@@ -10,7 +10,7 @@
 //! Every change is at most two pieces of bytes, put under undo by the caller. Positions of readdir are byte offsets:
 //! entries never move. Source: PMFS section 3.1; reference/baselines.md section 7.1 (linear lists, first match).
 
-use crate::hints::{WORTH, Wanted};
+use crate::hints::{STEP, WORTH, Wanted};
 use crate::journal::Edit;
 use crate::layout::dentry::{Dentry, HEADER, bytes, needs, parse};
 use crate::layout::inode::Tree;
@@ -18,12 +18,49 @@ use crate::{Node, Pmfs};
 use granary_mssd::Structure;
 use granary_pm::bytes::put_u16;
 use granary_pm::{BLOCK, corrupt};
-use granary_units::{PAGE_SIZE, Page};
-use granary_vfs::{FileKind, Result};
-use std::ops::ControlFlow;
+use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_vfs::{FileKind, FsError, Result};
+use std::ops::{ControlFlow, Range};
 
-/// Blocks loaded at once while a directory is searched.
-const STEP: u64 = 16;
+fn no_page(page: u64) -> FsError {
+    corrupt(format!("a directory has no page {page}"))
+}
+
+/// The bits of these pages of a step.
+fn bits(pages: Range<usize>) -> u32 {
+    pages.fold(0, |bits, page| bits | 1 << page)
+}
+
+/// Calls `visit` with each entry of a page from byte `from` of the directory on.
+fn visit_page<T>(
+    page: u64,
+    block: u64,
+    content: &Page,
+    from: u64,
+    visit: &mut Visit<'_, T>,
+) -> Result<Option<T>> {
+    let word;
+    let bytes = match content.as_bytes() {
+        Some(bytes) => bytes,
+        None => {
+            word = content.to_bytes();
+            &word
+        }
+    };
+    let (mut at, mut before) = (0, None);
+    while at < PAGE_SIZE {
+        let d = parse(bytes, at)?;
+        let offset = page * BLOCK + at as u64;
+        if offset >= from
+            && let ControlFlow::Break(found) = visit(offset, block, &d, before)
+        {
+            return Ok(Some(found));
+        }
+        before = Some((at, d.len));
+        at += d.len;
+    }
+    Ok(None)
+}
 
 fn edit(addr: u64, old: Vec<u8>, new: Vec<u8>) -> Edit {
     Edit { addr, old, new, what: Structure::Dentry }
@@ -86,46 +123,120 @@ impl Pmfs {
         let end = size / BLOCK;
         let wanted = wanted.filter(|_| end >= WORTH);
         let mut page = from / BLOCK;
-        let mut pages = [const { Page::ZERO }; STEP as usize];
         while page < end {
-            let blocks = self.blocks(tree, page, (end - page).min(STEP))?;
-            for run in blocks.chunk_by(|a, b| a + 1 == *b) {
-                if run[0] == 0 {
-                    return Err(corrupt(format!("a directory has no page {page}")));
+            let blocks = self.blocks(tree, page, (end - page).min(STEP as u64))?;
+            let found = match wanted {
+                Some(wanted) if page.is_multiple_of(STEP as u64) => {
+                    self.search_known(tree.root, page, &blocks, wanted, visit)?
                 }
-                let out = &mut pages[..run.len()];
-                self.pm.load_pages(run[0] * BLOCK, run.len() * PAGE_SIZE, out, Structure::Dentry)?;
-                let may = wanted.map_or(u32::MAX, |w| self.hints.may_have(tree.root, page, out, w));
-                for (n, (block, content)) in run.iter().zip(out.iter()).enumerate() {
-                    if may >> n & 1 == 0 {
-                        page += 1;
-                        continue;
-                    }
-                    let word;
-                    let bytes = match content.as_bytes() {
-                        Some(bytes) => bytes,
-                        None => {
-                            word = content.to_bytes();
-                            &word
-                        }
-                    };
-                    let (mut at, mut before) = (0, None);
-                    while at < PAGE_SIZE {
-                        let d = parse(bytes, at)?;
-                        let offset = page * BLOCK + at as u64;
-                        if offset >= from
-                            && let ControlFlow::Break(found) = visit(offset, *block, &d, before)
-                        {
-                            return Ok(Some(found));
-                        }
-                        before = Some((at, d.len));
-                        at += d.len;
-                    }
-                    page += 1;
+                _ => self.search_all(page, &blocks, from, visit)?,
+            };
+            if found.is_some() {
+                return Ok(found);
+            }
+            page += blocks.len() as u64;
+        }
+        Ok(None)
+    }
+
+    /// Searches the directory pages from `page` on, which lie in these blocks, from byte `from` of the directory on.
+    fn search_all<T>(
+        &self,
+        mut page: u64,
+        blocks: &[u64],
+        from: u64,
+        visit: &mut Visit<'_, T>,
+    ) -> Result<Option<T>> {
+        let mut pages = [const { Page::ZERO }; STEP];
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
+            if run[0] == 0 {
+                return Err(no_page(page));
+            }
+            let out = &mut pages[..run.len()];
+            self.pm.load_pages(run[0] * BLOCK, run.len() * PAGE_SIZE, out, Structure::Dentry)?;
+            for (block, content) in run.iter().zip(out.iter()) {
+                if let Some(found) = visit_page(page, *block, content, from, visit)? {
+                    return Ok(Some(found));
+                }
+                page += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Searches the pages from `first` on, which lie in these blocks, for what is wanted: each run of blocks is loaded, but only
+    /// pages that may have it are looked at.
+    fn search_known<T>(
+        &self,
+        root: u64,
+        first: u64,
+        blocks: &[u64],
+        wanted: Wanted,
+        visit: &mut Visit<'_, T>,
+    ) -> Result<Option<T>> {
+        let mut fresh = [const { Page::ZERO }; STEP];
+        let mut runs = [(Lpa(0), 0); STEP];
+        let mut at = 0;
+        while at < blocks.len() {
+            let (known, may) = self.hints.plan(root, first, blocks.len(), wanted);
+            // Up to the first run that may have it: the others behind that may not be needed.
+            let (mut count, mut end) = (0, at);
+            for run in blocks[at..].chunk_by(|a, b| a + 1 == *b) {
+                if run[0] == 0 {
+                    break;
+                }
+                runs[count] = (Lpa(run[0]), run.len());
+                (count, end) = (count + 1, end + run.len());
+                if may & bits(end - run.len()..end) != 0 {
+                    break;
+                }
+            }
+            if count == 0 {
+                return Err(no_page(first + at as u64));
+            }
+            let (loaded, changed) =
+                self.pm.load_known(&runs[..count], &known[at..end], &mut fresh, Structure::Dentry)?;
+            at += runs[..loaded].iter().map(|(_, n)| n).sum::<usize>();
+            let last = at - runs[loaded - 1].1..at;
+            for i in last.clone() {
+                let is_new = changed >> (i - last.start) & 1 == 1;
+                let content = if is_new { &fresh[i - last.start] } else { &known[i] };
+                let page = first + i as u64;
+                let look = match is_new {
+                    true => self.hints.learn(root, page, content, wanted),
+                    false => may >> i & 1 == 1,
+                };
+                if look
+                    && let Some(found) = self.visit_known(root, page, blocks[i], content, wanted, visit)?
+                {
+                    return Ok(Some(found));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Calls `visit` with the entries of a page that may be what is wanted.
+    fn visit_known<T>(
+        &self,
+        root: u64,
+        page: u64,
+        block: u64,
+        content: &Page,
+        wanted: Wanted,
+        visit: &mut Visit<'_, T>,
+    ) -> Result<Option<T>> {
+        let mut from = 0;
+        while let Some(bytes) = content.as_bytes() {
+            let Ok(next) = self.hints.candidate(root, page, content, wanted, from) else { break };
+            let Some(c) = next else { return Ok(None) };
+            let d = parse(bytes, c.at)?;
+            if let ControlFlow::Break(found) = visit(page * BLOCK + c.at as u64, block, &d, c.before) {
+                return Ok(Some(found));
+            }
+            from = c.number + 1;
+        }
+        visit_page(page, block, content, 0, visit)
     }
 
     /// The entry of this name.

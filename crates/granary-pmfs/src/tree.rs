@@ -17,7 +17,7 @@ use crate::layout::inode::Tree;
 use crate::layout::{FANOUT, MAX_HEIGHT};
 use granary_mssd::Structure;
 use granary_pm::bytes::{put_u64, u64_at};
-use granary_pm::{BLOCK, Batch, From, corrupt};
+use granary_pm::{BLOCK, Batch, Block, From, corrupt};
 use granary_units::{PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub struct Mapping {
     /// The tree afterwards.
     pub tree: Tree,
     /// New nodes.
-    nodes: BTreeMap<u64, Box<[u8; PAGE_SIZE]>>,
+    nodes: BTreeMap<u64, Block>,
     /// Pointers in existing nodes, by address.
     pointers: BTreeMap<u64, u64>,
     /// Pointers known from media, by address.
@@ -91,8 +91,8 @@ impl Mapping {
 
     /// Writes the new nodes.
     pub fn write_nodes(&self, b: &mut Batch<'_>) -> Result<()> {
-        for (block, bytes) in &self.nodes {
-            b.stream_page(*block, &Page::from_bytes(bytes), WHAT)?;
+        for (block, node) in &self.nodes {
+            b.stream_page(*block, node.page(), WHAT)?;
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Pmfs {
     /// A new node, allocated.
     fn new_node(&self, m: &mut Mapping) -> Result<u64> {
         let (block, _) = self.free.take(0, 1, From::Below, false).ok_or(FsError::NoSpace)?;
-        m.nodes.insert(block, Box::new([0; PAGE_SIZE]));
+        m.nodes.insert(block, Block::new(Page::ZERO));
         Ok(block)
     }
 
@@ -257,11 +257,9 @@ impl Pmfs {
             return Ok(());
         }
         let node = self.pm.load_block(block, WHAT)?;
-        for i in 0..FANOUT {
-            let child = self.checked(u64_at(&node[..], i as usize * 8))?;
-            if child != 0 {
-                self.walk_node(child, page + i * reach(height), height - 1, visit)?;
-            }
+        let children = node.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        for (i, child) in (0..FANOUT).zip(children).filter(|(_, child)| *child != 0) {
+            self.walk_node(self.checked(child)?, page + i * reach(height), height - 1, visit)?;
         }
         Ok(())
     }

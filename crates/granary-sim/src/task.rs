@@ -20,6 +20,13 @@ pub fn in_virtual_time() -> bool {
     virt::current().is_some()
 }
 
+/// The instant before which a wait of the caller lets nobody else run: what it does at several instants before this one, it
+/// may do in one go. Zero where time passes by itself.
+#[inline]
+pub fn quiet_until() -> Nanos {
+    virt::current().map_or(Nanos::ZERO, |w| w.quiet_until())
+}
+
 /// Waits until a modelled instant, for example the completion of a drive command. On the wall clock this returns at
 /// once unless pacing is on ([`wall::Pacing`]).
 #[inline]

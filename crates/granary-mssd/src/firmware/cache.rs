@@ -20,7 +20,7 @@
 
 use crate::config::DriveConfig;
 use crate::counters::CacheCounters;
-use crate::drive::{DriveError, Streamed};
+use crate::drive::{DriveError, Streamed, is_same};
 use crate::firmware::buffer::Backend;
 use crate::image::ImageError;
 use crate::image::dram::{DRAM, Dram};
@@ -28,7 +28,7 @@ use crate::image::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY, long, w
 use crate::image::redo::Redo;
 use granary_flash::Cause;
 use granary_sim::rng::Stream;
-use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload};
+use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, prefetch, prefetch_at};
 use rustc_hash::FxHashMap;
 
 const NIL: u32 = u32::MAX;
@@ -36,12 +36,24 @@ const NIL: u32 = u32::MAX;
 /// Times that a page is asked for while power fails, before it is taken for lost.
 const PATIENCE: u32 = 16;
 
+/// The page of a slot that holds none.
+const NOWHERE: Lpa = Lpa(u64::MAX);
+
 struct Slot {
+    /// [`NOWHERE`] in a free slot.
     lpa: Lpa,
     page: Page,
     dirty: bool,
     /// An image has this page's bytes (where it is dirty).
     saved_bytes: bool,
+    /// The slot that was asked for after this one in a chain of loads: likely to be so again.
+    then: u32,
+}
+
+impl Slot {
+    fn new(lpa: Lpa, page: Page, dirty: bool) -> Slot {
+        Slot { lpa, page, dirty, saved_bytes: false, then: NIL }
+    }
 }
 
 /// Neighbours in the order of use, kept apart from the pages: moving a page to the front touches four of them.
@@ -69,6 +81,8 @@ pub struct Cache {
     by_page: FxHashMap<Lpa, u32>,
     newest: u32,
     oldest: u32,
+    /// The slot that a chain of loads asked for last.
+    last: u32,
     unverified: Vec<PostedLine>,
     /// Runs of lines posted while tracking.
     posts: u64,
@@ -91,6 +105,7 @@ impl Cache {
             by_page: FxHashMap::default(),
             newest: NIL,
             oldest: NIL,
+            last: NIL,
             unverified: Vec::new(),
             posts: 0,
             tracking: false,
@@ -147,7 +162,7 @@ impl Cache {
         }
         while self.slots.len() as u64 <= number {
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot { lpa: Lpa(0), page: Page::ZERO, dirty: false, saved_bytes: false });
+            self.slots.push(Slot::new(NOWHERE, Page::ZERO, false));
             self.links.push(Links { newer: NIL, older: NIL });
         }
         self.free.pop();
@@ -159,7 +174,7 @@ impl Cache {
         } else {
             Page::prefix(value, len as usize)
         };
-        self.slots[number as usize] = Slot { lpa, page, dirty: true, saved_bytes };
+        self.slots[number as usize] = Slot { saved_bytes, ..Slot::new(lpa, page, true) };
         self.inherited += 1;
         self.link(number as u32);
         self.by_page.insert(lpa, number as u32);
@@ -239,12 +254,17 @@ impl Cache {
             self.counters.misses += 1;
             return None;
         };
+        self.hit(slot);
+        Some(slot)
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: u32) {
         self.counters.hits += 1;
         if self.newest != slot {
             self.unlink(slot);
             self.link(slot);
         }
-        Some(slot)
     }
 
     /// Puts a page into the cache at `t`, in place of the least recently used one if it is full; returns when it is in.
@@ -257,7 +277,7 @@ impl Cache {
         dirty: bool,
     ) -> Result<(u32, Nanos), DriveError> {
         let t = if self.by_page.len() >= self.capacity { self.evict(be, t)? } else { t };
-        let new = Slot { lpa, page, dirty, saved_bytes: false };
+        let new = Slot::new(lpa, page, dirty);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -289,7 +309,20 @@ impl Cache {
             self.counters.dropped += 1;
         }
         self.drop_slot(victim);
+        self.prefetch_victims();
         Ok(t)
+    }
+
+    /// What is evicted has not been used for long: the next victim's content, and the slot of the one after it, have left the
+    /// processor's caches.
+    fn prefetch_victims(&self) {
+        let Some(next) = self.links.get(self.oldest as usize) else { return };
+        prefetch(&self.slots, next.newer as usize);
+        prefetch(&self.links, next.newer as usize);
+        if let Some(bytes) = self.slots[self.oldest as usize].page.as_bytes() {
+            // The count of references lies in front of the bytes.
+            prefetch_at(bytes.as_ptr().addr().wrapping_sub(size_of::<[usize; 2]>()));
+        }
     }
 
     fn drop_slot(&mut self, slot: u32) {
@@ -300,7 +333,7 @@ impl Cache {
         let s = &mut self.slots[slot as usize];
         s.page = Page::ZERO;
         s.dirty = false;
-        self.by_page.remove(&s.lpa);
+        self.by_page.remove(&std::mem::replace(&mut s.lpa, NOWHERE));
         self.free.push(slot);
     }
 
@@ -332,6 +365,44 @@ impl Cache {
             Err(DriveError::ReadOnly(_)) => Ok((page, read)),
             Err(e) => Err(e),
         }
+    }
+
+    /// [`Cache::read_page`] of a page that held `known`; no content where it is still that. A directory is read in one order
+    /// again and again, so each slot names the one that came next: it need not be looked up.
+    ///
+    /// # Errors
+    /// Unreadable flash.
+    #[inline]
+    pub fn read_known(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        known: &Page,
+    ) -> Result<(Option<Page>, Nanos), DriveError> {
+        let then = self.slots.get(self.last as usize).map_or(NIL, |s| s.then);
+        let slot = match self.slots.get(then as usize) {
+            Some(s) if s.lpa == lpa => then,
+            _ => match self.by_page.get(&lpa) {
+                Some(&slot) => {
+                    if let Some(last) = self.slots.get_mut(self.last as usize) {
+                        last.then = slot;
+                    }
+                    slot
+                }
+                None => {
+                    self.last = NIL;
+                    let (page, done) = self.read_page(be, t, lpa)?;
+                    return Ok(((!is_same(&page, known)).then_some(page), done));
+                }
+            },
+        };
+        self.hit(slot);
+        self.last = slot;
+        let Slot { page, then, .. } = &self.slots[slot as usize];
+        prefetch(&self.slots, *then as usize);
+        prefetch(&self.links, *then as usize);
+        Ok(((!is_same(page, known)).then(|| page.clone()), t))
     }
 
     /// Takes a page that arrived at `t`.

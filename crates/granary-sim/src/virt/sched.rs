@@ -237,14 +237,20 @@ impl Sched {
         Nanos(self.now.get())
     }
 
+    /// Nobody else runs, and the power stays on, before this instant, unless the caller makes somebody ready.
+    #[inline]
+    pub(crate) fn quiet_until(&self) -> Nanos {
+        let first = self.events.borrow().peek().map_or(u64::MAX, |Reverse(e)| e.at);
+        Nanos(first.min(self.power_fail_at))
+    }
+
     pub(crate) fn sleep_until(&self, t: Nanos) {
         let t = t.0;
         if t <= self.now.get() {
             return;
         }
         // Nobody else runs before `t`: go there without a switch.
-        let first = self.events.borrow().peek().map_or(u64::MAX, |Reverse(e)| e.at);
-        if t < first && t < self.power_fail_at {
+        if t < self.quiet_until().0 {
             self.now.set(t);
             return;
         }

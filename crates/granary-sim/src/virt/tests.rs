@@ -1,7 +1,9 @@
 //! Properties of the virtual world, and the same programs on the wall clock.
 
 use crate::sync::{Condvar, Mutex, RwLock};
-use crate::{Daemon, Signal, Stop, World, WorldConfig, cpu, now, power_fail, sleep, sleep_until, spawn};
+use crate::{
+    Daemon, Signal, Stop, World, WorldConfig, cpu, now, power_fail, quiet_until, sleep, sleep_until, spawn,
+};
 use granary_units::Nanos;
 use std::sync::Arc;
 
@@ -48,6 +50,24 @@ fn locking_program() -> (u64, u64) {
 fn one_program_gives_one_result_in_both_worlds() {
     assert_eq!(run(locking_program), (1200, 120));
     assert_eq!(locking_program(), (1200, 120));
+}
+
+#[test]
+fn nobody_else_runs_before_the_quiet_ends() {
+    assert_eq!(quiet_until(), Nanos::ZERO, "on the wall clock nobody knows");
+    let config = WorldConfig { power_fail_at: Some(Nanos(500)), ..WorldConfig::default() };
+    let end = World::new(config).run(|| {
+        let other = spawn("other", || sleep_until(Nanos(100)));
+        assert_eq!(quiet_until(), now(), "it is ready");
+        sleep(Nanos(1));
+        assert_eq!(quiet_until(), Nanos(100));
+        sleep_until(Nanos(99));
+        assert_eq!(quiet_until(), Nanos(100));
+        other.join();
+        assert_eq!((now(), quiet_until()), (Nanos(100), Nanos(500)), "then the power fails");
+        sleep_until(Nanos(500));
+    });
+    assert_eq!(end, Err(Stop::PowerFail(Nanos(500))));
 }
 
 #[test]
