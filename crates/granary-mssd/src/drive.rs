@@ -216,6 +216,32 @@ pub(crate) fn is_same(a: &Page, b: &Page) -> bool {
     matches!((a.as_bytes(), b.as_bytes()), (Some(a), Some(b)) if std::ptr::eq(a, b))
 }
 
+/// [`Drive::load_known`] by [`Drive::load_pages`], run by run: what every drive's own has to equal.
+pub fn load_one_by_one<D: Drive + ?Sized>(
+    drive: &D,
+    now: Nanos,
+    runs: &[(Lpa, usize)],
+    until: Nanos,
+    known: &[Page],
+    fresh: &mut [Page],
+    what: Structure,
+) -> Chain {
+    let (mut chain, mut at) = (Chain::new(now), 0);
+    while let Some(&(lpa, n)) = runs.get(chain.runs)
+        && chain.goes_on(until)
+    {
+        match drive.load_pages(chain.done, lpa.byte(), n * PAGE_SIZE, &mut fresh[..n], what) {
+            Ok(done) => {
+                let pairs = fresh[..n].iter().zip(&known[at..at + n]).enumerate();
+                chain.changed = pairs.fold(0, |bits, (i, (a, b))| bits | u64::from(!is_same(a, b)) << i);
+                (chain.done, chain.runs, at) = (done, chain.runs + 1, at + n);
+            }
+            Err(e) => chain.failed = Some(e),
+        }
+    }
+    chain
+}
+
 /// A memory-semantic SSD.
 pub trait Drive: Send + Sync {
     /// Capacity and features.
@@ -295,20 +321,7 @@ pub trait Drive: Send + Sync {
         fresh: &mut [Page],
         what: Structure,
     ) -> Chain {
-        let (mut chain, mut at) = (Chain::new(now), 0);
-        while let Some(&(lpa, n)) = runs.get(chain.runs)
-            && chain.goes_on(until)
-        {
-            match self.load_pages(chain.done, lpa.byte(), n * PAGE_SIZE, &mut fresh[..n], what) {
-                Ok(done) => {
-                    let pairs = fresh[..n].iter().zip(&known[at..at + n]).enumerate();
-                    chain.changed = pairs.fold(0, |bits, (i, (a, b))| bits | u64::from(!is_same(a, b)) << i);
-                    (chain.done, chain.runs, at) = (done, chain.runs + 1, at + n);
-                }
-                Err(e) => chain.failed = Some(e),
-            }
-        }
-        chain
+        load_one_by_one(self, now, runs, until, known, fresh, what)
     }
 
     /// Zero-byte read (write-verify read): returns when every posted write has reached the drive's safe DRAM.

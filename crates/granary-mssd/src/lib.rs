@@ -36,7 +36,7 @@ pub use counters::{
     BamCounters, BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic,
     LogCounters,
 };
-pub use drive::{BamEntry, Chain, Command, Drive, DriveError, DriveInfo, Streamed};
+pub use drive::{BamEntry, Chain, Command, Drive, DriveError, DriveInfo, Streamed, load_one_by_one};
 pub use firmware::bam::space::{BamSpace, BamTable};
 pub use mssd::Mssd;
 pub use port::{Port, Ticket};
