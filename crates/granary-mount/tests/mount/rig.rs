@@ -133,9 +133,9 @@ pub fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
 }
 
-/// Waits up to two seconds: the kernel tells of last closes, and forgets inodes, a little after the call that did it.
+/// Waits up to twenty seconds (a busy machine is slow): the kernel tells of last closes, and forgets inodes, a little after the call that did it.
 pub fn eventually(mut holds: impl FnMut() -> bool) -> bool {
-    (0..200).any(|_| {
+    (0..2000).any(|_| {
         let done = holds();
         if !done {
             pause();
