@@ -38,6 +38,7 @@ pub(crate) use replay::{Replay, replay};
 
 use crate::layout::corrupt;
 use crate::layout::journal::{LogSuper, REVOKES};
+use crate::options::JournalShare;
 use granary_mssd::{Port, Structure};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu, now};
@@ -80,8 +81,8 @@ pub(crate) struct LogConfig {
     pub wake: Nanos,
     /// File data is journalled.
     pub data: bool,
-    /// The largest transaction is one of so many parts of the log.
-    pub parts: u32,
+    /// The largest transaction, as a part of the log.
+    pub share: JournalShare,
 }
 
 /// Receives the blocks freed by a committed transaction: runs of (first block, count).
@@ -219,14 +220,10 @@ impl Journal {
     /// A journal whose log is empty.
     ///
     /// # Errors
-    /// `Corrupt` where it is too short to hold a transaction; `Invalid` where transactions may be larger than a third of it.
+    /// `Corrupt` where it is too short to hold a transaction.
     pub fn new(port: Port, cache: Arc<BlockCache>, config: LogConfig, release: Release) -> Result<Journal> {
         if config.len < 512 {
             return Err(corrupt(format!("a journal of {} blocks is too short", config.len)));
-        }
-        if config.parts < 3 {
-            // One part is being committed, one fills, and what they wait for has to be somewhere.
-            return Err(FsError::Invalid);
         }
         let state = State {
             next_tid: config.next_tid,
@@ -241,7 +238,7 @@ impl Journal {
         Ok(Journal {
             port,
             cache,
-            max_transaction: config.len / config.parts,
+            max_transaction: config.share.of(config.len),
             config,
             state: Mutex::new(state),
             wake: Condvar::new(),

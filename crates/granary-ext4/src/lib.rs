@@ -40,7 +40,7 @@ mod xattr;
 pub use journal::JournalStats;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
-pub use options::{DataMode, MkfsOptions, MountOptions};
+pub use options::{DataMode, JournalShare, MkfsOptions, MountOptions};
 
 use crate::alloc::Groups;
 use crate::journal::Journal;

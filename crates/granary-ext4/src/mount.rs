@@ -144,7 +144,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         expire: options.dirty_expire,
         wake: options.writeback_interval,
         data: options.data == DataMode::Journal,
-        parts: options.journal_parts,
+        share: options.max_transaction,
     };
     let release: crate::journal::Release = {
         let (groups, port, discard) = (Arc::clone(&groups), port.clone(), options.discard);

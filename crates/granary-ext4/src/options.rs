@@ -46,6 +46,27 @@ pub enum DataMode {
     Journal,
 }
 
+/// A part of the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JournalShare {
+    /// What Linux before 6.11 allows a transaction, and the paper's 5.1.
+    #[default]
+    Quarter,
+    /// What Linux allows since 6.11 ("jbd2: increase maximum transaction size").
+    Third,
+}
+
+impl JournalShare {
+    /// This share of `len` blocks.
+    pub fn of(self, len: u32) -> u32 {
+        match self {
+            JournalShare::Quarter => len / 4,
+            JournalShare::Third => len / 3,
+        }
+    }
+}
+
 /// How to mount. The defaults are the kernel's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -54,9 +75,8 @@ pub struct MountOptions {
     pub commit_interval: Nanos,
     /// What becomes of file data (`data=`).
     pub data: DataMode,
-    /// The largest transaction, as a part of the journal: 4 is a quarter, as in Linux before 6.11 (and the paper's 5.1), 3 a
-    /// third, as since then ("jbd2: increase maximum transaction size"). At least 3.
-    pub journal_parts: u32,
+    /// The largest transaction, as a part of the journal.
+    pub max_transaction: JournalShare,
     /// FLUSH before commit blocks and at fsync (`barrier`).
     pub barrier: bool,
     /// Age at which committed blocks are written home (`dirty_expire_centisecs`), ns.
@@ -80,7 +100,7 @@ impl Default for MountOptions {
         MountOptions {
             commit_interval: Nanos::from_secs(5),
             data: DataMode::Ordered,
-            journal_parts: 4,
+            max_transaction: JournalShare::Quarter,
             barrier: true,
             dirty_expire: Nanos::from_secs(30),
             writeback_interval: Nanos::from_secs(5),

@@ -109,23 +109,9 @@ impl Form {
 
     /// Finds a name.
     pub fn find(&self, b: &[u8], name: &[u8], hash: u32) -> Option<Found> {
-        // Eight slots at a time, as a byte of the bitmap has them. The hash decides almost always.
-        let (groups, rest) = b[self.entries..self.names].as_chunks::<{ 8 * ENTRY }>();
-        for (i, group) in groups.iter().enumerate().filter(|(i, _)| b[*i] != 0) {
-            let at = |slot: usize| le32(group, slot * ENTRY);
-            let has = (0..8).fold(false, |has, slot| has | (at(slot) == hash));
-            if has && let Some(found) = self.find_among(b, i * 8, group, name, hash) {
-                return Some(found);
-            }
-        }
-        self.find_among(b, groups.len() * 8, rest, name, hash)
-    }
-
-    /// Finds a name among the entries from slot `first` on.
-    fn find_among(&self, b: &[u8], first: usize, entries: &[u8], name: &[u8], hash: u32) -> Option<Found> {
-        for (i, e) in entries.chunks_exact(ENTRY).enumerate().filter(|(_, e)| le32(e, 0) == hash) {
-            // A free slot may have an old hash.
-            let slot = first + i;
+        // The hash decides almost always; a free slot may have an old one.
+        let entries = b[self.entries..self.names].chunks_exact(ENTRY);
+        for (slot, e) in entries.enumerate().filter(|(_, e)| e[..4] == hash.to_le_bytes()) {
             if le16(e, 8) as usize == name.len() && bit(b, slot) {
                 let from = self.name_at(slot);
                 if b.get(from..from + name.len()) == Some(name) {

@@ -1,5 +1,6 @@
 //! [`KernelClient`]: the calls of a workload as system calls, below a directory of this machine.
 
+use granary_ext4::JournalShare;
 use granary_units::{Dest, Payload};
 use granary_vfs::{
     Access, Allocate, Attr, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result,
@@ -28,12 +29,12 @@ pub const MKFS: &[&str] = &[
 /// How it is mounted: no transaction commits by its age.
 pub const MOUNT: &str = "commit=900";
 
-/// The parts of the journal one of which the largest transaction of a Linux of this release ("6.18.5-x") takes: a quarter, since
+/// The part of the journal that the largest transaction of a Linux of this release ("6.18.5-x") takes: a quarter, since
 /// 6.11 a third (commit a794c9ad026f, "jbd2: increase maximum transaction size"; `/proc/fs/jbd2/DEV/info` shows the blocks).
-pub fn journal_parts(release: &str) -> u32 {
+pub fn journal_share(release: &str) -> JournalShare {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version < (6, 11) { 4 } else { 3 }
+    if version < (6, 11) { JournalShare::Quarter } else { JournalShare::Third }
 }
 
 /// A process of root whose root directory is `root`.
@@ -404,7 +405,7 @@ mod tests {
 
     #[test]
     fn transactions_are_larger_since_linux_6_11() {
-        assert_eq!(["5.1.0", "6.1.0-28-amd64", "6.10"].map(journal_parts), [4; 3]);
-        assert_eq!(["6.11-rc1", "6.18.5", "7.0.1"].map(journal_parts), [3; 3]);
+        assert_eq!(["5.1.0", "6.1.0-28-amd64", "6.10"].map(journal_share), [JournalShare::Quarter; 3]);
+        assert_eq!(["6.11-rc1", "6.18.5", "7.0.1"].map(journal_share), [JournalShare::Third; 3]);
     }
 }

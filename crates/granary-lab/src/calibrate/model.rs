@@ -3,15 +3,15 @@
 use super::{Edge, Load, Traffic};
 use crate::error::LabError;
 use crate::testbed::Testbed;
-use granary_ext4::{DataMode, JournalStats, MkfsOptions, MountOptions};
+use granary_ext4::{DataMode, JournalShare, JournalStats, MkfsOptions, MountOptions};
 use granary_mssd::{Drive, LinkTraffic, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep, sleep_until};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::{Cred, Process, Vfs};
 use std::sync::Arc;
 
-/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way. `journal_parts` is that of
-/// [`MountOptions`]: [`super::kernel::journal_parts`] says the kernel's.
+/// What granary-ext4 in mode `data` moves under `load` on a drive of `size`, with timers out of the way. `share` is that of
+/// [`MountOptions::max_transaction`]: [`super::kernel::journal_share`] says the kernel's.
 ///
 /// # Errors
 /// Of the run.
@@ -20,14 +20,14 @@ pub fn model(
     seed: u64,
     size: Bytes,
     data: DataMode,
-    journal_parts: u32,
+    share: JournalShare,
 ) -> Result<Traffic, LabError> {
     let testbed = Testbed::load("bytefs-emulator", &[])?;
     let host = testbed.host.clone();
     let config = WorldConfig { host_cores: host.cores, costs: host.costs, seed, ..WorldConfig::default() };
     let load = load.clone();
     World::new(config)
-        .run(move || measure(&load, seed, size, data, journal_parts, &testbed))
+        .run(move || measure(&load, seed, size, data, share, &testbed))
         .map_err(|stop| LabError::run("ext4", "run", stop))?
 }
 
@@ -36,7 +36,7 @@ fn measure(
     seed: u64,
     size: Bytes,
     data: DataMode,
-    journal_parts: u32,
+    share: JournalShare,
     testbed: &Testbed,
 ) -> Result<Traffic, LabError> {
     let failed = |stage: &'static str| LabError::fs("ext4", stage);
@@ -48,7 +48,7 @@ fn measure(
         commit_interval: COMMIT,
         dirty_expire: COMMIT,
         data,
-        journal_parts,
+        max_transaction: share,
         ..MountOptions::default()
     };
     let fs = granary_ext4::mount(Port::new(drive.clone()), &options).map_err(failed("mount"))?;

@@ -16,7 +16,7 @@ use crate::cmd::live::Stats;
 use crate::cmd::loopdev;
 use crate::failure::Failure;
 use granary_lab::LabError;
-use granary_lab::calibrate::kernel::{MKFS, MOUNT, journal_parts};
+use granary_lab::calibrate::kernel::{MKFS, MOUNT, journal_share};
 use granary_lab::calibrate::{Edge, KernelClient, Load, Traffic, classify, judge, model, reference, table};
 use granary_mount::{DRIVE_FILE, STATS_FILE};
 use granary_mssd::Structure;
@@ -52,7 +52,7 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         eprintln!("{}: the kernel's ext4", load.name);
         let kernel = Rig::new(size, args.data)?.measure(load, args.seed)?;
         eprintln!("{}: granary-ext4", load.name);
-        let ours = model(load, args.seed, size, args.data.mode(), journal_parts(&release))?;
+        let ours = model(load, args.seed, size, args.data.mode(), journal_share(&release))?;
         let misses = judge(&kernel, &ours);
         if args.json {
             println!("{}", json(load.name, args, &kernel, &ours, &misses));
