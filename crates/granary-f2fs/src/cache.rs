@@ -35,11 +35,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// Looks at the content; `f` must not wait.
     pub fn with<T>(&self, f: impl FnOnce(&BlockBytes) -> T) -> T {
-        let content = self.content.read();
-        match content.as_bytes() {
-            Some(bytes) => f(bytes),
-            None => f(&content.to_bytes()),
-        }
+        self.content.read().with_bytes(f)
     }
 
     /// The content now; later changes do not touch it.
@@ -57,8 +53,15 @@ struct Inner {
     map: FxHashMap<Key, Arc<Entry>>,
     clock: VecDeque<Arc<Entry>>,
     dirty: BTreeMap<Key, Arc<Entry>>,
+    /// What was changed last, and may be bytes. Keys: who is noted here is not held.
+    wide: VecDeque<Key>,
 }
 
+/// A block with at most so many lines (of 64 B) that are not zero is kept packed when it was written, or has not been changed
+/// for long: an inode with its footer and some addresses is 10. Looking at it costs a copy.
+const KEPT_LINES: u32 = 16;
+/// Blocks that were changed last, which are kept as bytes for the next change.
+const WIDE: usize = 1024;
 /// References of the cache itself: map and clock.
 const OWN_REFS: usize = 2;
 
@@ -75,6 +78,17 @@ impl Inner {
             clock.retain(|b| is_current(map, b));
         }
         self.evict(capacity);
+    }
+
+    /// A block has been turned into bytes; the one that was longest ago is packed, unless somebody is at it.
+    fn widened(&mut self, key: Key) {
+        self.wide.push_back(key);
+        if self.wide.len() > WIDE
+            && let Some(old) = self.wide.pop_front().and_then(|key| self.map.get(&key))
+            && let Some(mut content) = old.content.try_write()
+        {
+            *content = content.packed(KEPT_LINES);
+        }
     }
 
     fn evict(&mut self, capacity: usize) {
@@ -173,13 +187,21 @@ impl LogicalCache {
         let mut inner = self.inner.lock();
         inner.dirty.insert(key, Arc::clone(&e));
         inner.insert(&e, self.capacity);
+        inner.widened(key);
         e
     }
 
     /// Changes a block, which is dirty afterwards; `f` must not wait.
     pub fn change<T>(&self, e: &Arc<Entry>, f: impl FnOnce(&mut BlockBytes) -> T) -> T {
-        let result = f(e.content.write().bytes_mut());
+        let (result, widened) = {
+            let mut content = e.content.write();
+            let was_bytes = content.as_bytes().is_some();
+            (f(content.bytes_mut()), !was_bytes)
+        };
         self.mark(e);
+        if widened {
+            self.inner.lock().widened(e.key);
+        }
         result
     }
 
@@ -202,6 +224,10 @@ impl LogicalCache {
         }
         let mut content = e.content.write();
         f(content.bytes_mut());
+        let few = content.packed(KEPT_LINES);
+        if !few.is_same(&content) {
+            *content = few;
+        }
         content.clone()
     }
 
@@ -235,5 +261,40 @@ impl LogicalCache {
         clock.retain(|b| is_current(map, b));
         map.retain(|_, e| e.is_dirty() || Arc::strong_count(e) > OWN_REFS);
         clock.retain(|b| is_current(map, b));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::BLOCK_SIZE;
+
+    /// However many blocks are dirty, only those changed last are bytes, and packing changes no content.
+    #[test]
+    fn blocks_not_changed_for_long_are_packed() {
+        let cache = LogicalCache::new(1 << 20);
+        let many = WIDE as u32 * 3;
+        for ino in 0..many {
+            let mut content = [0; BLOCK_SIZE];
+            content[..4].copy_from_slice(&ino.to_le_bytes());
+            cache.fresh((ino, 0), &content);
+        }
+        let entry = |ino| cache.cached((ino, 0)).expect("in memory");
+        let wide = |cache: &LogicalCache| {
+            cache.dirty().iter().filter(|e| e.content.read().as_bytes().is_some()).count()
+        };
+        assert!((1..=WIDE).contains(&wide(&cache)), "{} of {many} are bytes", wide(&cache));
+        for ino in (0..many).step_by(7) {
+            cache.change(&entry(ino), |b| b[BLOCK_SIZE - 1] = 1);
+        }
+        assert!((1..=WIDE).contains(&wide(&cache)));
+        for ino in 0..many {
+            let page = cache.clean(&entry(ino), |b| b[2000] = 9);
+            let b = page.to_bytes();
+            let changed = u8::from(ino.is_multiple_of(7));
+            assert_eq!((&b[..4], b[2000], b[BLOCK_SIZE - 1]), (&ino.to_le_bytes()[..], 9, changed));
+            assert!(entry(ino).with(|kept| *kept == b));
+        }
+        assert_eq!((wide(&cache), cache.dirty_count()), (0, 0));
     }
 }

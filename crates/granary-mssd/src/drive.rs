@@ -211,11 +211,6 @@ impl Chain {
     }
 }
 
-/// Whether both are one array of bytes. Pages of equal content may be two.
-pub(crate) fn is_same(a: &Page, b: &Page) -> bool {
-    matches!((a.as_bytes(), b.as_bytes()), (Some(a), Some(b)) if std::ptr::eq(a, b))
-}
-
 /// [`Drive::load_known`] by [`Drive::load_pages`], run by run: what every drive's own has to equal.
 pub fn load_one_by_one<D: Drive + ?Sized>(
     drive: &D,
@@ -233,7 +228,7 @@ pub fn load_one_by_one<D: Drive + ?Sized>(
         match drive.load_pages(chain.done, lpa.byte(), n * PAGE_SIZE, &mut fresh[..n], what) {
             Ok(done) => {
                 let pairs = fresh[..n].iter().zip(&known[at..at + n]).enumerate();
-                chain.changed = pairs.fold(0, |bits, (i, (a, b))| bits | u64::from(!is_same(a, b)) << i);
+                chain.changed = pairs.fold(0, |bits, (i, (a, b))| bits | u64::from(!a.is_same(b)) << i);
                 (chain.done, chain.runs, at) = (done, chain.runs + 1, at + n);
             }
             Err(e) => chain.failed = Some(e),

@@ -21,7 +21,7 @@ pub mod store;
 
 use crate::config::DriveConfig;
 use crate::counters::{CacheCounters, LogCounters};
-use crate::drive::{DriveError, is_same};
+use crate::drive::DriveError;
 use crate::image::layout::Layout;
 use buffer::Backend;
 use cache::Cache;
@@ -115,7 +115,7 @@ impl Firmware {
         match self {
             Firmware::Log(log) => {
                 let (page, done) = log.read_page(be, t, lpa)?;
-                Ok(((!is_same(&page, known)).then_some(page), done))
+                Ok(((!page.is_same(known)).then_some(page), done))
             }
             Firmware::Cache(cache) => cache.read_known(be, t, lpa, known),
         }

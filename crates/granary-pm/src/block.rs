@@ -12,7 +12,7 @@ pub struct Block(
 impl Block {
     /// The bytes of a page.
     pub fn new(mut page: Page) -> Block {
-        if page.is_word() {
+        if page.as_bytes().is_none() {
             page.bytes_mut();
         }
         Block(page)

@@ -39,27 +39,21 @@ fn visit_page<T>(
     from: u64,
     visit: &mut Visit<'_, T>,
 ) -> Result<Option<T>> {
-    let word;
-    let bytes = match content.as_bytes() {
-        Some(bytes) => bytes,
-        None => {
-            word = content.to_bytes();
-            &word
+    content.with_bytes(|bytes| {
+        let (mut at, mut before) = (0, None);
+        while at < PAGE_SIZE {
+            let d = parse(bytes, at)?;
+            let offset = page * BLOCK + at as u64;
+            if offset >= from
+                && let ControlFlow::Break(found) = visit(offset, block, &d, before)
+            {
+                return Ok(Some(found));
+            }
+            before = Some((at, d.len));
+            at += d.len;
         }
-    };
-    let (mut at, mut before) = (0, None);
-    while at < PAGE_SIZE {
-        let d = parse(bytes, at)?;
-        let offset = page * BLOCK + at as u64;
-        if offset >= from
-            && let ControlFlow::Break(found) = visit(offset, block, &d, before)
-        {
-            return Ok(Some(found));
-        }
-        before = Some((at, d.len));
-        at += d.len;
-    }
-    Ok(None)
+        Ok(None)
+    })
 }
 
 fn edit(addr: u64, old: Vec<u8>, new: Vec<u8>) -> Edit {
@@ -227,11 +221,12 @@ impl Pmfs {
         visit: &mut Visit<'_, T>,
     ) -> Result<Option<T>> {
         let mut from = 0;
-        while let Some(bytes) = content.as_bytes() {
-            let Ok(next) = self.hints.candidate(root, page, content, wanted, from) else { break };
+        while let Ok(next) = self.hints.candidate(root, page, content, wanted, from) {
             let Some(c) = next else { return Ok(None) };
-            let d = parse(bytes, c.at)?;
-            if let ControlFlow::Break(found) = visit(page * BLOCK + c.at as u64, block, &d, c.before) {
+            let seen = content.with_bytes(|bytes| {
+                parse(bytes, c.at).map(|d| visit(page * BLOCK + c.at as u64, block, &d, c.before))
+            })?;
+            if let ControlFlow::Break(found) = seen {
                 return Ok(Some(found));
             }
             from = c.number + 1;

@@ -249,7 +249,7 @@ impl Hints {
         let page = page as usize;
         let mut all = self.0.lock();
         let dir = all.dir(root, page + 1);
-        let sound = content.as_bytes().is_some_and(|bytes| dir.learn(page, content, bytes));
+        let sound = !content.is_word() && content.with_bytes(|bytes| dir.learn(page, content, bytes));
         !sound || dir.may_have(page, 1, wanted) != 0
     }
 
@@ -267,7 +267,7 @@ impl Hints {
         let mut all = self.0.lock();
         let dir = all.dir(root, page + 1);
         let known = &dir.contents[page / STEP][page % STEP];
-        if !matches!((known.as_bytes(), content.as_bytes()), (Some(a), Some(b)) if std::ptr::eq(a, b)) {
+        if !known.is_same(content) {
             return Err(Unknown);
         }
         let entries = &dir.entries[page];
@@ -317,9 +317,7 @@ mod tests {
     fn may(hints: &Hints, run: &[Page], wanted: Wanted) -> u32 {
         let (known, mut bits) = hints.plan(5, 16, run.len(), wanted);
         for (i, (page, known)) in run.iter().zip(known.iter()).enumerate() {
-            let same =
-                matches!((page.as_bytes(), known.as_bytes()), (Some(a), Some(b)) if std::ptr::eq(a, b));
-            if !same {
+            if !page.is_same(known) {
                 bits = bits & !(1 << i) | u32::from(hints.learn(5, 16 + i as u64, page, wanted)) << i;
             }
         }

@@ -65,11 +65,7 @@ impl Block {
 
     /// Looks at the content. `f` must not wait.
     pub fn with<T>(&self, f: impl FnOnce(&[u8; PAGE_SIZE]) -> T) -> T {
-        let content = self.content.read();
-        match content.as_bytes() {
-            Some(bytes) => f(bytes),
-            None => f(&content.to_bytes()),
-        }
+        self.content.read().with_bytes(f)
     }
 
     /// Changes the content in memory. `f` must not wait. Snapshots taken earlier keep the old content.

@@ -5,8 +5,8 @@
 //!                  Slot = Page (16 B handle) + Oob (16 B)  = 32 B, half a cache line
 //! ```
 //!
-//! Memory: 10 B for each block, 32 B for each page of a chunk in use, and 4 KiB for each page that is no repeated word,
-//! until the FTL calls it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the
+//! Memory: 10 B for each block, 32 B for each page of a chunk in use, and for each page that is no repeated word 64 B for each
+//! of its lines that is not zero (4 KiB where those are many), until the FTL calls it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the
 //! capacity nor the amount ever written. Chunks rather than blocks, so that a random read waits for one cache miss, the
 //! slot's: the table of chunks is small.
 
@@ -151,7 +151,7 @@ impl Medium for RamMedium {
         if page == 0 {
             self.begin_block(block);
         }
-        *self.slot_mut(block, page) = Slot { page: content.clone(), oob };
+        *self.slot_mut(block, page) = Slot { page: content.packed(Page::FEW_LINES), oob };
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Medium for RamMedium {
 
     fn replace(&mut self, block: BlockNo, page: u32, content: &Page) -> io::Result<()> {
         self.drop_stale();
-        self.slot_mut(block, page).page = content.clone();
+        self.slot_mut(block, page).page = content.packed(Page::FEW_LINES);
         Ok(())
     }
 

@@ -199,6 +199,15 @@ impl Backend {
         self.image().is_some_and(|image| image.is_publish_due())
     }
 
+    /// A page of the host's as the drive keeps it: packed, sharing nothing with the host's, which then changes it without a
+    /// copy; or as it is where it goes to an image, which wants its bytes.
+    pub fn keeping(&self, page: &Page) -> Page {
+        match self.ftl.nand().medium() {
+            Store::Image(_) => page.clone(),
+            _ => page.packed(Page::FEW_LINES),
+        }
+    }
+
     /// Pages that wait or are being programmed.
     pub fn used(&self) -> usize {
         self.slots.len() - self.free.len()

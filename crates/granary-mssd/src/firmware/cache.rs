@@ -20,7 +20,7 @@
 
 use crate::config::DriveConfig;
 use crate::counters::CacheCounters;
-use crate::drive::{DriveError, Streamed, is_same};
+use crate::drive::{DriveError, Streamed};
 use crate::firmware::buffer::Backend;
 use crate::image::ImageError;
 use crate::image::dram::{DRAM, Dram};
@@ -201,8 +201,8 @@ impl Cache {
         }
         let (word, len) = s.page.as_word().unwrap_or((0, 0));
         s.saved_bytes = !s.page.is_word();
-        if let Some(bytes) = s.page.as_bytes() {
-            pages.put(slot as u64 * CACHED_PAGE, bytes);
+        if s.saved_bytes {
+            s.page.with_bytes(|bytes| pages.put(slot as u64 * CACHED_PAGE, bytes));
         }
         let mut e = [0; SLOT_ENTRY as usize];
         e[0..8].copy_from_slice(&word.to_le_bytes());
@@ -319,9 +319,8 @@ impl Cache {
         let Some(next) = self.links.get(self.oldest as usize) else { return };
         prefetch(&self.slots, next.newer as usize);
         prefetch(&self.links, next.newer as usize);
-        if let Some(bytes) = self.slots[self.oldest as usize].page.as_bytes() {
-            // The count of references lies in front of the bytes.
-            prefetch_at(bytes.as_ptr().addr().wrapping_sub(size_of::<[usize; 2]>()));
+        if let Some(at) = self.slots[self.oldest as usize].page.count_at() {
+            prefetch_at(at);
         }
     }
 
@@ -393,7 +392,7 @@ impl Cache {
                 None => {
                     self.last = NIL;
                     let (page, done) = self.read_page(be, t, lpa)?;
-                    return Ok(((!is_same(&page, known)).then_some(page), done));
+                    return Ok(((!page.is_same(known)).then_some(page), done));
                 }
             },
         };
@@ -402,7 +401,7 @@ impl Cache {
         let Slot { page, then, .. } = &self.slots[slot as usize];
         prefetch(&self.slots, *then as usize);
         prefetch(&self.links, *then as usize);
-        Ok(((!is_same(page, known)).then(|| page.clone()), t))
+        Ok(((!page.is_same(known)).then(|| page.clone()), t))
     }
 
     /// Takes a page that arrived at `t`.

@@ -181,7 +181,8 @@ impl ImageMedium {
         if let Some((word, len)) = content.as_word() {
             return Ok((word, len as u16, 0));
         }
-        let Some(bytes) = content.as_bytes() else { return Ok((0, 0, 0)) };
+        let content = &content.unpacked();
+        let bytes = content.as_bytes().expect("no word, so unpacked bytes");
         let sum = super::sum::page(bytes);
         let erased = self.erased.get(&block.0).copied();
         let goes_direct = if self.direct.is_many() {

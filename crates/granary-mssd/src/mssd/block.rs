@@ -77,7 +77,8 @@ impl State {
                 let lpa = lpa.offset(i as u64);
                 self.land(lpa, now);
                 safe = safe.max(self.backend.acknowledged_by(room, before + i));
-                self.in_flight.push(safe + c.link.nvme.completion, Effect::Write(lpa, page.clone()));
+                self.in_flight
+                    .push(safe + c.link.nvme.completion, Effect::Write(lpa, self.backend.keeping(page)));
             }
         } else {
             for (i, page) in pages.iter().enumerate() {
@@ -85,7 +86,8 @@ impl State {
                 // The pages arrive one after the other; the last one at `end`.
                 let left = (pages.len() - 1 - i) as u64;
                 let arrived = end - self.link.page_in() * left;
-                let done = self.firmware.write_page(&mut self.backend, arrived, lpa, page.clone())?;
+                let page = self.backend.keeping(page);
+                let done = self.firmware.write_page(&mut self.backend, arrived, lpa, page)?;
                 safe = safe.max(done);
                 if self.backend.is_publish_due() {
                     self.publish()?;

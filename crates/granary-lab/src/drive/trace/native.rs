@@ -205,7 +205,7 @@ impl Encoder {
             }
             None => {
                 self.number(form::BYTES);
-                self.0.extend(page.as_bytes().expect("a page is a word or bytes"));
+                page.with_bytes(|bytes| self.0.extend(bytes));
             }
         }
     }
