@@ -198,10 +198,11 @@ fsx_() { # 1,000,000 operations
     # NOVA and PMFS, like their originals, reserve space and punch no holes.
     local punch=1
     case $fs in nova | pmfs) punch=0 ;; esac
-    printf '[weights]\npunch_hole = %s\nposix_fallocate = 1\n' "$punch" >"$work/fsx.toml"
-    # In fifty runs: fsx 0.3.2 never unmaps what it maps, and the kernel walks all mappings of a file when it is truncated.
-    for seed in $(seq "$(n 50 1)"); do
-        fsx -f "$work/fsx.toml" -N 20000 -S "$seed" fsx.dat >"$work/fsx.log" 2>&1 || { echo "seed $seed"; tail -20 "$work/fsx.log"; return 1; }
+    printf '[weights]\npunch_hole = %s\nposix_fallocate = 0\n' "$punch" >"$work/fsx.toml"
+    # No posix_fallocate: fsx 0.3.2 takes EINVAL for an empty range, as POSIX demands, for a file system without it.
+    # In many runs: it never unmaps what it maps, and the kernel walks all mappings of a file when it is truncated.
+    for seed in $(seq "$(n 200 4)"); do
+        fsx -f "$work/fsx.toml" -N 5000 -S "$seed" fsx.dat >"$work/fsx.log" 2>&1 || { echo "seed $seed"; tail -20 "$work/fsx.log"; return 1; }
     done
 }
 

@@ -9,6 +9,7 @@
 
 mod configs;
 mod drive_faults;
+mod fsx;
 mod image;
 mod power;
 mod schedules;
@@ -32,6 +33,8 @@ pub enum Kind {
     DriveConfigs,
     /// Drives whose flash fails and whose power goes away.
     DriveFaults,
+    /// The crate fsx on mounted images.
+    Fsx,
 }
 
 /// Arguments of `soak`.
@@ -83,6 +86,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::Image => image::jobs(),
         Kind::DriveConfigs => configs::jobs(),
         Kind::DriveFaults => drive_faults::jobs(),
+        Kind::Fsx => fsx::jobs(&args.fs)?,
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

@@ -2,6 +2,12 @@
 
 use std::path::PathBuf;
 
+/// Where cargo builds.
+pub fn target_dir() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"))
+}
+
 /// The state file of one job.
 pub struct State {
     path: PathBuf,
@@ -15,9 +21,7 @@ impl State {
     /// # Errors
     /// Where the file cannot be read, or holds something else.
     pub fn open(job: &str) -> Result<State, String> {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-        let target = target.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target"));
-        let path = target.join("soak").join(job);
+        let path = target_dir().join("soak").join(job);
         let next = match std::fs::read_to_string(&path) {
             Ok(text) => text
                 .trim()
