@@ -10,6 +10,7 @@
 //! cache never writes. Eviction is CLOCK, as in `granary_vfs::BlockCache` (whose blocks have fixed places).
 
 use crate::layout::BlockBytes;
+use crate::names::Names;
 use granary_sim::sync::Mutex;
 use granary_units::Page;
 use granary_vfs::Result;
@@ -30,12 +31,21 @@ pub(crate) struct Entry {
     loading: Mutex<()>,
     referenced: AtomicBool,
     dirty: AtomicBool,
+    /// Of a directory block: which names it may have.
+    pub names: Names,
 }
 
 impl Entry {
     /// Looks at the content; `f` must not wait.
     pub fn with<T>(&self, f: impl FnOnce(&BlockBytes) -> T) -> T {
         self.content.read().with_bytes(f)
+    }
+
+    /// Bytes `at..at + N` of the content.
+    pub fn bytes_at<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut out = [0; N];
+        self.content.read().copy_out(at, &mut out);
+        out
     }
 
     /// The content now; later changes do not touch it.
@@ -128,6 +138,7 @@ impl LogicalCache {
             loading: Mutex::new(()),
             referenced: AtomicBool::new(true),
             dirty: AtomicBool::new(false),
+            names: Names::default(),
         })
     }
 

@@ -15,8 +15,7 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::layout::dentry::{BLOCK, bucket, level_of, name_hash};
 use crate::layout::nat::NatEntry;
 use crate::layout::node::{
-    Extra, Footer, INLINE_DATA, INLINE_DENTRY, NIDS_AT, NODE_ADDRS, ROOT_INO, XATTR_PLACE, addr, addrs,
-    decode,
+    Extra, Footer, INLINE_DATA, INLINE_DENTRY, NIDS_AT, NODE_ADDRS, ROOT_INO, XATTR_PLACE, decode, used,
 };
 use crate::layout::sit::{SIT_ENTRIES, SIT_ENTRY, SitEntry};
 use crate::layout::summary::Summary;
@@ -25,6 +24,7 @@ use granary_mssd::Structure;
 use granary_units::{Lpa, Page};
 use granary_vfs::{Attr, FileKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
 
 struct Check<'a> {
     fs: &'a F2fs,
@@ -75,7 +75,7 @@ impl Check<'_> {
         }
     }
 
-    fn take(&mut self, at: u32, owner: Summary, who: &str) {
+    fn take(&mut self, at: u32, owner: Summary, who: Arguments<'_>) {
         if !self.fs.geo.in_main(at) {
             return self.problem(format!("{who}: block {at} is outside the main area"));
         }
@@ -94,7 +94,7 @@ impl Check<'_> {
             self.problem(format!("node {nid} of inode {ino} belongs to {}, or twice", e.ino));
             return Ok(None);
         }
-        self.take(e.addr, Summary { nid, version: 0, ofs: 0 }, &format!("node {nid}"));
+        self.take(e.addr, Summary { nid, version: 0, ofs: 0 }, format_args!("node {nid}"));
         let entry = match self.fs.node(ino, nid) {
             Ok(entry) => entry,
             Err(error) => {
@@ -118,13 +118,12 @@ impl Check<'_> {
     fn addrs(&mut self, ino: u32, nid: u32, place: u32, b: &[u8; 4096]) -> u64 {
         let mut n = 0;
         let version = self.nat.get(&nid).map_or(0, |e| e.version);
-        for ofs in 0..addrs(place) {
-            let at = addr(b, place, ofs);
-            n += (at != NULL_ADDR) as u64;
+        for (ofs, at) in used(b, place, 0) {
+            n += 1;
             if is_real(at) {
                 let owner = Summary { nid, version, ofs: ofs as u16 };
-                self.take(at, owner, &format!("inode {ino}"));
-            } else if at != NULL_ADDR {
+                self.take(at, owner, format_args!("inode {ino}"));
+            } else {
                 self.reserved += 1;
             }
         }

@@ -100,7 +100,17 @@ impl F2fs {
             let first = bucket(level, hash);
             for index in first..first + bucket_blocks(level) {
                 let Some(e) = self.dent(node.ino, index)? else { continue };
-                if let Some(found) = e.with(|b| BLOCK.find(b, name, hash)) {
+                if !e.names.may_have(hash) {
+                    continue;
+                }
+                let found = e.with(|b| {
+                    let found = BLOCK.find(b, name, hash);
+                    if found.is_none() {
+                        e.names.renew(BLOCK.hashes(b));
+                    }
+                    found
+                });
+                if let Some(found) = found {
                     return Ok(Some(Place { table: Table::Block(e, index), found }));
                 }
             }
@@ -182,7 +192,10 @@ impl F2fs {
                     None => self.add_dir_block(dir, index)?,
                 };
                 let Some(slot) = e.with(|b| BLOCK.room(b, name.len())) else { continue };
-                self.dents.change(&e, |b| BLOCK.insert(b, slot, name, ino, kind));
+                self.dents.change(&e, |b| {
+                    BLOCK.insert(b, slot, name, ino, kind);
+                    e.names.note(hash);
+                });
                 if level >= depth {
                     node.state.lock().depth = level + 1;
                     self.mark_inode(dir, true);

@@ -35,6 +35,7 @@ pub mod layout;
 mod mkfs;
 mod mount;
 mod namei;
+mod names;
 mod nat;
 mod node;
 mod nodes;

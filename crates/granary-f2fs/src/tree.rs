@@ -8,7 +8,7 @@
 use crate::F2fs;
 use crate::cache::Entry;
 use crate::layout::node::{
-    self, ADDRS_AT, Footer, INODE_ADDRS, MAX_BLOCKS, NIDS_AT, NODE_ADDRS, Path, addr, addr_at, addrs,
+    self, ADDRS_AT, Footer, INODE_ADDRS, MAX_BLOCKS, NIDS_AT, NODE_ADDRS, Path, addr, addr_at, addrs, used,
 };
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, le32, put32};
 use crate::node::Node;
@@ -26,7 +26,7 @@ pub(crate) struct Dnode {
 
 impl Dnode {
     pub fn addr(&self) -> u32 {
-        self.entry.with(|b| addr(b, self.place, self.ofs))
+        u32::from_le_bytes(self.entry.bytes_at(addr_at(self.place, self.ofs)))
     }
 
     /// Addresses from this one to the node's end.
@@ -151,22 +151,21 @@ impl F2fs {
 
     /// Frees addresses `from..` of a node; returns how many pointed somewhere.
     fn cut_addrs(&self, entry: &Arc<Entry>, place: u32, from: usize) -> Result<u64> {
-        let all: Vec<u32> = entry.with(|b| (from..addrs(place)).map(|o| addr(b, place, o)).collect());
-        let used = all.iter().filter(|a| **a != NULL_ADDR).count() as u64;
-        if used == 0 {
+        let all: Vec<u32> = entry.with(|b| used(b, place, from).map(|(_, a)| a).collect());
+        if all.is_empty() {
             return Ok(0);
         }
         {
             let mut segs = self.segs.lock();
-            for a in all.into_iter().filter(|a| is_real(*a)) {
-                segs.invalidate(a)?;
+            for a in all.iter().filter(|a| is_real(**a)) {
+                segs.invalidate(*a)?;
             }
         }
         self.nodes.change(entry, |b| {
             b[addr_at(place, from)..addr_at(place, addrs(place))].fill(0);
         });
-        self.give_blocks(used);
-        Ok(used)
+        self.give_blocks(all.len() as u64);
+        Ok(all.len() as u64)
     }
 
     /// Frees the blocks from `from` on below the node `nid` with `levels` of indirect nodes under it, whose first

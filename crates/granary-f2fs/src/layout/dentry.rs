@@ -122,6 +122,12 @@ impl Form {
         None
     }
 
+    /// The hashes of all names, and perhaps of some that are gone.
+    pub fn hashes<'a>(&self, b: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
+        let entries = b[self.entries..self.names].chunks_exact(ENTRY);
+        entries.enumerate().filter(|(slot, _)| bit(b, *slot)).map(|(_, e)| le32(e, 0))
+    }
+
     /// Entry at or after `slot`, or `None`.
     ///
     /// # Errors

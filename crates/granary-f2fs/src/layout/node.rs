@@ -13,7 +13,7 @@
 //! Places in the tree are numbered depth first: inode 0, direct nodes 1 and 2, first indirect node 3, its children
 //! 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has the last place.
 
-use super::{BlockBytes, corrupt, le16, le32, le64, put16, put32, put64};
+use super::{BlockBytes, NULL_ADDR, corrupt, le16, le32, le64, put16, put32, put64};
 use granary_vfs::{Attr, FileKind, Result, Time, mode};
 
 /// The root directory.
@@ -210,6 +210,19 @@ pub fn addrs(place: u32) -> usize {
     if place == 0 { INODE_ADDRS } else { NODE_ADDRS }
 }
 
+/// The addresses of a node from `from` on that are not [`NULL_ADDR`], each with its number. Most nodes have few.
+pub fn used(b: &BlockBytes, place: u32, from: usize) -> impl Iterator<Item = (usize, u32)> + '_ {
+    const SOME: usize = 16;
+    let area = &b[addr_at(place, from)..addr_at(place, addrs(place))];
+    let chunks = area.chunks(4 * SOME).enumerate();
+    let with_some = chunks.filter(|(_, chunk)| chunk.iter().fold(0, |any, byte| any | byte) != 0);
+    with_some
+        .flat_map(move |(n, chunk)| {
+            (0..chunk.len() / 4).map(move |i| (from + n * SOME + i, le32(chunk, 4 * i)))
+        })
+        .filter(|(_, at)| *at != NULL_ADDR)
+}
+
 /// The way from the inode to a block: for each node after the inode, the pointer to follow and its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
@@ -308,6 +321,26 @@ mod tests {
             assert_eq!(first_index(place).map(|f| f + p.ofs as u64), Some(index), "{p:?}");
             for indirect in p.places.iter().take(p.depth.saturating_sub(1)) {
                 assert_eq!(first_index(*indirect), None);
+            }
+        }
+    }
+
+    /// The addresses that are set are found with their numbers, wherever they begin and end.
+    #[test]
+    fn used_addresses_are_those_that_are_set() {
+        for place in [0, 1] {
+            let last = addrs(place) - 1;
+            let mut b = [0xff; 4096];
+            b[addr_at(place, 0)..addr_at(place, last + 1)].fill(0);
+            let set = [0, 1, 17, 500, last];
+            for ofs in set {
+                put32(&mut b, addr_at(place, ofs), 7 + ofs as u32);
+            }
+            for from in [0, 1, 2, 18, 500, 501, last, last + 1] {
+                let all: Vec<_> = used(&b, place, from).collect();
+                let wanted: Vec<_> =
+                    set.into_iter().filter(|o| *o >= from).map(|o| (o, 7 + o as u32)).collect();
+                assert_eq!(all, wanted, "from {from} at {place}");
             }
         }
     }
