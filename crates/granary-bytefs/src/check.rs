@@ -43,6 +43,7 @@ struct Seen {
 struct Check<'a> {
     core: &'a Core,
     bad: Vec<String>,
+    /// Up to the last inode that is in use or named.
     inodes: Vec<Seen>,
     /// Directory, inode and what the directory calls it, where that is not yet known to be true.
     called: Vec<(u32, u32, Option<FileKind>)>,
@@ -56,13 +57,16 @@ pub fn check(core: &Core) -> Result<Vec<String>> {
     let mut c = Check {
         core,
         bad: Vec::new(),
-        inodes: vec![Seen::default(); g.inodes() as usize],
+        inodes: Vec::new(),
         called: Vec::new(),
         owned: vec![0; g.blocks().div_ceil(64) as usize],
     };
     g.fixed().for_each(|r| c.own(r.start, r.end - r.start, 0));
     let used_inodes = c.bitmap(Bitmap::Inodes)?;
     let used_blocks = c.bitmap(Bitmap::Blocks)?;
+    let words = &used_inodes[..g.inodes().div_ceil(64) as usize];
+    let last = words.iter().rposition(|w| *w != 0).map_or(0, |word| word as u64 * 64 + 63);
+    c.reach(last.max(ROOT as u64));
     c.orphan_table(&used_inodes)?;
     for table_block in 0..g.inodes() / INODES_PER_BLOCK {
         let used = (used_inodes[table_block as usize / 2] >> (table_block % 2 * 32)) as u32;
@@ -118,6 +122,14 @@ impl Check<'_> {
                 self.say(format!("inode {ino} uses block {n}, which has an owner already"));
             }
             self.owned[(n / 64) as usize] |= 1 << (n % 64);
+        }
+    }
+
+    /// Makes room for what is to be known about the inodes up to this one, as far as there may be any.
+    fn reach(&mut self, ino: u64) {
+        let wanted = (ino + 1).min(self.core.geometry.inodes()) as usize;
+        if wanted > self.inodes.len() {
+            self.inodes.resize(wanted, Seen::default());
         }
     }
 
@@ -340,6 +352,7 @@ impl Check<'_> {
             self.say(format!("directory {ino} has two entries {:?}", String::from_utf8_lossy(&w[0].0)));
         }
         for (name, child, kind) in entries {
+            self.reach(child as u64);
             let Some(seen) = self.inodes.get_mut(child as usize) else {
                 self.say(format!(
                     "directory {ino}: {:?} names inode {child}",
@@ -420,7 +433,10 @@ impl Check<'_> {
     }
 
     fn blocks(&mut self, used: &[u64]) {
-        for n in 0..self.core.geometry.blocks() {
+        let differ = |word: u64| self.owned.get(word as usize) != used.get(word as usize);
+        let blocks = self.core.geometry.blocks();
+        let wrong: Vec<u64> = (0..blocks.div_ceil(64)).filter(|word| differ(*word)).collect();
+        for n in wrong.into_iter().flat_map(|word| word * 64..(word * 64 + 64).min(blocks)) {
             match (bit(&self.owned, n), bit(used, n)) {
                 (true, false) => self.say(format!("block {n} has an owner but is free in the bitmap")),
                 (false, true) => self.say(format!("block {n} is in use in the bitmap but has no owner")),

@@ -20,7 +20,7 @@ use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 use serde::{Deserialize, Serialize};
-use source::Sources;
+use source::{NO_WORD, Sources};
 use toml::{Table, Value};
 
 /// A host and its drive.
@@ -106,8 +106,7 @@ impl Testbed {
             let mut tree = Table::try_from(&testbed).map_err(|e| sources.bad(None, &e.to_string()))?;
             for set in sets {
                 changed.push((apply(&mut tree, set)?, set));
-                testbed = Testbed::deserialize(tree.clone())
-                    .map_err(|e| LabError::BadSet { set: set.clone(), message: e.message().to_owned() })?;
+                testbed = read(&mut tree, set)?;
             }
         }
         testbed.validate().map_err(|message| {
@@ -164,6 +163,19 @@ impl Testbed {
         }
         Ok(())
     }
+}
+
+/// The testbed of the tree after a `KEY=VALUE`.
+fn read(tree: &mut Table, set: &str) -> Result<Testbed, LabError> {
+    let refused = |message: &str| LabError::BadSet { set: set.to_owned(), message: message.to_owned() };
+    Testbed::deserialize(tree.clone()).or_else(|e| match set.split_once('=') {
+        // As a word it is refused with the list of those that there are.
+        Some((key, value)) if e.message() == NO_WORD => {
+            apply(tree, &format!("{key}='{}'", value.trim()))?;
+            Testbed::deserialize(tree.clone()).map_err(|e| refused(e.message()))
+        }
+        _ => Err(refused(e.message())),
+    })
 }
 
 /// Applies one `KEY=VALUE` to the tree; returns the key's whole path.
@@ -247,6 +259,9 @@ mod tests {
             |set: &str| Testbed::load("bytefs-emulator", &[set.to_owned()]).expect_err(set).to_string();
         assert!(message("syscal=1").contains("no key 'syscal'"));
         assert!(message("syscall").contains("write KEY=VALUE"));
+        assert!(
+            message("ext4.data=3").contains("ext4.data=3: unknown variant `3`, expected one of `ordered`")
+        );
         assert!(message("costs.syscall=fast").contains("--set costs.syscall=fast: invalid type"));
     }
 

@@ -38,6 +38,9 @@ struct Head {
     base: Option<String>,
 }
 
+/// What toml says of a number or truth value for an option that takes one of some words.
+pub const NO_WORD: &str = "invalid type: unit variant, expected string only";
+
 impl Sources {
     /// Reads the testbed `name` (built in, or a file) and its bases.
     ///
@@ -92,6 +95,7 @@ impl Sources {
 
     /// An error about what begins at `at`.
     pub fn bad(&self, at: Option<usize>, message: &str) -> LabError {
+        let message = if message == NO_WORD { "a word in quotes belongs here" } else { message };
         let (file, line) = self.place(at.unwrap_or(usize::MAX));
         bad(file, at.map(|_| line), message)
     }
