@@ -67,9 +67,9 @@ struct Inner {
     wide: VecDeque<Key>,
 }
 
-/// A block with at most so many lines (of 64 B) that are not zero is kept packed when it was written, or has not been changed
-/// for long: an inode with its footer and some addresses is 10. Looking at it costs a copy.
-const KEPT_LINES: u32 = 16;
+/// A block with at most so many lines (of 64 B) that are not zero is kept packed when it was read or written, or has not been
+/// changed for long: an inode with its footer and some addresses is 10. Looking at it costs a copy.
+pub(crate) const KEPT_LINES: u32 = 16;
 /// Blocks that were changed last, which are kept as bytes for the next change.
 const WIDE: usize = 1024;
 /// References of the cache itself: map and clock.

@@ -9,7 +9,7 @@
 //! (`f2fs_wait_on_node_pages_writeback`).
 
 use crate::F2fs;
-use crate::cache::Entry;
+use crate::cache::{Entry, KEPT_LINES};
 use crate::layout::node::{COLD, Footer, XATTR_PLACE, is_direct};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
@@ -76,12 +76,12 @@ impl F2fs {
             let what = if nid == ino { Structure::Inode } else { Structure::DataPointer };
             let mut page = [Page::ZERO];
             self.port.read(Lpa(e.addr as u64), &mut page, what)?;
-            let [mut page] = page;
-            let f = Footer::read(page.bytes_mut());
+            let [page] = page;
+            let f = page.with_bytes(Footer::read);
             if f.nid != nid || f.ino != ino || (f.place == 0) != (nid == ino) {
                 return Err(corrupt(format!("block {} holds {f:?}, not node {nid} of {ino}", e.addr)));
             }
-            Ok(page)
+            Ok(page.packed(KEPT_LINES))
         })
     }
 
