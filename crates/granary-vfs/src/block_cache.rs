@@ -103,7 +103,15 @@ struct Inner {
     table: Table,
     /// Holds every block of the table once, and possibly forgotten ones until the sweep or `compact` meets them.
     clock: VecDeque<Arc<Block>>,
+    /// The blocks that came last, by number: those that came before them are packed where they are nearly empty.
+    young: VecDeque<u64>,
 }
+
+/// Blocks that stay bytes for the changes which follow their making.
+const YOUNG: usize = 1024;
+/// Older blocks with at most so many lines (of 64 B) that are not zero are packed: directories of a few names. Looking at one
+/// costs a copy.
+const KEPT_LINES: u32 = 16;
 
 impl Inner {
     /// References that the cache itself holds to a block: table and clock.
@@ -112,8 +120,15 @@ impl Inner {
     fn insert(&mut self, block: &Arc<Block>) {
         self.table.insert(block);
         self.clock.push_back(Arc::clone(block));
+        self.young.push_back(block.lpa.0);
+        if self.young.len() > YOUNG
+            && let Some(old) = self.young.pop_front().and_then(|n| self.table.get(n))
+            && let Some(mut content) = old.content.try_write()
+        {
+            *content = content.packed(KEPT_LINES);
+        }
         if self.clock.len() > 2 * self.table.len() + 64 {
-            let Inner { table, clock } = self;
+            let Inner { table, clock, .. } = self;
             clock.retain(|b| table.holds(b));
         }
     }
@@ -252,7 +267,7 @@ impl BlockCache {
     /// Drops every block that is not pinned or held (as `echo 3 > drop_caches`).
     pub fn drop_clean(&self) {
         let mut inner = self.inner.lock();
-        let Inner { table, clock } = &mut *inner;
+        let Inner { table, clock, .. } = &mut *inner;
         clock.retain(|b| table.holds(b));
         table.retain(|b| b.is_pinned() || Arc::strong_count(b) > Inner::OWN_REFS);
         clock.retain(|b| table.holds(b));
@@ -415,6 +430,26 @@ mod tests {
         let (_, cache) = cache(10);
         assert!(cache.get(Lpa(1000), Structure::Inode).is_err());
         assert!(cache.is_empty());
+    }
+
+    /// Of many nearly empty blocks only the last ones are bytes; packing changes no content, and neither does what follows.
+    #[test]
+    fn old_blocks_of_a_few_names_are_packed() {
+        let many = 3 * YOUNG as u64;
+        let (_, cache) = cache(many);
+        let (mark, size) = (|n: u64| n.to_le_bytes(), PAGE_SIZE);
+        for n in 0..many {
+            cache.fresh(Lpa(n), Structure::Dentry).change(|b| b[size - 8..].copy_from_slice(&mark(n)));
+        }
+        let block = |n| cache.cached(Lpa(n)).expect("in memory");
+        let wide = (0..many).filter(|n| block(*n).content.read().as_bytes().is_some()).count();
+        assert!((1..=YOUNG).contains(&wide), "{wide} of {many} are bytes");
+        for n in (0..many).step_by(5) {
+            let before = block(n).snapshot();
+            block(n).change(|b| b[0] = 7);
+            assert_eq!((before.to_bytes()[0], block(n).with(|b| b[0])), (0, 7));
+        }
+        assert!((0..many).all(|n| block(n).with(|b| b[size - 8..] == mark(n))));
     }
 
     #[test]
