@@ -4,7 +4,7 @@
 //!   thin pointer -> count of references 8 | mask 8 | number of lines 8 | the lines whose bit is set, in order
 //! ```
 //!
-//! Invariant: `lines.len() == mask.count_ones()`. A line that is there may be zero all the same.
+//! Invariant: as many lines as bits, and none of them is zero: they never change, a change makes bytes of the page.
 
 use crate::addr::{LINE_SIZE as LINE, PAGE_SIZE};
 use triomphe::ThinArc;
@@ -42,7 +42,7 @@ impl Lines {
         self.0.ptr().addr()
     }
 
-    /// Whether both have the same lines with the same content. Pages of equal content may differ in a line of zeros.
+    /// Whether both have the same lines with the same content: whether the pages are equal.
     pub fn is_equal(&self, other: &Lines) -> bool {
         self.is_same(other) || self.0.header.header == other.0.header.header && self.0.slice == other.0.slice
     }
