@@ -67,10 +67,8 @@ struct Inner {
     wide: VecDeque<Key>,
 }
 
-/// A block with at most so many lines (of 64 B) that are not zero is kept packed when it was read or written, or has not been
-/// changed for long: an inode with its footer and some addresses is 10. Looking at it costs a copy.
-pub(crate) const KEPT_LINES: u32 = 16;
-/// Blocks that were changed last, which are kept as bytes for the next change.
+/// Blocks that were changed last, which are kept as bytes for the next change. Others of a few lines are packed: an inode with
+/// its footer and some addresses. Looking at one costs a copy.
 const WIDE: usize = 1024;
 /// References of the cache itself: map and clock.
 const OWN_REFS: usize = 2;
@@ -97,7 +95,7 @@ impl Inner {
             && let Some(old) = self.wide.pop_front().and_then(|key| self.map.get(&key))
             && let Some(mut content) = old.content.try_write()
         {
-            *content = content.packed(KEPT_LINES);
+            *content = content.packed(Page::KEPT_LINES);
         }
     }
 
@@ -235,7 +233,7 @@ impl LogicalCache {
         }
         let mut content = e.content.write();
         f(content.bytes_mut());
-        let few = content.packed(KEPT_LINES);
+        let few = content.packed(Page::KEPT_LINES);
         if !few.is_same(&content) {
             *content = few;
         }

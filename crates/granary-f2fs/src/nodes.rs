@@ -9,7 +9,7 @@
 //! (`f2fs_wait_on_node_pages_writeback`).
 
 use crate::F2fs;
-use crate::cache::{Entry, KEPT_LINES};
+use crate::cache::Entry;
 use crate::layout::node::{COLD, Footer, XATTR_PLACE, is_direct};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
@@ -81,7 +81,7 @@ impl F2fs {
             if f.nid != nid || f.ino != ino || (f.place == 0) != (nid == ino) {
                 return Err(corrupt(format!("block {} holds {f:?}, not node {nid} of {ino}", e.addr)));
             }
-            Ok(page.packed(KEPT_LINES))
+            Ok(page.packed(Page::KEPT_LINES))
         })
     }
 

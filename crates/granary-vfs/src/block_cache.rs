@@ -107,11 +107,9 @@ struct Inner {
     young: VecDeque<u64>,
 }
 
-/// Blocks that stay bytes for the changes which follow their making.
+/// Blocks that stay bytes for the changes which follow their making. Older ones of a few lines are packed: directories of a
+/// few names. Looking at one costs a copy.
 const YOUNG: usize = 1024;
-/// Older blocks with at most so many lines (of 64 B) that are not zero are packed: directories of a few names. Looking at one
-/// costs a copy.
-const KEPT_LINES: u32 = 16;
 
 impl Inner {
     /// References that the cache itself holds to a block: table and clock.
@@ -125,7 +123,7 @@ impl Inner {
             && let Some(old) = self.young.pop_front().and_then(|n| self.table.get(n))
             && let Some(mut content) = old.content.try_write()
         {
-            *content = content.packed(KEPT_LINES);
+            *content = content.packed(Page::KEPT_LINES);
         }
         if self.clock.len() > 2 * self.table.len() + 64 {
             let Inner { table, clock, .. } = self;

@@ -86,7 +86,11 @@ struct Mount<'a> {
 impl<'a> Mount<'a> {
     fn new(job: &'a Fsx, place: &Path) -> Result<Mount<'a>, String> {
         let failed = |e| format!("{}: {e}", place.display());
-        let _ = std::fs::remove_dir_all(place.join("image"));
+        if place.exists() {
+            // Of a soak that was ended in the middle, perhaps still mounted.
+            let _ = run(Command::new(&job.granary).arg("umount").arg(place.join("mnt")));
+            let _ = std::fs::remove_dir_all(place.join("image"));
+        }
         std::fs::create_dir_all(place.join("mnt")).map_err(failed)?;
         // NOVA and PMFS punch no holes, like their originals.
         let punch = u32::from(!matches!(job.fs.as_str(), "nova" | "pmfs"));

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Memory: 10 B for each block, 32 B for each page of a chunk in use, and for each page that is no repeated word 64 B for each
-//! of its lines that is not zero (4 KiB where those are many), until the FTL calls it stale ([`Medium::forget`]) or its block is erased. So memory follows the live data, not the
-//! capacity nor the amount ever written. Chunks rather than blocks, so that a random read waits for one cache miss, the
-//! slot's: the table of chunks is small.
+//! of its lines that is not zero (4 KiB where those are many), until the FTL calls it stale ([`Medium::forget`]) or its block
+//! is erased. So memory follows the live data, not the capacity nor the amount ever written. Chunks rather
+//! than blocks, so that a random read waits for one cache miss, the slot's: the table of chunks is small.
 
 use super::{BlockHeader, BlockNo, Medium, Oob};
 use granary_units::{Page, prefetch};

@@ -52,11 +52,6 @@ impl Lines {
         self.0.slice.is_empty()
     }
 
-    /// Whether every byte is zero.
-    pub fn is_zero(&self) -> bool {
-        self.0.slice.iter().all(|line| *line == [0; LINE])
-    }
-
     fn line(&self, n: usize) -> Option<&Line> {
         let (mask, bit) = (self.0.header.header, 1u64 << n);
         (mask & bit != 0).then(|| &self.0.slice[(mask & (bit - 1)).count_ones() as usize])
