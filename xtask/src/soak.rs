@@ -7,10 +7,12 @@
 //!
 //! A state file counts seeds that are done, whatever was found: failures are printed with their replay command.
 
+mod calls;
 mod configs;
 mod drive_faults;
 mod fsx;
 mod image;
+mod mounted;
 mod power;
 mod schedules;
 mod state;
@@ -35,6 +37,8 @@ pub enum Kind {
     DriveFaults,
     /// The crate fsx on mounted images.
     Fsx,
+    /// Calls of every kind, direct ones included, on mounted images.
+    Calls,
 }
 
 /// Arguments of `soak`.
@@ -87,6 +91,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::DriveConfigs => configs::jobs(),
         Kind::DriveFaults => drive_faults::jobs(),
         Kind::Fsx => fsx::jobs(&args.fs)?,
+        Kind::Calls => calls::jobs(&args.fs)?,
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

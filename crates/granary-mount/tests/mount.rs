@@ -1,12 +1,15 @@
 //! The mount as programs see it: real mounts of every file system of the registry on drives in memory.
 
 mod mount {
+    mod content;
     mod data;
     mod durability;
     mod exercise;
+    mod exerciser;
     mod lifetime;
     mod locks;
     mod machine;
+    mod model;
     mod names;
     mod parallel;
     mod permissions;

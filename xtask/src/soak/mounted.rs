@@ -1,0 +1,192 @@
+//! A mounted image, which kinds of soak work on from outside: made, unmounted and mounted again, checked, removed.
+//!
+//! ```text
+//!   granary mkfs, mount --daemon ── work, each piece bounded in time ── granary umount, fsck
+//! ```
+//!
+//! The server is another process: so files can be mapped, and a piece that hangs in a call is ended by killing it.
+
+use super::state::target_dir;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// File systems that are mounted.
+pub(super) const ALL: &[&str] = &["bytefs", "ext4", "f2fs", "nova", "pmfs"];
+/// The longest that a piece of work may take: hundreds of times what the slowest did, so that only one that hangs does.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// The release build of the command line.
+///
+/// # Errors
+/// Where it is missing, or nothing can be mounted here.
+pub(super) fn granary() -> Result<PathBuf, String> {
+    let fuse = "/dev/fuse";
+    if let Err(e) = fs::File::options().read(true).write(true).open(fuse) {
+        return Err(format!(
+            "{fuse}: {e}\nnext: a machine (or a container with that device) that can mount FUSE"
+        ));
+    }
+    let granary = target_dir().join("release/granary");
+    if granary.exists() {
+        return Ok(granary);
+    }
+    Err(format!("{} is missing\nnext: cargo build --release", granary.display()))
+}
+
+/// An image that is mounted.
+pub(super) struct Mounted {
+    granary: PathBuf,
+    /// A directory with `image`, `mnt`, and whatever else the work needs.
+    place: PathBuf,
+}
+
+impl Mounted {
+    /// A new image of 2 GiB at `target/soak/NAME`, in the place of one that was left there.
+    pub(super) fn new(granary: &Path, name: &str, fs: &str) -> Result<Mounted, String> {
+        let mounted = Mounted { granary: granary.to_owned(), place: target_dir().join("soak").join(name) };
+        let failed = |e| format!("{}: {e}", mounted.place.display());
+        if mounted.place.exists() {
+            // Of a soak that was ended in the middle, perhaps still mounted.
+            let _ = mounted.unmount();
+            let _ = fs::remove_dir_all(mounted.image());
+        }
+        fs::create_dir_all(mounted.dir()).map_err(failed)?;
+        run(mounted.command("mkfs").args(["--fs", fs, "--size", "2GiB"]).arg(mounted.image()))?;
+        mounted.mount()?;
+        Ok(mounted)
+    }
+
+    /// Where it is mounted.
+    pub(super) fn dir(&self) -> PathBuf {
+        self.place.join("mnt")
+    }
+
+    /// Beside the image.
+    pub(super) fn place(&self) -> &Path {
+        &self.place
+    }
+
+    fn image(&self) -> PathBuf {
+        self.place.join("image")
+    }
+
+    fn command(&self, name: &str) -> Command {
+        let mut granary = Command::new(&self.granary);
+        granary.arg(name);
+        granary
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        run(self.command("mount").arg("--daemon").arg(self.image()).arg(self.dir()))
+    }
+
+    fn unmount(&self) -> Result<(), String> {
+        run(self.command("umount").arg(self.dir()))
+    }
+
+    /// Unmounts and mounts.
+    pub(super) fn again(&self) -> Result<(), String> {
+        self.bounded(|| self.unmount())?;
+        self.mount()
+    }
+
+    /// As [`Mounted::again`], after a failure: of whatever is left.
+    pub(super) fn restart(&self) -> Result<(), String> {
+        let _ = self.bounded(|| self.unmount());
+        self.mount()
+    }
+
+    /// Unmounts, checks, and removes the image where nothing is wrong.
+    pub(super) fn end(self) -> Result<(), String> {
+        self.bounded(|| self.unmount())?;
+        run(self.command("fsck").arg(self.image()))?;
+        fs::remove_dir_all(&self.place).map_err(|e| format!("{}: {e}", self.place.display()))
+    }
+
+    /// Works; after [`LIMIT`] the server is killed, which ends every call on the mount.
+    pub(super) fn bounded(&self, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        let (done, waits) = channel::<()>();
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(move || {
+                let late = waits.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+                late.then(|| self.kill())
+            });
+            let result = work();
+            drop(done);
+            match watch.join().expect("nothing in it panics") {
+                None => result,
+                Some(killed) => {
+                    let late = format!("took more than {} s; the server was {killed}", LIMIT.as_secs());
+                    Err(late + &result.err().map_or(String::new(), |e| format!("\n  then: {e}")))
+                }
+            }
+        })
+    }
+
+    /// Kills the process whose number is in the image's lock; what became of it.
+    fn kill(&self) -> String {
+        let text = fs::read_to_string(self.image().join("lock")).unwrap_or_default();
+        let Some(pid) = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw) else {
+            return "not found".to_owned();
+        };
+        match rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+            Ok(()) => "killed".to_owned(),
+            Err(e) => format!("not killed: {e}"),
+        }
+    }
+}
+
+/// Runs to the end; an error has the last of what was said.
+pub(super) fn run(command: &mut Command) -> Result<(), String> {
+    let out = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(20)..].join("\n    ");
+    Err(format!("{command:?}: {}\n    {last}", out.status))
+}
+
+/// A job on mounted images, seed by seed.
+pub(super) trait Work: Sync {
+    /// `fsx` or `calls`.
+    fn kind(&self) -> &str;
+
+    /// The file system.
+    fn fs(&self) -> &str;
+
+    /// The release build of the command line.
+    fn granary(&self) -> &Path;
+
+    /// One seed, on a mount that others were on before.
+    fn seed(&self, mounted: &Mounted, seed: u64) -> Result<(), String>;
+}
+
+/// Works through the seeds on an image of their own; one text for each failure.
+pub(super) fn explore(work: &impl Work, seeds: std::ops::Range<u64>) -> Vec<String> {
+    let (kind, fs, first, count) = (work.kind(), work.fs(), seeds.start, seeds.end - seeds.start);
+    let replay = |from, points| {
+        format!("  replay: cargo xtask soak --kind {kind} --fs {fs} --from {from} --points {points} --jobs 1")
+    };
+    let mounted = match Mounted::new(work.granary(), &format!("{kind}-{fs}-{first}"), fs) {
+        Ok(mounted) => mounted,
+        Err(e) => return vec![format!("{fs}: {e}")],
+    };
+    let mut failures = Vec::new();
+    for seed in seeds {
+        let Err(e) = work.seed(&mounted, seed) else { continue };
+        failures.push(format!("seed {seed}, {fs}: {e}\n{}", replay(seed, 1)));
+        if let Err(e) = mounted.restart() {
+            failures.push(format!("seed {seed}, {fs}, mounted again: {e}\n{}", replay(first, count)));
+            return failures;
+        }
+    }
+    if let Err(e) = mounted.end() {
+        failures.push(format!("seeds {first} on, {fs}: {e}\n{}", replay(first, count)));
+    }
+    failures
+}
