@@ -66,6 +66,19 @@ pub enum Stop {
     /// No task can ever run again.
     #[error("{0}")]
     Deadlock(Deadlock),
+    /// The system had no memory for a task's stack.
+    #[error(
+        "there is no memory for the stack of thread {task} ({bytes} bytes): {cause}; use fewer threads, or raise the \
+         limits (vm.max_map_count: two mappings for each thread; ulimit -v)"
+    )]
+    NoStack {
+        /// Number of the task, counted from 1.
+        task: usize,
+        /// Size of a stack, [`WorldConfig::stack`].
+        bytes: usize,
+        /// What the system says.
+        cause: String,
+    },
 }
 
 /// Who waits for what when no task can run.
@@ -109,7 +122,8 @@ impl World {
     /// Runs `main` as the first task, in virtual time from instant zero, until it ends.
     ///
     /// # Errors
-    /// [`Stop::PowerFail`] when the power failed first, [`Stop::Deadlock`] when no task could run.
+    /// [`Stop::PowerFail`] when the power failed first, [`Stop::Deadlock`] when no task could run, [`Stop::NoStack`] when
+    /// one could not be started.
     ///
     /// # Panics
     /// With a task's panic; and when called from inside a virtual world.

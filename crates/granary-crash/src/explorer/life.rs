@@ -206,7 +206,7 @@ impl Life {
                 let ran = matches!(diary.stage, Stage::Load | Stage::Idle);
                 Outcome::PowerFailed { seen, ran }
             }
-            Ok(Err(stop @ Stop::Deadlock(_))) => Outcome::Wrong { stage, evidence: vec![stop.to_string()] },
+            Ok(Err(stop)) => Outcome::Wrong { stage, evidence: vec![stop.to_string()] },
             Err(panic) => Outcome::Wrong { stage, evidence: vec![panic_text(&*panic)] },
         };
         drop(diary);

@@ -70,7 +70,8 @@ pub(crate) struct Sched {
     stack: usize,
     /// The world has stopped: coroutines are being unwound.
     dying: Cell<bool>,
-    failed: Cell<bool>,
+    /// Why it stops, where a task says so.
+    stop: RefCell<Option<Stop>>,
     switches: Cell<u64>,
 }
 
@@ -95,7 +96,7 @@ impl Sched {
             power_fail_at: config.power_fail_at.map_or(u64::MAX, |t| t.0),
             stack: config.stack,
             dying: Cell::new(false),
-            failed: Cell::new(false),
+            stop: RefCell::default(),
             switches: Cell::new(0),
         };
         let result: Rc<Cell<Option<T>>> = Rc::default();
@@ -120,6 +121,9 @@ impl Sched {
     /// Runs tasks until the main task has ended.
     fn drive(&self) -> Result<(), Stop> {
         loop {
+            if let Some(stop) = self.stop.take() {
+                return Err(stop);
+            }
             let next = self.events.borrow_mut().pop();
             let Some(Reverse(event)) = next else {
                 return Err(Stop::Deadlock(self.deadlock()));
@@ -146,9 +150,6 @@ impl Sched {
                         return Ok(());
                     }
                 }
-            }
-            if self.failed.get() {
-                return Err(Stop::PowerFail(self.now()));
             }
         }
     }
@@ -182,16 +183,19 @@ impl Sched {
 
     pub(crate) fn spawn(&self, name: &str, daemon: bool, body: Body) {
         let pooled = STACKS.with_borrow_mut(|p| p.pop_if(|(size, _)| *size == self.stack));
-        let stack = match pooled {
-            Some((_, stack)) => stack,
-            None => DefaultStack::new(self.stack).unwrap_or_else(|e| {
-                panic!(
-                    "no memory for a task stack of {} bytes: {e}; raise vm.max_map_count or use fewer tasks",
-                    self.stack
-                )
-            }),
-        };
         let id = self.tasks.borrow().len() as u32;
+        let stack = match pooled.map_or_else(|| DefaultStack::new(self.stack), |(_, stack)| Ok(stack)) {
+            Ok(stack) => stack,
+            Err(e) => {
+                let stop = Stop::NoStack { task: id as usize + 1, bytes: self.stack, cause: e.to_string() };
+                if id > 0 {
+                    self.stop_with(stop);
+                }
+                // Nobody runs yet who could be suspended.
+                self.stop.replace(Some(stop));
+                return;
+            }
+        };
         let task = Rc::new(Task {
             name: name.into(),
             co: RefCell::new(None),
@@ -290,9 +294,14 @@ impl Sched {
     }
 
     pub(crate) fn power_fail(&self) -> ! {
-        self.failed.set(true);
+        self.stop_with(Stop::PowerFail(self.now()))
+    }
+
+    /// Stops the world from within a task.
+    fn stop_with(&self, stop: Stop) -> ! {
+        self.stop.replace(Some(stop));
         self.suspend();
-        unreachable!("a task ran on after the power failed")
+        unreachable!("a task ran on after the world stopped")
     }
 
     /// Exploration: a random wait before a lock is taken.

@@ -276,3 +276,24 @@ fn a_panic_in_a_task_reaches_the_caller() {
     });
     assert_eq!(caught.expect_err("a panic").downcast_ref::<&str>(), Some(&"boom"));
 }
+
+/// A system that has no memory for another stack ends the world with an error, wherever the task was started.
+#[test]
+fn a_task_without_a_stack_stops_the_world() {
+    let huge = WorldConfig { stack: 1 << 60, ..WorldConfig::default() };
+    let stopped = World::new(huge).run(|| ());
+    assert!(matches!(stopped, Err(Stop::NoStack { task: 1, bytes, .. }) if bytes == 1 << 60), "{stopped:?}");
+    // Linux's default allows 65,530 mappings, two for each stack; where more are allowed, all of them run.
+    let tasks = 40_000;
+    let small = WorldConfig { stack: 32 << 10, ..WorldConfig::default() };
+    let all = World::new(small).run(move || {
+        let started: Vec<_> = (0..tasks).map(|i| spawn("one", move || i)).collect();
+        started.into_iter().map(crate::JoinHandle::join).sum::<u64>()
+    });
+    match all {
+        Ok(sum) => assert_eq!(sum, tasks * (tasks - 1) / 2),
+        Err(Stop::NoStack { task, .. }) => assert!(task > 1_000, "{task}"),
+        Err(other) => panic!("{other}"),
+    }
+    assert_eq!(run(|| spawn("next", || 5).join()), 5);
+}
