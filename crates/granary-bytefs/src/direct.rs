@@ -17,29 +17,14 @@ use crate::node::{Dirty, Standing, node};
 use crate::options::DataMode;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{Dest, Lpa, PAGE_SIZE, Page, Payload};
+use granary_vfs::direct::{self, CHUNK, Part, parts};
 use granary_vfs::{Cx, Inode, Result};
-
-/// Pages read or written together; bounds the memory of one large request.
-const CHUNK: u64 = 256;
-
-/// Splits `pos..pos + len` at page borders: page, first byte in it, offset in the request, length.
-fn parts(pos: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        let at = pos + done as u64;
-        let inside = (at % PAGE_SIZE as u64) as usize;
-        let n = (PAGE_SIZE - inside).min(len - done);
-        let part = (at / PAGE_SIZE as u64, inside, done, n);
-        done += n;
-        (n > 0).then_some(part)
-    })
-}
 
 impl Core {
     /// See [`granary_vfs::FileSystem::read_direct`].
     pub fn read_direct(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
         if dest.len() <= self.options.direct_byte_max {
-            for (page, inside, done, n) in parts(pos, dest.len()) {
+            for Part { page, inside, done, len: n } in parts(pos, dest.len()) {
                 let piece = node(inode).body.lock().map.piece(page);
                 let mut part = dest.part(done, n);
                 match (piece, &mut part) {
@@ -61,21 +46,7 @@ impl Core {
             }
             return Ok(());
         }
-        let mut done = 0;
-        while done < dest.len() {
-            let at = pos + done as u64;
-            let chunk_end = (at / PAGE_SIZE as u64 + CHUNK) * PAGE_SIZE as u64;
-            let n = (dest.len() - done).min((chunk_end - at) as usize);
-            let range = pages_of(at, n as u64);
-            let mut pages = vec![Page::ZERO; (range.end - range.start) as usize];
-            self.read_pages(inode, range.start, &mut pages)?;
-            let mut chunk = dest.part(done, n);
-            for (page, inside, offset, len) in parts(at, n) {
-                chunk.part(offset, len).copy_from(&pages[(page - range.start) as usize], inside);
-            }
-            done += n;
-        }
-        Ok(())
+        direct::read(pos, dest, |first, out| self.read_pages(inode, first, out))
     }
 
     /// See [`granary_vfs::FileSystem::write_direct`].
@@ -106,10 +77,10 @@ impl Core {
         let mut tx = Tx::new(self);
         let small = data.len() <= self.options.direct_byte_max && targets.iter().all(|t| !t.new);
         let new = if small {
-            for ((_, inside, offset, n), target) in parts(pos, data.len()).zip(&targets) {
-                let mut buf = vec![0; n];
-                data.part(offset, n).copy_to(pos + offset as u64, &mut buf);
-                self.store_data(node, target.lba, inside, &buf)?;
+            for (part, target) in parts(pos, data.len()).zip(&targets) {
+                let mut buf = vec![0; part.len];
+                data.part(part.done, part.len).copy_to(pos + part.done as u64, &mut buf);
+                self.store_data(node, target.lba, part.inside, &buf)?;
             }
             self.journal.verify_all(&self.port)?;
             Vec::new()
@@ -118,15 +89,15 @@ impl Core {
             let mut pages = vec![Page::ZERO; targets.len()];
             // Blocks that are partly overwritten are read first: at most the first and the last.
             let mut all = Ticket::NONE;
-            for (i, (_, _, _, n)) in parts(pos, data.len()).enumerate() {
-                if n < PAGE_SIZE && !targets[i].new {
+            for (i, part) in parts(pos, data.len()).enumerate() {
+                if part.len < PAGE_SIZE && !targets[i].new {
                     let lpa = Lpa(targets[i].lba as u64);
                     all = all.and(self.port.submit_read(lpa, &mut pages[i..i + 1], Structure::Data)?);
                 }
             }
             self.port.wait(all);
-            for (i, (_, inside, offset, n)) in parts(pos, data.len()).enumerate() {
-                pages[i].write(inside, data.part(offset, n));
+            for (part, page) in parts(pos, data.len()).zip(&mut pages) {
+                page.write(part.inside, data.part(part.done, part.len));
             }
             let (mut all, mut first) = (Ticket::NONE, 0);
             for run in targets.chunk_by(|a, b| a.lba + 1 == b.lba) {

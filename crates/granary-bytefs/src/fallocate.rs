@@ -122,15 +122,9 @@ impl Core {
         let mut body = node(call.inode).body.lock();
         let blocks = body.stat_blocks();
         call.inode.update(|a| {
-            let grows = call.how.grows() && call.end > a.size;
-            if grows {
-                a.size = call.end;
+            if a.allocated(call.how, call.end, call.cx.time) {
                 body.disk_size = call.end;
             }
-            if grows || call.how.zeroes() {
-                a.mtime = call.cx.time;
-            }
-            a.ctime = call.cx.time;
             a.blocks = blocks;
         });
     }

@@ -57,19 +57,7 @@ impl Core {
         let generation = block.with(|b| InodeRecord::read(b, at).generation.get().wrapping_add(1));
         let mut body = Body::fresh(generation, if is_dir { parent.ino } else { 0 });
         body.dir = is_dir.then(Dir::empty);
-        let mut attr = Attr {
-            kind: new.kind,
-            mode: new.mode,
-            uid: new.uid,
-            gid: new.gid,
-            nlink: if is_dir { 2 } else { 1 },
-            size: new.target.len() as u64,
-            blocks: 0,
-            atime: cx.time,
-            mtime: cx.time,
-            ctime: cx.time,
-            rdev: new.rdev,
-        };
+        let mut attr = Attr { size: new.target.len() as u64, ..new.attr(cx.time) };
         body.disk_size = attr.size;
         if new.target.len() <= INLINE_SIZE {
             body.target = new.target.into();

@@ -15,24 +15,11 @@ use crate::journal::Tx;
 use crate::layout::orphan;
 use crate::node::{Dirty, Half, Standing, node};
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::{Attr, Cx, FileKind, FsError, Inode, Result, SetAttr};
+use granary_vfs::{Cx, FileKind, FsError, Inode, Result, SetAttr};
 
 /// File blocks that `size` bytes take.
 pub fn blocks_of(size: u64) -> u64 {
     size.div_ceil(PAGE_SIZE as u64)
-}
-
-fn apply(attr: &mut Attr, set: &SetAttr, cx: &Cx<'_>) {
-    attr.mode = set.mode.unwrap_or(attr.mode);
-    attr.uid = set.uid.unwrap_or(attr.uid);
-    attr.gid = set.gid.unwrap_or(attr.gid);
-    attr.atime = set.atime.unwrap_or(attr.atime);
-    if let Some(size) = set.size {
-        attr.size = size;
-        attr.mtime = cx.time;
-    }
-    attr.mtime = set.mtime.unwrap_or(attr.mtime);
-    attr.ctime = cx.time;
 }
 
 impl Core {
@@ -45,7 +32,7 @@ impl Core {
         self.journal.alive()?;
         let _change = node.change.lock();
         if node.body.lock().standing == Standing::Gone {
-            inode.update(|a| apply(a, set, cx));
+            inode.update(|a| a.set(set, cx.time));
             if let Some(size) = set.size {
                 self.cut_gone(inode, size);
             }
@@ -77,7 +64,7 @@ impl Core {
             if let Some(place) = entry {
                 self.orphans.block.change(|b| orphan::set(b, place, node.ino));
             }
-            inode.update(|a| apply(a, set, cx));
+            inode.update(|a| a.set(set, cx.time));
             self.put_blocks(inode);
             self.put_inode(&block, inode);
         })?;

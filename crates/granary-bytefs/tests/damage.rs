@@ -11,6 +11,7 @@ use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
+use granary_vfs::suite::look_around;
 use granary_vfs::{
     Atime, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
 };
@@ -442,39 +443,6 @@ fn a_repair_that_a_power_failure_ends_is_finished_by_another() {
         });
     }
     assert!(unfinished > 5, "{unfinished} of the failures met the writes, {lasts} long");
-}
-
-/// Looks at everything; errors are welcome, panics are not.
-fn look_around(vfs: &Arc<Vfs>) {
-    let mut p = Process::new(vfs.clone(), Cred::ROOT);
-    let mut todo = vec!["".to_owned()];
-    for _ in 0..50 {
-        let Some(path) = todo.pop() else { break };
-        let here = if path.is_empty() { "/" } else { &path };
-        let Ok(stat) = p.lstat(here) else { continue };
-        let _ = p.listxattr(here).map(|names| names.iter().for_each(|n| drop(p.getxattr(here, n))));
-        match stat.attr.kind {
-            FileKind::Dir => {
-                for e in p.list(here).unwrap_or_default() {
-                    if e.name != b"." && e.name != b".." {
-                        todo.push(format!("{path}/{}", String::from_utf8_lossy(&e.name)));
-                    }
-                }
-            }
-            FileKind::Symlink => drop(p.readlink(here)),
-            FileKind::File => {
-                if let Ok(fd) = p.open(here, OpenFlags::RDONLY | OpenFlags::NOATIME, 0) {
-                    let mut buffer = vec![0; 8192];
-                    for pos in [0, 4096, 16_384, stat.attr.size.saturating_sub(100)] {
-                        let _ = p.pread(fd, Dest::Bytes(&mut buffer), pos);
-                    }
-                    let _ = p.lseek(fd, 0, granary_vfs::Whence::Hole);
-                    let _ = p.close(fd);
-                }
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Changes things; errors are welcome, panics are not.

@@ -62,15 +62,7 @@ impl Ext4 {
             }
         }
         self.journal.run(INODE, |h| {
-            let grown = inode.update(|a| {
-                let grows = how.grows() && end > a.size;
-                a.size = if grows { end } else { a.size };
-                if grows || how.zeroes() {
-                    a.mtime = cx.time;
-                }
-                a.ctime = cx.time;
-                grows
-            });
+            let grown = inode.update(|a| a.allocated(how, end, cx.time));
             if grown {
                 node.state.lock().disksize = end;
             }

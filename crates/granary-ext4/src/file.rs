@@ -26,6 +26,7 @@ use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{Dest, Lpa, Page, Payload};
+use granary_vfs::direct;
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr};
 
 const BS: u64 = BLOCK_SIZE as u64;
@@ -376,21 +377,8 @@ impl Ext4 {
     }
 
     /// Reads past the page cache.
-    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
-        const CHUNK: usize = 256;
-        let (end, mut at) = (pos + dest.len() as u64, pos);
-        while at < end {
-            let n = ((end - at / BS * BS).div_ceil(BS) as usize).min(CHUNK);
-            let mut pages = vec![Page::ZERO; n];
-            self.read_run(inode, at / BS, &mut pages)?;
-            for page in &pages {
-                let from = (at % BS) as usize;
-                let len = (BLOCK_SIZE - from).min((end - at) as usize);
-                dest.part((at - pos) as usize, len).copy_from(page, from);
-                at += len as u64;
-            }
-        }
-        Ok(())
+    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        direct::read(pos, dest, |first, out| self.read_run(inode, first, out))
     }
 
     /// Writes past the page cache: blocks are allocated at once. A file that grows is on the orphan list meanwhile,
@@ -402,29 +390,8 @@ impl Ext4 {
         let (len, old_size) = (data.len() as u64, inode.size());
         self.promise_range(inode, pos, len)?;
         let (first, end) = blocks_of(pos, len);
-        let mut pages = vec![Page::ZERO; (end - first) as usize];
-        // Blocks that are written in part keep the rest: read first and last.
-        let whole = |block: u32| {
-            let at = block as u64 * BS;
-            at >= pos && (at + BS <= pos + len || at + BS >= old_size && pos + len >= old_size)
-        };
-        for block in [first, end - 1] {
-            if !whole(block) && (block as u64 * BS) < old_size {
-                let page = &mut pages[(block - first) as usize];
-                self.read_run(inode, block as u64, std::slice::from_mut(page))?;
-                let valid = old_size - block as u64 * BS;
-                if valid < BS {
-                    page.zero_from(valid as usize);
-                }
-            }
-        }
-        let mut done = 0;
-        for (i, page) in pages.iter_mut().enumerate() {
-            let from = (pos + done as u64) - (first as u64 + i as u64) * BS;
-            let n = (BLOCK_SIZE - from as usize).min(data.len() - done);
-            page.write(from as usize, data.part(done, n));
-            done += n;
-        }
+        let read = |block, page: &mut [Page]| self.read_run(inode, block, page);
+        let pages = direct::merged(pos, data, old_size, read)?;
         let grows = pos + len > old_size;
         if grows {
             self.journal.run(INODE, |h| {
@@ -473,16 +440,7 @@ impl Ext4 {
             if shrinks {
                 self.orphan_add(h, number(inode.ino()))?;
             }
-            inode.update(|a| {
-                a.mode = set.mode.unwrap_or(a.mode);
-                a.uid = set.uid.unwrap_or(a.uid);
-                a.gid = set.gid.unwrap_or(a.gid);
-                a.atime = set.atime.unwrap_or(a.atime);
-                let content = if set.size.is_some() { cx.time } else { a.mtime };
-                a.mtime = set.mtime.unwrap_or(content);
-                a.size = set.size.unwrap_or(a.size);
-                a.ctime = cx.time;
-            });
+            inode.update(|a| a.set(set, cx.time));
             if let Some(size) = set.size {
                 let mut s = inode.private::<Node>().state.lock();
                 s.disksize = size;

@@ -110,19 +110,7 @@ impl Ext4 {
             s.disksize = size as u64;
             s.blocks * 8
         };
-        let attr = Attr {
-            kind: new.kind,
-            mode: new.mode,
-            uid: new.uid,
-            gid: new.gid,
-            nlink: if is_dir { 2 } else { 1 },
-            size: size as u64,
-            blocks,
-            atime: cx.time,
-            mtime: cx.time,
-            ctime: cx.time,
-            rdev: new.rdev,
-        };
+        let attr = Attr { size: size as u64, blocks, ..new.attr(cx.time) };
         Ok(Loaded { attr, private: Box::new(node) })
     }
 

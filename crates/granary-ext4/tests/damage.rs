@@ -10,11 +10,9 @@ use granary_ext4::layout::{BLOCK_SIZE, BlockBytes, extent};
 use granary_ext4::{MountOptions, mount};
 use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
-use granary_units::{Bytes, Dest, Lpa, Page, Payload};
-use granary_vfs::suite::{drive, port, run};
-use granary_vfs::{
-    Atime, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig, Whence,
-};
+use granary_units::{Bytes, Lpa, Page, Payload};
+use granary_vfs::suite::{drive, look_around, port, run};
+use granary_vfs::{Atime, FileKind, FileSystem, FsError, OpenFlags, Posix, SetXattr, Vfs, VfsConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -274,39 +272,6 @@ fn a_damaged_superblock_is_refused_with_evidence() {
 }
 
 const PATHS: [&str; 6] = ["/", "/a", "/b", "/d", "/d/c", "/s"];
-
-/// Looks at everything; errors are welcome, panics are not.
-fn look_around(vfs: &Arc<Vfs>) {
-    let mut p = Process::new(vfs.clone(), Cred::ROOT);
-    let mut todo = vec!["".to_owned()];
-    for _ in 0..50 {
-        let Some(path) = todo.pop() else { break };
-        let here = if path.is_empty() { "/" } else { &path };
-        let Ok(stat) = p.lstat(here) else { continue };
-        let _ = p.listxattr(here).map(|names| names.iter().for_each(|n| drop(p.getxattr(here, n))));
-        match stat.attr.kind {
-            FileKind::Dir => {
-                for e in p.list(here).unwrap_or_default() {
-                    if e.name != b"." && e.name != b".." {
-                        todo.push(format!("{path}/{}", String::from_utf8_lossy(&e.name)));
-                    }
-                }
-            }
-            FileKind::Symlink => drop(p.readlink(here)),
-            FileKind::File => {
-                if let Ok(fd) = p.open(here, OpenFlags::RDONLY | OpenFlags::NOATIME, 0) {
-                    let mut buffer = vec![0; 8192];
-                    for pos in [0, 4096, 16_384, stat.attr.size.saturating_sub(100)] {
-                        let _ = p.pread(fd, Dest::Bytes(&mut buffer), pos);
-                    }
-                    let _ = p.lseek(fd, 0, Whence::Hole);
-                    let _ = p.close(fd);
-                }
-            }
-            _ => {}
-        }
-    }
-}
 
 #[test]
 fn no_damage_makes_a_mount_a_walk_or_a_check_panic() {

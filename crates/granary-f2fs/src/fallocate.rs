@@ -42,15 +42,7 @@ impl F2fs {
             let changed = self.convert_inline(own).and_then(|()| self.change_pointers(own, how, pos, len));
             self.counted(inode, before);
             changed?;
-            let grown = inode.update(|a| {
-                let grows = how.grows() && end > a.size;
-                a.size = if grows { end } else { a.size };
-                if grows || how.zeroes() {
-                    a.mtime = cx.time;
-                }
-                a.ctime = cx.time;
-                grows
-            });
+            let grown = inode.update(|a| a.allocated(how, end, cx.time));
             if grown {
                 own.state.lock().disksize = end;
             }

@@ -21,6 +21,7 @@ use granary_mssd::{Structure, Ticket};
 use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu, now};
 use granary_units::{Dest, Lpa, Page, Payload};
+use granary_vfs::direct;
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -357,21 +358,8 @@ impl F2fs {
     }
 
     /// Reads past the page cache.
-    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
-        const CHUNK: usize = 256;
-        let (end, mut at) = (pos + dest.len() as u64, pos);
-        while at < end {
-            let n = ((end - at / BS * BS).div_ceil(BS) as usize).min(CHUNK);
-            let mut pages = vec![Page::ZERO; n];
-            self.read_run(inode, at / BS, &mut pages)?;
-            for page in &pages {
-                let from = (at % BS) as usize;
-                let len = (BLOCK_SIZE - from).min((end - at) as usize);
-                dest.part((at - pos) as usize, len).copy_from(page, from);
-                at += len as u64;
-            }
-        }
-        Ok(())
+    pub(crate) fn read_past(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
+        direct::read(pos, dest, |first, out| self.read_run(inode, first, out))
     }
 
     /// Writes past the page cache: overwrites in place, the rest to the warm log.
@@ -387,29 +375,8 @@ impl F2fs {
         let reserved = self.convert_inline(node).and_then(|()| self.reserve_blocks(node, first, end));
         self.counted(inode, before);
         reserved?;
-        let mut pages = vec![Page::ZERO; (end - first) as usize];
-        // Blocks that are written in part keep the rest: read first and last.
-        let whole = |block: u64| {
-            let at = block * BS;
-            at >= pos && (at + BS <= pos + len || at + BS >= old_size && pos + len >= old_size)
-        };
-        for block in [first, end - 1] {
-            if !whole(block) && block * BS < old_size {
-                let page = &mut pages[(block - first) as usize];
-                self.read_run(inode, block, std::slice::from_mut(page))?;
-                let valid = old_size - block * BS;
-                if valid < BS {
-                    page.zero_from(valid as usize);
-                }
-            }
-        }
-        let mut done = 0;
-        for (i, page) in pages.iter_mut().enumerate() {
-            let from = (pos + done as u64) - (first + i as u64) * BS;
-            let n = (BLOCK_SIZE - from as usize).min(data.len() - done);
-            page.write(from as usize, data.part(done, n));
-            done += n;
-        }
+        let read = |block, page: &mut [Page]| self.read_run(inode, block, page);
+        let pages = direct::merged(pos, data, old_size, read)?;
         let in_place = self.options.in_place != InPlace::Never;
         let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
         let log = log::WARM_DATA;
@@ -434,16 +401,7 @@ impl F2fs {
             if let Some(size) = set.size {
                 self.resize(node, inode.size(), size)?;
             }
-            inode.update(|a| {
-                a.mode = set.mode.unwrap_or(a.mode);
-                a.uid = set.uid.unwrap_or(a.uid);
-                a.gid = set.gid.unwrap_or(a.gid);
-                a.atime = set.atime.unwrap_or(a.atime);
-                let content = if set.size.is_some() { cx.time } else { a.mtime };
-                a.mtime = set.mtime.unwrap_or(content);
-                a.size = set.size.unwrap_or(a.size);
-                a.ctime = cx.time;
-            });
+            inode.update(|a| a.set(set, cx.time));
             self.mark_inode(inode, true);
             self.show_blocks(inode);
         }

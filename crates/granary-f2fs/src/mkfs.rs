@@ -81,20 +81,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
 
 /// The root directory's node.
 fn root_block(next: u32) -> Page {
-    let time = Time(0);
-    let attr = Attr {
-        kind: FileKind::Dir,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        nlink: 2,
-        size: INLINE_BYTES as u64,
-        blocks: 0,
-        atime: time,
-        mtime: time,
-        ctime: time,
-        rdev: 0,
-    };
+    let attr = Attr { size: INLINE_BYTES as u64, ..Attr::new(FileKind::Dir, 0o755, Time(0)) };
     let x = Extra { inline: INLINE_DENTRY, parent: ROOT_INO, size: INLINE_BYTES as u64, ..Extra::default() };
     let mut b = Box::new([0; BLOCK_SIZE]);
     encode(&mut b, &attr, &x);

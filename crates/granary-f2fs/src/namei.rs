@@ -85,19 +85,7 @@ impl F2fs {
             FileKind::File => (INLINE_DATA, 0),
             _ => (0, 0),
         };
-        let attr = Attr {
-            kind: new.kind,
-            mode: new.mode,
-            uid: new.uid,
-            gid: new.gid,
-            nlink: if is_dir { 2 } else { 1 },
-            size: size as u64,
-            blocks: 8 * long as u64,
-            atime: cx.time,
-            mtime: cx.time,
-            ctime: cx.time,
-            rdev: new.rdev,
-        };
+        let attr = Attr { size: size as u64, blocks: 8 * long as u64, ..new.attr(cx.time) };
         let x = Extra {
             inline,
             advise: if is_cold(name) { COLD_DATA } else { 0 },

@@ -39,10 +39,8 @@ impl Nova {
             return Err(FsError::Invalid);
         }
         let end = pos + len;
-        let mut new = Attr { ctime: cx.time, ..old };
-        if how.grows() && end > old.size {
-            (new.size, new.mtime) = (end, cx.time);
-        }
+        let mut new = old;
+        new.allocated(how, end, cx.time);
         let node = node(inode);
         let mut st = node.state.write();
         let st = &mut *st;

@@ -22,7 +22,7 @@ use granary_mssd::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Attr, Cx, FsError, Inode, Result, SetAttr, Time};
+use granary_vfs::{Cx, FsError, Inode, Result, SetAttr, Time};
 
 /// Pages written (and held in memory) in one entry at most.
 pub(crate) const RUN: u64 = 1024;
@@ -289,7 +289,8 @@ impl Nova {
         let mut st = node.state.write();
         let st = &mut *st;
         let old = inode.attr();
-        let new = changed(&old, set, cx.time);
+        let mut new = old;
+        new.set(set, cx.time);
         let cut = set.size.is_some_and(|s| s < old.size);
         self.stores(|b| {
             let mut p = Pending::new(st);
@@ -336,20 +337,4 @@ fn fill(content: &mut Page, page: u64, pos: u64, data: Payload<'_>) {
     let from = pos.max(start);
     let to = (pos + data.len() as u64).min(start + BLOCK);
     content.write((from - start) as usize, data.part((from - pos) as usize, (to - from) as usize));
-}
-
-/// The attributes after a change.
-fn changed(old: &Attr, set: &SetAttr, now: Time) -> Attr {
-    let mut new = *old;
-    new.mode = set.mode.unwrap_or(old.mode);
-    new.uid = set.uid.unwrap_or(old.uid);
-    new.gid = set.gid.unwrap_or(old.gid);
-    new.size = set.size.unwrap_or(old.size);
-    if set.size.is_some() {
-        new.mtime = now;
-    }
-    new.atime = set.atime.unwrap_or(old.atime);
-    new.mtime = set.mtime.unwrap_or(new.mtime);
-    new.ctime = now;
-    new
 }

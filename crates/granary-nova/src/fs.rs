@@ -6,11 +6,11 @@ use crate::namespace::node;
 use crate::replay::MAX_FILE_SIZE;
 use crate::{Nova, inodes};
 use granary_mssd::Structure;
-use granary_pm::BLOCK;
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_pm::pages;
+use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
-    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded,
-    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
+    Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -101,16 +101,7 @@ impl FileSystem for Nova {
     }
 
     fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
-        let size = inode.size();
-        let mut bytes = [0; PAGE_SIZE];
-        for (i, page) in out.iter_mut().enumerate() {
-            let at = (first + i as u64) * BLOCK;
-            let n = size.saturating_sub(at).min(BLOCK) as usize;
-            bytes.fill(0);
-            self.read_file(node(inode), at, Dest::Bytes(&mut bytes[..n]))?;
-            *page = Page::from_bytes(&bytes);
-        }
-        Ok(())
+        pages::read(self, inode, first, out)
     }
 
     fn reserve(&self, _inode: &Inode, _pos: u64, _len: u64) -> Result<()> {
@@ -122,15 +113,7 @@ impl FileSystem for Nova {
     }
 
     fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {
-        let cx = Cx { cred: &Cred::ROOT, time: inode.view(|a| a.mtime) };
-        for p in pages {
-            let at = p.index * BLOCK;
-            let n = inode.size().saturating_sub(at).min(BLOCK) as usize;
-            if n > 0 {
-                self.write_direct(&cx, inode, at, Payload::Bytes(&p.page.to_bytes()[..n]))?;
-            }
-        }
-        Ok(())
+        pages::write(self, inode, pages)
     }
 
     fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {

@@ -34,19 +34,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     let cpus = options.cpus as u64;
     let ino = Ino(cpus);
     let made = options.made();
-    let attr = Attr {
-        kind: FileKind::Dir,
-        mode: options.root_mode,
-        uid: 0,
-        gid: 0,
-        nlink: 2,
-        size: 0,
-        blocks: 0,
-        atime: made,
-        mtime: made,
-        ctime: made,
-        rdev: 0,
-    };
+    let attr = Attr::new(FileKind::Dir, options.root_mode, made);
     let mut b = pm.batch();
     let mut at = log * BLOCK;
     for (epoch, name) in [(1, &b"."[..]), (2, b"..")] {

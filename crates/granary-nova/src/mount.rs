@@ -12,13 +12,13 @@
 use crate::Nova;
 use crate::inodes::{Table, read_pieces};
 use crate::journal::Journal;
-use crate::layout::superblock::{SIZE, Superblock};
+use crate::layout::superblock::Superblock;
 use crate::layout::{HEAD_BLOCKS, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, TAIL_BLOCKS};
 use crate::node::Body;
 use crate::options::{DataMode, MountOptions};
 use crate::replay::Replayed;
 use granary_mssd::{Port, Structure};
-use granary_pm::{BLOCK, Block, FreeLists, Pm, Used, corrupt, saved};
+use granary_pm::{BLOCK, Block, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::{Page, Payload};
 use granary_vfs::{Ino, Result};
@@ -47,27 +47,12 @@ pub fn first_free(sb: &Superblock) -> u64 {
 
 /// Writes the superblock and its copy.
 pub fn write_super(pm: &Pm, sb: &Superblock) -> Result<()> {
-    let mut b = pm.batch();
-    // One line each; the copy is for media that lose block 0.
-    for block in [sb.blocks - 2, 0] {
-        b.put(block * BLOCK, &sb.bytes(), Structure::Superblock)?;
-        b.fence()?;
-    }
-    Ok(())
+    superblock::write(pm, sb.blocks - 2, &sb.bytes())
 }
 
 fn read_super(pm: &Pm) -> Result<Superblock> {
     let pages = pm.info().pages;
-    let read = |block: u64| {
-        let mut bytes = [0; SIZE];
-        pm.load(block * BLOCK, &mut bytes, Structure::Superblock)?;
-        Superblock::parse(&bytes)
-    };
-    let sb = match read(0) {
-        Ok(sb) => sb,
-        Err(first) if pages > 2 => read(pages - 2).map_err(|_| first)?,
-        Err(first) => return Err(first),
-    };
+    let sb = superblock::read(pm, (pages > 2).then(|| pages - 2), Superblock::parse)?;
     let sane = sb.blocks == pages
         && (1..=64).contains(&sb.cpus)
         && (1..=1 << 16).contains(&sb.piece)

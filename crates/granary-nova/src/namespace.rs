@@ -55,19 +55,7 @@ impl Nova {
         let dst = &mut *dst;
         let (ino, slot) = self.take_inode()?;
         let is_dir = new.kind == FileKind::Dir;
-        let mut attr = Attr {
-            kind: new.kind,
-            mode: new.mode,
-            uid: new.uid,
-            gid: new.gid,
-            nlink: if is_dir { 2 } else { 1 },
-            size: 0,
-            blocks: 0,
-            atime: cx.time,
-            mtime: cx.time,
-            ctime: cx.time,
-            rdev: new.rdev,
-        };
+        let mut attr = new.attr(cx.time);
         let mut st = State::new(slot, inode::word(new.kind, new.mode, true, false), new.kind);
         let mut taken = Vec::new();
         let result = self.stores(|b| {

@@ -4,6 +4,7 @@
 //!   Batch   put (cached store) ... put, stream (movnt) ── write_back: clwb each range, one sfence ── fence: + verify
 //!   Pm      loads, counters; knows which write-verify reads are needed
 //!   FreeLists   free blocks in host memory, one list per CPU
+//!   superblock  and its copy;  pages: of files, for mappings
 //!   saved       the free lists (and other words) on media between an unmount and the next mount
 //! ```
 //!
@@ -19,7 +20,9 @@ mod batch;
 mod block;
 pub mod bytes;
 mod free;
+pub mod pages;
 pub mod saved;
+pub mod superblock;
 mod used;
 
 pub use batch::Batch;

@@ -43,10 +43,8 @@ impl Pmfs {
             return Err(FsError::Invalid);
         }
         let end = pos + len;
-        let mut new = Attr { ctime: cx.time, ..old };
-        if how.grows() && end > old.size {
-            (new.size, new.mtime) = (end, cx.time);
-        }
+        let mut new = old;
+        new.allocated(how, end, cx.time);
         self.stores(|b| {
             let tree = *node(inode).tree.read();
             self.zero_gap(b, tree, old.size, new.size)?;

@@ -190,16 +190,8 @@ impl Pmfs {
     pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let (own, old) = (node(inode), inode.attr());
         let tree = *own.tree.read();
-        let mut new = Attr {
-            mode: set.mode.unwrap_or(old.mode),
-            uid: set.uid.unwrap_or(old.uid),
-            gid: set.gid.unwrap_or(old.gid),
-            size: set.size.unwrap_or(old.size),
-            atime: set.atime.unwrap_or(old.atime),
-            ctime: cx.time,
-            ..old
-        };
-        new.mtime = set.mtime.unwrap_or(if set.size.is_some() { cx.time } else { old.mtime });
+        let mut new = old;
+        new.set(set, cx.time);
         if new.size < old.size {
             return self.stores(|b| self.truncate(b, inode, tree, new));
         }

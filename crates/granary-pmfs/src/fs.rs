@@ -5,11 +5,11 @@ use crate::mount::write_super;
 use crate::table::per_piece;
 use crate::{MAX_FILE_SIZE, Pmfs, node};
 use granary_mssd::Structure;
-use granary_pm::BLOCK;
-use granary_units::{Dest, PAGE_SIZE, Page, Payload};
+use granary_pm::{BLOCK, pages};
+use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
-    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode,
-    Loaded, NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded,
+    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
@@ -124,16 +124,7 @@ impl FileSystem for Pmfs {
     }
 
     fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
-        let size = inode.size();
-        let mut bytes = [0; PAGE_SIZE];
-        for (i, page) in out.iter_mut().enumerate() {
-            let at = (first + i as u64) * BLOCK;
-            let n = size.saturating_sub(at).min(BLOCK) as usize;
-            bytes.fill(0);
-            self.read_file(inode, at, Dest::Bytes(&mut bytes[..n]))?;
-            *page = Page::from_bytes(&bytes);
-        }
-        Ok(())
+        pages::read(self, inode, first, out)
     }
 
     fn reserve(&self, _inode: &Inode, _pos: u64, _len: u64) -> Result<()> {
@@ -145,13 +136,7 @@ impl FileSystem for Pmfs {
     }
 
     fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {
-        let cx = Cx { cred: &Cred::ROOT, time: inode.view(|a| a.mtime) };
-        for p in pages {
-            let at = p.index * BLOCK;
-            let n = inode.size().saturating_sub(at).min(BLOCK) as usize;
-            self.write_file(&cx, inode, at, Payload::Bytes(&p.page.to_bytes()[..n]))?;
-        }
-        Ok(())
+        pages::write(self, inode, pages)
     }
 
     fn read_direct(&self, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {

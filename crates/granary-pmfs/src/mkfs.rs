@@ -35,19 +35,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     }
     pm.discard(0, blocks)?;
     let made = options.made();
-    let attr = Attr {
-        kind: FileKind::Dir,
-        mode: options.root_mode.unwrap_or(0o755),
-        uid: 0,
-        gid: 0,
-        nlink: 2,
-        size: BLOCK,
-        blocks: BLOCK / 512,
-        atime: made,
-        mtime: made,
-        ctime: made,
-        rdev: 0,
-    };
+    let mode = options.root_mode.unwrap_or(0o755);
+    let attr = Attr { size: BLOCK, blocks: BLOCK / 512, ..Attr::new(FileKind::Dir, mode, made) };
     let mut b = pm.batch();
     b.put_u64(sb.table() * BLOCK, first, Structure::Inode)?;
     b.put(first * BLOCK + PLACE, &bytes(&attr, Tree { root, height: 0 }), Structure::Inode)?;

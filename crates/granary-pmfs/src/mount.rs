@@ -13,12 +13,12 @@ use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, links, parse};
-use crate::layout::superblock::{SIZE, Superblock};
+use crate::layout::superblock::Superblock;
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
 use granary_mssd::{Port, Structure};
 use granary_pm::bytes::u64_at;
-use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved};
+use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::Page;
 use granary_vfs::{Ino, Result};
@@ -43,27 +43,12 @@ pub struct Recovery {
 
 /// Writes the superblock and its copy.
 pub fn write_super(pm: &Pm, sb: &Superblock) -> Result<()> {
-    let mut b = pm.batch();
-    // One line each; the copy is for media that lose block 0.
-    for block in [sb.blocks - 1, 0] {
-        b.put(block * BLOCK, &sb.bytes(), Structure::Superblock)?;
-        b.fence()?;
-    }
-    Ok(())
+    superblock::write(pm, sb.blocks - 1, &sb.bytes())
 }
 
 fn read_super(pm: &Pm) -> Result<Superblock> {
     let pages = pm.info().pages;
-    let read = |block: u64| {
-        let mut bytes = [0; SIZE];
-        pm.load(block * BLOCK, &mut bytes, Structure::Superblock)?;
-        Superblock::parse(&bytes)
-    };
-    let sb = match read(0) {
-        Ok(sb) => sb,
-        Err(first) if pages > 1 => read(pages - 1).map_err(|_| first)?,
-        Err(first) => return Err(first),
-    };
+    let sb = superblock::read(pm, (pages > 1).then(|| pages - 1), Superblock::parse)?;
     let sane = sb.blocks == pages
         && sb.journal >= 16
         && Journal::slots(sb.journal as u64) <= 1 << 24

@@ -96,19 +96,7 @@ impl Pmfs {
     ) -> Result<Created> {
         let (ino, addr) = self.take_inode()?;
         let is_dir = new.kind == FileKind::Dir;
-        let mut attr = Attr {
-            kind: new.kind,
-            mode: new.mode,
-            uid: new.uid,
-            gid: new.gid,
-            nlink: if is_dir { 2 } else { 1 },
-            size: 0,
-            blocks: 0,
-            atime: cx.time,
-            mtime: cx.time,
-            ctime: cx.time,
-            rdev: new.rdev,
-        };
+        let mut attr = new.attr(cx.time);
         let mut tree = Tree::default();
         let result = self.stores(|b| {
             if is_dir || new.kind == FileKind::Symlink {

@@ -1,5 +1,6 @@
 //! Inode numbers, attributes and times.
 
+use crate::fs::Allocate;
 use granary_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -111,6 +112,51 @@ pub struct Attr {
     pub ctime: Time,
     /// Device number of a device file.
     pub rdev: u32,
+}
+
+impl Attr {
+    /// Something new of this kind, owned by root: no content, and the links that its kind has.
+    pub fn new(kind: FileKind, mode: u16, time: Time) -> Attr {
+        Attr {
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: if kind == FileKind::Dir { 2 } else { 1 },
+            size: 0,
+            blocks: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            rdev: 0,
+        }
+    }
+
+    /// Changes what `set` names, at `now`: a new size, too, is a change of content.
+    pub fn set(&mut self, set: &SetAttr, now: Time) {
+        self.mode = set.mode.unwrap_or(self.mode);
+        self.uid = set.uid.unwrap_or(self.uid);
+        self.gid = set.gid.unwrap_or(self.gid);
+        self.atime = set.atime.unwrap_or(self.atime);
+        if let Some(size) = set.size {
+            (self.size, self.mtime) = (size, now);
+        }
+        self.mtime = set.mtime.unwrap_or(self.mtime);
+        self.ctime = now;
+    }
+
+    /// What fallocate of a range that ends at byte `end` changes, at `now`; whether the file grew.
+    pub fn allocated(&mut self, how: Allocate, end: u64, now: Time) -> bool {
+        let grows = how.grows() && end > self.size;
+        if grows {
+            self.size = end;
+        }
+        if grows || how.zeroes() {
+            self.mtime = now;
+        }
+        self.ctime = now;
+        grows
+    }
 }
 
 /// Which attributes to change. `None` = leave.

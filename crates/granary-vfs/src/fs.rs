@@ -88,6 +88,13 @@ pub struct NewNode<'a> {
     pub target: &'a [u8],
 }
 
+impl NewNode<'_> {
+    /// Its attributes when it is made at `time`: without content, a symbolic link's target included.
+    pub fn attr(&self, time: Time) -> Attr {
+        Attr { uid: self.uid, gid: self.gid, rdev: self.rdev, ..Attr::new(self.kind, self.mode, time) }
+    }
+}
+
 /// What [`FileSystem::create`] made.
 pub struct Created {
     /// Its number.

@@ -20,6 +20,7 @@ mod block_cache;
 mod cache;
 mod config;
 pub mod diff;
+pub mod direct;
 mod error;
 mod fs;
 mod gate;

@@ -179,19 +179,7 @@ impl FileSystem for MemFs {
         self.fault()?;
         self.call(|s| {
             let is_dir = new.kind == FileKind::Dir;
-            let attr = Attr {
-                kind: new.kind,
-                mode: new.mode,
-                uid: new.uid,
-                gid: new.gid,
-                nlink: if is_dir { 2 } else { 1 },
-                size: new.target.len() as u64,
-                blocks: 0,
-                atime: cx.time,
-                mtime: cx.time,
-                ctime: cx.time,
-                rdev: new.rdev,
-            };
+            let attr = Attr { size: new.target.len() as u64, ..new.attr(cx.time) };
             let ino = s.allocate(MemInode::new(attr, dir.ino(), new.target.to_vec()));
             s.enter(dir, name, Entry { ino, kind: new.kind, cookie: 0 });
             s.stamp(dir, cx.time, |a| a.nlink += u32::from(is_dir));
@@ -256,17 +244,7 @@ impl FileSystem for MemFs {
                 s.cut(inode, size);
                 s.reach(inode, size);
             }
-            s.change(inode, |a| {
-                a.mode = set.mode.unwrap_or(a.mode);
-                a.uid = set.uid.unwrap_or(a.uid);
-                a.gid = set.gid.unwrap_or(a.gid);
-                a.atime = set.atime.unwrap_or(a.atime);
-                if let Some(size) = set.size {
-                    (a.size, a.mtime) = (size, cx.time);
-                }
-                a.mtime = set.mtime.unwrap_or(a.mtime);
-                a.ctime = cx.time;
-            });
+            s.change(inode, |a| a.set(set, cx.time));
             Ok(())
         })
     }
@@ -396,10 +374,7 @@ impl FileSystem for MemFs {
                 }
             }
             s.change(inode, |a| {
-                let grows = how.grows() && pos + len > a.size;
-                a.size = if grows { pos + len } else { a.size };
-                a.mtime = if grows || how.zeroes() { cx.time } else { a.mtime };
-                a.ctime = cx.time;
+                a.allocated(how, pos + len, cx.time);
             });
             let size = s.node(inode).attr.size;
             if how.grows() && pos + len == size {

@@ -22,7 +22,7 @@ mod power;
 mod space;
 
 pub use attributes::{attributes_survive_power_failures, attributes_up_to_the_limit_come_back};
-pub use damage::{damaged_media_give_errors, scribbled_images_are_refused_or_reported};
+pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported};
 pub use holes::{
     punched_and_zeroed_ranges_read_as_zeros, reserved_blocks_read_as_zeros,
     reserving_too_much_changes_nothing,
@@ -32,7 +32,10 @@ pub use model::{
     any_calls_of_64_tasks_end_and_leave_a_sound_file_system, calls_behave_as_the_reference,
     concurrent_calls_have_a_serial_order, threads_on_the_wall_clock_leave_a_sound_file_system, tiny_caches,
 };
-pub use power::{fail_and_look, what_was_fsynced_survives_power_failures, write_all};
+pub use power::{
+    a_power_failure_right_after_fsync_loses_nothing, fail_and_look, what_was_fsynced_survives_power_failures,
+    write_all,
+};
 pub use space::{
     a_full_file_system_can_be_emptied_and_filled_again, a_full_file_system_survives_a_crowd,
     a_large_directory_keeps_every_name, a_large_sparse_file_keeps_every_piece, create, fill,

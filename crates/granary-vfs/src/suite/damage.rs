@@ -1,14 +1,16 @@
 //! Media that somebody scribbled over: refused, reported or read as errors, never a panic.
 
 use super::{Mounted, Subject, create, drive, fill, port, run};
+use crate::attr::FileKind;
 use crate::fs::{Cred, FileSystem};
 use crate::model::snapshot;
-use crate::posix::Posix;
+use crate::posix::{OpenFlags, Posix, Whence};
 use crate::process::Process;
 use crate::{Vfs, VfsConfig};
 use granary_mssd::{Port, Structure};
 use granary_sim::rng::Stream;
-use granary_units::{Bytes, Lpa, Page};
+use granary_units::{Bytes, Dest, Lpa, Page};
+use std::sync::Arc;
 
 const FILES: u64 = 200;
 
@@ -97,4 +99,37 @@ pub fn damaged_media_give_errors<S: Subject>(subject: &S, reach: u64) {
         }));
     }
     assert!(errors > 10, "only {errors} of 60 were noticed");
+}
+
+/// Looks at everything; errors are welcome, panics are not.
+pub fn look_around(vfs: &Arc<Vfs>) {
+    let mut p = Process::new(vfs.clone(), Cred::ROOT);
+    let mut todo = vec!["".to_owned()];
+    for _ in 0..50 {
+        let Some(path) = todo.pop() else { break };
+        let here = if path.is_empty() { "/" } else { &path };
+        let Ok(stat) = p.lstat(here) else { continue };
+        let _ = p.listxattr(here).map(|names| names.iter().for_each(|n| drop(p.getxattr(here, n))));
+        match stat.attr.kind {
+            FileKind::Dir => {
+                for e in p.list(here).unwrap_or_default() {
+                    if e.name != b"." && e.name != b".." {
+                        todo.push(format!("{path}/{}", String::from_utf8_lossy(&e.name)));
+                    }
+                }
+            }
+            FileKind::Symlink => drop(p.readlink(here)),
+            FileKind::File => {
+                if let Ok(fd) = p.open(here, OpenFlags::RDONLY | OpenFlags::NOATIME, 0) {
+                    let mut buffer = vec![0; 8192];
+                    for pos in [0, 4096, 16_384, stat.attr.size.saturating_sub(100)] {
+                        let _ = p.pread(fd, Dest::Bytes(&mut buffer), pos);
+                    }
+                    let _ = p.lseek(fd, 0, Whence::Hole);
+                    let _ = p.close(fd);
+                }
+            }
+            _ => {}
+        }
+    }
 }

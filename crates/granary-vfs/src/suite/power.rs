@@ -254,3 +254,32 @@ pub fn fail_and_look<S: Subject>(
         m.check();
     });
 }
+
+/// 300 files, each synced when it was made, and the power fails: all are there. `looked` is shown what recovery did.
+pub fn a_power_failure_right_after_fsync_loses_nothing<S: Subject>(
+    subject: &S,
+    looked: impl FnOnce(&S::Recovery) + 'static,
+) {
+    let before = |m: &Mounted<S>| {
+        let mut p = m.process();
+        p.mkdir("/d", 0o755).expect("mkdir");
+        for i in 0..300 {
+            let fd = write_all(&mut p, &format!("/d/{i}"), i, 4096).expect("write");
+            p.fsync(fd).expect("fsync");
+            p.close(fd).expect("close");
+        }
+        granary_sim::power_fail();
+    };
+    let after = move |m: &Mounted<S>| {
+        looked(&m.recovery());
+        let mut p = m.process();
+        for i in 0..300u64 {
+            let fd = p.open(format!("/d/{i}"), OpenFlags::RDONLY, 0).expect("open");
+            let mut buf = [0; 8];
+            assert_eq!(p.pread(fd, Dest::Bytes(&mut buf), 4088).expect("read"), 8);
+            assert_eq!(u64::from_le_bytes(buf), i);
+            p.close(fd).expect("close");
+        }
+    };
+    fail_and_look(subject, drive(Bytes::gib(1)), None, before, after);
+}
