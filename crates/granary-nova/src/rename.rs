@@ -13,7 +13,7 @@ use crate::layout::entry::{self, DENTRY_DEAD};
 use crate::layout::inode;
 use crate::log::Pending;
 use crate::namespace::node;
-use crate::node::{Dent, State};
+use crate::node::State;
 use granary_mssd::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{Batch, corrupt};
@@ -32,6 +32,82 @@ impl<'a, 'i> Part<'a, 'i> {
     fn new(inode: &'i Inode, st: &'a mut State) -> Part<'a, 'i> {
         let p = Pending::new(st);
         Part { inode, st, p, attr: inode.attr() }
+    }
+}
+
+/// A rename on its way.
+struct Call<'c, 'a, 'i> {
+    cx: &'c Cx<'c>,
+    r: &'c Rename<'i>,
+    /// The old directory, the new one if it is another, the inode, and what has the new name if there is something.
+    parts: Vec<Part<'a, 'i>>,
+    /// Where the new directory is among them.
+    to: usize,
+    /// Where the inode is.
+    moved: usize,
+}
+
+/// Where its entries are.
+struct Logged {
+    old_from: u64,
+    old_to: Option<u64>,
+    new_from: u64,
+    new_to: u64,
+    /// Link changes of the inode and of what has the new name.
+    links: Vec<u64>,
+    changes: Vec<InPlace>,
+}
+
+impl Call<'_, '_, '_> {
+    fn moved_kind(&self) -> FileKind {
+        self.parts[self.moved].attr.kind
+    }
+
+    /// What has the new name is a directory.
+    fn meets_dir(&self) -> bool {
+        self.parts.get(self.moved + 1).is_some_and(|p| p.attr.kind == FileKind::Dir)
+    }
+
+    /// What gets the old name.
+    fn back(&self) -> Option<(u64, FileKind)> {
+        let target = self.parts.get(self.moved + 1).filter(|_| self.r.exchange)?;
+        Some((target.inode.ino().0, target.attr.kind))
+    }
+
+    /// A directory goes to another parent.
+    fn moves_up(&self) -> bool {
+        self.to > 0 && self.moved_kind() == FileKind::Dir
+    }
+
+    /// A directory comes from there in exchange.
+    fn moves_back(&self) -> bool {
+        self.to > 0 && self.r.exchange && self.meets_dir()
+    }
+
+    /// The part that loses its last name.
+    fn dies(&self) -> Option<usize> {
+        let target = self.moved + 1;
+        self.parts.get(target).filter(|p| p.attr.nlink == 0).map(|_| target)
+    }
+
+    /// The link counts and times of all parts after the rename.
+    fn count_links(&mut self) {
+        let (dir_moves, meets_dir, exchange) =
+            (self.moved_kind() == FileKind::Dir, self.meets_dir(), self.r.exchange);
+        if dir_moves {
+            self.parts[0].attr.nlink -= 1;
+            self.parts[self.to].attr.nlink += 1;
+        }
+        if meets_dir {
+            self.parts[self.to].attr.nlink -= 1;
+            self.parts[0].attr.nlink += u32::from(exchange);
+        }
+        for i in [0, self.to] {
+            (self.parts[i].attr.mtime, self.parts[i].attr.ctime) = (self.cx.time, self.cx.time);
+        }
+        if let Some(target) = self.parts.get_mut(self.moved + 1).filter(|_| !exchange) {
+            target.attr.nlink = if meets_dir { 0 } else { target.attr.nlink.saturating_sub(1) };
+        }
     }
 }
 
@@ -79,13 +155,20 @@ impl Nova {
         if let Some(to) = &mut to {
             parts.push(Part::new(r.to_dir, to));
         }
-        let (to_dir, moved_at) = (parts.len() - 1, parts.len());
+        let (to, moved_at) = (parts.len() - 1, parts.len());
         parts.push(Part::new(r.inode, &mut moved));
         if let Some((inode, st)) = r.target.zip(target.as_mut()) {
             parts.push(Part::new(inode, st));
         }
-        self.stores(|b| self.rename_parts(b, cx, r, &mut parts, to_dir, moved_at))?;
-        for part in &mut parts {
+        let mut call = Call { cx, r, parts, to, moved: moved_at };
+        call.count_links();
+        self.stores(|b| {
+            let logged = self.log_rename(b, &mut call)?;
+            self.commit_rename(b, &mut call, &logged)?;
+            self.take_over(b, &mut call, &logged)?;
+            b.write_back()
+        })?;
+        for part in &mut call.parts {
             if part.attr.nlink > 0 {
                 self.clean_log(node(part.inode), part.st)?;
             }
@@ -93,126 +176,116 @@ impl Nova {
         Ok(())
     }
 
-    fn rename_parts(
+    /// Appends the entries of all logs; nobody sees them before the transaction.
+    fn log_rename(&self, b: &mut Batch<'_>, call: &mut Call<'_, '_, '_>) -> Result<Logged> {
+        let (cx, r) = (call.cx, call.r);
+        let old = |part: &Part<'_, '_>, name: &[u8]| {
+            let dent = part.st.dir().get(name).map(|dent| dent.addr);
+            dent.ok_or_else(|| corrupt("a name that is renamed is not there"))
+        };
+        let old_from = old(&call.parts[0], r.from)?;
+        let old_to = r.target.map(|_| old(&call.parts[call.to], r.to)).transpose()?;
+        let mut changes = Vec::new();
+        for addr in [Some(old_from), old_to].into_iter().flatten() {
+            changes.push(self.in_place(addr, |b| b[DENTRY_DEAD as usize] = 1)?);
+        }
+        let (ino, kind) = (r.inode.ino().0, call.moved_kind());
+        let new_to = self.log_name(b, cx, &mut call.parts[call.to], r.to, (ino, kind))?;
+        let back = call.back().unwrap_or((0, kind));
+        let new_from = self.log_name(b, cx, &mut call.parts[0], r.from, back)?;
+        let mut links = Vec::new();
+        for part in &mut call.parts[call.moved..] {
+            let n = part.attr.nlink;
+            links.push(self.append_link(b, part.inode, part.st, &mut part.p, (n, cx, false))?);
+        }
+        if call.moves_up() {
+            changes.push(self.new_parent(call.parts[call.moved].st, r.to_dir)?);
+        }
+        if call.moves_back() {
+            changes.push(self.new_parent(call.parts[call.moved + 1].st, r.from_dir)?);
+        }
+        Ok(Logged { old_from, old_to, new_from, new_to, links, changes })
+    }
+
+    /// Appends a dentry to a directory's log; an inode of 0 takes the name away.
+    fn log_name(
         &self,
         b: &mut Batch<'_>,
         cx: &Cx<'_>,
-        r: &Rename<'_>,
-        parts: &mut [Part<'_, '_>],
-        to_dir: usize,
-        moved: usize,
-    ) -> Result<()> {
-        let (ino, kind) = (r.inode.ino(), parts[moved].attr.kind);
-        let back = r.target.filter(|_| r.exchange).map(|t| (t.ino(), t.view(|a| a.kind)));
-        let target = (r.target.is_some()).then_some(moved + 1);
-        let is_dir =
-            |i: Option<usize>, parts: &[Part<'_, '_>]| i.is_some_and(|i| parts[i].attr.kind == FileKind::Dir);
-        let (dir_moves, dir_target) = (kind == FileKind::Dir, is_dir(target, parts));
-        // Links of the directories: what comes, what goes.
-        if dir_moves {
-            parts[0].attr.nlink -= 1;
-            parts[to_dir].attr.nlink += 1;
-        }
-        if dir_target {
-            parts[to_dir].attr.nlink -= 1;
-            if r.exchange {
-                parts[0].attr.nlink += 1;
-            }
-        }
-        for i in [0, to_dir] {
-            (parts[i].attr.mtime, parts[i].attr.ctime) = (cx.time, cx.time);
-        }
-        let urgent = false;
-        let mut changes = Vec::new();
-        let old = |part: &Part<'_, '_>, name: &[u8]| -> Result<Dent> {
-            part.st.dir().get(name).cloned().ok_or_else(|| corrupt("a name that is renamed is not there"))
-        };
-        let old_from = old(&parts[0], r.from)?;
-        let old_to = if r.target.is_some() { Some(old(&parts[to_dir], r.to)?) } else { None };
-        for dent in [Some(&old_from), old_to.as_ref()].into_iter().flatten() {
-            changes.push(self.in_place(dent.addr, |b| b[DENTRY_DEAD as usize] = 1)?);
-        }
+        dir: &mut Part<'_, '_>,
+        name: &[u8],
+        (ino, kind): (u64, FileKind),
+    ) -> Result<u64> {
+        let e = entry::dentry(dir.p.epoch(dir.st), name, ino, kind, cx.time, dir.attr.nlink);
+        self.append(b, dir.st, &mut dir.p, dir.inode.ino(), (&e, Structure::Dentry, false))
+    }
 
-        let part = &mut parts[to_dir];
-        let e = entry::dentry(part.p.epoch(part.st), r.to, ino.0, kind, cx.time, part.attr.nlink);
-        let new_to = self.append(b, part.st, &mut part.p, r.to_dir.ino(), (&e, Structure::Dentry, urgent))?;
-        let part = &mut parts[0];
-        let (back_ino, back_kind) = back.map_or((0, kind), |(i, k)| (i.0, k));
-        let e = entry::dentry(part.p.epoch(part.st), r.from, back_ino, back_kind, cx.time, part.attr.nlink);
-        let new_from =
-            self.append(b, part.st, &mut part.p, r.from_dir.ino(), (&e, Structure::Dentry, urgent))?;
-
-        let mut links = Vec::new();
-        for (i, part) in parts.iter_mut().enumerate().skip(moved) {
-            if i > moved && !r.exchange {
-                part.attr.nlink =
-                    if part.attr.kind == FileKind::Dir { 0 } else { part.attr.nlink.saturating_sub(1) };
-            }
-            let n = part.attr.nlink;
-            links.push(self.append_link(b, part.inode, part.st, &mut part.p, (n, cx, urgent))?);
-        }
-        let cross = to_dir > 0;
-        if cross && dir_moves {
-            changes.push(self.new_parent(parts[moved].st, r.to_dir)?);
-        }
-        if cross && r.exchange && dir_target {
-            changes.push(self.new_parent(parts[moved + 1].st, r.from_dir)?);
-        }
-
-        let mut words: Vec<(u64, u64)> = parts.iter().map(|p| (p.st.slot + inode::TAIL, p.st.tail)).collect();
-        words.extend(changes.iter().flat_map(InPlace::words));
-        let dies = target.filter(|i| parts[*i].attr.nlink == 0);
+    /// All tails and what changes in place, at once.
+    fn commit_rename(&self, b: &mut Batch<'_>, call: &mut Call<'_, '_, '_>, logged: &Logged) -> Result<()> {
+        let tails = call.parts.iter().map(|p| (p.st.slot + inode::TAIL, p.st.tail));
+        let mut words: Vec<(u64, u64)> = tails.collect();
+        words.extend(logged.changes.iter().flat_map(InPlace::words));
+        let dies = call.dies();
         if let Some(i) = dies {
-            let st = &parts[i].st;
+            let st = &call.parts[i].st;
             words.extend([(st.slot, st.word), (st.slot + inode::DELETE_EPOCH, 0)]);
         }
         b.fence()?;
         self.transaction(b, &words, |b| {
-            for part in parts.iter() {
+            for part in &call.parts {
                 self.put_tail(b, part.st, &part.p)?;
             }
-            for c in &changes {
+            for c in &logged.changes {
                 b.put(c.addr, &c.new, Structure::Dentry)?;
             }
             if let Some(i) = dies {
-                self.put_deleted(b, parts[i].st, parts[i].st.word & !0xff)?;
+                let st = &call.parts[i].st;
+                self.put_deleted(b, st, st.word & !0xff)?;
             }
             Ok(())
         })?;
-
-        for part in parts.iter_mut() {
-            let p = std::mem::take(&mut part.p);
-            p.apply(part.st);
+        for part in &mut call.parts {
+            std::mem::take(&mut part.p).apply(part.st);
         }
         if let Some(i) = dies {
-            parts[i].st.word &= !0xff;
+            call.parts[i].st.word &= !0xff;
         }
-        // Both directories' indexes; the flags are on media already, the pages' counts follow.
-        if back.is_none() {
-            parts[0].st.dir_mut().remove(r.from);
-            self.born_dead(b, parts[0].st, new_from)?;
-        } else {
-            parts[0].st.dir_mut().insert(r.from, back_ino, back_kind, new_from);
+        Ok(())
+    }
+
+    /// Brings the host's memory up to what is on media; the pages' counts of dead entries follow there.
+    fn take_over(&self, b: &mut Batch<'_>, call: &mut Call<'_, '_, '_>, logged: &Logged) -> Result<()> {
+        let (cx, r, to, kind, back) = (call.cx, call.r, call.to, call.moved_kind(), call.back());
+        let (up, down) = (call.moves_up(), call.moves_back());
+        let parts = &mut call.parts;
+        match back {
+            Some((ino, kind)) => {
+                parts[0].st.dir_mut().insert(r.from, ino, kind, logged.new_from);
+            }
+            None => {
+                parts[0].st.dir_mut().remove(r.from);
+                self.born_dead(b, parts[0].st, logged.new_from)?;
+            }
         }
-        parts[to_dir].st.dir_mut().insert(r.to, ino.0, kind, new_to);
-        self.born_dead(b, parts[0].st, old_from.addr)?;
-        if let Some(old) = &old_to {
-            self.born_dead(b, parts[to_dir].st, old.addr)?;
+        parts[to].st.dir_mut().insert(r.to, r.inode.ino().0, kind, logged.new_to);
+        self.born_dead(b, parts[0].st, logged.old_from)?;
+        if let Some(addr) = logged.old_to {
+            self.born_dead(b, parts[to].st, addr)?;
         }
-        for (part, addr) in parts[moved..].iter_mut().zip(links) {
+        for (part, addr) in parts[call.moved..].iter_mut().zip(&logged.links) {
             let n = part.attr.nlink;
-            self.link_changed(b, part.inode, part.st, addr, (n, cx))?;
+            self.link_changed(b, part.inode, part.st, *addr, (n, cx))?;
         }
-        for i in [0, to_dir] {
-            let new = parts[i].attr;
-            parts[i].inode.update(|a| (a.nlink, a.mtime, a.ctime) = (new.nlink, new.mtime, new.ctime));
+        for part in [&parts[0], &parts[to]] {
+            let new = part.attr;
+            part.inode.update(|a| (a.nlink, a.mtime, a.ctime) = (new.nlink, new.mtime, new.ctime));
         }
-        if cross && dir_moves {
+        if up {
             node(r.inode).parent.store(r.to_dir.ino().0, Relaxed);
         }
-        if let Some(t) = r.target.filter(|_| cross && r.exchange && dir_target) {
+        if let Some(t) = r.target.filter(|_| down) {
             node(t).parent.store(r.from_dir.ino().0, Relaxed);
         }
-        b.write_back()
+        Ok(())
     }
 }
