@@ -63,7 +63,7 @@ impl Core {
         }
         let seq = tx.run(|| {
             self.change_names(r, &found, &way);
-            let (leaves, comes) = links_moved(r, &way);
+            let (leaves, comes) = r.links_moved();
             self.stamp_dir(cx, r.from_dir, leaves);
             self.stamp_dir(cx, r.to_dir, comes);
             self.put_inode(&from_block, r.from_dir);
@@ -125,16 +125,5 @@ impl Core {
                 found.point_at(old.ino, kind);
             }
         }
-    }
-}
-
-/// How the numbers of subdirectories change, in the old and the new directory.
-fn links_moved(r: &Rename<'_>, way: &Way) -> (i32, i32) {
-    let is_dir = |inode: &Inode| (node(inode).kind == FileKind::Dir) as i32;
-    let (moved, target) = (is_dir(r.inode), r.target.map_or(0, is_dir));
-    match way {
-        Way::InPlace | Way::Move(_) => (-moved, moved),
-        Way::Replace(..) => (-moved, moved - target),
-        Way::Exchange(_) => (target - moved, moved - target),
     }
 }

@@ -135,7 +135,7 @@ impl Ext4 {
     fn drop_link(&self, h: &mut Handle<'_>, cx: &Cx<'_>, inode: &Inode) -> Result<()> {
         let left = inode.update(|a| {
             a.ctime = cx.time;
-            a.nlink = if a.kind == FileKind::Dir { 0 } else { a.nlink.saturating_sub(1) };
+            a.nlink = a.links_left();
             a.nlink
         });
         if left == 0 {

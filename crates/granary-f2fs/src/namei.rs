@@ -154,7 +154,7 @@ impl F2fs {
         let (left, is_dir) = inode.update(|a| {
             a.ctime = cx.time;
             let is_dir = a.kind == FileKind::Dir;
-            a.nlink = if is_dir { 0 } else { a.nlink.saturating_sub(1) };
+            a.nlink = a.links_left();
             (a.nlink, is_dir)
         });
         {

@@ -92,21 +92,14 @@ impl Call<'_, '_, '_> {
 
     /// The link counts and times of all parts after the rename.
     fn count_links(&mut self) {
-        let (dir_moves, meets_dir, exchange) =
-            (self.moved_kind() == FileKind::Dir, self.meets_dir(), self.r.exchange);
-        if dir_moves {
-            self.parts[0].attr.nlink -= 1;
-            self.parts[self.to].attr.nlink += 1;
+        let (leave, come) = self.r.links_moved();
+        for (i, links) in [(0, leave), (self.to, come)] {
+            let dir = &mut self.parts[i].attr;
+            dir.nlink = dir.nlink.wrapping_add_signed(links);
+            (dir.mtime, dir.ctime) = (self.cx.time, self.cx.time);
         }
-        if meets_dir {
-            self.parts[self.to].attr.nlink -= 1;
-            self.parts[0].attr.nlink += u32::from(exchange);
-        }
-        for i in [0, self.to] {
-            (self.parts[i].attr.mtime, self.parts[i].attr.ctime) = (self.cx.time, self.cx.time);
-        }
-        if let Some(target) = self.parts.get_mut(self.moved + 1).filter(|_| !exchange) {
-            target.attr.nlink = if meets_dir { 0 } else { target.attr.nlink.saturating_sub(1) };
+        if let Some(target) = self.parts.get_mut(self.moved + 1).filter(|_| !self.r.exchange) {
+            target.attr.nlink = target.attr.links_left();
         }
     }
 }

@@ -175,7 +175,7 @@ impl Pmfs {
         let is_dir = old.kind == FileKind::Dir;
         let (dir_tree, tree) = (*above.tree.read(), *own.tree.read());
         let place = self.find(dir_tree, dir_old.size, name)?.ok_or(FsError::NoEntry)?;
-        let links = if is_dir { 0 } else { old.nlink.saturating_sub(1) };
+        let links = old.links_left();
         let new = Attr { nlink: links, ctime: cx.time, ..old };
         let dir_new =
             Attr { mtime: cx.time, ctime: cx.time, nlink: dir_old.nlink - u32::from(is_dir), ..dir_old };

@@ -52,24 +52,17 @@ impl Pmfs {
         let mut target = r.target.map(Part::new);
         let is_dir = |p: &Part<'_>| p.old.0.kind == FileKind::Dir;
         let (dir_moves, dir_target) = (is_dir(&moved), target.as_ref().is_some_and(is_dir));
-        for d in &mut dirs {
-            (d.new.0.mtime, d.new.0.ctime) = (cx.time, cx.time);
-        }
-        if dir_moves {
-            dirs[0].new.0.nlink -= 1;
-            dirs[to].new.0.nlink += 1;
-        }
-        if dir_target {
-            dirs[to].new.0.nlink -= 1;
-            if r.exchange {
-                dirs[0].new.0.nlink += 1;
-            }
+        let (leave, come) = r.links_moved();
+        for (i, links) in [(0, leave), (to, come)] {
+            let dir = &mut dirs[i].new.0;
+            dir.nlink = dir.nlink.wrapping_add_signed(links);
+            (dir.mtime, dir.ctime) = (cx.time, cx.time);
         }
         moved.new.0.ctime = cx.time;
         if let Some(t) = &mut target {
             t.new.0.ctime = cx.time;
             if !r.exchange {
-                t.new.0.nlink = if dir_target { 0 } else { t.old.0.nlink.saturating_sub(1) };
+                t.new.0.nlink = t.old.0.links_left();
             }
         }
         let dies = target.as_ref().is_some_and(|t| t.new.0.nlink == 0);

@@ -145,6 +145,11 @@ impl Attr {
         self.ctime = now;
     }
 
+    /// The links left when one name goes; a directory's "." goes with it.
+    pub fn links_left(&self) -> u32 {
+        if self.kind == FileKind::Dir { 0 } else { self.nlink.saturating_sub(1) }
+    }
+
     /// What fallocate of a range that ends at byte `end` changes, at `now`; whether the file grew.
     pub fn allocated(&mut self, how: Allocate, end: u64, now: Time) -> bool {
         let grows = how.grows() && end > self.size;

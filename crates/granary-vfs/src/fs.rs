@@ -144,6 +144,15 @@ pub struct Rename<'a> {
     pub exchange: bool,
 }
 
+impl Rename<'_> {
+    /// How the links of the old and of the new directory change (both, where they are one): directories go and come.
+    pub fn links_moved(&self) -> (i32, i32) {
+        let is_dir = |inode: &Inode| i32::from(inode.view(|a| a.kind) == FileKind::Dir);
+        let (moved, target) = (is_dir(self.inode), self.target.map_or(0, is_dir));
+        (if self.exchange { target - moved } else { -moved }, moved - target)
+    }
+}
+
 /// What [`FileSystem::fallocate`] does with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Allocate {
