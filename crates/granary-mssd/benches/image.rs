@@ -1,6 +1,6 @@
 //! What images cost on the wall clock: opening, changes in process mode, barriers in machine mode.
 //!
-//! `cargo bench -p granary-mssd --bench image -- [DIR [opening|recovery|changes|barriers]]` makes its images below DIR (default:
+//! `cargo bench -p granary-mssd --bench image -- [DIR [opening|recovery|changes|barriers [LINES]]]` makes its images below DIR (default:
 //! the directory for temporary files).
 #![allow(clippy::disallowed_methods, reason = "measures the wall clock")]
 
@@ -14,6 +14,10 @@ use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// What the command line allocates with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const WHAT: Structure = Structure::Data;
 
@@ -220,6 +224,7 @@ fn main() {
     };
     let dir = dir.expect("a directory");
     let only = args.next();
+    let lines: Option<u64> = args.next().map(|lines| lines.parse().expect("lines to a page"));
     let wanted = |part: &str| only.as_ref().is_none_or(|only| only == part);
     // Time begins now.
     assert!(granary_sim::now() < Nanos::from_secs(1));
@@ -227,7 +232,10 @@ fn main() {
         opening(dir.path());
     }
     if wanted("recovery") {
-        [12, 16, 64].into_iter().for_each(|lines| recovery(dir.path(), lines));
+        [12, 16, 64]
+            .into_iter()
+            .filter(|n| lines.is_none_or(|lines| lines == *n))
+            .for_each(|lines| recovery(dir.path(), lines));
     }
     if wanted("changes") {
         changes(dir.path());
