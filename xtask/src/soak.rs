@@ -90,8 +90,8 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::Image => image::jobs(),
         Kind::DriveConfigs => configs::jobs(),
         Kind::DriveFaults => drive_faults::jobs(),
-        Kind::Fsx => fsx::jobs(&args.fs)?,
-        Kind::Calls => calls::jobs(&args.fs)?,
+        Kind::Fsx => mounted::jobs(fsx::Fsx, &args.fs)?,
+        Kind::Calls => mounted::jobs(calls::Calls, &args.fs)?,
     };
     let threads = match args.jobs {
         Some(n) => n.max(1),

@@ -7,11 +7,8 @@
 //! The calls are those of the tests of `granary-mount` (`tests/mount/exerciser.rs`), direct and cached; and mappings, which those
 //! tests cannot have.
 
-use super::Job;
-use super::mounted::{self, Mounted, Work};
+use super::mounted::{Mounted, Work};
 use exerciser::Exercise;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[path = "../../../crates/granary-mount/tests/mount/content.rs"]
@@ -28,58 +25,22 @@ const PART: u64 = 10_000;
 /// Mounts of a seed.
 const PARTS: u64 = 2;
 
-struct Calls {
-    name: String,
-    fs: String,
-    granary: PathBuf,
-    done: AtomicU64,
-}
-
-/// One job for each file system.
-pub(super) fn jobs(fs: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
-    let granary = mounted::granary()?;
-    let chosen = super::power::choose("file system", fs, mounted::ALL)?;
-    let job = |fs: String| -> Box<dyn Job> {
-        Box::new(Calls { name: format!("calls-{fs}"), fs, granary: granary.clone(), done: AtomicU64::new(0) })
-    };
-    Ok(chosen.into_iter().map(job).collect())
-}
-
-impl Job for Calls {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn explore(&self, seeds: Range<u64>) -> Vec<String> {
-        mounted::explore(self, seeds)
-    }
-
-    fn summary(&self) -> String {
-        format!("{} calls", self.done.load(Relaxed))
-    }
-}
+/// See the module.
+#[derive(Clone, Copy)]
+pub(super) struct Calls;
 
 impl Work for Calls {
-    fn kind(&self) -> &str {
-        "calls"
-    }
+    const KIND: &'static str = "calls";
+    const UNIT: &'static str = "calls";
 
-    fn fs(&self) -> &str {
-        &self.fs
-    }
-
-    fn granary(&self) -> &Path {
-        &self.granary
-    }
-
-    fn seed(&self, mounted: &Mounted, seed: u64) -> Result<(), String> {
-        let mut exercise = Exercise::new(&mounted.dir(), &self.fs, seed, Some(&mapping::Shared))?;
+    fn seed(self, mounted: &Mounted, fs: &str, seed: u64, done: &AtomicU64) -> Result<(), String> {
+        let mut exercise = Exercise::new(&mounted.dir(), fs, seed, Some(&mapping::Shared))?;
         for part in 1..=PARTS {
             mounted.bounded(|| {
                 exercise.run(PART)?;
                 exercise.compare_all().map_err(|e| format!("all, part {part}: {e}"))
             })?;
-            self.done.fetch_add(PART, Relaxed);
+            done.fetch_add(PART, Relaxed);
             exercise.close();
             mounted.again()?;
             mounted

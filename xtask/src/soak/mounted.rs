@@ -6,15 +6,18 @@
 //!
 //! The server is another process: so files can be mapped, and a piece that hangs in a call is ended by killing it.
 
+use super::Job;
 use super::state::target_dir;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// File systems that are mounted.
-pub(super) const ALL: &[&str] = &["bytefs", "ext4", "f2fs", "nova", "pmfs"];
+const ALL: &[&str] = &["bytefs", "ext4", "f2fs", "nova", "pmfs"];
 /// The longest that a piece of work may take: hundreds of times what the slowest did, so that only one that hangs does.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -22,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 ///
 /// # Errors
 /// Where it is missing, or nothing can be mounted here.
-pub(super) fn granary() -> Result<PathBuf, String> {
+fn granary() -> Result<PathBuf, String> {
     let fuse = "/dev/fuse";
     if let Err(e) = fs::File::options().read(true).write(true).open(fuse) {
         return Err(format!(
@@ -151,42 +154,78 @@ pub(super) fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}\n    {last}", out.status))
 }
 
-/// A job on mounted images, seed by seed.
-pub(super) trait Work: Sync {
+/// What a kind of soak does on mounted images.
+pub(super) trait Work: Copy + Sync + 'static {
     /// `fsx` or `calls`.
-    fn kind(&self) -> &str;
+    const KIND: &'static str;
+    /// What is counted.
+    const UNIT: &'static str;
 
-    /// The file system.
-    fn fs(&self) -> &str;
+    /// Whether what it needs is here.
+    fn ready(self) -> Result<(), String> {
+        Ok(())
+    }
 
-    /// The release build of the command line.
-    fn granary(&self) -> &Path;
-
-    /// One seed, on a mount that others were on before.
-    fn seed(&self, mounted: &Mounted, seed: u64) -> Result<(), String>;
+    /// One seed on a mount of `fs` that others were on before; adds what it did to `done`.
+    fn seed(self, mounted: &Mounted, fs: &str, seed: u64, done: &AtomicU64) -> Result<(), String>;
 }
 
-/// Works through the seeds on an image of their own; one text for each failure.
-pub(super) fn explore(work: &impl Work, seeds: std::ops::Range<u64>) -> Vec<String> {
-    let (kind, fs, first, count) = (work.kind(), work.fs(), seeds.start, seeds.end - seeds.start);
-    let replay = |from, points| {
-        format!("  replay: cargo xtask soak --kind {kind} --fs {fs} --from {from} --points {points} --jobs 1")
+/// One job for each of these file systems; none: for all.
+///
+/// # Errors
+/// Where nothing can be mounted here, or the work is not ready.
+pub(super) fn jobs<W: Work>(work: W, fs: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
+    let granary = granary()?;
+    work.ready()?;
+    let chosen = super::power::choose("file system", fs, ALL)?;
+    let job = |fs: String| -> Box<dyn Job> {
+        let name = format!("{}-{fs}", W::KIND);
+        Box::new(OnMounts { work, name, fs, granary: granary.clone(), done: AtomicU64::new(0) })
     };
-    let mounted = match Mounted::new(work.granary(), &format!("{kind}-{fs}-{first}"), fs) {
-        Ok(mounted) => mounted,
-        Err(e) => return vec![format!("{fs}: {e}")],
-    };
-    let mut failures = Vec::new();
-    for seed in seeds {
-        let Err(e) = work.seed(&mounted, seed) else { continue };
-        failures.push(format!("seed {seed}, {fs}: {e}\n{}", replay(seed, 1)));
-        if let Err(e) = mounted.restart() {
-            failures.push(format!("seed {seed}, {fs}, mounted again: {e}\n{}", replay(first, count)));
-            return failures;
+    Ok(chosen.into_iter().map(job).collect())
+}
+
+/// A job on mounted images, seed by seed.
+struct OnMounts<W> {
+    work: W,
+    name: String,
+    fs: String,
+    granary: PathBuf,
+    done: AtomicU64,
+}
+
+impl<W: Work> Job for OnMounts<W> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn explore(&self, seeds: Range<u64>) -> Vec<String> {
+        let (kind, fs, first, count) = (W::KIND, &self.fs, seeds.start, seeds.end - seeds.start);
+        let replay = |from, points| {
+            format!(
+                "  replay: cargo xtask soak --kind {kind} --fs {fs} --from {from} --points {points} --jobs 1"
+            )
+        };
+        let mounted = match Mounted::new(&self.granary, &format!("{kind}-{fs}-{first}"), fs) {
+            Ok(mounted) => mounted,
+            Err(e) => return vec![format!("{fs}: {e}")],
+        };
+        let mut failures = Vec::new();
+        for seed in seeds {
+            let Err(e) = self.work.seed(&mounted, fs, seed, &self.done) else { continue };
+            failures.push(format!("seed {seed}, {fs}: {e}\n{}", replay(seed, 1)));
+            if let Err(e) = mounted.restart() {
+                failures.push(format!("seed {seed}, {fs}, mounted again: {e}\n{}", replay(first, count)));
+                return failures;
+            }
         }
+        if let Err(e) = mounted.end() {
+            failures.push(format!("seeds {first} on, {fs}: {e}\n{}", replay(first, count)));
+        }
+        failures
     }
-    if let Err(e) = mounted.end() {
-        failures.push(format!("seeds {first} on, {fs}: {e}\n{}", replay(first, count)));
+
+    fn summary(&self) -> String {
+        format!("{} {}", self.done.load(Relaxed), W::UNIT)
     }
-    failures
 }
