@@ -64,9 +64,9 @@ pub enum RunError {
         /// What is wrong.
         reason: String,
     },
-    /// Neither time, nor a count, nor a lack of files can end the run.
+    /// Neither time, nor a count of what is done, nor a lack of files can end the run.
     #[error(
-        "nothing would end this run: give `run` a number of seconds, or add a finishoncount or finishonbytes flowop"
+        "nothing would end this run: give `run` a number of seconds, or add a finishoncount (finishonbytes) flowop to a process that does operations (moves bytes)"
     )]
     Endless,
     /// [`super::Run::measure`] before [`super::Run::setup`].

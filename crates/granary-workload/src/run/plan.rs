@@ -105,21 +105,32 @@ impl Plan {
         }
     }
 
-    /// Whether anything but time can end the run: a finish flowop, or one that uses up files or directories.
+    /// Whether anything but time can end the run: a flowop that uses up files or directories, or a finish flowop whose process
+    /// (or target) has something that it counts.
     pub(crate) fn can_finish(&self) -> bool {
-        fn finishes(node: &Node) -> bool {
-            matches!(
-                node.op,
-                Op::FinishOnCount { .. }
-                    | Op::FinishOnBytes { .. }
-                    | Op::Create(_)
-                    | Op::Delete(_)
-                    | Op::MakeDir { .. }
-                    | Op::RemoveDir { .. }
-            ) || node.inner.iter().any(finishes)
-        }
-        self.threads.iter().any(|thread| thread.kind.nodes.iter().any(finishes))
+        self.threads.iter().any(|thread| any(&thread.kind.nodes, &|node| self.finishes(thread, node)))
     }
+
+    fn finishes(&self, thread: &ThreadPlan, node: &Node) -> bool {
+        let in_process = |counts: &dyn Fn(&Node) -> bool| {
+            self.threads.iter().any(|t| t.process == thread.process && any(&t.kind.nodes, counts))
+        };
+        match node.op {
+            Op::Create(_) | Op::Delete(_) | Op::MakeDir { .. } | Op::RemoveDir { .. } => true,
+            // Of a target each execution counts, and only what moves bytes can be the target of a count of bytes.
+            Op::FinishOnCount { value: 0, .. }
+            | Op::FinishOnCount { target: Some(_), .. }
+            | Op::FinishOnBytes { target: Some(_), .. } => true,
+            Op::FinishOnCount { target: None, .. } => in_process(&|node| node.op.counts()),
+            Op::FinishOnBytes { target: None, .. } => in_process(&|node| node.op.direction().is_some()),
+            _ => false,
+        }
+    }
+}
+
+/// Whether one of them, or one inside of them, is so.
+fn any(nodes: &[Node], is: &dyn Fn(&Node) -> bool) -> bool {
+    nodes.iter().any(|node| is(node) || any(&node.inner, is))
 }
 
 fn finish_counts(node: &Node, process: usize, out: &mut Vec<(usize, u64)>) {

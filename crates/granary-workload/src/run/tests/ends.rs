@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 const FILES: &str = "size=8k,entries=40,dirwidth=100,prealloc=100";
+/// Without a limit of time.
+const UNLIMITED: &str = "set mode quit alldone\nrun";
 const STAT: &str = "flowop statfile name=s,filesetname=set";
 
 #[test]
@@ -87,10 +89,34 @@ fn running_out_of_files_is_an_error_when_time_should_end_the_run() {
 
 #[test]
 fn a_run_that_nothing_ends_is_refused() {
-    let text = one_process(
-        FILES,
-        &format!("thread name=t,memsize=1m\n{{\n{STAT}\n}}"),
-        "set mode quit alldone\nrun",
+    let text = one_process(FILES, &format!("thread name=t,memsize=1m\n{{\n{STAT}\n}}"), UNLIMITED);
+    assert!(fails(&text).starts_with("nothing would end this run"));
+}
+
+/// A finish flowop of a process that does nothing that it counts never comes to its end.
+#[test]
+fn counting_what_nobody_does_does_not_end_a_run() {
+    let read = "flowop read name=r,filesetname=set,iosize=1k,random";
+    for (flowops, ends) in [
+        ("flowop delay name=d,value=1\nflowop finishoncount name=end,value=1".to_owned(), false),
+        ("flowop delay name=d,value=1\nflowop finishoncount name=end,value=0".to_owned(), true),
+        (format!("{STAT}\nflowop finishonbytes name=end,value=1"), false),
+        (format!("{STAT}\n{read}\nflowop finishonbytes name=end,value=1,target=r"), true),
+        ("flowop delay name=d,value=1\nflowop finishoncount name=end,value=3,target=d".to_owned(), true),
+    ] {
+        let text = one_process(FILES, &format!("thread name=t,memsize=1m\n{{\n{flowops}\n}}"), UNLIMITED);
+        if ends {
+            run(&text);
+        } else {
+            assert!(fails(&text).starts_with("nothing would end this run"), "{flowops}");
+        }
+    }
+    // Another process's operations are not counted.
+    let thread = |flowops: &str| format!("{{\nthread name=t,memsize=1m\n{{\n{flowops}\n}}\n}}\n");
+    let text = format!(
+        "define fileset name=set,path=/d,{FILES}\ndefine process name=a{}define process name=b{}{UNLIMITED}\n",
+        thread(STAT),
+        thread("flowop delay name=d,value=1\nflowop finishoncount name=end,value=1"),
     );
     assert!(fails(&text).starts_with("nothing would end this run"));
 }
