@@ -14,7 +14,7 @@ use crate::layout::node::{Footer, addr, addrs, decode, first_index};
 use crate::layout::summary::Summary;
 use crate::layout::{BlockBytes, NULL_ADDR};
 use crate::nodes::Batch;
-use crate::segs::{Choice, Seg, log};
+use crate::segs::{Seg, log};
 use crate::tree::Dnode;
 use granary_mssd::Structure;
 use granary_sim::{Signal, Stopper};
@@ -65,7 +65,7 @@ impl F2fs {
                 if free + dead > need + 2 || free <= 3 {
                     break;
                 }
-                let victim = self.segs.lock().victim(Choice::Greedy, self.options.victim_search, &done);
+                let victim = self.segs.lock().victim_now(&done);
                 let Some(victim) = victim else { break };
                 done.insert(victim);
                 self.clean(victim)?;
@@ -182,8 +182,7 @@ impl F2fs {
     /// One victim, where nobody needs the drive.
     fn clean_background(&self) -> Result<bool> {
         let _gc = self.gc_lock.lock();
-        let victim =
-            self.segs.lock().victim(Choice::CostBenefit, self.options.victim_search, &BTreeSet::new());
+        let victim = self.segs.lock().victim_idle();
         let Some(victim) = victim else { return Ok(false) };
         self.clean(victim)?;
         self.stats.lock().cleaned_background += 1;

@@ -246,6 +246,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
         sums.push(node_summaries(&port, &geo, seg, segno, l as u8)?);
     }
     let mut segs = Segs::new(geo, Arc::clone(&tables), list, cp.elapsed, 2 * cp.reserved);
+    segs.victim_search = options.victim_search.max(1);
     for (place, sum) in cp.logs.iter().zip(sums) {
         segs.restore(*place, sum)?;
     }

@@ -53,7 +53,8 @@ pub struct MountOptions {
     pub min_hot_blocks: u32,
     /// Dirty nodes at which a checkpoint is due; 0 = eight segments of them (`DEF_DIRTY_NODES`...).
     pub dirty_nodes: u32,
-    /// Candidates that a search for a segment to clean looks at (`max_victim_search`).
+    /// Dirty segments that a search for one to clean in idle time, or to fill, looks at, at least 1 (`max_victim_search`).
+    /// Cleaning that cannot wait looks at all.
     pub victim_search: u32,
     /// FLUSH at fsync and before the checkpoint's footer.
     pub barrier: bool,

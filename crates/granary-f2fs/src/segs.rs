@@ -15,8 +15,6 @@
 mod dead;
 mod victim;
 
-pub(crate) use victim::Choice;
-
 use crate::geometry::Geometry;
 use crate::layout::checkpoint::LogPlace;
 use crate::layout::sit::SitEntry;
@@ -103,6 +101,9 @@ pub(crate) struct Segs {
     /// Free segments at or below which logs fill holes (SSR).
     pub ssr_below: u32,
     pub ssr_segments: u64,
+    /// Segments that a search for one to clean in idle time, or to fill, looks at.
+    pub victim_search: u32,
+    victims: victim::Remembered,
     /// A log could not be continued: nodes written from here on cannot be found by recovery.
     pub chain_broken: bool,
     /// Seconds mounted before this mount.
@@ -125,6 +126,8 @@ impl Segs {
             logs: Vec::with_capacity(6),
             ssr_below,
             ssr_segments: 0,
+            victim_search: u32::MAX,
+            victims: victim::Remembered::default(),
             chain_broken: false,
             elapsed,
             segs,
@@ -246,6 +249,7 @@ impl Segs {
         seg.mtime = seconds;
         if seg.valid == 0 && !open {
             self.dead.insert(segno);
+            self.victims.died(segno);
         }
         self.touched.insert(segno);
         Ok(())
@@ -291,7 +295,11 @@ impl Segs {
             Some(n) => (n, true),
             None => match self.take_free() {
                 Some(n) => (n, false),
-                None => (self.ssr_victim(log).ok_or(FsError::NoSpace)?, true),
+                None => {
+                    // The last resort, which the kernel does not have.
+                    self.victims.forget_background();
+                    (self.ssr_victim(log).ok_or(FsError::NoSpace)?, true)
+                }
             },
         };
         let mut sum = Box::new([0; BLOCK_SIZE]);
