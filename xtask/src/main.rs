@@ -2,6 +2,12 @@
 //!
 //! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
 
+#![warn(clippy::print_stdout, reason = "out.rs is the way to stdout")]
+
+#[path = "../../crates/granary/src/out.rs"]
+#[macro_use]
+#[allow(dead_code, unused_macros, reason = "shared with the command line, which uses all of it")]
+mod out;
 mod soak;
 #[path = "../../crates/granary-crash/tests/common/targets.rs"]
 mod targets;
@@ -28,7 +34,11 @@ enum Task {
 
 fn main() -> ExitCode {
     let Task::Soak(args) = Cli::parse().task;
-    match soak::run(&args) {
+    let found = soak::run(&args).and_then(|found| {
+        out::finish().map_err(|e| format!("writing to stdout: {e}"))?;
+        Ok(found)
+    });
+    match found {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
         Err(what) => {

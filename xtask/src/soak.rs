@@ -112,12 +112,16 @@ pub fn run(args: &Args) -> Result<u64, String> {
         });
     }
     let (mut found, mut done) = (0, 0);
-    while turns.iter().any(|t| !t.left.is_empty()) && limit.is_none_or(|limit| begin.elapsed() < limit) {
+    // Without a reader of what is found there is no point in going on.
+    while crate::out::is_open()
+        && turns.iter().any(|t| !t.left.is_empty())
+        && limit.is_none_or(|limit| begin.elapsed() < limit)
+    {
         for turn in turns.iter_mut().filter(|t| !t.left.is_empty()) {
             let end = (turn.left.start + TURN * threads as u64).min(turn.left.end);
             for failure in spread(turn.job, turn.left.start..end, threads) {
                 found += 1;
-                println!("{failure}");
+                outln!("{failure}");
             }
             done += end - turn.left.start;
             turn.left.start = end;
@@ -129,9 +133,9 @@ pub fn run(args: &Args) -> Result<u64, String> {
         }
     }
     for job in &jobs {
-        println!("{}: {}", job.name(), job.summary());
+        outln!("{}: {}", job.name(), job.summary());
     }
-    println!("{done} points, {found} failures");
+    outln!("{done} points, {found} failures");
     Ok(found)
 }
 

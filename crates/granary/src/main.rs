@@ -2,6 +2,11 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 done, 1 a check found something, 2 usage or environment.
 
+#![warn(clippy::print_stdout, reason = "out.rs is the way to stdout")]
+
+#[macro_use]
+mod out;
+
 mod cli;
 mod cmd;
 mod failure;
@@ -40,9 +45,14 @@ fn main() -> ExitCode {
         Command::Drive(cmd) => done(cmd::drive::run(&cmd)),
         Command::Completions { shell } => done(cmd::completions::run(shell)),
     };
+    let result = result.and_then(|code| {
+        out::finish().map_err(|e| Failure::io("writing to stdout", e))?;
+        Ok(code)
+    });
     match result {
         Ok(code) => code,
         Err(e) => {
+            out::flush();
             eprintln!("granary: {e}");
             ExitCode::from(2)
         }

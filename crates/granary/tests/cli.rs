@@ -123,6 +123,49 @@ fn wrong_arguments_end_with_code_2_and_say_what_would_be_right() {
     }
 }
 
+/// What a command says whose stdout goes to `out`.
+fn prints_to(args: &[&str], out: impl Into<std::process::Stdio>) -> (Option<i32>, String) {
+    let mut c = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"));
+    let done = c.args(args).stdout(out).output().expect("the binary runs");
+    (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error_and_a_full_disk_is_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (image, wrong) = (path("image"), path("wrong.toml"));
+    std::fs::write(&wrong, "name = 1\n").expect("written");
+    ends(&["mkfs", &image, "--size", "400MiB"], 0);
+    for (args, code) in [
+        (&["testbed", "list"][..], 0),
+        (&["testbed", "show", "cxl"], 0),
+        (&["testbed", "check", "cxl", &wrong], 1),
+        (&["workload", "list"], 0),
+        (&["workload", "show", "varmail"], 0),
+        (&["completions", "bash"], 0),
+        (&["drive", "space"], 0),
+        (&["drive", "bench", "--rw", "write", "--accesses", "100", "--no-data"], 0),
+        (&SMALL[..6], 0),
+        (&SMALL, 0),
+        (&["stat", &image], 0),
+        (&["stat", &image, "--json"], 0),
+        (&["ls", "-l", &image], 0),
+        (&["fsck", &image, "--json"], 0),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let (ended, err) = prints_to(args, writer);
+        assert_eq!(ended, Some(code), "{args:?}: {err}");
+        assert!(!err.contains("panicked") && !err.contains("roken pipe"), "{args:?}: {err}");
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let (ended, err) = prints_to(&["testbed", "list"], full);
+    assert_eq!((ended, err.contains("writing to stdout: No space left")), (Some(2), true), "{err}");
+    let (out, _) = ends(&["fsck", &image], 0);
+    assert_eq!(out, "", "closed as ever");
+}
+
 #[test]
 fn lists_show_what_there_is() {
     let (workloads, _) = ends(&["workload", "list"], 0);

@@ -29,7 +29,7 @@ use std::process::{Command, ExitCode};
 pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
     if args.reference {
         let rows = reference::rows()?;
-        println!("{}", reference::table(&rows));
+        outln!("{}", reference::table(&rows));
         let good = rows.iter().all(reference::Row::is_within);
         return Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
@@ -55,10 +55,10 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         let ours = model(load, args.seed, size, args.data.mode(), journal_share(&release))?;
         let misses = judge(&kernel, &ours);
         if args.json {
-            println!("{}", json(load.name, args, &kernel, &ours, &misses));
+            outln!("{}", json(load.name, args, &kernel, &ours, &misses));
         } else {
-            println!("{}", table(load.name, &kernel, &ours));
-            misses.iter().for_each(|m| println!("missed: {m}"));
+            outln!("{}", table(load.name, &kernel, &ours));
+            misses.iter().for_each(|m| outln!("missed: {m}"));
         }
         good &= misses.is_empty();
     }

@@ -177,12 +177,12 @@ impl Clock {
 /// Prints a record as JSON, or as its table.
 fn print<R: Serialize>(record: &R, json: bool, table: impl FnOnce(&R) -> String) {
     if json {
-        println!(
+        outln!(
             "{}",
             serde_json::to_string(record).expect("a record has only string keys and finite numbers")
         );
     } else {
-        print!("{}", table(record));
+        out!("{}", table(record));
     }
 }
 

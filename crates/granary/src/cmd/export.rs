@@ -17,6 +17,7 @@ use crate::cmd::loopdev::{self, LoopDevice};
 use crate::cmd::ram::{RamDrive, Record, counter, refuse_record};
 use crate::cmd::serve;
 use crate::failure::Failure;
+use crate::out;
 use granary_lab::image::open_drive;
 use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, Options};
@@ -25,7 +26,6 @@ use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use parking_lot::Mutex;
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,8 +66,8 @@ fn run_server(args: &ExportArgs) -> Result<(), Failure> {
         let dir = exported.dir().display();
         eprintln!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
         if device.is_some() {
-            println!("{}", place.display());
-            let _ = io::stdout().flush();
+            outln!("{}", place.display());
+            out::flush();
         }
     }
     serve::die_on_panic();

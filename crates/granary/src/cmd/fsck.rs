@@ -39,7 +39,7 @@ fn print_json(found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
         value["mended"] = serde_json::json!(r.done);
         value["left"] = serde_json::json!(r.left);
     }
-    println!("{value}");
+    outln!("{value}");
 }
 
 fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
@@ -51,10 +51,10 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
         );
     }
     if let Some(r) = repaired {
-        r.done.iter().for_each(|d| println!("mended: {d}"));
-        r.left.iter().for_each(|l| println!("left: {l}"));
+        r.done.iter().for_each(|d| outln!("mended: {d}"));
+        r.left.iter().for_each(|l| outln!("left: {l}"));
     }
-    now.wrong.iter().for_each(|w| println!("{w}"));
+    now.wrong.iter().for_each(|w| outln!("{w}"));
     match (now.wrong.len(), repaired) {
         (0, None) => eprintln!("{name}: clean"),
         (0, Some(r)) => eprintln!("{name}: clean now, {} things mended", r.done.len()),

@@ -6,12 +6,12 @@ pub use stats::{EXPORTED, Live, Sources, Stats};
 
 use crate::cli::mount::StatArgs;
 use crate::failure::Failure;
+use crate::out;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use granary_mount::{STATS_FILE, mountinfo};
 use granary_units::{Bytes, PAGE_SIZE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub fn run(args: &StatArgs) -> Result<(), Failure> {
     }
     if !args.watch {
         let stats = look(&args.path)?;
-        print!("{}", if args.json { line(&stats) } else { tables(&stats, None) });
+        out!("{}", if args.json { line(&stats) } else { tables(&stats, None) });
         return Ok(());
     }
     let mut last: Option<Stats> = None;
@@ -34,10 +34,11 @@ pub fn run(args: &StatArgs) -> Result<(), Failure> {
             Err(_) if last.is_some() => return Ok(()),
             other => other?,
         };
-        let mut out = std::io::stdout();
         let text = if args.json { line(&stats) } else { tables(&stats, last.as_ref()) };
-        let clear = if out.is_terminal() && !args.json { "\x1b[H\x1b[2J" } else { "" };
-        if write!(out, "{clear}{text}").and_then(|()| out.flush()).is_err() {
+        let clear = if out::is_terminal() && !args.json { "\x1b[H\x1b[2J" } else { "" };
+        out!("{clear}{text}");
+        out::flush();
+        if !out::is_open() {
             return Ok(());
         }
         last = Some(stats);

@@ -1,6 +1,7 @@
 //! `granary ls [-l] IMAGE [PATH...]`.
 
 use super::files::{failed, join, with_process};
+use crate::out;
 use granary_lab::LabError;
 use granary_vfs::{FileKind, Posix, Process, Stat};
 use std::path::Path;
@@ -15,11 +16,13 @@ pub fn run(image: &Path, paths: &[String], long: bool) -> Result<(), LabError> {
                 continue;
             }
             if paths.len() > 1 {
-                println!("{}{path}:", if i > 0 { "\n" } else { "" });
+                outln!("{}{path}:", if i > 0 { "\n" } else { "" });
             }
             let mut entries = process.list(path).map_err(failed("listing", path))?;
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            for e in entries.iter().filter(|e| e.name != b"." && e.name != b"..") {
+            for e in
+                entries.iter().take_while(|_| out::is_open()).filter(|e| e.name != b"." && e.name != b"..")
+            {
                 print_entry(process, &join(path.as_bytes(), &e.name), &e.name, long)?;
             }
         }
@@ -30,7 +33,7 @@ pub fn run(image: &Path, paths: &[String], long: bool) -> Result<(), LabError> {
 fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> Result<(), LabError> {
     let shown = String::from_utf8_lossy(name);
     if !long {
-        println!("{shown}");
+        outln!("{shown}");
         return Ok(());
     }
     let Stat { attr: a, .. } = process.lstat(path).map_err(failed("looking at", path))?;
@@ -41,7 +44,7 @@ fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> R
         }
         _ => String::new(),
     };
-    println!(
+    outln!(
         "{}{} {:>3} {:>5} {:>5} {:>12} {} {shown}{target}",
         letter(a.kind),
         permissions(a.mode),

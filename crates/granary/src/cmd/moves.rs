@@ -52,18 +52,18 @@ pub fn run(args: &MoveArgs) -> Result<(), LabError> {
     bar.finish();
     let record = record?;
     if args.json {
-        println!(
+        outln!(
             "{}",
             serde_json::to_string(&record).expect("a record has only string keys and finite numbers")
         );
     } else {
-        print!("{}", moves::table(&record));
+        out!("{}", moves::table(&record));
     }
     Ok(())
 }
 
 /// Runs `drive space`.
 pub fn space(args: &SpaceArgs) -> Result<(), LabError> {
-    print!("{}", moves::space(&Testbed::load(&args.testbed, &args.set)?)?);
+    out!("{}", moves::space(&Testbed::load(&args.testbed, &args.set)?)?);
     Ok(())
 }

@@ -41,7 +41,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), LabError> {
         matrix_table(&records),
         claims_table(&judged)
     );
-    print!("{}", if args.json { &json } else { &text });
+    out!("{}", if args.json { &json } else { &text });
     if let Some(dir) = &args.out {
         write(dir, "results.jsonl", &json)?;
         write(dir, "results.txt", &text)?;

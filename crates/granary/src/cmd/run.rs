@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs) -> Result<(), LabError> {
         let _ = writeln!(json, "{}", json_line(r));
     }
     let text = table(&records);
-    print!("{}", if args.json { &json } else { &text });
+    out!("{}", if args.json { &json } else { &text });
     if let Some(dir) = &args.out {
         write(dir, "results.jsonl", &json)?;
         write(dir, "results.txt", &text)?;

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::failure::Failure;
+use crate::out;
 use granary_mount::{DurableHook, MountError, Unmounter};
 use granary_mssd::image::Image;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -133,9 +134,9 @@ pub fn hand_over(log: Option<&Path>, line: &str) -> Result<(), Failure> {
     let std_io = |e: rustix::io::Errno| Failure::io("redirecting messages", e.into());
     rustix::stdio::dup2_stderr(&file).map_err(std_io)?;
     std::env::set_current_dir("/").map_err(|e| Failure::io("leaving the working directory", e))?;
-    let mut out = io::stdout();
     // Nobody may be listening any more; the mount stands all the same.
-    let _ = writeln!(out, "mounted {line}").and_then(|()| out.flush());
+    outln!("mounted {line}");
+    out::flush();
     rustix::stdio::dup2_stdout(&file).map_err(std_io)
 }
 

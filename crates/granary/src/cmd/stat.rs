@@ -47,7 +47,7 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
             "image": info.meta, "clean": info.clean, "in_use": space.is_none() && info.meta.fs != BLANK, "drive": info.drive,
             "pages": info.drive.pages(), "host_bytes": host, "space": fs, "counters": info.counters,
         });
-        println!("{value:#}");
+        outln!("{value:#}");
     } else {
         print_info(&info, space, host);
         print_counters(&info.counters);
@@ -95,25 +95,29 @@ fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
         rows.push(("inodes", format!("{} of {} in use", s.inodes - s.free_inodes, s.inodes)));
     }
     for (name, value) in rows.iter().filter(|(_, v)| !v.is_empty()) {
-        println!("{name:<13} {value}");
+        outln!("{name:<13} {value}");
     }
 }
 
 fn print_counters(c: &DriveCounters) {
-    println!(
+    outln!(
         "\n{:<13} {:>12} {:>12} {:>12} {:>12}",
-        "host link", "byte read", "byte written", "block read", "block written"
+        "host link",
+        "byte read",
+        "byte written",
+        "block read",
+        "block written"
     );
     for s in Structure::ALL {
         let i = s as usize;
         let row = [c.link.byte_read[i], c.link.byte_write[i], c.link.block_read[i], c.link.block_write[i]];
         if row.iter().any(|&n| n > 0) {
-            print!("{:<13}", s.name());
-            row.iter().for_each(|&n| print!(" {:>12}", Bytes(n).to_string()));
-            println!();
+            out!("{:<13}", s.name());
+            row.iter().for_each(|&n| out!(" {:>12}", Bytes(n).to_string()));
+            outln!();
         }
     }
-    println!(
+    outln!(
         "flash         {} pages read, {} programmed, {} blocks erased, write amplification {:.2}",
         c.flash.total_reads(),
         c.flash.total_programs(),

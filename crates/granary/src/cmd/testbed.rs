@@ -10,16 +10,16 @@ pub fn run(command: &TestbedCommand) -> Result<ExitCode, LabError> {
     match command {
         TestbedCommand::List => {
             for (name, _) in testbed::builtins() {
-                println!("{name:<18} {}", Testbed::load(name, &[])?.description);
+                outln!("{name:<18} {}", Testbed::load(name, &[])?.description);
             }
         }
-        TestbedCommand::Show { name, values: false } => print!("{}", testbed::text(name)?),
-        TestbedCommand::Show { name, values: true } => print!("{}", Testbed::load(name, &[])?.values()),
+        TestbedCommand::Show { name, values: false } => out!("{}", testbed::text(name)?),
+        TestbedCommand::Show { name, values: true } => out!("{}", Testbed::load(name, &[])?.values()),
         TestbedCommand::Check { files } => return check(files),
         TestbedCommand::Measure { names } => {
             let all: Vec<String> = testbed::builtins().map(|(name, _)| name.to_owned()).collect();
             for name in if names.is_empty() { &all } else { names } {
-                println!("## {name}\n\n{}", measure::markdown(&measure::measure(name)?));
+                outln!("## {name}\n\n{}", measure::markdown(&measure::measure(name)?));
             }
         }
     }
@@ -32,20 +32,20 @@ fn check(files: &[String]) -> Result<ExitCode, LabError> {
     for file in files {
         let testbed = match Testbed::load(file, &[]) {
             Err(e @ LabError::BadTestbed { .. }) => {
-                println!("{e}\n");
+                outln!("{e}\n");
                 code = ExitCode::from(1);
                 continue;
             }
             other => other?,
         };
-        println!("{}: {}", testbed.name, testbed.description);
+        outln!("{}: {}", testbed.name, testbed.description);
         for (name, value) in figures::figures(&testbed) {
-            println!("  {name:<32} {value}");
+            outln!("  {name:<32} {value}");
         }
         for warning in Testbed::warnings(file)? {
-            println!("warning: {warning}");
+            outln!("warning: {warning}");
         }
-        println!();
+        outln!();
     }
     Ok(code)
 }

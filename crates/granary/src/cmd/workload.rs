@@ -9,12 +9,12 @@ pub fn run(command: &WorkloadCommand) -> Result<(), LabError> {
     match command {
         WorkloadCommand::List => {
             for w in list() {
-                println!("{:<12} {}", w.name, w.about);
+                outln!("{:<12} {}", w.name, w.about);
             }
         }
         WorkloadCommand::Show { name } => {
             if let Some(text) = builtin(name) {
-                print!("{text}");
+                out!("{text}");
             } else {
                 // Fails with the nearest names.
                 Workload::from_builtin(name, &[])?;
