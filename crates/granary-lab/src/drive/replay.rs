@@ -106,7 +106,9 @@ impl PartialOrd for Sorted {
 
 impl Ord for Sorted {
     fn cmp(&self, other: &Sorted) -> std::cmp::Ordering {
-        (self.0.at, self.0.nth).cmp(&(other.0.at, other.0.nth))
+        // Of one line of a trace the flush comes before its write.
+        let key = |s: &Sorted| (s.0.at, s.0.nth, !matches!(s.0.op, Op::Flush));
+        key(self).cmp(&key(other))
     }
 }
 

@@ -240,6 +240,21 @@ fn a_block_trace_is_issued_in_the_order_of_its_stamps_and_folded_if_allowed() {
     assert!(deep.time < fast.time);
 }
 
+/// The flush of a write with REQ_PREFLUSH is asked for before the write, although both have the line's stamp.
+#[test]
+fn a_flush_that_belongs_to_a_write_comes_before_it() {
+    let line = |n: u64| format!("8,0 3 {n} 0.00000{n} 697 D FWFSM {} + 8 [x]\n", 8 * n);
+    let text: String = (1..=9).map(line).collect();
+    let input: Box<dyn Read> = Box::new(Cursor::new(text.into_bytes()));
+    let mut source = read("t", input, 0, &Choice::default()).expect("a trace").source;
+    let mut events = Ordered::new(&mut *source);
+    let mut flushes = Vec::new();
+    while let Some(event) = events.next().expect("good") {
+        flushes.push(matches!(event.op, Op::Flush));
+    }
+    assert_eq!(flushes, [true, false].repeat(9));
+}
+
 #[test]
 fn a_trace_without_an_access_is_refused() {
     let text = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";

@@ -5,7 +5,12 @@
 //!     device CPU      no.   seconds       PID  |   |  sector, sectors of 512 B
 //!     --device 8,0                             |   R read, W write, D discard, F first: flush; others: no access
 //!                                              Q queued, D given to the driver, others skipped
+//!     FWS             a flush without data                 WFS 8 + 8       a write (F behind the W: FUA)
+//!     FWFSM 8 + 8     a flush, then the write: two accesses of one line
 //! ```
+//!
+//! The first F is REQ_PREFLUSH, the one behind the letter of the operation REQ_FUA (`blk_fill_rwbs`). A block layer that
+//! takes such a write apart shows it whole as `Q`; a driver that gets it whole shows it as `D`, too.
 //!
 //! `D` is the default: these are the commands that the drive saw, after merging, in the order and at the time that it saw
 //! them. Devices without a driver of their own (device mapper, md) have no `D` events: take `Q` there.
@@ -75,6 +80,8 @@ pub struct Blkparse {
     device: Device,
     seen: Seen,
     events: u64,
+    /// The write behind the flush that was just handed out.
+    behind: Option<Event>,
     /// The summary has begun.
     done: bool,
 }
@@ -88,7 +95,7 @@ impl Blkparse {
         device: Option<String>,
     ) -> Blkparse {
         let (lines, device) = (Lines::new(file, input), Device::new(device));
-        Blkparse { lines, action, device, seen: Seen::default(), events: 0, done: false }
+        Blkparse { lines, action, device, seen: Seen::default(), events: 0, behind: None, done: false }
     }
 
     fn parse(&mut self) -> Result<Option<Event>, String> {
@@ -150,7 +157,13 @@ impl Blkparse {
             }
         };
         self.events += 1;
-        Ok(Some(Event { at, op, refused: false, nth: self.lines.nth }))
+        let event = Event { at, op, refused: false, nth: self.lines.nth };
+        if kind.starts_with('F') && matches!(event.op, Op::Write(..)) {
+            let flush = Event { op: Op::Flush, ..event };
+            self.behind = Some(event);
+            return Ok(Some(flush));
+        }
+        Ok(Some(event))
     }
 }
 
@@ -163,6 +176,9 @@ fn nanos(time: &str) -> Option<Nanos> {
 
 impl Source for Blkparse {
     fn next_event(&mut self) -> Result<Option<Event>, LabError> {
+        if let Some(write) = self.behind.take() {
+            return Ok(Some(write));
+        }
         while !self.done && self.lines.advance()? {
             let line = self.lines.text.trim_start();
             if line.starts_with("Input file") {
@@ -236,6 +252,30 @@ CPU3 (8,0):
         let choice = Choice { event: Action::Queued, ..Choice::default() };
         let (events, _) = events(TEXT, &choice).expect("good");
         assert_eq!(events.len(), 1);
+    }
+
+    #[test]
+    fn a_write_with_a_flush_before_it_is_two_accesses() {
+        for event in [Action::Issued, Action::Queued] {
+            let of = |rest: &str| {
+                let text = format!("8,0 3 1 0.000000007 697 {} {rest} [x]\n", event.letter());
+                let choice = Choice { format: Some(Format::Blkparse), event, ..Choice::default() };
+                let (events, seen) = events(&text, &choice).expect("good");
+                assert_eq!((seen.skipped, seen.unaligned), (0, 0), "{rest}");
+                assert!(events.iter().all(|e| (e.at.0, e.nth) == (7, 1)), "{rest}");
+                events.into_iter().map(|e| e.op).collect::<Vec<Op>>()
+            };
+            let write = || Op::Write(Lpa(1), Written::Unknown(1), WHAT);
+            for both in ["FWFSM 8 + 8", "FWS 8 + 8", "FW 8 + 8"] {
+                assert_eq!(of(both), [Op::Flush, write()], "{both}");
+            }
+            for alone in ["WFSM 8 + 8", "WS 8 + 8"] {
+                assert_eq!(of(alone), [write()], "{alone}");
+            }
+            for flush in ["FWS", "FF", "FN", "FF 0 + 0"] {
+                assert_eq!(of(flush), [Op::Flush], "{flush}");
+            }
+        }
     }
 
     #[test]
