@@ -115,6 +115,8 @@ fn wrong_arguments_end_with_code_2_and_say_what_would_be_right() {
         (&["run"], "Usage"),
         (&["workload", "show", "nope"], "nope"),
         (&["testbed", "show", "nope"], "bytefs-emulator"),
+        (&["drive", "bench", "--accesses", "0"], "nothing is measured"),
+        (&["drive", "bench", "--runtime", "0"], "nothing is measured"),
         (&["frobnicate"], "Usage"),
     ] {
         let (_, err) = ends(args, 2);

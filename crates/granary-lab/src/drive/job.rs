@@ -168,6 +168,11 @@ impl Job {
         if self.depth == 0 || self.clients == 0 || self.read_percent > 100 {
             return bad("iodepth and numjobs are at least 1, rwmixread at most 100".to_owned());
         }
+        if self.accesses == Some(0) || self.runtime == Some(Nanos::ZERO) {
+            return bad("accesses and runtime are at least 1: with 0 nothing is measured; leave them out for one access of \
+                        each block"
+                .to_owned());
+        }
         let end = self.size.map_or(capacity, |s| self.offset.0.saturating_add(s.0));
         if end > capacity || end < self.offset.0 + bs {
             return bad(format!(
@@ -213,6 +218,8 @@ mod tests {
         assert!(why(Job { block_size: Bytes(512), ..job.clone() }).contains("whole 4 KiB pages"));
         assert!(why(Job { offset: Bytes::kib(4), ..job.clone() }).contains("do not fit"));
         assert!(why(Job { depth: 0, ..job.clone() }).contains("iodepth"));
+        assert!(why(Job { accesses: Some(0), ..job.clone() }).contains("nothing is measured"));
+        assert!(why(Job { runtime: Some(Nanos::ZERO), ..job.clone() }).contains("nothing is measured"));
         let store = Pattern::named("store").expect("known");
         assert!(why(Job { pattern: store, depth: 2, ..job }).contains("numjobs"));
     }
