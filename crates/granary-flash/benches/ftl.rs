@@ -73,6 +73,7 @@ impl Load {
             ftl.look_ahead(&together);
             for lpa in together {
                 if let Some(mut first) = self.in_flight.peek_mut() {
+                    ftl.pass(first.0);
                     first.0 = submit(ftl, first.0, lpa);
                 }
             }

@@ -219,8 +219,15 @@ impl<M: Medium> Ftl<M> {
         Wear { least: least.min(most), most, mean: sum as f64 / n.max(1) as f64 }
     }
 
+    /// Time has come to `now`: what planes and buses did before need not be remembered any more.
+    #[inline]
+    pub fn pass(&mut self, now: Nanos) {
+        self.nand.pass(now);
+    }
+
     /// Reads a logical page, asked at `now`; returns its content and when it has arrived. A page that was never
-    /// written, or trimmed, is all zeros and takes no time at the flash.
+    /// written, or trimmed, is all zeros and takes no time at the flash. The host's reads ([`Cause::Host`]) go before whatever
+    /// their plane has not begun; others take idle time.
     ///
     /// # Errors
     /// [`FlashError::OutOfRange`], [`FlashError::Unreadable`], errors of the medium.
@@ -230,7 +237,7 @@ impl<M: Medium> Ftl<M> {
         self.catch_up(now)?;
         let Some(ppa) = self.l2p[l as usize].checked_sub(1) else { return Ok((Page::ZERO, now)) };
         self.counters.read_pages[cause as usize] += 1;
-        let (page, holds, done) = self.nand.fetch(now, Ppa(ppa), l)?;
+        let (page, holds, done) = self.nand.fetch(now, Ppa(ppa), l, cause == Cause::Host)?;
         self.confirm(l, ppa, holds)?;
         self.busy_until = self.busy_until.max(done);
         Ok((page, done))

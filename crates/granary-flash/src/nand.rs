@@ -90,6 +90,8 @@ pub struct Nand<M> {
     transfer: Nanos,
     oob_transfer: Nanos,
     retry: Nanos,
+    /// Nothing is asked for before this instant.
+    now: Nanos,
     /// One for each plane; for each die where its planes share it.
     planes: Vec<Timeline>,
     buses: Vec<Timeline>,
@@ -122,6 +124,20 @@ fn headers<M: Medium>(medium: &M, g: &Geometry, first: u32) -> Result<Vec<BlockH
     }
 }
 
+/// An idle plane, or die. Dies with rules about what may follow what keep their order.
+fn plane_line(has_rules: bool, shortest: Nanos) -> Timeline {
+    if has_rules { Timeline::new(shortest) } else { Timeline::with_queue(shortest) }
+}
+
+/// Whose read it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// The host's: it goes before what has not begun.
+    Next,
+    /// Others take idle time.
+    Idle,
+}
+
 impl<M: Medium> Nand<M> {
     /// The array of `config` on `medium`, which may hold data already.
     ///
@@ -143,7 +159,8 @@ impl<M: Medium> Nand<M> {
             transfer,
             oob_transfer: timing.transfer(OOB_SIZE),
             retry,
-            planes: vec![Timeline::new(timing.read.min(retry)); timelines as usize],
+            now: Nanos::ZERO,
+            planes: vec![plane_line(dies.is_some(), timing.read.min(retry)); timelines as usize],
             buses: vec![Timeline::new(transfer); geometry.channels as usize],
             dies,
             programmed: blocks.iter().map(|h| h.programmed as u16).collect(),
@@ -166,10 +183,18 @@ impl<M: Medium> Nand<M> {
             Some(dies) => dies.grow(config),
             None => config.geometry.plane_count(),
         };
-        self.planes.resize(timelines as usize, Timeline::new(config.timing.read.min(self.retry)));
+        let line = plane_line(self.dies.is_some(), config.timing.read.min(self.retry));
+        self.planes.resize(timelines as usize, line);
         self.programmed.extend(headers.iter().map(|h| h.programmed as u16));
         self.wear.extend(headers.iter().map(|h| Wear { erases: h.erases, bad: h.bad }));
         Ok(())
+    }
+
+    /// Time has come to `now`: no operation will be asked for an earlier instant, but by background gc, which looks back at idle
+    /// time. Returns to what it had come before.
+    #[inline]
+    pub fn pass(&mut self, now: Nanos) -> Nanos {
+        std::mem::replace(&mut self.now, now)
     }
 
     /// From now on operations fail as `faults` says.
@@ -219,27 +244,36 @@ impl<M: Medium> Nand<M> {
     pub fn read(&mut self, now: Nanos, ppa: Ppa) -> Result<(Page, Oob, Nanos), FlashError> {
         let (block, page) = self.holding(ppa)?;
         let content = self.medium.read(BlockNo(block), page);
-        let ((content, oob), done) = self.deliver(now, ppa, block, page, content)?;
+        let ((content, oob), done) = self.deliver(now, ppa, block, page, content, Turn::Idle)?;
         Ok((content, oob, done))
     }
 
-    /// The same for a page that should hold logical page `lpa` ([`Medium::fetch`]); returns what it says that it holds.
+    /// The same for a page that should hold logical page `lpa` ([`Medium::fetch`]); returns what it says that it holds. An
+    /// `urgent` read goes before programs, erases and reads of the plane that have not begun.
     ///
     /// # Errors
     /// As [`Nand::read`].
     #[inline]
-    pub fn fetch(&mut self, now: Nanos, ppa: Ppa, lpa: u32) -> Result<(Page, u32, Nanos), FlashError> {
+    pub fn fetch(
+        &mut self,
+        now: Nanos,
+        ppa: Ppa,
+        lpa: u32,
+        urgent: bool,
+    ) -> Result<(Page, u32, Nanos), FlashError> {
         let (block, page) = self.holding(ppa)?;
         let content = self.medium.fetch(BlockNo(block), page, lpa);
-        let ((content, lpa), done) = self.deliver(now, ppa, block, page, content)?;
+        let turn = if urgent { Turn::Next } else { Turn::Idle };
+        let ((content, lpa), done) = self.deliver(now, ppa, block, page, content, turn)?;
         Ok((content, lpa, done))
     }
 
     /// Begins a sequence of reads or programs in one plane, the first of which is ready at `ready`.
     #[inline]
-    pub(crate) fn sequence(&self, ready: Nanos, block: u32) -> Sequence {
+    pub(crate) fn sequence(&mut self, ready: Nanos, block: u32) -> Sequence {
         let plane = self.geometry.plane_of(block);
         let channel = self.geometry.channel_of(plane);
+        self.pass_at(plane);
         let (array, bus) = match self.is_plain() {
             true => (
                 self.planes[plane as usize].cursor(ready, self.read),
@@ -275,7 +309,7 @@ impl<M: Medium> Nand<M> {
         }
         let content = self.medium.content(BlockNo(block), page);
         if !self.is_plain() {
-            let ((content, lpa), done) = self.deliver(now, ppa, block, page, content)?;
+            let ((content, lpa), done) = self.deliver(now, ppa, block, page, content, Turn::Idle)?;
             return Ok((content, lpa, done));
         }
         self.stats.reads += 1;
@@ -343,14 +377,16 @@ impl<M: Medium> Nand<M> {
         block: u32,
         page: u32,
         content: std::io::Result<T>,
+        turn: Turn,
     ) -> Result<(T, Nanos), FlashError> {
         let plane = self.geometry.plane_of(block);
         self.stats.reads += 1;
+        self.pass_at(plane);
         let sensed = match self.dies {
-            None => self.planes[plane as usize].fill(now, self.read).end,
+            None => self.array_read(now, self.read, plane as usize, turn),
             Some(_) => self.sense(now, plane, page),
         };
-        let sensed = if self.faults.is_none() { sensed } else { self.retry(sensed, ppa, plane)? };
+        let sensed = if self.faults.is_none() { sensed } else { self.retry(sensed, ppa, plane, turn)? };
         let done = self.bus(plane).carry_page(sensed);
         if let Some(dies) = &self.dies {
             dies.leave(&mut self.planes, plane, done);
@@ -361,8 +397,25 @@ impl<M: Medium> Nand<M> {
         }
     }
 
+    /// What ended before now in a plane, and on its bus, is forgotten.
+    #[inline]
+    fn pass_at(&mut self, plane: u32) {
+        let timeline = self.timeline_of(plane);
+        self.planes[timeline].pass(self.now);
+        self.buses[self.geometry.channel_of(plane) as usize].pass(self.now);
+    }
+
+    #[inline]
+    fn array_read(&mut self, ready: Nanos, len: Nanos, timeline: usize, turn: Turn) -> Nanos {
+        let array = &mut self.planes[timeline];
+        match turn {
+            Turn::Next => array.urgent(ready, len).end,
+            Turn::Idle => array.fill(ready, len).end,
+        }
+    }
+
     /// The first attempt to read has ended at `sensed`; returns when one has succeeded.
-    fn retry(&mut self, sensed: Nanos, ppa: Ppa, plane: u32) -> Result<Nanos, FlashError> {
+    fn retry(&mut self, sensed: Nanos, ppa: Ppa, plane: u32, turn: Turn) -> Result<Nanos, FlashError> {
         let timeline = self.timeline_of(plane);
         let mut t = sensed;
         for attempt in 1..=READ_ATTEMPTS {
@@ -371,7 +424,7 @@ impl<M: Medium> Nand<M> {
                 return Ok(t);
             }
             if attempt < READ_ATTEMPTS {
-                t = self.planes[timeline].fill(t, self.retry).end;
+                t = self.array_read(t, self.retry, timeline, turn);
                 self.stats.read_retries += 1;
             }
         }
@@ -414,6 +467,7 @@ impl<M: Medium> Nand<M> {
         self.programmed[block as usize] += 1;
         self.stats.programs += 1;
         let plane = self.geometry.plane_of(block);
+        self.pass_at(plane);
         let done = match &mut self.dies {
             None => {
                 let free = self.planes[plane as usize].horizon();

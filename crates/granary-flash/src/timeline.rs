@@ -11,15 +11,23 @@
 //! the reads of one channel would finish in the order of their issue, whatever their planes do. A flash controller
 //! serves whoever is ready: `fill` gives idle time away that earlier reservations left.
 //!
-//! Invariants: reservations never overlap and never move; gaps are sorted, disjoint and end before the horizon.
-//! The newest 32 gaps are remembered: older ones lie in the past of any realistic queue.
-//! It does *not* preempt: work that has been reserved stays where it is.
+//! Work that is *urgent* (a host's read) goes before what has not begun, where the timeline keeps what it has reserved
+//! ([`Timeline::with_queue`], timeline/queue.rs).
+//!
+//! Invariants: reservations never overlap; only urgent work moves others, and only to later; gaps are sorted, disjoint and end
+//! before the horizon. Nothing is forgotten that lies after the instant of [`Timeline::pass`], up to [`MOST`] gaps.
+//! It does *not* interrupt: work that has begun stays where it is.
+
+mod queue;
 
 use granary_sim::Span;
 use granary_units::Nanos;
+use queue::Queue;
+use std::collections::VecDeque;
 
-/// Gaps remembered; 32 transfers ahead on one bus is more than a queue of 256 commands leaves on 8 channels.
-const GAPS: usize = 32;
+/// Gaps, and reservations of a queue, that are remembered: pages of 16 MiB, a whole write buffer, on a single bus. Only
+/// who reserves very far ahead, or without saying what has passed, has more; then the older half is forgotten.
+const MOST: usize = 4096;
 
 /// Where a sequence of fills has come to ([`Timeline::cursor`], [`Timeline::fill_on`]).
 #[derive(Clone, Copy, Debug)]
@@ -38,44 +46,105 @@ pub struct Timeline {
     shortest: u64,
     busy: u64,
     served: u64,
-    gaps: Vec<(u64, u64)>,
+    gaps: VecDeque<(u64, u64)>,
+    queue: Option<Box<Queue>>,
 }
 
 impl Timeline {
     /// An idle resource whose shortest piece of work lasts `shortest`.
     pub fn new(shortest: Nanos) -> Timeline {
-        Timeline {
-            horizon: 0,
-            shortest: shortest.0.max(1),
-            busy: 0,
-            served: 0,
-            gaps: Vec::with_capacity(GAPS),
+        let gaps = VecDeque::new();
+        Timeline { horizon: 0, shortest: shortest.0.max(1), busy: 0, served: 0, gaps, queue: None }
+    }
+
+    /// The same; what is reserved is kept, so that urgent work can go before it.
+    pub fn with_queue(shortest: Nanos) -> Timeline {
+        Timeline { queue: Some(Box::default()), ..Timeline::new(shortest) }
+    }
+
+    /// Nothing will be asked for before `now`: what ended by then is forgotten.
+    #[inline]
+    pub fn pass(&mut self, now: Nanos) {
+        while self.gaps.front().is_some_and(|gap| gap.1 <= now.0) {
+            self.gaps.pop_front();
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.pass(now.0);
         }
     }
 
     /// Reserves `len` from `ready` on, after everything reserved so far.
     #[inline]
     pub fn append(&mut self, ready: Nanos, len: Nanos) -> Span {
+        self.append_as(ready, len, false)
+    }
+
+    #[inline]
+    fn append_as(&mut self, ready: Nanos, len: Nanos, urgent: bool) -> Span {
         let start = ready.0.max(self.horizon);
         if start - self.horizon >= self.shortest {
             self.remember((self.horizon, start));
         }
         self.horizon = start + len.0;
-        self.account(start, len.0)
+        self.account(start, len.0, urgent)
     }
 
     /// Reserves `len` as early as possible from `ready` on: in the first remembered gap that has room, else at the
     /// end.
     #[inline]
     pub fn fill(&mut self, ready: Nanos, len: Nanos) -> Span {
+        self.fill_as(ready, len, false)
+    }
+
+    #[inline]
+    fn fill_as(&mut self, ready: Nanos, len: Nanos, urgent: bool) -> Span {
         // Most often the newest gap has passed already, and with it all others.
         if ready.0 < self.horizon
-            && self.gaps.last().is_some_and(|&(_, end)| end >= ready.0 + len.0)
-            && let Some(start) = self.take_gap(ready.0, len.0)
+            && self.gaps.back().is_some_and(|&(_, end)| end >= ready.0 + len.0)
+            && let Some(i) = self.gap_for(ready.0, len.0)
         {
-            return self.account(start, len.0);
+            let start = self.take(i, ready.0, len.0);
+            return self.account(start, len.0, urgent);
         }
-        self.append(ready, len)
+        self.append_as(ready, len, urgent)
+    }
+
+    /// Reserves `len` from `ready` on for urgent work: before everything that has not begun by then and is not urgent, which moves
+    /// to later as far as the idle time between does not take it up. What those who asked for it were told stays as it was: they
+    /// are wrong by the urgent work that has passed them. Without a queue it is [`Timeline::fill`].
+    #[inline]
+    pub fn urgent(&mut self, ready: Nanos, len: Nanos) -> Span {
+        if ready.0 < self.horizon
+            && let Some(queue) = &self.queue
+            && let Some((i, turn)) = queue.turn(ready.0)
+        {
+            let gap = self.gap_for(ready.0, len.0);
+            if gap.is_none_or(|i| self.gaps[i].0.max(ready.0) > turn) {
+                return self.overtake(i, turn, len.0);
+            }
+        }
+        self.fill_as(ready, len, true)
+    }
+
+    /// Puts urgent work before the `i`-th reservation of the queue, at `start`.
+    #[cold]
+    fn overtake(&mut self, i: usize, start: u64, len: u64) -> Span {
+        let queue = self.queue.as_mut().expect("who overtakes has a queue");
+        let (end, last) = queue.insert(i, start, len);
+        if last {
+            self.horizon = end;
+        }
+        // From `start` to `end` there is no idle time any more.
+        let from = self.gaps.partition_point(|gap| gap.1 <= start);
+        let to = self.gaps.partition_point(|gap| gap.0 < end);
+        let left = (from..to).flat_map(|i| {
+            let (a, b) = self.gaps[i];
+            [(a, b.min(start)), (a.max(end), b)]
+        });
+        let left: Vec<_> = left.filter(|(a, b)| b.saturating_sub(*a) >= self.shortest).collect();
+        self.gaps.drain(from..to);
+        left.into_iter().rev().for_each(|gap| self.gaps.insert(from, gap));
+        self.count(start, len)
     }
 
     /// Where a sequence begins whose first work is ready at `ready` and lasts `len`.
@@ -83,7 +152,7 @@ impl Timeline {
     pub(crate) fn cursor(&self, ready: Nanos, len: Nanos) -> Cursor {
         let end = ready.0 + len.0;
         // Most often the newest gap has passed already, and with it all others.
-        if self.gaps.last().is_none_or(|gap| gap.1 < end) {
+        if self.gaps.back().is_none_or(|gap| gap.1 < end) {
             return Cursor(self.gaps.len());
         }
         Cursor(self.gaps.partition_point(|gap| gap.1 < end))
@@ -95,16 +164,36 @@ impl Timeline {
     pub(crate) fn fill_on(&mut self, cursor: &mut Cursor, ready: Nanos, len: Nanos) -> Span {
         let end = ready.0 + len.0;
         while let Some(&(gap_start, gap_end)) = self.gaps.get(cursor.0) {
-            if gap_end >= end && gap_start.max(ready.0) + len.0 <= gap_end {
+            if gap_end < end {
+                cursor.0 = self.gap_ending(cursor.0, end);
+            } else if gap_start.max(ready.0) + len.0 <= gap_end {
                 let start = self.take(cursor.0, ready.0, len.0);
-                return self.account(start, len.0);
+                return self.account(start, len.0, false);
+            } else {
+                cursor.0 += 1;
             }
-            cursor.0 += 1;
         }
         let span = self.append(ready, len);
         // What was remembered now ends where this work begins: too early for the next.
         cursor.0 = self.gaps.len();
         span
+    }
+
+    /// The first gap behind `i`, which ends before, that ends at `end` or later: as a rule it is near.
+    fn gap_ending(&self, mut i: usize, end: u64) -> usize {
+        let before = |i: usize| self.gaps.get(i).is_some_and(|gap| gap.1 < end);
+        let mut step = 1;
+        while before(i + step) {
+            i += step;
+            step *= 2;
+        }
+        while step > 1 {
+            step /= 2;
+            if before(i + step) {
+                i += step;
+            }
+        }
+        i + 1
     }
 
     /// Instant after which nothing is reserved.
@@ -127,6 +216,9 @@ impl Timeline {
     pub fn reset(&mut self, at: Nanos) {
         self.horizon = at.0;
         self.gaps.clear();
+        if let Some(queue) = &mut self.queue {
+            queue.reset(at.0);
+        }
     }
 
     /// Counts `n` pieces of work of `len` each without reserving time for them.
@@ -144,30 +236,38 @@ impl Timeline {
     pub fn rewind(&mut self, earlier: &Timeline) {
         self.horizon = earlier.horizon;
         self.gaps.clone_from(&earlier.gaps);
+        self.queue.clone_from(&earlier.queue);
+    }
+
+    /// Work that begins at `start` has been reserved.
+    #[inline]
+    fn account(&mut self, start: u64, len: u64, urgent: bool) -> Span {
+        if let Some(queue) = &mut self.queue {
+            queue.book(start, len, urgent);
+        }
+        self.count(start, len)
     }
 
     #[inline]
-    fn account(&mut self, start: u64, len: u64) -> Span {
+    fn count(&mut self, start: u64, len: u64) -> Span {
         self.busy += len;
         self.served += 1;
         Span { start: Nanos(start), end: Nanos(start + len) }
     }
 
     fn remember(&mut self, gap: (u64, u64)) {
-        if self.gaps.len() == GAPS {
-            // Half at a time: the cost of moving the rest is shared by many calls.
-            self.gaps.drain(..GAPS / 2);
+        if self.gaps.len() == MOST {
+            self.gaps.drain(..MOST / 2);
         }
-        self.gaps.push(gap);
+        self.gaps.push_back(gap);
     }
 
-    fn take_gap(&mut self, ready: u64, len: u64) -> Option<u64> {
+    /// The earliest gap that has room from `ready` on.
+    fn gap_for(&self, ready: u64, len: u64) -> Option<usize> {
         // Gaps are sorted, so those that end too early are a prefix; the first of the others that fits is the
         // earliest.
         let late_enough = self.gaps.partition_point(|&(_, end)| end < ready + len);
-        let fits = |&(start, end): &(u64, u64)| start.max(ready) + len <= end;
-        let i = late_enough + self.gaps[late_enough..].iter().position(fits)?;
-        Some(self.take(i, ready, len))
+        (late_enough..self.gaps.len()).find(|&i| self.gaps[i].0.max(ready) + len <= self.gaps[i].1)
     }
 
     /// Takes the first `len` from `ready` on out of a gap, where they fit; returns when they begin.
@@ -185,12 +285,7 @@ impl Timeline {
             (false, true) => self.gaps[i].0 = start + len,
             (true, true) => {
                 self.gaps[i].1 = start;
-                if self.gaps.len() < GAPS {
-                    self.gaps.insert(i + 1, (start + len, gap_end));
-                } else {
-                    // No room to remember both halves: keep the later one.
-                    self.gaps[i] = (start + len, gap_end);
-                }
+                self.gaps.insert(i + 1, (start + len, gap_end));
             }
         }
         start
@@ -237,6 +332,71 @@ mod tests {
         }
         all.sort_unstable();
         assert!(all.windows(2).all(|w| w[0].1 <= w[1].0));
+    }
+
+    /// What is reserved, but for what urgent work has moved, with and without a queue.
+    fn random_work(t: &mut Timeline, rng: &mut Stream, now: u64) {
+        let (ready, len) = (now + rng.below(300), 3 + rng.below(40));
+        if rng.chance(0.5) {
+            t.fill(Nanos(ready), Nanos(len));
+        } else {
+            t.append(Nanos(ready), Nanos(len));
+        }
+    }
+
+    /// Urgent work waits for what runs and for urgent work before it, no longer; nothing overlaps, no idle time is lost or made up.
+    #[test]
+    fn urgent_work_waits_for_what_runs_only() {
+        let mut rng = Stream::new(3, "timeline");
+        let mut t = Timeline::with_queue(Nanos(3));
+        let (mut now, mut passed, mut urgent) = (0, 0, Vec::new());
+        for _ in 0..20_000 {
+            now += rng.below(40);
+            t.pass(Nanos(now));
+            let before = t.queue.as_ref().expect("it has one").reserved();
+            urgent.retain(|&(_, end)| end > now);
+            if rng.chance(0.6) {
+                random_work(&mut t, &mut rng, now);
+            } else {
+                let len = 5;
+                let span = t.urgent(Nanos(now), Nanos(len));
+                let running = before.iter().find(|&&(start, end)| start < now && end > now);
+                let others =
+                    urgent.iter().map(|&(start, end): &(u64, u64)| end - start.max(now)).sum::<u64>();
+                // A piece of idle time may be too short for it: then it waits until that has passed.
+                let most = running.map_or(now, |r| r.1) + others + len;
+                assert!(span.start.0 >= now && span.start.0 <= most, "{span:?} at {now}, {running:?}");
+                passed += u32::from(before.last().is_some_and(|last| last.0 > span.start.0));
+                urgent.push((span.start.0, span.end.0));
+            }
+            let all = t.queue.as_ref().expect("it has one").reserved();
+            assert!(all.windows(2).all(|w| w[0].1 <= w[1].0), "{all:?}");
+            assert!(all.last().is_none_or(|last| last.1 <= t.horizon().0));
+            let idle = |&&(a, b): &&(u64, u64)| all.iter().all(|&(start, end)| end <= a || start >= b);
+            assert!(t.gaps.iter().all(|g| idle(&g)), "{:?} of {all:?}", t.gaps);
+            // What lies between reservations and is long enough is known to be idle.
+            let between = all.windows(2).filter(|w| w[0].1 >= now && w[1].0 - w[0].1 >= 3);
+            let known = between.map(|w| (w[0].1, w[1].0)).all(|gap| t.gaps.contains(&gap));
+            assert!(known, "{all:?}: {:?}", t.gaps);
+        }
+        assert!(passed > 1_000, "{passed}");
+        assert_eq!(t.served(), 20_000);
+    }
+
+    /// Without anything urgent a queue changes nothing, and what has passed need not be known.
+    #[test]
+    fn a_queue_and_forgetting_change_no_reservation() {
+        let mut rng = Stream::new(4, "timeline");
+        let (mut plain, mut t) = (Timeline::new(Nanos(3)), Timeline::with_queue(Nanos(3)));
+        let mut now = 0;
+        for _ in 0..20_000 {
+            now += rng.below(40);
+            t.pass(Nanos(now));
+            let mut again = rng.clone();
+            random_work(&mut plain, &mut rng, now);
+            random_work(&mut t, &mut again, now);
+            assert_eq!((t.horizon(), t.busy()), (plain.horizon(), plain.busy()));
+        }
     }
 
     /// A sequence that goes on where it was is served exactly as one that searches anew each time.

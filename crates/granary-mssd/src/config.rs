@@ -48,6 +48,13 @@ pub struct LinkConfig {
     /// Lines that the host's write-combining buffers hold.
     #[serde(default = "wc_buffers")]
     pub wc_buffers: usize,
+    /// Posted lines that the drive's buffer holds until the firmware takes them.
+    #[serde(default = "posted_lines")]
+    pub posted_lines: usize,
+    /// Lines of one load that are under way at a time, each for `line_read`; 0: all of them, one behind the other at the link's
+    /// bandwidth.
+    #[serde(default)]
+    pub load_lines: usize,
     /// The command interface.
     #[serde(default)]
     pub nvme: NvmeConfig,
@@ -87,6 +94,12 @@ fn tlp_overhead() -> Bytes {
 /// and IA-32 Architectures Optimization Reference Manual).
 fn wc_buffers() -> usize {
     10
+}
+
+/// 127 posted headers, and data for more lines than that: what the receive buffer of a PCI Express endpoint advertises (Intel
+/// L- and H-Tile FPGA IP for PCI Express user guide, "RX Buffer").
+fn posted_lines() -> usize {
+    127
 }
 
 impl LinkConfig {
@@ -350,6 +363,8 @@ impl DriveConfig {
                 line_write: Nanos(600),
                 verify_read: None,
                 wc_buffers: wc_buffers(),
+                posted_lines: posted_lines(),
+                load_lines: 0,
                 nvme: NvmeConfig::default(),
             },
             firmware: FirmwareConfig::new(Mode::Log),
@@ -425,6 +440,9 @@ impl DriveConfig {
         }
         if l.wc_buffers == 0 {
             refuse("link.wc_buffers", "must be at least 1")?;
+        }
+        if l.posted_lines == 0 {
+            refuse("link.posted_lines", "must be at least 1")?;
         }
         if l.nvme.max_transfer == 0 {
             refuse("link.nvme.max_transfer", "must be at least 1 page")?;
@@ -555,6 +573,7 @@ mod tests {
         for (change, word) in [
             ((|c| c.link.read_bandwidth = Bytes(3)) as fn(&mut DriveConfig), "link.read_bandwidth"),
             (|c| c.link.wc_buffers = 0, "link.wc_buffers"),
+            (|c| c.link.posted_lines = 0, "link.posted_lines"),
             (|c| c.firmware.log_region = Bytes(1000), "firmware.log_region"),
             (|c| c.firmware.clean_threshold_permille = 85, "clean_threshold"),
             (|c| c.firmware.cores = 0, "firmware.cores"),

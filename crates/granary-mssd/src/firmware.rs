@@ -48,6 +48,12 @@ impl Cores {
         core.fill(ready, len).end
     }
 
+    /// Time has come to `now`.
+    #[inline]
+    pub fn pass(&mut self, now: Nanos) {
+        self.0.iter_mut().for_each(|c| c.pass(now));
+    }
+
     /// Time reserved so far, over all processors.
     pub fn busy(&self) -> Nanos {
         Nanos(self.0.iter().map(|c| c.busy().0).sum())

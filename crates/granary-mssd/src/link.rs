@@ -19,11 +19,15 @@
 //! carry it are passed by posted writes (PCI Express, transaction ordering rules: a posted request must be able to pass
 //! completions). So a line waits for one packet of it at most; the link's time is the same, the data ends later.
 //!
-//! It does *not* model retries, credits or the ordering of single packets otherwise; the latencies are in `LinkConfig`.
+//! Posted lines need room in the drive's buffer ([`Credits`]): until its firmware takes what came before, the CPU waits.
+//!
+//! It does *not* model retries or the ordering of single packets otherwise; the latencies are in `LinkConfig`.
 
+mod credits;
 pub mod wc;
 
 use crate::config::LinkConfig;
+use credits::Credits;
 use granary_flash::Timeline;
 use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
 
@@ -35,6 +39,9 @@ const PACKET: u64 = 256;
 pub struct Link {
     /// When the last posted line had gone.
     lines_sent: Nanos,
+    /// Places for posted lines in the drive's buffer.
+    credits: Credits,
+    posted_lines: usize,
     packet_in: Nanos,
     to_drive: Timeline,
     to_host: Timeline,
@@ -55,6 +62,8 @@ impl Link {
         let line = LINE_SIZE as u64 + config.tlp_overhead.0;
         let link = Link {
             lines_sent: Nanos::ZERO,
+            credits: Credits::default(),
+            posted_lines: config.posted_lines,
             packet_in: span(PACKET + config.tlp_overhead.0, config.write_bandwidth),
             to_drive: Timeline::new(Nanos(1)),
             to_host: Timeline::new(Nanos(1)),
@@ -75,6 +84,13 @@ impl Link {
         (self.to_drive.busy(), self.to_host.busy())
     }
 
+    /// Time has come to `now`.
+    #[inline]
+    pub fn pass(&mut self, now: Nanos) {
+        self.to_drive.pass(now);
+        self.to_host.pass(now);
+    }
+
     /// Moves `pages` pages to the drive; returns when the last one is there.
     pub fn pages_in(&mut self, ready: Nanos, pages: usize) -> Nanos {
         self.to_drive.fill(ready, self.page_in * pages as u64).end
@@ -85,14 +101,21 @@ impl Link {
         self.to_host.fill(ready, self.page_out).end
     }
 
-    /// Moves `lines` lines to the drive, between the packets of what block writes move.
+    /// Moves `lines` posted lines to the drive, between the packets of what block writes move, once its buffer has room for them.
+    /// Whoever calls it says with [`Link::lines_taken`] when the firmware has taken them.
     pub fn lines_in(&mut self, ready: Nanos, lines: usize) -> Nanos {
+        let ready = self.credits.wait(ready, lines, self.posted_lines);
         let len = self.line_in * lines as u64;
         let in_turn = self.to_drive.fill(ready, len).end;
         let passing = ready.max(self.lines_sent) + self.packet_in + len;
         let sent = in_turn.min(passing);
         self.lines_sent = self.lines_sent.max(sent);
         sent
+    }
+
+    /// The firmware takes `lines` posted lines at `taken`.
+    pub fn lines_taken(&mut self, taken: Nanos, lines: usize) {
+        self.credits.hold(taken, lines);
     }
 
     /// Moves `lines` lines to the host.
@@ -118,6 +141,7 @@ impl Link {
     /// Forgets all transfers: idle from `at` on.
     pub fn reset(&mut self, at: Nanos) {
         self.lines_sent = at;
+        self.credits.reset();
         self.to_drive.reset(at);
         self.to_host.reset(at);
     }

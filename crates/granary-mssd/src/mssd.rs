@@ -254,6 +254,9 @@ impl State {
             self.acknowledge(now);
         }
         self.firmware.pump(&mut self.backend, now);
+        self.backend.pass(now);
+        self.link.pass(now);
+        self.cores.pass(now);
         match &self.fault {
             None => Ok(()),
             Some(fault) => Err(fault.clone()),

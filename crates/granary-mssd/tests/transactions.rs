@@ -126,58 +126,6 @@ fn transaction_numbers_wrap_around() {
     }
 }
 
-/// Reads of a drive that cleans its log and collects garbage all the time: (slowest, mean) in ns, when asked one by one.
-fn reads_beside(writes: bool) -> (u64, u64) {
-    let mut c = DriveConfig::bytefs_emulator();
-    c.flash = c.flash.with_capacity(Bytes::mib(256));
-    c.firmware.log_region = Bytes::mib(1);
-    c.firmware.write_buffer = Bytes::mib(1);
-    let d = Mssd::new(&c).expect("valid");
-    let pages = d.info().pages;
-    d.fill(Lpa(0), pages, |lpa| Page::word(lpa.0)).expect("fills");
-    let mut rng = Stream::new(3, "reads");
-    d.scatter((0..2 * pages).map(|i| (Lpa(rng.below(pages)), Page::word(i)))).expect("scatters");
-    let before = d.counters();
-    let (mut now, mut slowest, mut sum, n) = (Nanos::ZERO, 0, 0, 4000);
-    for _ in 0..n {
-        if writes {
-            for _ in 0..6 {
-                let at = ByteAddr(rng.below(pages * 64) * 64);
-                d.store(now, at, &[1; 64], TxId::NONE, WHAT).expect("stores");
-                d.flush_lines(now, at, 64).expect("flushes");
-            }
-            let page = [Page::word(now.0)];
-            d.submit(now, Command::Write { lpa: Lpa(rng.below(pages)), pages: &page, what: WHAT })
-                .expect("writes");
-        }
-        let mut out = [Page::ZERO];
-        let read = Command::Read { lpa: Lpa(rng.below(pages)), out: &mut out, what: WHAT };
-        let done = d.submit(now, read).expect("reads");
-        slowest = slowest.max((done - now).0);
-        sum += (done - now).0;
-        now = done + Nanos::from_micros(20);
-    }
-    if writes {
-        let c = d.counters().since(&before);
-        let gc = c.flash.programs(granary_flash::Cause::Gc);
-        assert!(c.log.cleanings > 1 && gc > 1000, "{} cleanings, {gc} pages moved", c.log.cleanings);
-    }
-    (slowest, sum / n)
-}
-
-/// The cleaner has a processor of its own and takes as many pages at a time as there are planes; programs are issued two
-/// ahead of a plane; gc pays its share with each write. So a host's read waits for what its plane is doing, not for a queue
-/// of background work: at the worst an erase and what was issued behind it.
-#[test]
-fn a_hosts_read_goes_before_log_cleaning_and_gc() {
-    let (alone, _) = reads_beside(false);
-    let (slowest, mean) = reads_beside(true);
-    let t = DriveConfig::bytefs_emulator().flash.timing;
-    let bound = alone + t.erase.0 + 8 * (t.program.0 + t.read.0);
-    assert!(slowest <= bound, "slowest read {slowest} ns, {alone} ns on an idle drive");
-    assert!(mean <= 3 * alone, "mean read {mean} ns, {alone} ns on an idle drive");
-}
-
 /// A clock half as fast makes all of the firmware's work take twice as long, and nothing else.
 #[test]
 fn the_firmwares_work_scales_with_its_clock() {

@@ -61,8 +61,11 @@ impl<M: Medium> Ftl<M> {
     /// that calls within return mean nothing. For preconditioning.
     pub fn without_time<T>(&mut self, work: impl FnOnce(&mut Ftl<M>) -> T) -> T {
         let (before, busy_until) = (self.nand.reservations(), self.busy_until);
+        // What is reserved need not be remembered for a moment.
+        let now = self.nand.pass(Nanos::MAX);
         let done = work(self);
         self.nand.rewind(&before);
+        self.nand.pass(now);
         self.busy_until = busy_until;
         for plane in &mut self.planes {
             if let Some(job) = &mut plane.job {

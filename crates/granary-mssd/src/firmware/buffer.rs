@@ -223,6 +223,12 @@ impl Backend {
         self.programming.peek().map(|Reverse((done, _))| *done)
     }
 
+    /// Time has come to `now` ([`Ftl::pass`]).
+    #[inline]
+    pub fn pass(&mut self, now: Nanos) {
+        self.ftl.pass(now);
+    }
+
     /// Frees the slots whose programs are done by `now` and issues the next ones.
     #[inline]
     pub fn pump(&mut self, now: Nanos) {

@@ -43,6 +43,8 @@ struct Slot {
     /// [`NOWHERE`] in a free slot.
     lpa: Lpa,
     page: Page,
+    /// When the content is there: a page on its way from flash is in its slot from the fetch on, so that it is fetched once.
+    ready: Nanos,
     dirty: bool,
     /// An image has this page's bytes (where it is dirty).
     saved_bytes: bool,
@@ -51,8 +53,8 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(lpa: Lpa, page: Page, dirty: bool) -> Slot {
-        Slot { lpa, page, dirty, saved_bytes: false, then: NIL }
+    fn new(lpa: Lpa, page: Page, ready: Nanos, dirty: bool) -> Slot {
+        Slot { lpa, page, ready, dirty, saved_bytes: false, then: NIL }
     }
 }
 
@@ -162,7 +164,7 @@ impl Cache {
         }
         while self.slots.len() as u64 <= number {
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot::new(NOWHERE, Page::ZERO, false));
+            self.slots.push(Slot::new(NOWHERE, Page::ZERO, Nanos::ZERO, false));
             self.links.push(Links { newer: NIL, older: NIL });
         }
         self.free.pop();
@@ -174,7 +176,7 @@ impl Cache {
         } else {
             Page::prefix(value, len as usize)
         };
-        self.slots[number as usize] = Slot { saved_bytes, ..Slot::new(lpa, page, true) };
+        self.slots[number as usize] = Slot { saved_bytes, ..Slot::new(lpa, page, Nanos::ZERO, true) };
         self.inherited += 1;
         self.link(number as u32);
         self.by_page.insert(lpa, number as u32);
@@ -267,17 +269,19 @@ impl Cache {
         }
     }
 
-    /// Puts a page into the cache at `t`, in place of the least recently used one if it is full; returns when it is in.
+    /// Puts a page whose content is there at `read` into the cache at `t`, in place of the least recently used one if it is
+    /// full; returns when it is in.
     fn put(
         &mut self,
         be: &mut Backend,
         t: Nanos,
         lpa: Lpa,
-        page: Page,
+        (page, read): (Page, Nanos),
         dirty: bool,
     ) -> Result<(u32, Nanos), DriveError> {
         let t = if self.by_page.len() >= self.capacity { self.evict(be, t)? } else { t };
-        let new = Slot::new(lpa, page, dirty);
+        let t = t.max(read);
+        let new = Slot::new(lpa, page, t, dirty);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -303,7 +307,7 @@ impl Cache {
         let s = &self.slots[victim as usize];
         let mut t = t;
         if s.dirty {
-            t = be.write(t, s.lpa, s.page.clone(), Cause::Host)?;
+            t = be.write(t.max(s.ready), s.lpa, s.page.clone(), Cause::Host)?;
             self.counters.write_backs += 1;
         } else {
             self.counters.dropped += 1;
@@ -339,12 +343,11 @@ impl Cache {
     /// The slot of a page, fetched from flash where it was not cached, and when its content is there.
     fn fetch(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(u32, Nanos), DriveError> {
         if let Some(slot) = self.touch(lpa) {
-            return Ok((slot, t));
+            return Ok((slot, t.max(self.slots[slot as usize].ready)));
         }
-        let (page, read) = be.read(t, lpa, Cause::Host)?;
+        let read = be.read(t, lpa, Cause::Host)?;
         self.counters.fetches += 1;
-        let (slot, free) = self.put(be, t, lpa, page, false)?;
-        Ok((slot, read.max(free)))
+        self.put(be, t, lpa, read, false)
     }
 
     /// Reads a page.
@@ -354,12 +357,13 @@ impl Cache {
     #[inline]
     pub fn read_page(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<(Page, Nanos), DriveError> {
         if let Some(slot) = self.touch(lpa) {
-            return Ok((self.slots[slot as usize].page.clone(), t));
+            let s = &self.slots[slot as usize];
+            return Ok((s.page.clone(), t.max(s.ready)));
         }
         let (page, read) = be.read(t, lpa, Cause::Host)?;
         self.counters.fetches += 1;
-        match self.put(be, t, lpa, page.clone(), false) {
-            Ok((_, free)) => Ok((page, read.max(free))),
+        match self.put(be, t, lpa, (page.clone(), read), false) {
+            Ok((_, ready)) => Ok((page, ready)),
             // No dirty page can be written back any more: this one is not cached, but it is read.
             Err(DriveError::ReadOnly(_)) => Ok((page, read)),
             Err(e) => Err(e),
@@ -398,10 +402,10 @@ impl Cache {
         };
         self.hit(slot);
         self.last = slot;
-        let Slot { page, then, .. } = &self.slots[slot as usize];
+        let Slot { page, then, ready, .. } = &self.slots[slot as usize];
         prefetch(&self.slots, *then as usize);
         prefetch(&self.links, *then as usize);
-        Ok(((!page.is_same(known)).then(|| page.clone()), t))
+        Ok(((!page.is_same(known)).then(|| page.clone()), t.max(*ready)))
     }
 
     /// Takes a page that arrived at `t`.
@@ -422,11 +426,12 @@ impl Cache {
         if let Some(slot) = self.touch(lpa) {
             let s = &mut self.slots[slot as usize];
             self.counters.dirtied += !s.dirty as u64;
-            (s.page, s.dirty) = (page, true);
+            // All of it is new: what is still on its way from flash is not waited for.
+            (s.page, s.ready, s.dirty) = (page, t, true);
             self.save(slot, None);
             return Ok(t);
         }
-        Ok(self.put(be, t, lpa, page, true)?.1)
+        Ok(self.put(be, t, lpa, (page, t), true)?.1)
     }
 
     /// Takes a page of a block write that arrived at `t`; returns when the drive may acknowledge it.
@@ -463,7 +468,7 @@ impl Cache {
         self.counters.write_backs += 1;
         if let Some(slot) = self.touch(lpa) {
             let s = &mut self.slots[slot as usize];
-            s.page = page;
+            (s.page, s.ready) = (page, t);
             if std::mem::take(&mut s.dirty) {
                 self.unsave(slot);
             } else {
@@ -472,7 +477,7 @@ impl Cache {
             return Ok(done);
         }
         self.counters.dirtied += 1;
-        match self.put(be, t, lpa, page, false) {
+        match self.put(be, t, lpa, (page, t), false) {
             Ok((_, free)) => Ok(done.max(free)),
             // No dirty page can be written back any more: this one is not cached, but it is in flash.
             Err(DriveError::ReadOnly(_)) => Ok(done),
@@ -513,7 +518,7 @@ impl Cache {
         // A store of the whole page needs nothing of the old content, unless power loss may take part of it away.
         let (slot, done) = if data.len() == PAGE_SIZE && !self.tracking && !self.by_page.contains_key(&lpa) {
             self.counters.misses += 1;
-            self.put(be, t, lpa, Page::ZERO, true)?
+            self.put(be, t, lpa, (Page::ZERO, t), true)?
         } else {
             self.fetch(be, t, lpa)?
         };
@@ -623,7 +628,7 @@ impl Cache {
         while at != NIL {
             let s = &mut self.slots[at as usize];
             if s.dirty {
-                t = be.write(t, s.lpa, s.page.clone(), Cause::Host)?;
+                t = be.write(t.max(s.ready), s.lpa, s.page.clone(), Cause::Host)?;
                 s.dirty = false;
                 self.counters.write_backs += 1;
                 self.unsave(at);

@@ -110,12 +110,14 @@ impl State {
             self.commands.merged_lines += 1;
         }
         let taken = self.firmware.write_lines(&mut self.backend, t, lpa, first, data, head.tx)?;
+        self.link.lines_taken(taken, n);
         self.posted = self.posted.max(taken);
         for held in run {
             self.traffic.byte_write[held.what as usize] += LINE_SIZE as u64;
         }
         self.commands.posted_lines += n as u64;
-        // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page does.
+        // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page does, until all
+        // places of its buffer are held.
         let stalled = taken > t && matches!(self.firmware, Firmware::Log(_));
         Ok(if stalled { taken } else { sent })
     }
@@ -165,6 +167,7 @@ impl State {
         };
         let whole = ((from + data.len()) / LINE_SIZE).saturating_sub(from.div_ceil(LINE_SIZE));
         self.commands.merged_lines += (n - whole) as u64;
+        self.link.lines_taken(taken, n);
         self.posted = self.posted.max(taken);
         self.commands.stores += 1;
         self.commands.posted_lines += n as u64;
@@ -290,6 +293,11 @@ impl State {
         let ready = fetch(self, start, first, end)?;
         let sent = self.link.lines_out(ready, lines);
         let done = sent - self.link.line_out() + (c.link.line_read - half);
+        let done = match c.link.load_lines {
+            0 => done,
+            // So many at a time are under way, each for a line's latency.
+            n => done.max(pushed + c.link.line_read * lines.div_ceil(n) as u64),
+        };
 
         self.traffic.byte_read[what as usize] += (lines * LINE_SIZE) as u64;
         self.commands.loads += 1;

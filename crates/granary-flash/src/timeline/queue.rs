@@ -1,0 +1,98 @@
+//! [`Queue`]: the reservations of a timeline that have not passed, so that urgent work can go before them.
+//!
+//! ```text
+//!   before    |## running ##|#### program ####|#### program ####|   idle   |## erase ##|
+//!                  ^ ready   ^ turn: the first that has not begun
+//!   after     |## running ##| read |#### program ####|#### program ####|   |## erase ##|
+//!                            urgent  moved ......................... up to idle time
+//! ```
+//!
+//! Urgent work keeps its order among itself. What running work delays it by cannot be helped: nothing is interrupted.
+//!
+//! Invariant: reservations are sorted and disjoint, and all that end after `from` are here.
+
+use super::MOST;
+use std::collections::VecDeque;
+
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    start: u64,
+    end: u64,
+    urgent: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Queue {
+    work: VecDeque<Work>,
+    /// What ended by then is not known any more.
+    from: u64,
+}
+
+impl Queue {
+    /// What ended by `now` is forgotten.
+    #[inline]
+    pub(super) fn pass(&mut self, now: u64) {
+        while let Some(first) = self.work.front()
+            && first.end <= now
+        {
+            self.from = first.end;
+            self.work.pop_front();
+        }
+    }
+
+    /// Nothing is reserved before `at`, nor after.
+    pub(super) fn reset(&mut self, at: u64) {
+        self.work.clear();
+        self.from = at;
+    }
+
+    /// `len` from `start` on is reserved.
+    #[inline]
+    pub(super) fn book(&mut self, start: u64, len: u64, urgent: bool) {
+        let new = Work { start, end: start + len, urgent };
+        if self.work.back().is_none_or(|last| last.end <= start) {
+            if self.work.len() == MOST {
+                self.from = self.work.drain(..MOST / 2).next_back().map_or(self.from, |w| w.end);
+            }
+            self.work.push_back(new);
+        } else if start >= self.from {
+            let i = self.work.partition_point(|w| w.start < start);
+            self.work.insert(i, new);
+        }
+    }
+
+    /// Before which reservation urgent work goes that is ready at `ready`, and when it can begin there; none where nothing that is
+    /// not urgent waits.
+    #[inline]
+    pub(super) fn turn(&self, ready: u64) -> Option<(usize, u64)> {
+        let begun = self.work.partition_point(|w| w.start < ready);
+        let waiting = self.work.range(begun..).position(|w| !w.urgent)? + begun;
+        let before = waiting.checked_sub(1).map_or(self.from, |i| self.work[i].end);
+        Some((waiting, before.max(ready)))
+    }
+
+    /// Puts urgent work of `len` at `start` before the `i`-th reservation, which moves to later with those behind it that have to.
+    /// Returns the end of the last one moved, and whether nothing is behind it.
+    pub(super) fn insert(&mut self, i: usize, start: u64, len: u64) -> (u64, bool) {
+        let mut end = start + len;
+        let mut last = true;
+        for work in self.work.range_mut(i..) {
+            if work.start >= end {
+                last = false;
+                break;
+            }
+            let late = end - work.start;
+            (work.start, work.end) = (work.start + late, work.end + late);
+            end = work.end;
+        }
+        self.work.insert(i, Work { start, end: start + len, urgent: true });
+        (end, last)
+    }
+
+    /// The reservations, for tests.
+    #[cfg(test)]
+    pub(super) fn reserved(&self) -> Vec<(u64, u64)> {
+        self.work.iter().map(|w| (w.start, w.end)).collect()
+    }
+}
