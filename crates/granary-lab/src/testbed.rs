@@ -11,6 +11,7 @@
 //! Unknown keys, wrong types and contradictions are refused with the line; nothing is silently ignored.
 
 pub mod figures;
+mod limits;
 pub mod measure;
 mod source;
 
@@ -110,6 +111,11 @@ impl Testbed {
             }
         }
         testbed.validate().map_err(|message| {
+            let named = message.split_whitespace().next();
+            if let Some((_, set)) = changed.iter().rev().find(|(changed, _)| Some(changed.as_str()) == named)
+            {
+                return LabError::BadSet { set: (*set).clone(), message };
+            }
             let Some((path, at)) = keys.named_in(&message) else { return sources.bad(None, &message) };
             match changed.iter().rev().find(|(changed, _)| changed == path) {
                 Some((_, set)) => LabError::BadSet { set: (*set).clone(), message },
@@ -143,6 +149,7 @@ impl Testbed {
 
     /// Checks every range. The message names the key.
     fn validate(&self) -> Result<(), String> {
+        limits::before(self).map_or(Ok(()), Err)?;
         self.drive.validate().map_err(|e| e.to_string())?;
         let (host, vfs) = (&self.host, &self.host.vfs);
         for (wrong, message) in [
@@ -161,7 +168,7 @@ impl Testbed {
                 return Err(message.to_owned());
             }
         }
-        Ok(())
+        limits::refusal(self).map_or(Ok(()), Err)
     }
 }
 
@@ -292,6 +299,15 @@ mod tests {
             ("read_bandwidth = 3500000000", "read_bandwidth = 3", "read_bandwidth", "bytes per second"),
             ("blocks_per_plane = 1096", "blocks_per_plane = 4000000", "[drive.flash]", "32-bit"),
             (
+                "writeback_interval = 5000000000",
+                "writeback_interval = 0",
+                "writeback_interval",
+                "a daemon sleeps",
+            ),
+            ("read_ns = 40000", "read_ns = 0", "read_ns", "no flash works in no time"),
+            ("syscall = 90", "syscall = 2000000000", "syscall", "longer than a second"),
+            ("cores = 28 ", "cores = 1000000 ", "cores", "at most 8192"),
+            (
                 "dirty_limit_percent = 20",
                 "dirty_limit_percent = 5",
                 "dirty_background_percent",
@@ -306,6 +322,37 @@ mod tests {
         }
         let said = refusal("name = \"x\"\n[host\n");
         assert!(said.contains("line 2"), "{said}");
+    }
+
+    /// Two sections have a key of this name; it is the one that is wrong whose line is said.
+    #[test]
+    fn a_key_that_several_sections_have_is_named_with_its_own_line() {
+        let head = "base = \"cxl\"\nname = \"x\"\ndescription = \"d\"\n[host.ext4]\nwriteback_interval = ";
+        let said = refusal(&format!("{head}9000\n[host.vfs]\nwriteback_interval = 0\n"));
+        assert!(said.starts_with("testbed mine.toml: line 7: host.vfs.writeback_interval"), "{said}");
+        let said = refusal(&format!("{head}0\n[host.vfs]\nwriteback_interval = 9000\n"));
+        assert!(said.starts_with("testbed mine.toml: line 5: host.ext4.writeback_interval"), "{said}");
+        for set in [
+            "vfs.writeback_interval=0",
+            "ext4.writeback_interval=999",
+            "ext4.commit_interval=0",
+            "bytefs.commit_interval=0",
+            "idle_interval=0",
+            "gc_sleep=[1,1,1]",
+            "discard_sleep=[50000000,500000000,0]",
+            "program_ns=0",
+            "erase_ns=0",
+            "flushers=100000",
+            "firmware.cores=100000",
+            "nvme.fetch=9223372036854775807",
+            "power_on=9223372036854775807",
+            "command_cost=9223372036854775807",
+            "gc_stop=4294967295",
+            "ext4.cpus=4294967295",
+        ] {
+            let said = Testbed::load("cxl", &[set.into()]).expect_err(set).to_string();
+            assert!(said.starts_with(&format!("--set {set}: ")), "{said}");
+        }
     }
 
     #[test]

@@ -232,6 +232,14 @@ fn testbeds_are_checked_with_figures_warnings_and_lines() {
     assert!(out.contains("line 5: unknown field `weys`") && out.contains("cxl: ByteFS paper"), "{out}");
     let (_, err) = ends(&["run", "varmail", "--testbed", mine], 2);
     assert!(err.contains("line 5: unknown field `weys`"), "{err}");
+    // A daemon that never lets the clock go on: the run would not end.
+    let head = "base = \"cxl\"\nname = \"mine\"\ndescription = \"d\"\n";
+    std::fs::write(&path, format!("{head}[host.vfs]\nwriteback_interval = 0\n")).expect("written");
+    let (_, err) = ends(&["run", "create", "--scale", "0.0005", "--fs", "ext4", "--testbed", mine], 2);
+    assert!(err.contains("line 5: host.vfs.writeback_interval must be at least 1000"), "{err}");
+    std::fs::write(&path, format!("{head}[drive.flash]\nidle_gc_stop = 9\n")).expect("written");
+    let (out, _) = ends(&["testbed", "check", mine], 0);
+    assert!(out.contains(&format!("warning: {mine}, line 5: has no effect: with idle_gc_ns = 0")), "{out}");
     let (values, _) = ends(&["testbed", "show", "cxl", "--values"], 0);
     assert!(values.contains("read_ns = 3000") && values.contains("channels = 8"), "{values}");
 }

@@ -248,6 +248,7 @@ pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
             "NAND reads faster than it programs and programs faster than it erases".to_owned(),
         ));
     }
+    out.extend(without_effect(t));
     let stated = d.flash.over_provisioning_permille as f64 / 10.0;
     if spare_percent(t) > stated + 10.0 {
         out.push((
@@ -258,6 +259,43 @@ pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
                 d.flash.gc_stop + 4
             ),
         ));
+    }
+    out
+}
+
+/// Values that change nothing, because of others.
+fn without_effect(t: &Testbed) -> Vec<(&'static str, String)> {
+    let (d, mut out) = (&t.drive, Vec::new());
+    if d.flash.idle_gc_stop > 0 && d.flash.idle_gc.0 == 0 {
+        out.push((
+            "drive.flash.idle_gc_stop",
+            "has no effect: with idle_gc_ns = 0 there is no gc in idle time".to_owned(),
+        ));
+    }
+    if d.flash.plane_mode == PlaneMode::MultiPlane && d.flash.geometry.planes == 1 {
+        out.push((
+            "drive.flash.plane_mode",
+            "\"multi-plane\" has no effect: there is one plane in a die".to_owned(),
+        ));
+    }
+    if t.host.costs.copy_bandwidth.0 == 0 {
+        out.push((
+            "host.costs.copy_bandwidth",
+            "0: copies between programs and the page cache are free".to_owned(),
+        ));
+    }
+    let flash = Bytes(d.pages() * PAGE_SIZE as u64);
+    for (key, what, size) in [
+        ("drive.firmware.cache", "cache", d.firmware.cache),
+        ("drive.firmware.log_region", "log", d.firmware.log_region),
+        ("drive.firmware.write_buffer", "write buffer", d.firmware.write_buffer),
+    ] {
+        if size >= flash {
+            out.push((
+                key,
+                format!("the {what} of {size} holds the whole drive, {flash}: its flash is not used"),
+            ));
+        }
     }
     out
 }
@@ -301,6 +339,11 @@ mod tests {
             ("line_read=50", "takes the firmware 104ns alone"),
             ("erase_ns=10", "programs faster than it erases"),
             ("blocks_per_plane=20", "each plane needs 9 blocks"),
+            ("idle_gc_stop=9", "no gc in idle time"),
+            ("plane_mode=multi-plane", "one plane in a die"),
+            ("copy_bandwidth=0", "are free"),
+            ("firmware.cache=64GiB", "the cache of 64GiB holds the whole drive"),
+            ("firmware.write_buffer=64GiB", "the write buffer of 64GiB holds the whole drive"),
         ] {
             let t = Testbed::load("bytefs-emulator", &[set.to_owned()]).expect(set);
             let found = contradictions(&t);

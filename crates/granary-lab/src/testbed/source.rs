@@ -113,9 +113,13 @@ impl Keys {
         self.0.iter().find(|(p, _)| p == path).map(|(_, at)| *at)
     }
 
-    /// The key that a message about a contradiction speaks of first: the last part of its path is a word of the message.
-    /// Else the innermost section that it names.
+    /// The key that a message about a contradiction speaks of first: the whole path with which the message begins, or the
+    /// last part of its path is a word of the message. Else the innermost section that it names.
     pub fn named_in(&self, message: &str) -> Option<(&str, usize)> {
+        let first = message.split_whitespace().next().filter(|word| word.contains('.'));
+        if let Some((path, at)) = self.0.iter().find(|(path, _)| Some(path.as_str()) == first) {
+            return Some((path, *at));
+        }
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let names = |path: &str, word: &str| {
             let last = path.rsplit('.').next().unwrap_or(path);
