@@ -20,6 +20,27 @@ fn a_mount_that_is_refused_leaves_the_image_clean() {
     assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
 }
 
+/// An option that would be passed over in silence is refused, with what to say instead.
+#[test]
+fn options_that_would_say_nothing_are_refused() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
+    for (args, told) in [
+        (&["mount", "--size", "5GiB", "img", "mnt"][..], "granary grow"),
+        (&["mount", "--testbed", "cxl", "img", "mnt"], "mkfs --testbed"),
+        (&["mount", "--record", "r", "img", "mnt"], "mount ram:FS"),
+        (&["mount", "--dilate", "5", "img", "mnt"], "--pace on"),
+        (&["mount", "--durability", "machine", "ram:bytefs", "mnt"], "granary mkfs"),
+        (&["stat", "--watch", "img"], "not mounted"),
+        (&["stat", "--interval", "1", "img"], "--watch"),
+        (&["stat", "--watch", "--interval", "nan", "img"], "0.05 to 3600"),
+        (&["stat", "--watch", "--interval", "0", "img"], "0.05 to 3600"),
+    ] {
+        let (_, err) = place.runs(args, 2);
+        assert!(err.contains(told), "{args:?}: {err}");
+    }
+}
+
 #[test]
 fn an_image_is_mounted_filled_unmounted_and_clean() {
     let Some(place) = Place::new() else { return };

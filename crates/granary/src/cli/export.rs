@@ -1,8 +1,7 @@
 //! Arguments of `export`.
 
-use super::mount::{ServeArgs, bytes};
+use super::mount::{MemoryArgs, ServeArgs};
 use clap::Args;
-use granary_units::Bytes;
 use std::path::PathBuf;
 
 /// Arguments of `granary export`.
@@ -20,16 +19,9 @@ pub struct ExportArgs {
     /// Export an image that holds a file system of granary's: what is written to it may destroy that
     #[arg(long)]
     pub force: bool,
-    /// With ram: capacity of the drive
-    #[arg(long, default_value = "8GiB", value_parser = bytes)]
-    pub size: Bytes,
-    /// With ram: built-in testbed or path of a .toml file
-    #[arg(long, default_value = "bytefs-emulator")]
-    pub testbed: String,
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// With ram: change a value of the testbed, for example firmware.cache=64MiB; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// With ram: record what the drive is asked into this file, for `granary drive replay`
-    #[arg(long, value_name = "FILE")]
-    pub record: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
 //! Arguments of `mount`, `umount` and `stat`.
 
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use granary_mssd::image::Durability;
 use granary_sim::wall::Pacing;
@@ -24,18 +25,32 @@ pub struct MountArgs {
     /// Memory for the page cache; the kernel has its own above it
     #[arg(long, default_value = "512MiB", value_parser = bytes)]
     pub page_cache: Bytes,
-    /// With ram:FS: capacity of the drive
-    #[arg(long, default_value = "1GiB", value_parser = bytes)]
-    pub size: Bytes,
-    /// With ram:FS: built-in testbed or path of a .toml file
-    #[arg(long, default_value = "bytefs-emulator")]
-    pub testbed: String,
+    #[command(flatten)]
+    pub memory: MemoryArgs,
     /// Change a value of the testbed, for example host.vfs.writeback_interval=1000000000; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// With ram:FS: record what the drive is asked into this file, for `granary drive replay`
+}
+
+/// What only a drive in memory takes: what `mount ram:FS` and `export ram:` share.
+#[derive(Args, Clone)]
+pub struct MemoryArgs {
+    /// Of a drive in memory: its capacity [default: 1GiB to mount, 8GiB to export]
+    #[arg(long, value_parser = bytes)]
+    pub size: Option<Bytes>,
+    /// Of a drive in memory: built-in testbed or path of a .toml file [default: bytefs-emulator]
+    #[arg(long)]
+    pub testbed: Option<String>,
+    /// Of a drive in memory: record what it is asked into this file, for `granary drive replay`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+}
+
+impl MemoryArgs {
+    /// The testbed's name or path.
+    pub fn testbed(&self) -> &str {
+        self.testbed.as_deref().unwrap_or("bytefs-emulator")
+    }
 }
 
 /// How a FUSE daemon serves: what `mount` and `export` share.
@@ -54,9 +69,9 @@ pub struct ServeArgs {
     /// Whether programs wait as long as the modelled drive takes
     #[arg(long, value_enum, default_value_t = Pace::Off)]
     pub pace: Pace,
-    /// With --pace on: how many times slower modelled time passes than the clock
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub dilate: u32,
+    /// With --pace on: how many times slower modelled time passes than the clock [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    dilate: Option<u32>,
     /// What acknowledged changes survive: the death of this process, or a crash of the machine too
     #[arg(long, value_enum, default_value_t = Survives::Process)]
     pub durability: Survives,
@@ -72,6 +87,29 @@ impl ServeArgs {
     /// Threads that serve requests: where requests wait as long as the modelled drive takes, as many as it can work on.
     pub fn threads(&self) -> usize {
         self.threads.map_or_else(|| self.pace.threads(), usize::from)
+    }
+
+    /// How modelled time passes.
+    pub fn pacing(&self) -> Pacing {
+        self.pace.pacing(self.dilate.unwrap_or(1))
+    }
+
+    /// Refuses options that would say nothing. `in_memory`: the drive is no image.
+    ///
+    /// # Errors
+    /// Those that contradict each other.
+    pub fn check(&self, in_memory: bool) -> Result<(), Failure> {
+        if self.dilate.is_some() && self.pace == Pace::Off {
+            return Err(Failure::usage(
+                "--dilate slows modelled time down that is felt: add --pace on".to_owned(),
+            ));
+        }
+        if in_memory && self.durability == Survives::Machine {
+            return Err(Failure::usage(
+                "--durability machine: a drive in memory is gone with its process; make an image (granary mkfs)".to_owned(),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -133,9 +171,14 @@ pub struct StatArgs {
     /// Show what moves, again and again
     #[arg(long)]
     pub watch: bool,
-    /// With --watch: seconds between two looks
-    #[arg(long, default_value_t = 1.0)]
+    /// With --watch: seconds between two looks, 0.05 to 3600
+    #[arg(long, default_value = "1", value_parser = seconds, requires = "watch")]
     pub interval: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds".to_owned())?;
+    if (0.05..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.05 to 3600 seconds".to_owned()) }
 }
 
 pub(super) fn bytes(text: &str) -> Result<Bytes, String> {

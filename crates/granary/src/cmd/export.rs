@@ -14,7 +14,7 @@ use crate::cli::export::ExportArgs;
 use crate::cli::mount::Survives;
 use crate::cmd::live::{EXPORTED, Live, Sources};
 use crate::cmd::loopdev::{self, LoopDevice};
-use crate::cmd::ram::{RamDrive, Record, counter, refuse_record};
+use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
 use crate::out;
@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
+    args.serve.check(args.image.starts_with("ram:"))?;
     if args.serve.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
 }
 
@@ -51,7 +52,7 @@ fn run_server(args: &ExportArgs) -> Result<(), Failure> {
         loopdev::check()?;
     }
     let opened = open(&args)?;
-    set_pacing(args.serve.pace.pacing(args.serve.dilate));
+    set_pacing(args.serve.pacing());
     let exported =
         granary_mount::export(Port::new(opened.drive.clone()), &args.dir, &options(&args, &opened))?;
     let file = exported.dir().join(DRIVE_FILE);
@@ -122,7 +123,7 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
             args.image
         )));
     }
-    refuse_record(args.record.as_deref(), "export ram:")?;
+    refuse(&args.memory, "export ram:")?;
     let (image, drive) =
         open_drive(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only, args.force)?;
     let how = image.replayed().map_or("closed cleanly".to_owned(), |r| {
@@ -133,10 +134,11 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
 }
 
 fn open_ram(args: &ExportArgs) -> Result<Opened, Failure> {
-    let testbed = Testbed::load(&args.testbed, &args.set)?;
+    let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
+    let size = args.memory.size.unwrap_or(Bytes::gib(8));
     // Only blocks: the firmware of the baselines.
-    let (mode, record) = (Mode::Cache, args.record.as_deref());
-    let RamDrive { drive, record } = RamDrive::new("export", &testbed, &args.set, mode, args.size, record)?;
-    let told = format!("a new drive of {} in memory, gone when it is unmounted", args.size);
+    let RamDrive { drive, record } =
+        RamDrive::new("export", &testbed, &args.set, Mode::Cache, size, &args.memory)?;
+    let told = format!("a new drive of {size} in memory, gone when it is unmounted");
     Ok(Opened { drive, image: None, record, told })
 }

@@ -19,6 +19,12 @@ use std::time::Duration;
 pub fn run(args: &StatArgs) -> Result<(), Failure> {
     let plain = mountinfo::locate(&args.path).map_err(|e| Failure::io(args.path.display(), e))?;
     let mounted = mountinfo::ours(&plain).map_err(|e| Failure::io("reading /proc/self/mountinfo", e))?;
+    if mounted.is_none() && args.watch {
+        let path = args.path.display();
+        return Err(Failure::usage(format!(
+            "{path} is not mounted: nothing moves there that --watch could show"
+        )));
+    }
     if mounted.is_none() {
         return super::stat::run(&args.path, args.json).map_err(Failure::from);
     }
@@ -43,7 +49,7 @@ pub fn run(args: &StatArgs) -> Result<(), Failure> {
         }
         last = Some(stats);
         #[allow(clippy::disallowed_methods)] // a person watches
-        std::thread::sleep(Duration::from_secs_f64(args.interval.clamp(0.05, 3600.0)));
+        std::thread::sleep(Duration::from_secs_f64(args.interval));
     }
 }
 

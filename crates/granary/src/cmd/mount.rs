@@ -5,7 +5,7 @@
 use crate::cli::mount::{MountArgs, Survives};
 use crate::cmd::control::{Control, Request};
 use crate::cmd::live::{Live, Sources};
-use crate::cmd::ram::{RamDrive, Record, counter, refuse_record};
+use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
 use granary_lab::image::{OpenImage, grow_mounted};
@@ -23,6 +23,7 @@ use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
+    args.serve.check(args.image.starts_with("ram:"))?;
     if args.serve.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
 }
 
@@ -44,7 +45,7 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
     granary_mount::check(&args.dir)?;
     let opened = open(&args)?;
     // Recovery was not paced: its modelled time is told, nobody has to wait for it.
-    set_pacing(args.serve.pace.pacing(args.serve.dilate));
+    set_pacing(args.serve.pacing());
     let mounted = granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened));
     let mounted = match mounted {
         Ok(mounted) => mounted,
@@ -126,19 +127,19 @@ fn open(args: &MountArgs) -> Result<Opened, Failure> {
 /// A new file system on a drive in memory; it ends with the mount.
 fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     let entry = registry::find(fs)?;
-    let testbed = Testbed::load(&args.testbed, &args.set)?;
+    let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
+    let size = args.memory.size.unwrap_or(Bytes::gib(1));
     let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
-    let record = args.record.as_deref();
-    let RamDrive { drive, record } = RamDrive::new("mount", &testbed, &args.set, mode, args.size, record)?;
+    let RamDrive { drive, record } = RamDrive::new("mount", &testbed, &args.set, mode, size, &args.memory)?;
     let port = Port::new(drive.clone());
     (entry.mkfs)(&port)?;
     let vfs = mount_on(args, port, entry, &testbed.host)?;
-    let told = format!("a new {fs} in memory, {}, gone when it is unmounted", args.size);
+    let told = format!("a new {fs} in memory, {size}, gone when it is unmounted");
     Ok(Opened { vfs, drive, image: None, record, fs: entry.name, told })
 }
 
 fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
-    refuse_record(args.record.as_deref(), "mount ram:FS")?;
+    refuse(&args.memory, "mount ram:FS")?;
     #[allow(clippy::disallowed_methods)] // what the person at the terminal waits for
     let start = Instant::now();
     let mut open =

@@ -1,12 +1,12 @@
 //! [`RamDrive`]: a new drive in memory for `mount ram:FS` and `export ram:`, and the record of what it is asked.
 
+use crate::cli::mount::MemoryArgs;
 use crate::failure::Failure;
 use granary_lab::drive::trace::native::Header;
 use granary_lab::drive::{Precondition, Recorded};
 use granary_lab::testbed::Testbed;
 use granary_mssd::{Drive, Mode, Mssd};
 use granary_units::Bytes;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The record that is being made.
@@ -21,7 +21,7 @@ pub struct RamDrive {
 }
 
 impl RamDrive {
-    /// The testbed's drive with this firmware and capacity. `command` is who asks, for the header of a record at `record`.
+    /// The testbed's drive with this firmware and capacity. `command` is who asks, for the header of a record if one is wanted.
     ///
     /// # Errors
     /// A drive that is not possible; a record that cannot be written.
@@ -31,12 +31,12 @@ impl RamDrive {
         set: &[String],
         mode: Mode,
         size: Bytes,
-        record: Option<&Path>,
+        memory: &MemoryArgs,
     ) -> Result<RamDrive, Failure> {
         let mut config = testbed.drive.clone().with_mode(mode);
         config.flash = config.flash.with_capacity(size);
         let drive = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
-        let Some(path) = record else { return Ok(RamDrive { drive, record: None }) };
+        let Some(path) = &memory.record else { return Ok(RamDrive { drive, record: None }) };
         let header = Header {
             granary: env!("CARGO_PKG_VERSION").to_owned(),
             source: command.to_owned(),
@@ -51,17 +51,21 @@ impl RamDrive {
     }
 }
 
-/// Refuses to record what an image is asked: `instead` is what to say.
+/// Refuses what only a drive in memory takes, for an image: `instead` is what to say.
 ///
 /// # Errors
-/// Where `record` is given.
-pub fn refuse_record(record: Option<&Path>, instead: &str) -> Result<(), Failure> {
-    match record {
-        Some(_) => Err(Failure::usage(format!(
-            "--record begins with an empty drive, so that the record can be replayed: {instead} for it"
-        ))),
-        None => Ok(()),
-    }
+/// Where one of them is given.
+pub fn refuse(memory: &MemoryArgs, instead: &str) -> Result<(), Failure> {
+    let why = if memory.record.is_some() {
+        format!("--record begins with an empty drive, so that the record can be replayed: {instead} for it")
+    } else if memory.size.is_some() {
+        "--size: an image has its size (`granary stat IMAGE`); `granary grow` makes it larger".to_owned()
+    } else if memory.testbed.is_some() {
+        "--testbed: an image has its drive since `granary mkfs --testbed`".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(why))
 }
 
 /// Says how many calls are in the record, for `granary stat`.
