@@ -173,6 +173,16 @@ impl Firmware {
         }
     }
 
+    /// When lines that the processor had done with at `served` are in the drive's memory, and no longer in the link's buffer: in
+    /// the log, once it has room (`stalled`); in the cache, once it has a slot, whether the page is there or not.
+    #[inline]
+    pub fn held_from(&self, served: Nanos, stalled: Option<Nanos>) -> Nanos {
+        match self {
+            Firmware::Log(_) => stalled.unwrap_or(served),
+            Firmware::Cache(cache) => served.max(cache.admitted()),
+        }
+    }
+
     /// Whether anything of a page is kept anywhere: a trim of the others changes nothing.
     #[inline]
     pub fn holds(&self, be: &Backend, lpa: Lpa) -> bool {

@@ -85,6 +85,8 @@ pub struct Cache {
     oldest: u32,
     /// The slot that a chain of loads asked for last.
     last: u32,
+    /// When the page that came last had a slot.
+    admitted: Nanos,
     unverified: Vec<PostedLine>,
     /// Runs of lines posted while tracking.
     posts: u64,
@@ -108,6 +110,7 @@ impl Cache {
             newest: NIL,
             oldest: NIL,
             last: NIL,
+            admitted: Nanos::ZERO,
             unverified: Vec::new(),
             posts: 0,
             tracking: false,
@@ -227,6 +230,11 @@ impl Cache {
         self.counters
     }
 
+    /// When the page that came last had a slot: what is stored to it is kept from then on, before its old content is there.
+    pub fn admitted(&self) -> Nanos {
+        self.admitted
+    }
+
     fn unlink(&mut self, slot: u32) {
         let Links { newer, older } = self.links[slot as usize];
         match newer {
@@ -280,6 +288,7 @@ impl Cache {
         dirty: bool,
     ) -> Result<(u32, Nanos), DriveError> {
         let t = if self.by_page.len() >= self.capacity { self.evict(be, t)? } else { t };
+        self.admitted = t;
         let t = t.max(read);
         let new = Slot::new(lpa, page, t, dirty);
         let slot = match self.free.pop() {

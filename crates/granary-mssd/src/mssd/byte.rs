@@ -96,7 +96,8 @@ impl State {
         }
         let sent = self.link.lines_in(now, n);
         let work = c.firmware.entry_cost + c.firmware.line_cost * n as u64;
-        let mut t = self.cores.serve(sent, work);
+        let served = self.cores.serve(sent, work);
+        let mut t = served;
 
         for (i, (held, to)) in run.iter().zip(data.chunks_exact_mut(LINE_SIZE)).enumerate() {
             if held.is_whole() {
@@ -110,16 +111,15 @@ impl State {
             self.commands.merged_lines += 1;
         }
         let taken = self.firmware.write_lines(&mut self.backend, t, lpa, first, data, head.tx)?;
-        self.link.lines_taken(taken, n);
+        let stalled = (taken > t && matches!(self.firmware, Firmware::Log(_))).then_some(taken);
+        self.link.lines_taken(self.firmware.held_from(served, stalled), n);
         self.posted = self.posted.max(taken);
         for held in run {
             self.traffic.byte_write[held.what as usize] += LINE_SIZE as u64;
         }
         self.commands.posted_lines += n as u64;
-        // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page does, until all
-        // places of its buffer are held.
-        let stalled = taken > t && matches!(self.firmware, Firmware::Log(_));
-        Ok(if stalled { taken } else { sent })
+        // A log without room takes no more posted writes, and the CPU stalls; a cache that fetches a page does.
+        Ok(stalled.unwrap_or(sent))
     }
 
     /// Non-temporal stores: one run of lines, without a stop in the write-combining buffers.
@@ -167,14 +167,13 @@ impl State {
         };
         let whole = ((from + data.len()) / LINE_SIZE).saturating_sub(from.div_ceil(LINE_SIZE));
         self.commands.merged_lines += (n - whole) as u64;
-        self.link.lines_taken(taken, n);
+        let stalled = (taken > t && matches!(self.firmware, Firmware::Log(_))).then_some(taken);
+        self.link.lines_taken(self.firmware.held_from(t, stalled), n);
         self.posted = self.posted.max(taken);
         self.commands.stores += 1;
         self.commands.posted_lines += n as u64;
         self.traffic.byte_write[what as usize] += (n * LINE_SIZE) as u64;
-        let stalled = taken > t && matches!(self.firmware, Firmware::Log(_));
-        let gone = if stalled { taken } else { sent };
-        Ok(gone.max(now + c.link.line_write + self.link.line_in() * (n as u64 - 1)))
+        Ok(stalled.unwrap_or(sent).max(now + c.link.line_write + self.link.line_in() * (n as u64 - 1)))
     }
 
     pub(super) fn verify(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
