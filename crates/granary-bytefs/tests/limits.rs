@@ -4,12 +4,13 @@ mod common;
 
 use common::client::{Client, bytes};
 use common::{assert_clean, format, in_world, open, strict, until_power_fails};
-use granary_bytefs::{MkfsOptions, MountOptions, mkfs};
+use granary_bytefs::{DataMode, MkfsOptions, MountOptions, mkfs};
 use granary_mssd::Port;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
-use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, Cx, FileKind, FileSystem, FsError, Time};
+use granary_units::{Bytes, Dest, Nanos, Payload};
+use granary_vfs::suite::the_end_of_the_largest_file;
+use granary_vfs::{Cred, Cx, FileKind, FileSystem, FsError, Time, Vfs, VfsConfig};
 use std::collections::BTreeSet;
 
 static ROOT: Cred = Cred::ROOT;
@@ -380,4 +381,24 @@ fn a_full_orphan_table_stops_neither_truncations_nor_removals() {
         let now_free = fs.statfs().expect("statfs").free_blocks;
         assert_eq!(free, now_free);
     });
+}
+
+/// Pages up to the last one that has a number are pages like all others, in both ways of writing data.
+#[test]
+fn the_largest_file_is_whole_to_its_last_byte() {
+    for data in [DataMode::Ordered, DataMode::Journal] {
+        for (seed, page_cache) in [(1, Bytes::mib(64)), (2, Bytes::kib(64))] {
+            in_world(move || {
+                let drive = strict(64);
+                format(&drive);
+                let options = MountOptions { data, ..MountOptions::default() };
+                let fs = open(&drive, &options);
+                let config = VfsConfig { page_cache, ..VfsConfig::default() };
+                let vfs = Vfs::mount(fs.clone(), config).expect("mounts");
+                the_end_of_the_largest_file(&vfs, seed, 300);
+                vfs.sync().expect("synced");
+                assert_clean(&fs);
+            });
+        }
+    }
 }

@@ -203,3 +203,8 @@ fn punched_and_zeroed_ranges_read_as_zeros() {
 fn attributes_up_to_the_limit_come_back() {
     suite::attributes_up_to_the_limit_come_back(&Subject::default());
 }
+
+#[test]
+fn the_largest_file_is_whole_to_its_last_byte() {
+    suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
+}

@@ -44,3 +44,8 @@ fn reserving_too_much_changes_nothing() {
 fn damaged_media_give_errors() {
     suite::damaged_media_give_errors(&Subject::default(), 4096);
 }
+
+#[test]
+fn the_largest_file_is_whole_to_its_last_byte() {
+    suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
+}

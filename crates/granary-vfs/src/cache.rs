@@ -231,7 +231,8 @@ impl PageCache {
         let mut inner = self.inner.lock();
         let id = node.mapping.load(Relaxed);
         let mut pages = pages.map(Vec::into_iter);
-        for index in first as u32..first as u32 + count as u32 {
+        // The page behind the last of the largest file has no number of 32 bits, as in `look`.
+        for index in (first..first + count as u64).map(|page| page as u32) {
             let slot = inner.find(id, index).expect("claimed by begin_fill");
             assert_eq!(inner.state(slot), State::Filling);
             match &mut pages {

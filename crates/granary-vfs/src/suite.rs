@@ -6,6 +6,7 @@
 //!   model          random calls and crowds of tasks, against the reference
 //!   power          what fsync promised, at power failures; a drive that takes its time (LateDrive)
 //!   space, holes   full file systems, large directories and files; fallocate
+//!   largest        the last bytes of the largest file
 //!   attributes     extended attributes
 //!   damage         media that somebody scribbled over
 //! ```
@@ -16,6 +17,7 @@
 mod attributes;
 mod damage;
 mod holes;
+mod largest;
 mod late;
 mod model;
 mod power;
@@ -27,6 +29,7 @@ pub use holes::{
     punched_and_zeroed_ranges_read_as_zeros, reserved_blocks_read_as_zeros,
     reserving_too_much_changes_nothing,
 };
+pub use largest::{the_end_of_the_largest_file, the_largest_file_is_whole_to_its_last_byte};
 pub use late::LateDrive;
 pub use model::{
     any_calls_of_64_tasks_end_and_leave_a_sound_file_system, calls_behave_as_the_reference,
