@@ -80,7 +80,10 @@ impl Core {
 
     /// See [`granary_vfs::FileSystem::reserve`].
     pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        self.promise(node(inode), pages_of(pos, len)).map(drop)
+        if !self.promise(node(inode), pages_of(pos, len))?.is_empty() {
+            self.put_blocks(inode);
+        }
+        Ok(())
     }
 
     /// Promises blocks to the holes among these pages that have no promise yet; returns them.
@@ -299,11 +302,11 @@ impl Core {
         self.settle_reservation(&mut body);
         drop(body);
         let grow = || {
-            let mut body = node.body.lock();
-            body.disk_size = body.disk_size.max(end);
-            let blocks = body.stat_blocks();
-            drop(body);
-            inode.update(|a| a.blocks = blocks);
+            {
+                let mut body = node.body.lock();
+                body.disk_size = body.disk_size.max(end);
+            }
+            self.put_blocks(inode);
         };
         let Some(block) = block else {
             grow();

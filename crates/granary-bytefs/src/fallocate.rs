@@ -72,15 +72,26 @@ impl Core {
         let journaled = self.options.data == DataMode::Journal;
         let edges = if journaled && how.zeroes() { self.edges(inode, pos, end)? } else { Vec::new() };
         let call = Call { cx, inode, how, end, touched, whole, edges };
-        if journaled && self.standing(node) != Standing::Gone && self.in_one(&call)? {
+        let done = self.allocate_range(&call);
+        if done.is_err() {
+            // What was promised may have been given up.
+            self.put_blocks(inode);
+        }
+        done
+    }
+
+    fn allocate_range(&self, call: &Call<'_>) -> Result<()> {
+        let node = node(call.inode);
+        let journaled = self.options.data == DataMode::Journal;
+        if journaled && self.standing(node) != Standing::Gone && self.in_one(call)? {
             return Ok(());
         }
-        self.in_steps(&call)?;
+        self.in_steps(call)?;
         if self.standing(node) == Standing::Gone {
-            self.stamp(&call);
+            self.stamp(call);
             return if call.edges.is_empty() { Ok(()) } else { self.write_zeroed(node, &call.edges) };
         }
-        self.finish(&call, Tx::new(self), &call.edges, &(0..0), &[])
+        self.finish(call, Tx::new(self), &call.edges, &(0..0), &[])
     }
 
     /// All but what [`Core::finish`] does, in as many transactions as it takes.

@@ -161,9 +161,10 @@ impl Body {
         record
     }
 
-    /// Blocks in the 512 B units of `stat`.
+    /// Blocks in the 512 B units of `stat`. Promised ones count, as delayed blocks do in ext4 (`ext4_getattr`): for `tar -S` and
+    /// `cp --sparse` a file without blocks is a file without data.
     pub fn stat_blocks(&self) -> u64 {
-        self.map.blocks() * (PAGE_SIZE as u64 / 512)
+        (self.map.blocks() + self.map.reserved.count()) * (PAGE_SIZE as u64 / 512)
     }
 }
 

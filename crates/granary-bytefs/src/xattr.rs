@@ -125,9 +125,8 @@ impl Core {
             }
             let mut body = node.body.lock();
             body.map.xattr_blocks.clone_from(&lbas);
-            let stat_blocks = body.stat_blocks();
+            inode.update(|a| (a.ctime, a.blocks) = (cx.time, body.stat_blocks()));
             drop(body);
-            inode.update(|a| (a.ctime, a.blocks) = (cx.time, stat_blocks));
             self.put_inode(&table, inode);
         })?;
         for &lba in &had[count.min(had.len())..] {

@@ -10,7 +10,9 @@ use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::suite::the_end_of_the_largest_file;
-use granary_vfs::{Cred, Cx, FileKind, FileSystem, FsError, Time, Vfs, VfsConfig};
+use granary_vfs::{
+    Allocate, Cred, Cx, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Time, Vfs, VfsConfig,
+};
 use std::collections::BTreeSet;
 
 static ROOT: Cred = Cred::ROOT;
@@ -400,5 +402,64 @@ fn the_largest_file_is_whole_to_its_last_byte() {
                 assert_clean(&fs);
             });
         }
+    }
+}
+
+/// stat never shows fewer blocks than pages were written, whether they have blocks yet or not (programs take a file
+/// without blocks for one without data), and not many more; what it shows is as much after a remount.
+#[test]
+fn stat_counts_pages_that_have_no_block_yet() {
+    /// What a file of so few extents may have besides: extent and index blocks.
+    const BESIDES: u64 = 2;
+    for seed in 0..8 {
+        in_world(move || {
+            let drive = strict(64);
+            format(&drive);
+            let data = if seed % 2 == 0 { DataMode::Ordered } else { DataMode::Journal };
+            let options = MountOptions { data, ..MountOptions::default() };
+            let vfs = Vfs::mount(open(&drive, &options), VfsConfig::default()).expect("mounts");
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            let fd = p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o600).expect("creates");
+            let mut s = Stream::new(seed, "blocks");
+            let mut pages = BTreeSet::new();
+            for _ in 0..300 {
+                let (first, count) = (s.below(200), 1 + s.below(8));
+                let (pos, len) = (first * 4096, count * 4096);
+                match s.below(8) {
+                    0..4 => {
+                        let data = Payload::Fill { word: 7, len: len as usize };
+                        p.pwrite(fd, data, pos).expect("there is room");
+                        pages.extend(first..first + count);
+                    }
+                    4 => {
+                        p.ftruncate(fd, pos).expect("truncates");
+                        pages.split_off(&first);
+                    }
+                    5 => {
+                        p.fallocate(fd, Allocate::PunchHole, pos, len).expect("punches");
+                        pages.retain(|page| !(first..first + count).contains(page));
+                    }
+                    6 => p.fsync(fd).expect("syncs"),
+                    _ => {
+                        let keep = Allocate::Reserve { keep_size: true };
+                        p.fallocate(fd, keep, pos, len).expect("there is room");
+                        pages.extend(first..first + count);
+                    }
+                }
+                let shown = p.fstat(fd).expect("stat").attr.blocks;
+                let real = pages.len() as u64;
+                assert!(
+                    shown >= real * 8 && shown <= (real + BESIDES) * 8,
+                    "seed {seed}: {shown}, {real} pages"
+                );
+            }
+            p.fsync(fd).expect("syncs");
+            let shown = p.fstat(fd).expect("stat").attr.blocks;
+            p.exit();
+            vfs.unmount().expect("unmounts");
+            let vfs = Vfs::mount(open(&drive, &options), VfsConfig::default()).expect("mounts");
+            let mut p = Process::new(vfs, Cred::ROOT);
+            assert_eq!(p.stat("/f").expect("stat").attr.blocks, shown);
+        });
     }
 }
