@@ -6,6 +6,7 @@
 //!   stats.rs   the statistics file
 //!   dirs.rs    readdir, readdirplus
 //!   xattrs.rs  extended attributes
+//!   seek.rs    SEEK_DATA and SEEK_HOLE, which mapped pages have a say in
 //! ```
 //!
 //! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on the caller
@@ -18,12 +19,16 @@
 //! (with MKNOD) and closes without asking, which saves a third of the requests of making a file. A file system that
 //! wants to know when a file is closed ([`granary_vfs::FileSystem::watches_close`]) has handles.
 //!
+//! A mount that only reads refuses every change here, too: the kernel refuses them until somebody says `mount -o remount,rw`,
+//! of which a FUSE server is not told and which it cannot refuse; the image below would forget what was written.
+//!
 //! Invariant: whatever a request used (nodes, open files) is let go before its reply, so that a program that sees the
 //! reply never finds them busy.
 
 mod dirs;
 mod files;
 mod names;
+pub(crate) mod seek;
 pub(crate) mod stats;
 mod xattrs;
 
@@ -38,6 +43,7 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
+use seek::Seeker;
 use stats::Statistics;
 use std::ffi::OsStr;
 use std::io;
@@ -61,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) durable: Option<DurableHook>,
     stats: Option<Statistics>,
     xattrs: bool,
+    read_only: bool,
+    pub(crate) seeker: Seeker,
 }
 
 /// See the module.
@@ -78,11 +86,21 @@ impl Adapter {
             durable: options.durable.clone(),
             stats: options.stats.clone().map(Statistics::new),
             xattrs: options.xattrs,
+            read_only: options.read_only,
+            seeker: Seeker::default(),
         }))
     }
 }
 
 impl Shared {
+    /// Before a change.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub(crate) fn changes(&self) -> Result<()> {
+        if self.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+
     fn node(&self, node: INodeNo) -> Result<NodeRef> {
         self.vfs.node(self.numbers.ino(node))
     }
@@ -110,6 +128,7 @@ impl Shared {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
+        self.changes()?;
         let node = self.node(node)?;
         self.vfs.setattr(&Cred::ROOT, &node, change)?;
         Ok(self.attr(&node))
@@ -297,6 +316,9 @@ impl Filesystem for Adapter {
     ) {
         let Some(handles) = &self.0.handles else { return reply.error(Errno::ENOSYS) };
         self.0.operations.count(Operation::Create);
+        if let Err(e) = self.0.changes() {
+            return reply.error(errno(&e));
+        }
         match self.0.create(handles, req, parent, name.as_bytes(), (mode, umask), flags) {
             Ok((attr, generation, fh)) => {
                 reply.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED)
@@ -306,9 +328,12 @@ impl Filesystem for Adapter {
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let Some(handles) = &self.0.handles else { return reply.error(Errno::ENOSYS) };
+        // A mount that only reads is asked each time, so that nobody can map a file to write to it.
+        if self.0.handles.is_none() && !self.0.read_only {
+            return reply.error(Errno::ENOSYS);
+        }
         self.0.operations.count(Operation::Open);
-        answer!(reply, self.0.open(handles, ino, flags.0), |r: ReplyOpen, fh| r.opened(fh, files::OPENED));
+        answer!(reply, self.0.open(ino, flags.0), |r: ReplyOpen, fh| r.opened(fh, files::OPENED));
     }
 
     fn read(
@@ -487,7 +512,7 @@ impl Filesystem for Adapter {
         reply: ReplyLseek,
     ) {
         self.0.operations.count(Operation::Lseek);
-        answer!(reply, self.0.seek(ino, offset, whence), |r: ReplyLseek, pos: u64| r.offset(pos as i64));
+        self.0.seek(ino, offset, whence, reply);
     }
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {

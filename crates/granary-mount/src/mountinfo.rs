@@ -1,5 +1,6 @@
 //! What is mounted where, from `/proc/self/mountinfo`: answers without a request to the file system in question.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -40,6 +41,41 @@ pub fn find(dir: &Path) -> io::Result<Option<MountEntry>> {
 pub fn of_source(source: &str) -> io::Result<Option<MountEntry>> {
     let table = fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.source == source))
+}
+
+/// Where a file system that is unmounted here is still mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The directory, as those see it who see that mount.
+    pub mount_point: PathBuf,
+    /// A process that sees it; none where we do, too.
+    pub process: Option<u32>,
+}
+
+/// A mount of this device (as in [`MountEntry::device`], which is unique on the machine): one that this process sees, or else
+/// one in the mount namespace of another process, as far as those tell us.
+pub fn mounted_elsewhere(device: &str) -> Option<Elsewhere> {
+    let look = |process: &str| {
+        let table = fs::read(format!("/proc/{process}/mountinfo")).ok()?;
+        let found = table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.device == device)?;
+        Some(found.mount_point)
+    };
+    if let Some(mount_point) = look("self") {
+        return Some(Elsewhere { mount_point, process: None });
+    }
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let mut seen: HashSet<PathBuf> = namespace("self").into_iter().collect();
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(process) = name.parse::<u32>() else { continue };
+        // One look for each namespace.
+        if namespace(&name).is_some_and(|namespace| seen.insert(namespace))
+            && let Some(mount_point) = look(&name)
+        {
+            return Some(Elsewhere { mount_point, process: Some(process) });
+        }
+    }
+    None
 }
 
 /// A line: `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
@@ -119,5 +155,9 @@ mod tests {
     fn the_root_is_mounted_and_a_made_up_directory_is_not() {
         assert!(find(Path::new("/")).expect("readable").is_some());
         assert_eq!(find(Path::new("/no/such/place")).expect("readable"), None);
+        let root = find(Path::new("/")).expect("readable").expect("mounted");
+        let there = mounted_elsewhere(&root.device).expect("we see it ourselves");
+        assert_eq!(there.process, None);
+        assert_eq!(mounted_elsewhere("no device"), None);
     }
 }

@@ -31,7 +31,7 @@ pub type StatsHook = Arc<dyn Fn(&Operations) -> String + Send + Sync>;
 /// How to mount.
 #[derive(Clone)]
 pub struct Options {
-    /// The kernel refuses changes.
+    /// Changes are refused: by the kernel, and (it can be told otherwise while mounted) by the mount itself.
     pub read_only: bool,
     /// Other users than the one who mounts may enter; permissions are checked as everywhere.
     pub allow_other: bool,

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::adapter::Adapter;
+use crate::adapter::seek::Seeker;
 use crate::error::MountError;
 use crate::mountinfo::{self, MountEntry};
 use crate::operations::Operations;
@@ -46,6 +47,7 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     check_device()?;
     let adapter = Adapter::new(vfs, options);
     let session = Session::new(adapter.clone(), &dir, &config(options)).map_err(|e| refused(&dir, e))?;
+    Seeker::start(&adapter.0, session.notifier()).map_err(MountError::io("starting a thread"))?;
     let session = session.spawn().map_err(MountError::io("starting the serving threads"))?;
     Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter::here(dir)? })
 }
@@ -163,6 +165,7 @@ impl Mounted {
         let Some(session) = self.session.take() else { return Ok(()) };
         let served = ended(session);
         let shared = &self.adapter.0;
+        shared.seeker.stop();
         shared.let_go();
         if let Err(e) = shared.vfs.unmount() {
             // Whatever is in its way: what programs wrote must not go with it.
@@ -217,6 +220,11 @@ impl Unmounter {
     /// Where.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The device's number, as [`MountEntry::device`] has it: the same wherever the file system is mounted.
+    pub fn device(&self) -> Option<&str> {
+        self.entry.as_ref().map(|m| m.device.as_str())
     }
 
     /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any more.

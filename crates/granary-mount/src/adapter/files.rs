@@ -19,7 +19,7 @@ use crate::operations::Operation;
 use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyData, ReplyEmpty, ReplyWrite};
 use granary_units::{Dest, Payload};
 use granary_vfs::{Allocate, Cred, FsError, OpenFile, OpenFlags, Result};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, OFlags};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -32,10 +32,14 @@ thread_local! {
 }
 
 impl Shared {
-    pub(super) fn open(&self, handles: &Handles, node: INodeNo, flags: i32) -> Result<FileHandle> {
-        if Statistics::is(node) {
-            return Ok(Handles::NONE);
+    pub(super) fn open(&self, node: INodeNo, flags: i32) -> Result<FileHandle> {
+        let given = OFlags::from_bits_retain(flags as u32);
+        if given & OFlags::ACCMODE != OFlags::RDONLY || given.contains(OFlags::TRUNC) {
+            self.changes()?;
         }
+        let Some(handles) = self.handles.as_ref().filter(|_| !Statistics::is(node)) else {
+            return Ok(Handles::NONE);
+        };
         let file = self.vfs.open(&Cred::ROOT, self.node(node)?, open_flags(flags), true)?;
         Ok(handles.insert(Arc::new(file)))
     }
@@ -100,6 +104,9 @@ impl Shared {
         if Statistics::is(file.0) {
             return reply.error(Errno::EPERM);
         }
+        if let Err(e) = self.changes() {
+            return reply.error(errno(&e));
+        }
         let flags = flags.map_or(OpenFlags::RDWR, open_flags);
         let payload = Payload::Bytes(data);
         let written = self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload));
@@ -122,6 +129,7 @@ impl Shared {
         if Statistics::is(file.0) {
             return Err(FsError::NotPermitted);
         }
+        self.changes()?;
         let given = FallocateFlags::from_bits_retain(mode as u32);
         let keep_size = given.contains(FallocateFlags::KEEP_SIZE);
         let how = match given.difference(FallocateFlags::KEEP_SIZE) {
@@ -131,19 +139,6 @@ impl Shared {
             _ => return Err(FsError::NotSupported),
         };
         self.with_file(file, OpenFlags::RDWR, |f| self.vfs.fallocate(&Cred::ROOT, f, how, pos, len))
-    }
-
-    /// Where data or a hole begins; the kernel does the other kinds of `lseek` alone.
-    pub(super) fn seek(&self, node: INodeNo, pos: i64, whence: i32) -> Result<u64> {
-        /// Linux's SEEK_DATA and SEEK_HOLE.
-        const DATA: i32 = 3;
-        const HOLE: i32 = 4;
-        let pos = u64::try_from(pos).map_err(|_| FsError::NoDevice)?;
-        match whence {
-            DATA | HOLE if Statistics::is(node) => Err(FsError::Invalid),
-            DATA | HOLE => self.vfs.seek(&self.node(node)?, pos, whence == HOLE),
-            _ => Err(FsError::Invalid),
-        }
     }
 
     /// The reply comes when everything is durable, perhaps from another thread: this one goes on to the next request.

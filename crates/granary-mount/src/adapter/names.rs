@@ -60,6 +60,7 @@ impl Shared {
         new: &NewFile<'_>,
         umask: u32,
     ) -> Result<(NodeRef, bool)> {
+        self.changes()?;
         let dir = self.node(parent)?;
         let mode = self.vfs.masked(&dir, new.mode, (umask & 0o777) as u16)?;
         let new = NewFile { mode, ..*new };
@@ -145,10 +146,12 @@ impl Shared {
     }
 
     pub(super) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+        self.changes()?;
         self.vfs.unlink(&Cred::ROOT, &self.node(parent)?, name)
     }
 
     pub(super) fn rmdir(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+        self.changes()?;
         self.vfs.rmdir(&Cred::ROOT, &self.node(parent)?, name)
     }
 
@@ -158,6 +161,7 @@ impl Shared {
         (to_dir, to): (INodeNo, &[u8]),
         flags: RenameFlags,
     ) -> Result<()> {
+        self.changes()?;
         if !(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE).contains(flags) {
             return Err(FsError::Invalid);
         }
@@ -173,6 +177,7 @@ impl Shared {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
+        self.changes()?;
         let node = self.node(node)?;
         self.vfs.link(&Cred::ROOT, &node, &self.node(parent)?, name)?;
         Ok(self.entry(&node))

@@ -24,6 +24,7 @@ impl Shared {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
+        self.changes()?;
         self.vfs.setxattr(&Cred::ROOT, &self.node(node)?, name, value, how)
     }
 
@@ -48,6 +49,7 @@ impl Shared {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
+        self.changes()?;
         self.vfs.removexattr(&Cred::ROOT, &self.node(node)?, name)
     }
 }

@@ -162,12 +162,8 @@ impl Exercise {
         let direct = self.rng.chance(0.5);
         let (file, descriptor) = (self.slot(slot).file, self.slot(slot).descriptor(direct));
         *what = format!("SEEK_DATA and SEEK_HOLE from {pos} of file {file}");
-        // Linux does not write the pages of mappings back before it asks a FUSE server for holes.
-        if self.model.file(file).stored {
-            fdatasync(descriptor).map_err(text)?;
-            self.model.file_mut(file).stored = false;
-        }
-        let (descriptor, content) = (self.slot(slot).descriptor(direct), self.model.file(file));
+        // Pages that were stored into through mappings count, written back or not.
+        let content = self.model.file(file);
         let size = content.size();
         let data = seek(descriptor, SeekFrom::Data(pos));
         let hole = seek(descriptor, SeekFrom::Hole(pos));
@@ -218,9 +214,7 @@ impl Exercise {
         let (descriptor, kind, file) = self.either(slot);
         *what = format!("store of {len} at {pos} of file {file}, mapped {kind}, msync: {sync}");
         mappings.store(descriptor, pos, &data, sync).map_err(text)?;
-        let content = self.model.file_mut(file);
-        content.put(pos, &data);
-        content.stored = true;
+        self.model.file_mut(file).put(pos, &data);
         Ok(())
     }
 
@@ -234,7 +228,6 @@ impl Exercise {
         if drops {
             fadvise(descriptor, 0, None, Advice::DontNeed).map_err(text)?;
         }
-        self.model.file_mut(file).stored = false;
         Ok(())
     }
 }

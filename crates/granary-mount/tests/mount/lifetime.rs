@@ -2,9 +2,13 @@
 
 use super::rig::{Rig, any, each, eventually, possible, vfs};
 use granary_mount::{MountError, Options, STATS_FILE};
+use granary_vfs::{Cred, FileKind, Posix, Process};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount_remount};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 #[test]
@@ -131,9 +135,41 @@ fn a_read_only_mount_changes_nothing() {
     if !possible() {
         return;
     }
-    let rig = Rig::new(any(), &Options { read_only: true, ..Options::default() });
-    let e = File::create(rig.path("f")).expect_err("read-only");
+    let rig = Rig::new(any(), &Options { read_only: true, xattrs: true, ..Options::default() });
+    let mut below = Process::new(rig.vfs.clone(), Cred::ROOT);
+    below.mknod("/f", FileKind::File, 0o666, 0).expect("below the mount");
+    below.exit();
+    let e = File::create(rig.path("g")).expect_err("read-only");
     assert_eq!(e.kind(), ErrorKind::ReadOnlyFilesystem);
     assert!(fs::read_dir(rig.root()).is_ok());
+    // The kernel can be told to let changes through; nothing tells the mount, which refuses them all the same.
+    match mount_remount(rig.root(), MountFlags::empty(), "") {
+        Ok(()) => every_change_is_refused(&rig),
+        Err(Errno::PERM) => eprintln!("not root: not remounted"),
+        Err(e) => panic!("remount: {e}"),
+    }
     rig.finish();
+}
+
+fn every_change_is_refused(rig: &Rig) {
+    let (f, g) = (rig.path("f"), rig.path("g"));
+    let rofs = |what: &str, result: rustix::io::Result<()>| assert_eq!(result, Err(Errno::ROFS), "{what}");
+    let io =
+        |result: std::io::Result<()>| result.map_err(|e| Errno::from_io_error(&e).expect("the kernel's"));
+    for write in [OpenOptions::new().write(true), OpenOptions::new().read(true).write(true)] {
+        rofs("open", io(write.open(&f).map(drop)));
+    }
+    rofs("open, truncating", io(OpenOptions::new().write(true).truncate(true).open(&f).map(drop)));
+    rofs("create", io(File::create(&g).map(drop)));
+    rofs("mkdir", io(fs::create_dir(&g)));
+    rofs("symlink", io(std::os::unix::fs::symlink("x", &g)));
+    rofs("link", io(fs::hard_link(&f, &g)));
+    rofs("rename", io(fs::rename(&f, &g)));
+    rofs("unlink", io(fs::remove_file(&f)));
+    rofs("utimes", io(File::open(&f).and_then(|f| f.set_modified(std::time::UNIX_EPOCH))));
+    rofs("chmod", io(fs::set_permissions(&f, fs::Permissions::from_mode(0o600))));
+    rofs("chown", rustix::fs::chown(&f, Some(rustix::fs::Uid::from_raw(1)), None));
+    rofs("setxattr", rustix::fs::setxattr(&f, "user.a", b"b", XattrFlags::empty()));
+    rofs("removexattr", rustix::fs::removexattr(&f, "user.a"));
+    assert_eq!(fs::read(&f).expect("reading goes on"), b"");
 }

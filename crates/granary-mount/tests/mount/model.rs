@@ -22,8 +22,6 @@ pub type Id = u32;
 pub struct Content {
     /// All of its bytes.
     pub bytes: Vec<u8>,
-    /// Whether stores through a mapping were not synced since.
-    pub stored: bool,
 }
 
 impl Content {

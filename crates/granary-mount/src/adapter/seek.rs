@@ -1,0 +1,154 @@
+//! SEEK_DATA and SEEK_HOLE: exact, pages that programs have changed through mappings included.
+//!
+//! ```text
+//!   serving thread:  LSEEK ── the vfs says: data here, or no hole at all ──────────────────────────> reply
+//!                      └─ a hole in question ─> thread "seeks":  invalidate those pages in the kernel
+//!                                                                  └─ dirty ones come as WRITE, to serving threads
+//!                                                                ask the vfs again, reply
+//! ```
+//!
+//! The kernel does not write the pages of mappings back before it asks (`fuse_lseek` of fs/fuse/file.c). What they changed
+//! in a hole nobody here knows of: it has to be fetched, or `cp` would leave it out. Only pages of holes are asked for, of
+//! which the kernel caches zeros at most.
+//!
+//! The kernel answers the invalidation when the WRITE requests that it causes are answered: whoever waits for that must not
+//! be needed to serve them. Hence the thread. The caller of lseek holds the kernel's lock of the inode, no page; who writes
+//! pages back takes pages and no such lock.
+//!
+//! It holds nothing of the file system between requests, and it ends before the file system does ([`Seeker::stop`]).
+
+use super::Shared;
+use super::stats::Statistics;
+use crate::convert::errno;
+use fuser::{INodeNo, Notifier, ReplyLseek};
+use granary_vfs::{FsError, Result};
+use parking_lot::Mutex;
+use std::io;
+use std::ops::Range;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// Linux's SEEK_DATA and SEEK_HOLE.
+const DATA: i32 = 3;
+const HOLE: i32 = 4;
+/// Holes that one SEEK_HOLE looks at; a file that has them filled under its eyes has none, which is always a right answer.
+const MOST: usize = 64;
+
+/// A request for the thread.
+struct Seek {
+    node: INodeNo,
+    pos: u64,
+    hole: bool,
+    reply: ReplyLseek,
+}
+
+/// The thread. See the module.
+#[derive(Default)]
+pub(crate) struct Seeker(Mutex<Option<(Sender<Seek>, JoinHandle<()>)>>);
+
+impl Seeker {
+    /// Starts it for a mount.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn start(shared: &Arc<Shared>, kernel: Notifier) -> io::Result<()> {
+        let (ask, asked) = mpsc::channel::<Seek>();
+        let weak: Weak<Shared> = Arc::downgrade(shared);
+        let thread = std::thread::Builder::new().name("seeks".to_owned()).spawn(move || {
+            for seek in asked {
+                let Seek { node, pos, hole, reply } = seek;
+                let result = match weak.upgrade() {
+                    Some(shared) => shared.seek_with(node, pos, hole, |range| fetch(&kernel, node, range)),
+                    None => Err(FsError::Stale),
+                };
+                send(reply, result);
+            }
+        })?;
+        *shared.seeker.0.lock() = Some((ask, thread));
+        Ok(())
+    }
+
+    /// Ends it. No requests come any more; one that is under way is answered first.
+    pub(crate) fn stop(&self) {
+        let running = self.0.lock().take();
+        if let Some((ask, thread)) = running {
+            drop(ask);
+            let _ = thread.join();
+        }
+    }
+
+    fn ask(&self, seek: Seek) {
+        match &*self.0.lock() {
+            Some((ask, _)) => {
+                if let Err(mpsc::SendError(seek)) = ask.send(seek) {
+                    send(seek.reply, Err(FsError::Stale));
+                }
+            }
+            None => send(seek.reply, Err(FsError::Stale)),
+        }
+    }
+}
+
+/// Makes the kernel write back what mappings changed in these bytes.
+fn fetch(kernel: &Notifier, node: INodeNo, range: Range<u64>) {
+    // What is refused (the mount is ending) leaves the answer as the media have it.
+    let _ = kernel.inval_inode(node, range.start as i64, (range.end - range.start) as i64);
+}
+
+fn send(reply: ReplyLseek, result: Result<u64>) {
+    match result {
+        Ok(pos) => reply.offset(pos as i64),
+        Err(e) => reply.error(errno(&e)),
+    }
+}
+
+impl Shared {
+    /// Where data or a hole begins; the kernel does the other kinds of `lseek` alone.
+    pub(super) fn seek(&self, node: INodeNo, pos: i64, whence: i32, reply: ReplyLseek) {
+        let hole = whence == HOLE;
+        let pos = match u64::try_from(pos) {
+            Ok(pos) if matches!(whence, DATA | HOLE) && !Statistics::is(node) => pos,
+            Ok(_) => return send(reply, Err(FsError::Invalid)),
+            Err(_) => return send(reply, Err(FsError::NoDevice)),
+        };
+        match self.seek_once(node, pos, hole) {
+            Ok((answer, empty)) if empty.is_empty() => send(reply, answer),
+            Ok(_) => self.seeker.ask(Seek { node, pos, hole, reply }),
+            Err(e) => send(reply, Err(e)),
+        }
+    }
+
+    /// What the vfs answers, and the hole on which the answer rests.
+    fn seek_once(&self, node: INodeNo, pos: u64, hole: bool) -> Result<(Result<u64>, Range<u64>)> {
+        let node = self.node(node)?;
+        let (answer, size) = (self.vfs.seek(&node, pos, hole), node.size());
+        let data = |from: u64| match self.vfs.seek(&node, from, false) {
+            Err(FsError::NoDevice) => Ok(size),
+            other => other,
+        };
+        let empty = match (&answer, hole) {
+            // At or beyond the end.
+            _ if pos >= size => 0..0,
+            (Ok(at), true) => *at..data(*at)?.max(*at),
+            (Ok(at), false) => pos..*at,
+            (Err(FsError::NoDevice), false) => pos..size,
+            (Err(_), _) => 0..0,
+        };
+        Ok((answer, empty))
+    }
+
+    /// The answer when the kernel has been made to tell, by `fetch`, what it knows of the holes in question.
+    fn seek_with(&self, node: INodeNo, pos: u64, hole: bool, fetch: impl Fn(Range<u64>)) -> Result<u64> {
+        let mut told = 0..0;
+        for _ in 0..MOST {
+            let (answer, empty) = self.seek_once(node, pos, hole)?;
+            if empty.is_empty() || told.start <= empty.start && empty.end <= told.end {
+                return answer;
+            }
+            fetch(empty.clone());
+            told = empty;
+        }
+        if hole { Ok(self.node(node)?.size()) } else { Ok(pos) }
+    }
+}
