@@ -5,7 +5,8 @@
 //!   drive                   the drive alone
 //!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
-//!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process)
+//!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process,
+//!                         outcome.rs: how that ended)
 //!   calibrate              the model of ext4 beside the kernel's, on an export of its own
 //!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block device)
 //! ```
@@ -27,6 +28,7 @@ pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod moves;
+pub mod outcome;
 pub mod ram;
 pub mod reproduce;
 pub mod run;

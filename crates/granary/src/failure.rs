@@ -7,21 +7,37 @@ use granary_vfs::FsError;
 use std::fmt;
 use std::io;
 
-/// A message for stderr; every one but "a check found something" ends the program with 2.
+/// A message for stderr, and the exit code: 2, or 1 where what was asked for has been done and something is wrong.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
+    code: u8,
 }
+
+/// The caller asked for something that cannot be, or the system refused something.
+const REFUSED: u8 = 2;
+/// It was done, and something is wrong.
+const FOUND: u8 = 1;
 
 impl Failure {
     /// The caller asked for something that cannot be.
     pub fn usage(message: impl Into<String>) -> Failure {
-        Failure { message: message.into() }
+        Failure { message: message.into(), code: REFUSED }
+    }
+
+    /// What was asked for has been done, as far as it could be, and not all is well.
+    pub fn found(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), code: FOUND }
+    }
+
+    /// What the program ends with.
+    pub fn code(&self) -> u8 {
+        self.code
     }
 
     /// The system refused something.
     pub fn io(what: impl fmt::Display, e: io::Error) -> Failure {
-        Failure { message: format!("{what}: {e}") }
+        Failure { message: format!("{what}: {e}"), code: REFUSED }
     }
 }
 
@@ -35,7 +51,7 @@ macro_rules! from {
     ($($error:ty),*) => {
         $(impl From<$error> for Failure {
             fn from(e: $error) -> Failure {
-                Failure { message: e.to_string() }
+                Failure { message: e.to_string(), code: REFUSED }
             }
         })*
     };

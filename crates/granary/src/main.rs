@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Err(e) => {
             out::flush();
             eprintln!("granary: {e}");
-            ExitCode::from(2)
+            ExitCode::from(e.code())
         }
     }
 }

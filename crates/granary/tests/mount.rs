@@ -3,6 +3,7 @@
 mod common;
 
 use common::Place;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use std::fs;
 use std::path::Path;
 
@@ -106,7 +107,7 @@ fn a_command_right_after_a_kill_finds_the_image_free() {
         let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
         assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
         place.runs(&["fsck", "img"], 0);
-        rustix::mount::unmount(place.path("mnt"), rustix::mount::UnmountFlags::DETACH).expect("unmounted");
+        unmount(place.path("mnt"), UnmountFlags::DETACH).expect("unmounted");
     }
 }
 
@@ -181,4 +182,71 @@ fn a_signal_ends_the_mount_cleanly() {
         std::thread::yield_now();
     }
     assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "not synced by its writer");
+}
+
+/// Something mounted for a test, away again whatever happens.
+struct Away(std::path::PathBuf);
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+fn signal(pid: &str, name: &str) {
+    assert!(std::process::Command::new("kill").args([name, pid]).status().expect("kill").success());
+}
+
+#[test]
+fn an_unmount_says_that_not_everything_could_be_written_back() {
+    let Some(place) = Place::new() else { return };
+    let small = place.path("small");
+    fs::create_dir(&small).expect("mkdir");
+    if mount("tmpfs", &small, "tmpfs", MountFlags::empty(), c"size=60m").is_err() {
+        return eprintln!("skipped: not root");
+    }
+    let _away = Away(small);
+    place.runs(&["mkfs", "small/img", "--size", "256MiB"], 0);
+    place.runs(&["mount", "--daemon", "small/img", "mnt"], 0);
+    // The host's disk is full before the file system writes anything back.
+    fs::write(place.path("small/fill"), vec![1; 60 << 20]).expect_err("it is full now");
+    let precious: Vec<u8> =
+        (0..30u32 << 20).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    fs::write(place.path("mnt/precious"), precious).expect("into memory");
+    let (_, told) = place.runs(&["umount", "mnt"], 1);
+    assert!(told.contains("not everything may have been written back"), "{told}");
+    assert!(told.contains("space"), "the reason: {told}");
+}
+
+#[test]
+fn an_unmount_does_not_wait_for_a_mount_elsewhere() {
+    let Some(place) = Place::new() else { return };
+    let other = place.path("other");
+    fs::create_dir(&other).expect("mkdir");
+    place.runs(&["mount", "--daemon", "--size", "256MiB", "ram:bytefs", "mnt"], 0);
+    if mount_bind(place.path("mnt"), &other).is_err() {
+        return eprintln!("skipped: not root");
+    }
+    let _away = Away(other.clone());
+    let (_, told) = place.runs(&["umount", "mnt"], 1);
+    assert!(told.contains(other.to_str().expect("a name of letters")), "{told}");
+    fs::write(other.join("f"), "served on").expect("write");
+    place.runs(&["umount", "other"], 0);
+}
+
+#[test]
+fn nobody_waits_for_a_stopped_server() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    fs::write(place.path("mnt/f"), "kept").expect("write");
+    let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+    signal(&pid, "-STOP");
+    for command in [["stat", "mnt"], ["umount", "mnt"]] {
+        let (_, told) = place.runs(&command, 2);
+        assert!(told.contains("-CONT") && told.contains(&pid) && told.contains("--lazy"), "{told}");
+    }
+    signal(&pid, "-CONT");
+    place.runs(&["umount", "mnt"], 0);
+    assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
 }

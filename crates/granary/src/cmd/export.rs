@@ -14,6 +14,7 @@ use crate::cli::export::ExportArgs;
 use crate::cli::mount::Survives;
 use crate::cmd::live::{EXPORTED, Live, Sources};
 use crate::cmd::loopdev::{self, LoopDevice};
+use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
@@ -44,6 +45,13 @@ struct Opened {
 }
 
 fn run_server(args: &ExportArgs) -> Result<(), Failure> {
+    let outcome = Outcome::new();
+    let ended = serve_until_unmounted(args);
+    outcome.tell(&ended);
+    ended
+}
+
+fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let mut args = args.clone();
     args.image = serve::absolute_image(&args.image)?;
     // First: an image need not be opened for nothing.

@@ -5,6 +5,7 @@ mod stats;
 pub use stats::{EXPORTED, Live, Sources, Stats};
 
 use crate::cli::mount::StatArgs;
+use crate::cmd::umount;
 use crate::failure::Failure;
 use crate::out;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -12,7 +13,10 @@ use granary_mount::{STATS_FILE, mountinfo};
 use granary_units::{Bytes, PAGE_SIZE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
+use std::sync::mpsc;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Runs the command.
@@ -57,8 +61,43 @@ fn line(stats: &Stats) -> String {
     serde_json::to_string(stats).expect("plain numbers and names") + "\n"
 }
 
+/// How long a serving process may take to answer: it needs nothing for it that waits for the drive.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The same where a process that may be the one is stopped.
+const STOPPED: Duration = Duration::from_secs(2);
+
+/// Asks the mount on `dir` for its counters.
+///
+/// # Errors
+/// It does not answer. The inner error is its answer, or the kernel's.
+pub fn ask(dir: &Path) -> Result<io::Result<String>, Failure> {
+    let (tell, told) = mpsc::channel();
+    let path = dir.join(STATS_FILE);
+    // A thread can be left behind, where a call that waits cannot be taken back; it ends with this process.
+    let asking = Builder::new().spawn(move || drop(tell.send(fs::read_to_string(path))));
+    asking.map_err(|e| Failure::io("starting a thread", e))?;
+    if let Ok(text) = told.recv_timeout(STOPPED) {
+        return Ok(text);
+    }
+    let stopped = umount::stopped_servers();
+    if stopped.is_empty()
+        && let Ok(text) = told.recv_timeout(PATIENCE - STOPPED)
+    {
+        return Ok(text);
+    }
+    let dir = dir.display();
+    let lazily = format!("`granary umount --lazy {dir}` takes the mount out of sight without asking it");
+    Err(Failure::usage(match stopped.iter().map(u32::to_string).collect::<Vec<_>>().join(" ") {
+        none if none.is_empty() => format!(
+            "{dir}: the process that serves it has not answered for {} s; {lazily}",
+            PATIENCE.as_secs()
+        ),
+        some => format!("{dir} does not answer, and this is stopped: kill -CONT {some}; {lazily}"),
+    }))
+}
+
 fn look(path: &Path) -> Result<Stats, Failure> {
-    let text = fs::read_to_string(path.join(STATS_FILE)).map_err(|e| match e.raw_os_error() {
+    let text = ask(path)?.map_err(|e| match e.raw_os_error() {
         Some(107) => Failure::usage(format!(
             "{0}: the process that served it is dead; unmount it (granary umount {0}) and mount it again",
             path.display()

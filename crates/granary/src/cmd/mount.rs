@@ -5,6 +5,7 @@
 use crate::cli::mount::{MountArgs, Survives};
 use crate::cmd::control::{Control, Request};
 use crate::cmd::live::{Live, Sources};
+use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
@@ -39,6 +40,13 @@ struct Opened {
 }
 
 fn run_server(args: &MountArgs) -> Result<(), Failure> {
+    let outcome = Outcome::new();
+    let ended = serve_until_unmounted(args);
+    outcome.tell(&ended);
+    ended
+}
+
+fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     let mut args = args.clone();
     args.image = serve::absolute_image(&args.image)?;
     // First: an image need not be opened, and recovered, for nothing.
