@@ -12,8 +12,10 @@ use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
 use granary_mssd::image::{Durability, Image, ImageMeta};
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
-use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::{FileSystem, FsError, Repaired, Time, Vfs, VfsConfig};
+use granary_units::{Bytes, Dest, PAGE_SIZE};
+use granary_vfs::{
+    Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -274,9 +276,24 @@ pub struct Findings {
     pub wrong: Vec<String>,
     /// Groups of changes replayed from the redo log; 0 after a clean close.
     pub replayed: u64,
+    /// How far one gets with it.
+    pub state: State,
 }
 
-/// Checks an image without changing it: its files, the drive, the file system after its recovery.
+/// How far one gets with an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Not even its drive can be used.
+    #[default]
+    Unusable,
+    /// Its drive can be used, its file system (if it has one) not.
+    Opens,
+    /// Its files can be reached.
+    Mounts,
+}
+
+/// Checks an image without changing it: its files, the drive, the file system after its recovery. Where the drive is not in
+/// order all files are read, so that those which lost something are named.
 ///
 /// # Errors
 /// What keeps the check from being made: no image, in use, host errors. Damage is a finding.
@@ -286,6 +303,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     if Image::describe(path).is_ok_and(|info| info.meta.fs == BLANK) {
         let (image, drive) = Image::open(path, Durability::Process, true)?;
         found.replayed = image.replayed().map_or(0, |r| r.groups);
+        found.state = State::Opens;
         found.wrong = drive.check().err().unwrap_or_default();
         return Ok(found);
     }
@@ -301,7 +319,9 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         let wrong = open.drive.check().err().unwrap_or_default();
         found.wrong.extend(wrong.into_iter().map(|w| format!("drive, {stage}: {w}")));
     };
+    found.state = State::Opens;
     drive("as it was left", &mut found);
+    let damaged = !found.wrong.is_empty();
     let name = open.entry.name;
     match open.mount() {
         Err(e) => found.wrong.push(format!("{name} cannot be mounted: {e}")),
@@ -311,14 +331,74 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
                 Ok(wrong) => found.wrong.extend(wrong.into_iter().map(|w| format!("{name}: {w}"))),
                 Err(e) => found.wrong.push(format!("{name} cannot be checked: {e}")),
             }
+            found.state = State::Mounts;
             drive("after recovery", &mut found);
             // Ends its daemons; what it still writes is forgotten with everything else.
-            if let Err(e) = fs.unmount() {
+            let unmounted = match damaged {
+                false => fs.unmount(),
+                true => {
+                    // No date: nothing is changed.
+                    let vfs = Vfs::mount(fs, open.vfs_config(Time(0), SCAN_CACHE));
+                    vfs.and_then(|vfs| {
+                        found.wrong.extend(unreadable(&vfs));
+                        vfs.unmount()
+                    })
+                }
+            };
+            if let Err(e) = unmounted {
                 found.wrong.push(format!("{name} cannot be unmounted: {e}"));
             }
         }
     }
     Ok(found)
+}
+
+/// Memory for pages while all files are read once.
+const SCAN_CACHE: Bytes = Bytes::mib(64);
+
+/// Reads all files: one sentence for each that cannot be read, and for each directory that cannot be listed.
+fn unreadable(vfs: &Arc<Vfs>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut process = Process::new(vfs.clone(), Cred::ROOT);
+    let mut dirs = vec![Vec::new()];
+    while let Some(dir) = dirs.pop() {
+        let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let at = if dir.is_empty() { b"/" } else { &dir[..] };
+        let entries = process.list(at).unwrap_or_else(|e| {
+            wrong.push(format!("{}: cannot be listed: {e}", name(at)));
+            Vec::new()
+        });
+        for entry in entries.iter().filter(|e| e.name != b"." && e.name != b"..") {
+            let path = [&dir[..], b"/", &entry.name].concat();
+            match entry.kind {
+                FileKind::Dir => dirs.push(path),
+                FileKind::File => {
+                    if let Err((pos, e)) = read_whole(&mut process, &path) {
+                        wrong.push(format!("{}: cannot be read from byte {pos} on: {e}", name(&path)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    process.exit();
+    wrong
+}
+
+/// The error has the place.
+fn read_whole(process: &mut Process, path: &[u8]) -> Result<(), (u64, FsError)> {
+    /// Read at once: the place of an error is exact to that.
+    const PIECE: usize = 4096;
+    let fd = process.open(path, OpenFlags::RDONLY | OpenFlags::NOATIME, 0).map_err(|e| (0, e))?;
+    let mut pos = 0;
+    let result = loop {
+        match process.read(fd, Dest::Discard(PIECE)) {
+            Ok(0) => break Ok(()),
+            Ok(n) => pos += n as u64,
+            Err(e) => break Err((pos, e)),
+        }
+    };
+    process.close(fd).map_err(|e| (pos, e)).and(result)
 }
 
 /// Mends the file system of an image that nobody has open, and closes the image.

@@ -83,6 +83,14 @@ impl Process {
         Ok(Fd(at as u32))
     }
 
+    /// As [`Posix::utimens`], of a symbolic link itself.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn lutimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {
+        self.setattr_path(path.as_ref(), false, &Change::times(atime, mtime))
+    }
+
     fn setattr_path(&mut self, path: &[u8], follow: bool, change: &Change) -> Result<()> {
         let mut count = 0;
         let node = self.lookup_path(path, follow, &mut count);

@@ -40,8 +40,8 @@ fn main() -> ExitCode {
         Command::Stat(args) => done(cmd::live::run(&args)),
         Command::Ls { image, paths, long } => done(cmd::ls::run(&image, &paths, long)),
         Command::Cat { image, paths } => done(cmd::cat::run(&image, &paths)),
-        Command::CpIn { image, paths } => done(cmd::cp_in::run(&image, &paths)),
-        Command::CpOut { image, paths } => done(cmd::cp_out::run(&image, &paths)),
+        Command::CpIn { image, paths } => cmd::cp_in::run(&image, &paths).map_err(Failure::from),
+        Command::CpOut { image, paths } => cmd::cp_out::run(&image, &paths).map_err(Failure::from),
         Command::Drive(cmd) => done(cmd::drive::run(&cmd)),
         Command::Completions { shell } => done(cmd::completions::run(shell)),
     };

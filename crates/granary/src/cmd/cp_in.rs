@@ -2,9 +2,12 @@
 //! symbolic and hard links.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one file that is
-//! copied. Directories are copied whole. Runs of zeros become holes. Sockets are left out with a message.
+//! copied. Directories are copied whole. Runs of zeros become holes. Sockets are left out with a message. What is there
+//! already is replaced, but for directories, which are filled.
+//!
+//! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
-use super::files::{failed, host_failed, join, with_process};
+use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
 use granary_lab::LabError;
 use granary_units::Payload;
@@ -15,6 +18,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Bytes that are read at once, and the grain in which zeros become holes.
 const PIECE: usize = 128 << 10;
@@ -23,8 +27,9 @@ const PIECE: usize = 128 << 10;
 type Links = FxHashMap<(u64, u64), Vec<u8>>;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[PathBuf]) -> Result<(), LabError> {
-    let Some((place, files)) = paths.split_last() else { return Ok(()) };
+pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
+    let Some((place, files)) = paths.split_last() else { return Ok(ExitCode::SUCCESS) };
+    let mut troubles = Troubles::default();
     let place = place.as_os_str().as_bytes();
     with_process(image, false, |process| {
         let into = process.stat(place).is_ok_and(|s| s.attr.kind == FileKind::Dir);
@@ -35,52 +40,91 @@ pub fn run(image: &Path, paths: &[PathBuf]) -> Result<(), LabError> {
         for file in files {
             let name = file.file_name().map_or(&b"."[..], OsStrExt::as_bytes);
             let to = if into && name != b"." { join(place, name) } else { place.to_vec() };
-            copy(process, file, &to, &mut links)?;
+            copy(process, file, &to, &mut links, &mut troubles);
         }
         process.sync().map_err(failed("syncing", b"the file system"))
-    })
+    })?;
+    Ok(troubles.code())
 }
 
-fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links) -> Result<(), LabError> {
+/// Copies a file, or a directory with what is in it.
+fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links, troubles: &mut Troubles) {
+    let copied = copy_one(process, from, to, links);
+    let Some(Some(dir)) = troubles.none(copied) else { return };
+    let entries = std::fs::read_dir(from).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let mut entries = troubles.none(entries.map_err(host_failed("listing", from))).unwrap_or_default();
+    entries.sort_unstable_by_key(|e| e.file_name());
+    for e in entries {
+        copy(process, &e.path(), &join(to, e.file_name().as_bytes()), links, troubles);
+    }
+    // Last: what comes into it changes its times.
+    let set = set_attributes(process, from, to, &dir, (dir.mode() & 0o7777) as u16);
+    troubles.none(set);
+}
+
+/// Copies a file, or makes a directory, of which it returns what the host knows.
+fn copy_one(
+    process: &mut Process,
+    from: &Path,
+    to: &[u8],
+    links: &mut Links,
+) -> Result<Option<Metadata>, LabError> {
     let m = from.symlink_metadata().map_err(host_failed("looking at", from))?;
     let kind = m.file_type();
-    if !kind.is_dir() && m.nlink() > 1 {
-        if let Some(first) = links.get(&(m.dev(), m.ino())) {
-            return process.link(first, to).map_err(failed("linking", to));
-        }
-        links.insert((m.dev(), m.ino()), to.to_vec());
-    }
-    let perm = (m.mode() & 0o7777) as u16;
+    let there = process.lstat(to).ok().map(|s| s.attr.kind);
     if kind.is_dir() {
-        if process.lstat(to).is_err() {
+        if there != Some(FileKind::Dir) {
             process.mkdir(to, 0o700).map_err(failed("making", to))?;
         }
-        let entries = std::fs::read_dir(from).map_err(host_failed("listing", from))?;
-        let mut entries = entries.collect::<Result<Vec<_>, _>>().map_err(host_failed("listing", from))?;
-        entries.sort_unstable_by_key(|e| e.file_name());
-        for e in entries {
-            copy(process, &e.path(), &join(to, e.file_name().as_bytes()), links)?;
-        }
-    } else if kind.is_symlink() {
+        return Ok(Some(m));
+    }
+    if kind.is_socket() {
+        eprintln!("granary: {} is a socket: left out", from.display());
+        return Ok(None);
+    }
+    let several = m.nlink() > 1;
+    let first = links.get(&(m.dev(), m.ino())).filter(|first| several && first.as_slice() != to);
+    // A file is written over, as cp does; through a link nobody means to write.
+    if there.is_some_and(|t| first.is_some() || !kind.is_file() || t != FileKind::File) {
+        process.unlink(to).map_err(failed("replacing", to))?;
+    }
+    if let Some(first) = first {
+        process.link(first, to).map_err(failed("linking", to))?;
+        return Ok(None);
+    }
+    let perm = (m.mode() & 0o7777) as u16;
+    if kind.is_symlink() {
         let target = std::fs::read_link(from).map_err(host_failed("reading", from))?;
         process.symlink(target.as_os_str().as_bytes(), to).map_err(failed("linking", to))?;
-        return process.lchown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to));
-    } else if kind.is_file() {
-        copy_content(process, from, to, m.len())?;
-    } else if kind.is_socket() {
-        eprintln!("granary: {} is a socket: left out", from.display());
-        return Ok(());
+        process.lchown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to))?;
+        let (atime, mtime) = times(&m);
+        process.lutimens(to, atime, mtime).map_err(failed("dating", to))?;
     } else {
-        let (kind, rdev) = if kind.is_fifo() {
-            (FileKind::Fifo, 0)
-        } else if kind.is_char_device() {
-            (FileKind::CharDev, m.rdev() as u32)
+        if kind.is_file() {
+            copy_content(process, from, to, m.len())?;
         } else {
-            (FileKind::BlockDev, m.rdev() as u32)
-        };
-        process.mknod(to, kind, perm, rdev).map_err(failed("making", to))?;
+            let (kind, rdev) = if kind.is_fifo() {
+                (FileKind::Fifo, 0)
+            } else if kind.is_char_device() {
+                (FileKind::CharDev, m.rdev() as u32)
+            } else {
+                (FileKind::BlockDev, m.rdev() as u32)
+            };
+            process.mknod(to, kind, perm, rdev).map_err(failed("making", to))?;
+        }
+        set_attributes(process, from, to, &m, perm)?;
     }
-    set_attributes(process, from, to, &m, perm)
+    if several {
+        links.insert((m.dev(), m.ino()), to.to_vec());
+    }
+    Ok(None)
+}
+
+/// Access and modification.
+fn times(m: &Metadata) -> (SetTime, SetTime) {
+    let time =
+        |seconds: i64, ns: i64| SetTime::At(Time(seconds.saturating_mul(1_000_000_000).saturating_add(ns)));
+    (time(m.atime(), m.atime_nsec()), time(m.mtime(), m.mtime_nsec()))
 }
 
 /// Owner first: changing it may take permission bits away.
@@ -91,9 +135,7 @@ fn set_attributes(
     m: &Metadata,
     perm: u16,
 ) -> Result<(), LabError> {
-    let time =
-        |seconds: i64, ns: i64| SetTime::At(Time(seconds.saturating_mul(1_000_000_000).saturating_add(ns)));
-    let (atime, mtime) = (time(m.atime(), m.atime_nsec()), time(m.mtime(), m.mtime_nsec()));
+    let (atime, mtime) = times(m);
     process.chown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to))?;
     process.chmod(to, perm).map_err(failed("changing", to))?;
     xattrs::into_image(process, from, to)?;

@@ -2,10 +2,12 @@
 //! hard links; owners too for the superuser.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one that is copied.
-//! Directories are copied whole, runs of zeros become holes. Special files are left out with a message. The image is not
-//! changed.
+//! Directories are copied whole, runs of zeros become holes. Special files are left out with a message. What is there already
+//! is replaced, but for directories, which are filled. The image is not changed.
+//!
+//! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
-use super::files::{failed, host_failed, join, with_process};
+use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
 use granary_lab::LabError;
 use granary_units::Dest;
@@ -18,6 +20,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Bytes that are read at once, and the grain in which zeros become holes.
 const PIECE: usize = 128 << 10;
@@ -26,8 +29,9 @@ const PIECE: usize = 128 << 10;
 type Links = FxHashMap<u64, PathBuf>;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[PathBuf]) -> Result<(), LabError> {
-    let Some((place, files)) = paths.split_last() else { return Ok(()) };
+pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
+    let Some((place, files)) = paths.split_last() else { return Ok(ExitCode::SUCCESS) };
+    let mut troubles = Troubles::default();
     with_process(image, true, |process| {
         let into = place.is_dir();
         if !into && files.len() > 1 {
@@ -37,33 +41,56 @@ pub fn run(image: &Path, paths: &[PathBuf]) -> Result<(), LabError> {
         for file in files {
             let to = match file.file_name() {
                 Some(name) if into => place.join(name),
+                _ if into => place.canonicalize().unwrap_or_else(|_| place.clone()),
                 _ => place.clone(),
             };
-            copy(process, file.as_os_str().as_bytes(), &to, &mut links)?;
+            copy(process, file.as_os_str().as_bytes(), &to, &mut links, &mut troubles);
         }
         Ok(())
-    })
+    })?;
+    Ok(troubles.code())
 }
 
-fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Result<(), LabError> {
+/// Copies a file, or a directory with what is in it.
+fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubles: &mut Troubles) {
+    let copied = copy_one(process, from, to, links);
+    if !matches!(troubles.none(copied), Some(FileKind::Dir)) {
+        return;
+    }
+    let entries = process.list(from).map_err(failed("listing", from));
+    for e in troubles.none(entries).unwrap_or_default() {
+        if e.name != b"." && e.name != b".." {
+            copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), links, troubles);
+        }
+    }
+    // Last: it may not be writable, and what comes into it changes its times.
+    let attributes = process.lstat(from).map_err(failed("looking at", from));
+    let set = attributes.and_then(|stat| set_attributes(process, from, to, &stat.attr));
+    troubles.none(set);
+}
+
+/// Copies a file, or makes a directory; says which it was.
+fn copy_one(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Result<FileKind, LabError> {
     let stat = process.lstat(from).map_err(failed("looking at", from))?;
     let a = stat.attr;
-    if a.kind != FileKind::Dir && a.nlink > 1 {
-        if let Some(first) = links.get(&stat.ino.0) {
-            return fs::hard_link(first, to).map_err(host_failed("linking", to));
+    let there = to.symlink_metadata().ok().map(|m| m.file_type());
+    if a.kind == FileKind::Dir {
+        if !there.is_some_and(|t| t.is_dir()) {
+            fs::create_dir(to).map_err(host_failed("making", to))?;
         }
-        links.insert(stat.ino.0, to.to_owned());
+        return Ok(a.kind);
+    }
+    let several = a.nlink > 1;
+    let first = links.get(&stat.ino.0).filter(|first| several && first.as_path() != to);
+    // A file is written over, as cp does; through a link, or into a pipe, nobody means to write.
+    if there.is_some_and(|t| first.is_some() || a.kind != FileKind::File || !t.is_file()) {
+        fs::remove_file(to).map_err(host_failed("replacing", to))?;
+    }
+    if let Some(first) = first {
+        fs::hard_link(first, to).map_err(host_failed("linking", to))?;
+        return Ok(a.kind);
     }
     match a.kind {
-        FileKind::Dir => {
-            if !to.is_dir() {
-                fs::create_dir(to).map_err(host_failed("making", to))?;
-            }
-            let entries = process.list(from).map_err(failed("listing", from))?;
-            for e in entries.iter().filter(|e| e.name != b"." && e.name != b"..") {
-                copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), links)?;
-            }
-        }
         FileKind::Symlink => {
             let target = process.readlink(from).map_err(failed("reading", from))?;
             symlink(OsStr::from_bytes(&target), to).map_err(host_failed("linking", to))?;
@@ -71,10 +98,14 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Res
         FileKind::File => copy_content(process, from, to)?,
         _ => {
             eprintln!("granary: {} is a special file: left out", String::from_utf8_lossy(from));
-            return Ok(());
+            return Ok(a.kind);
         }
     }
-    set_attributes(process, from, to, &a)
+    set_attributes(process, from, to, &a)?;
+    if several {
+        links.insert(stat.ino.0, to.to_owned());
+    }
+    Ok(a.kind)
 }
 
 fn set_attributes(process: &mut Process, from: &[u8], to: &Path, a: &Attr) -> Result<(), LabError> {

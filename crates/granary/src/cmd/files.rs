@@ -6,6 +6,7 @@ use granary_mssd::image::Durability;
 use granary_units::Bytes;
 use granary_vfs::{Cred, FsError, Process};
 use std::path::Path;
+use std::process::ExitCode;
 
 /// Memory for file pages while one command runs.
 const PAGE_CACHE: Bytes = Bytes::mib(256);
@@ -26,6 +27,27 @@ pub fn with_process(
     process.exit();
     let closed = open.close(&vfs);
     done.and(closed)
+}
+
+/// What could not be copied: each thing is told, and the others are copied all the same.
+#[derive(Default)]
+pub struct Troubles(u64);
+
+impl Troubles {
+    /// Tells of a failure. Returns what there is where there is none.
+    pub fn none<T>(&mut self, result: Result<T, LabError>) -> Option<T> {
+        result
+            .inspect_err(|e| {
+                self.0 += 1;
+                eprintln!("granary: {e}");
+            })
+            .ok()
+    }
+
+    /// 0, or 1 where something could not be copied.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(u8::from(self.0 > 0))
+    }
 }
 
 /// Modes are given whole.

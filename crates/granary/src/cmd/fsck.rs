@@ -3,7 +3,7 @@
 //! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
 use granary_lab::LabError;
-use granary_lab::image::{Findings, check, repair};
+use granary_lab::image::{Findings, State, check, repair};
 use granary_vfs::Repaired;
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,9 +58,16 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
     match (now.wrong.len(), repaired) {
         (0, None) => eprintln!("{name}: clean"),
         (0, Some(r)) => eprintln!("{name}: clean now, {} things mended", r.done.len()),
-        (n, None) => {
-            eprintln!("{name}: {n} findings; copy out what you need (granary cp-out), then fsck --repair")
+        (n, repaired) => {
+            let stay = if repaired.is_some() { " stay" } else { "" };
+            let advice = match (now.state, repaired) {
+                (State::Unusable, _) => "the image cannot be opened: take a copy of it, if there is one",
+                (State::Opens, None) => "its files cannot be reached: fsck --repair, on a copy of the image",
+                (State::Opens, Some(_)) => "its files cannot be reached",
+                (State::Mounts, None) => "copy out what you need (granary cp-out), then fsck --repair",
+                (State::Mounts, Some(_)) => "copy out what you need (granary cp-out)",
+            };
+            eprintln!("{name}: {n} findings{stay}; {advice}");
         }
-        (n, Some(_)) => eprintln!("{name}: {n} findings stay; copy out what you need (granary cp-out)"),
     }
 }
