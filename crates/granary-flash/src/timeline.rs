@@ -25,6 +25,8 @@ use granary_units::Nanos;
 use queue::Queue;
 use std::collections::VecDeque;
 
+/// Gaps, and reservations of a queue, at which those that have passed are forgotten.
+const FEW: usize = 32;
 /// Gaps, and reservations of a queue, that are remembered: pages of 16 MiB, a whole write buffer, on a single bus. Only
 /// who reserves very far ahead, or without saying what has passed, has more; then the older half is forgotten.
 const MOST: usize = 4096;
@@ -47,14 +49,18 @@ pub struct Timeline {
     busy: u64,
     served: u64,
     gaps: VecDeque<(u64, u64)>,
+    /// Gaps at which to look for those that have passed.
+    many: usize,
     queue: Option<Box<Queue>>,
+    /// Nothing will be asked for before.
+    now: u64,
 }
 
 impl Timeline {
     /// An idle resource whose shortest piece of work lasts `shortest`.
     pub fn new(shortest: Nanos) -> Timeline {
-        let gaps = VecDeque::new();
-        Timeline { horizon: 0, shortest: shortest.0.max(1), busy: 0, served: 0, gaps, queue: None }
+        let (gaps, shortest) = (VecDeque::new(), shortest.0.max(1));
+        Timeline { horizon: 0, shortest, busy: 0, served: 0, gaps, many: FEW, queue: None, now: 0 }
     }
 
     /// The same; what is reserved is kept, so that urgent work can go before it.
@@ -62,15 +68,10 @@ impl Timeline {
         Timeline { queue: Some(Box::default()), ..Timeline::new(shortest) }
     }
 
-    /// Nothing will be asked for before `now`: what ended by then is forgotten.
+    /// Nothing will be asked for before `now`: what ended by then may be forgotten.
     #[inline]
     pub fn pass(&mut self, now: Nanos) {
-        while self.gaps.front().is_some_and(|gap| gap.1 <= now.0) {
-            self.gaps.pop_front();
-        }
-        if let Some(queue) = &mut self.queue {
-            queue.pass(now.0);
-        }
+        self.now = now.0;
     }
 
     /// Reserves `len` from `ready` on, after everything reserved so far.
@@ -243,7 +244,7 @@ impl Timeline {
     #[inline]
     fn account(&mut self, start: u64, len: u64, urgent: bool) -> Span {
         if let Some(queue) = &mut self.queue {
-            queue.book(start, len, urgent);
+            queue.book(start, len, urgent, self.now);
         }
         self.count(start, len)
     }
@@ -256,10 +257,18 @@ impl Timeline {
     }
 
     fn remember(&mut self, gap: (u64, u64)) {
-        if self.gaps.len() == MOST {
-            self.gaps.drain(..MOST / 2);
+        if self.gaps.len() >= self.many {
+            self.forget_gaps();
         }
         self.gaps.push_back(gap);
+    }
+
+    #[cold]
+    fn forget_gaps(&mut self) {
+        let passed = self.gaps.partition_point(|gap| gap.1 <= self.now);
+        self.gaps.drain(..if passed == 0 && self.gaps.len() >= MOST { MOST / 2 } else { passed });
+        // Twice as many as are left: looking costs each of them little.
+        self.many = (2 * self.gaps.len()).clamp(FEW, MOST);
     }
 
     /// The earliest gap that has room from `ready` on.

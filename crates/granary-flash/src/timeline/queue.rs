@@ -11,7 +11,7 @@
 //!
 //! Invariant: reservations are sorted and disjoint, and all that end after `from` are here.
 
-use super::MOST;
+use super::{FEW, MOST};
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,41 +25,40 @@ struct Work {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     work: VecDeque<Work>,
+    /// Reservations at which to look for those that have passed, beyond [`FEW`].
+    many: usize,
     /// What ended by then is not known any more.
     from: u64,
 }
 
 impl Queue {
-    /// What ended by `now` is forgotten.
-    #[inline]
-    pub(super) fn pass(&mut self, now: u64) {
-        while let Some(first) = self.work.front()
-            && first.end <= now
-        {
-            self.from = first.end;
-            self.work.pop_front();
-        }
-    }
-
     /// Nothing is reserved before `at`, nor after.
     pub(super) fn reset(&mut self, at: u64) {
         self.work.clear();
         self.from = at;
     }
 
-    /// `len` from `start` on is reserved.
+    /// `len` from `start` on is reserved; what ended by `now` may be forgotten.
     #[inline]
-    pub(super) fn book(&mut self, start: u64, len: u64, urgent: bool) {
+    pub(super) fn book(&mut self, start: u64, len: u64, urgent: bool, now: u64) {
+        if self.work.len() >= self.many.max(FEW) {
+            self.forget(now);
+        }
         let new = Work { start, end: start + len, urgent };
         if self.work.back().is_none_or(|last| last.end <= start) {
-            if self.work.len() == MOST {
-                self.from = self.work.drain(..MOST / 2).next_back().map_or(self.from, |w| w.end);
-            }
             self.work.push_back(new);
         } else if start >= self.from {
             let i = self.work.partition_point(|w| w.start < start);
             self.work.insert(i, new);
         }
+    }
+
+    #[cold]
+    fn forget(&mut self, now: u64) {
+        let passed = self.work.partition_point(|w| w.end <= now);
+        let n = if passed == 0 && self.work.len() >= MOST { MOST / 2 } else { passed };
+        self.from = self.work.drain(..n).next_back().map_or(self.from, |w| w.end);
+        self.many = (2 * self.work.len()).min(MOST);
     }
 
     /// Before which reservation urgent work goes that is ready at `ready`, and when it can begin there; none where nothing that is
