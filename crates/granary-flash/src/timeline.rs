@@ -257,7 +257,10 @@ impl Timeline {
     }
 
     fn remember(&mut self, gap: (u64, u64)) {
-        if self.gaps.len() >= self.many {
+        // As a rule all of them have passed.
+        if self.gaps.back().is_some_and(|last| last.1 <= self.now) {
+            self.gaps.clear();
+        } else if self.gaps.len() >= self.many {
             self.forget_gaps();
         }
         self.gaps.push_back(gap);

@@ -41,7 +41,13 @@ impl Queue {
     /// `len` from `start` on is reserved; what ended by `now` may be forgotten.
     #[inline]
     pub(super) fn book(&mut self, start: u64, len: u64, urgent: bool, now: u64) {
-        if self.work.len() >= self.many.max(FEW) {
+        // As a rule all of it has passed.
+        if let Some(last) = self.work.back()
+            && last.end <= now
+        {
+            self.from = last.end;
+            self.work.clear();
+        } else if self.work.len() >= self.many.max(FEW) {
             self.forget(now);
         }
         let new = Work { start, end: start + len, urgent };
