@@ -13,7 +13,7 @@ use granary_mssd::{Drive, DriveConfig, Mssd, Port};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
-use granary_vfs::{Cred, FileKind, NewFile, Vfs, VfsConfig};
+use granary_vfs::{Cred, DirStream, FileKind, NewFile, Vfs, VfsConfig};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 
@@ -69,11 +69,11 @@ fn measure(entries: u64) -> [f64; 4] {
     }
     let mut seen = 0u64;
     while seen < ROUNDS * BATCH {
-        let mut from = 0;
+        let (mut from, stream) = (0, DirStream::default());
         list += time(|| {
             loop {
                 let before = seen;
-                vfs.readdir(&dir, from, &mut |e| {
+                vfs.readdir(&dir, &stream, from, &mut |e| {
                     seen += u64::from(e.kind == FileKind::File);
                     from = e.next;
                     seen - before < 500

@@ -403,15 +403,18 @@ impl Core {
         dir.index.insert(hash(to), found.slot, found.ino);
     }
 
+    /// Slots of a directory up to the last that was ever used.
+    pub fn dir_slots(&self, node: &Node) -> u64 {
+        let body = node.body.lock();
+        body.dir.as_ref().map_or(body.disk_size / SLOT_SIZE as u64, |d| d.end() as u64)
+    }
+
     /// Lists a directory from slot `from` on.
     ///
     /// # Errors
     /// `Corrupt`, drive errors.
     pub fn list(&self, node: &Node, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
-        let end = {
-            let body = node.body.lock();
-            body.dir.as_ref().map_or(body.disk_size / SLOT_SIZE as u64, |d| d.end() as u64)
-        };
+        let end = self.dir_slots(node);
         let per_block = SLOTS_PER_BLOCK as u64;
         let mut go_on = true;
         let mut unknown = None;

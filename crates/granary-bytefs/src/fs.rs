@@ -137,6 +137,10 @@ impl FileSystem for ByteFs {
         self.core.list(node(dir), from, emit)
     }
 
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        self.core.dir_slots(node(dir))
+    }
+
     fn parent(&self, dir: &Inode) -> Result<Ino> {
         match node(dir).kind {
             FileKind::Dir => Ok(Ino(node(dir).body.lock().parent as u64)),

@@ -1,6 +1,7 @@
 //! The [`FileSystem`] trait over the operations of the other modules.
 
-use crate::layout::corrupt;
+use crate::layout::dentry::BLOCK;
+use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::layout::node::{INLINE_AT, ROOT_INO};
 use crate::node::node;
 use crate::{F2fs, MAX_FILE_SIZE};
@@ -39,6 +40,11 @@ impl FileSystem for F2fs {
         self.dir_read(dir, from, emit)
     }
 
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        // Positions are slots; those of entries in the inode are fewer than a block has.
+        dir.size().div_ceil(BLOCK_SIZE as u64).max(1) * BLOCK.slots as u64
+    }
+
     fn parent(&self, dir: &Inode) -> Result<Ino> {
         Ok(Ino(node(dir).state.lock().parent as u64))
     }
@@ -49,7 +55,7 @@ impl FileSystem for F2fs {
 
     fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
         let (node, len) = (node(inode), inode.size() as usize);
-        if len > crate::layout::BLOCK_SIZE {
+        if len > BLOCK_SIZE {
             return Err(corrupt(format!("symbolic link of {len} bytes")));
         }
         if node.state.lock().is_inline() {

@@ -42,7 +42,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
     Request, TimeOrNow, WriteFlags,
 };
-use granary_vfs::{Change, Cred, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
+use granary_vfs::{Change, Cred, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
 use seek::Seeker;
 use stats::Statistics;
 use std::ffi::OsStr;
@@ -61,7 +61,8 @@ const MAX_BACKGROUND: u16 = 64;
 pub(crate) struct Shared {
     pub(crate) vfs: Arc<Vfs>,
     /// Open files, if the file system wants to know of them.
-    pub(crate) handles: Option<Handles>,
+    pub(crate) handles: Option<Handles<OpenFile>>,
+    directories: Handles<DirStream>,
     pub(crate) operations: Arc<Operations>,
     numbers: Numbers,
     pub(crate) durable: Option<DurableHook>,
@@ -80,6 +81,7 @@ impl Adapter {
         let numbers = Numbers { root: vfs.root().ino() };
         Adapter(Arc::new(Shared {
             handles: vfs.fs().watches_close().then(Handles::default),
+            directories: Handles::default(),
             vfs,
             operations: Arc::new(Operations::default()),
             numbers,
@@ -139,6 +141,7 @@ impl Shared {
         for file in self.handles.iter().flat_map(Handles::take_all) {
             self.close(file);
         }
+        self.directories.take_all();
         self.vfs.forget_all();
     }
 
@@ -403,26 +406,29 @@ impl Filesystem for Adapter {
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Positions in a directory need no state, and the node lives as long as the kernel has it open.
-        let is_dir = self.0.node(ino).and_then(|n| if n.is_dir() { Ok(()) } else { Err(FsError::NotDir) });
-        answer!(reply, is_dir, |r: ReplyOpen, ()| r.opened(FileHandle(0), fuser::FopenFlags::empty()));
+        answer!(reply, self.0.opendir(ino), |r: ReplyOpen, fh| r.opened(fh, fuser::FopenFlags::empty()));
     }
 
-    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn releasedir(&self, _req: &Request, _ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        self.0.directories.remove(fh);
+        reply.ok();
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.0.operations.count(Operation::Readdir);
-        answer!(reply, self.0.readdir(ino, offset, &mut reply), |r: ReplyDirectory, ()| r.ok());
+        answer!(reply, self.0.readdir((ino, fh), offset, &mut reply), |r: ReplyDirectory, ()| r.ok());
     }
 
     fn readdirplus(
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
         self.0.operations.count(Operation::Readdirplus);
-        answer!(reply, self.0.readdirplus(ino, offset, &mut reply), |r: ReplyDirectoryPlus, ()| r.ok());
+        answer!(reply, self.0.readdirplus((ino, fh), offset, &mut reply), |r: ReplyDirectoryPlus, ()| r.ok());
     }
 
     fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {

@@ -1,25 +1,29 @@
-//! [`Handles`]: open files by the number that the kernel knows them by.
+//! [`Handles`]: open files and directories by the number that the kernel knows them by.
 
 use fuser::FileHandle;
-use granary_vfs::{FsError, OpenFile, Result};
+use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-#[derive(Default)]
-struct Slab {
-    slots: Vec<Option<Arc<OpenFile>>>,
+struct Slab<T> {
+    slots: Vec<Option<Arc<T>>>,
     free: Vec<usize>,
 }
 
 /// See the module.
-#[derive(Default)]
-pub(crate) struct Handles(Mutex<Slab>);
+pub(crate) struct Handles<T>(Mutex<Slab<T>>);
 
-impl Handles {
+impl<T> Default for Handles<T> {
+    fn default() -> Handles<T> {
+        Handles(Mutex::new(Slab { slots: Vec::new(), free: Vec::new() }))
+    }
+}
+
+impl<T> Handles<T> {
     /// The number of no open file.
     pub(crate) const NONE: FileHandle = FileHandle(u64::MAX);
 
-    pub(crate) fn insert(&self, file: Arc<OpenFile>) -> FileHandle {
+    pub(crate) fn insert(&self, file: Arc<T>) -> FileHandle {
         let mut slab = self.0.lock();
         let at = match slab.free.pop() {
             Some(at) => at,
@@ -32,12 +36,12 @@ impl Handles {
         FileHandle(at as u64)
     }
 
-    /// The file of this number.
-    pub(crate) fn get(&self, fh: FileHandle) -> Result<Arc<OpenFile>> {
+    /// What has this number.
+    pub(crate) fn get(&self, fh: FileHandle) -> Result<Arc<T>> {
         self.0.lock().slots.get(fh.0 as usize).cloned().flatten().ok_or(FsError::BadFd)
     }
 
-    pub(crate) fn remove(&self, fh: FileHandle) -> Option<Arc<OpenFile>> {
+    pub(crate) fn remove(&self, fh: FileHandle) -> Option<Arc<T>> {
         let mut slab = self.0.lock();
         let at = fh.0 as usize;
         let file = slab.slots.get_mut(at)?.take()?;
@@ -46,7 +50,7 @@ impl Handles {
     }
 
     /// Everything that is still open.
-    pub(crate) fn take_all(&self) -> Vec<Arc<OpenFile>> {
+    pub(crate) fn take_all(&self) -> Vec<Arc<T>> {
         let mut slab = self.0.lock();
         slab.free.clear();
         std::mem::take(&mut slab.slots).into_iter().flatten().collect()

@@ -47,6 +47,10 @@ impl FileSystem for Nova {
         Ok(())
     }
 
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        node(dir).state.read().dir().last()
+    }
+
     fn parent(&self, dir: &Inode) -> Result<Ino> {
         Ok(Ino(node(dir).parent.load(Relaxed)))
     }

@@ -155,6 +155,11 @@ impl DirIndex {
         None
     }
 
+    /// Position of the newest entry.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     pub fn len(&self) -> usize {
         self.by_cookie.len()
     }

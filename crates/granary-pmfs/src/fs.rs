@@ -66,6 +66,11 @@ impl FileSystem for Pmfs {
         Ok(())
     }
 
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        // Positions are bytes of the directory.
+        dir.size()
+    }
+
     fn parent(&self, dir: &Inode) -> Result<Ino> {
         Ok(Ino(node(dir).parent.load(Relaxed)))
     }

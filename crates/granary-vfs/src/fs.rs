@@ -259,6 +259,11 @@ pub trait FileSystem: Send + Sync {
     /// the vfs.
     fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()>;
 
+    /// No entry of `dir` has a [`DirEntry::next`] beyond this now. Where new names come last, a reading ends here;
+    /// `u64::MAX` where positions are an order of the names themselves (hashes), which has an end of its own. Charges
+    /// nothing.
+    fn dir_end(&self, dir: &Inode) -> u64;
+
     /// The parent of a directory.
     fn parent(&self, dir: &Inode) -> Result<Ino>;
 

@@ -161,6 +161,10 @@ impl FileSystem for MemFs {
         })
     }
 
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        self.state.lock().node(dir).last_cookie()
+    }
+
     fn parent(&self, dir: &Inode) -> Result<Ino> {
         self.call(|s| Ok(s.node(dir).parent))
     }

@@ -14,7 +14,7 @@ use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
-use crate::vfs::{Change, MemoryMap, NewFile, NodeRef, OpenFile, Vfs};
+use crate::vfs::{Change, DirStream, MemoryMap, NewFile, NodeRef, OpenFile, Vfs};
 use crate::xattr::SetXattr;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, Payload};
@@ -27,6 +27,7 @@ const MAX_FILES: usize = 1 << 20;
 struct File {
     file: OpenFile,
     pos: u64,
+    stream: DirStream,
 }
 
 /// A process; one per workload thread. Drop it before [`Vfs::unmount`].
@@ -78,7 +79,7 @@ impl Process {
         if at == self.files.len() {
             self.files.push(None);
         }
-        self.files[at] = Some(File { file, pos: 0 });
+        self.files[at] = Some(File { file, pos: 0, stream: DirStream::default() });
         self.first_free = at + 1;
         Ok(Fd(at as u32))
     }
@@ -213,7 +214,7 @@ impl Posix for Process {
     }
 
     fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize> {
-        let File { file, pos } =
+        let File { file, pos, .. } =
             self.files.get_mut(fd.0 as usize).and_then(Option::as_mut).ok_or(FsError::BadFd)?;
         let (at, n) = self.vfs.write(&self.cred, file, *pos, data)?;
         *pos = at + n as u64;
@@ -489,7 +490,7 @@ impl Posix for Process {
         let mut pos = file.pos;
         let mut all = Vec::new();
         if max > 0 {
-            vfs.readdir(file.file.node(), pos, &mut |e| {
+            vfs.readdir(file.file.node(), &file.stream, pos, &mut |e| {
                 all.push(Dirent { name: e.name.to_vec(), ino: e.ino, kind: e.kind });
                 pos = e.next;
                 all.len() < max

@@ -47,6 +47,7 @@ pub use io::OpenFile;
 pub use mmap::MemoryMap;
 pub use namespace::NewFile;
 pub use node::{Node, NodeRef};
+pub use readdir::DirStream;
 
 pub(crate) use node::NO_MAPPING;
 pub(crate) use rename::Side;

@@ -45,6 +45,9 @@ impl FileSystem for Liar {
     fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
         self.inner.readdir(dir, from, emit)
     }
+    fn dir_end(&self, dir: &Inode) -> u64 {
+        self.inner.dir_end(dir)
+    }
     fn parent(&self, dir: &Inode) -> Result<Ino> {
         self.inner.parent(dir)
     }

@@ -1,15 +1,17 @@
 //! Directories.
 //!
-//! A position is the vfs's own and stays valid while entries come and go. For `readdirplus` the names are taken first
+//! A position is the vfs's own and stays valid while entries come and go. What is kept of an open directory is where its
+//! reading ends ([`DirStream`]); the node lives as long as the kernel has it open. For `readdirplus` the names are taken first
 //! and looked up afterwards, one by one and by name: what was removed in between is left out, and a reused inode
 //! number cannot be mistaken for the one that was listed.
 
 use super::{Shared, stats};
 use crate::convert::{ATTR_TTL, file_type, generation};
-use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use granary_vfs::{Cred, FileKind, FsError, Ino, Result};
+use fuser::{FileAttr, FileHandle, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use granary_vfs::{Cred, DirStream, FileKind, FsError, Ino, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 /// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for up to
 /// 128 KiB.
@@ -23,17 +25,24 @@ struct Listed {
 }
 
 impl Shared {
-    pub(super) fn readdir(&self, dir: INodeNo, from: u64, reply: &mut ReplyDirectory) -> Result<()> {
-        let dir = self.node(dir)?;
-        self.vfs.readdir(&dir, from, &mut |e| {
+    pub(super) fn opendir(&self, dir: INodeNo) -> Result<FileHandle> {
+        match self.node(dir)?.is_dir() {
+            true => Ok(self.directories.insert(Arc::new(DirStream::default()))),
+            false => Err(FsError::NotDir),
+        }
+    }
+
+    pub(super) fn readdir(&self, (dir, fh): (INodeNo, FileHandle), from: u64, reply: &mut ReplyDirectory) -> Result<()> {
+        let (dir, stream) = (self.node(dir)?, self.directories.get(fh)?);
+        self.vfs.readdir(&dir, &stream, from, &mut |e| {
             !reply.add(self.numbers.node(e.ino), e.next, file_type(e.kind), OsStr::from_bytes(e.name))
         })
     }
 
-    pub(super) fn readdirplus(&self, dir: INodeNo, from: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
-        let dir = self.node(dir)?;
+    pub(super) fn readdirplus(&self, (dir, fh): (INodeNo, FileHandle), from: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
+        let (dir, stream) = (self.node(dir)?, self.directories.get(fh)?);
         let mut listed = Vec::new();
-        self.vfs.readdir(&dir, from, &mut |e| {
+        self.vfs.readdir(&dir, &stream, from, &mut |e| {
             listed.push(Listed { name: e.name.to_vec(), ino: e.ino, kind: e.kind, next: e.next });
             listed.len() < BATCH
         })?;

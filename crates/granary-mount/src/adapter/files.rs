@@ -38,7 +38,7 @@ impl Shared {
             self.changes()?;
         }
         let Some(handles) = self.handles.as_ref().filter(|_| !Statistics::is(node)) else {
-            return Ok(Handles::NONE);
+            return Ok(Handles::<OpenFile>::NONE);
         };
         let file = self.vfs.open(&Cred::ROOT, self.node(node)?, open_flags(flags), true)?;
         Ok(handles.insert(Arc::new(file)))

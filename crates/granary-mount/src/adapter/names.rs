@@ -7,7 +7,7 @@ use crate::convert::{generation, open_flags};
 use crate::handles::Handles;
 use crate::operations::Operation;
 use fuser::{FileAttr, FileHandle, Generation, INodeNo, RenameFlags, Request};
-use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, Result};
+use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
 use rustix::fs::OFlags;
 use std::sync::Arc;
 
@@ -125,7 +125,7 @@ impl Shared {
 
     pub(super) fn create(
         &self,
-        handles: &Handles,
+        handles: &Handles<OpenFile>,
         req: &Request,
         parent: INodeNo,
         name: &[u8],

@@ -42,6 +42,29 @@ fn directories_hold_what_is_put_into_them() {
 }
 
 #[test]
+fn reading_a_directory_ends_while_names_come() {
+    each(|rig| {
+        fs::create_dir(rig.path("d")).expect("mkdir");
+        let make = |n: &str| drop(File::create(rig.path("d").join(n)).expect("create"));
+        (0..300).for_each(|i| make(&format!("old{i}")));
+        let (mut seen, mut steps) = (BTreeSet::new(), 0);
+        for entry in fs::read_dir(rig.path("d")).expect("readdir") {
+            let name = entry.expect("entry").file_name().into_string().expect("utf-8");
+            make(&format!("new{steps}"));
+            if name.starts_with("old") {
+                assert!(seen.insert(name), "listed twice");
+            }
+            steps += 1;
+            assert!(steps < 20_000, "{}: no end", rig.fs);
+        }
+        assert_eq!(seen.len(), 300);
+        let again = fs::read_dir(rig.path("d")).expect("readdir").count();
+        assert_eq!(again, 300 + steps, "a new reading tells everything");
+        fs::remove_dir_all(rig.path("d")).expect("rm -r");
+    });
+}
+
+#[test]
 fn names_that_cannot_be_are_refused() {
     each(|rig| {
         let long = "n".repeat(255);

@@ -49,6 +49,11 @@ impl MemInode {
             on_media: Some(0),
         }
     }
+
+    /// Position of the newest entry.
+    pub(super) fn last_cookie(&self) -> u64 {
+        self.next_cookie - 1
+    }
 }
 
 pub(super) struct State {

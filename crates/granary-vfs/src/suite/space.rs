@@ -4,7 +4,7 @@ use super::{Mounted, Subject, drive, port, run, run_jittered};
 use crate::VfsConfig;
 use crate::attr::FileKind;
 use crate::error::FsError;
-use crate::posix::{Fd, OpenFlags, Posix};
+use crate::posix::{Fd, OpenFlags, Posix, Whence};
 use crate::process::Process;
 use granary_units::{Bytes, Dest, Payload};
 
@@ -164,8 +164,7 @@ pub fn listing_survives_changes_in_between<S: Subject>(subject: &S) {
                 break;
             }
             seen.extend(part.into_iter().map(|e| e.name).filter(|n| n.starts_with(b"stays")));
-            // Not for ever: where new names come last, the end would never come.
-            for i in 0..if round < 100 { 20 } else { 0 } {
+            for i in 0..20 {
                 let n = round * 20 + i;
                 let _ = p.unlink(format!("/d/goes{n}"));
                 p.mknod(format!("/d/comes{n}"), FileKind::Fifo, 0o644, 0).expect("mknod");
@@ -176,6 +175,20 @@ pub fn listing_survives_changes_in_between<S: Subject>(subject: &S) {
         seen.sort();
         seen.dedup();
         assert_eq!((listed, seen.len()), (2000, 2000));
+        // Each name goes away and comes back: where new names come last, it comes behind the end.
+        p.lseek(fd, 0, Whence::Set).expect("rewind");
+        let mut steps = 0;
+        loop {
+            let part = p.readdir(fd, 1).expect("readdir");
+            let Some(e) = part.first() else { break };
+            steps += 1;
+            assert!(steps <= 20_000, "no end");
+            if e.kind != FileKind::Dir {
+                let name = [b"/d/", &e.name[..]].concat();
+                p.rename(&name, "/d/between").expect("rename");
+                p.rename("/d/between", &name).expect("rename back");
+            }
+        }
         m.check();
     });
 }
