@@ -1,8 +1,8 @@
 //! The [`FileSystem`] trait over the operations of the other modules.
 
 use crate::layout::dentry::BLOCK;
-use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::layout::node::{INLINE_AT, ROOT_INO};
+use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::node;
 use crate::{F2fs, MAX_FILE_SIZE};
 use granary_units::{Dest, Page, Payload};

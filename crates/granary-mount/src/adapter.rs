@@ -409,7 +409,14 @@ impl Filesystem for Adapter {
         answer!(reply, self.0.opendir(ino), |r: ReplyOpen, fh| r.opened(fh, fuser::FopenFlags::empty()));
     }
 
-    fn releasedir(&self, _req: &Request, _ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+    fn releasedir(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        fh: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
         self.0.directories.remove(fh);
         reply.ok();
     }

@@ -94,7 +94,7 @@ impl Pmfs {
         for part in parts {
             let old = inode.attr();
             let blocks = old.blocks + m.below(part) * (BLOCK / 512);
-            let more = Attr { blocks, ctime: new.ctime, ..old };
+            let more = Attr { blocks, mtime: new.mtime, ctime: new.ctime, ..old };
             let change = inode_edit(own.addr, (&old, tree), (&more, tree));
             self.transact(b, &[vec![change], part.to_vec()])?;
             inode.update(|a| *a = more);

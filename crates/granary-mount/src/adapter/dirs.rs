@@ -32,14 +32,24 @@ impl Shared {
         }
     }
 
-    pub(super) fn readdir(&self, (dir, fh): (INodeNo, FileHandle), from: u64, reply: &mut ReplyDirectory) -> Result<()> {
+    pub(super) fn readdir(
+        &self,
+        (dir, fh): (INodeNo, FileHandle),
+        from: u64,
+        reply: &mut ReplyDirectory,
+    ) -> Result<()> {
         let (dir, stream) = (self.node(dir)?, self.directories.get(fh)?);
         self.vfs.readdir(&dir, &stream, from, &mut |e| {
             !reply.add(self.numbers.node(e.ino), e.next, file_type(e.kind), OsStr::from_bytes(e.name))
         })
     }
 
-    pub(super) fn readdirplus(&self, (dir, fh): (INodeNo, FileHandle), from: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
+    pub(super) fn readdirplus(
+        &self,
+        (dir, fh): (INodeNo, FileHandle),
+        from: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<()> {
         let (dir, stream) = (self.node(dir)?, self.directories.get(fh)?);
         let mut listed = Vec::new();
         self.vfs.readdir(&dir, &stream, from, &mut |e| {

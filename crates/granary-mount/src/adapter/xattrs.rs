@@ -12,18 +12,21 @@ use granary_vfs::{Cred, FsError, Result, SetXattr};
 /// Linux's XATTR_CREATE and XATTR_REPLACE.
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
+const BOTH: i32 = CREATE | REPLACE;
 
 impl Shared {
     pub(super) fn setxattr(&self, node: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+        if Statistics::is(node) {
+            return Err(FsError::NotPermitted);
+        }
         let how = match flags {
             0 => SetXattr::Any,
             CREATE => SetXattr::Create,
             REPLACE => SetXattr::Replace,
+            // It must not be there and it must be there: refused, and the kernel's file systems say which it was.
+            BOTH => return Err(self.getxattr(node, name).map_or_else(|e| e, |_| FsError::Exists)),
             _ => return Err(FsError::Invalid),
         };
-        if Statistics::is(node) {
-            return Err(FsError::NotPermitted);
-        }
         self.changes()?;
         self.vfs.setxattr(&Cred::ROOT, &self.node(node)?, name, value, how)
     }

@@ -21,6 +21,9 @@ fn extended_attributes_are_set_read_listed_and_removed() {
         assert_eq!(getxattr(&f, "user.colour", &mut room[..2]), Err(Errno::RANGE));
         assert_eq!(setxattr(&f, "user.colour", b"red", XattrFlags::CREATE), Err(Errno::EXIST));
         assert_eq!(setxattr(&f, "user.size", b"1", XattrFlags::REPLACE), Err(Errno::NODATA));
+        let both = XattrFlags::CREATE | XattrFlags::REPLACE;
+        assert_eq!(setxattr(&f, "user.colour", b"red", both), Err(Errno::EXIST));
+        assert_eq!(setxattr(&f, "user.size", b"1", both), Err(Errno::NODATA));
         setxattr(&f, "user.size", b"", XattrFlags::empty()).expect("an empty value");
         let n = listxattr(&f, &mut room[..]).expect("listxattr");
         let mut names: Vec<&[u8]> = room[..n].split(|&b| b == 0).filter(|n| !n.is_empty()).collect();

@@ -1,9 +1,10 @@
 //! Space on request: what fallocate reserves, punches and zeroes, and where seeking says that holes are.
 
 use super::{Mounted, Subject, create, drive, fill, run};
+use crate::attr::Time;
 use crate::error::FsError;
 use crate::fs::Allocate;
-use crate::posix::{Fd, Posix, Whence};
+use crate::posix::{Fd, Posix, SetTime, Whence};
 use crate::process::Process;
 use granary_units::{Bytes, Dest};
 
@@ -33,7 +34,12 @@ pub fn reserved_blocks_read_as_zeros<S: Subject>(subject: &S) {
         p.pwrite(fd, fill(u64::MAX, PAGE as usize), 8 * PAGE).expect("write");
         p.fsync(fd).expect("fsync");
         let empty = free(&mut p);
+        let past = SetTime::At(Time(1));
+        p.utimens("/f", past, past).expect("utimens");
         p.fallocate(fd, KEEP, 100, 1999 * PAGE).expect("there is room");
+        let times = |p: &mut Process| p.stat("/f").map(|s| (s.attr.mtime, s.attr.ctime)).expect("stat");
+        let stamped = times(&mut p);
+        assert!(stamped.0 > Time(1) && stamped.0 == stamped.1, "{stamped:?}");
         assert_eq!(p.fstat(fd).expect("stat").attr.size, 9 * PAGE);
         let taken = empty - free(&mut p);
         assert!((1999..2100).contains(&taken), "{taken} blocks were taken");
@@ -43,6 +49,7 @@ pub fn reserved_blocks_read_as_zeros<S: Subject>(subject: &S) {
         p.exit();
         let m = m.remounted();
         let mut p = m.process();
+        assert_eq!(times(&mut p), stamped);
         let fd = create(&mut p, "/f");
         p.fallocate(fd, Allocate::Reserve { keep_size: false }, 100 * PAGE, 100 * PAGE + 7)
             .expect("reserves");
