@@ -462,7 +462,7 @@ impl Filesystem for Adapter {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -474,7 +474,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Setxattr);
-        answer!(reply, self.0.setxattr(ino, name.as_bytes(), value, flags), ok);
+        answer!(reply, self.0.setxattr(req, ino, name.as_bytes(), value, flags), ok);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {

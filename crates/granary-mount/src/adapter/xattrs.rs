@@ -13,9 +13,34 @@ use granary_vfs::{Cred, FsError, Result, SetXattr};
 const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 const BOTH: i32 = CREATE | REPLACE;
+/// The list that decides about access (Linux's XATTR_NAME_POSIX_ACL_ACCESS).
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+/// Who asks, with the supplementary groups, which a request does not say. Of a caller who has none to show (it has ended, or
+/// is of another process namespace) none are known.
+fn caller(req: &Request) -> Cred {
+    let status = match req.pid() {
+        0 => String::new(),
+        pid => std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
+    };
+    Cred { uid: req.uid(), gid: req.gid(), groups: groups(&status) }
+}
+
+/// The groups of a text like `/proc/PID/status` (proc_pid_status(5): "Groups: Supplementary group list").
+fn groups(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|g| g.parse().ok()).collect()
+}
 
 impl Shared {
-    pub(super) fn setxattr(&self, node: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Result<()> {
+    pub(super) fn setxattr(
+        &self,
+        req: &Request,
+        node: INodeNo,
+        name: &[u8],
+        value: &[u8],
+        flags: i32,
+    ) -> Result<()> {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
@@ -28,7 +53,8 @@ impl Shared {
             _ => return Err(FsError::Invalid),
         };
         self.changes()?;
-        self.vfs.setxattr(&Cred::ROOT, &self.node(node)?, name, value, how)
+        let caller = if name == ACCESS_LIST { caller(req) } else { Cred::ROOT };
+        self.vfs.setxattr_for(&Cred::ROOT, &caller, &self.node(node)?, name, value, how)
     }
 
     pub(super) fn getxattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>> {
@@ -64,5 +90,16 @@ pub(super) fn answer(reply: ReplyXattr, room: u32, result: Result<Vec<u8>>) {
         Ok(value) if value.len() <= room as usize => reply.data(&value),
         Ok(_) => reply.error(errno(&FsError::Range)),
         Err(e) => reply.error(errno(&e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::groups;
+
+    #[test]
+    fn supplementary_groups_are_read_from_a_process_status() {
+        assert_eq!(groups("Name:\tsh\nUid:\t1000\t1000\nGroups:\t4 24 2000 \nNStgid:\t7\n"), [4, 24, 2000]);
+        assert!(groups("Groups:\t \n").is_empty() && groups("").is_empty());
     }
 }

@@ -167,8 +167,9 @@ fn says(program: &str, args: &[&str], dir: &Path) -> String {
 
 #[test]
 fn access_control_lists_decide_follow_the_mode_and_are_handed_on() {
-    if !root() || Command::new("getfacl").arg("--version").output().is_err() {
-        return eprintln!("skipped: needs root, setfacl and getfacl (Debian package acl)");
+    let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !root() || !there("getfacl") || !there("setpriv") {
+        return eprintln!("skipped: needs root, setpriv, setfacl and getfacl (Debian package acl)");
     }
     let options = Options { xattrs: true, allow_other: true, ..Options::default() };
     each_with(&options, |rig| {
@@ -192,6 +193,22 @@ fn access_control_lists_decide_follow_the_mode_and_are_handed_on() {
         assert!(!runs(rig, USER, USER, "cat f"), "the mask went with the mode");
         set(&["-b", "f"]);
         assert_eq!(get("f"), "user::rw-\ngroup::---\nother::---\n\n");
+
+        // Set-group-ID stays only where the caller is in the file's group.
+        chown(&rig.path("f"), USER, 2000);
+        let left = |group: &str| {
+            chmod(&rig.path("f"), 0o2775);
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "65534", "--regid", "65534", "--groups", group]);
+            // Another list each time: setfacl leaves alone what is so already.
+            command.args(["setfacl", "-m", &format!("u:{group}:rwx"), "f"]).current_dir(rig.root());
+            assert!(command.status().expect("setpriv runs").success());
+            fs::metadata(rig.path("f")).expect("stat").mode() & 0o2000 != 0
+        };
+        assert!(left("2000") && !left("2001"), "{}", rig.fs);
+        chmod(&rig.path("f"), 0o2775);
+        set(&["-m", "u:2002:rwx", "f"]);
+        assert_ne!(fs::metadata(rig.path("f")).expect("stat").mode() & 0o2000, 0, "root may");
 
         fs::create_dir(rig.path("d")).expect("mkdir");
         set(&["-d", "-m", "u::rwx,u:65534:rwx,g::r-x,o::---", "d"]);

@@ -36,6 +36,23 @@ impl Vfs {
         value: &[u8],
         how: SetXattr,
     ) -> Result<()> {
+        self.setxattr_for(cred, cred, node, name, value, how)
+    }
+
+    /// The same for somebody: `cred` may do it, and that `caller` is neither root nor in the file's group takes set-group-ID
+    /// away with an access control list.
+    ///
+    /// # Errors
+    /// As [`Vfs::setxattr`].
+    pub fn setxattr_for(
+        &self,
+        cred: &Cred,
+        caller: &Cred,
+        node: &NodeRef,
+        name: &[u8],
+        value: &[u8],
+        how: SetXattr,
+    ) -> Result<()> {
         xattr::check_name(name)?;
         if value.len() > XATTR_SIZE_MAX {
             return Err(FsError::TooLong);
@@ -52,7 +69,7 @@ impl Vfs {
             }
         }
         match Which::of(name) {
-            Some(which) => self.set_acl(&self.cx(cred), node, which, Some(value))?,
+            Some(which) => self.set_acl(&self.cx(caller), node, which, Some(value))?,
             None => self.fs.setxattr(&self.cx(cred), node, name, Some(value))?,
         }
         self.effects.mark();
