@@ -175,6 +175,9 @@ fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     ends(&["mkfs", text(&img), "--size", "400MiB"], 0);
     assert!(ends(&["mkfs", text(&img)], 2).1.contains("--force"));
     ends(&["mkfs", text(&img), "--size", "400MiB", "--force", "--set", "firmware.log_region=1MiB"], 0);
+    fs::write(dir.path().join(".granary-stats"), "mine").expect("written");
+    let refused = ends(&["cp-in", text(&img), text(&dir.path().join(".granary-stats")), "/"], 1);
+    assert!(refused.1.contains(".granary-stats in the root directory"), "{}", refused.1);
     assert!(ends(&["cat", text(&img), "/nothing"], 2).1.contains("/nothing: no such file"));
 
     // The first block of the drive's memory that is in use.

@@ -4,6 +4,8 @@
 //! reading ends ([`DirStream`]); the node lives as long as the kernel has it open. For `readdirplus` the names are taken first
 //! and looked up afterwards, one by one and by name: what was removed in between is left out, and a reused inode
 //! number cannot be mistaken for the one that was listed.
+//!
+//! A file that the file system has under the statistics' name is not told: the kernel would believe that it is there.
 
 use super::{Shared, stats};
 use crate::convert::{ATTR_TTL, file_type, generation};
@@ -38,9 +40,10 @@ impl Shared {
         from: u64,
         reply: &mut ReplyDirectory,
     ) -> Result<()> {
-        let (dir, stream) = (self.node(dir)?, self.directories.get(fh)?);
+        let (parent, dir, stream) = (dir, self.node(dir)?, self.directories.get(fh)?);
         self.vfs.readdir(&dir, &stream, from, &mut |e| {
-            !reply.add(self.numbers.node(e.ino), e.next, file_type(e.kind), OsStr::from_bytes(e.name))
+            self.is_statistics(parent, e.name)
+                || !reply.add(self.numbers.node(e.ino), e.next, file_type(e.kind), OsStr::from_bytes(e.name))
         })
     }
 
@@ -50,9 +53,12 @@ impl Shared {
         from: u64,
         reply: &mut ReplyDirectoryPlus,
     ) -> Result<()> {
-        let (dir, stream) = (self.node(dir)?, self.directories.get(fh)?);
+        let (parent, dir, stream) = (dir, self.node(dir)?, self.directories.get(fh)?);
         let mut listed = Vec::new();
         self.vfs.readdir(&dir, &stream, from, &mut |e| {
+            if self.is_statistics(parent, e.name) {
+                return true;
+            }
             listed.push(Listed { name: e.name.to_vec(), ino: e.ino, kind: e.kind, next: e.next });
             listed.len() < BATCH
         })?;

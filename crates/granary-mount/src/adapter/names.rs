@@ -25,9 +25,18 @@ impl Shared {
         (FileAttr { ino: INodeNo(0), ..stats::nothing() }, Generation(0))
     }
 
+    /// Whether a name stands for the statistics, whatever the file system has under it.
+    pub(super) fn is_statistics(&self, parent: INodeNo, name: &[u8]) -> bool {
+        self.stats.is_some() && parent == INodeNo::ROOT && name == STATS_FILE.as_bytes()
+    }
+
+    /// Before a name is removed, renamed or replaced.
+    fn may_change(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+        if self.is_statistics(parent, name) { Err(FsError::NotPermitted) } else { Ok(()) }
+    }
+
     pub(super) fn lookup(&self, parent: INodeNo, name: &[u8]) -> Result<Entry> {
-        if parent == INodeNo::ROOT
-            && name == STATS_FILE.as_bytes()
+        if self.is_statistics(parent, name)
             && let Some(stats) = &self.stats
         {
             return Ok((stats.look(&self.operations), Generation(0)));
@@ -61,6 +70,9 @@ impl Shared {
         umask: u32,
     ) -> Result<(NodeRef, bool)> {
         self.changes()?;
+        if self.is_statistics(parent, name) {
+            return Err(FsError::Exists);
+        }
         let dir = self.node(parent)?;
         let mode = self.vfs.masked(&dir, new.mode, (umask & 0o777) as u16)?;
         let new = NewFile { mode, ..*new };
@@ -147,11 +159,13 @@ impl Shared {
 
     pub(super) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
         self.changes()?;
+        self.may_change(parent, name)?;
         self.vfs.unlink(&Cred::ROOT, &self.node(parent)?, name)
     }
 
     pub(super) fn rmdir(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
         self.changes()?;
+        self.may_change(parent, name)?;
         self.vfs.rmdir(&Cred::ROOT, &self.node(parent)?, name)
     }
 
@@ -165,6 +179,8 @@ impl Shared {
         if !(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE).contains(flags) {
             return Err(FsError::Invalid);
         }
+        self.may_change(from_dir, from)?;
+        self.may_change(to_dir, to)?;
         let flags = granary_vfs::RenameFlags {
             no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE),
             exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
@@ -178,6 +194,9 @@ impl Shared {
             return Err(FsError::NotPermitted);
         }
         self.changes()?;
+        if self.is_statistics(parent, name) {
+            return Err(FsError::Exists);
+        }
         let node = self.node(node)?;
         self.vfs.link(&Cred::ROOT, &node, &self.node(parent)?, name)?;
         Ok(self.entry(&node))

@@ -1,6 +1,7 @@
 //! Names: directories, hard links, symbolic links, special files, rename with its flags.
 
-use super::rig::each;
+use super::rig::{each, each_with};
+use granary_mount::{Options, STATS_FILE};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, makedev, mknodat,
     renameat_with, statat, utimensat,
@@ -10,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::sync::Arc;
 
 #[test]
 fn directories_hold_what_is_put_into_them() {
@@ -61,6 +63,46 @@ fn reading_a_directory_ends_while_names_come() {
         let again = fs::read_dir(rig.path("d")).expect("readdir").count();
         assert_eq!(again, 300 + steps, "a new reading tells everything");
         fs::remove_dir_all(rig.path("d")).expect("rm -r");
+    });
+}
+
+#[test]
+fn the_name_of_the_statistics_is_taken() {
+    let stats: granary_mount::StatsHook = Arc::new(|_| "counted".to_owned());
+    each_with(&Options { stats: Some(stats), ..Options::default() }, |rig| {
+        // A real file of that name, from elsewhere: hidden.
+        let cred = granary_vfs::Cred::ROOT;
+        let new = granary_vfs::NewFile::file(0o644);
+        let (node, _) = (rig.vfs)
+            .create_or_get_for(&cred, (0, 0), &rig.vfs.root(), STATS_FILE.as_bytes(), &new)
+            .expect("makes it");
+        drop(node);
+        let told = || {
+            assert_eq!(fs::read_to_string(rig.path(STATS_FILE)).expect("reads"), "counted");
+            let names = fs::read_dir(rig.root()).expect("readdir").map(|e| e.expect("entry").file_name());
+            assert!(names.into_iter().all(|n| n != STATS_FILE), "listed");
+        };
+        told();
+        let (f, s) = (rig.path("f"), rig.path(STATS_FILE));
+        File::create(&f).expect("create");
+        let code = |r: std::io::Result<()>| r.expect_err("refused").raw_os_error();
+        let (perm, exists) = (Some(Errno::PERM.raw_os_error()), Some(Errno::EXIST.raw_os_error()));
+        assert_eq!(code(fs::rename(&f, &s)), perm);
+        assert_eq!(code(fs::rename(&s, rig.path("g"))), perm);
+        let swap = renameat_with(CWD, &f, CWD, &s, RenameFlags::EXCHANGE);
+        assert_eq!(swap, Err(Errno::PERM));
+        assert_eq!(code(fs::remove_file(&s)), perm);
+        assert_eq!(code(fs::hard_link(&f, &s)), exists);
+        assert_eq!(code(fs::create_dir(&s)), exists);
+        assert_eq!(code(symlink("x", &s)), exists);
+        let made = mknodat(CWD, &s, FileType::Fifo, Mode::RUSR, 0);
+        assert_eq!(made, Err(Errno::EXIST));
+        assert!(fs::write(&s, "x").is_err());
+        told();
+        // Elsewhere it is a name like others.
+        fs::create_dir(rig.path("d")).expect("mkdir");
+        fs::rename(&f, rig.path("d").join(STATS_FILE)).expect("rename");
+        assert_eq!(fs::read(rig.path("d").join(STATS_FILE)).expect("reads"), b"");
     });
 }
 

@@ -10,6 +10,7 @@
 use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
 use granary_lab::LabError;
+use granary_mount::STATS_FILE;
 use granary_units::Payload;
 use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time};
 use rustc_hash::FxHashMap;
@@ -47,6 +48,12 @@ pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     Ok(troubles.code())
 }
 
+/// Whether a place is the one that shows the counters where the image is mounted.
+fn is_statistics(to: &[u8]) -> bool {
+    let mut parts = to.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".");
+    parts.next() == Some(STATS_FILE.as_bytes()) && parts.next().is_none()
+}
+
 /// Copies a file, or a directory with what is in it.
 fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links, troubles: &mut Troubles) {
     let copied = copy_one(process, from, to, links);
@@ -69,6 +76,14 @@ fn copy_one(
     to: &[u8],
     links: &mut Links,
 ) -> Result<Option<Metadata>, LabError> {
+    if is_statistics(to) {
+        return Err(LabError::call(
+            format!("copying {}", from.display()),
+            format!(
+                "the name {STATS_FILE} in the root directory is that of a mount's counters: copy it under another"
+            ),
+        ));
+    }
     let m = from.symlink_metadata().map_err(host_failed("looking at", from))?;
     let kind = m.file_type();
     let there = process.lstat(to).ok().map(|s| s.attr.kind);
