@@ -50,6 +50,13 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let testbed = Testbed::load(new.testbed, new.sets)?;
     let mode = if entry.is_some_and(|e| e.write_log) { Mode::Log } else { Mode::Cache };
     let mut drive = testbed.drive.with_mode(mode);
+    if new.size == Bytes(0) {
+        let least = Bytes(drive.flash.with_capacity(Bytes(1)).capacity_pages() * PAGE_SIZE as u64);
+        return Err(LabError::call(
+            "--size 0",
+            format!("the smallest drive of testbed {} has {least}", new.testbed),
+        ));
+    }
     drive.flash = drive.flash.with_capacity(new.size);
     let meta = ImageMeta {
         uuid: String::new(),
@@ -57,13 +64,14 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         label: new.label.to_owned(),
         testbed: new.testbed.to_owned(),
         created: (new.date.0 / 1_000_000_000).max(0) as u64,
+        unfinished: entry.is_some(),
     };
     Image::create(path, &drive, meta, new.force)?;
     let Some(entry) = entry else { return Ok(()) };
-    let open = OpenImage::open(path, Durability::Process, false)?;
-    (entry.mkfs)(&open.port()).map_err(LabError::fs(entry.name, "mkfs"))?;
-    open.image.close()?;
-    Ok(())
+    let (image, drive) = Image::open(path, Durability::Process, false)?;
+    (entry.mkfs)(&Port::new(drive)).map_err(LabError::fs(entry.name, "mkfs"))?;
+    image.close()?;
+    Ok(Image::finish(path)?)
 }
 
 /// What growing an image has changed.
@@ -199,6 +207,12 @@ impl OpenImage {
         if image.meta().fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{}: a blank drive, without a file system of ours: serve it with `granary export`",
+                path.display()
+            )));
+        }
+        if image.meta().unfinished {
+            return Err(LabError::Usage(format!(
+                "{0}: its making was interrupted, and there is no file system on it: granary mkfs --force {0} makes it anew",
                 path.display()
             )));
         }

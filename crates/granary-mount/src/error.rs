@@ -29,6 +29,14 @@ pub enum MountError {
         /// The directory.
         dir: PathBuf,
     },
+    /// The system refused to unmount.
+    #[error(
+        "unmounting {dir} was not permitted: run as root, or as the user who mounted it, with fusermount3 (package fuse3)"
+    )]
+    UnmountNotPermitted {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The directory does not exist.
     #[error("{0} does not exist: make it first (mkdir)")]
     NoDirectory(PathBuf),

@@ -248,11 +248,13 @@ impl Unmounter {
     /// Users other than root unmount through the set-user-ID program of the fuse3 package.
     fn by_helper(&self, lazy: bool) -> Result<(), MountError> {
         let mut command = Command::new("fusermount3");
-        command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(&self.dir).stderr(Stdio::null());
-        match command.status() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(_) => Err(MountError::InUse(self.dir.clone())),
-            Err(_) => Err(MountError::NotPermitted { dir: self.dir.clone() }),
+        command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(&self.dir).stdin(Stdio::null());
+        match command.env("LC_ALL", "C").output() {
+            Ok(said) if said.status.success() => Ok(()),
+            Ok(said) if String::from_utf8_lossy(&said.stderr).contains("busy") => {
+                Err(MountError::InUse(self.dir.clone()))
+            }
+            _ => Err(MountError::UnmountNotPermitted { dir: self.dir.clone() }),
         }
     }
 }

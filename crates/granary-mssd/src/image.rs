@@ -180,6 +180,18 @@ impl Image {
         Header { image: meta, drive: config.clone() }.write(host)
     }
 
+    /// Says in the header of an image that what was `unfinished` is complete. Nobody has it open.
+    ///
+    /// # Errors
+    /// As [`Image::open`]; host errors.
+    pub fn finish(path: impl AsRef<Path>) -> Result<(), ImageError> {
+        let host = DiskHost::new(path.as_ref());
+        let _held = host.lock()?;
+        let mut header = Header::read(&host)?;
+        header.image.unfinished = false;
+        header.write(&host)
+    }
+
     /// Opens an image: the drive as it was, or as it was when its process died.
     ///
     /// # Errors

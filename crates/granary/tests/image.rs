@@ -172,8 +172,19 @@ fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     assert!(ends(&["fsck", text(&img)], 2).1.contains("granary mkfs"));
     assert!(ends(&["mkfs", text(&img), "--size", "much"], 2).1.contains("--size much"));
     assert!(ends(&["mkfs", text(&img), "--fs", "fat"], 2).1.contains("bytefs"));
-    ends(&["mkfs", text(&img), "--size", "400MiB"], 0);
+    assert!(ends(&["mkfs", text(&img), "--size", "0"], 2).1.contains("the smallest drive"));
+    assert!(ends(&["mkfs", text(&img), "--size", "1000000"], 0).1.contains("instead of"));
     assert!(ends(&["mkfs", text(&img)], 2).1.contains("--force"));
+    // A making that was interrupted before the file system was complete.
+    {
+        use granary_mssd::image::{Image, ImageMeta};
+        let config = Image::describe(&img).expect("an image").drive;
+        let meta = ImageMeta { fs: "bytefs".into(), unfinished: true, ..ImageMeta::default() };
+        Image::create(&img, &config, meta, true).expect("made");
+        assert!(ends(&["ls", text(&img)], 2).1.contains("granary mkfs --force"));
+        assert!(ends(&["fsck", text(&img)], 2).1.contains("interrupted"));
+    }
+    ends(&["mkfs", text(&img), "--size", "400MiB", "--force"], 0);
     ends(&["mkfs", text(&img), "--size", "400MiB", "--force", "--set", "firmware.log_region=1MiB"], 0);
     fs::write(dir.path().join(".granary-stats"), "mine").expect("written");
     let refused = ends(&["cp-in", text(&img), text(&dir.path().join(".granary-stats")), "/"], 1);

@@ -7,7 +7,8 @@
 //!   [drive] link, firmware, flash as in a testbed file
 //! ```
 //!
-//! Written once, when the image is made, whole or not at all. It does *not* change afterwards.
+//! Written when the image is made, whole or not at all; once more when the file system on it is complete
+//! (`unfinished`), and when the drive grows.
 
 use super::{ImageError, host::Host};
 use crate::config::DriveConfig;
@@ -41,6 +42,10 @@ pub struct ImageMeta {
     /// When the image was made, seconds since 1970.
     #[serde(default)]
     pub created: u64,
+    /// The file system is still being made, or its making was interrupted: there is nothing to mount. Not written where it
+    /// is not so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
 }
 
 /// The header.
@@ -51,6 +56,11 @@ pub struct Header {
     pub image: ImageMeta,
     /// The drive.
     pub drive: DriveConfig,
+}
+
+/// Whether a file called [`HEADER`] begins like one of ours.
+pub fn is_ours(start: &[u8]) -> bool {
+    start.starts_with(MAGIC.as_bytes())
 }
 
 impl Header {
@@ -69,7 +79,12 @@ impl Header {
         let doing = || format!("reading {HEADER}");
         if !host.exists(HEADER) {
             return Err(if path.is_dir() {
-                ImageError::foreign(path, format!("it has no {HEADER}"))
+                let cut = if host.exists(super::FLASH) {
+                    ", perhaps because its making was interrupted"
+                } else {
+                    ""
+                };
+                ImageError::foreign(path, format!("it has no {HEADER}{cut}"))
             } else if path.exists() {
                 ImageError::foreign(path, "an image is a directory")
             } else {

@@ -134,6 +134,40 @@ fn what_is_no_image_is_refused_and_left_alone() {
 }
 
 #[test]
+fn somebody_elses_header_is_left_alone_and_an_interrupted_making_is_made_good() {
+    let dir = tempfile::tempdir().expect("directory");
+    let config = DriveConfig::tiny(Mode::Log);
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("home")).expect("directory");
+    std::fs::write(at("home/image.toml"), "[picture]\n").expect("file");
+    for force in [false, true] {
+        let made = Image::create(at("home"), &config, ImageMeta::default(), force);
+        assert!(matches!(made, Err(ImageError::Foreign { .. })), "{made:?}");
+    }
+    assert_eq!(std::fs::read_dir(at("home")).expect("reads").count(), 1);
+    std::fs::create_dir(at("cut")).expect("directory");
+    std::fs::write(at("cut/flash"), "").expect("file");
+    let made = Image::create(at("cut"), &config, ImageMeta::default(), false).expect_err("refused");
+    assert!(made.to_string().contains("--force"), "{made}");
+    Image::create(at("cut"), &config, ImageMeta::default(), true).expect("made");
+    open(&at("cut")).expect("opens");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_refused_without_waiting() {
+    use rustix::fs::{CWD, FileType, Mode as Bits, mknodat};
+    for name in ["image.toml", "flash", "dram", "wal"] {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("img");
+        Image::create(&path, &DriveConfig::tiny(Mode::Log), ImageMeta::default(), false).expect("made");
+        std::fs::remove_file(path.join(name)).expect("removed");
+        mknodat(CWD, path.join(name), FileType::Fifo, Bits::RUSR | Bits::WUSR, 0).expect("mkfifo");
+        let said = open(&path).map(|_| ()).expect_err("refused").to_string();
+        assert!(said.contains("no regular file"), "{name}: {said}");
+    }
+}
+
+#[test]
 fn an_open_image_keeps_others_out() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("img");

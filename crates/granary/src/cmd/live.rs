@@ -9,7 +9,9 @@ use crate::cmd::umount;
 use crate::failure::Failure;
 use crate::out;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use granary_lab::LabError;
 use granary_mount::{STATS_FILE, mountinfo};
+use granary_mssd::image::ImageError;
 use granary_units::{Bytes, PAGE_SIZE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,7 +32,19 @@ pub fn run(args: &StatArgs) -> Result<(), Failure> {
         )));
     }
     if mounted.is_none() {
-        return super::stat::run(&args.path, args.json).map_err(Failure::from);
+        return super::stat::run(&args.path, args.json).map_err(|e| {
+            let foreign = matches!(e, LabError::Image(ImageError::Foreign { .. }));
+            let above = plain.ancestors().skip(1).find(|a| mountinfo::ours(a).is_ok_and(|m| m.is_some()));
+            above.filter(|_| foreign).map_or_else(
+                || Failure::from(e),
+                |above| {
+                    let (path, above) = (args.path.display(), above.display());
+                    Failure::usage(format!(
+                        "{path} is in the file system that is mounted on {above}: granary stat {above}"
+                    ))
+                },
+            )
+        });
     }
     if !args.watch {
         let stats = look(&args.path)?;

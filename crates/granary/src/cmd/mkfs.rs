@@ -16,6 +16,13 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
     make(&args.image, &new)?;
     let info = Image::describe(&args.image)?;
     let capacity = Bytes(info.drive.pages() * 4096);
+    if capacity > size {
+        let step = info.drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;
+        eprintln!(
+            "granary: drives of testbed {testbed} have whole rows of blocks: {capacity} instead of {size} (the smallest has {})",
+            Bytes(step)
+        );
+    }
     eprintln!("{}: {fs} on a drive of {capacity}, UUID {}", args.image.display(), info.meta.uuid);
     Ok(())
 }

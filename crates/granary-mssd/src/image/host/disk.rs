@@ -4,12 +4,12 @@ use super::holder::Waiting;
 use super::{Host, HostFile, Map};
 use crate::image::blocks::{BLOCK, Blocks};
 use crate::image::grow::GROWN;
-use crate::image::header::HEADER;
+use crate::image::header::{HEADER, is_ours};
 use crate::image::{CONTROL, ImageError};
 use granary_units::PAGE_SIZE;
 use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The file that carries the lock and the number of the process that holds it.
 const LOCK: &str = "lock";
+/// Everything else that an image has, in the order in which it is removed.
+const FILES: [&str; 8] = [HEADER, "wal", "dram", "flash", "counters.toml", GROWN, CONTROL, "image.toml.new"];
 /// Parts that one call of Linux may write: UIO_MAXIOV of `linux/uio.h`.
 const MOST_PARTS: usize = 1024;
 
@@ -32,6 +34,13 @@ impl DiskHost {
     }
 }
 
+/// The first bytes of a file.
+fn start_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(path)?.take(64).read_to_end(&mut start)?;
+    Ok(start)
+}
+
 impl Host for DiskHost {
     fn path(&self) -> &Path {
         &self.0
@@ -40,14 +49,28 @@ impl Host for DiskHost {
     fn create(&self, force: bool) -> Result<(), ImageError> {
         let doing = |what: &str| format!("{what} {}", self.0.display());
         match fs::read_dir(&self.0) {
-            Ok(mut entries) => {
-                if self.0.join(HEADER).is_file() {
-                    if !force {
+            Ok(entries) => {
+                let names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
+                let header = self.0.join(HEADER);
+                let is_image = header.is_file();
+                if is_image
+                    && !is_ours(&start_of(&header).map_err(|e| ImageError::host(doing("reading"), e))?)
+                {
+                    return Err(ImageError::foreign(&self.0, format!("its {HEADER} is somebody else's")));
+                }
+                let left_over = names.iter().any(|n| FILES.iter().any(|f| n == f));
+                let only_left_over = names.iter().all(|n| n == LOCK || FILES.iter().any(|f| n == f));
+                if is_image || (left_over && only_left_over) {
+                    if !force && is_image {
                         return Err(ImageError::Exists { path: self.0.clone() });
+                    }
+                    if !force {
+                        let why = "it holds what an interrupted mkfs left; --force makes the image anew";
+                        return Err(ImageError::foreign(&self.0, why));
                     }
                     let _held = self.lock()?;
                     // The header first: what is left is no image any more.
-                    for name in [HEADER, "wal", "dram", "flash", "counters.toml", GROWN, CONTROL] {
+                    for name in FILES {
                         match fs::remove_file(self.0.join(name)) {
                             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                                 return Err(ImageError::host(doing("emptying"), e));
@@ -56,7 +79,7 @@ impl Host for DiskHost {
                         }
                     }
                     Ok(())
-                } else if entries.any(|e| e.is_ok_and(|e| e.file_name() != LOCK)) {
+                } else if names.iter().any(|n| n != LOCK) {
                     Err(ImageError::foreign(&self.0, "the directory holds other files"))
                 } else {
                     Ok(())
@@ -75,7 +98,13 @@ impl Host for DiskHost {
     fn open(&self, name: &'static str, read_only: bool) -> io::Result<Arc<dyn HostFile>> {
         let mut how = OpenOptions::new();
         how.read(true).write(!read_only).create(!read_only);
-        Ok(Arc::new(DiskFile(how.open(self.0.join(name))?)))
+        // A pipe without a writer would be waited for.
+        how.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+        let file = how.open(self.0.join(name))?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{name} is no regular file")));
+        }
+        Ok(Arc::new(DiskFile(file)))
     }
 
     fn exists(&self, name: &'static str) -> bool {
