@@ -16,6 +16,7 @@ use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
     Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
 };
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,6 +68,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         unfinished: entry.is_some(),
     };
     Image::create(path, &drive, meta, new.force)?;
+    let _ = std::fs::remove_file(path.join(LISTS));
     let Some(entry) = entry else { return Ok(()) };
     let (image, drive) = Image::open(path, Durability::Process, false)?;
     (entry.mkfs)(&Port::new(drive)).map_err(LabError::fs(entry.name, "mkfs"))?;
@@ -413,6 +415,30 @@ fn read_whole(process: &mut Process, path: &[u8]) -> Result<(), (u64, FsError)> 
         }
     };
     process.close(fd).map_err(|e| (pos, e)).and(result)
+}
+
+/// A file in the image's directory, empty: files of the image may have access control lists.
+const LISTS: &str = "acls";
+
+/// Notes that files of an image may have access control lists from now on; durable before the first one can be.
+///
+/// # Errors
+/// The host's.
+pub fn note_lists(path: &Path) -> Result<(), LabError> {
+    if may_have_lists(path) {
+        return Ok(());
+    }
+    let noted = File::create(path.join(LISTS)).and_then(|file| {
+        file.sync_all()?;
+        File::open(path)?.sync_all()
+    });
+    noted.map_err(|e| LabError::call(format!("noting access control lists in {}", path.display()), e))
+}
+
+/// Whether files of an image may have access control lists: who does not look at them must not let anybody in by the mode,
+/// whose group bits are then the mask.
+pub fn may_have_lists(path: &Path) -> bool {
+    path.join(LISTS).exists()
 }
 
 /// Mends the file system of an image that nobody has open, and closes the image.

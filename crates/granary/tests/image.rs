@@ -139,6 +139,34 @@ fn copying_again_replaces_what_is_there() {
     ends(&["fsck", text(&img)], 0);
 }
 
+/// A page of the drive that cannot be read is told of with the file that has it; the other files come out.
+#[test]
+fn fsck_names_the_file_of_an_unreadable_page() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (img, src, out) = (dir.path().join("img"), dir.path().join("src"), dir.path().join("out"));
+    fs::create_dir(&src).expect("directory");
+    let marked = b"a page that will be hurt".repeat(1000);
+    fs::write(src.join("hurt"), &marked).expect("file");
+    fs::write(src.join("whole"), "whole").expect("file");
+    ends(&["mkfs", text(&img), "--size", "64MiB", "--set", "firmware.log_region=1MiB"], 0);
+    ends(&["cp-in", text(&img), text(&src), "/"], 0);
+    let flash = fs::OpenOptions::new().read(true).write(true).open(img.join("flash")).expect("flash");
+    let mut page = [0; 4096];
+    let at = (0..).map(|n| n * 4096).find(|&at| {
+        flash.read_exact_at(&mut page, at).expect("it is there");
+        page == marked[..4096]
+    });
+    flash.write_all_at(b"X", at.expect("found") + 100).expect("written");
+    let (wrong, said) = ends(&["fsck", text(&img)], 1);
+    assert!(wrong.contains("/src/hurt: cannot be read from byte 0 on"), "{wrong}");
+    assert!(!wrong.contains("whole") && said.contains("cp-out"), "{wrong}{said}");
+    assert!(ends(&["cp-out", text(&img), "/src", text(&out)], 1).1.contains("/src/hurt"));
+    assert_eq!(fs::read(out.join("whole")).expect("read"), b"whole");
+    fs::OpenOptions::new().write(true).open(img.join("dram")).expect("dram").set_len(0).expect("cut");
+    let said = ends(&["fsck", text(&img)], 1).1;
+    assert!(said.contains("cannot be opened") && !said.contains("cp-out"), "{said}");
+}
+
 /// One file that cannot be copied is told of, and the others are copied.
 #[test]
 fn what_cannot_be_copied_keeps_nothing_else() {

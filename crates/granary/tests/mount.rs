@@ -250,3 +250,33 @@ fn nobody_waits_for_a_stopped_server() {
     place.runs(&["umount", "mnt"], 0);
     assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
 }
+
+/// Who mounts an image whose files may have access control lists gets them checked, asked for or not: the mode alone would
+/// give the group what the list gives one user.
+#[test]
+fn lists_are_heeded_once_there_can_be_some() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    let mounts = |args: &[&str]| place.runs(&[&["mount", "--daemon"], args, &["img", "mnt"]].concat(), 0).1;
+    assert!(!mounts(&[]).contains("access control"));
+    place.runs(&["umount", "mnt"], 0);
+    mounts(&["--xattrs"]);
+    fs::write(place.path("mnt/f"), "x").expect("write");
+    // Version 2; owner rw-, user 1000 rw-, group ---, mask rw-, others --- (linux/posix_acl_xattr.h).
+    let none = u32::MAX;
+    let entries = [(1u16, 6u16, none), (2, 6, 1000), (4, 0, none), (16, 6, none), (32, 0, none)];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    let name = "system.posix_acl_access";
+    rustix::fs::setxattr(place.path("mnt/f"), name, &list, rustix::fs::XattrFlags::empty()).expect("set");
+    place.runs(&["umount", "mnt"], 0);
+    for how in [&[][..], &["--read-only"]] {
+        assert!(mounts(how).contains("access control lists"));
+        let mut read = [0; 100];
+        let n = rustix::fs::getxattr(place.path("mnt/f"), name, &mut read[..]).expect("there");
+        assert_eq!(read[..n], list);
+        place.runs(&["umount", "mnt"], 0);
+    }
+}

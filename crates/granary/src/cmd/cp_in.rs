@@ -25,7 +25,13 @@ use std::process::ExitCode;
 const PIECE: usize = 128 << 10;
 
 /// Names that were copied of files with several, by device and inode number.
-type Links = FxHashMap<(u64, u64), Vec<u8>>;
+type Names = FxHashMap<(u64, u64), Vec<u8>>;
+
+/// What is being copied to, and what was copied.
+struct Links<'a> {
+    image: &'a Path,
+    names: Names,
+}
 
 /// Runs the command.
 pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
@@ -37,7 +43,7 @@ pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
         if !into && files.len() > 1 {
             return Err(LabError::call("copying", "several files need a directory as their place"));
         }
-        let mut links = Links::default();
+        let mut links = Links { image, names: Names::default() };
         for file in files {
             let name = file.file_name().map_or(&b"."[..], OsStrExt::as_bytes);
             let to = if into && name != b"." { join(place, name) } else { place.to_vec() };
@@ -55,7 +61,7 @@ fn is_statistics(to: &[u8]) -> bool {
 }
 
 /// Copies a file, or a directory with what is in it.
-fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links, troubles: &mut Troubles) {
+fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links<'_>, troubles: &mut Troubles) {
     let copied = copy_one(process, from, to, links);
     let Some(Some(dir)) = troubles.none(copied) else { return };
     let entries = std::fs::read_dir(from).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -65,7 +71,7 @@ fn copy(process: &mut Process, from: &Path, to: &[u8], links: &mut Links, troubl
         copy(process, &e.path(), &join(to, e.file_name().as_bytes()), links, troubles);
     }
     // Last: what comes into it changes its times.
-    let set = set_attributes(process, from, to, &dir, (dir.mode() & 0o7777) as u16);
+    let set = set_attributes(links.image, process, from, to, &dir, (dir.mode() & 0o7777) as u16);
     troubles.none(set);
 }
 
@@ -74,7 +80,7 @@ fn copy_one(
     process: &mut Process,
     from: &Path,
     to: &[u8],
-    links: &mut Links,
+    links: &mut Links<'_>,
 ) -> Result<Option<Metadata>, LabError> {
     if is_statistics(to) {
         return Err(LabError::call(
@@ -98,7 +104,7 @@ fn copy_one(
         return Ok(None);
     }
     let several = m.nlink() > 1;
-    let first = links.get(&(m.dev(), m.ino())).filter(|first| several && first.as_slice() != to);
+    let first = links.names.get(&(m.dev(), m.ino())).filter(|first| several && first.as_slice() != to);
     // A file is written over, as cp does; through a link nobody means to write.
     if there.is_some_and(|t| first.is_some() || !kind.is_file() || t != FileKind::File) {
         process.unlink(to).map_err(failed("replacing", to))?;
@@ -127,10 +133,10 @@ fn copy_one(
             };
             process.mknod(to, kind, perm, rdev).map_err(failed("making", to))?;
         }
-        set_attributes(process, from, to, &m, perm)?;
+        set_attributes(links.image, process, from, to, &m, perm)?;
     }
     if several {
-        links.insert((m.dev(), m.ino()), to.to_vec());
+        links.names.insert((m.dev(), m.ino()), to.to_vec());
     }
     Ok(None)
 }
@@ -144,6 +150,7 @@ fn times(m: &Metadata) -> (SetTime, SetTime) {
 
 /// Owner first: changing it may take permission bits away.
 fn set_attributes(
+    image: &Path,
     process: &mut Process,
     from: &Path,
     to: &[u8],
@@ -153,7 +160,7 @@ fn set_attributes(
     let (atime, mtime) = times(m);
     process.chown(to, Some(m.uid()), Some(m.gid())).map_err(failed("giving away", to))?;
     process.chmod(to, perm).map_err(failed("changing", to))?;
-    xattrs::into_image(process, from, to)?;
+    xattrs::into_image(image, process, from, to)?;
     process.utimens(to, atime, mtime).map_err(failed("dating", to))
 }
 

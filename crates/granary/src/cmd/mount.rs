@@ -9,7 +9,7 @@ use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_lab::image::{OpenImage, grow_mounted};
+use granary_lab::image::{OpenImage, grow_mounted, may_have_lists, note_lists};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{Options, host_config};
@@ -51,7 +51,16 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     args.image = serve::absolute_image(&args.image)?;
     // First: an image need not be opened, and recovered, for nothing.
     granary_mount::check(&args.dir)?;
-    let opened = open(&args)?;
+    let mut opened = open(&args)?;
+    if !args.image.starts_with("ram:") {
+        let path = Path::new(&args.image);
+        if args.xattrs && !args.serve.read_only {
+            note_lists(path)?;
+        } else if !args.xattrs && may_have_lists(path) {
+            args.xattrs = true;
+            opened.told += "; with --xattrs, because its files may have access control lists";
+        }
+    }
     // Recovery was not paced: its modelled time is told, nobody has to wait for it.
     set_pacing(args.serve.pacing());
     let mounted = granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened));

@@ -4,6 +4,7 @@
 
 use super::files::{failed, host_failed};
 use granary_lab::LabError;
+use granary_lab::image::note_lists;
 use granary_vfs::{FsError, Posix, Process, SetXattr};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use rustix::io::Errno;
@@ -12,8 +13,11 @@ use std::path::Path;
 /// Largest list of names and largest value of Linux (XATTR_LIST_MAX, XATTR_SIZE_MAX in `linux/limits.h`).
 const MOST: usize = 64 << 10;
 
+/// How the names of access control lists begin (`linux/xattr.h`).
+const LISTS: &[u8] = b"system.posix_acl_";
+
 /// From the host's file `from`, which is no symbolic link.
-pub fn into_image(process: &mut Process, from: &Path, to: &[u8]) -> Result<(), LabError> {
+pub fn into_image(image: &Path, process: &mut Process, from: &Path, to: &[u8]) -> Result<(), LabError> {
     let mut names = vec![0; MOST];
     let len = match listxattr(from, &mut names[..]) {
         Ok(len) => len,
@@ -28,6 +32,9 @@ pub fn into_image(process: &mut Process, from: &Path, to: &[u8]) -> Result<(), L
             Err(Errno::NODATA | Errno::PERM) => continue,
             Err(e) => return Err(host_failed("reading an attribute of", from)(e.into())),
         };
+        if name.starts_with(LISTS) {
+            note_lists(image)?;
+        }
         match process.setxattr(to, name, &value[..len], SetXattr::Any) {
             Err(FsError::NotSupported) => left_out(name, from),
             other => other.map_err(failed("giving an attribute to", to))?,
