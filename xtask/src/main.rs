@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
 
-#![warn(clippy::print_stdout, reason = "out.rs is the way to stdout")]
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "out.rs is the way to both")]
 
 #[path = "../../crates/granary/src/out.rs"]
 #[macro_use]
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
         Err(what) => {
-            eprintln!("error: {what}");
+            say!("error: {what}");
             ExitCode::from(2)
         }
     }

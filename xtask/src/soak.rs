@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
                 state.advance(end)?;
             }
             let rate = done as f64 / begin.elapsed().as_secs_f64().max(1e-9);
-            eprintln!("{}: next seed {end}, {found} failures, {rate:.1} points/s", turn.job.name());
+            say!("{}: next seed {end}, {found} failures, {rate:.1} points/s", turn.job.name());
         }
     }
     for job in &jobs {

@@ -2,7 +2,7 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 done, 1 a check found something, 2 usage or environment.
 
-#![warn(clippy::print_stdout, reason = "out.rs is the way to stdout")]
+#![warn(clippy::print_stdout, clippy::print_stderr, reason = "out.rs is the way to both")]
 
 #[macro_use]
 mod out;
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(e) => {
             out::flush();
-            eprintln!("granary: {e}");
+            say!("granary: {e}");
             ExitCode::from(e.code())
         }
     }

@@ -1,8 +1,9 @@
-//! stdout: the only way to it. [`out!`] and [`outln!`] print as `print!` and `println!` do.
+//! stdout and stderr: the only way to them. [`out!`] and [`outln!`] print as `print!` and `println!` do, [`say!`] as `eprintln!`.
 //!
 //! A reader that went away (`granary ls IMAGE | head -1`) is nothing to complain of: what is printed from then on is
 //! dropped, and the command ends as it would have ended, with images closed and its own exit code. Commands that print
-//! without an end ask [`is_open`]. Any other trouble (a full disk) is remembered, and [`finish`] has it.
+//! without an end ask [`is_open`]. Any other trouble (a full disk) is remembered, and [`finish`] has it. Talk that nobody can hear
+//! is no trouble at all: `eprintln!` would end the command in the middle of its work.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -58,6 +59,11 @@ pub fn finish() -> io::Result<()> {
     }
 }
 
+/// For [`say!`]: a line on stderr, if it can be written.
+pub fn say(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// `print!`, by [`print`].
 macro_rules! out {
     ($($arg:tt)*) => { $crate::out::print(format_args!($($arg)*)) };
@@ -67,4 +73,9 @@ macro_rules! out {
 macro_rules! outln {
     () => { $crate::out::print(format_args!("\n")) };
     ($($arg:tt)*) => { $crate::out::print(format_args!("{}\n", format_args!($($arg)*))) };
+}
+
+/// `eprintln!`, by [`say`].
+macro_rules! say {
+    ($($arg:tt)*) => { $crate::out::say(format_args!($($arg)*)) };
 }

@@ -169,6 +169,22 @@ fn a_reader_that_went_away_is_no_error_and_a_full_disk_is_one() {
 }
 
 #[test]
+fn talk_that_nobody_hears_ends_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("image");
+    let deaf = |args: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let mut c = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"));
+        let c = c.args(args).arg(&image).stdout(std::process::Stdio::null()).stderr(full);
+        c.status().expect("the binary runs").code()
+    };
+    assert_eq!(deaf(&["mkfs", "--size", "400MiB"]), Some(0));
+    assert_eq!(deaf(&["fsck"]), Some(0));
+    assert_eq!(deaf(&["mkfs", "--size", "400MiB"]), Some(2), "it exists");
+    assert_eq!(deaf(&["run", "varmail", "--fs"]), Some(2), "clap says it");
+}
+
+#[test]
 fn lists_show_what_there_is() {
     let (workloads, _) = ends(&["workload", "list"], 0);
     assert!(["varmail", "fileserver", "create", "delete"].iter().all(|w| workloads.contains(w)));

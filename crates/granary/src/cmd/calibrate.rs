@@ -49,9 +49,9 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::io("reading the release of Linux", e))?;
     let mut good = true;
     for load in &loads {
-        eprintln!("{}: the kernel's ext4", load.name);
+        say!("{}: the kernel's ext4", load.name);
         let kernel = Rig::new(size, args.data)?.measure(load, args.seed)?;
-        eprintln!("{}: granary-ext4", load.name);
+        say!("{}: granary-ext4", load.name);
         let ours = model(load, args.seed, size, args.data.mode(), journal_share(&release))?;
         let misses = judge(&kernel, &ours);
         if args.json {

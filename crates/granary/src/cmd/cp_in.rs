@@ -100,7 +100,7 @@ fn copy_one(
         return Ok(Some(m));
     }
     if kind.is_socket() {
-        eprintln!("granary: {} is a socket: left out", from.display());
+        say!("granary: {} is a socket: left out", from.display());
         return Ok(None);
     }
     let several = m.nlink() > 1;

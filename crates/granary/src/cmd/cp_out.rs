@@ -97,7 +97,7 @@ fn copy_one(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) ->
         }
         FileKind::File => copy_content(process, from, to)?,
         _ => {
-            eprintln!("granary: {} is a special file: left out", String::from_utf8_lossy(from));
+            say!("granary: {} is a special file: left out", String::from_utf8_lossy(from));
             return Ok(a.kind);
         }
     }

@@ -170,7 +170,7 @@ impl Clock {
         let (wall, cpu) = ran.map_or((0.0, None), |&(_, wall, cpu)| (wall, cpu));
         let rate = |s: f64| format!("{:.3} million", accesses as f64 / s.max(1e-9) / 1e6);
         let by_cpu = cpu.map_or(String::new(), |s| format!(", {} per second of cpu", rate(s)));
-        eprintln!("wall: {}: {} accesses per second{by_cpu}", parts.join(", "), rate(wall));
+        say!("wall: {}: {} accesses per second{by_cpu}", parts.join(", "), rate(wall));
     }
 }
 

@@ -73,7 +73,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
         serve::hand_over(args.serve.log.as_deref(), &line)?;
     } else {
         let dir = exported.dir().display();
-        eprintln!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
+        say!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
         if device.is_some() {
             outln!("{}", place.display());
             out::flush();

@@ -39,7 +39,7 @@ impl Troubles {
         result
             .inspect_err(|e| {
                 self.0 += 1;
-                eprintln!("granary: {e}");
+                say!("granary: {e}");
             })
             .ok()
     }

@@ -15,7 +15,7 @@ pub fn run(image: &Path, mend: bool, json: bool) -> Result<ExitCode, LabError> {
         false => (None, found.clone()),
         true => {
             if !json {
-                found.wrong.iter().for_each(|w| eprintln!("found: {w}"));
+                found.wrong.iter().for_each(|w| say!("found: {w}"));
             }
             let repaired = repair(image)?;
             (Some(repaired), check(image)?)
@@ -45,7 +45,7 @@ fn print_json(found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
 fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
     let name = image.display();
     if found.replayed > 0 {
-        eprintln!(
+        say!(
             "{name}: was not closed cleanly; checked as it is after recovery ({} groups of its redo log)",
             found.replayed
         );
@@ -56,8 +56,8 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
     }
     now.wrong.iter().for_each(|w| outln!("{w}"));
     match (now.wrong.len(), repaired) {
-        (0, None) => eprintln!("{name}: clean"),
-        (0, Some(r)) => eprintln!("{name}: clean now, {} things mended", r.done.len()),
+        (0, None) => say!("{name}: clean"),
+        (0, Some(r)) => say!("{name}: clean now, {} things mended", r.done.len()),
         (n, repaired) => {
             let stay = if repaired.is_some() { " stay" } else { "" };
             let advice = match (now.state, repaired) {
@@ -67,7 +67,7 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
                 (State::Mounts, None) => "copy out what you need (granary cp-out), then fsck --repair",
                 (State::Mounts, Some(_)) => "copy out what you need (granary cp-out)",
             };
-            eprintln!("{name}: {n} findings{stay}; {advice}");
+            say!("{name}: {n} findings{stay}; {advice}");
         }
     }
 }

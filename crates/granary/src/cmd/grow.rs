@@ -28,8 +28,8 @@ pub fn run(path: &Path, size: Bytes) -> Result<(), Failure> {
     };
     let Grown { before, after } = grown;
     match after == before {
-        true => eprintln!("{}: its drive has {after} already", path.display()),
-        false => eprintln!("{}: {after} now, was {before}", path.display()),
+        true => say!("{}: its drive has {after} already", path.display()),
+        false => say!("{}: {after} now, was {before}", path.display()),
     }
     Ok(())
 }

@@ -18,11 +18,11 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
     let capacity = Bytes(info.drive.pages() * 4096);
     if capacity > size {
         let step = info.drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;
-        eprintln!(
+        say!(
             "granary: drives of testbed {testbed} have whole rows of blocks: {capacity} instead of {size} (the smallest has {})",
             Bytes(step)
         );
     }
-    eprintln!("{}: {fs} on a drive of {capacity}, UUID {}", args.image.display(), info.meta.uuid);
+    say!("{}: {fs} on a drive of {capacity}, UUID {}", args.image.display(), info.meta.uuid);
     Ok(())
 }

@@ -82,7 +82,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     if args.serve.background {
         serve::hand_over(args.serve.log.as_deref(), &line)?;
     } else {
-        eprintln!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
+        say!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
     }
     serve::die_on_panic();
     let Opened { vfs, image, drive, record, .. } = opened;

@@ -86,7 +86,7 @@ fn workload(args: &RunArgs) -> Result<Workload, LabError> {
 /// How long the simulation took goes to stderr: records hold virtual time only.
 fn tell(record: &Record, seconds: f64, speed: &Speed) {
     let (virtual_s, workload) = (record.virtual_s, &record.workload);
-    eprintln!(
+    say!(
         "{workload} on {}: {virtual_s:.3} virtual seconds measured; all phases took {seconds:.1} s{}",
         record.fs,
         speed.sentence()

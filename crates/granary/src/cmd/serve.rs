@@ -106,7 +106,7 @@ pub fn start_daemon(dir: &Path) -> Result<(), Failure> {
         BufReader::new(out).read_line(&mut line).map_err(|e| Failure::io("waiting for the mount", e))?;
     }
     if let Some(told) = line.strip_prefix("mounted ") {
-        eprintln!("{}", told.trim_end());
+        say!("{}", told.trim_end());
         return Ok(());
     }
     let mut message = String::new();

@@ -60,5 +60,5 @@ pub fn out_of_image(process: &mut Process, from: &[u8], to: &Path) -> Result<(),
 }
 
 fn left_out(name: &[u8], path: &Path) {
-    eprintln!("granary: attribute {} of {} is left out", String::from_utf8_lossy(name), path.display());
+    say!("granary: attribute {} of {} is left out", String::from_utf8_lossy(name), path.display());
 }
