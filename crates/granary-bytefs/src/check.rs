@@ -209,7 +209,7 @@ impl Check<'_> {
         };
         map.xattr_blocks = self.xattrs(ino, record)?;
         let end = map.extents().last().map_or(0, |e| e.block + e.len as u64);
-        if attr.kind != FileKind::Dir && end > blocks_of(attr.size) && !orphan && !self.core.recovered {
+        if attr.kind != FileKind::Dir && end > blocks_of(attr.size) && !orphan && !self.core.loose {
             self.beyond(ino, attr.size, &map)?;
         }
         if attr.kind == FileKind::Dir {
@@ -244,7 +244,7 @@ impl Check<'_> {
     }
 
     /// Blocks beyond a file's end are what fallocate reserved: zero. (After a recovery they become so when the inode is
-    /// loaded.)
+    /// loaded, in this mount or in a later one.)
     fn beyond(&mut self, ino: u32, size: u64, map: &FileMap) -> Result<()> {
         for run in map.runs_in(blocks_of(size)..u64::MAX) {
             for lba in run.lba..run.lba + run.len {

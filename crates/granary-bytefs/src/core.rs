@@ -72,8 +72,8 @@ pub struct Core {
     pub dirty: Mutex<DirtyList>,
     /// Held by a `sync` while it puts attributes on media, so that another does not return before they are there.
     pub syncing: sync::Mutex<()>,
-    /// The file system had not been unmounted properly: blocks beyond a file's end may hold anything.
-    pub recovered: bool,
+    /// The file system was not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.
+    pub loose: bool,
     /// Held while the file system grows.
     pub growing: sync::Mutex<()>,
     /// Wakes the commit daemon, once it runs.
@@ -175,18 +175,27 @@ impl Core {
     pub fn release_ripe(&self) -> Result<()> {
         let _one = self.releasing.lock();
         let runs = self.space.ripe(self.journal.committed());
-        self.journal.retire(&self.port, &runs)?;
+        if let Err(e) = self.part_with(&runs) {
+            self.space.withhold_again(runs);
+            return Err(e);
+        }
+        self.journal.fatal(self.space.free_withheld(&runs))
+    }
+
+    /// Nothing may change these blocks any more but their next owner.
+    fn part_with(&self, runs: &[Run]) -> Result<()> {
+        self.journal.retire(&self.port, runs)?;
         if self.data_journal.has_any(runs.iter().copied()) {
             self.checkpoint_data(false)?;
         }
         if self.options.discard && !runs.is_empty() {
             let mut all = Ticket::NONE;
-            for run in &runs {
+            for run in runs {
                 all = all.and(self.port.trim(Lpa(run.lba as u64), run.len as u64)?);
             }
             // A trim in flight is not ordered with the new owner's writes.
             self.port.wait(all);
         }
-        self.journal.fatal(self.space.free_withheld(&runs))
+        Ok(())
     }
 }

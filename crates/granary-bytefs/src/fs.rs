@@ -3,7 +3,7 @@
 use crate::check;
 use crate::core::Core;
 use crate::layout::Superblock;
-use crate::layout::superblock::CLEAN;
+use crate::layout::superblock::{CLEAN, CLEAN_LOOSE};
 use crate::mkfs::ROOT;
 use crate::mount::RecoveryReport;
 use crate::node::node;
@@ -285,7 +285,7 @@ impl FileSystem for ByteFs {
         // Lines that the redo log has put where they belong may still be on their way.
         self.core.port.verify()?;
         let mut sb = *self.superblock.lock();
-        sb.state = U32::new(CLEAN);
+        sb.state = U32::new(if self.core.loose { CLEAN_LOOSE } else { CLEAN });
         sb.next_tx = U32::new(self.core.journal.next_tx().max(1));
         write_superblock(&self.core.port, &sb)?;
         *self.superblock.lock() = sb;

@@ -79,7 +79,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         // How the file system was left is not known.
         sb.state = U32::new(IN_USE);
     }
-    let mut report = RecoveryReport { clean: sb.state.get() == CLEAN, ..RecoveryReport::default() };
+    let mut report = RecoveryReport { clean: sb.is_clean(), ..RecoveryReport::default() };
     let redo = (!port.info().write_log).then(|| Redo::new(&geometry));
     if !report.clean {
         (report.groups, report.data_pages) = replay(&port, &geometry)?;
@@ -217,7 +217,7 @@ fn load(
         orphans: Orphans::new(orphans),
         locks: TxTable::new(),
         journal,
-        recovered: sb.state.get() != CLEAN,
+        loose: sb.state.get() != CLEAN,
         dirty: Mutex::default(),
         syncing: sync::Mutex::new(()),
         growing: sync::Mutex::new(()),

@@ -182,7 +182,9 @@ impl DirtyList {
         if self.nodes.len() >= self.prune_at.max(256) {
             self.nodes.retain(|n| {
                 let mut body = n.body.lock();
-                body.listed = body.pending.is_some() && body.standing != Standing::Gone;
+                // A change under way has taken what was pending and is not yet in the order of transactions: `sync` waits for it.
+                let pending = body.pending.is_some() || n.change.is_locked();
+                body.listed = pending && body.standing != Standing::Gone;
                 body.listed
             });
             self.prune_at = 2 * self.nodes.len();
@@ -281,7 +283,7 @@ impl Core {
             body.map = self.load_map(ino, &record)?;
         }
         body.map.xattr_blocks = self.load_xattr_blocks(ino, &record)?;
-        if self.recovered && attr.kind == FileKind::File {
+        if self.loose && attr.kind == FileKind::File {
             self.zero_beyond(&body.map, attr.size)?;
         }
         attr.blocks = body.stat_blocks();

@@ -23,7 +23,7 @@ mod read;
 mod write;
 
 use crate::grow;
-use crate::layout::superblock::{CLEAN, REPAIRING};
+use crate::layout::superblock::{CLEAN_LOOSE, REPAIRING};
 use crate::layout::{Geometry, InodeRecord};
 use crate::mount::{check_geometry, replay};
 use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
@@ -169,7 +169,7 @@ pub fn repair(port: &Port) -> Result<Repaired> {
     write_superblock(port, &sb)?;
     port.flush()?;
     r.write_out()?;
-    sb.state = U32::new(CLEAN);
+    sb.state = U32::new(CLEAN_LOOSE);
     write_copies(port, &sb)?;
     port.flush()?;
     write_superblock(port, &sb)?;

@@ -121,6 +121,8 @@ impl Space {
             }
             None => match s.withheld.back() {
                 Some(&(seq, _)) => Taken::AfterCommit(seq),
+                // Somebody is just making them free.
+                None if s.withheld_blocks > 0 => Taken::AfterCommit(0),
                 None => Taken::Full,
             },
         }
@@ -144,7 +146,8 @@ impl Space {
         s.withheld.push_back((seq, run));
     }
 
-    /// The runs that may be freed now that transactions up to `seq` are committed; [`Space::free_withheld`] frees them.
+    /// The runs that may be freed now that transactions up to `seq` are committed; [`Space::free_withheld`] frees them. Until
+    /// then they count as withheld.
     pub fn ripe(&self, seq: u64) -> Vec<Run> {
         let mut s = self.0.lock();
         let mut runs = Vec::new();
@@ -152,6 +155,12 @@ impl Space {
             runs.extend(s.withheld.pop_front().map(|w| w.1));
         }
         runs
+    }
+
+    /// Takes back runs that [`Space::ripe`] returned and that could not be made ready.
+    pub fn withhold_again(&self, runs: Vec<Run>) {
+        let mut s = self.0.lock();
+        runs.into_iter().rev().for_each(|run| s.withheld.push_front((0, run)));
     }
 
     /// Frees runs that [`Space::ripe`] returned.

@@ -11,8 +11,13 @@ impl Core {
     /// outside transactions needs a verify of its own only where no commit came after it.
     pub fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
         let node = node(inode);
-        if !data_only && node.body.lock().dirty.times {
-            self.persist(node)?;
+        {
+            // Who is just putting this inode's attributes on media has taken them out of `pending`, and tells of the transaction
+            // before it leaves.
+            let _change = node.change.lock();
+            if !data_only && node.body.lock().dirty.times {
+                self.persist_held(node)?;
+            }
         }
         self.commit_to(node.last_seq.load(Relaxed))?;
         self.journal.verify_to(&self.port, node.posted.load(Relaxed))
@@ -41,6 +46,11 @@ impl Core {
     /// Puts an inode's dirty attributes on media, in a transaction of their own.
     fn persist(&self, node: &Node) -> Result<()> {
         let _change = node.change.lock();
+        self.persist_held(node)
+    }
+
+    /// The same; the node's change lock is held.
+    fn persist_held(&self, node: &Node) -> Result<()> {
         let clean = {
             let body = node.body.lock();
             body.pending.is_none() || body.standing == Standing::Gone

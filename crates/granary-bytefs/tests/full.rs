@@ -8,6 +8,7 @@ use granary_bytefs::{ByteFs, DataMode, MkfsOptions, MountOptions, Variant, mkfs}
 use granary_mssd::{Drive, Port};
 use granary_sim::now;
 use granary_sim::rng::Stream;
+use granary_units::Nanos;
 use granary_vfs::{Allocate, Cred, Cx, FileKind, FileSystem, FsError, Inode, Result, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -283,5 +284,50 @@ fn random_operations_at_the_edge_of_full_agree_with_a_model() {
             assert_clean(&fs);
             assert_eq!(fs.statfs().expect("statfs"), start);
         });
+    }
+}
+
+/// While freed blocks are being made free there is space: nobody is told that there is none.
+fn writes_while_blocks_become_free(options: &MountOptions) {
+    for delay in (0..600).step_by(6) {
+        let mount = options.clone();
+        in_world(move || {
+            let fs = fresh(&mount, 8, 16 << 10);
+            let c = Client::new(fs.clone());
+            let root = c.root();
+            let (a, b) = (c.file(&root, b"a").expect("a"), c.file(&root, b"b").expect("b"));
+            let d = c.make(&root, b"d", FileKind::Dir, &[]).expect("d");
+            let name = |i: usize| format!("{i:0>200}").into_bytes();
+            (0..40).for_each(|i| drop(c.file(&d, &name(i)).expect("room")));
+            let mut n = 0;
+            while c.write(&a, n * 4096, &bytes(n, 4096)).is_ok() {
+                n += 1;
+            }
+            fs.sync().expect("sync");
+            // With a data journal these pages are in a record.
+            c.write(&a, 0, &bytes(77, 20 * 4096)).expect("in place");
+            (0..40).for_each(|i| drop(c.unlink(&d, &name(i), false).expect("unlinks")));
+            c.unlink(&root, b"a", false).expect("unlinks");
+            let other = fs.clone();
+            let syncer = granary_sim::spawn("sync", move || other.sync().expect("sync"));
+            granary_sim::sleep(Nanos(delay * 500));
+            let written = c.write(&b, 0, &bytes(5, 20 * 4096));
+            syncer.join();
+            assert_eq!(
+                written,
+                Ok(()),
+                "{mount:?}, {} ns after sync began, {n} blocks to be free",
+                delay * 500
+            );
+            fs.sync().expect("sync");
+            assert_clean(&fs);
+        });
+    }
+}
+
+#[test]
+fn blocks_that_are_just_becoming_free_are_space() {
+    for options in ways() {
+        writes_while_blocks_become_free(&MountOptions { discard: true, ..options });
     }
 }

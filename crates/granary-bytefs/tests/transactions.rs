@@ -2,12 +2,14 @@
 
 mod common;
 
-use common::{assert_clean, format, open};
+use common::client::Client;
+use common::{assert_clean, format, in_world, open, small_mssd};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions};
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
-use granary_sim::{World, WorldConfig, sleep, spawn};
+use granary_sim::rng::Stream;
+use granary_sim::{Stop, World, WorldConfig, now, sleep, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Cred, Cx, FileSystem, OpenFlags, Posix, Process, SetAttr, Time, Vfs, VfsConfig};
 use std::sync::Arc;
 
 /// 64 MiB with a log of 256 KiB: two regions of 128 KiB.
@@ -150,5 +152,42 @@ fn programs_that_sync_share_commits_and_bitmap_lines() {
         println!("{tasks} programs, commit = \"sync\": {each} transactions met");
         assert!(tasks < 16 || each > 0, "{tasks} programs never met on a bitmap line");
         assert!(met * 10 <= each, "{tasks} programs in their own directories: {met} met, {each} one by one");
+    }
+}
+
+/// fsync makes the times durable that it found, whoever is putting them on media at this moment.
+#[test]
+fn fsync_waits_for_times_that_somebody_else_is_putting_on_media() {
+    static ROOT: Cred = Cred::ROOT;
+    let cx = |t| Cx { cred: &ROOT, time: Time(t) };
+    for delay in (0..400).step_by(3) {
+        let drive = small_mssd(64);
+        let d = drive.clone();
+        let stopped = World::default().run(move || {
+            format(&d);
+            let fs = open(&d, &MountOptions::default());
+            let c = Client::new(fs.clone());
+            let f = c.file(&c.root(), b"f").expect("creates");
+            c.write(&f, 0, &[1; 4096]).expect("writes");
+            fs.sync().expect("sync");
+            fs.wrote(&cx(7_777), &f, 0, 64).expect("wrote");
+            let (other, g) = (fs.clone(), f.clone());
+            let _task = spawn("chmod", move || {
+                let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+                other.setattr(&cx(8_888), &g, &set).expect("chmod");
+            });
+            sleep(Nanos(delay * 10));
+            fs.fsync(&f, false).expect("fsync");
+            granary_sim::power_fail();
+        });
+        let Err(Stop::PowerFail(t)) = stopped else { panic!("{stopped:?}") };
+        drive.power_fail(t, &mut Stream::new(1, "power"));
+        let mtime = in_world(move || {
+            sleep_until(t);
+            sleep_until(drive.power_on(now()).expect("power on"));
+            let c = Client::new(open(&drive, &MountOptions::default()));
+            c.lookup(&c.root(), b"f").expect("reads").expect("there").attr().mtime
+        });
+        assert_eq!(mtime, Time(7_777), "fsync {} ns after chmod began", delay * 10);
     }
 }

@@ -194,7 +194,7 @@ impl Checker<'_> {
             if (e.key as u64) < end || e.len == 0 {
                 self.problem(format!("inode {ino}: extent {e:?} overlaps the one before"));
             }
-            if stop > reach && attr.nlink > 0 && self.fs.recovery.clean {
+            if stop > reach && attr.nlink > 0 && !self.fs.loose {
                 self.beyond(ino, attr.size, e)?;
             }
             end = stop;
@@ -221,8 +221,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (After a recovery they become so when the inode is
-    /// loaded.)
+    /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (Once there was a recovery they become so when
+    /// the inode is loaded.)
     fn beyond(&mut self, ino: u32, size: u64, e: &Entry) -> Result<()> {
         let reach = size.div_ceil(BLOCK_SIZE as u64).min(u32::MAX as u64) as u32;
         let skip = reach.saturating_sub(e.key);

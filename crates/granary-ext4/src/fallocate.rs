@@ -12,8 +12,8 @@
 //! block held before: there reserved blocks are unwritten, and zeros go through the journal like other data.
 //!
 //! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there and the
-//! power failed before the size on media grew. So after a recovery such blocks are trimmed again when their inode is
-//! loaded.
+//! power failed before the size on media grew. So once a file system was recovered (state `CLEAN_LOOSE` from
+//! then on) such blocks are trimmed again when their inode is loaded.
 
 use crate::Ext4;
 use crate::extents::Mapping;

@@ -1,7 +1,7 @@
 //! The [`FileSystem`] trait over the operations of the other modules.
 
 use crate::layout::inode::ROOT_INO;
-use crate::layout::superblock::{CLEAN, Superblock};
+use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::node::Node;
 use crate::options::DataMode;
 use crate::{Ext4, MAX_FILE_SIZE};
@@ -208,7 +208,7 @@ impl FileSystem for Ext4 {
         for daemon in std::mem::take(&mut *self.daemons.lock()) {
             daemon.stop();
         }
-        self.write_superblock(CLEAN)
+        self.write_superblock(if self.loose { CLEAN_LOOSE } else { CLEAN })
     }
 
     fn check(&self) -> Result<Vec<String>> {
@@ -226,7 +226,7 @@ impl Ext4 {
             sb.state = state.into();
             sb.free_blocks = free_blocks.into();
             sb.free_inodes = free_inodes.into();
-            if state != CLEAN {
+            if state == DIRTY {
                 sb.mounts = sb.mounts.get().wrapping_add(1).into();
             }
             sb.store(b);

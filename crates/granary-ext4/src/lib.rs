@@ -66,6 +66,8 @@ pub struct Ext4 {
     options: MountOptions,
     orphans: Mutex<Orphans>,
     recovery: Recovery,
+    /// Not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.
+    loose: bool,
     daemons: Mutex<Vec<Daemon>>,
 }
 

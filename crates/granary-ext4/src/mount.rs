@@ -12,12 +12,12 @@ use crate::geometry::Geometry;
 use crate::journal::{Journal, LogConfig, LogRuns, Replay, replay};
 use crate::layout::inode::{INODES_PER_BLOCK, RawInode};
 use crate::layout::journal::LogSuper;
-use crate::layout::superblock::{CLEAN, DIRTY, Superblock};
+use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::layout::{BLOCKS_PER_GROUP, corrupt, extent};
 use crate::options::{DataMode, MountOptions};
 use crate::orphan::Orphans;
 use crate::{Ext4, node};
-use granary_mssd::{Port, Structure};
+use granary_mssd::{Port, Structure, Ticket};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};
@@ -119,7 +119,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
     let (map, log) = find_journal(&port, &sb, &geo)?;
     let found: Replay = replay(&port, &map, &log, geo.blocks)?;
     let mut recovery = Recovery {
-        clean: sb.state.get() == CLEAN,
+        clean: matches!(sb.state.get(), CLEAN | CLEAN_LOOSE),
         transactions: found.transactions,
         blocks: found.blocks,
         revoked: found.revoked,
@@ -150,10 +150,10 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         let (groups, port, discard) = (Arc::clone(&groups), port.clone(), options.discard);
         Box::new(move |freed| {
             if discard {
-                for (start, len) in freed {
-                    // A trim that fails costs space on the drive, nothing else.
-                    let _ = port.trim(Lpa(*start), *len as u64);
-                }
+                // A trim that fails costs space on the drive, nothing else. One in flight is not ordered with the next owner's
+                // writes (`ext4_process_freed_data` waits, too).
+                let done = freed.iter().flat_map(|(start, len)| port.trim(Lpa(*start), *len as u64));
+                port.wait(done.fold(Ticket::NONE, Ticket::and));
             }
             groups.release(freed);
         })
@@ -174,6 +174,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         options: options.clone(),
         orphans: Mutex::new(Orphans::default()),
         recovery,
+        loose: sb.state.get() != CLEAN,
         daemons: Mutex::new(daemons),
     };
     fs.finish_orphans(sb.last_orphan.get(), &mut recovery)?;

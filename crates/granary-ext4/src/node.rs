@@ -201,7 +201,7 @@ impl Ext4 {
         let tid = self.journal.present_tid();
         let slot = slot(ino, self.groups.geo.inodes_per_group);
         let loaded = block.with(|b| decode(RawInode::at(b, slot), ino, tid))?;
-        if !self.recovery.clean && loaded.attr.kind == FileKind::File {
+        if self.loose && loaded.attr.kind == FileKind::File {
             let node = loaded.private.downcast_ref::<Node>().expect("decode makes a node");
             self.zero_beyond(node, loaded.attr.size)?;
         }

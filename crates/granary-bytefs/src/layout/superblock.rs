@@ -17,6 +17,9 @@ pub const VERSION: u32 = 4;
 const OLD_CRC: usize = 124;
 /// [`Superblock::state`] of a file system that was unmounted properly.
 pub const CLEAN: u32 = 1;
+/// [`Superblock::state`] of a file system that was unmounted properly, and that was recovered, or repaired, at some time before:
+/// what lies beyond the ends of files may be what a lost write left, and is made zero where an inode is loaded.
+pub const CLEAN_LOOSE: u32 = 3;
 /// [`Superblock::state`] of a mounted file system, or one whose power failed.
 pub const IN_USE: u32 = 0;
 /// [`Superblock::state`] while a repair writes what it mended: only another repair may touch the rest.
@@ -42,7 +45,7 @@ pub struct Superblock {
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: U32,
-    /// [`CLEAN`], [`IN_USE`] or [`REPAIRING`].
+    /// [`CLEAN`], [`CLEAN_LOOSE`], [`IN_USE`] or [`REPAIRING`].
     pub state: U32,
     /// Names this file system.
     pub uuid: [u8; 16],
@@ -87,6 +90,11 @@ pub struct Superblock {
 impl Superblock {
     /// Bytes of the struct.
     pub const SIZE: usize = size_of::<Superblock>();
+
+    /// Whether it was unmounted properly.
+    pub fn is_clean(&self) -> bool {
+        matches!(self.state.get(), CLEAN | CLEAN_LOOSE)
+    }
 
     /// Reads and checks the superblock in block `place`.
     ///

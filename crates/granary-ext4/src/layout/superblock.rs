@@ -14,6 +14,9 @@ pub const MAGIC: u32 = 0x3445_7247;
 pub const VERSION: u32 = 2;
 /// `state`: unmounted cleanly, the journal is empty.
 pub const CLEAN: u32 = 1;
+/// `state`: unmounted cleanly, but recovered at some time before: blocks beyond the ends of files may hold what a lost write left,
+/// and are made zero where an inode is loaded.
+pub const CLEAN_LOOSE: u32 = 2;
 /// `state`: mounted, or lost power while it was.
 pub const DIRTY: u32 = 0;
 
@@ -47,7 +50,7 @@ pub struct Superblock {
     pub descriptor_blocks: U32,
     /// Inode of the journal.
     pub journal_ino: U32,
-    /// [`CLEAN`] or [`DIRTY`].
+    /// [`CLEAN`], [`CLEAN_LOOSE`] or [`DIRTY`].
     pub state: U32,
     /// First inode of the orphan list, 0 = none.
     pub last_orphan: U32,
