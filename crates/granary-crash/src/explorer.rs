@@ -155,7 +155,8 @@ impl Explorer {
 
     /// Draws what happens in a life.
     fn plan(&self, random: &mut Stream, life: u32, failures: u32, round: u32) -> Mission {
-        let calm = Mission::calm(round, life > 0);
+        let shut_unseen = life > 0 && random.chance(0.25);
+        let calm = Mission { shut_unseen, ..Mission::calm(round, life > 0) };
         let jitter = if random.chance(0.5) { Nanos(1 + random.below(2_000)) } else { Nanos::ZERO };
         if life == failures {
             return Mission { jitter, ..calm };

@@ -1,8 +1,8 @@
 //! One life of the machine: from power-on to the next power failure, or to a clean end.
 //!
 //! ```text
-//!   wait until the drive answers ── mount ── check ── verify ── load ── idle until cut
-//!                                                                 └── (calm) sync ── check ── unmount ── mount ── ...
+//!   wait until the drive answers ── mount (── unmount ── mount) ── check ── verify ── load ── idle until cut
+//!                                                                          (calm) └── sync ── check ── unmount ── mount ── ...
 //! ```
 //!
 //! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where it was.
@@ -57,6 +57,8 @@ pub(super) struct Mission {
     pub(super) round: u32,
     /// The power was off before.
     pub(super) powered_off: bool,
+    /// Between recovery and the first look the file system is unmounted properly: what recovery left to do must not be lost.
+    pub(super) shut_unseen: bool,
     pub(super) in_recovery: Option<Cut>,
     pub(super) in_load: Option<Cut>,
     pub(super) jitter: Nanos,
@@ -66,7 +68,8 @@ pub(super) struct Mission {
 impl Mission {
     /// No failure.
     pub(super) fn calm(round: u32, powered_off: bool) -> Mission {
-        Mission { round, powered_off, in_recovery: None, in_load: None, jitter: Nanos::ZERO, seed: 0 }
+        let (shut_unseen, jitter) = (false, Nanos::ZERO);
+        Mission { round, powered_off, shut_unseen, in_recovery: None, in_load: None, jitter, seed: 0 }
     }
 }
 
@@ -215,7 +218,7 @@ impl Life {
 
     fn main(self, drive: &Arc<Faulty>, promises: &Promises, told: &Told) -> Result<(), Vec<String>> {
         let enter = |stage| told.lock().stage = stage;
-        let Mission { round, powered_off, in_recovery, in_load, .. } = self.mission;
+        let Mission { round, powered_off, shut_unseen, in_recovery, in_load, .. } = self.mission;
         if powered_off {
             let ready = drive.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
             sleep_until(ready);
@@ -223,7 +226,11 @@ impl Life {
         // The first mount recovers nothing; its crash points belong to the load.
         enter(if powered_off { Stage::Recovery } else { Stage::Mount });
         arm(drive, if powered_off { in_recovery } else { in_load });
-        let fs = self.mount(drive)?;
+        let mut fs = self.mount(drive)?;
+        if shut_unseen {
+            fs.unmount().map_err(|e| vec![format!("unmount after recovery: {e}")])?;
+            fs = self.mount(drive)?;
+        }
         if powered_off {
             self.check(&fs, "after recovery")?;
         }
