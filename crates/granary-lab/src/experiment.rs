@@ -5,6 +5,8 @@
 //!                             ^ counters taken                     ^              ^                     ^
 //! ```
 //!
+//! The run's counters are taken at the instant at which it ends. What calls are still under way then is drain.
+//!
 //! The counters of the three phases are kept apart so that neither hides another (issue of every benchmark that stops
 //! its counters before the caches are written back). After the run the drive's and the file system's own consistency
 //! checks must be clean: a number from a broken run is worth nothing.
@@ -23,6 +25,7 @@ use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{Clients, Outcome, Progress, ProgressFn, Run, RunOptions};
+use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -129,9 +132,12 @@ impl Experiment {
             Some(recorded) => recorded.clone(),
             None => bare,
         };
-        let mark = |phase| {
-            if let Some(recorded) = &recorded {
-                recorded.mark(now(), phase);
+        let mark = {
+            let recorded = recorded.clone();
+            move |phase| {
+                if let Some(recorded) = &recorded {
+                    recorded.mark(now(), phase);
+                }
             }
         };
         let port = Port::new(drive.clone());
@@ -154,9 +160,16 @@ impl Experiment {
         sleep_until(drive.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
         let ready = at(&drive);
         mark(Phase::Run);
-        let outcome = run.measure().map_err(|e| LabError::run(name, "run", e))?;
-        mark(Phase::Drain);
-        let done = at(&drive);
+        let done = Arc::new(Mutex::new(None));
+        let at_end = {
+            let (mark, done, drive) = (mark.clone(), Arc::clone(&done), Arc::clone(&drive));
+            move || {
+                mark(Phase::Drain);
+                *done.lock() = Some(at(&drive));
+            }
+        };
+        let outcome = run.measure_then(at_end).map_err(|e| LabError::run(name, "run", e))?;
+        let done = done.lock().take().expect("a run that came to its end has told of it");
         drop(run);
         vfs.sync().map_err(LabError::fs(name, "drain"))?;
         let idle = drive.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
@@ -203,7 +216,7 @@ impl Experiment {
     fn record(&self, finished: Finished) -> Record {
         let Finished { outcome, snapshots: [start, ready, done, drained] } = finished;
         let run = phase(&ready, &done);
-        let share = |host: u64, app: u64| if app == 0 { 0.0 } else { host as f64 / app as f64 };
+        let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
         let by_type = outcome
             .ops
@@ -211,12 +224,14 @@ impl Experiment {
             .map(|(name, op)| {
                 let h = &op.latency;
                 let stats = OpType {
+                    kind: op.kind.to_owned(),
+                    counted: op.counted,
                     count: op.count,
-                    mean_ns: h.mean().0,
+                    mean_ns: op.mean().0,
                     p50_ns: h.quantile(0.5).0,
                     p95_ns: h.quantile(0.95).0,
                     p99_ns: h.quantile(0.99).0,
-                    max_ns: h.max().0,
+                    max_ns: op.longest.0,
                 };
                 (name.clone(), stats)
             })
@@ -238,11 +253,8 @@ impl Experiment {
                 per_s: if virtual_s > 0.0 { outcome.total_ops as f64 / virtual_s } else { 0.0 },
                 by_type,
             },
-            app: Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write },
-            amplification: Amplification {
-                read: share(run.host.read(), outcome.app_read),
-                write: share(run.host.written(), outcome.app_write),
-            },
+            amplification: Amplification::of(&run.host, &app),
+            app,
             host: run.host,
             flash: run.flash,
             firmware: done.firmware_since(&ready),

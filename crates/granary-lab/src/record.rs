@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of the record's format; raised when a field changes its meaning.
-pub const RECORD_VERSION: u32 = 2;
+pub const RECORD_VERSION: u32 = 3;
 
 /// One workload on one file system on one testbed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,10 @@ pub struct Ops {
 /// One kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpType {
+    /// Type of the flowop, such as `readwholefile`.
+    pub kind: String,
+    /// Whether it is an operation, part of `ops.total`; limits, waits and computing are none.
+    pub counted: bool,
     /// How many.
     pub count: u64,
     /// Mean latency in ns.
@@ -120,13 +124,24 @@ pub struct Flash {
     pub erases: u64,
 }
 
-/// Host-link bytes over application bytes; 0 where the application moved none.
+/// Host-link bytes over application bytes; none where the application moved none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Amplification {
     /// Read.
-    pub read: f64,
+    pub read: Option<f64>,
     /// Write.
-    pub write: f64,
+    pub write: Option<f64>,
+}
+
+impl Amplification {
+    /// Of what `host` moved for `app`.
+    pub fn of(host: &Host, app: &Bytes2) -> Amplification {
+        let share = |host: u64, app: u64| (app > 0).then(|| host as f64 / app as f64);
+        Amplification {
+            read: share(host.read(), app.read_bytes),
+            write: share(host.written(), app.write_bytes),
+        }
+    }
 }
 
 /// A phase before or after the measured run.
@@ -187,5 +202,20 @@ impl Flash {
     /// Pages programmed for all causes.
     pub fn programs(&self) -> u64 {
         self.program_pages.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_asked_for_has_no_amplification() {
+        let bytes = |n| BTreeMap::from([("data".to_owned(), n)]);
+        let block = Interface { read_bytes: bytes(4096), write_bytes: bytes(8192) };
+        let host = Host { byte: Interface::default(), block };
+        let of = |read_bytes, write_bytes| Amplification::of(&host, &Bytes2 { read_bytes, write_bytes });
+        assert_eq!(of(0, 4096), Amplification { read: None, write: Some(2.0) });
+        assert_eq!(serde_json::to_string(&of(2048, 0)).expect("plain"), r#"{"read":2.0,"write":null}"#);
     }
 }

@@ -51,7 +51,7 @@ use fileset::Fileset;
 use granary_sim::now;
 use granary_units::Nanos;
 use granary_vfs::{FsError, Posix};
-use halt::{Halt, Monitor};
+use halt::{AtEnd, Halt, Monitor};
 use ledger::Ledger;
 use plan::{Plan, ThreadPlan};
 use semaphore::{Gate, Semaphore};
@@ -139,9 +139,9 @@ pub struct Outcome {
     /// Operations, as Filebench's "IO Summary" counts them: all executions of flowops that do I/O
     /// ([`OpStats::counted`]).
     pub total_ops: u64,
-    /// Bytes of file data that flowops read.
+    /// Bytes of file data that system calls read; those of an operation that the end cut short count too.
     pub app_read: u64,
-    /// Bytes of file data that flowops wrote; `aiowrite` counts when it starts.
+    /// Bytes of file data that system calls wrote, likewise.
     pub app_write: u64,
     /// What ended it.
     pub finished_because: Finish,
@@ -222,11 +222,24 @@ impl<C: Clients> Run<C> {
         self.measure_for(self.workload.run.seconds.map(Nanos::from_secs))
     }
 
+    /// Like [`Run::measure`], for who counts what happens below the threads: `at_end` is called at the instant at
+    /// which the run ends, when the threads may still be in their last calls.
+    ///
+    /// # Errors
+    /// As [`Run::measure`].
+    pub fn measure_then(&mut self, at_end: impl FnOnce() + Send + 'static) -> Result<Outcome, RunError> {
+        self.phase(self.workload.run.seconds.map(Nanos::from_secs), Box::new(at_end))
+    }
+
     /// Like [`Run::measure`] with another time limit (`None`: none), for warming up.
     ///
     /// # Errors
     /// As [`Run::measure`].
     pub fn measure_for(&mut self, time: Option<Nanos>) -> Result<Outcome, RunError> {
+        self.phase(time, Box::new(|| ()))
+    }
+
+    fn phase(&mut self, time: Option<Nanos>, at_end: AtEnd) -> Result<Outcome, RunError> {
         let Some(sets) = &self.sets else { return Err(RunError::NotSetUp) };
         let files: Vec<usize> = sets.iter().map(|set| set.tree.files()).collect();
         let mut plan = Plan::new(&self.workload, &files);
@@ -236,6 +249,7 @@ impl<C: Clients> Run<C> {
         let start = now();
         let deadline = time.map_or(Nanos::MAX, |t| start.saturating_add(t));
         let shared = Arc::new(Shared::new(self, &mut plan, sets.clone(), deadline));
+        shared.halt.call_at_end(at_end);
         self.rounds += 1;
         let workers = self.workers(&plan, &shared);
         let tasks: Vec<_> = workers
@@ -245,6 +259,7 @@ impl<C: Clients> Run<C> {
                 granary_sim::spawn(&name, move || worker.run())
             })
             .collect();
+        shared.wait_for_the_end();
         // Each says when it ended, and the flowop that found nothing where that ended it.
         let ends: Vec<(Nanos, Option<String>)> =
             tasks.into_iter().map(granary_sim::JoinHandle::join).collect();
@@ -262,15 +277,16 @@ impl<C: Clients> Run<C> {
             }
         };
         let books = shared.ledger.take();
+        let (app_read, app_write) = shared.ledger.moved();
         Ok(Outcome {
             elapsed: at.saturating_sub(start),
             ops: plan.names.into_iter().zip(books.stats).collect(),
             total_ops: books.total_ops,
-            app_read: books.read,
-            app_write: books.written,
+            app_read,
+            app_write,
             finished_because: finish,
             messages: std::mem::take(&mut *shared.messages.lock()),
-            warnings: self.warnings(),
+            warnings: self.warnings().into_iter().chain(shared.aio.warning()).collect(),
         })
     }
 
@@ -327,6 +343,8 @@ impl<C: Clients> Run<C> {
 struct Shared {
     sets: Vec<Arc<Fileset>>,
     halt: Halt,
+    /// Threads that have not come to their end.
+    running: Arc<Monitor<usize>>,
     ledger: Ledger,
     events: Events,
     /// Where threads sleep.
@@ -338,6 +356,7 @@ struct Shared {
     hog_store_ps: u64,
     progress: Option<ProgressFn>,
     finish_count: Option<u64>,
+    aio: aio::Totals,
     messages: parking_lot::Mutex<Vec<String>>,
 }
 
@@ -346,6 +365,8 @@ impl Shared {
         let halt = Halt::new(deadline);
         let sleepers = Arc::new(Monitor::new(()));
         halt.enrol(Arc::clone(&sleepers) as _);
+        let running = Arc::new(Monitor::new(plan.threads.len()));
+        halt.enrol(Arc::clone(&running) as _);
         for set in &sets {
             halt.enrol(Arc::clone(set) as _);
         }
@@ -364,6 +385,7 @@ impl Shared {
         Shared {
             sets,
             halt,
+            running,
             ledger: Ledger::new(std::mem::take(&mut plan.stats), plan.processes),
             events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
             sleepers,
@@ -374,8 +396,30 @@ impl Shared {
             hog_store_ps: run.options.hog_store_ps,
             progress: run.options.progress.clone(),
             finish_count: plan.finish_count,
+            aio: aio::Totals::default(),
             messages: parking_lot::Mutex::default(),
         }
+    }
+
+    /// A thread has come to its end; the last one ends the run.
+    fn leave(&self) {
+        let last = {
+            let mut running = self.running.lock();
+            *running -= 1;
+            *running == 0
+        };
+        if last {
+            self.halt.ended();
+            self.running.notify_all();
+        }
+    }
+
+    /// Waits until the run is over, and tells of it where no thread did: at the deadline.
+    fn wait_for_the_end(&self) {
+        let mut running = self.running.lock();
+        self.running.wait_until(&mut running, &self.halt, Nanos::MAX, |running| *running == 0);
+        drop(running);
+        self.halt.ended();
     }
 
     fn say(&self, message: &str) {

@@ -15,7 +15,10 @@ pub fn table(records: &[Record]) -> String {
         first.workload, first.scale, first.testbed, first.threads, first.seed
     );
     out.push_str(&format!("{}\n\n", summary(records)));
-    out.push_str(&format!("Latency per operation: mean / p95 / p99\n{}\n\n", latencies(records)));
+    out.push_str(&format!(
+        "Latency per operation: mean / p95 / p99 (in brackets: not counted as an operation)\n{}\n\n",
+        latencies(records)
+    ));
     out.push_str(&format!("Host-link bytes by data structure\n{}\n", structures(records)));
     let warnings = warnings(records);
     if !warnings.is_empty() {
@@ -50,7 +53,8 @@ fn summary(records: &[Record]) -> Table {
     };
     let count = |v: f64| group(v.round() as u64);
     let size = |v: f64| Bytes(v as u64).to_string();
-    let factor = |v: f64| format!("{v:.2}x");
+    // Not a number: the application moved nothing.
+    let factor = |v: f64| if v.is_nan() { "-".to_owned() } else { format!("{v:.2}x") };
     let secs = |v: f64| format!("{v:.3} s");
     row("operations per second", &count, &|r| r.ops.per_s);
     row("virtual time", &secs, &|r| r.virtual_s);
@@ -61,8 +65,8 @@ fn summary(records: &[Record]) -> Table {
     row("  of these by block interface", &size, &|r| r.host.block.write_bytes.values().sum::<u64>() as f64);
     row("host reads: metadata", &size, &|r| r.host.metadata_read() as f64);
     row("host reads: data", &size, &|r| r.host.data_read() as f64);
-    row("write amplification (host/app)", &factor, &|r| r.amplification.write);
-    row("read amplification (host/app)", &factor, &|r| r.amplification.read);
+    row("write amplification (host/app)", &factor, &|r| r.amplification.write.unwrap_or(f64::NAN));
+    row("read amplification (host/app)", &factor, &|r| r.amplification.read.unwrap_or(f64::NAN));
     row("host writes, drain included", &size, &|r| (r.host.written() + r.drain.host.written()) as f64);
     for cause in causes(records, |r| [&r.flash.program_pages, &r.drain.flash.program_pages]) {
         row(&format!("flash programs, drain included: {cause}"), &size, &|r| {
@@ -100,7 +104,10 @@ fn latencies(records: &[Record]) -> Table {
     names.dedup();
     for name in names {
         let of = |r: &Record| r.ops.by_type.get(name).cloned().unwrap_or_default();
-        let mut cells = vec![Cell::new(name), right(group(of(&records[0]).count))];
+        // What is none of the operations per second stands in brackets.
+        let counted = records.iter().filter_map(|r| r.ops.by_type.get(name)).any(|op| op.counted);
+        let shown = if counted { name.clone() } else { format!("({name})") };
+        let mut cells = vec![Cell::new(shown), right(group(of(&records[0]).count))];
         cells.extend(records.iter().map(|r| right(latency(&of(r)))));
         t.add_row(cells);
     }
@@ -148,7 +155,7 @@ fn warnings(records: &[Record]) -> String {
 }
 
 fn ratio(v: f64, first: f64) -> String {
-    if first == 0.0 { "-".to_owned() } else { format!("{:.2}x", v / first) }
+    if first == 0.0 || first.is_nan() || v.is_nan() { "-".to_owned() } else { format!("{:.2}x", v / first) }
 }
 
 /// 1234567 as 1,234,567.

@@ -9,7 +9,10 @@
 //! A writer is a client of its own, so it opens each file once more (by path, not counted as an operation); where
 //! the file has been deleted by then, the write is dropped.
 //!
-//! Difference: glibc gives a request to any idle writer; here a descriptor belongs to one.
+//! A write's bytes count when its `pwrite` returns. What still waits when the run ends is dropped, and that is told.
+//!
+//! Differences: glibc gives a request to any idle writer; here a descriptor belongs to one. glibc's queue ends with the
+//! memory; here a thread with [`MOST`] writes on their way waits before it starts another.
 
 use super::Shared;
 use super::error::RunError;
@@ -21,6 +24,7 @@ use granary_vfs::{Fd, FsError, OpenFlags, Posix};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a thread asks of a writer.
 #[derive(Clone, Copy)]
@@ -44,7 +48,33 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
 }
 
+/// Writes of one thread on their way at most: Linux's default limit of asynchronous requests (`fs.aio-max-nr`,
+/// Documentation/admin-guide/sysctl/fs.rst; there for the whole system).
+const MOST: u64 = 65_536;
+
 type Queue = Monitor<VecDeque<Request>>;
+
+/// Asynchronous writes of all threads.
+#[derive(Default)]
+pub(crate) struct Totals {
+    /// Handed to a writer.
+    started: AtomicU64,
+    /// Not begun when the run ended.
+    dropped: AtomicU64,
+}
+
+impl Totals {
+    /// What the end took away, if it did.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let (started, dropped) = (self.started.load(Relaxed), self.dropped.load(Relaxed));
+        (dropped > 0).then(|| {
+            format!(
+                "{dropped} of {started} asynchronous writes waited when the run ended and were dropped: they count as \
+                 operations, not as bytes"
+            )
+        })
+    }
+}
 
 /// The writers of a thread.
 pub(crate) struct Aio {
@@ -81,10 +111,20 @@ impl Aio {
         aio
     }
 
-    /// Starts a write.
-    pub(crate) fn write(&self, write: Write) {
-        *self.outstanding.lock() += 1;
+    /// Starts a write, when there is room for it; false where the run ended first.
+    pub(crate) fn write(&self, shared: &Shared, write: Write) -> bool {
+        {
+            let mut outstanding = self.outstanding.lock();
+            let room = |ahead: &mut u64| *ahead < MOST;
+            if self.outstanding.wait_until(&mut outstanding, &shared.halt, Nanos::MAX, room) != Waited::Ready
+            {
+                return false;
+            }
+            *outstanding += 1;
+        }
+        shared.aio.started.fetch_add(1, Relaxed);
         self.send(write.slot, Request::Write(write));
+        true
     }
 
     /// The thread closes this slot.
@@ -135,9 +175,9 @@ impl<P: Posix> Writer<P> {
                 Request::Quit => break,
                 Request::Close(slot) => self.forget(slot),
                 Request::Write(write) => {
-                    if !self.shared.halt.over()
-                        && let Err((call, source)) = self.write(&write)
-                    {
+                    if self.shared.halt.over() {
+                        self.shared.aio.dropped.fetch_add(1, Relaxed);
+                    } else if let Err((call, source)) = self.write(&write) {
                         let path = self.path.file(&self.shared.sets[write.set as usize].tree, write.file);
                         self.shared.halt.stop(Err(Box::new(RunError::Call {
                             flowop: "aiowrite".into(),
@@ -182,7 +222,10 @@ impl<P: Posix> Writer<P> {
         if let Some(&(_, Some(fd))) = self.open.get(&write.slot) {
             let word = self.shared.sets[write.set as usize].word(write.file);
             let data = Payload::Fill { word, len: write.len };
-            self.client.pwrite(fd, data, write.offset).map_err(|e| ("pwrite", e))?;
+            let written = self.client.pwrite(fd, data, write.offset).map_err(|e| ("pwrite", e))?;
+            if self.shared.halt.in_time() {
+                self.shared.ledger.wrote(written as u64);
+            }
         }
         Ok(())
     }

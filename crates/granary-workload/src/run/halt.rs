@@ -6,8 +6,9 @@
 //!   threads in semblock, delay, ...  ◄───┘   they see `over()` and leave; so does everybody after its present call
 //! ```
 //!
-//! Invariants: the first cause wins; after `over()` is true nothing is counted any more; every wait of the runner
-//! goes through [`Monitor::wait_until`] and so ends when the run does.
+//! Invariants: the first cause wins; after `over()` is true nothing is counted any more; who counts something else
+//! over the run (`at_end`) is called at that very instant, once; every wait of the runner goes through
+//! [`Monitor::wait_until`] and so ends when the run does.
 //!
 //! It does *not* interrupt a file-system call: what is under way is completed, as a process's calls are.
 
@@ -58,7 +59,11 @@ pub(crate) struct Halt {
     deadline: Nanos,
     end: parking_lot::Mutex<Option<End>>,
     enrolled: parking_lot::Mutex<Vec<Arc<dyn Wake>>>,
+    at_end: parking_lot::Mutex<Option<AtEnd>>,
 }
+
+/// Is called once, at the instant at which a run ends.
+pub(crate) type AtEnd = Box<dyn FnOnce() + Send>;
 
 impl Halt {
     /// A run that ends at `deadline` at the latest ([`Nanos::MAX`]: no time limit).
@@ -68,6 +73,20 @@ impl Halt {
             deadline,
             end: parking_lot::Mutex::new(None),
             enrolled: parking_lot::Mutex::new(Vec::new()),
+            at_end: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// Has this called when the run ends.
+    pub(crate) fn call_at_end(&self, at_end: AtEnd) {
+        *self.at_end.lock() = Some(at_end);
+    }
+
+    /// The run ends now, for whatever reason. Called again it does nothing.
+    pub(crate) fn ended(&self) {
+        let at_end = self.at_end.lock().take();
+        if let Some(at_end) = at_end {
+            at_end();
         }
     }
 
@@ -79,6 +98,12 @@ impl Halt {
     #[inline]
     pub(crate) fn over(&self) -> bool {
         self.stopped.load(Relaxed) || (self.deadline != Nanos::MAX && granary_sim::now() >= self.deadline)
+    }
+
+    /// Whether what ended now was in time: before the end, or exactly at the deadline.
+    #[inline]
+    pub(crate) fn in_time(&self) -> bool {
+        !self.over() || granary_sim::now() == self.deadline
     }
 
     pub(crate) fn deadline(&self) -> Nanos {
@@ -96,6 +121,7 @@ impl Halt {
             }
         }
         self.stopped.store(true, Relaxed);
+        self.ended();
         let enrolled = std::mem::take(&mut *self.enrolled.lock());
         for waiters in enrolled {
             waiters.wake();

@@ -3,6 +3,7 @@
 //! ```text
 //!   end of an operation ──► stats[flowop]     count, bytes, latency        (by name: all threads together)
 //!                       └─► tally[process]    operations, bytes, I/Os      (finishoncount, opslimit, ...)
+//!   end of a system call ───► read, written     bytes of file data, whether its operation comes to its end in time or not
 //! ```
 //!
 //! Invariant: `total_ops` is the sum of the counts of the flowops that count ([`crate::spec::Op::counts`]), as in
@@ -10,6 +11,7 @@
 
 use granary_sim::Histogram;
 use granary_units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What one flowop (all its instances) did in the measured phase.
 #[derive(Clone)]
@@ -22,14 +24,32 @@ pub struct OpStats {
     pub count: u64,
     /// Bytes that it moved. For `listdir`: bytes of directory entries as Filebench counts them.
     pub bytes: u64,
-    /// Latency of each execution.
+    /// Latency of each execution, to three digits.
     pub latency: Histogram,
+    /// Time of all executions together, in nanoseconds; exact, as `longest` is.
+    pub time_ns: u128,
+    /// The longest execution.
+    pub longest: Nanos,
+}
+
+impl OpStats {
+    /// A flowop of this type that was not executed yet.
+    pub(crate) fn new(kind: &'static str, counted: bool) -> OpStats {
+        let latency = Histogram::new();
+        OpStats { kind, counted, count: 0, bytes: 0, latency, time_ns: 0, longest: Nanos::ZERO }
+    }
+
+    /// Mean latency, rounded to a nanosecond; zero where it was never executed.
+    pub fn mean(&self) -> Nanos {
+        let count = u128::from(self.count);
+        Nanos((self.time_ns + count / 2).checked_div(count).unwrap_or(0) as u64)
+    }
 }
 
 impl std::fmt::Debug for OpStats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let OpStats { kind, count, bytes, ref latency, .. } = *self;
-        write!(f, "{kind}: {count} in {} each, {bytes} bytes", latency.mean())
+        let OpStats { kind, count, bytes, .. } = *self;
+        write!(f, "{kind}: {count} in {} each, {bytes} bytes", self.mean())
     }
 }
 
@@ -55,21 +75,42 @@ pub(crate) enum Class {
 /// See the [module](self).
 pub(crate) struct Ledger {
     books: parking_lot::Mutex<Books>,
+    read: AtomicU64,
+    written: AtomicU64,
 }
 
 pub(crate) struct Books {
     pub(crate) stats: Vec<OpStats>,
     pub(crate) tallies: Vec<Tally>,
     pub(crate) total_ops: u64,
-    pub(crate) read: u64,
-    pub(crate) written: u64,
 }
 
 impl Ledger {
     /// `stats`: one per flowop name, empty; `processes`: process instances.
     pub(crate) fn new(stats: Vec<OpStats>, processes: usize) -> Ledger {
         let tallies = vec![Tally::default(); processes];
-        Ledger { books: parking_lot::Mutex::new(Books { stats, tallies, total_ops: 0, read: 0, written: 0 }) }
+        Ledger {
+            books: parking_lot::Mutex::new(Books { stats, tallies, total_ops: 0 }),
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+        }
+    }
+
+    /// A system call read so many bytes of a file.
+    #[inline]
+    pub(crate) fn read(&self, bytes: u64) {
+        self.read.fetch_add(bytes, Relaxed);
+    }
+
+    /// A system call wrote so many bytes of a file.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes that all calls read and wrote.
+    pub(crate) fn moved(&self) -> (u64, u64) {
+        (self.read.load(Relaxed), self.written.load(Relaxed))
     }
 
     /// Counts an execution; returns the number of operations so far.
@@ -87,17 +128,14 @@ impl Ledger {
         stats.count += 1;
         stats.bytes += bytes;
         stats.latency.record(latency);
+        stats.time_ns += u128::from(latency.0);
+        stats.longest = stats.longest.max(latency);
         if class != Class::Control {
             let tally = &mut books.tallies[process];
             tally.ops += 1;
             tally.bytes += bytes;
             tally.ios += u64::from(class != Class::Plain);
             books.total_ops += 1;
-            match class {
-                Class::Read => books.read += bytes,
-                Class::Write => books.written += bytes,
-                Class::Control | Class::Plain => {}
-            }
         }
         books.total_ops
     }
@@ -109,7 +147,7 @@ impl Ledger {
 
     /// The books, closed.
     pub(crate) fn take(&self) -> Books {
-        let empty = Books { stats: Vec::new(), tallies: Vec::new(), total_ops: 0, read: 0, written: 0 };
+        let empty = Books { stats: Vec::new(), tallies: Vec::new(), total_ops: 0 };
         std::mem::replace(&mut *self.books.lock(), empty)
     }
 }

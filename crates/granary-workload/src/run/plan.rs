@@ -12,7 +12,6 @@
 use super::ledger::{Class, OpStats};
 use crate::spec::Direction;
 use crate::spec::{FileRef, FlowopSpec, Io, Op, ThreadSpec, Value, Workload};
-use granary_sim::Histogram;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,15 +75,24 @@ impl Plan {
         let mut names = Names::default();
         let mut threads = Vec::new();
         let mut processes = 0;
+        let mut next_process: BTreeMap<&str, u64> = BTreeMap::new();
         let mut finish = Vec::new();
         for process in &workload.processes {
             let kinds: Vec<_> =
                 process.threads.iter().map(|thread| (thread, Arc::new(names.kind(thread, files)))).collect();
-            for instance in 1..=process.instances {
+            for _ in 0..process.instances {
+                // Definitions of one name are numbered on: threads draw from streams named after them.
+                let instance = next(&mut next_process, &process.name);
+                let mut next_thread = BTreeMap::new();
                 for (thread, kind) in &kinds {
                     kind.nodes.iter().for_each(|node| finish_counts(node, processes, &mut finish));
-                    threads.extend((1..=thread.instances).map(|n| ThreadPlan {
-                        name: format!("{}-{instance}/{}-{n}", process.name, thread.name),
+                    threads.extend((0..thread.instances).map(|_| ThreadPlan {
+                        name: format!(
+                            "{}-{instance}/{}-{}",
+                            process.name,
+                            thread.name,
+                            next(&mut next_thread, &thread.name)
+                        ),
                         process: processes,
                         kind: Arc::clone(kind),
                     }));
@@ -126,6 +134,13 @@ impl Plan {
             _ => false,
         }
     }
+}
+
+/// The next number of this name, from 1.
+fn next<'a>(numbers: &mut BTreeMap<&'a str, u64>, name: &'a str) -> u64 {
+    let number = numbers.entry(name).or_insert(0);
+    *number += 1;
+    *number
 }
 
 /// Whether one of them, or one inside of them, is so.
@@ -227,8 +242,7 @@ impl Names {
         *self.numbers.entry((name.to_owned(), kind)).or_insert_with(|| {
             let taken = self.stat_names.iter().any(|n| n == name);
             self.stat_names.push(if taken { format!("{name} ({kind})") } else { name.to_owned() });
-            let counted = op.counts();
-            self.stats.push(OpStats { kind, counted, count: 0, bytes: 0, latency: Histogram::new() });
+            self.stats.push(OpStats::new(kind, op.counts()));
             self.stats.len() - 1
         })
     }

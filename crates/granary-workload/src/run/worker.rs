@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: between two flowops (and two iterations of one) it looks whether the run is over; an operation that
-//! ends after the run is not counted; a pass takes at least 1 us, so that threads that do nothing (or run on a file
+//! ends after the run is not counted, but the bytes of those of its calls that ended in time are; a pass takes at least 1 us, so that threads that do nothing (or run on a file
 //! system without costs) cannot hold up the world.
 //!
 //! Source: Filebench 1.5-alpha3, the worker loop.
@@ -171,6 +171,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
                 }
             },
         }
+        self.shared.leave();
         if let Some(aio) = self.aio.take() {
             aio.finish();
         }
@@ -238,9 +239,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
     #[inline]
     fn done(&mut self, node: &Node, start: Nanos, bytes: u64) {
         let at = now();
-        let halt = &self.shared.halt;
-        // Ending exactly at the deadline is in time.
-        if halt.over() && at != halt.deadline() {
+        if !self.shared.halt.in_time() {
             return;
         }
         let local = &mut self.locals[node.local];
@@ -253,6 +252,22 @@ impl<P: Posix + Send + 'static> Worker<P> {
         {
             let total_ops = self.shared.finish_count;
             report(Progress { phase: Phase::Measure, done: total, total: total_ops, virtual_now: at });
+        }
+    }
+
+    /// Counts what a call read, unless the run is over.
+    #[inline]
+    fn read_bytes(&self, bytes: usize) {
+        if self.shared.halt.in_time() {
+            self.shared.ledger.read(bytes as u64);
+        }
+    }
+
+    /// Counts what a call wrote, unless the run is over.
+    #[inline]
+    fn wrote_bytes(&self, bytes: usize) {
+        if self.shared.halt.in_time() {
+            self.shared.ledger.wrote(bytes as u64);
         }
     }
 

@@ -156,12 +156,11 @@ fn tables(stats: &Stats, last: Option<&Stats>) -> String {
         out += &format!("{}\n", requests(stats, before, rate.as_ref()));
     }
     out += &format!("{}\n{}\n", link(stats, before, rate.as_ref()), flash(stats));
-    if stats.app.write_bytes > 0 {
+    if let Some(amplification) = stats.amplification.write {
         out += &format!(
-            "programs wrote {}, read {}; write amplification (host link / programs) {:.2}x\n",
+            "programs wrote {}, read {}; write amplification (host link / programs) {amplification:.2}x\n",
             Bytes(stats.app.write_bytes),
-            Bytes(stats.app.read_bytes),
-            stats.amplification.write
+            Bytes(stats.app.read_bytes)
         );
     }
     out

@@ -68,6 +68,8 @@ fn hog_takes_processor_time_and_delay_only_time() {
     // 1,000,000 stores of 370 ps.
     assert_eq!(outcome.ops["h"].latency.max().0 / 1000, 370);
     assert_eq!(count(&outcome, "d"), 9, "the tenth was cut short by the end");
+    let delay = &outcome.ops["d"];
+    assert_eq!((delay.mean(), delay.longest), (Nanos::from_secs(1), Nanos::from_secs(1)), "exact");
     assert_eq!(outcome.total_ops, 0, "neither is an operation");
     assert_eq!(outcome.elapsed, Nanos::from_secs(10));
 }
@@ -108,9 +110,34 @@ fn wakeup_lets_blocked_threads_pass() {
     assert_eq!(count(&outcome, "gate"), 27);
 }
 
+/// Threads of equal names in equal processes: none draws what another one draws.
+#[test]
+fn definitions_of_one_name_have_numbers_of_their_own() {
+    let write = "flowop write name=w,filesetname=set,iosize=4k,random";
+    let process = |threads: &str| format!("define process name=p\n{{\n{threads}}}\n");
+    let thread = format!("thread name=t,memsize=1m\n{{\n{write}\n}}\n");
+    let text = format!(
+        "define fileset name=set,path=/d,size=64m,entries=1,prealloc=100\n{0}{0}run 1\n",
+        process(&thread.repeat(2))
+    );
+    let fs = super::MemFs::new(Nanos::from_millis(10));
+    super::run_with(&text, 1, &fs).expect("runs");
+    let log = &fs.state().log;
+    let of = |name: &str| -> Vec<&str> {
+        log.iter().filter_map(|line| line.strip_prefix(name)).filter(|call| call.contains("write")).collect()
+    };
+    let all = ["p-1/t-1", "p-1/t-2", "p-2/t-1", "p-2/t-2"].map(of);
+    assert!(all.iter().all(|calls| calls.len() > 90), "all four are there");
+    for i in 0..4 {
+        assert!(all[..i].iter().all(|other| *other != all[i]), "{i} draws its own offsets");
+    }
+}
+
 #[test]
 fn prints_are_kept() {
     let body = threads(1, "flowop print name=say,value=\"hello\"\nflowop delay name=d,value=1");
     let (outcome, _) = run(&one_process(FILES, &body, "run 3"));
     assert_eq!(outcome.messages, ["hello"; 3]);
+    let say = &outcome.ops["say"];
+    assert_eq!((say.mean(), say.longest), (Nanos::ZERO, Nanos::ZERO), "what takes no time has no latency");
 }

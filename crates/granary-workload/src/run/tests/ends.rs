@@ -1,5 +1,5 @@
 use super::{LATENCY, MemFs, count, fails, one_process, one_thread, run, run_with};
-use crate::run::{Clients, Finish, Phase, Progress, Run, RunOptions};
+use crate::run::{Clients, Finish, Outcome, Phase, Progress, Run, RunOptions};
 use granary_sim::World;
 use granary_units::Nanos;
 use granary_vfs::FsError;
@@ -288,4 +288,53 @@ fn every_built_in_workload_runs_to_its_end() {
         assert_eq!(sum, outcome.total_ops, "{}", builtin.name);
         assert!(outcome.ops.values().all(|op| op.latency.count() == op.count), "{}", builtin.name);
     }
+}
+
+/// How long the run lasts until the end is told of, and the outcome.
+fn until_told(text: &str, latency: Nanos) -> (Nanos, Outcome) {
+    let (workload, fs, told) = (super::workload(text), MemFs::new(latency), Arc::new(Mutex::new(Vec::new())));
+    let sink = Arc::clone(&told);
+    let body = move || {
+        let mut run = Run::new(&workload, |name: &str| fs.client(name), RunOptions::default());
+        run.setup().expect("set up");
+        let start = granary_sim::now();
+        run.measure_then(move || sink.lock().push(granary_sim::now() - start)).expect("runs")
+    };
+    let outcome = World::default().run(body).expect("no deadlock");
+    let told = told.lock();
+    assert_eq!(told.len(), 1, "once");
+    (told[0], outcome)
+}
+
+#[test]
+fn whoever_counts_beside_the_run_is_told_of_its_end_at_that_instant() {
+    let thread = |flowops: &str| format!("thread name=t,memsize=1m,instances=3\n{{\n{flowops}\n}}");
+    let delete = "flowop deletefile name=d,filesetname=set";
+    for (flowops, end) in [
+        (STAT.to_owned(), "run 1"),
+        (format!("{STAT}\nflowop finishoncount name=end,value=100"), "run"),
+        (delete.to_owned(), "set mode quit alldone\nrun"),
+        (delete.to_owned(), "set mode quit firstdone\nrun"),
+    ] {
+        // Of three threads at 7 us a call, one is always in a call when another one ends the run.
+        let (told, outcome) = until_told(&one_process(FILES, &thread(&flowops), end), Nanos::from_micros(7));
+        assert_eq!(told, outcome.elapsed, "{}", outcome.finished_because);
+    }
+}
+
+/// The operation is not counted, its calls' bytes are: below, they were moved.
+#[test]
+fn the_end_cuts_an_operation_short_but_not_the_bytes_of_its_calls() {
+    let latency = Nanos::from_millis(10);
+    let one = |flowop: &str| {
+        let flowops = format!("flowop openfile name=o,filesetname=set,fd=1\n{flowop} name=x,fd=1,iosize=256");
+        let (told, outcome) =
+            until_told(&one_thread("size=64k,entries=1,prealloc=100", &flowops, 1), latency);
+        assert_eq!(told, Nanos::from_secs(1));
+        assert_eq!((outcome.total_ops, count(&outcome, "x")), (1, 0), "only the open is done");
+        outcome
+    };
+    // A hundred calls of 10 ms, of which the first opens; reading also seeks.
+    assert_eq!(one("flowop writewholefile").app_write, 99 * 256);
+    assert_eq!(one("flowop readwholefile").app_read, 98 * 256);
 }

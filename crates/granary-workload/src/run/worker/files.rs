@@ -374,22 +374,18 @@ impl<P: Posix + Send + 'static> Worker<P> {
     }
 
     /// Starts a write of `len` bytes on an open slot.
-    pub(super) fn start_write(&mut self, node: &Node, slot: usize, len: usize, offset: u64) {
+    pub(super) fn start_write(&mut self, node: &Node, slot: usize, len: usize, offset: u64) -> Step {
         let Op::AioWrite(file, _) = &node.op else { unreachable!("only aiowrite starts writes") };
         let place = self.slots[slot];
         // A file that was deleted while open has no path for the writer to open: nothing is written.
         if let (Some((set, entry)), Some(aio)) = (place.file, &self.aio) {
             let flags = self.flags(set as usize, file);
-            aio.write(AioRequest {
-                slot: slot as u32,
-                serial: place.serial,
-                set,
-                file: entry,
-                flags,
-                len,
-                offset,
-            });
-            self.slots[slot].aio = true;
+            let (slot, serial) = (slot as u32, place.serial);
+            if !aio.write(&self.shared, AioRequest { slot, serial, set, file: entry, flags, len, offset }) {
+                return Err(Exit::Over);
+            }
+            self.slots[slot as usize].aio = true;
         }
+        Ok(())
     }
 }

@@ -68,6 +68,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
             None => self.client.read(fd, dest).map_err(|e| ("read", e)),
         };
         let read = read.map_err(|(call, e)| self.failed_on(node, call, slot, e))?;
+        self.read_bytes(read);
         self.done(node, start, read as u64);
         if read == 0 {
             self.seek(node, slot, Whence::Set)?;
@@ -99,7 +100,10 @@ impl<P: Posix + Send + 'static> Worker<P> {
         loop {
             match self.client.read(fd, Dest::Discard(size as usize)) {
                 Ok(0) => break,
-                Ok(read) => bytes += read as u64,
+                Ok(read) => {
+                    self.read_bytes(read);
+                    bytes += read as u64;
+                }
                 Err(e) => return Err(self.failed_on(node, "read", slot, e)),
             }
         }
@@ -120,6 +124,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
             None => self.client.write(fd, data).map_err(|e| ("write", e)),
         };
         let written = written.map_err(|(call, e)| self.failed_on(node, call, slot, e))?;
+        self.wrote_bytes(written);
         self.done(node, start, written as u64);
         Ok(())
     }
@@ -148,7 +153,10 @@ impl<P: Posix + Send + 'static> Worker<P> {
         while bytes < whole {
             let len = size.max(1).min(whole - bytes) as usize;
             match self.client.write(fd, Payload::Fill { word, len }) {
-                Ok(written) => bytes += written as u64,
+                Ok(written) => {
+                    self.wrote_bytes(written);
+                    bytes += written as u64;
+                }
                 Err(e) => return Err(self.failed_on(node, "write", slot, e)),
             }
         }
@@ -177,6 +185,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
             Ok(written) => written,
             Err(e) => return Err(self.failed_on(node, "write", slot, e)),
         };
+        self.wrote_bytes(written);
         self.done(node, start, written as u64);
         Ok(())
     }
@@ -190,7 +199,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
         self.buffer(node, file, size)?;
         let at = self.random_offset(node, slot, size)?;
         let start = now();
-        self.start_write(node, slot, size as usize, at);
+        self.start_write(node, slot, size as usize, at)?;
         self.done(node, start, size);
         Ok(())
     }

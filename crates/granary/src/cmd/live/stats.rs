@@ -157,11 +157,7 @@ impl Stats {
         let to = Snapshot { at: Nanos::ZERO, counters: to };
         let moved = phase(&from, &to);
         self.firmware = to.firmware_since(&from);
-        let share = |host: u64, app: u64| if app == 0 { 0.0 } else { host as f64 / app as f64 };
-        self.amplification = Amplification {
-            read: share(moved.host.read(), self.app.read_bytes),
-            write: share(moved.host.written(), self.app.write_bytes),
-        };
+        self.amplification = Amplification::of(&moved.host, &self.app);
         self.host = moved.host;
         self.flash = moved.flash;
     }
