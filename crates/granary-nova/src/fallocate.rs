@@ -57,6 +57,7 @@ impl Nova {
                 Ok(addrs) => addrs,
                 Err(e) => {
                     runs.into_iter().try_for_each(|(_, block, n)| self.free.give(block, n))?;
+                    self.take_back(b, st, &p)?;
                     return Err(e);
                 }
             };

@@ -120,6 +120,7 @@ impl Nova {
                 for (_, block, n) in runs {
                     self.free.give(block, n)?;
                 }
+                self.take_back(b, st, &p)?;
                 return Err(e);
             }
         };

@@ -53,7 +53,7 @@ impl Nova {
     }
 
     /// Unlinks pages in which everything is dead.
-    fn clean_fast(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+    pub(crate) fn clean_fast(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
         let gone = |p: &LogPage| p.dead >= p.entries;
         let mut kept: Vec<LogPage> = Vec::with_capacity(st.pages.len());
         let mut freed = Vec::new();

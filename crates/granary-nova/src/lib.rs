@@ -24,6 +24,7 @@ mod fallocate;
 mod file;
 mod fs;
 mod gc;
+mod in_place;
 mod inodes;
 mod journal;
 pub mod layout;

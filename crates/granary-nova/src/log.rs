@@ -46,6 +46,11 @@ impl Pending {
         st.epoch.wrapping_add(self.entries + 1)
     }
 
+    /// Indexes of the pages that hold them.
+    pub fn pages(&self) -> impl Iterator<Item = usize> + '_ {
+        self.counts.iter().map(|(page, _)| *page)
+    }
+
     /// The entries count now.
     pub fn apply(self, st: &mut State) {
         (st.tail, st.current) = (self.tail, self.current);
@@ -57,13 +62,19 @@ impl Pending {
 }
 
 impl Nova {
-    /// Prepares more log pages: links them behind the last.
+    /// Prepares more log pages: links them behind the last. An urgent caller takes from the reserve no more than the one page
+    /// that its entry needs, so that there is enough for others.
     fn grow_log(&self, b: &mut Batch<'_>, st: &mut State, ino: Ino, urgent: bool) -> Result<()> {
         let mut want = (st.pages.len() as u64).clamp(1, GROWTH);
         let cpu = self.cpu();
         let mut got = false;
         while want > 0 {
-            let Some((first, n)) = self.free.take(cpu, want, From::Above, urgent) else { break };
+            let ordinary = self.free.take(cpu, want, From::Above, false);
+            let taken = match ordinary {
+                None if urgent && !got => self.free.take(cpu, 1, From::Above, true),
+                taken => taken,
+            };
+            let Some((first, n)) = taken else { break };
             for block in first..first + n {
                 let next = if block + 1 < first + n { block + 1 } else { 0 };
                 self.init_page(b, block, ino, 0, next)?;
@@ -76,6 +87,16 @@ impl Nova {
             (want, got) = (want - n, true);
         }
         if got { Ok(()) } else { Err(FsError::NoSpace) }
+    }
+
+    /// Gives the pages behind the one with the tail back.
+    pub(crate) fn give_prepared(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+        if st.tail == 0 || st.current + 1 >= st.pages.len() {
+            return Ok(());
+        }
+        b.put_u64(st.pages[st.current].block * BLOCK + PAGE_NEXT, 0, Structure::Log)?;
+        b.fence()?;
+        st.pages.drain(st.current + 1..).try_for_each(|page| self.free.give(page.block, 1))
     }
 
     /// Initialises a log page's tail.

@@ -6,6 +6,7 @@
 //!   link     dentry, link change | transaction {dir tail, inode tail}
 //!   unlink   dentry without inode, link change | transaction {inode tail, dir tail} or, with the last link,
 //!            {inode tail, valid, delete epoch, dir tail}; then the old dentry is marked dead
+//!            where the logs find no page: in place (in_place.rs)
 //!   evict    deleted flag, head and tail zeroed; blocks are free
 //! ```
 //!
@@ -160,7 +161,13 @@ impl Nova {
             let e = entry::dentry(dp.epoch(dst), name, inode.ino().0, kind, cx.time, dir_links);
             let addr = self.append(b, dst, &mut dp, dir.ino(), (&e, DENTRY, false))?;
             let mut p = Pending::new(st);
-            let at = self.append_link(b, inode, st, &mut p, (links, cx, false))?;
+            let at = match self.append_link(b, inode, st, &mut p, (links, cx, false)) {
+                Ok(at) => at,
+                Err(e) => {
+                    self.take_back(b, dst, &dp)?;
+                    return Err(e);
+                }
+            };
             let words = [(dst.slot + inode::TAIL, dst.tail), (st.slot + inode::TAIL, st.tail)];
             self.transaction(b, &words, |b| {
                 b.fence()?;
@@ -183,46 +190,90 @@ impl Nova {
         let dst = &mut *dst;
         let mut st = node(inode).state.write();
         let st = &mut *st;
-        let (kind, links) = inode.view(|a| (a.kind, a.nlink));
-        let is_dir = kind == FileKind::Dir;
-        let links = if is_dir { 0 } else { links.saturating_sub(1) };
-        self.stores(|b| {
-            let dir_links = dir.view(|a| a.nlink) - u32::from(is_dir);
-            let mut dp = Pending::new(dst);
-            let e = entry::dentry(dp.epoch(dst), name, 0, kind, cx.time, dir_links);
-            let gone = self.append(b, dst, &mut dp, dir.ino(), (&e, DENTRY, true))?;
-            let mut p = Pending::new(st);
-            let at = self.append_link(b, inode, st, &mut p, (links, cx, true))?;
-            let mut words = vec![(st.slot + inode::TAIL, st.tail), (dst.slot + inode::TAIL, dst.tail)];
-            if links == 0 {
-                words.extend([(st.slot, st.word), (st.slot + inode::DELETE_EPOCH, 0)]);
-            }
-            let word = st.word & !0xff;
-            self.transaction(b, &words, |b| {
-                b.fence()?;
-                self.put_tail(b, st, &p)?;
-                b.fence()?;
-                if links == 0 {
-                    self.put_deleted(b, st, word)?;
+        let is_dir = inode.view(|a| a.kind) == FileKind::Dir;
+        let links = if is_dir { 0 } else { inode.view(|a| a.nlink).saturating_sub(1) };
+        let dir_links = dir.view(|a| a.nlink).saturating_sub(u32::from(is_dir));
+        let is_full = self.stores(|b| {
+            let (mut dp, mut p) = (Pending::new(dst), Pending::new(st));
+            let counts = (links, dir_links);
+            let logged = self.log_unlink(b, cx, (dir, dst, &mut dp), name, (inode, st, &mut p), counts);
+            match logged {
+                Ok(at) => {
+                    self.commit_unlink(b, cx, (dir, dst, dp), name, (inode, st, p), counts, at)?;
+                    Ok(false)
                 }
-                b.fence()?;
-                self.put_tail(b, dst, &dp)?;
-                b.fence()
-            })?;
-            if links == 0 {
-                st.word = word;
+                Err(FsError::NoSpace) => {
+                    self.take_back(b, dst, &dp)?;
+                    self.take_back(b, st, &p)?;
+                    self.unlink_in_place(b, cx, (dir, dst), name, (inode, st), counts)?;
+                    Ok(true)
+                }
+                Err(e) => Err(e),
             }
-            dp.apply(dst);
-            p.apply(st);
-            dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, dir_links));
-            self.link_changed(b, inode, st, at, (links, cx))?;
-            self.born_dead(b, dst, gone)?;
-            if let Some(old) = dst.dir_mut().remove(name) {
-                self.dentry_dead(b, dst, old.addr)?;
-            }
-            b.write_back()
         })?;
-        self.clean_log(node(dir), dst)
+        if !is_full {
+            return self.clean_log(node(dir), dst);
+        }
+        if links > 0 {
+            self.shrink_log(st)?;
+        }
+        self.shrink_log(dst)
+    }
+
+    /// Appends the entries of both logs; returns their addresses. Nobody sees them before the transaction.
+    fn log_unlink(
+        &self,
+        b: &mut Batch<'_>,
+        cx: &Cx<'_>,
+        (dir, dst, dp): (&Inode, &mut State, &mut Pending),
+        name: &[u8],
+        (inode, st, p): (&Inode, &mut State, &mut Pending),
+        (links, dir_links): (u32, u32),
+    ) -> Result<(u64, u64)> {
+        let e = entry::dentry(dp.epoch(dst), name, 0, inode.view(|a| a.kind), cx.time, dir_links);
+        let gone = self.append(b, dst, dp, dir.ino(), (&e, DENTRY, true))?;
+        Ok((gone, self.append_link(b, inode, st, p, (links, cx, true))?))
+    }
+
+    #[allow(clippy::too_many_arguments)] // two logs, and what both get
+    fn commit_unlink(
+        &self,
+        b: &mut Batch<'_>,
+        cx: &Cx<'_>,
+        (dir, dst, dp): (&Inode, &mut State, Pending),
+        name: &[u8],
+        (inode, st, p): (&Inode, &mut State, Pending),
+        (links, dir_links): (u32, u32),
+        (gone, at): (u64, u64),
+    ) -> Result<()> {
+        let mut words = vec![(st.slot + inode::TAIL, st.tail), (dst.slot + inode::TAIL, dst.tail)];
+        if links == 0 {
+            words.extend([(st.slot, st.word), (st.slot + inode::DELETE_EPOCH, 0)]);
+        }
+        let word = st.word & !0xff;
+        self.transaction(b, &words, |b| {
+            b.fence()?;
+            self.put_tail(b, st, &p)?;
+            b.fence()?;
+            if links == 0 {
+                self.put_deleted(b, st, word)?;
+            }
+            b.fence()?;
+            self.put_tail(b, dst, &dp)?;
+            b.fence()
+        })?;
+        if links == 0 {
+            st.word = word;
+        }
+        dp.apply(dst);
+        p.apply(st);
+        dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, dir_links));
+        self.link_changed(b, inode, st, at, (links, cx))?;
+        self.born_dead(b, dst, gone)?;
+        if let Some(old) = dst.dir_mut().remove(name) {
+            self.dentry_dead(b, dst, old.addr)?;
+        }
+        b.write_back()
     }
 
     /// The inode no longer exists on media.

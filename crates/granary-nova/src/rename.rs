@@ -9,13 +9,13 @@
 //! Source: NOVA section 4.4; reference/baselines.md section 6.3.
 
 use crate::Nova;
+use crate::in_place::InPlace;
 use crate::layout::entry::{self, DENTRY_DEAD};
 use crate::layout::inode;
 use crate::log::Pending;
 use crate::namespace::node;
 use crate::node::State;
 use granary_mssd::Structure;
-use granary_pm::bytes::u64_at;
 use granary_pm::{Batch, corrupt};
 use granary_vfs::{Attr, Cx, FileKind, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
@@ -104,28 +104,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// An entry that changes in place: its address and first four words before and after.
-struct InPlace {
-    addr: u64,
-    old: [u8; 32],
-    new: [u8; 32],
-}
-
-impl InPlace {
-    fn words(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        (0..32).step_by(8).map(|i| (self.addr + i as u64, u64_at(&self.old, i)))
-    }
-}
-
 impl Nova {
-    fn in_place(&self, addr: u64, change: impl FnOnce(&mut [u8; 32])) -> Result<InPlace> {
-        let mut old = [0; 32];
-        self.pm.load(addr, &mut old, Structure::Dentry)?;
-        let mut new = old;
-        change(&mut new);
-        Ok(InPlace { addr, old, new })
-    }
-
     /// A ".." entry that leads to `parent`.
     fn new_parent(&self, st: &State, parent: &Inode) -> Result<InPlace> {
         let addr = st.dir().dotdot;
@@ -156,7 +135,13 @@ impl Nova {
         let mut call = Call { cx, r, parts, to, moved: moved_at };
         call.count_links();
         self.stores(|b| {
-            let logged = self.log_rename(b, &mut call)?;
+            let logged = match self.log_rename(b, &mut call) {
+                Ok(logged) => logged,
+                Err(e) => {
+                    call.parts.iter().try_for_each(|part| self.take_back(b, part.st, &part.p))?;
+                    return Err(e);
+                }
+            };
             self.commit_rename(b, &mut call, &logged)?;
             self.take_over(b, &mut call, &logged)?;
             b.write_back()

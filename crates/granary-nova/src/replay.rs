@@ -11,13 +11,15 @@
 
 use crate::Nova;
 use crate::layout::entry::{CUT, DEAD, Entry, NEXT_PAGE, parse};
-use crate::layout::{HEAD_BLOCKS, LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, PAGE_OWNER, inode};
+use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, PAGE_OWNER, inode};
+use crate::mount::first_free;
 use crate::node::{AttrEntry, Body, LogPage, State};
 use granary_mssd::Structure;
 use granary_pm::bytes::{u32_at, u64_at};
 use granary_pm::{BLOCK, corrupt};
 use granary_units::PAGE_SIZE;
 use granary_vfs::{Attr, FileKind, FsError, Ino, Result, Time};
+use rustc_hash::FxHashSet;
 
 /// An inode as its log has it.
 pub struct Replayed {
@@ -73,9 +75,13 @@ impl Replay<'_> {
     fn pages(&mut self, head: u64, tail: u64, prepared: bool) -> Result<()> {
         let last = (tail - 1) / BLOCK;
         let (mut block, mut past) = (head, false);
+        let mut seen = FxHashSet::default();
         loop {
-            if !self.nova.is_data(block, 1) || self.out.state.pages.len() as u64 > self.nova.blocks {
-                return Err(self.bad("a page outside the data area", block * BLOCK));
+            if !self.nova.is_data(block, 1) {
+                return Err(corrupt(format!("{}: its log goes on in block {block}", self.ino)));
+            }
+            if !seen.insert(block) {
+                return Err(corrupt(format!("{}: its log comes back to block {block}", self.ino)));
             }
             let page = self.nova.pm.load_block(block, Structure::Log)?;
             let p = &page[..];
@@ -196,6 +202,9 @@ impl Replay<'_> {
                     (a.mtime, a.ctime, a.nlink) = (time, time, links);
                 }
             }
+            (Entry::Attr { size, .. }, _) if size > MAX_FILE_SIZE => {
+                return Err(self.bad("an impossible size", at));
+            }
             (Entry::Attr { flags, mode, uid, gid, times, size, links }, body) => {
                 let mut out = Vec::new();
                 if flags & CUT != 0
@@ -260,6 +269,9 @@ impl Replay<'_> {
 
     fn finish(mut self) -> Result<Replayed> {
         let attr = &mut self.out.attr;
+        if attr.size > MAX_FILE_SIZE {
+            return Err(corrupt(format!("{}: a size of {}", self.ino, attr.size)));
+        }
         match &self.out.state.body {
             Body::File(map) => attr.blocks = map.blocks * (BLOCK / 512),
             Body::Dir(dir) => {
@@ -280,6 +292,9 @@ impl Replay<'_> {
 impl Nova {
     /// Whether pointers may lead to `block..block + count`.
     pub(crate) fn is_data(&self, block: u64, count: u64) -> bool {
-        block >= HEAD_BLOCKS && count <= self.blocks && block < self.blocks && block + count <= self.data_end
+        block >= first_free(&self.superblock)
+            && count <= self.blocks
+            && block < self.blocks
+            && block + count <= self.data_end
     }
 }

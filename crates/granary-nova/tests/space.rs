@@ -11,6 +11,11 @@ fn a_full_file_system_can_be_emptied_and_filled_again() {
 }
 
 #[test]
+fn every_name_of_a_full_file_system_can_be_taken_away() {
+    suite::every_name_of_a_full_file_system_can_be_taken_away(&Subject::default());
+}
+
+#[test]
 fn a_full_file_system_survives_a_crowd() {
     suite::a_full_file_system_survives_a_crowd(&Subject::default());
 }

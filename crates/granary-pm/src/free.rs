@@ -6,7 +6,7 @@
 //!   a CPU takes from its own list, data from below, logs from above; from the next one's where it has none
 //! ```
 //!
-//! Invariants: the sum of the runs plus what is promised to callers is `free`; a block is in one run. The last `reserve`
+//! Invariants: the sum of the runs is `free`, which changes under the lock of the list; a block is in one run. The last `reserve`
 //! blocks are for callers that need space in order to free some.
 //!
 //! Source: NOVA section 3.3 (per-CPU free lists as red-black trees, rebuilt at mount).
@@ -75,44 +75,48 @@ impl FreeLists {
         urgent: bool,
     ) -> Option<(u64, u64)> {
         let keep = if urgent { 0 } else { self.reserve };
-        let mut granted = 0;
+        loop {
+            let wish = want.min(self.free.load(Relaxed).saturating_sub(keep));
+            if wish < least || wish == 0 {
+                return None;
+            }
+            let cpus = self.lists.len();
+            let got = (0..cpus).find_map(|i| self.take_from((cpu + i) % cpus, (wish, least), from, keep));
+            // A block that is free was in no list that was looked at: others took and gave meanwhile.
+            if got.is_some() || least > 1 {
+                return got;
+            }
+        }
+    }
+
+    /// Takes up to `wish` and at least `least` blocks from one list, leaving `keep` in all.
+    fn take_from(&self, list: usize, (wish, least): (u64, u64), from: From, keep: u64) -> Option<(u64, u64)> {
+        let mut list = self.lists[list].lock();
+        let search = if least > 1 { usize::MAX } else { SEARCH };
+        let (start, len) = match from {
+            From::Below => find(list.iter(), wish, search),
+            From::Above => find(list.iter().rev(), wish, search),
+        }?;
+        // Only what this run has is taken from the sum, so that nobody is refused for what another only wished.
+        let mut n = 0;
         let _ = self.free.fetch_update(Relaxed, Relaxed, |free| {
-            granted = want.min(free.saturating_sub(keep));
-            (granted >= least).then(|| free - granted)
+            n = len.min(wish).min(free.saturating_sub(keep));
+            (n >= least).then(|| free - n)
         });
-        if granted < least || granted == 0 {
+        if n < least {
             return None;
         }
-        let cpus = self.lists.len();
-        let got = (0..cpus).find_map(|i| {
-            let mut list = self.lists[(cpu + i) % cpus].lock();
-            let search = if least > 1 { usize::MAX } else { SEARCH };
-            let run = match from {
-                From::Below => find(list.iter(), granted, search),
-                From::Above => find(list.iter().rev(), granted, search),
+        list.remove(&start);
+        if n < len {
+            match from {
+                From::Below => list.insert(start + n, len - n),
+                From::Above => list.insert(start, len - n),
             };
-            run.filter(|(_, len)| *len >= least).map(|(start, len)| {
-                let n = len.min(granted);
-                list.remove(&start);
-                let at = match from {
-                    From::Below => {
-                        if n < len {
-                            list.insert(start + n, len - n);
-                        }
-                        start
-                    }
-                    From::Above => {
-                        if n < len {
-                            list.insert(start, len - n);
-                        }
-                        start + len - n
-                    }
-                };
-                (at, n)
-            })
-        });
-        self.free.fetch_add(granted - got.map_or(0, |(_, n)| n), Relaxed);
-        got
+        }
+        Some(match from {
+            From::Below => (start, n),
+            From::Above => (start + len - n, n),
+        })
     }
 
     /// Gives blocks back.
@@ -205,6 +209,26 @@ mod tests {
             assert_eq!(lists.free_blocks() + out, 1000);
             assert_eq!(lists.runs().iter().map(|r| r.1).sum::<u64>(), 1000 - out);
         }
+    }
+
+    #[test]
+    fn no_thread_is_refused_what_others_only_wish_for() {
+        let lists = FreeLists::new(0, 64, 4, 0);
+        // No two free blocks touch: whoever wishes for many gets one.
+        (0..32).for_each(|i| lists.give(2 * i, 1).expect("ours"));
+        std::thread::scope(|scope| {
+            for t in 0..4usize {
+                let lists = &lists;
+                scope.spawn(move || {
+                    for i in 0..20_000 {
+                        let from = if i % 2 == 0 { From::Below } else { From::Above };
+                        let (at, n) = lists.take(t, 32, from, false).expect("28 are free at least");
+                        lists.give(at, n).expect("was taken");
+                    }
+                });
+            }
+        });
+        assert_eq!((lists.free_blocks(), lists.runs().len()), (32, 32));
     }
 
     #[test]
