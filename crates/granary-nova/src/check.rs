@@ -17,7 +17,7 @@ use crate::node::{Body, Node, State};
 use crate::replay::Replayed;
 use granary_mssd::Structure;
 use granary_pm::bytes::u64_at;
-use granary_pm::{BLOCK, Used, merged};
+use granary_pm::{BLOCK, Findings, Used, merged};
 use granary_vfs::{FileKind, FsError, Ino, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,9 +35,9 @@ struct Seen {
 
 impl Nova {
     pub(crate) fn check_all(&self) -> Result<Vec<String>> {
-        let mut bad = Vec::new();
+        let mut bad = Findings::default();
         let mut used = Used::new(self.data_end);
-        let mark = |used: &mut Used, first, n, by: &str, bad: &mut Vec<String>| {
+        let mark = |used: &mut Used, first, n, by: &str, bad: &mut Findings| {
             if let Err(e) = used.mark(first, n, by) {
                 bad.push(e.to_string());
             }
@@ -93,11 +93,11 @@ impl Nova {
         }
         self.check_tree(seen.keys().copied().collect(), &mut seen, &mut bad);
         self.check_tables(&seen, &orphans, &mut bad);
-        Ok(bad)
+        Ok(bad.into_vec())
     }
 
     /// Page tails against the entries in them; what lies beyond the end is zero.
-    fn check_media(&self, r: &Replayed, ino: Ino, bad: &mut Vec<String>) -> Result<()> {
+    fn check_media(&self, r: &Replayed, ino: Ino, bad: &mut Findings) -> Result<()> {
         for (page, (entries, dead)) in r.state.pages.iter().zip(&r.counts) {
             if (page.entries, page.dead) != (*entries, *dead) {
                 bad.push(format!(
@@ -114,7 +114,7 @@ impl Nova {
         Ok(())
     }
 
-    fn check_journals(&self, bad: &mut Vec<String>) -> Result<()> {
+    fn check_journals(&self, bad: &mut Findings) -> Result<()> {
         for cpu in 0..self.cpus {
             let mut pair = [0; 16];
             self.pm.load(JOURNAL_PAIRS * BLOCK + cpu as u64 * 64, &mut pair, Structure::Journal)?;
@@ -125,7 +125,7 @@ impl Nova {
         Ok(())
     }
 
-    fn check_tree(&self, all: Vec<u64>, seen: &mut BTreeMap<u64, Seen>, bad: &mut Vec<String>) {
+    fn check_tree(&self, all: Vec<u64>, seen: &mut BTreeMap<u64, Seen>, bad: &mut Findings) {
         let root = self.root_ino().0;
         for ino in all {
             let entries = seen.get_mut(&ino).map_or(Vec::new(), |s| std::mem::take(&mut s.entries));
@@ -181,7 +181,7 @@ impl Nova {
         }
     }
 
-    fn check_tables(&self, seen: &BTreeMap<u64, Seen>, orphans: &[u64], bad: &mut Vec<String>) {
+    fn check_tables(&self, seen: &BTreeMap<u64, Seen>, orphans: &[u64], bad: &mut Findings) {
         let mut used = 0;
         for (cpu, table) in self.tables.iter().enumerate() {
             let t = table.lock();
@@ -221,7 +221,7 @@ fn see(r: &Replayed) -> Seen {
     Seen { kind: r.attr.kind, nlink: r.attr.nlink, parent: r.parent, names: 0, subdirs: 0, entries }
 }
 
-fn check_memory(r: &Replayed, node: &Node, bad: &mut Vec<String>) {
+fn check_memory(r: &Replayed, node: &Node, bad: &mut Findings) {
     let (ino, st) = (node.ino, node.state.read());
     let State { slot, tail, pages, current, last_attr, last_link, stale, word, body, .. } = &*st;
     let theirs = &r.state;

@@ -5,6 +5,7 @@
 //!   Pm      loads, counters; knows which write-verify reads are needed
 //!   FreeLists   free blocks in host memory, one list per CPU
 //!   superblock  and its copy;  pages: of files, for mappings
+//!   Findings    what a check has to say
 //!   saved       the free lists (and other words) on media between an unmount and the next mount
 //! ```
 //!
@@ -19,6 +20,7 @@
 mod batch;
 mod block;
 pub mod bytes;
+mod findings;
 mod free;
 pub mod pages;
 pub mod saved;
@@ -27,6 +29,7 @@ mod used;
 
 pub use batch::Batch;
 pub use block::Block;
+pub use findings::Findings;
 pub use free::{FreeLists, From};
 pub use used::{Used, merged};
 

@@ -13,7 +13,7 @@ use crate::layout::inode::{ITEM, Tree, parse};
 use crate::{Node, Pmfs};
 use granary_mssd::Structure;
 use granary_pm::bytes::u64_at;
-use granary_pm::{BLOCK, Used, merged};
+use granary_pm::{BLOCK, Findings, Used, merged};
 use granary_vfs::{Attr, FileKind, FsError, Ino, Result};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -25,12 +25,12 @@ struct Seen {
     parent: u64,
     names: u32,
     subdirs: u32,
-    entries: Vec<(String, u64, FileKind)>,
+    entries: Vec<(Vec<u8>, u64, FileKind)>,
 }
 
 impl Pmfs {
     pub(crate) fn check_all(&self) -> Result<Vec<String>> {
-        let mut bad = Vec::new();
+        let mut bad = Findings::default();
         let mut used = Used::new(self.data_end);
         note(self.mark_fixed(&mut used), &mut bad)?;
         let mut nodes: BTreeMap<u64, Arc<Node>> =
@@ -38,13 +38,13 @@ impl Pmfs {
         let mut seen = BTreeMap::new();
         for (ino, place) in self.inodes_in_use()? {
             let result = parse(&place, ino).and_then(|(attr, tree)| {
-                self.check_blocks(ino, Some(&attr), tree, &mut used, &mut bad)?;
+                let sound = self.check_blocks(ino, Some(&attr), tree, &mut used, &mut bad)?;
                 if let Some(node) = nodes.remove(&ino.0)
                     && (*node.tree.read() != tree || self.inode_addr(ino)? != node.addr)
                 {
                     bad.push(format!("{ino}: the tree in memory and on media differ"));
                 }
-                let s = self.see(ino, attr, tree)?;
+                let s = self.see(ino, attr, tree, sound, &mut bad)?;
                 seen.insert(ino.0, s);
                 Ok(())
             });
@@ -56,7 +56,8 @@ impl Pmfs {
                 bad.push(format!("inode {ino} in memory has no links and is not on the truncate list"));
             }
             let tree = *node.tree.read();
-            note(self.check_blocks(Ino(ino), None, tree, &mut used, &mut bad), &mut bad)?;
+            let result = self.check_blocks(Ino(ino), None, tree, &mut used, &mut bad);
+            note(result.map(|_| ()), &mut bad)?;
         }
         self.check_list(&list, &seen, &mut bad)?;
         let (ours, theirs) = (self.free.runs(), used.free_runs());
@@ -66,50 +67,59 @@ impl Pmfs {
         }
         check_tree(&mut seen, &mut bad);
         self.check_table(&seen, &list, &mut bad);
-        Ok(bad)
+        Ok(bad.into_vec())
     }
 
-    /// Marks the blocks of a tree. `attr`: where the inode has links, its counts are compared.
+    /// Marks the blocks of a tree; says whether each was nobody's before. Below others it does not look, so that it ends.
+    /// `attr`: where the inode has links, its counts are compared.
     fn check_blocks(
         &self,
         ino: Ino,
         attr: Option<&Attr>,
         tree: Tree,
         used: &mut Used,
-        bad: &mut Vec<String>,
-    ) -> Result<()> {
-        let (mut data, mut end) = (0, 0);
+        bad: &mut Findings,
+    ) -> Result<bool> {
+        let (mut data, mut end, mut sound) = (0, 0, true);
         self.walk(tree, &mut |block, page, height| {
             if height == 0 {
                 (data, end) = (data + 1, page + 1);
             }
-            note(used.mark(block, 1, &ino.to_string()), bad)
+            let marked = used.mark(block, 1, &ino.to_string());
+            let is_new = marked.is_ok();
+            sound &= is_new;
+            note(marked, bad)?;
+            Ok(is_new)
         })?;
         if let Some(attr) = attr {
             if attr.blocks != data * (BLOCK / 512) {
                 bad.push(format!("{ino}: {} sectors counted, {data} blocks there", attr.blocks));
             }
-            if end > attr.size.div_ceil(BLOCK) {
+            if sound && end > attr.size.div_ceil(BLOCK) {
                 for block in self.not_zero_beyond(tree, attr.size)? {
                     bad.push(format!("{ino}: block {block} beyond its end at {} is not zero", attr.size));
                 }
             }
         }
-        Ok(())
+        Ok(sound)
     }
 
-    fn see(&self, ino: Ino, attr: Attr, tree: Tree) -> Result<Seen> {
+    /// An inode, and the names in it. Where its tree is not `sound`, as a file of any size might be, names are not read.
+    fn see(&self, ino: Ino, attr: Attr, tree: Tree, sound: bool, bad: &mut Findings) -> Result<Seen> {
         let mut s = Seen { attr, parent: 0, names: 0, subdirs: 0, entries: Vec::new() };
-        if attr.kind != FileKind::Dir {
+        if attr.kind != FileKind::Dir || !sound {
             return Ok(s);
         }
-        let mut dot = 0;
+        let (mut dot, mut all) = (0, Vec::new());
         self.scan(tree, attr.size, 0, &mut |_, _, d, _| {
+            if d.ino != 0 {
+                all.push(d.name.to_vec());
+            }
             match (d.ino, d.name) {
                 (0, _) => {}
                 (i, b".") => dot = i,
                 (i, b"..") => s.parent = i,
-                (i, name) => s.entries.push((String::from_utf8_lossy(name).into_owned(), i, d.kind)),
+                (i, name) => s.entries.push((name.to_vec(), i, d.kind)),
             }
             ControlFlow::<()>::Continue(())
         })?;
@@ -119,15 +129,14 @@ impl Pmfs {
                 attr.size
             )));
         }
-        let mut names: Vec<_> = s.entries.iter().map(|e| &e.0).collect();
-        names.sort_unstable();
-        if names.windows(2).any(|w| w[0] == w[1]) {
-            return Err(granary_pm::corrupt(format!("{ino}: a name is there twice")));
+        all.sort_unstable();
+        for w in all.windows(2).filter(|w| w[0] == w[1]) {
+            bad.push(format!("{ino}: \"{}\" is there twice", w[0].escape_ascii()));
         }
         Ok(s)
     }
 
-    fn check_list(&self, list: &[u64], seen: &BTreeMap<u64, Seen>, bad: &mut Vec<String>) -> Result<()> {
+    fn check_list(&self, list: &[u64], seen: &BTreeMap<u64, Seen>, bad: &mut Findings) -> Result<()> {
         let mut word = [0; 8];
         let mut at = LIST_HEAD;
         for ino in list.iter().rev().chain([&0]) {
@@ -146,7 +155,7 @@ impl Pmfs {
         Ok(())
     }
 
-    fn check_table(&self, seen: &BTreeMap<u64, Seen>, list: &[u64], bad: &mut Vec<String>) {
+    fn check_table(&self, seen: &BTreeMap<u64, Seen>, list: &[u64], bad: &mut Findings) {
         let t = self.table.lock();
         let mut free = t.free.clone();
         free.sort_unstable();
@@ -174,7 +183,7 @@ impl Pmfs {
 }
 
 /// Keeps what is corrupt as a sentence; hands other errors on.
-fn note(result: Result<()>, bad: &mut Vec<String>) -> Result<()> {
+fn note(result: Result<()>, bad: &mut Findings) -> Result<()> {
     match result {
         Err(FsError::Corrupt(what)) => {
             bad.push(what);
@@ -184,12 +193,12 @@ fn note(result: Result<()>, bad: &mut Vec<String>) -> Result<()> {
     }
 }
 
-fn check_tree(seen: &mut BTreeMap<u64, Seen>, bad: &mut Vec<String>) {
+fn check_tree(seen: &mut BTreeMap<u64, Seen>, bad: &mut Findings) {
     let all: Vec<u64> = seen.keys().copied().collect();
     for ino in all {
         let entries = seen.get_mut(&ino).map_or(Vec::new(), |s| std::mem::take(&mut s.entries));
         for (name, child, kind) in entries {
-            let is_dir = kind == FileKind::Dir;
+            let (is_dir, name) = (kind == FileKind::Dir, name.escape_ascii());
             match seen.get_mut(&child) {
                 None => {
                     bad.push(format!("inode {ino}: \"{name}\" leads to inode {child}, which is not there"))

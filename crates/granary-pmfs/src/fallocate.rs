@@ -58,7 +58,7 @@ impl Pmfs {
                 b.stream_page(*block, &Page::ZERO, Structure::Data)?;
             }
             m.write_nodes(b)?;
-            new.blocks += taken.len() as u64 * (BLOCK / 512);
+            new.blocks = new.blocks.saturating_add(taken.len() as u64 * (BLOCK / 512));
             self.enter_reserved(b, inode, &m, new)
         })
     }
@@ -93,7 +93,7 @@ impl Pmfs {
         let last = parts.pop().unwrap_or(&[]);
         for part in parts {
             let old = inode.attr();
-            let blocks = old.blocks + m.below(part) * (BLOCK / 512);
+            let blocks = old.blocks.saturating_add(m.below(part) * (BLOCK / 512));
             let more = Attr { blocks, mtime: new.mtime, ctime: new.ctime, ..old };
             let change = inode_edit(own.addr, (&old, tree), (&more, tree));
             self.transact(b, &[vec![change], part.to_vec()])?;
@@ -132,7 +132,7 @@ impl Pmfs {
             if height == 0 && page >= end {
                 blocks.push(block);
             }
-            Ok(())
+            Ok(true)
         })?;
         let mut wrong = Vec::new();
         for block in blocks {

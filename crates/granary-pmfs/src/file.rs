@@ -123,7 +123,9 @@ impl Pmfs {
             }
         }
         m.write_nodes(b)?;
-        new.blocks += holes.iter().filter(|h| **h).count() as u64 * (BLOCK / 512);
+        // The count on media may be anything.
+        let more = holes.iter().filter(|h| **h).count() as u64 * (BLOCK / 512);
+        new.blocks = new.blocks.saturating_add(more);
         let inode_change = inode_edit(own.addr, (&old, tree), (&new, m.tree));
         let pointers = Pmfs::pointer_edits(&m);
         self.transact(b, &[vec![inode_change], pointers])?;
@@ -214,7 +216,8 @@ impl Pmfs {
         }
         let mut freed = Vec::new();
         let left = self.cut_tree(b, tree, new.size.div_ceil(BLOCK), &mut freed)?;
-        new.blocks -= freed.iter().filter(|(_, data)| *data).count() as u64 * (BLOCK / 512);
+        let gone = freed.iter().filter(|(_, data)| *data).count() as u64 * (BLOCK / 512);
+        new.blocks = new.blocks.saturating_sub(gone);
         // The part that changes lies in the first line.
         b.put(own.addr, &bytes(&new, left)[..64], INODE)?;
         b.fence()?;

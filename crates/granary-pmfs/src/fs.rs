@@ -1,5 +1,6 @@
 //! [`FileSystem`] for [`Pmfs`].
 
+use crate::layout::FANOUT;
 use crate::layout::inode::{PLACE, links, parse};
 use crate::mount::write_super;
 use crate::table::per_piece;
@@ -35,15 +36,16 @@ impl FileSystem for Pmfs {
             return Err(FsError::Stale);
         }
         let (attr, tree) = parse(&place, ino)?;
+        self.checked(tree.root)?;
+        if attr.size > MAX_FILE_SIZE || (attr.kind == FileKind::Symlink && attr.size >= BLOCK) {
+            return Err(granary_pm::corrupt(format!("{ino}: a size of {}", attr.size)));
+        }
         let parent = if attr.kind == FileKind::Dir {
             let dotdot = self.find(tree, attr.size.min(BLOCK), b"..")?;
             dotdot.ok_or_else(|| granary_pm::corrupt(format!("{ino}: a directory without \"..\"")))?.ino
         } else {
             0
         };
-        if attr.size > MAX_FILE_SIZE || (attr.kind == FileKind::Symlink && attr.size >= BLOCK) {
-            return Err(granary_pm::corrupt(format!("{ino}: a size of {}", attr.size)));
-        }
         Ok(self.loaded(ino, addr, attr, tree, parent))
     }
 
@@ -184,9 +186,17 @@ impl FileSystem for Pmfs {
             let t = self.table.lock();
             (t.pieces.len() as u64 * per_piece(self.piece()) - 1, t.used())
         };
-        let inodes = places + free / self.piece() * per_piece(self.piece());
+        // The table has so many pieces and no more.
+        let most = FANOUT * per_piece(self.piece()) - 1;
+        let inodes = (places + free / self.piece() * per_piece(self.piece())).min(most);
         let blocks = self.data_end - self.superblock.table() - 1;
-        Ok(StatFs { blocks, free_blocks: free, reserved_blocks: 0, inodes, free_inodes: inodes - used })
+        Ok(StatFs {
+            blocks,
+            free_blocks: free,
+            reserved_blocks: 0,
+            inodes,
+            free_inodes: inodes.saturating_sub(used),
+        })
     }
 
     fn unmount(&self) -> Result<()> {

@@ -155,7 +155,7 @@ impl Pmfs {
                 b.fence()?;
                 self.walk(left, &mut |_, _, height| {
                     attr.blocks += u64::from(height == 0) * (BLOCK / 512);
-                    Ok(())
+                    Ok(true)
                 })?;
                 b.put(addr, &bytes(&attr, left)[..64], Structure::Inode)?;
                 b.fence()?;
@@ -181,7 +181,7 @@ impl Pmfs {
             let mut end = 0;
             self.walk(tree, &mut |block, page, _| {
                 end = end.max(page + 1);
-                used.mark(block, 1, &ino.to_string())
+                used.mark(block, 1, &ino.to_string()).map(|()| true)
             })?;
             if end > attr.size.div_ceil(BLOCK) {
                 recovery.zeroed += self.zero_beyond(tree, attr.size)?;

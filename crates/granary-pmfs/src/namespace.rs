@@ -84,7 +84,7 @@ impl Pmfs {
         b.put(block * BLOCK, &Pmfs::lone_entry(ino, kind, name), Structure::Dentry)?;
         m.write_nodes(b)?;
         let edits = Pmfs::pointer_edits(&m);
-        Ok(Entered { edits, tree: m.tree, size: size + BLOCK, blocks: blocks + BLOCK / 512 })
+        Ok(Entered { edits, tree: m.tree, size: size + BLOCK, blocks: blocks.saturating_add(BLOCK / 512) })
     }
 
     pub(crate) fn create_node(
@@ -116,7 +116,7 @@ impl Pmfs {
             let above = node(dir);
             let old = dir.attr();
             let mut changed = Attr { mtime: cx.time, ctime: cx.time, ..old };
-            changed.nlink += u32::from(is_dir);
+            changed.nlink = changed.nlink.saturating_add(is_dir.into());
             (changed.size, changed.blocks) = (entered.size, entered.blocks);
             let old_tree = *above.tree.read();
             let made =
@@ -145,7 +145,7 @@ impl Pmfs {
     pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (above, own) = (node(dir), node(inode));
         let (dir_old, old) = (dir.attr(), inode.attr());
-        let new = Attr { nlink: old.nlink + 1, ctime: cx.time, ..old };
+        let new = Attr { nlink: old.nlink.saturating_add(1), ctime: cx.time, ..old };
         self.stores(|b| {
             let entered = self.enter(b, dir, name, (inode.ino().0, old.kind), None)?;
             let dir_new = Attr {
@@ -177,8 +177,12 @@ impl Pmfs {
         let place = self.find(dir_tree, dir_old.size, name)?.ok_or(FsError::NoEntry)?;
         let links = old.links_left();
         let new = Attr { nlink: links, ctime: cx.time, ..old };
-        let dir_new =
-            Attr { mtime: cx.time, ctime: cx.time, nlink: dir_old.nlink - u32::from(is_dir), ..dir_old };
+        let dir_new = Attr {
+            mtime: cx.time,
+            ctime: cx.time,
+            nlink: dir_old.nlink.saturating_sub(is_dir.into()),
+            ..dir_old
+        };
         let mut list = (links == 0).then(|| self.list.lock());
         self.stores(|b| {
             let mut last = vec![inode_edit(above.addr, (&dir_old, dir_tree), (&dir_new, dir_tree))];
@@ -214,7 +218,7 @@ impl Pmfs {
         let mut blocks = Vec::new();
         self.walk(tree, &mut |block, _, _| {
             blocks.push(block);
-            Ok(())
+            Ok(true)
         })?;
         {
             let mut list = self.list.lock();

@@ -20,9 +20,13 @@ use granary_pm::bytes::{put_u64, u64_at};
 use granary_pm::{BLOCK, Batch, Block, From, corrupt};
 use granary_units::{PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
+use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
 const WHAT: Structure = Structure::DataPointer;
+
+/// What a walk calls with each block, its file page and its height; whether to go on below.
+type Visit<'a> = dyn FnMut(u64, u64, u8) -> Result<bool> + 'a;
 
 /// File pages below one pointer of a node of height `height`.
 fn reach(height: u8) -> u64 {
@@ -99,7 +103,8 @@ impl Mapping {
 }
 
 impl Pmfs {
-    fn checked(&self, block: u64) -> Result<u64> {
+    /// A pointer, if it leads to where data and nodes lie, or nowhere.
+    pub(crate) fn checked(&self, block: u64) -> Result<u64> {
         if block == 0 || self.is_data(block) {
             Ok(block)
         } else {
@@ -119,10 +124,10 @@ impl Pmfs {
         if tree.root == 0 || page >= capacity(tree.height) {
             return Ok(vec![0; most as usize]);
         }
+        let mut node = self.checked(tree.root)?;
         if tree.height == 0 {
-            return Ok(vec![tree.root]);
+            return Ok(vec![node]);
         }
-        let mut node = tree.root;
         for height in (2..=tree.height).rev() {
             let index = page / reach(height) % FANOUT;
             node = self.pointer(node * BLOCK + index * 8)?;
@@ -236,30 +241,37 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Calls `visit` for every block of the tree: (block, file page it begins at, height; 0 = data).
-    pub(crate) fn walk(&self, tree: Tree, visit: &mut dyn FnMut(u64, u64, u8) -> Result<()>) -> Result<()> {
+    /// Calls `visit` for every block of the tree: (block, file page it begins at, height; 0 = data). It says whether what is
+    /// below is to be visited.
+    ///
+    /// # Errors
+    /// `Corrupt` for a pointer to what holds no data, and where the tree comes back to a node: so a walk ends.
+    pub(crate) fn walk(&self, tree: Tree, visit: &mut Visit<'_>) -> Result<()> {
         if tree.root == 0 {
             return Ok(());
         }
         self.checked(tree.root)?;
-        self.walk_node(tree.root, 0, tree.height, visit)
+        self.walk_node(&mut FxHashSet::default(), (tree.root, 0, tree.height), visit)
     }
 
+    /// The same, from one block on; `seen` has the nodes visited so far.
     fn walk_node(
         &self,
-        block: u64,
-        page: u64,
-        height: u8,
-        visit: &mut dyn FnMut(u64, u64, u8) -> Result<()>,
+        seen: &mut FxHashSet<u64>,
+        (block, page, height): (u64, u64, u8),
+        visit: &mut Visit<'_>,
     ) -> Result<()> {
-        visit(block, page, height)?;
-        if height == 0 {
+        if !visit(block, page, height)? || height == 0 {
             return Ok(());
+        }
+        if !seen.insert(block) {
+            return Err(corrupt(format!("a tree comes back to its node in block {block}")));
         }
         let node = self.pm.load_block(block, WHAT)?;
         let children = node.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
         for (i, child) in (0..FANOUT).zip(children).filter(|(_, child)| *child != 0) {
-            self.walk_node(self.checked(child)?, page + i * reach(height), height - 1, visit)?;
+            let below = (self.checked(child)?, page + i * reach(height), height - 1);
+            self.walk_node(seen, below, visit)?;
         }
         Ok(())
     }
@@ -279,21 +291,21 @@ impl Pmfs {
         if from == 0 {
             self.walk(tree, &mut |block, _, height| {
                 freed.push((block, height == 0));
-                Ok(())
+                Ok(true)
             })?;
             return Ok(Tree::default());
         }
         // `from` > 0: the height is at least 1 and the root keeps its first pointer.
-        self.cut_node(b, self.checked(tree.root)?, 0, tree.height, from, freed)?;
+        let root = (self.checked(tree.root)?, 0, tree.height);
+        self.cut_node(b, &mut FxHashSet::default(), root, from, freed)?;
         Ok(tree)
     }
 
     fn cut_node(
         &self,
         b: &mut Batch<'_>,
-        block: u64,
-        page: u64,
-        height: u8,
+        seen: &mut FxHashSet<u64>,
+        (block, page, height): (u64, u64, u8),
         from: u64,
         freed: &mut Vec<(u64, bool)>,
     ) -> Result<()> {
@@ -306,12 +318,12 @@ impl Pmfs {
                 continue;
             }
             if start < from {
-                self.cut_node(b, child, start, height - 1, from, freed)?;
+                self.cut_node(b, seen, (child, start, height - 1), from, freed)?;
                 continue;
             }
-            self.walk_node(child, start, height - 1, &mut |block, _, height| {
+            self.walk_node(seen, (child, start, height - 1), &mut |block, _, height| {
                 freed.push((block, height == 0));
-                Ok(())
+                Ok(true)
             })?;
             b.put_u64(block * BLOCK + i * 8, 0, WHAT)?;
         }

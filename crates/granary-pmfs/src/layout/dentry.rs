@@ -4,7 +4,7 @@
 //!   | inode 8 | length 2 | name length 1 | kind 1 | name, padded to 4 |        inode 0: free
 //! ```
 //!
-//! An entry's length reaches to the next entry or to the block's end; what an entry does not need itself is free.
+//! No name has a `/` or a zero byte. An entry's length reaches to the next entry or to the block's end; what an entry does not need itself is free.
 
 use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
 use granary_pm::corrupt;
@@ -69,5 +69,9 @@ pub fn parse(block: &[u8; PAGE_SIZE], at: usize) -> Result<Dentry<'_>> {
         return Ok(Dentry { at, len, ino, kind: FileKind::File, name: &[] });
     }
     let kind = FileKind::from_code(b[11]).filter(|_| n > 0 && needs(n) <= len).ok_or_else(bad)?;
-    Ok(Dentry { at, len, ino, kind, name: &b[HEADER..HEADER + n] })
+    let name = &b[HEADER..HEADER + n];
+    if name.iter().any(|c| matches!(c, b'/' | 0)) {
+        return Err(bad());
+    }
+    Ok(Dentry { at, len, ino, kind, name })
 }
