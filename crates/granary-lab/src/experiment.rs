@@ -54,12 +54,27 @@ pub struct Experiment {
     pub testbed: Testbed,
     /// The `--set`s that made the testbed, for the record.
     pub set: Vec<String>,
+    /// Where workload and testbed come from, for the record.
+    pub origin: Origin,
     /// Root seed.
     pub seed: u64,
     /// The commit this program was built from, for the record.
     pub commit: String,
     /// Where to record what the drive is asked, from mkfs to unmount.
     pub record: Option<PathBuf>,
+}
+
+/// Where workload and testbed come from, beside their names: what it takes to run the same again.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// Of a workload file, [`crate::hash`] of its text.
+    pub workload_hash: Option<String>,
+    /// Variables of the workload file that were set, `NAME=VALUE` in order.
+    pub vars: Vec<String>,
+    /// The testbed's path, where it is a file.
+    pub testbed_file: Option<String>,
+    /// What whoever asked should know of the workload and the testbed; goes to the warnings.
+    pub notes: Vec<String>,
 }
 
 /// The programs of a run: processes of root on one file system, whose caches the prologue can drop.
@@ -184,6 +199,19 @@ impl Experiment {
         Ok(Finished { outcome, snapshots: [start, ready, done, drained] })
     }
 
+    /// One line for a record of the drive's calls.
+    fn what(&self) -> String {
+        let mut what = format!("run {} on {} at scale {}", self.workload.name, self.fs, self.scale);
+        what += &format!(", {} threads", self.workload.threads());
+        for var in &self.origin.vars {
+            what += &format!(", {var}");
+        }
+        if let Some(hash) = &self.origin.workload_hash {
+            what += &format!(" ({hash})");
+        }
+        what
+    }
+
     fn recorded(
         &self,
         config: &DriveConfig,
@@ -192,7 +220,7 @@ impl Experiment {
         let Some(path) = &self.record else { return Ok(None) };
         let header = Header {
             granary: env!("CARGO_PKG_VERSION").to_owned(),
-            source: format!("run {} on {} at scale {}", self.workload.name, self.fs, self.scale),
+            source: self.what(),
             testbed: self.testbed.name.clone(),
             set: self.set.clone(),
             seed: self.seed,
@@ -241,9 +269,13 @@ impl Experiment {
             granary: env!("CARGO_PKG_VERSION").to_owned(),
             commit: self.commit.clone(),
             workload: self.workload.name.clone(),
+            workload_hash: self.origin.workload_hash.clone(),
+            vars: self.origin.vars.clone(),
             scale: self.scale,
             fs: self.fs.clone(),
             testbed: self.testbed.name.clone(),
+            testbed_file: self.origin.testbed_file.clone(),
+            testbed_hash: self.testbed.hash(),
             set: self.set.clone(),
             seed: self.seed,
             threads: self.workload.threads(),
@@ -262,7 +294,8 @@ impl Experiment {
             drain: phase(&done, &drained),
             warnings: Vec::new(),
         };
-        record.warnings = warnings::of(&record, &self.workload, &self.testbed, &outcome.warnings);
+        record.warnings = self.origin.notes.clone();
+        record.warnings.extend(warnings::of(&record, &self.workload, &self.testbed, &outcome.warnings));
         record
     }
 }
@@ -288,6 +321,7 @@ mod tests {
             fs: fs.to_owned(),
             testbed: Testbed::load("bytefs-emulator", &[]).expect("built in"),
             set: Vec::new(),
+            origin: Origin::default(),
             seed: 1,
             commit: String::new(),
             record: None,

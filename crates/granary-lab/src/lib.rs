@@ -22,3 +22,8 @@ pub mod testbed;
 mod warnings;
 
 pub use error::LabError;
+
+/// A short name of a content, to tell files of one name apart: `crc32c:` and 8 hexadecimal digits. Not for those who would forge it.
+pub fn hash(content: &[u8]) -> String {
+    format!("crc32c:{:08x}", crc32c::crc32c(content))
+}

@@ -20,12 +20,24 @@ pub struct Record {
     pub commit: String,
     /// Built-in name or path of the workload.
     pub workload: String,
+    /// Of a file, [`crate::hash`] of its text; `None` for a built-in one, which the commit says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_hash: Option<String>,
+    /// Variables of the workload file that were set (`--var`), `NAME=VALUE` in order.
+    #[serde(default)]
+    pub vars: Vec<String>,
     /// Factor on files and operations.
     pub scale: f64,
     /// File system.
     pub fs: String,
-    /// Testbed.
+    /// Testbed, the name written in it.
     pub testbed: String,
+    /// Its path, where it is a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub testbed_file: Option<String>,
+    /// [`crate::testbed::Testbed::hash`]: of all its values, changes included.
+    #[serde(default)]
+    pub testbed_hash: String,
     /// Changes to the testbed (`--set`), in order.
     pub set: Vec<String>,
     /// Root seed.

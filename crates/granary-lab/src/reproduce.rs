@@ -18,7 +18,7 @@ pub use claims::{Claim, Judged, claims};
 pub use table::{claims_table, matrix_table};
 
 use crate::error::LabError;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Origin};
 use crate::record::Record;
 use crate::testbed::Testbed;
 use granary_workload::Workload;
@@ -43,7 +43,7 @@ pub fn workload(name: &str, scale: f64) -> Result<Workload, LabError> {
     Ok(workload)
 }
 
-/// The experiments of a matrix, workload by workload.
+/// The experiments of a matrix, workload by workload; whoever knows the testbed's file says so in their `origin`.
 ///
 /// # Errors
 /// As [`workload`].
@@ -67,6 +67,7 @@ pub fn matrix(
                 fs: fs.clone(),
                 testbed: testbed.clone(),
                 set: set.to_vec(),
+                origin: Origin::default(),
                 seed,
                 commit: commit.to_owned(),
                 record: None,

@@ -147,6 +147,29 @@ impl Testbed {
         toml::to_string(self).expect("a testbed is plain values")
     }
 
+    /// [`crate::hash`] of all values of host and drive, changes included. Equal hashes, equal testbeds, whatever their names.
+    pub fn hash(&self) -> String {
+        let nameless = Testbed { name: String::new(), description: String::new(), ..self.clone() };
+        crate::hash(nameless.values().as_bytes())
+    }
+
+    /// The path of the testbed `name`, unless it is a built-in one.
+    pub fn file(name: &str) -> Option<String> {
+        builtins().all(|(built_in, _)| built_in != name).then(|| name.to_owned())
+    }
+
+    /// Whether this one, loaded from the file `path`, has the name of a built-in one with other values: what to say of it.
+    pub fn impostor(&self, path: &str) -> Option<String> {
+        Testbed::file(path)?;
+        let name = builtins().map(|(name, _)| name).find(|name| *name == self.name)?;
+        let (own, built_in) = (Testbed::load(path, &[]).ok()?, Testbed::load(name, &[]).ok()?);
+        (own.hash() != built_in.hash()).then(|| {
+            format!(
+                "the testbed of {path} has the name of the built-in {name} and other values: give it a name of its own"
+            )
+        })
+    }
+
     /// Checks every range. The message names the key.
     fn validate(&self) -> Result<(), String> {
         limits::before(self).map_or(Ok(()), Err)?;
@@ -386,6 +409,26 @@ mod tests {
     fn a_set_that_contradicts_the_file_is_named() {
         let said = Testbed::load("bytefs-emulator", &["gc_stop=2".into()]).expect_err("refused").to_string();
         assert!(said.starts_with("--set gc_stop=2: ") && said.contains("above gc_start"), "{said}");
+    }
+
+    #[test]
+    fn a_changed_copy_of_a_built_in_testbed_is_told_from_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("mine.toml");
+        let name = path.to_str().expect("UTF-8");
+        let write = |text: &str| std::fs::write(&path, text).expect("written");
+        let good = text("cxl").expect("built in");
+        let built_in = Testbed::load("cxl", &[]).expect("built in");
+        write(&good);
+        let copy = Testbed::load(name, &[]).expect("a copy");
+        assert_eq!((copy.hash(), copy.impostor(name)), (built_in.hash(), None));
+        write("base = \"cxl\"\n[drive.flash.nand]\nread_ns = 3001\n");
+        let other = Testbed::load(name, &[]).expect("changed");
+        assert_ne!(other.hash(), built_in.hash());
+        assert!(other.impostor(name).expect("told").contains("the built-in cxl"), "{:?}", other.name);
+        let set = Testbed::load("cxl", &["nand.read_ns=3001".to_owned()]).expect("set");
+        assert_eq!((set.hash(), set.impostor("cxl")), (other.hash(), None));
+        assert_eq!((Testbed::file("cxl"), Testbed::file(name)), (None, Some(name.to_owned())));
     }
 
     #[test]

@@ -60,6 +60,9 @@ impl Workload {
             let nearest = lang::nearest(name, BUILTINS.iter().map(|b| b.name));
             return Err(Error::UnknownWorkload { name: name.to_owned(), nearest });
         };
-        Self::parse(&format!("{name}.f"), text, overrides)
+        let mut workload = Self::parse(&format!("{name}.f"), text, overrides)?;
+        // A file of that name in somebody's directory is another workload.
+        name.clone_into(&mut workload.name);
+        Ok(workload)
     }
 }

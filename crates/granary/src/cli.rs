@@ -142,7 +142,7 @@ pub struct RunArgs {
     /// Factor on the number of files and operations; 1 is the workload as written (the paper's size for built-in ones)
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
-    /// Number of workload threads, instead of the workload's own
+    /// Number of threads of the kind of which the workload has most, instead of its own; other kinds stay as they are
     #[arg(long)]
     pub threads: Option<u32>,
     /// Root seed: equal seeds give equal results
@@ -356,31 +356,31 @@ pub struct DriveBenchArgs {
     #[arg(long, value_name = "FILE")]
     pub job: Option<PathBuf>,
     /// Bytes of one access [default: 4KiB, over the byte window 64]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "job")]
     pub bs: Option<String>,
     /// Accesses that each client keeps in flight [default: 32, over the byte window 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "job")]
     pub iodepth: Option<u32>,
     /// Clients per job
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "job")]
     pub numjobs: u32,
     /// Where the part of the drive begins that is touched
-    #[arg(long, value_name = "SIZE", default_value = "0")]
+    #[arg(long, value_name = "SIZE", default_value = "0", conflicts_with = "job")]
     pub offset: String,
     /// Size of the part of the drive that is touched [default: to the drive's end]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", conflicts_with = "job")]
     pub size: Option<String>,
     /// Share of reads in rw and randrw, percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 50)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, conflicts_with = "job")]
     pub rwmixread: u32,
     /// Draw every random block anew instead of touching each once
-    #[arg(long)]
+    #[arg(long, conflicts_with = "job")]
     pub norandommap: bool,
     /// Accesses of each client [default: 200000, or until --runtime]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "job")]
     pub accesses: Option<u64>,
     /// Virtual time to run, for example 2s or 500ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", conflicts_with = "job")]
     pub runtime: Option<String>,
     /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages [default: fill if
     /// anything is read]

@@ -45,8 +45,10 @@ fn json_has_one_object_per_file_system_with_the_documented_fields() {
             "granary",
             "commit",
             "workload",
+            "vars",
             "scale",
             "testbed",
+            "testbed_hash",
             "seed",
             "threads",
             "virtual_s",
@@ -100,6 +102,55 @@ fn a_users_own_file_runs_and_a_broken_one_is_refused_with_line_and_column() {
     std::fs::write(&bad, text.replace("iosize=4k", "iosiez=4k")).expect("written");
     let (_, err) = ends(&["run", bad.to_str().expect("utf-8")], 2);
     assert!(err.contains("broken.f:4:") && err.contains("iosize"), "{err}");
+}
+
+#[test]
+fn a_failed_file_system_leaves_the_others_results_and_code_2() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, out) = (dir.path().join("full.f"), dir.path().join("results"));
+    // Of a drive of 32 MiB F2FS keeps more than a tenth for its cleaning.
+    let text = "define fileset name=set,path=/data,entries=28,dirwidth=5,size=1m,prealloc=100\n\
+                define process name=p,instances=1 {\n  thread name=t,memsize=1m,instances=2 {\n\
+                flowop statfile name=s,filesetname=set\n\
+                flowop finishoncount name=f,value=50\n  }\n}\nrun\n";
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_str().expect("utf-8");
+    let mut args = vec!["run", file, "--set", "blocks_per_plane=10", "--fs", "f2fs,bytefs", "--json"];
+    args.extend(["--out", out.to_str().expect("utf-8")]);
+    let (json, err) = ends(&args, 2);
+    let names: Vec<_> = records(&json).iter().map(|r| r["fs"].clone()).collect();
+    assert_eq!(names, ["bytefs"]);
+    assert!(err.contains("granary: f2fs, setup: ") && err.contains("no space left"), "{err}");
+    assert_eq!(std::fs::read_to_string(out.join("results.jsonl")).expect("written"), json);
+}
+
+#[test]
+fn a_record_says_variables_and_files_of_a_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, testbed) = (dir.path().join("varmail"), dir.path().join("mine.toml"));
+    let text = "set $n=20\ndefine fileset name=set,path=/data,entries=$n,dirwidth=5,size=8k,prealloc=100\n\
+                define process name=p,instances=1 {\n  thread name=t,memsize=1m,instances=2 {\n\
+                flowop statfile name=s,filesetname=set\n\
+                flowop finishoncount name=f,value=50\n  }\n}\nrun\n";
+    std::fs::write(&file, text).expect("written");
+    std::fs::write(&testbed, "base = \"bytefs-emulator\"\n[drive.flash.nand]\nread_ns = 40001\n")
+        .expect("written");
+    let (file, testbed) = (file.to_str().expect("utf-8"), testbed.to_str().expect("utf-8"));
+    let args = ["run", file, "--fs", "pmfs", "--var", "n=30", "--testbed", testbed];
+    assert!(ends(&args, 0).0.lines().next().expect("a title").ends_with(", n=30"));
+    let record = records(&ends(&[&args[..], &["--json"]].concat(), 0).0).remove(0);
+    assert_eq!((&record["vars"][0], &record["workload"]), (&"n=30".into(), &file.into()));
+    assert!(record["workload_hash"].as_str().expect("a hash").starts_with("crc32c:"));
+    assert_eq!(record["testbed_file"], testbed);
+    assert!(
+        record["warnings"].to_string().contains("the built-in bytefs-emulator"),
+        "{}",
+        record["warnings"]
+    );
+    let built_in = records(&ends(&SMALL, 0).0).remove(0);
+    assert_eq!((&built_in["workload"], &built_in["vars"]), (&"varmail".into(), &serde_json::json!([])));
+    assert!(built_in["workload_hash"].is_null() && built_in["testbed_file"].is_null());
+    assert_ne!(built_in["testbed_hash"], record["testbed_hash"]);
 }
 
 #[test]
@@ -230,6 +281,11 @@ fn drive_bench_reads_fio_jobs_and_repeats() {
     std::fs::write(job, "[r]\nrw=randread\nioengine=libaio\n").expect("written");
     let (_, err) = ends(&["drive", "bench", "--job", job], 2);
     assert!(err.contains("line 3: 'ioengine' is not supported"), "{err}");
+    for option in ["bs", "iodepth", "numjobs", "offset", "size", "rwmixread", "accesses", "runtime"] {
+        let (_, err) = ends(&["drive", "bench", "--job", job, &format!("--{option}"), "1"], 2);
+        assert!(err.contains("cannot be used with") && err.contains(option), "{option}: {err}");
+    }
+    assert!(ends(&["drive", "bench", "--job", job, "--norandommap"], 2).1.contains("cannot be used with"));
 }
 
 #[test]
@@ -351,6 +407,7 @@ fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
         (&["--format", "csv"][..], "msr, blkparse, granary"),
         (&["--event", "X"], "D and Q"),
         (&["--scale=-1"], "--scale -1"),
+        (&["--scale", "0"], "--scale 0: there are factors above 0"),
         (&["--depth", "3"], "--as-fast-as-possible"),
         (&["--precondition", "half"], "random:N"),
     ] {
@@ -386,7 +443,7 @@ fn the_papers_numbers_stand_beside_those_of_the_runs() {
     let runs = records(&ends(&json, 0).0);
     assert_eq!(runs.len(), 4);
     for run in runs {
-        let name = run["workload"].as_str().expect("a name").trim_end_matches(".f");
+        let name = run["workload"].as_str().expect("a name");
         let trace = format!("{traces}/{name}-{}.trace", run["fs"].as_str().expect("a name"));
         let replay = records(&ends(&["drive", "replay", &trace, "--json"], 0).0).remove(0);
         assert_eq!(run["flash"], replay["flash"], "{trace}");

@@ -10,8 +10,9 @@ const PAGE: u64 = granary_units::PAGE_SIZE as u64;
 /// Renders runs of one workload: throughput, latency per operation, traffic, flash, amplification, warnings.
 pub fn table(records: &[Record]) -> String {
     let Some(first) = records.first() else { return String::new() };
+    let vars: String = first.vars.iter().map(|var| format!(", {var}")).collect();
     let mut out = format!(
-        "{} at scale {} on {}: {} threads, seed {}\n\n",
+        "{} at scale {} on {}: {} threads, seed {}{vars}\n\n",
         first.workload, first.scale, first.testbed, first.threads, first.seed
     );
     out.push_str(&format!("{}\n\n", summary(records)));

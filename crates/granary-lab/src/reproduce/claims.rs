@@ -90,8 +90,8 @@ impl Claim {
     }
 
     fn of_workload(&self, workload: &str, records: &[Record]) -> Option<f64> {
-        // A built-in workload is named after its file.
-        let is = |r: &Record| r.workload.strip_suffix(".f") == Some(workload);
+        // A built-in workload has its bare name; a file of the same name has its path, and a hash.
+        let is = |r: &Record| r.workload == workload && r.workload_hash.is_none();
         let find = |fs: &str| records.iter().find(|r| is(r) && r.fs == fs);
         let share = |a: f64, b: f64| (b > 0.0).then_some(a / b);
         let both = |(a, b): (u64, u64)| (a + b) as f64;
@@ -190,10 +190,14 @@ mod tests {
             v: 1,
             granary: String::new(),
             commit: String::new(),
-            workload: format!("{workload}.f"),
+            workload: workload.to_owned(),
+            workload_hash: None,
+            vars: Vec::new(),
             scale: 1.0,
             fs: fs.to_owned(),
             testbed: String::new(),
+            testbed_file: None,
+            testbed_hash: String::new(),
             set: Vec::new(),
             seed: 1,
             threads: 1,

@@ -1,10 +1,11 @@
 //! `granary run WORKLOAD|FILE.f`: the workload on each file system, side by side.
 
 use crate::cli::RunArgs;
+use crate::failure::Failure;
 use crate::progress::Bars;
 use crate::speed::Speed;
 use granary_lab::LabError;
-use granary_lab::experiment::Experiment;
+use granary_lab::experiment::{Experiment, Origin};
 use granary_lab::record::Record;
 use granary_lab::registry;
 use granary_lab::report::{json_line, table};
@@ -17,17 +18,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Runs the command.
-pub fn run(args: &RunArgs) -> Result<(), LabError> {
+pub fn run(args: &RunArgs) -> Result<(), Failure> {
     let testbed = Testbed::load(&args.testbed, &args.set)?;
     for fs in &args.fs {
         registry::find(fs)?;
     }
     if args.record.is_some() && args.fs.len() > 1 {
-        return Err(LabError::Usage(
-            "--record takes one file system at a time: say for example --fs bytefs".to_owned(),
-        ));
+        return Err(Failure::usage("--record takes one file system at a time: say for example --fs bytefs"));
     }
-    let workload = workload(args)?;
+    let (workload, mut origin) = workload(args)?;
+    origin.testbed_file = Testbed::file(&args.testbed);
+    origin.notes.extend(testbed.impostor(&args.testbed));
     let experiments: Vec<Experiment> = args
         .fs
         .iter()
@@ -37,27 +38,28 @@ pub fn run(args: &RunArgs) -> Result<(), LabError> {
             fs: fs.clone(),
             testbed: testbed.clone(),
             set: args.set.clone(),
+            origin: origin.clone(),
             seed: args.seed,
             commit: env!("GRANARY_COMMIT").to_owned(),
             record: args.record.clone(),
         })
         .collect();
-    let records = all(&experiments, args.jobs)?;
+    let (records, failed) = all(&experiments, args.jobs);
     let mut json = String::new();
     for r in &records {
         let _ = writeln!(json, "{}", json_line(r));
     }
     let text = table(&records);
     out!("{}", if args.json { &json } else { &text });
-    if let Some(dir) = &args.out {
+    if let (Some(dir), false) = (&args.out, records.is_empty()) {
         write(dir, "results.jsonl", &json)?;
         write(dir, "results.txt", &text)?;
     }
-    Ok(())
+    ended(&failed)
 }
 
-/// The workload, with variables set, scaled, and with its threads.
-fn workload(args: &RunArgs) -> Result<Workload, LabError> {
+/// The workload, with variables set, scaled, and with its threads; and where it comes from.
+fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
     let vars: Vec<(String, String)> = args
         .vars
         .iter()
@@ -69,9 +71,11 @@ fn workload(args: &RunArgs) -> Result<Workload, LabError> {
         })
         .collect::<Result<_, _>>()?;
     let built_in = builtin(&args.workload).is_some();
+    let mut origin = Origin { vars: args.vars.clone(), ..Origin::default() };
     let mut workload = if !built_in && Path::new(&args.workload).exists() {
         let text = std::fs::read_to_string(&args.workload)
             .map_err(|source| LabError::Io { what: format!("reading {}", args.workload), source })?;
+        origin.workload_hash = Some(granary_lab::hash(text.as_bytes()));
         Workload::parse(&args.workload, &text, &vars)?
     } else {
         Workload::from_builtin(&args.workload, &vars)?
@@ -79,8 +83,14 @@ fn workload(args: &RunArgs) -> Result<Workload, LabError> {
     workload.scale(args.scale)?;
     if let Some(n) = args.threads {
         workload.set_threads(n)?;
+        let all = workload.threads();
+        if all != u64::from(n) {
+            origin.notes.push(format!(
+                "--threads {n} is the number of threads of the kind of which there are most: with those of other kinds, and of all processes, {all} run"
+            ));
+        }
     }
-    Ok(workload)
+    Ok((workload, origin))
 }
 
 /// How long the simulation took goes to stderr: records hold virtual time only.
@@ -93,8 +103,9 @@ fn tell(record: &Record, seconds: f64, speed: &Speed) {
     );
 }
 
-/// Runs all experiments, up to `jobs` at a time, each on its own OS thread; records in the order of the experiments.
-pub(super) fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>, LabError> {
+/// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments the records of
+/// those that came to their end, and why the others did not: hours of work are not thrown away for one that failed.
+pub(super) fn all(experiments: &[Experiment], jobs: usize) -> (Vec<Record>, Vec<LabError>) {
     let bars = Bars::new();
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<Result<Record, LabError>>>> =
@@ -121,7 +132,26 @@ pub(super) fn all(experiments: &[Experiment], jobs: usize) -> Result<Vec<Record>
         }
     });
     let results = results.into_inner().expect("no panic while held");
-    results.into_iter().map(|r| r.expect("every experiment was run")).collect()
+    let (mut records, mut failed) = (Vec::new(), Vec::new());
+    for result in results {
+        match result.expect("every experiment was run") {
+            Ok(record) => records.push(record),
+            Err(e) => failed.push(e),
+        }
+    }
+    (records, failed)
+}
+
+/// The end of a command whose experiments failed as said: what succeeded has been printed.
+///
+/// # Errors
+/// All of them, a line each.
+pub(super) fn ended(failed: &[LabError]) -> Result<(), Failure> {
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = failed.iter().map(LabError::to_string).collect();
+    Err(Failure::usage(lines.join("\n")))
 }
 
 pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {

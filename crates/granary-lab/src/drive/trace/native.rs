@@ -33,7 +33,7 @@ const REFUSED: u8 = 0x80;
 pub struct Header {
     /// Version of the program that wrote it.
     pub granary: String,
-    /// What ran: `drive bench`, `run varmail.f on bytefs`.
+    /// What ran: `drive bench`, `run varmail on bytefs at scale 1, 12 threads`.
     pub source: String,
     /// The testbed's name.
     pub testbed: String,

@@ -17,8 +17,12 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     let pace = match args.as_fast_as_possible {
         true if args.depth == 0 => return Err(usage("--depth", "0", "1 and more")),
         true => Pace::Fast(args.depth),
-        false if !(args.scale.is_finite() && (0.0..=1e6).contains(&args.scale)) => {
-            return Err(usage("--scale", &args.scale.to_string(), "factors from 0 to 1000000"));
+        false if !(args.scale > 0.0 && args.scale <= 1e6) => {
+            return Err(usage(
+                "--scale",
+                &args.scale.to_string(),
+                "factors above 0, up to 1000000; --as-fast-as-possible leaves the intervals out",
+            ));
         }
         false => Pace::Stamped(args.scale),
     };
