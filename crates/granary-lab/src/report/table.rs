@@ -62,8 +62,8 @@ fn summary(records: &[Record]) -> Table {
     row("application writes", &size, &|r| r.app.write_bytes as f64);
     row("host writes: metadata", &size, &|r| r.host.metadata_written() as f64);
     row("host writes: data", &size, &|r| r.host.data_written() as f64);
-    row("  of these by byte interface", &size, &|r| r.host.byte.write_bytes.values().sum::<u64>() as f64);
-    row("  of these by block interface", &size, &|r| r.host.block.write_bytes.values().sum::<u64>() as f64);
+    row("host writes: by byte interface", &size, &|r| r.host.byte.write_bytes.values().sum::<u64>() as f64);
+    row("host writes: by block interface", &size, &|r| r.host.block.write_bytes.values().sum::<u64>() as f64);
     row("host reads: metadata", &size, &|r| r.host.metadata_read() as f64);
     row("host reads: data", &size, &|r| r.host.data_read() as f64);
     row("write amplification (host/app)", &factor, &|r| r.amplification.write.unwrap_or(f64::NAN));
