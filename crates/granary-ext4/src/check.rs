@@ -336,7 +336,11 @@ impl Checker<'_> {
             })
         })?;
         for (ino, kind, hash, name) in list {
+            let impossible = name.iter().any(|b| matches!(b, 0 | b'/'));
             let name = String::from_utf8_lossy(&name).into_owned();
+            if impossible {
+                self.problem(format!("directory {dir}: {name:?} has a byte that no name has"));
+            }
             if !(hashes.0..=hashes.1).contains(&hash) {
                 self.problem(format!("directory {dir}: '{name}' is in a leaf of other hashes"));
             }

@@ -136,7 +136,9 @@ impl Ext4 {
             return Err(corrupt(format!("extent block at {}", e.start)));
         }
         let block = self.cache.get(Lpa(e.start), Structure::DataPointer)?;
-        block.with(|b| node_bytes::validate(b, Some(depth)))?;
+        block.verify(|b| node_bytes::validate(b, Some(depth)))?;
+        // Another inode's node, of another depth, may be there.
+        block.with(|b| node_bytes::validate_header(b, Some(depth)))?;
         Ok(block)
     }
 

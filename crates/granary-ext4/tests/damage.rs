@@ -203,7 +203,7 @@ fn extents_that_overlap_or_lie_outside_are_found() {
             extent::insert(&mut raw.root, n, extent::Entry { key, len: 1, start, unwritten: false });
         }
     };
-    planted(&["overlaps the one before"], move |i| i.inode("/a", put(0, 1)));
+    planted(&["behind what ends at block"], move |i| i.inode("/a", put(0, 1)));
     planted(&["outside the file system"], move |i| i.inode("/a", put(1 << 40, 9)));
 }
 

@@ -228,8 +228,8 @@ impl Check<'_> {
                 }
                 let block = at / BLOCK.slots as u64;
                 let (level, _) = level_of(block);
-                let first = bucket(level, hash);
-                let right = inline || (first..first + 4).contains(&block) && level < x.depth;
+                let right =
+                    inline || bucket(level, hash).is_some_and(|b| b.contains(&block)) && level < x.depth;
                 if name_hash(&name) != hash || !right {
                     self.problem(format!("directory {dir}: {shown} lies in a wrong place ({at})"));
                 }

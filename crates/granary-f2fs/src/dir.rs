@@ -15,7 +15,7 @@
 
 use crate::F2fs;
 use crate::cache::Entry;
-use crate::layout::dentry::{BLOCK, Form, Found, INLINE, MAX_DEPTH, bucket, bucket_blocks, name_hash};
+use crate::layout::dentry::{BLOCK, Form, Found, INLINE, bucket, name_hash};
 use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATTR_AT};
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};
 use crate::node::{node, number};
@@ -97,8 +97,7 @@ impl F2fs {
             return Ok(found.map(|found| Place { table: Table::Inline(entry), found }));
         }
         for level in 0..depth {
-            let first = bucket(level, hash);
-            for index in first..first + bucket_blocks(level) {
+            for index in bucket(level, hash).into_iter().flatten() {
                 let Some(e) = self.dent(node.ino, index)? else { continue };
                 if !e.names.may_have(hash) {
                     continue;
@@ -181,12 +180,8 @@ impl F2fs {
             self.convert_inline_dir(dir, &entry)?;
         }
         let (hash, depth) = (name_hash(name), node.state.lock().depth);
-        for level in 0..MAX_DEPTH {
-            let first = bucket(level, hash);
-            if first + bucket_blocks(level) > u32::MAX as u64 / 2 {
-                break;
-            }
-            for index in first..first + bucket_blocks(level) {
+        for (level, blocks) in (0..).map_while(|level| Some((level, bucket(level, hash)?))) {
+            for index in blocks {
                 let e = match self.dent(node.ino, index)? {
                     Some(e) => e,
                     None => self.add_dir_block(dir, index)?,

@@ -208,3 +208,42 @@ fn attributes_up_to_the_limit_come_back() {
 fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
 }
+
+/// Names of one hash fill one bucket of each level, as far as a file reaches: then the directory is full for them, and for no other.
+#[test]
+fn names_of_one_hash_fill_a_directory_and_no_more() {
+    // CRC-32C is linear: the last four bytes undo what the first four did.
+    let named = |n: u32| {
+        let first = (n | 0x8080_8080).to_le_bytes();
+        let last = !crc32c::crc32c(&first) ^ 0xc3c3_c3c3;
+        [first, last.to_le_bytes()].concat()
+    };
+    let names: std::collections::BTreeSet<Vec<u8>> =
+        (0..1 << 15).map(|n| named((n & 0x7f) | (n & 0x3f80) << 1 | (n & 0x4000) << 2)).collect();
+    let names: Vec<Vec<u8>> =
+        names.into_iter().filter(|n| !n.iter().any(|b| matches!(b, 0 | b'/'))).collect();
+    assert!(names.len() > 13_000 && names.iter().all(|n| crc32c::crc32c(n) == crc32c::crc32c(&names[0])));
+    run(move || {
+        let m = fresh(&drive(Bytes::mib(64)));
+        let mut p = m.process();
+        p.mkdir("/d", 0o755).expect("makes");
+        create(&mut p, "/d/file");
+        let path = |name: &[u8]| [b"/d/", name].concat();
+        let made = names.iter().position(|n| match p.link("/d/file", path(n)) {
+            Ok(_) => false,
+            Err(e) => {
+                assert_eq!(e, FsError::NoSpace);
+                true
+            }
+        });
+        let made = made.expect("there are more names than room");
+        assert!(made > 12_000, "{made}");
+        create(&mut p, "/d/another");
+        p.sync().expect("sync");
+        m.check();
+        names[..made].iter().for_each(|n| p.unlink(path(n)).expect("was there"));
+        assert_eq!(p.lstat(path(&names[made])).err(), Some(FsError::NoEntry));
+        p.sync().expect("sync");
+        m.check();
+    });
+}

@@ -29,6 +29,7 @@ pub struct Block {
     what: Structure,
     content: RwLock<Page>,
     loaded: AtomicBool,
+    verified: AtomicBool,
     /// Held by the task that reads the block from the drive.
     loading: Mutex<()>,
     referenced: AtomicBool,
@@ -42,10 +43,23 @@ impl Block {
             what,
             content: RwLock::new(content),
             loaded: AtomicBool::new(loaded),
+            verified: AtomicBool::new(false),
             loading: Mutex::new(()),
             referenced: AtomicBool::new(true),
             pins: AtomicU32::new(0),
         }
+    }
+
+    /// Checks the content, where nobody has done so since the block came into memory (the kernel's `buffer_verified`).
+    ///
+    /// # Errors
+    /// The check's.
+    pub fn verify<E>(&self, check: impl FnOnce(&[u8; PAGE_SIZE]) -> Result<(), E>) -> Result<(), E> {
+        if !self.verified.load(Relaxed) {
+            self.with(check)?;
+            self.verified.store(true, Relaxed);
+        }
+        Ok(())
     }
 
     /// Where the content is in this program's memory; 0 where it is not bytes.

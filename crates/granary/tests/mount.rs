@@ -251,6 +251,24 @@ fn nobody_waits_for_a_stopped_server() {
     assert_eq!(place.runs(&["cat", "img", "/f"], 0).0, "kept");
 }
 
+#[test]
+fn an_unmount_tells_of_a_server_that_was_dead() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    fs::write(place.path("mnt/f"), "not synced").expect("write");
+    let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+    signal(&pid, "-KILL");
+    // The kernel answers for it once it is gone.
+    while fs::metadata(place.path("mnt/f")).is_ok() {
+        std::thread::yield_now();
+    }
+    let (_, told) = place.runs(&["umount", "mnt"], 1);
+    assert!(told.contains("had died") && told.contains("recovers"), "{told}");
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    place.runs(&["umount", "mnt"], 0);
+}
+
 /// Who mounts an image whose files may have access control lists gets them checked, asked for or not: the mode alone would
 /// give the group what the list gives one user.
 #[test]

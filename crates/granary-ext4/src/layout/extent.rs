@@ -53,11 +53,30 @@ pub fn init(node: &mut [u8], max: u16, depth: u16) {
     put16(node, 6, depth);
 }
 
-/// Checks a node's header.
+/// Checks a node that comes from media: its header, and that its entries ascend and do not overlap or reach beyond the last block
+/// that a file can have (`ext4_valid_extent_entries`).
 ///
 /// # Errors
 /// `Corrupt`.
 pub fn validate(node: &[u8], depth: Option<u16>) -> Result<()> {
+    validate_header(node, depth)?;
+    let (leaf, mut next) = (self::depth(node) == 0, 0);
+    for e in (0..count(node)).map(|i| entry(node, i)) {
+        let end = e.key as u64 + if leaf { e.len as u64 } else { 1 };
+        if (e.key as u64) < next || leaf && e.len == 0 || end > u32::MAX as u64 {
+            let kind = if leaf { "extent" } else { "index entry" };
+            return Err(corrupt(format!("{kind} {e:?} behind what ends at block {next}")));
+        }
+        next = end;
+    }
+    Ok(())
+}
+
+/// Checks a node's header.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn validate_header(node: &[u8], depth: Option<u16>) -> Result<()> {
     let room = (node.len() / ENTRY - 1) as u16;
     let (magic, n, max, d) = (le16(node, 0), le16(node, 2), le16(node, 4), le16(node, 6));
     if magic != MAGIC || n > max || max > room || d > MAX_DEPTH || depth.is_some_and(|want| want != d) {

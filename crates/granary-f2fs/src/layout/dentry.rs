@@ -9,11 +9,21 @@
 //! A name takes as many slots as units; only the first has an entry, the others have name length 0. "." and ".." are
 //! the first two.
 
+use super::node::MAX_BLOCKS;
 use super::{bit, corrupt, le16, le32, put16, put32, set_bit};
 use granary_vfs::{FileKind, Result};
+use std::ops::Range;
 
-/// Deepest level plus one.
-pub const MAX_DEPTH: u32 = 63;
+/// Deepest level plus one of the kernel's hash table (MAX_DIR_HASH_DEPTH).
+const MAX_DEPTH: u32 = 63;
+/// Deepest level plus one that a file has any block of.
+pub const LEVELS: u32 = {
+    let mut level = 0;
+    while start(level) < MAX_BLOCKS {
+        level += 1;
+    }
+    level
+};
 /// Bytes of an entry.
 const ENTRY: usize = 11;
 /// Bytes of a unit of names.
@@ -70,19 +80,31 @@ pub fn slots(name: usize) -> usize {
 }
 
 /// Buckets of a level.
-pub fn buckets(level: u32) -> u64 {
-    1 << level.min(30)
+const fn buckets(level: u32) -> u64 {
+    1 << if level < 30 { level } else { 30 }
 }
 
 /// Blocks of a bucket of a level.
-pub fn bucket_blocks(level: u32) -> u64 {
+const fn bucket_blocks(level: u32) -> u64 {
     if level < MAX_DEPTH / 2 { 2 } else { 4 }
 }
 
-/// First block of the bucket of a hash at a level.
-pub fn bucket(level: u32, hash: u32) -> u64 {
-    let before: u64 = (0..level).map(|l| buckets(l) * bucket_blocks(l)).sum();
-    before + (hash as u64 % buckets(level)) * bucket_blocks(level)
+/// First block of a level.
+const fn start(level: u32) -> u64 {
+    let (mut l, mut before) = (0, 0);
+    while l < level {
+        before += buckets(l) * bucket_blocks(l);
+        l += 1;
+    }
+    before
+}
+
+/// The blocks of the bucket of a hash at a level; none where they lie beyond the largest file. That takes tens of thousands of
+/// names of few hashes: somebody who looks for them (the hash has no secret, as in the kernel) gets a full directory.
+pub fn bucket(level: u32, hash: u32) -> Option<Range<u64>> {
+    let first = start(level) + (hash as u64 % buckets(level)) * bucket_blocks(level);
+    let end = first + bucket_blocks(level);
+    (level < LEVELS && end <= MAX_BLOCKS).then_some(first..end)
 }
 
 /// The level that a block belongs to, and its bucket.
@@ -253,7 +275,12 @@ mod tests {
 
     #[test]
     fn levels_follow_each_other() {
-        assert_eq!((bucket(0, 77), bucket(1, 6), bucket(1, 7), bucket(2, 0)), (0, 2, 4, 6));
+        assert_eq!(
+            [bucket(0, 77), bucket(1, 6), bucket(1, 7), bucket(2, 0)],
+            [0, 2, 4, 6].map(|b| Some(b..b + 2))
+        );
+        assert!((0..LEVELS).all(|level| bucket(level, 0).is_some_and(|b| b.end <= MAX_BLOCKS)));
+        assert_eq!((bucket(LEVELS - 1, u32::MAX), bucket(LEVELS, 0)), (None, None));
         assert_eq!((level_of(0), level_of(5), level_of(6)), ((0, 0), (1, 1), (2, 0)));
     }
 }

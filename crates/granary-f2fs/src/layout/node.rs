@@ -133,7 +133,7 @@ pub fn decode(b: &BlockBytes, ino: u32) -> Result<(Attr, Extra)> {
     };
     let dir = kind == FileKind::Dir;
     let wrong = x.size > MAX_BLOCKS * 4096
-        || x.depth > super::dentry::MAX_DEPTH
+        || x.depth > super::dentry::LEVELS
         || x.inline & INLINE_DENTRY != 0 && !dir
         || x.inline & INLINE_DATA != 0 && (dir || x.size > INLINE_BYTES as u64 && kind == FileKind::Symlink);
     if wrong {

@@ -96,7 +96,8 @@ impl Segs {
             let u = s.valid as u64 * 100 / self.geo.seg_blocks as u64;
             let age = match max - min {
                 0 => 100,
-                span => 100 - 100 * (s.mtime - min) / span,
+                // Times on media may be anything.
+                span => 100 - (100 * (s.mtime - min) as u128 / span as u128) as u64,
             };
             100 * (100 - u) * age / (100 + u)
         };
@@ -185,6 +186,15 @@ mod tests {
             // At the last segment all begins anew.
             s.victims.next[1] = s.geo.main_segs - 1;
             assert_eq!((s.victim_idle(), s.victims.next), (None, [0, 0]));
+        });
+    }
+
+    #[test]
+    fn times_of_any_size_are_compared() {
+        run(|| {
+            let mut s = segs(WARM_DATA, &[5, 4, 9]);
+            (s.segs[1].mtime, s.segs[2].mtime) = (u64::MAX / 4, u64::MAX / 2);
+            assert_eq!(s.victim_idle(), Some(0), "by far the oldest");
         });
     }
 

@@ -14,6 +14,9 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+/// What the kernel says of a mount whose server is gone, or is going.
+const ENOTCONN: i32 = 107;
+const ECONNABORTED: i32 = 103;
 /// How long a serving process may take to write everything back, seconds.
 const PATIENCE: u32 = 600;
 
@@ -23,15 +26,23 @@ pub fn run(args: &UmountArgs) -> Result<(), Failure> {
     if args.lazy {
         return Ok(unmounter.unmount(true)?);
     }
-    // A dead or foreign server does not tell: then there is nobody to wait for.
-    let text = ask(unmounter.dir())?.ok();
-    let stats = text.and_then(|t| serde_json::from_str::<Stats>(&t).ok());
+    let answer = ask(unmounter.dir())?;
+    // One that is of another version has nothing to say that we understand: then there is nobody to wait for.
+    let dead = answer.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(ENOTCONN | ECONNABORTED)));
+    let stats = answer.ok().and_then(|t| serde_json::from_str::<Stats>(&t).ok());
     let server = stats.as_ref().and_then(|s| Server::find(s.pid));
     let export = stats.is_some_and(|s| s.is_export());
     if export {
         loopdev::detach_all(&unmounter.dir().join(DRIVE_FILE))?;
     }
     unmount(&unmounter, export)?;
+    if dead {
+        return Err(Failure::found(format!(
+            "{} is unmounted, but the process that served it had died: what was not synced may be lost; mounting the image again \
+             recovers the rest",
+            unmounter.dir().display()
+        )));
+    }
     server.map_or(Ok(()), |server| server.wait(&unmounter))
 }
 
