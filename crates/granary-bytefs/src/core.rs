@@ -157,7 +157,11 @@ impl Core {
     /// # Errors
     /// Of the drive.
     pub fn commit_to(&self, seq: u64) -> Result<()> {
-        if self.commit_only(seq)? { self.release_ripe() } else { Ok(()) }
+        if self.commit_only(seq)? {
+            // What could not be made free stays withheld: who needs the space tries again, and is told.
+            let _ = self.release_ripe();
+        }
+        Ok(())
     }
 
     /// The same without making withheld blocks free. Returns whether this task led a group.

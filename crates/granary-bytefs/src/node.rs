@@ -288,6 +288,9 @@ impl Core {
         }
         attr.blocks = body.stat_blocks();
         let node = Arc::new(Node::new(ino, attr.kind, body));
+        // What it was when it left memory may still be uncommitted: `fsync` of the new node has to cover that, too.
+        node.depends(self.journal.sealed());
+        node.posted.store(self.journal.posted_so_far(), Relaxed);
         Ok(Loaded { attr, private: Box::new(node) })
     }
 

@@ -41,16 +41,18 @@ impl Core {
         let same_dir = from_dir.ino == to_dir.ino;
         let from_block = self.inode_block(from_dir.ino)?;
         let to_block = self.inode_block(to_dir.ino)?;
+        // All that has to be read is read before a plan changes a directory's map: what fails then leaves nothing behind.
+        let moved_block = self.inode_block(moved.ino)?;
+        let target_block = r.target.map(|t| self.inode_block(node(t).ino)).transpose()?;
         let mut tx = Tx::new(self);
         let way = self.plan_way(&mut tx, r, &found)?;
         let to_half = if let Way::Move(place) = &way { place.half } else { Half::Hot };
         tx.touch(&from_block, self.inode_lines(from_dir.ino, Half::Hot));
         tx.touch(&to_block, self.inode_lines(to_dir.ino, to_half));
-        let other = if let Way::Exchange(_) = way { r.target } else { None };
+        let other = if let Way::Exchange(_) = way { r.target.zip(target_block) } else { None };
         let mut written: Vec<(Arc<Block>, &Inode)> = Vec::with_capacity(2);
-        for (inode, now_in) in [(Some(r.inode), to_dir), (other, from_dir)] {
-            let Some(inode) = inode else { continue };
-            let block = self.inode_block(node(inode).ino)?;
+        for (changed, now_in) in [(Some((r.inode, moved_block)), to_dir), (other, from_dir)] {
+            let Some((inode, block)) = changed else { continue };
             let moves_up = node(inode).kind == FileKind::Dir && !same_dir;
             tx.touch(
                 &block,

@@ -149,10 +149,11 @@ impl Core {
                 let seq = self.journal.sealed();
                 let body = node.body.lock();
                 for run in body.map.all_runs() {
-                    self.space.withhold(seq, run);
+                    // First: once it is free, it may be somebody else's.
                     if node.kind == FileKind::Dir || run.len == 1 {
                         (run.lba..run.lba + run.len).for_each(|lba| self.cache.forget(Lpa(lba as u64)));
                     }
+                    self.space.withhold(seq, run);
                 }
             }
         }

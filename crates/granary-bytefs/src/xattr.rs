@@ -115,6 +115,8 @@ impl Core {
             }
         }
         for &lba in &had[count.min(had.len())..] {
+            // Now: once it is free, it may be somebody else's.
+            self.cache.forget(Lpa(lba as u64));
             tx.free_blocks(Run { lba, len: 1 }, true);
         }
         let half = if had == lbas { Half::Hot } else { Half::Both };
@@ -129,9 +131,6 @@ impl Core {
             drop(body);
             self.put_inode(&table, inode);
         })?;
-        for &lba in &had[count.min(had.len())..] {
-            self.cache.forget(Lpa(lba as u64));
-        }
         node.depends(seq);
         Ok(())
     }

@@ -127,6 +127,8 @@ struct Tracked {
     committing: u32,
     /// Last committed transaction with the block, while it is not home.
     home: u32,
+    /// The running or committing transaction has freed it: what is in memory is not what was committed, and does not go home.
+    doomed: bool,
 }
 
 /// The transaction that operations join.

@@ -52,12 +52,17 @@ pub struct Elsewhere {
     pub process: Option<u32>,
 }
 
-/// A mount of this device (as in [`MountEntry::device`], which is unique on the machine): one that this process sees, or else
-/// one in the mount namespace of another process, as far as those tell us.
-pub fn mounted_elsewhere(device: &str) -> Option<Elsewhere> {
+/// A mount of this device (as in [`MountEntry::device`], which is unique on the machine at any one time; soon after an unmount it may
+/// be that of something else, so our type and the source have to be the same) that this process sees, or else one in the mount
+/// namespace of another process, as far as those tell us.
+pub fn mounted_elsewhere(device: &str, source: &str) -> Option<Elsewhere> {
+    find_anywhere(|m| m.device == device && m.fs_type == FS_TYPE && m.source == source)
+}
+
+fn find_anywhere(wanted: impl Fn(&MountEntry) -> bool) -> Option<Elsewhere> {
     let look = |process: &str| {
         let table = fs::read(format!("/proc/{process}/mountinfo")).ok()?;
-        let found = table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.device == device)?;
+        let found = table.split(|&b| b == b'\n').filter_map(parse).rfind(&wanted)?;
         Some(found.mount_point)
     };
     if let Some(mount_point) = look("self") {
@@ -156,8 +161,8 @@ mod tests {
         assert!(find(Path::new("/")).expect("readable").is_some());
         assert_eq!(find(Path::new("/no/such/place")).expect("readable"), None);
         let root = find(Path::new("/")).expect("readable").expect("mounted");
-        let there = mounted_elsewhere(&root.device).expect("we see it ourselves");
+        let there = find_anywhere(|m| m.device == root.device).expect("we see it ourselves");
         assert_eq!(there.process, None);
-        assert_eq!(mounted_elsewhere("no device"), None);
+        assert_eq!(mounted_elsewhere(&root.device, &root.source), None, "it is not one of ours");
     }
 }

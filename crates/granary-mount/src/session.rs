@@ -222,9 +222,9 @@ impl Unmounter {
         &self.dir
     }
 
-    /// The device's number, as [`MountEntry::device`] has it: the same wherever the file system is mounted.
-    pub fn device(&self) -> Option<&str> {
-        self.entry.as_ref().map(|m| m.device.as_str())
+    /// Where the file system is still mounted, in this mount namespace or in another one.
+    pub fn elsewhere(&self) -> Option<mountinfo::Elsewhere> {
+        self.entry.as_ref().and_then(|m| mountinfo::mounted_elsewhere(&m.device, &m.source))
     }
 
     /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any more.

@@ -193,14 +193,15 @@ impl BlockCache {
             around.iter().filter_map(|b| b.loading.try_lock().map(|g| (b, g))).collect();
         mine.push((&block, own));
         mine.sort_by_key(|(b, _)| b.lpa);
-        let read = self.read_runs(mine.iter().map(|(b, _)| *b));
-        if read.is_err() {
-            let mut inner = self.inner.lock();
-            for (b, _) in &mine {
-                inner.table.remove(b.lpa.0);
+        // Who cannot be read stays in the table, not loaded: others may wait for the same block, and try themselves.
+        if let Err(e) = self.read_runs(mine.iter().map(|(b, _)| *b)) {
+            if mine.len() == 1 {
+                return Err(e);
             }
+            // A page that cannot be read is not its neighbours' affair.
+            mine.retain(|(b, _)| b.lpa == lpa);
+            self.read_runs(mine.iter().map(|(b, _)| *b))?;
         }
-        read?;
         {
             let mut inner = self.inner.lock();
             mine.iter().for_each(|(b, _)| inner.table.loaded(b));
@@ -438,10 +439,23 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_read_leaves_nothing_behind() {
+    fn a_failed_read_leaves_nothing_in_use_and_is_tried_again() {
         let (_, cache) = cache(10);
-        assert!(cache.get(Lpa(1000), Structure::Inode).is_err());
-        assert!(cache.is_empty());
+        for _ in 0..2 {
+            assert!(cache.get(Lpa(1000), Structure::Inode).is_err());
+            assert!(cache.cached(Lpa(1000)).is_none());
+        }
+    }
+
+    /// Half of the window is beyond the drive's end.
+    #[test]
+    fn a_block_is_read_although_its_neighbours_cannot_be() {
+        let (drive, cache) = cache(10);
+        let end = drive.info().pages;
+        let last =
+            cache.get_window(Lpa(end - 1), end - 4..end + 4, Structure::Inode).expect("it can be read");
+        assert_eq!(word(&last), end);
+        assert!(cache.get_window(Lpa(end), end - 4..end + 4, Structure::Inode).is_err());
     }
 
     /// Of many nearly empty blocks only the last ones are bytes; packing changes no content, and neither does what follows.

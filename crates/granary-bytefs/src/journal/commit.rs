@@ -315,6 +315,11 @@ impl Journal {
         self.posted.fetch_add(1, Relaxed) + 1
     }
 
+    /// The number of the last byte store outside transactions.
+    pub fn posted_so_far(&self) -> u64 {
+        self.posted.load(Relaxed)
+    }
+
     /// Makes sure that byte store number `posted` has reached the drive's safe memory.
     ///
     /// # Errors
@@ -328,7 +333,7 @@ impl Journal {
     /// # Errors
     /// Of the drive.
     pub fn verify_all(&self, port: &Port) -> Result<()> {
-        self.verify_to(port, self.posted.load(Relaxed))
+        self.verify_to(port, self.posted_so_far())
     }
 
     fn verify(&self, port: &Port) -> Result<()> {

@@ -206,7 +206,8 @@ impl<'a> Tx<'a> {
             core.space.withhold(seq, run);
         }
         if alone {
-            core.release_ripe()?;
+            // As in `commit_to`: the transaction is durable.
+            let _ = core.release_ripe();
         } else if waiting == core.options.commit_batch.max(1) as usize
             && let Some(daemon) = core.committer.get()
         {

@@ -52,7 +52,7 @@ impl Journal {
             for lpa in lpas {
                 let Some(t) = s.tracked.get(lpa) else { continue };
                 let wanted = t.home != 0 && (which == Which::All || which == Which::Of(t.home));
-                if wanted && t.running == 0 && t.committing == 0 {
+                if wanted && t.running == 0 && t.committing == 0 && !t.doomed {
                     found.push((*lpa, t.content.what(), t.home));
                     pages.push(t.content.snapshot());
                 }

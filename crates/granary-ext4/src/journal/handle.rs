@@ -56,7 +56,13 @@ impl<'j> Handle<'j> {
         self.enter(lpa, |tracked| {
             let t = tracked.entry(lpa).or_insert_with(|| {
                 block.pin();
-                Tracked { content: Content::Meta(Arc::clone(block)), running: 0, committing: 0, home: 0 }
+                Tracked {
+                    content: Content::Meta(Arc::clone(block)),
+                    running: 0,
+                    committing: 0,
+                    home: 0,
+                    doomed: false,
+                }
             });
             let one = matches!(&t.content, Content::Meta(known) if Arc::ptr_eq(known, block));
             assert!(one, "one cached copy of block {lpa}");
@@ -67,7 +73,13 @@ impl<'j> Handle<'j> {
     /// File data that belongs at `lpa` becomes part of the transaction (`data = "journal"`).
     pub fn data(&mut self, lpa: u64, page: Page) {
         self.enter(lpa, |tracked| {
-            let new = || Tracked { content: Content::Data(Page::ZERO), running: 0, committing: 0, home: 0 };
+            let new = || Tracked {
+                content: Content::Data(Page::ZERO),
+                running: 0,
+                committing: 0,
+                home: 0,
+                doomed: false,
+            };
             let t = tracked.entry(lpa).or_insert_with(new);
             assert!(matches!(t.content, Content::Data(_)), "block {lpa} is a file's");
             t.content = Content::Data(page);
@@ -83,6 +95,7 @@ impl<'j> Handle<'j> {
         let t = find(&mut s.tracked);
         if t.running == 0 {
             t.running = self.tid;
+            t.doomed = false;
             self.used += 1;
             assert!(self.used <= self.credits, "an operation changed more than its {} blocks", self.credits);
             s.running.as_mut().expect("the handle keeps it running").metas.push(lpa);
@@ -158,10 +171,10 @@ impl<'j> Handle<'j> {
     }
 }
 
-/// A freed block need not be journalled by the running transaction. It stays tracked where it is: the home write is dropped
-/// when this transaction has committed. Returns whether it is known.
+/// A freed block need not be journalled by the running transaction. It stays tracked where it is: the home write waits, and is
+/// dropped when this transaction has committed (`jbd2_journal_forget`, BJ_Forget). Returns whether it is known.
 fn drop_from(tracked: &mut FxHashMap<u64, Tracked>, lpa: u64) -> bool {
-    tracked.get_mut(&lpa).map(|t| t.running = 0).is_some()
+    tracked.get_mut(&lpa).map(|t| (t.running, t.doomed) = (0, true)).is_some()
 }
 
 impl Drop for Handle<'_> {

@@ -182,7 +182,12 @@ impl Vfs {
                 loop {
                     let next = todo.lock().next();
                     let Some(ino) = next else { return };
-                    if let Some(node) = vfs.names.cached(ino) {
+                    let node = vfs.names.cached(ino).or_else(|| {
+                        // Who lets it go from memory is writing it back.
+                        vfs.names.wait(ino);
+                        vfs.names.cached(ino)
+                    });
+                    if let Some(node) = node {
                         let _ = vfs.write_back(&node, 0..u64::MAX, WriteBackCause::Sync);
                     }
                 }

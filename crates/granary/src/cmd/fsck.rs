@@ -64,7 +64,9 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
                 (State::Unusable, _) => "the image cannot be opened: take a copy of it, if there is one",
                 (State::Opens, None) => "its files cannot be reached: fsck --repair, on a copy of the image",
                 (State::Opens, Some(_)) => "its files cannot be reached",
-                (State::Mounts, None) => "copy out what you need (granary cp-out), then fsck --repair",
+                (State::Mounts, None) => {
+                    "copy out what you need (granary cp-out), then fsck --repair (ByteFS), or mkfs and cp-in"
+                }
                 (State::Mounts, Some(_)) => "copy out what you need (granary cp-out)",
             };
             say!("{name}: {n} findings{stay}; {advice}");

@@ -7,7 +7,7 @@ use crate::cmd::live::{Stats, ask};
 use crate::cmd::loopdev;
 use crate::cmd::outcome::Watched;
 use crate::failure::Failure;
-use granary_mount::{DRIVE_FILE, MountError, Unmounter, mountinfo};
+use granary_mount::{DRIVE_FILE, MountError, Unmounter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
@@ -79,7 +79,7 @@ impl Server {
         let (dir, pid) = (unmounter.dir().display(), self.pid);
         for _ in 0..PATIENCE {
             // It goes on serving, for ever perhaps.
-            if let Some(there) = unmounter.device().and_then(mountinfo::mounted_elsewhere) {
+            if let Some(there) = unmounter.elsewhere() {
                 let whose =
                     there.process.map_or(String::new(), |p| format!(" for process {p} (see nsenter)"));
                 return Err(Failure::found(format!(
