@@ -144,7 +144,7 @@ fn a_mount_that_is_killed_while_it_grows_has_the_old_size_or_the_new_one_and_all
         while fs::read_dir(&mnt).is_ok() {
             std::thread::yield_now();
         }
-        place.runs(&["umount", "mnt"], 0);
+        place.runs(&["umount", "mnt"], 1);
         place.runs(&["fsck", "img"], 0);
         let pages = serde_json::from_str::<serde_json::Value>(&place.runs(&["stat", "--json", "img"], 0).0);
         let has = pages.expect("JSON")["pages"].as_u64().expect("a number") * 4096 / MIB;
