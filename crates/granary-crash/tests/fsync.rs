@@ -1,13 +1,14 @@
 //! One change, one fsync that promises it, one power failure: on every file system, also where the inode left memory in between.
 
+#[path = "common/failure.rs"]
+mod failure;
 #[path = "common/targets.rs"]
 #[allow(dead_code)]
 mod targets;
 
+use failure::across_a_power_failure;
 use granary_crash::Target;
 use granary_mssd::Drive;
-use granary_sim::rng::Stream;
-use granary_sim::{Stop, World, now, sleep_until};
 use granary_units::{Dest, Payload};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
 use std::sync::Arc;
@@ -86,11 +87,8 @@ fn process(target: &dyn Target, drive: &Arc<dyn Drive>, config: VfsConfig) -> Pr
 /// What is missing after the power failure. `leaves`: the inodes leave memory between the change and the fsync.
 fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
     let target = targets::by_name(name).expect("a target");
-    let drive = target.drive(1);
-    let d = drive.clone();
-    let stopped = World::default().run(move || {
-        target.mkfs(&d).expect("mkfs");
-        let mut p = process(&*target, &d, VfsConfig { inodes: 4, ..target.vfs() });
+    let before = move |target: &dyn Target, drive: &Arc<dyn Drive>| {
+        let mut p = process(target, drive, VfsConfig { inodes: 4, ..target.vfs() });
         let others: Vec<String> = (0..12).map(|n| format!("/g{n}")).collect();
         for path in &others {
             let fd = p.open(path, OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
@@ -101,7 +99,7 @@ fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
             write(&mut p, 0x66, LEN);
         }
         p.sync().expect("sync");
-        d.track_in_flight(true);
+        drive.track_in_flight(true);
         change.apply(&mut p);
         if leaves {
             (0..3).for_each(|_| others.iter().for_each(|path| assert!(p.stat(path).is_ok())));
@@ -109,20 +107,10 @@ fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
         let (path, flags) = change.promised_by();
         let fd = p.open(path, flags, 0).expect("opens");
         p.fsync(fd).expect("fsync");
-        granary_sim::power_fail();
-    });
-    let Err(Stop::PowerFail(t)) = stopped else { panic!("{stopped:?}") };
-    drive.power_fail(t, &mut Stream::new(1, "power"));
-    let target = targets::by_name(name).expect("a target");
-    let (tell, told) = std::sync::mpsc::channel();
-    let world = World::default().run(move || {
-        sleep_until(t);
-        sleep_until(drive.power_on(now()).expect("power on"));
-        let mut p = process(&*target, &drive, target.vfs());
-        tell.send(change.missing(&mut p)).expect("heard");
-    });
-    world.expect("no deadlock");
-    told.recv().expect("told")
+    };
+    across_a_power_failure(&target, before, move |target, drive| {
+        change.missing(&mut process(target, drive, target.vfs()))
+    })
 }
 
 #[test]

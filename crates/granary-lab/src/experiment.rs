@@ -97,6 +97,7 @@ impl Clients for Processes {
 struct Finished {
     outcome: Outcome,
     snapshots: [Snapshot; 4],
+    page_cache: bool,
 }
 
 impl Experiment {
@@ -117,7 +118,7 @@ impl Experiment {
         let finished = World::new(config)
             .run(move || me.in_virtual_time(fs, progress))
             .map_err(|stop| LabError::run(&self.fs, "run", stop))??;
-        Ok(self.record(finished))
+        Ok(self.record(fs, finished))
     }
 
     fn must_fit(&self) -> Result<(), LabError> {
@@ -196,7 +197,8 @@ impl Experiment {
         if let Some(recorded) = &recorded {
             recorded.finish()?;
         }
-        Ok(Finished { outcome, snapshots: [start, ready, done, drained] })
+        let page_cache = vfs.fs().features().page_cache;
+        Ok(Finished { outcome, snapshots: [start, ready, done, drained], page_cache })
     }
 
     /// One line for a record of the drive's calls.
@@ -241,8 +243,8 @@ impl Experiment {
         drive.check().map_err(|found| LabError::run(name, "check", format!("drive: {}", found.join("; "))))
     }
 
-    fn record(&self, finished: Finished) -> Record {
-        let Finished { outcome, snapshots: [start, ready, done, drained] } = finished;
+    fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
+        let Finished { outcome, snapshots: [start, ready, done, drained], page_cache } = finished;
         let run = phase(&ready, &done);
         let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
@@ -255,11 +257,11 @@ impl Experiment {
                     kind: op.kind.to_owned(),
                     counted: op.counted,
                     count: op.count,
-                    mean_ns: op.mean().0,
+                    mean_ns: h.mean().0,
                     p50_ns: h.quantile(0.5).0,
                     p95_ns: h.quantile(0.95).0,
                     p99_ns: h.quantile(0.99).0,
-                    max_ns: op.longest.0,
+                    max_ns: h.max().0,
                 };
                 (name.clone(), stats)
             })
@@ -294,8 +296,9 @@ impl Experiment {
             drain: phase(&done, &drained),
             warnings: Vec::new(),
         };
+        let judge = warnings::Run { fs, page_cache, host: &self.testbed.host, workload: &self.workload };
         record.warnings = self.origin.notes.clone();
-        record.warnings.extend(warnings::of(&record, &self.workload, &self.testbed, &outcome.warnings));
+        record.warnings.extend(judge.warnings(&record, &outcome.warnings));
         record
     }
 }

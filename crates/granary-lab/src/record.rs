@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub const RECORD_VERSION: u32 = 3;
 
 /// One workload on one file system on one testbed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Format version.
     pub v: u32,

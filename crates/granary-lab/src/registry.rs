@@ -4,6 +4,7 @@ use crate::error::LabError;
 use crate::testbed::Host;
 use granary_bytefs::Variant;
 use granary_mssd::Port;
+use granary_units::Nanos;
 use granary_vfs::{FileSystem, Repaired, Result};
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub struct FsEntry {
     pub about: &'static str,
     /// Needs the ByteFS write-log firmware; the others run on the page-cache firmware (paper section 5.1).
     pub write_log: bool,
+    /// What it does every so often beside write-back, and how often: what a shorter run does not show.
+    pub periodic: fn(&Host) -> Option<(&'static str, Nanos)>,
     /// Makes an empty file system on the drive.
     pub mkfs: fn(&Port) -> Result<()>,
     /// Mounts it, recovering where needed.
@@ -29,6 +32,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "bytefs",
         about: "ByteFS (ASPLOS'25): byte and block interface, firmware write log, transactions",
         write_log: true,
+        periodic: |host| Some(("commits", host.bytefs.commit_interval)),
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
         mount: |port, host| bytefs(port, host, Variant::Full),
         repair: Some(granary_bytefs::repair),
@@ -37,6 +41,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "bytefs-log",
         about: "ByteFS-Log (its Figure 12): firmware write log, metadata by byte, data by block only",
         write_log: true,
+        periodic: |host| Some(("commits", host.bytefs.commit_interval)),
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
         mount: |port, host| bytefs(port, host, Variant::Log),
         repair: Some(granary_bytefs::repair),
@@ -45,6 +50,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "bytefs-dual",
         about: "ByteFS-Dual (its Figure 12): page-cache firmware, metadata by byte, data by block, redo log of the host",
         write_log: false,
+        periodic: |host| Some(("commits", host.bytefs.commit_interval)),
         mkfs: |port| granary_bytefs::mkfs(port, &granary_bytefs::MkfsOptions::default()),
         mount: |port, host| bytefs(port, host, Variant::Dual),
         repair: Some(granary_bytefs::repair),
@@ -53,6 +59,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "ext4",
         about: "ext4 over JBD2 (data = ordered, writeback or journal), block interface only",
         write_log: false,
+        periodic: |host| Some(("commits", host.ext4.commit_interval)),
         mkfs: |port| granary_ext4::mkfs(port, &granary_ext4::MkfsOptions::default()),
         mount: |port, host| {
             let options =
@@ -65,6 +72,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "f2fs",
         about: "F2FS, log-structured, block interface only",
         write_log: false,
+        periodic: |host| Some(("checkpoints", host.f2fs.checkpoint_interval)),
         mkfs: |port| granary_f2fs::mkfs(port, &granary_f2fs::MkfsOptions::default()),
         mount: |port, host| {
             let options =
@@ -77,6 +85,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "nova",
         about: "NOVA (FAST'16): one log per inode, copy on write, byte interface only",
         write_log: false,
+        periodic: |_| None,
         mkfs: |port| granary_nova::mkfs(port, &granary_nova::MkfsOptions::default()),
         mount: |port, host| Ok(granary_nova::mount(port, &host.nova)?),
         repair: None,
@@ -85,6 +94,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
         name: "pmfs",
         about: "PMFS (EuroSys'14): in-place updates under an undo journal, byte interface only",
         write_log: false,
+        periodic: |_| None,
         mkfs: |port| granary_pmfs::mkfs(port, &granary_pmfs::MkfsOptions::default()),
         mount: |port, _| Ok(granary_pmfs::mount(port, &granary_pmfs::MountOptions::default())?),
         repair: None,

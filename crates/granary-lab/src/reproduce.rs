@@ -15,7 +15,7 @@ mod claims;
 mod table;
 
 pub use claims::{Claim, Judged, claims};
-pub use table::{claims_table, matrix_table};
+pub use table::{claims_table, matrix_table, warnings_text};
 
 use crate::error::LabError;
 use crate::experiment::{Experiment, Origin};

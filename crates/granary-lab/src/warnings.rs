@@ -1,35 +1,122 @@
 //! What limits how far a result can be trusted (design promise 6). A warning never changes a number.
 
 use crate::record::Record;
-use crate::testbed::Testbed;
+use crate::registry::FsEntry;
+use crate::testbed::Host;
 use granary_workload::Workload;
 
-/// The warnings of a run.
-pub fn of(record: &Record, workload: &Workload, testbed: &Testbed, from_run: &[String]) -> Vec<String> {
-    let mut out: Vec<String> =
-        workload.warnings.iter().map(|w| format!("line {}: {}", w.line, w.message)).collect();
-    out.extend(from_run.iter().cloned());
-    if !record.flash.program_pages.contains_key("gc") {
-        out.push(
-            "garbage collection never ran: the drive was not filled, so flash writes are those of a fresh drive".to_owned(),
-        );
+/// What a run is judged by, beside its record.
+pub struct Run<'a> {
+    /// The file system.
+    pub fs: &'a FsEntry,
+    /// Whether the vfs page cache serves it ([`granary_vfs::Features::page_cache`]).
+    pub page_cache: bool,
+    /// The host it ran on.
+    pub host: &'a Host,
+    /// What it ran.
+    pub workload: &'a Workload,
+}
+
+impl Run<'_> {
+    /// The warnings: of the workload's text, `from_run`, and what follows from the record.
+    pub fn warnings(&self, record: &Record, from_run: &[String]) -> Vec<String> {
+        let text = self.workload.warnings.iter().map(|w| format!("line {}: {}", w.line, w.message));
+        let mut out: Vec<String> = text.chain(from_run.iter().cloned()).collect();
+        out.extend(gc_never_ran(record.flash.erases + record.drain.flash.erases).map(|why| {
+            format!("{why}: the drive was not filled, so flash writes are those of a fresh drive")
+        }));
+        out.extend(self.served_from_memory(record));
+        out.extend(self.too_short(record.virtual_s));
+        if let Some(stalls) = record.firmware.get("log.stalls") {
+            out.push(format!("the write log was full {stalls} times and stores waited for cleaning"));
+        }
+        out
     }
-    let set = workload.expected_bytes();
-    let cache = testbed.host.vfs.page_cache;
-    if set < cache.0 as f64 {
-        out.push(format!(
-            "the page cache ({cache}) is larger than the files ({:.2} GiB): reads hardly reach the drive",
-            set / (1u64 << 30) as f64
-        ));
+
+    /// Reads that a cache larger than all files has answered.
+    fn served_from_memory(&self, record: &Record) -> Option<String> {
+        let (set, cache) = (self.workload.expected_bytes(), self.host.vfs.page_cache);
+        let (asked, read) = (record.app.read_bytes, record.host.data_read());
+        if !self.page_cache || set >= cache.0 as f64 || asked == 0 || read >= asked / 2 {
+            return None;
+        }
+        Some(format!(
+            "the page cache ({cache}) is larger than the files ({:.2} GiB): of what programs read, {:.0} % came from the drive",
+            set / (1u64 << 30) as f64,
+            100.0 * read as f64 / asked as f64
+        ))
     }
-    if record.virtual_s < 5.0 {
-        out.push(format!(
-            "the measured run lasted {:.2} virtual seconds: periodic work (5 s commits, 30 s write-back) shows in the drain or not at all",
-            record.virtual_s
-        ));
+
+    /// Work that comes round less often than the run lasted.
+    fn too_short(&self, virtual_s: f64) -> Option<String> {
+        let write_back = self.page_cache.then_some(("write-back", self.host.vfs.dirty_expire));
+        let periods = [(self.fs.periodic)(self.host), write_back].into_iter().flatten();
+        let missed: Vec<String> = periods
+            .filter(|(_, every)| virtual_s < every.as_secs_f64())
+            .map(|(what, every)| format!("{} s {what}", every.as_secs_f64()))
+            .collect();
+        (!missed.is_empty()).then(|| {
+            format!(
+                "the measured run lasted {virtual_s:.2} virtual seconds: periodic work ({}) shows in the drain or not at all",
+                missed.join(", ")
+            )
+        })
     }
-    if let Some(stalls) = record.firmware.get("log.stalls") {
-        out.push(format!("the write log was full {stalls} times and stores waited for cleaning"));
+}
+
+/// Says so where nothing was erased. Gc that finds only stale pages copies none, so its programs do not tell.
+pub fn gc_never_ran(erases: u64) -> Option<&'static str> {
+    (erases == 0).then_some("garbage collection never ran")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+    use crate::testbed::Testbed;
+
+    const TEXT: &str = "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
+                        define process name=p,instances=1\n{\nthread name=t,memsize=1m,instances=1\n{\n\
+                        flowop readwholefile name=r,filesetname=set,iosize=1m\n}\n}\nrun 60\n";
+
+    /// The warnings of a run of so many seconds on this file system, in which programs read so many bytes and the drive gave so
+    /// many of data.
+    fn of(fs: &str, page_cache: bool, virtual_s: f64, asked: u64, read: u64) -> String {
+        let host = &Testbed::load("bytefs-emulator", &[]).expect("built in").host;
+        let workload = &Workload::parse("w", TEXT, &[]).expect("a workload");
+        let run = Run { fs: registry::find(fs).expect("known"), page_cache, host, workload };
+        let mut record = Record { virtual_s, ..Record::default() };
+        record.app.read_bytes = asked;
+        record.host.block.read_bytes.insert("data".to_owned(), read);
+        run.warnings(&record, &[]).join("\n")
     }
-    out
+
+    #[test]
+    fn what_comes_round_less_often_than_the_run_lasts_is_named_with_its_period() {
+        let periods = "(5 s commits, 30 s write-back)";
+        assert!(of("ext4", true, 2.0, 0, 0).contains(periods));
+        assert!(of("ext4", true, 10.0, 0, 0).contains("(30 s write-back)"));
+        assert!(of("f2fs", true, 40.0, 0, 0).contains("(60 s checkpoints)"));
+        for (fs, virtual_s) in [("ext4", 31.0), ("nova", 0.1), ("pmfs", 0.1)] {
+            let said = of(fs, fs == "ext4", virtual_s, 0, 0);
+            assert!(!said.contains("periodic"), "{fs} writes nothing later: {said}");
+        }
+    }
+
+    #[test]
+    fn only_reads_that_memory_answered_are_warned_of() {
+        assert!(of("ext4", true, 60.0, 1000, 30).contains("3 % came from the drive"));
+        for said in [
+            of("ext4", true, 60.0, 1000, 990),
+            of("nova", false, 60.0, 1000, 0),
+            of("ext4", true, 60.0, 0, 0),
+        ] {
+            assert!(!said.contains("page cache"), "{said}");
+        }
+    }
+
+    #[test]
+    fn gc_has_run_where_a_block_was_erased() {
+        assert_eq!((gc_never_ran(0).is_some(), gc_never_ran(1)), (true, None));
+    }
 }

@@ -1,52 +1,107 @@
-//! Latency histograms with three significant digits (crate `hdrhistogram`), from 1 ns to an hour.
+//! Latency histograms: count, mean and maximum are exact, quantiles have three significant digits (crate `hdrhistogram`)
+//! up to an hour.
 
 use granary_units::Nanos;
 
 /// A latency distribution; identical samples give identical figures on every machine.
 #[derive(Clone, Debug)]
-pub struct Histogram(hdrhistogram::Histogram<u64>);
+pub struct Histogram {
+    buckets: hdrhistogram::Histogram<u64>,
+    /// All samples together, in nanoseconds.
+    sum: u128,
+    longest: Nanos,
+}
 
 const HOUR: u64 = 3_600_000_000_000;
 
 impl Histogram {
     /// Empty.
     pub fn new() -> Histogram {
-        Histogram(hdrhistogram::Histogram::new_with_bounds(1, HOUR, 3).expect("constant bounds are valid"))
+        let buckets =
+            hdrhistogram::Histogram::new_with_bounds(1, HOUR, 3).expect("constant bounds are valid");
+        Histogram { buckets, sum: 0, longest: Nanos::ZERO }
     }
 
-    /// Counts one sample; longer than an hour counts as an hour.
+    /// Counts one sample; for the quantiles, longer than an hour counts as an hour.
+    #[inline]
     pub fn record(&mut self, sample: Nanos) {
-        self.0.saturating_record(sample.0.max(1));
+        self.buckets.saturating_record(sample.0);
+        self.sum += u128::from(sample.0);
+        self.longest = self.longest.max(sample);
     }
 
     /// Adds all samples of `other`.
     pub fn merge(&mut self, other: &Histogram) {
-        self.0.add(&other.0).expect("same bounds");
+        self.buckets.add(&other.buckets).expect("same bounds");
+        self.sum += other.sum;
+        self.longest = self.longest.max(other.longest);
     }
 
     /// Number of samples.
     pub fn count(&self) -> u64 {
-        self.0.len()
+        self.buckets.len()
     }
 
     /// Mean, rounded to a nanosecond (zero where there are no samples).
     pub fn mean(&self) -> Nanos {
-        if self.0.is_empty() { Nanos::ZERO } else { Nanos(self.0.mean().round() as u64) }
+        let count = u128::from(self.count());
+        Nanos((self.sum + count / 2).checked_div(count).unwrap_or(0) as u64)
     }
 
-    /// The value that a share `q` (0 to 1) of the samples does not exceed.
+    /// The value that a share `q` (0 to 1) of the samples does not exceed: at most one in a thousand above the sample itself.
     pub fn quantile(&self, q: f64) -> Nanos {
-        Nanos(if self.0.is_empty() { 0 } else { self.0.value_at_quantile(q) })
+        // A bucket's end may lie above all samples.
+        Nanos(if self.buckets.is_empty() { 0 } else { self.buckets.value_at_quantile(q) }).min(self.longest)
     }
 
-    /// Largest sample.
+    /// Largest sample (zero where there are none).
     pub fn max(&self) -> Nanos {
-        Nanos(if self.0.is_empty() { 0 } else { self.0.max() })
+        self.longest
     }
 }
 
 impl Default for Histogram {
     fn default() -> Histogram {
         Histogram::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(samples: &[u64]) -> Histogram {
+        let mut h = Histogram::new();
+        samples.iter().for_each(|&s| h.record(Nanos(s)));
+        h
+    }
+
+    #[test]
+    fn count_mean_and_maximum_are_exact() {
+        let h = of(&[123_456_789, 987_654_321, 3 * HOUR]);
+        assert_eq!((h.count(), h.max()), (3, Nanos(3 * HOUR)));
+        assert_eq!(h.mean(), Nanos((123_456_789 + 987_654_321 + 3 * HOUR + 1) / 3));
+        let hours = h.quantile(1.0).0 as f64 / HOUR as f64;
+        assert!(
+            (1.0..1.3).contains(&hours),
+            "three hours count as an hour, to the end of its bucket: {hours}"
+        );
+    }
+
+    #[test]
+    fn no_quantile_is_above_the_largest_sample_and_what_takes_no_time_has_none() {
+        assert_eq!(of(&[47_845; 5]).quantile(0.99), Nanos(47_845));
+        let idle = of(&[0, 0, 0]);
+        assert_eq!((idle.mean(), idle.quantile(0.5), idle.max()), (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO));
+        assert_eq!((of(&[]).mean(), of(&[]).quantile(0.5)), (Nanos::ZERO, Nanos::ZERO));
+    }
+
+    #[test]
+    fn merged_distributions_are_that_of_all_samples() {
+        let (mut a, b) = (of(&[5, 7_000_001]), of(&[900, 12]));
+        a.merge(&b);
+        let all = of(&[5, 7_000_001, 900, 12]);
+        assert_eq!((a.count(), a.mean(), a.max()), (4, all.mean(), all.max()));
+        assert_eq!(a.quantile(0.5), all.quantile(0.5));
     }
 }

@@ -242,11 +242,7 @@ impl<'a> Bench<'a> {
                     blocks,
                     stride: spec.stride(),
                     nth: 0,
-                    left: spec.accesses.unwrap_or(match spec.runtime {
-                        // Time ends it: the blocks come round again.
-                        Some(_) => u64::MAX,
-                        None => blocks,
-                    }),
+                    left: spec.accesses.unwrap_or(if spec.time_based { u64::MAX } else { blocks }),
                     end: spec.runtime.map_or(Nanos::MAX, |t| start + t),
                     ahead: Vec::with_capacity(AHEAD),
                 });
@@ -476,16 +472,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_runtime_ends_a_job_and_its_blocks_come_round_again() {
-        let job = Job {
-            runtime: Some(Nanos::from_millis(20)),
-            size: Some(Bytes::kib(64)),
-            accesses: None,
-            ..job("randread", 4096, 8, 0)
+    fn a_runtime_ends_a_job_whose_blocks_come_round_again_only_where_it_goes_by_time() {
+        let of = |time_based, size| {
+            let (size, runtime) = (Some(size), Some(Nanos::from_millis(20)));
+            let job = Job { runtime, time_based, size, accesses: None, ..job("randread", 4096, 8, 0) };
+            let m = run_on(&small(), &[job], Precondition::Fill);
+            (m.jobs[0].accesses, m.time)
         };
-        let m = run_on(&small(), &[job], Precondition::Fill);
-        assert!(m.jobs[0].accesses > 16, "{} accesses of 16 blocks", m.jobs[0].accesses);
-        assert!((Nanos::from_millis(20)..Nanos::from_millis(21)).contains(&m.time));
+        let about = Nanos::from_millis(20)..Nanos::from_millis(21);
+        let (round, time) = of(true, Bytes::kib(64));
+        assert!(round > 16 && about.contains(&time), "{round} accesses of 16 blocks in {time}");
+        let (once, time) = of(false, Bytes::kib(64));
+        assert!(once == 16 && time < Nanos::from_millis(1), "{once} accesses in {time}");
+        let (cut, time) = of(false, Bytes::mib(200));
+        assert!(cut < 200 << 8 && about.contains(&time), "{cut} accesses in {time}");
     }
 
     /// Loads of lines that were stored before come from the drive's DRAM.

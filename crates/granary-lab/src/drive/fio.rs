@@ -8,8 +8,8 @@
 //!   iodepth=32
 //! ```
 //!
-//! Read are `rw` (or `readwrite`), `bs` (or `blocksize`), `iodepth`, `size`, `numjobs`, `rwmixread`, `offset`, `runtime` and
-//! `norandommap`; the byte interface adds `rw=load|store|persist` and their `rand` forms. Everything else is an error that names
+//! Read are `rw` (or `readwrite`), `bs` (or `blocksize`), `iodepth`, `size`, `numjobs`, `rwmixread`, `offset`, `runtime`,
+//! `time_based` and `norandommap`; the byte interface adds `rw=load|store|persist` and their `rand` forms. Everything else is an error that names
 //! the line, because a setting that is silently left out makes a result that means something else.
 //!
 //! Source: fio's HOWTO, "Job file format", "Parameter types".
@@ -18,7 +18,7 @@ use super::job::{Job, Pattern};
 use crate::error::LabError;
 use granary_units::{Bytes, Nanos};
 
-const KEYS: &str = "rw, bs, iodepth, size, numjobs, rwmixread, offset, runtime, norandommap";
+const KEYS: &str = "rw, bs, iodepth, size, numjobs, rwmixread, offset, runtime, time_based, norandommap";
 
 /// The jobs of a file.
 ///
@@ -87,7 +87,8 @@ fn set(job: &mut Job, key: &str, value: Option<&str>) -> Result<(), String> {
             }
         }
         "runtime" => job.runtime = Some(time(given?)?),
-        "norandommap" => job.random_map = value.is_some_and(|v| v == "0"),
+        "time_based" => job.time_based = flag(key, value)?,
+        "norandommap" => job.random_map = !flag(key, value)?,
         _ => return Err(format!("'{key}' is not supported: remove it; supported are {KEYS}")),
     }
     Ok(())
@@ -101,6 +102,15 @@ fn size(key: &str, value: &str) -> Result<Bytes, String> {
         .parse()
         .or_else(|_| value.parse())
         .map_err(|_| format!("{key}={value}: not a size such as 4k or 16MiB"))
+}
+
+/// A word that is true by being there, or says 0 or 1.
+fn flag(key: &str, value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(v) => Err(format!("{key}={v}: write {key}, {key}=1 or {key}=0")),
+    }
 }
 
 fn number(key: &str, value: &str) -> Result<u32, String> {
@@ -133,7 +143,7 @@ mod tests {
 
     #[test]
     fn jobs_take_over_what_global_says() {
-        let text = "; a comment\n[global]\nbs=16k\nsize=1g\nruntime=500ms\n[a]\nrw=randread\niodepth=32\n\n[b]\nrw=randrw\nrwmixread=70\nnumjobs=2\nnorandommap\noffset=1m\n";
+        let text = "; a comment\n[global]\nbs=16k\nsize=1g\nruntime=500ms\n[a]\nrw=randread\niodepth=32\n\n[b]\nrw=randrw\nrwmixread=70\nnumjobs=2\nnorandommap\ntime_based=1\noffset=1m\n";
         let jobs = parse("f", text).expect("good");
         assert_eq!(jobs.len(), 2);
         let (a, b) = (&jobs[0], &jobs[1]);
@@ -142,6 +152,7 @@ mod tests {
             ("a", Bytes::kib(16), 32, Some(Bytes::gib(1)))
         );
         assert_eq!((a.random_map, a.runtime), (true, Some(Nanos::from_millis(500))));
+        assert_eq!((a.time_based, b.time_based), (false, true));
         assert_eq!((b.read_percent, b.clients, b.random_map, b.offset), (70, 2, false, Bytes::mib(1)));
     }
 
@@ -158,5 +169,6 @@ mod tests {
         assert!(why("[global]\nbs=4k\n").contains("there is no job"));
         assert!(why("[a]\niodepth=0\n").contains("line 2"));
         assert!(why("[a]\nsize\n").contains("needs a value"));
+        assert!(why("[a]\nnorandommap=false\n").contains("line 2: norandommap=false: write norandommap"));
     }
 }

@@ -122,6 +122,8 @@ pub struct Job {
     pub random_map: bool,
     /// Stop issuing after this much virtual time.
     pub runtime: Option<Nanos>,
+    /// Only `runtime` ends the job: the blocks come round again.
+    pub time_based: bool,
     /// Stop after so many accesses of each client; drawn round the job's part of the drive again where that is smaller.
     pub accesses: Option<u64>,
 }
@@ -139,6 +141,7 @@ impl Default for Job {
             read_percent: 50,
             random_map: true,
             runtime: None,
+            time_based: false,
             accesses: None,
         }
     }
@@ -172,6 +175,9 @@ impl Job {
             return bad("accesses and runtime are at least 1: with 0 nothing is measured; leave them out for one access of \
                         each block"
                 .to_owned());
+        }
+        if self.time_based && self.runtime.is_none() {
+            return bad("time_based needs a runtime: nothing else would end the job".to_owned());
         }
         let end = self.size.map_or(capacity, |s| self.offset.0.saturating_add(s.0));
         if end > capacity || end < self.offset.0 + bs {
@@ -220,6 +226,7 @@ mod tests {
         assert!(why(Job { depth: 0, ..job.clone() }).contains("iodepth"));
         assert!(why(Job { accesses: Some(0), ..job.clone() }).contains("nothing is measured"));
         assert!(why(Job { runtime: Some(Nanos::ZERO), ..job.clone() }).contains("nothing is measured"));
+        assert!(why(Job { time_based: true, ..job.clone() }).contains("needs a runtime"));
         let store = Pattern::named("store").expect("known");
         assert!(why(Job { pattern: store, depth: 2, ..job }).contains("numjobs"));
     }

@@ -13,6 +13,7 @@ use super::replay::{Bent, Replayed};
 use super::trace::Seen;
 use crate::phase::{by_cause, host};
 use crate::record::{Flash, Host};
+use crate::warnings::gc_never_ran;
 use granary_mssd::{DriveConfig, DriveCounters};
 use granary_units::Nanos;
 use serde::Serialize;
@@ -135,6 +136,22 @@ pub struct JobRecord {
     pub iodepth: u32,
     /// Clients.
     pub numjobs: u32,
+    /// Where the part of the drive begins that it touches, bytes.
+    pub offset: u64,
+    /// Size of that part, bytes.
+    pub size: u64,
+    /// Share of reads in percent, where it reads and writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rwmixread: Option<u32>,
+    /// Random blocks are drawn anew each time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub norandommap: bool,
+    /// What may end it before its blocks or accesses do, virtual ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime_ns: Option<u64>,
+    /// Accesses asked of each client; absent: one of each block, or as many as the time allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accesses_each: Option<u64>,
     /// How many, how fast.
     #[serde(flatten)]
     pub rates: Rates,
@@ -214,7 +231,11 @@ impl DriveRecord {
         common_warnings(&origin, writes, &m.run, &m.drain, &mut warnings);
         DriveRecord {
             v: DRIVE_RECORD_VERSION,
-            jobs: jobs.iter().zip(&m.jobs).map(|(j, r)| job_record(j, r)).collect(),
+            jobs: jobs
+                .iter()
+                .zip(&m.jobs)
+                .map(|(j, r)| job_record(j, r, drive.pages() * granary_units::PAGE_SIZE as u64))
+                .collect(),
             moved: Moved::new(drive, m.time, &m.run, &m.drain),
             warnings,
             origin,
@@ -285,13 +306,20 @@ impl Moved {
     }
 }
 
-fn job_record(job: &Job, r: &JobResult) -> JobRecord {
+fn job_record(job: &Job, r: &JobResult, capacity: u64) -> JobRecord {
+    let mixed = job.pattern.first != job.pattern.second;
     JobRecord {
         name: job.name.clone(),
         rw: job.pattern.name(),
         bs: job.block_size.0,
         iodepth: job.depth,
         numjobs: job.clients,
+        offset: job.offset.0,
+        size: job.size.map_or(capacity.saturating_sub(job.offset.0), |s| s.0),
+        rwmixread: mixed.then_some(job.read_percent),
+        norandommap: job.pattern.random && !job.random_map,
+        runtime_ns: job.runtime.map(|t| t.0),
+        accesses_each: job.accesses,
         rates: rates(r, r.time),
     }
 }
@@ -346,12 +374,10 @@ fn common_warnings(
     drain: &DriveCounters,
     out: &mut Vec<String>,
 ) {
-    if writes && run.plus(drain).flash.programs(granary_flash::Cause::Gc) == 0 {
-        out.push(
-            "garbage collection never ran: flash writes are those of a fresh drive; --precondition random:2 comes near the \
-             steady state"
-                .to_owned(),
-        );
+    if let (true, Some(why)) = (writes, gc_never_ran(run.plus(drain).flash.erases)) {
+        out.push(format!(
+            "{why}: flash writes are those of a fresh drive; --precondition random:2 comes near the steady state"
+        ));
     }
     if run.log.stalls > 0 {
         out.push(format!("the write log was full {} times and stores waited for cleaning", run.log.stalls));

@@ -97,7 +97,10 @@ fn causes<'a>(
 }
 
 fn latencies(records: &[Record]) -> Table {
-    let mut header = vec!["operation".to_owned(), "count".to_owned()];
+    let counts = columns_of_counts(records);
+    let mut header = vec!["operation".to_owned()];
+    let one = counts.len() == 1;
+    header.extend(counts.iter().map(|r| if one { "count".to_owned() } else { format!("count {}", r.fs) }));
     header.extend(records.iter().map(|r| r.fs.clone()));
     let mut t = grid(header);
     let mut names: Vec<&String> = records.iter().flat_map(|r| r.ops.by_type.keys()).collect();
@@ -108,11 +111,21 @@ fn latencies(records: &[Record]) -> Table {
         // What is none of the operations per second stands in brackets.
         let counted = records.iter().filter_map(|r| r.ops.by_type.get(name)).any(|op| op.counted);
         let shown = if counted { name.clone() } else { format!("({name})") };
-        let mut cells = vec![Cell::new(shown), right(group(of(&records[0]).count))];
+        let mut cells = vec![Cell::new(shown)];
+        cells.extend(counts.iter().map(|r| right(group(of(r).count))));
         cells.extend(records.iter().map(|r| right(latency(&of(r)))));
         t.add_row(cells);
     }
     t
+}
+
+/// The records whose counts are shown: the first, where all have the same.
+fn columns_of_counts(records: &[Record]) -> &[Record] {
+    let counts = |r: &Record| -> Vec<(String, u64)> {
+        r.ops.by_type.iter().map(|(name, op)| (name.clone(), op.count)).collect()
+    };
+    let first = counts(&records[0]);
+    if records.iter().all(|r| counts(r) == first) { &records[..1] } else { records }
 }
 
 fn latency(op: &OpType) -> String {

@@ -51,8 +51,10 @@ pub struct Claim {
 pub struct Judged {
     /// The claim.
     pub claim: Claim,
-    /// Our number; `None` where records for it are missing.
+    /// Our number; `None` where records for it are missing, or what it divides by is nothing.
     pub ours: Option<f64>,
+    /// Whether all runs that it is about were made.
+    pub ran: bool,
 }
 
 impl Claim {
@@ -89,10 +91,21 @@ impl Claim {
         }
     }
 
+    /// The file systems that it compares.
+    fn file_systems(&self) -> Vec<&'static str> {
+        match self.what {
+            What::Throughput(a, b)
+            | What::Metadata(a, b)
+            | What::FewerMetadataReads(a, b)
+            | What::Data(a, b)
+            | What::DataWritten(a, b)
+            | What::Flash(a, b) => vec![a, b],
+            What::WriteAmplification(a) | What::ReadAmplification(a) => vec![a],
+        }
+    }
+
     fn of_workload(&self, workload: &str, records: &[Record]) -> Option<f64> {
-        // A built-in workload has its bare name; a file of the same name has its path, and a hash.
-        let is = |r: &Record| r.workload == workload && r.workload_hash.is_none();
-        let find = |fs: &str| records.iter().find(|r| is(r) && r.fs == fs);
+        let find = |fs: &str| find(records, workload, fs);
         let share = |a: f64, b: f64| (b > 0.0).then_some(a / b);
         let both = |(a, b): (u64, u64)| (a + b) as f64;
         let ratio = |a: &str, b: &str, of: &dyn Fn(&Record) -> f64| share(of(find(a)?), of(find(b)?));
@@ -116,8 +129,16 @@ impl Claim {
             Over::Mean => v.iter().sum::<f64>() / v.len() as f64,
             Over::Max => v.iter().copied().fold(f64::MIN, f64::max),
         });
-        Judged { claim: self, ours }
+        let file_systems = self.file_systems();
+        let all = self.workloads.iter().flat_map(|w| file_systems.iter().map(move |fs| (w, fs)));
+        let ran = all.into_iter().all(|(w, fs)| find(records, w, fs).is_some());
+        Judged { claim: self, ours, ran }
     }
+}
+
+fn find<'a>(records: &'a [Record], workload: &str, fs: &str) -> Option<&'a Record> {
+    // A built-in workload has its bare name; a file of the same name has its path, and a hash.
+    records.iter().find(|r| r.workload == workload && r.workload_hash.is_none() && r.fs == fs)
 }
 
 /// The claims that follow from runs of the nine workloads, beside what the records say.
@@ -177,7 +198,7 @@ pub fn claims(records: &[Record]) -> Vec<Judged> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Bytes2, Flash, Host, Interface, Ops, Phase};
+    use crate::record::{Bytes2, Host, Interface, Ops, Phase};
     use std::collections::BTreeMap;
 
     fn record(workload: &str, fs: &str, per_s: f64, written: u64) -> Record {
@@ -187,30 +208,13 @@ mod tests {
         };
         let phase = |n| Phase { host: Host { block: link(n), ..Host::default() }, ..Phase::default() };
         Record {
-            v: 1,
-            granary: String::new(),
-            commit: String::new(),
             workload: workload.to_owned(),
-            workload_hash: None,
-            vars: Vec::new(),
-            scale: 1.0,
             fs: fs.to_owned(),
-            testbed: String::new(),
-            testbed_file: None,
-            testbed_hash: String::new(),
-            set: Vec::new(),
-            seed: 1,
-            threads: 1,
-            virtual_s: 1.0,
             ops: Ops { total: 1, per_s, by_type: BTreeMap::new() },
             app: Bytes2 { read_bytes: 0, write_bytes: 1000 },
             host: phase(written).host,
-            flash: Flash::default(),
-            amplification: Default::default(),
-            firmware: BTreeMap::new(),
-            setup: Phase::default(),
             drain: phase(500),
-            warnings: Vec::new(),
+            ..Record::default()
         }
     }
 
@@ -230,5 +234,16 @@ mod tests {
             records.push(record(w, "f2fs", 100.0, 0));
         }
         assert_eq!(find(&records, "throughput bytefs/f2fs, mean", "mkdir, rmdir"), Some(2.0));
+    }
+
+    #[test]
+    fn a_claim_about_runs_that_were_not_made_is_told_from_one_that_has_no_number() {
+        let records = [record("varmail", "bytefs", 1.0, 1), record("varmail", "f2fs", 1.0, 1)];
+        let all = claims(&records);
+        let ran = |metric: &str| all.iter().find(|j| j.claim.metric() == metric && j.claim.on() == "varmail");
+        let of = |metric: &str| ran(metric).map(|j| (j.ran, j.ours.is_some()));
+        assert_eq!(of("throughput bytefs/f2fs"), Some((true, true)));
+        assert_eq!(of("read amplification f2fs"), Some((true, false)));
+        assert_eq!(of("write amplification ext4"), Some((false, false)));
     }
 }

@@ -24,32 +24,21 @@ pub struct OpStats {
     pub count: u64,
     /// Bytes that it moved. For `listdir`: bytes of directory entries as Filebench counts them.
     pub bytes: u64,
-    /// Latency of each execution, to three digits.
+    /// Latency of each execution.
     pub latency: Histogram,
-    /// Time of all executions together, in nanoseconds; exact, as `longest` is.
-    pub time_ns: u128,
-    /// The longest execution.
-    pub longest: Nanos,
 }
 
 impl OpStats {
     /// A flowop of this type that was not executed yet.
     pub(crate) fn new(kind: &'static str, counted: bool) -> OpStats {
-        let latency = Histogram::new();
-        OpStats { kind, counted, count: 0, bytes: 0, latency, time_ns: 0, longest: Nanos::ZERO }
-    }
-
-    /// Mean latency, rounded to a nanosecond; zero where it was never executed.
-    pub fn mean(&self) -> Nanos {
-        let count = u128::from(self.count);
-        Nanos((self.time_ns + count / 2).checked_div(count).unwrap_or(0) as u64)
+        OpStats { kind, counted, count: 0, bytes: 0, latency: Histogram::new() }
     }
 }
 
 impl std::fmt::Debug for OpStats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let OpStats { kind, count, bytes, .. } = *self;
-        write!(f, "{kind}: {count} in {} each, {bytes} bytes", self.mean())
+        write!(f, "{kind}: {count} in {} each, {bytes} bytes", self.latency.mean())
     }
 }
 
@@ -128,8 +117,6 @@ impl Ledger {
         stats.count += 1;
         stats.bytes += bytes;
         stats.latency.record(latency);
-        stats.time_ns += u128::from(latency.0);
-        stats.longest = stats.longest.max(latency);
         if class != Class::Control {
             let tally = &mut books.tallies[process];
             tally.ops += 1;

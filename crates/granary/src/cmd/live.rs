@@ -110,13 +110,18 @@ pub fn ask(dir: &Path) -> Result<io::Result<String>, Failure> {
     }))
 }
 
+/// Whether the kernel says by it that the process that serves a mount is gone, or is going.
+pub fn is_of_the_dead(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted)
+}
+
 fn look(path: &Path) -> Result<Stats, Failure> {
-    let text = ask(path)?.map_err(|e| match e.raw_os_error() {
-        Some(107) => Failure::usage(format!(
+    let text = ask(path)?.map_err(|e| match e {
+        e if is_of_the_dead(&e) => Failure::usage(format!(
             "{0}: the process that served it is dead; unmount it (granary umount {0}) and mount it again",
             path.display()
         )),
-        _ => Failure::io(path.display(), e),
+        e => Failure::io(path.display(), e),
     })?;
     serde_json::from_str(&text).map_err(|e| {
         Failure::usage(format!("{}: mounted by another version of granary ({e})", path.display()))

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::experiment::Origin;
 use granary_lab::report::json_line;
-use granary_lab::reproduce::{claims, claims_table, matrix, matrix_table};
+use granary_lab::reproduce::{claims, claims_table, matrix, matrix_table, warnings_text};
 use granary_lab::testbed::Testbed;
 use std::fmt::Write as _;
 
@@ -44,12 +44,13 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let judged = claims(&records);
     let text = format!(
-        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}; bytes and pages with those of the drain\n\n{}\n\n{}\n",
+        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}; bytes and pages with those of the drain\n\n{}\n\n{}\n{}",
         args.scale,
         args.testbed,
         args.seed,
         matrix_table(&records),
-        claims_table(&judged)
+        claims_table(&judged),
+        warnings_text(&records)
     );
     out!("{}", if args.json { &json } else { &text });
     if let Some(dir) = &args.out {

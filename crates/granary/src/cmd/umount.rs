@@ -3,7 +3,7 @@
 //! Exit codes: 1 where it is unmounted and not everything was written back, or not yet; 2 where it is still mounted.
 
 use crate::cli::mount::UmountArgs;
-use crate::cmd::live::{Stats, ask};
+use crate::cmd::live::{Stats, ask, is_of_the_dead};
 use crate::cmd::loopdev;
 use crate::cmd::outcome::Watched;
 use crate::failure::Failure;
@@ -14,9 +14,6 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// What the kernel says of a mount whose server is gone, or is going.
-const ENOTCONN: i32 = 107;
-const ECONNABORTED: i32 = 103;
 /// How long a serving process may take to write everything back, seconds.
 const PATIENCE: u32 = 600;
 
@@ -28,7 +25,7 @@ pub fn run(args: &UmountArgs) -> Result<(), Failure> {
     }
     let answer = ask(unmounter.dir())?;
     // One that is of another version has nothing to say that we understand: then there is nobody to wait for.
-    let dead = answer.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(ENOTCONN | ECONNABORTED)));
+    let dead = answer.as_ref().is_err_and(is_of_the_dead);
     let stats = answer.ok().and_then(|t| serde_json::from_str::<Stats>(&t).ok());
     let server = stats.as_ref().and_then(|s| Server::find(s.pid));
     let export = stats.is_some_and(|s| s.is_export());

@@ -17,6 +17,12 @@ pub fn run(args: &DriveBenchArgs) -> Result<(), LabError> {
             "--warm stores every line of byte jobs: say which with --size".to_owned(),
         ));
     }
+    if args.warm && !jobs.iter().any(|j| j.pattern.first.is_byte()) {
+        return Err(LabError::Usage(
+            "--warm stores the lines of byte jobs, and there is none: blocks are warmed by --precondition"
+                .to_owned(),
+        ));
+    }
     let precondition = match &args.precondition {
         Some(text) => parse_precondition(text)?,
         // A new drive answers reads without touching its flash.
@@ -77,6 +83,7 @@ fn jobs(args: &DriveBenchArgs) -> Result<Vec<Job>, LabError> {
                 .as_deref()
                 .map(|t| fio::time(t).map_err(|m| LabError::Usage(format!("--runtime: {m}"))))
                 .transpose()?,
+            time_based: args.runtime.is_some(),
             accesses: if args.runtime.is_some() {
                 args.accesses
             } else {
