@@ -126,6 +126,35 @@ fn transaction_numbers_wrap_around() {
     }
 }
 
+/// RECOVER ends all transactions that were: a number that committed before it is a new transaction after it, and what that
+/// one stores counts with a COMMIT of its own.
+#[test]
+fn a_number_that_committed_before_recover_is_uncommitted_when_it_comes_again() {
+    // With lines that RECOVER cleans, and without any.
+    for lines in [1, 0] {
+        let d = Mssd::new(&DriveConfig::tiny(Mode::Log)).expect("valid");
+        let mut now = Nanos::ZERO;
+        for line in 0..lines {
+            now = store(&d, now, line, 1, 5).expect("stores");
+        }
+        now = d.verify(now).expect("verifies");
+        now = commit(&d, now, 5);
+        now = crash(&d, now);
+        assert!((0..lines).all(|line| byte(&d, line) == 1));
+        now = store(&d, now, 0, 2, 5).expect("stores");
+        now = store(&d, now, 1, 2, 5).expect("stores");
+        now = d.verify(now).expect("verifies");
+        now = crash(&d, now);
+        assert_eq!((byte(&d, 0), byte(&d, 1)), (lines as u8, 0), "a transaction without a COMMIT came back");
+        // With one it counts.
+        now = store(&d, now, 1, 3, 5).expect("stores");
+        now = d.verify(now).expect("verifies");
+        now = commit(&d, now, 5);
+        crash(&d, now);
+        assert_eq!((byte(&d, 0), byte(&d, 1)), (lines as u8, 3));
+    }
+}
+
 /// A clock half as fast makes all of the firmware's work take twice as long, and nothing else.
 #[test]
 fn the_firmwares_work_scales_with_its_clock() {

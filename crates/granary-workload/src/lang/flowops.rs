@@ -180,8 +180,7 @@ impl<'e, 'a> Expansion<'e, 'a> {
                     Op::Composite(self.list(&composite.flowops, Some(&inner), &prefix, depth + 1, thread)?)
                 }
             };
-            let (line, _) = self.source.position(flowop.head.span.start);
-            specs.push(FlowopSpec { name, iters: iters.unwrap_or(Amount::Const(1)), line, op });
+            specs.push(FlowopSpec { name, iters: iters.unwrap_or(Amount::Const(1)), op });
         }
         Ok(specs)
     }

@@ -4,7 +4,6 @@ mod control;
 mod effects;
 mod ends;
 mod memfs;
-mod standstill;
 mod trees;
 
 use super::{Outcome, Run, RunError, RunOptions};
