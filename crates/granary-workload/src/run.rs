@@ -9,6 +9,7 @@
 //!   tree       directories and files as numbers         pool      which exist, which is picked next
 //!   plan       flowops as numbers                       worker    executes them
 //!   halt       how it ends, interruptible waits         ledger    what is counted
+//!   standstill whether anybody is left to go on
 //! ```
 //!
 //! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is below:
@@ -35,6 +36,7 @@ mod plan;
 mod pool;
 mod semaphore;
 mod setup;
+mod standstill;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -55,6 +57,7 @@ use halt::{AtEnd, Halt, Monitor};
 use ledger::Ledger;
 use plan::{Plan, ThreadPlan};
 use semaphore::{Gate, Semaphore};
+use standstill::Standstill;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use worker::Worker;
@@ -286,7 +289,12 @@ impl<C: Clients> Run<C> {
             app_write,
             finished_because: finish,
             messages: std::mem::take(&mut *shared.messages.lock()),
-            warnings: self.warnings().into_iter().chain(shared.aio.warning()).collect(),
+            warnings: self
+                .warnings()
+                .into_iter()
+                .chain(shared.still.warnings(start))
+                .chain(shared.aio.warning())
+                .collect(),
         })
     }
 
@@ -295,7 +303,8 @@ impl<C: Clients> Run<C> {
         let mut next_semaphore = vec![0; plan.groups];
         plan.threads
             .iter()
-            .map(|thread| {
+            .enumerate()
+            .map(|(number, thread)| {
                 let semaphores = thread
                     .kind
                     .semblocks
@@ -310,7 +319,7 @@ impl<C: Clients> Run<C> {
                     .map(|n| self.clients.client(&format!("{}/aio-{n}", thread.name)))
                     .collect();
                 let seed = self.options.seed.wrapping_add(u64::from(self.rounds - 1) << 32);
-                Worker::new(thread, client, Arc::clone(shared), semaphores, aio, seed)
+                Worker::new(number, thread, client, Arc::clone(shared), semaphores, aio, seed)
             })
             .collect()
     }
@@ -349,6 +358,7 @@ struct Shared {
     events: Events,
     /// Where threads sleep.
     sleepers: Arc<Monitor<()>>,
+    still: Standstill,
     groups: Vec<Vec<Arc<Semaphore>>>,
     gates: Vec<Arc<Gate>>,
     randoms: Arc<[RandomVar]>,
@@ -371,9 +381,9 @@ impl Shared {
             halt.enrol(Arc::clone(set) as _);
         }
         let mut groups: Vec<Vec<Arc<Semaphore>>> = vec![Vec::new(); plan.groups];
-        for ThreadPlan { kind, .. } in &plan.threads {
+        for (thread, ThreadPlan { kind, .. }) in plan.threads.iter().enumerate() {
             for &(group, highwater) in &kind.semblocks {
-                let semaphore = Arc::new(Semaphore::new(highwater));
+                let semaphore = Arc::new(Semaphore::new(thread, highwater));
                 halt.enrol(Arc::clone(&semaphore) as _);
                 groups[group].push(semaphore);
             }
@@ -389,6 +399,7 @@ impl Shared {
             ledger: Ledger::new(std::mem::take(&mut plan.stats), plan.processes),
             events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
             sleepers,
+            still: Standstill::new(&run.workload.name, &plan.threads),
             groups,
             gates,
             randoms: Arc::clone(&run.randoms),
@@ -403,6 +414,7 @@ impl Shared {
 
     /// A thread has come to its end; the last one ends the run.
     fn leave(&self) {
+        self.still.thread_ended(&self.halt);
         let last = {
             let mut running = self.running.lock();
             *running -= 1;

@@ -180,7 +180,8 @@ impl<'e, 'a> Expansion<'e, 'a> {
                     Op::Composite(self.list(&composite.flowops, Some(&inner), &prefix, depth + 1, thread)?)
                 }
             };
-            specs.push(FlowopSpec { name, iters: iters.unwrap_or(Amount::Const(1)), op });
+            let (line, _) = self.source.position(flowop.head.span.start);
+            specs.push(FlowopSpec { name, iters: iters.unwrap_or(Amount::Const(1)), line, op });
         }
         Ok(specs)
     }

@@ -69,6 +69,15 @@ pub enum RunError {
         "nothing would end this run: give `run` a number of seconds, or add a finishoncount (finishonbytes) flowop to a process that does operations (moves bytes)"
     )]
     Endless,
+    /// All threads wait for one another in semaphores and blocks, and no time ends the run.
+    #[error(
+        "all threads wait and none is left to wake another: {waiters}; let another thread post or wake them, or give `run` \
+         a number of seconds"
+    )]
+    Standstill {
+        /// The threads, the flowops that they wait in with file and line, and what for.
+        waiters: String,
+    },
     /// [`super::Run::measure`] before [`super::Run::setup`].
     #[error("the filesets of the run are not set up")]
     NotSetUp,

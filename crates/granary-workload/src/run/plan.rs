@@ -60,6 +60,8 @@ pub(crate) struct Kind {
 /// A flowop.
 pub(crate) struct Node {
     pub(crate) name: String,
+    /// Line of the workload's file.
+    pub(crate) line: u32,
     pub(crate) op: Op,
     pub(crate) iters: Value,
     pub(crate) class: Class,
@@ -233,7 +235,17 @@ impl Names {
             _ => Vec::new(),
         };
         let stat = self.stat(&spec.name, &op);
-        Node { name: spec.name.clone(), op, iters: spec.iters, class, stat, local, link, inner }
+        Node {
+            name: spec.name.clone(),
+            line: spec.line,
+            op,
+            iters: spec.iters,
+            class,
+            stat,
+            local,
+            link,
+            inner,
+        }
     }
 
     /// The number of a flowop's statistics. Two flowops of one name share them unless their types differ.

@@ -15,7 +15,8 @@
 //!
 //! Source: Filebench 1.5-alpha3 with System V semaphores.
 
-use super::halt::{Halt, Monitor, Waited, Wake};
+use super::halt::{Monitor, Waited, Wake};
+use super::standstill::{Standstill, Waiter};
 use granary_sim::now;
 use granary_sim::sync::{Condvar, Mutex};
 use granary_units::Nanos;
@@ -25,6 +26,8 @@ const PATIENCE: Nanos = Nanos::from_secs(600);
 
 /// The semaphore of one `semblock` in one thread.
 pub(crate) struct Semaphore {
+    /// The number of that thread.
+    taker: usize,
     state: Mutex<Counts>,
     posted: Condvar,
     room: Condvar,
@@ -35,30 +38,44 @@ struct Counts {
     high: u64,
     /// What the taker waits for; 0 while there is none.
     wanted: u64,
+    /// The threads that wait for room.
+    posters: Vec<usize>,
 }
 
 impl Semaphore {
-    pub(crate) fn new(highwater: u64) -> Semaphore {
+    pub(crate) fn new(taker: usize, highwater: u64) -> Semaphore {
         Semaphore {
-            state: Mutex::new(Counts { low: 0, high: highwater, wanted: 0 }),
+            taker,
+            state: Mutex::new(Counts { low: 0, high: highwater, wanted: 0, posters: Vec::new() }),
             posted: Condvar::new(),
             room: Condvar::new(),
         }
     }
 
     /// `semblock`: takes `value` posts; false where the run ended first.
-    pub(crate) fn take(&self, halt: &Halt, value: u64) -> bool {
+    pub(crate) fn take(&self, waiter: Waiter<'_>, value: u64) -> bool {
+        let halt = waiter.halt;
         let mut state = self.state.lock();
         state.high += value;
+        for poster in state.posters.drain(..) {
+            // They look again, and say so where they wait on.
+            waiter.still.goes_on(poster);
+        }
         self.room.notify_all();
         state.wanted = value;
-        let limit = (now() + PATIENCE).min(halt.deadline());
+        let patience = now() + PATIENCE;
         while state.low < value {
-            if halt.over() || now() >= limit {
+            if halt.over() || now() >= patience {
                 state.wanted = 0;
-                return !halt.over();
+                return self.leaves(waiter);
             }
-            self.posted.wait_until(&mut state, limit);
+            if waiter.waits() {
+                drop(state);
+                waiter.stop();
+                return false;
+            }
+            self.posted.wait_until(&mut state, patience.min(halt.deadline()));
+            waiter.goes_on();
         }
         state.low -= value;
         state.wanted = 0;
@@ -66,23 +83,42 @@ impl Semaphore {
     }
 
     /// `sempost`: gives `value` posts; false where the run ended first.
-    pub(crate) fn post(&self, halt: &Halt, value: u64, blocking: bool) -> bool {
+    pub(crate) fn post(&self, waiter: Waiter<'_>, value: u64, blocking: bool) -> bool {
+        let halt = waiter.halt;
         let mut state = self.state.lock();
         if blocking {
-            let limit = (now() + PATIENCE).min(halt.deadline());
+            let patience = now() + PATIENCE;
             while state.high < value {
-                if halt.over() || now() >= limit {
-                    return !halt.over();
+                if halt.over() || now() >= patience {
+                    return self.leaves(waiter);
                 }
-                self.room.wait_until(&mut state, limit);
+                if waiter.waits() {
+                    drop(state);
+                    waiter.stop();
+                    return false;
+                }
+                state.posters.push(waiter.thread);
+                self.room.wait_until(&mut state, patience.min(halt.deadline()));
+                state.posters.retain(|&poster| poster != waiter.thread);
+                waiter.goes_on();
             }
             state.high -= value;
         }
         state.low += value;
         if state.wanted > 0 && state.low >= state.wanted {
+            waiter.still.goes_on(self.taker);
             self.posted.notify_all();
         }
         true
+    }
+
+    /// The end of a wait that was not granted: whether the run goes on.
+    fn leaves(&self, waiter: Waiter<'_>) -> bool {
+        let over = waiter.halt.over();
+        if !over {
+            waiter.gives_up();
+        }
+        !over
     }
 }
 
@@ -96,19 +132,38 @@ impl Wake for Semaphore {
 
 /// Where the `block` flowops of one name wait.
 #[derive(Default)]
-pub(crate) struct Gate(Monitor<u64>);
+pub(crate) struct Gate(Monitor<Wakeups>);
+
+#[derive(Default)]
+struct Wakeups {
+    count: u64,
+    /// The threads that wait.
+    waiting: Vec<usize>,
+}
 
 impl Gate {
     /// `block`: waits for the next wake-up; false where the run ended first.
-    pub(crate) fn pass(&self, halt: &Halt) -> bool {
+    pub(crate) fn pass(&self, waiter: Waiter<'_>) -> bool {
         let mut wakeups = self.0.lock();
-        let seen = *wakeups;
-        self.0.wait_until(&mut wakeups, halt, Nanos::MAX, |wakeups| *wakeups != seen) == Waited::Ready
+        if !waiter.halt.over() && waiter.waits() {
+            drop(wakeups);
+            waiter.stop();
+            return false;
+        }
+        wakeups.waiting.push(waiter.thread);
+        let seen = wakeups.count;
+        let passed =
+            self.0.wait_until(&mut wakeups, waiter.halt, Nanos::MAX, |wakeups| wakeups.count != seen);
+        waiter.goes_on();
+        passed == Waited::Ready
     }
 
     /// `wakeup`: lets all pass who wait.
-    pub(crate) fn open(&self) {
-        *self.0.lock() += 1;
+    pub(crate) fn open(&self, still: &Standstill) {
+        let mut wakeups = self.0.lock();
+        wakeups.count += 1;
+        wakeups.waiting.drain(..).for_each(|thread| still.goes_on(thread));
+        drop(wakeups);
         self.0.notify_all();
     }
 }

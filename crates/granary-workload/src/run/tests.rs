@@ -4,6 +4,7 @@ mod control;
 mod effects;
 mod ends;
 mod memfs;
+mod standstill;
 mod trees;
 
 use super::{Outcome, Run, RunError, RunOptions};

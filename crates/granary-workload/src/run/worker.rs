@@ -87,6 +87,8 @@ struct Local {
 /// See the [module](self).
 pub(crate) struct Worker<P> {
     name: String,
+    /// Its number in the plan.
+    number: usize,
     client: P,
     aio_clients: Vec<P>,
     aio: Option<Aio>,
@@ -105,6 +107,7 @@ pub(crate) struct Worker<P> {
 
 impl<P: Posix + Send + 'static> Worker<P> {
     pub(crate) fn new(
+        number: usize,
         plan: &ThreadPlan,
         client: P,
         shared: Arc<Shared>,
@@ -116,6 +119,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
         let empty = Slot { fd: None, file: None, size: 0, serial: 0, aio: false };
         let mut worker = Worker {
             name: plan.name.clone(),
+            number,
             client,
             aio_clients,
             aio: None,

@@ -25,6 +25,8 @@ pub struct FlowopSpec {
     pub name: String,
     /// How often it is repeated before the thread goes on; drawn each time the thread arrives.
     pub iters: Value,
+    /// Where it stands: the line of the file, from 1; for reports.
+    pub line: u32,
     /// What it does.
     pub op: Op,
 }

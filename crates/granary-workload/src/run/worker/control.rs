@@ -13,6 +13,7 @@ use super::{Exit, Node, Step, Worker};
 use crate::run::events::sleep_until;
 use crate::run::halt::Finish;
 use crate::run::ledger::Tally;
+use crate::run::standstill::Waiter;
 use crate::spec::Op;
 use granary_sim::now;
 use granary_units::Nanos;
@@ -25,6 +26,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
         let start = now();
         let shared = std::sync::Arc::clone(&self.shared);
         let halt = &shared.halt;
+        let waiter = Waiter { halt, still: &shared.still, thread: self.number, local: node.local };
         // Whether it came to its end before the run did.
         let ended = match &node.op {
             Op::Hog(value) => {
@@ -61,15 +63,15 @@ impl<P: Posix + Send + 'static> Worker<P> {
             }
             Op::SemBlock { value, .. } => {
                 let value = self.draws.int(*value);
-                self.semaphores[node.link].take(halt, value)
+                self.semaphores[node.link].take(waiter, value)
             }
             Op::SemPost { value, blocking, .. } => shared.groups[node.link].iter().all(|semaphore| {
                 let value = self.draws.int(*value);
-                semaphore.post(halt, value, *blocking)
+                semaphore.post(waiter, value, *blocking)
             }),
-            Op::Block => shared.gates[node.link].pass(halt),
+            Op::Block => shared.gates[node.link].pass(waiter),
             Op::Wakeup { .. } => {
-                shared.gates[node.link].open();
+                shared.gates[node.link].open(&shared.still);
                 true
             }
             Op::TestRandom(value) => {
