@@ -16,7 +16,7 @@ use crate::drive::trace::native::Header;
 use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
-use crate::record::{Amplification, Bytes2, OpType, Ops, RECORD_VERSION, Record};
+use crate::record::{Amplification, Bytes2, OpType, Ops, Period, RECORD_VERSION, Record};
 use crate::registry::{self, FsEntry};
 use crate::testbed::Testbed;
 use crate::warnings;
@@ -24,7 +24,7 @@ use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, Outcome, Progress, ProgressFn, Run, RunOptions};
+use granary_workload::run::{Clients, OpStats, Outcome, Progress, ProgressFn, Run, RunOptions};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,6 +262,7 @@ impl Experiment {
                     p95_ns: h.quantile(0.95).0,
                     p99_ns: h.quantile(0.99).0,
                     max_ns: h.max().0,
+                    histogram: histogram(op),
                 };
                 (name.clone(), stats)
             })
@@ -282,6 +283,7 @@ impl Experiment {
             seed: self.seed,
             threads: self.workload.threads(),
             virtual_s,
+            ended_by: outcome.finished_because.to_string(),
             ops: Ops {
                 total: outcome.total_ops,
                 per_s: if virtual_s > 0.0 { outcome.total_ops as f64 / virtual_s } else { 0.0 },
@@ -294,6 +296,8 @@ impl Experiment {
             firmware: done.firmware_since(&ready),
             setup: phase(&start, &ready),
             drain: phase(&done, &drained),
+            periods: outcome.periods.iter().map(period).collect(),
+            messages: outcome.messages.clone(),
             warnings: Vec::new(),
         };
         let judge = warnings::Run { fs, page_cache, host: &self.testbed.host, workload: &self.workload };
@@ -301,6 +305,20 @@ impl Experiment {
         record.warnings.extend(judge.warnings(&record, &outcome.warnings));
         record
     }
+}
+
+/// The buckets of a latency histogram that hold something.
+fn histogram(op: &OpStats) -> Vec<[u64; 2]> {
+    let buckets = op.buckets.iter().flat_map(|buckets| buckets.iter().enumerate());
+    buckets
+        .filter(|(_, count)| **count > 0)
+        .map(|(i, &count)| [i.checked_sub(1).map_or(0, |i| 1 << i), count])
+        .collect()
+}
+
+fn period(of: &granary_workload::run::Period) -> Period {
+    let (end_s, ops) = (of.end.as_secs_f64(), of.ops);
+    Period { end_s, ops, read_bytes: of.read, write_bytes: of.written }
 }
 
 #[cfg(test)]

@@ -46,6 +46,9 @@ pub struct Record {
     pub threads: u64,
     /// Length of the measured run in virtual seconds.
     pub virtual_s: f64,
+    /// What ended it: `time`, or the flowop that did.
+    #[serde(default)]
+    pub ended_by: String,
     /// Operations of the measured run.
     pub ops: Ops,
     /// Bytes that the application read and wrote in the measured run.
@@ -62,8 +65,27 @@ pub struct Record {
     pub setup: Phase,
     /// Final sync, log cleaning and cache write-back after it.
     pub drain: Phase,
+    /// The parts that the workload's `psrun` reports; they add up to the measured run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<Period>,
+    /// The first lines that `print` flowops said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<String>,
     /// What limits how far the numbers can be trusted.
     pub warnings: Vec<String>,
+}
+
+/// A part of the measured run that `psrun` reports.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Period {
+    /// Its end, in virtual seconds since the start of the run; it begins where the one before it ends.
+    pub end_s: f64,
+    /// Operations in it.
+    pub ops: u64,
+    /// Bytes that the application read in it.
+    pub read_bytes: u64,
+    /// Bytes that it wrote.
+    pub write_bytes: u64,
 }
 
 /// Operations and their latencies.
@@ -96,6 +118,10 @@ pub struct OpType {
     pub p99_ns: u64,
     /// Longest in ns.
     pub max_ns: u64,
+    /// With `enable lathist`: executions by latency, `[from_ns, count]`; a bucket ends below twice its beginning, and
+    /// empty ones are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<[u64; 2]>,
 }
 
 /// Bytes in both directions.

@@ -1,8 +1,12 @@
 //! Exporters: each turns records into one kind of output. stdout is data; nothing here talks.
 
 mod json;
+mod lathist;
+mod periods;
 mod table;
 
 pub use json::json_line;
+pub use lathist::histograms;
+pub use periods::periods;
 pub use table::table;
 pub(crate) use table::{grid, group, right};

@@ -32,6 +32,7 @@ mod fileset;
 mod halt;
 mod index_set;
 mod ledger;
+mod periods;
 mod plan;
 mod pool;
 mod semaphore;
@@ -45,7 +46,8 @@ mod worker;
 pub use error::RunError;
 pub use fileset::content_word;
 pub use halt::Finish;
-pub use ledger::OpStats;
+pub use ledger::{BUCKETS, OpStats, latency_bucket};
+pub use periods::Period;
 
 use crate::spec::{FilesetId, QuitMode, RandomVar, Step, Workload};
 use events::Events;
@@ -148,8 +150,10 @@ pub struct Outcome {
     pub app_write: u64,
     /// What ended it.
     pub finished_because: Finish,
-    /// The first lines that `print` flowops said.
+    /// The first 100 lines that `print` flowops said, and then how many more there were.
     pub messages: Vec<String>,
+    /// The parts that `psrun` reports, in order; empty without it.
+    pub periods: Vec<Period>,
     /// What the workload asks for and this run did not do.
     pub warnings: Vec<String>,
 }
@@ -262,6 +266,8 @@ impl<C: Clients> Run<C> {
                 granary_sim::spawn(&name, move || worker.run())
             })
             .collect();
+        let every = self.workload.run.period.map(Nanos::from_secs);
+        let periods = every.map(|every| periods::Periods::watch(&shared, every));
         shared.wait_for_the_end();
         // Each says when it ended, and the flowop that found nothing where that ended it.
         let ends: Vec<(Nanos, Option<String>)> =
@@ -281,20 +287,22 @@ impl<C: Clients> Run<C> {
         };
         let books = shared.ledger.take();
         let (app_read, app_write) = shared.ledger.moved();
+        let periods = periods.map_or(Vec::new(), |p| p.ended(at, books.total_ops, (app_read, app_write)));
         Ok(Outcome {
             elapsed: at.saturating_sub(start),
             ops: plan.names.into_iter().zip(books.stats).collect(),
             total_ops: books.total_ops,
             app_read,
             app_write,
-            finished_because: finish,
-            messages: std::mem::take(&mut *shared.messages.lock()),
+            messages: shared.messages.lock().take(),
+            periods,
             warnings: self
-                .warnings()
+                .warnings(&finish)
                 .into_iter()
                 .chain(shared.still.warnings(start))
                 .chain(shared.aio.warning())
                 .collect(),
+            finished_because: finish,
         })
     }
 
@@ -324,14 +332,34 @@ impl<C: Clients> Run<C> {
             .collect()
     }
 
-    fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.workload.run.reset_each_period {
-            warnings.push(
-                "`psrun` with a negative period: counters are not reset, the outcome is of the whole run"
-                    .into(),
-            );
+    /// Time ended a run that something else was to end.
+    fn cut_short(&self, finish: &Finish) -> Option<String> {
+        fn end(flowop: &crate::spec::FlowopSpec) -> Option<String> {
+            use crate::spec::Op;
+            match &flowop.op {
+                Op::Composite(inner) => inner.iter().find_map(end),
+                Op::FinishOnCount { .. } | Op::FinishOnBytes { .. } => {
+                    Some(format!("{} `{}` (line {})", flowop.op.type_name(), flowop.name, flowop.line))
+                }
+                _ => None,
+            }
         }
+        if *finish != Finish::Time {
+            return None;
+        }
+        let flowops = self.workload.processes.iter().flat_map(|p| &p.threads).flat_map(|t| &t.flowops);
+        let other = flowops.into_iter().find_map(end);
+        let other = other.or_else(|| match self.workload.mode {
+            QuitMode::Timeout => None,
+            QuitMode::AllDone => Some("`quit alldone`".to_owned()),
+            QuitMode::FirstDone => Some("`quit firstdone`".to_owned()),
+        })?;
+        Some(format!("time ended the run before {other} did"))
+    }
+
+    fn warnings(&self, finish: &Finish) -> Vec<String> {
+        let mut warnings = Vec::new();
+        warnings.extend(self.cut_short(finish));
         fn no_readahead(flowop: &crate::spec::FlowopSpec) -> bool {
             use crate::spec::Op;
             match &flowop.op {
@@ -345,6 +373,24 @@ impl<C: Clients> Run<C> {
             warnings.push("`noreadahead` has no effect: the calls here have no fadvise".into());
         }
         warnings
+    }
+}
+
+/// Lines of `print` flowops.
+#[derive(Default)]
+struct Said {
+    lines: Vec<String>,
+    /// Those beyond [`MAX_MESSAGES`].
+    more: u64,
+}
+
+impl Said {
+    fn take(&mut self) -> Vec<String> {
+        let mut lines = std::mem::take(&mut self.lines);
+        if self.more > 0 {
+            lines.push(format!("({} more lines)", self.more));
+        }
+        lines
     }
 }
 
@@ -367,7 +413,7 @@ struct Shared {
     progress: Option<ProgressFn>,
     finish_count: Option<u64>,
     aio: aio::Totals,
-    messages: parking_lot::Mutex<Vec<String>>,
+    messages: parking_lot::Mutex<Said>,
 }
 
 impl Shared {
@@ -392,11 +438,15 @@ impl Shared {
         for gate in &gates {
             halt.enrol(Arc::clone(gate) as _);
         }
+        let mut stats = std::mem::take(&mut plan.stats);
+        if run.workload.latency_histogram {
+            stats.iter_mut().for_each(|stats| stats.buckets = Some(Box::new([0; BUCKETS])));
+        }
         Shared {
             sets,
             halt,
             running,
-            ledger: Ledger::new(std::mem::take(&mut plan.stats), plan.processes),
+            ledger: Ledger::new(stats, plan.processes),
             events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
             sleepers,
             still: Standstill::new(&run.workload.name, &plan.threads),
@@ -436,8 +486,10 @@ impl Shared {
 
     fn say(&self, message: &str) {
         let mut messages = self.messages.lock();
-        if messages.len() < MAX_MESSAGES {
-            messages.push(message.to_owned());
+        if messages.lines.len() < MAX_MESSAGES {
+            messages.lines.push(message.to_owned());
+        } else {
+            messages.more += 1;
         }
     }
 }

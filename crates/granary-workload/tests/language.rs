@@ -210,7 +210,7 @@ fn the_end_of_a_run_follows_its_mode() {
     assert_eq!(run("set mode quit alldone\nrun").run, spec(None, None, false));
     assert_eq!(run("set mode quit firstdone\nrun 7").run, spec(Some(7), None, false));
     assert_eq!(run("set $t=9\nrun $t").run, spec(Some(9), None, false));
-    assert_eq!(run("psrun").run, spec(Some(60), None, false));
+    assert_eq!(run("psrun").run, spec(Some(60), Some(10), false));
     assert_eq!(run("psrun -5 30").run, spec(Some(30), Some(5), true));
     assert_eq!(run("psrun 5 30").run, spec(Some(30), Some(5), false));
     assert_eq!(run("set mode quit firstdone\nrun").mode, QuitMode::FirstDone);

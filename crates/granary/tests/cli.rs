@@ -104,6 +104,41 @@ fn a_users_own_file_runs_and_a_broken_one_is_refused_with_line_and_column() {
     assert!(err.contains("broken.f:4:") && err.contains("iosize"), "{err}");
 }
 
+/// What a workload file says and asks for reaches the user: talk on stderr, figures in table and record.
+#[test]
+fn echo_print_psrun_and_lathist_are_heard() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("talk.f");
+    let text = "define fileset name=set,path=/d,size=16k,entries=20,dirwidth=10,prealloc=100\n\
+                define process name=p\n{\nthread name=t,memsize=1m\n{\n\
+                flowop print name=say,value=\"a round\"\n\
+                flowop statfile name=s,filesetname=set\n\
+                flowop delay name=d,value=1\n\
+                flowop finishoncount name=f,value=100\n}\n}\n\
+                set $n=20\necho \"files: $n\"\nenable lathist\npsrun 2 3\n";
+    std::fs::write(&file, text).expect("written");
+    let file = file.to_str().expect("a name");
+    let (out, err) = ends(&["run", file, "--fs", "bytefs,ext4"], 0);
+    assert_eq!(err.matches("files: 20").count(), 1, "{err}");
+    assert_eq!(err.matches("on ext4: a round").count(), 3, "{err}");
+    assert!(err.contains("3.000 virtual seconds measured, ended by time"), "{err}");
+    assert!(!out.contains("files: 20") && !out.contains("a round"), "{out}");
+    assert!(out.contains("Periods (psrun)") && out.contains("Latencies of s (lathist)"), "{out}");
+    assert!(out.contains("time ended the run before finishoncount `f` (line 9) did"), "{out}");
+    let (out, _) = ends(&["run", file, "--fs", "bytefs", "--json"], 0);
+    let record = &records(&out)[0];
+    assert_eq!(record["ended_by"], "time");
+    assert_eq!(record["periods"].as_array().map(Vec::len), Some(2));
+    assert_eq!(record["messages"][0], "a round");
+    let counted: u64 = record["ops"]["by_type"]["s"]["histogram"]
+        .as_array()
+        .expect("buckets")
+        .iter()
+        .filter_map(|b| b[1].as_u64())
+        .sum();
+    assert_eq!(counted, 3);
+}
+
 #[test]
 fn a_failed_file_system_leaves_the_others_results_and_code_2() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -91,6 +91,8 @@ pub(crate) struct Composite<'a> {
 pub(crate) struct Run<'a> {
     /// Seconds of the run.
     pub(crate) seconds: Option<Value<'a>>,
+    /// It is `psrun`.
+    pub(crate) reports: bool,
     /// Seconds between reports (`psrun` only); negative means that counters restart.
     pub(crate) period: Option<Value<'a>>,
 }

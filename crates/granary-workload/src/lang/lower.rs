@@ -251,7 +251,12 @@ impl<'c, 'a> Walk<'c, 'a> {
             Some(End::Quit) | None => {
                 let message = "there is no `run` before the end: it is run as if `run` stood here";
                 warn(self.source, &mut self.warnings, end, message);
-                run::spec(self.source, self.scope(), &Run { seconds: None, period: None }, self.mode)?
+                run::spec(
+                    self.source,
+                    self.scope(),
+                    &Run { seconds: None, reports: false, period: None },
+                    self.mode,
+                )?
             }
         };
         let event_rate = match self.event_rate {

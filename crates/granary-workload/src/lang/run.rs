@@ -40,7 +40,7 @@ pub(crate) fn spec(source: &Source<'_>, scope: Scope<'_>, run: &Run<'_>, mode: Q
         None => None,
     };
     let (period, reset_each_period) = match &run.period {
-        None => (None, false),
+        None => (run.reports.then_some(DEFAULT_PERIOD), false),
         Some(Value { kind: ValueKind::Neg(period), .. }) => (Some((*period).min(MAX_SECONDS)), true),
         Some(value) => (Some(seconds(source, scope, value)?), false),
     };

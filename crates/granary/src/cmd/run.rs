@@ -8,7 +8,7 @@ use granary_lab::LabError;
 use granary_lab::experiment::{Experiment, Origin};
 use granary_lab::record::Record;
 use granary_lab::registry;
-use granary_lab::report::{json_line, table};
+use granary_lab::report::{histograms, json_line, periods, table};
 use granary_lab::testbed::Testbed;
 use granary_workload::{Workload, builtin};
 use std::fmt::Write as _;
@@ -27,6 +27,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--record takes one file system at a time: say for example --fs bytefs"));
     }
     let (workload, mut origin) = workload(args)?;
+    for message in &workload.messages {
+        say!("{message}");
+    }
     origin.testbed_file = Testbed::file(&args.testbed);
     origin.notes.extend(testbed.impostor(&args.testbed));
     let experiments: Vec<Experiment> = args
@@ -49,7 +52,12 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     for r in &records {
         let _ = writeln!(json, "{}", json_line(r));
     }
-    let text = table(&records);
+    let text: String = [table(&records), periods(&records), histograms(&records)]
+        .iter()
+        .filter(|part| !part.is_empty())
+        .map(|part| format!("{}\n", part.trim_end()))
+        .collect::<Vec<_>>()
+        .join("\n");
     out!("{}", if args.json { &json } else { &text });
     if let (Some(dir), false) = (&args.out, records.is_empty()) {
         write(dir, "results.jsonl", &json)?;
@@ -95,10 +103,13 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
 
 /// How long the simulation took goes to stderr: records hold virtual time only.
 fn tell(record: &Record, seconds: f64, speed: &Speed) {
-    let (virtual_s, workload) = (record.virtual_s, &record.workload);
+    let (virtual_s, name) = (record.virtual_s, format!("{} on {}", record.workload, record.fs));
+    for message in &record.messages {
+        say!("{name}: {message}");
+    }
     say!(
-        "{workload} on {}: {virtual_s:.3} virtual seconds measured; all phases took {seconds:.1} s{}",
-        record.fs,
+        "{name}: {virtual_s:.3} virtual seconds measured, ended by {}; all phases took {seconds:.1} s{}",
+        record.ended_by,
         speed.sentence()
     );
 }

@@ -44,11 +44,11 @@ impl<'a> Parser<'_, 'a> {
             "eventgen" => CommandKind::EventGen(self.head(span)?),
             "create" => self.create()?,
             "shutdown" => self.shutdown()?,
-            "run" => CommandKind::Run(Run { seconds: self.optional_number(), period: None }),
+            "run" => CommandKind::Run(Run { seconds: self.optional_number(), reports: false, period: None }),
             "psrun" => {
                 let period = self.optional_number();
                 let seconds = if period.is_some() { self.optional_number() } else { None };
-                CommandKind::Run(Run { seconds, period })
+                CommandKind::Run(Run { seconds, reports: true, period })
             }
             "sleep" => CommandKind::Sleep(self.number("the seconds to sleep", "write `sleep 5`")?),
             "system" => {

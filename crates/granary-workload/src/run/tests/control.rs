@@ -1,4 +1,5 @@
 use super::{count, one_process, run};
+use crate::run::latency_bucket;
 use granary_units::Nanos;
 
 const FILES: &str = "size=1m,entries=10,dirwidth=100,prealloc=100";
@@ -148,4 +149,55 @@ fn prints_are_kept() {
         (Nanos::ZERO, Nanos::ZERO),
         "what takes no time has no latency"
     );
+    let (outcome, _) = run(&one_process(FILES, &body, "run 150"));
+    assert_eq!(outcome.messages.len(), 101);
+    assert_eq!(outcome.messages[100], "(50 more lines)");
+}
+
+#[test]
+fn the_periods_of_psrun_add_up_to_the_run() {
+    let body = threads(2, "flowop read name=r,filesetname=set,iosize=4k,random\nflowop delay name=d,value=1");
+    let (outcome, _) = run(&one_process(FILES, &body, "psrun -2 7"));
+    let ends: Vec<u64> = outcome.periods.iter().map(|p| p.end.0 / 1_000_000_000).collect();
+    assert_eq!(ends, [2, 4, 6, 7]);
+    assert_eq!(outcome.periods.iter().map(|p| p.ops).sum::<u64>(), outcome.total_ops);
+    assert_eq!(outcome.periods.iter().map(|p| p.read).sum::<u64>(), outcome.app_read);
+    // Each thread opens its file and reads at 0 s, then reads once in a second.
+    assert_eq!(outcome.periods.iter().map(|p| p.ops).collect::<Vec<_>>(), [6, 4, 4, 2]);
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+}
+
+#[test]
+fn a_run_that_ends_before_its_time_ends_its_periods() {
+    let body = threads(2, "flowop deletefile name=x,filesetname=set\nflowop delay name=d,value=1");
+    let (outcome, _) = run(&one_process(FILES, &body, "set mode quit alldone\npsrun 3 1000"));
+    let last = outcome.periods.last().expect("there are periods");
+    assert_eq!((outcome.periods.len(), last.end), (2, outcome.elapsed));
+    assert_eq!(outcome.periods.iter().map(|p| p.ops).sum::<u64>(), 10);
+}
+
+#[test]
+fn lathist_counts_by_powers_of_two() {
+    let body = threads(1, "flowop statfile name=s,filesetname=set\nflowop delay name=d,value=1");
+    let (outcome, _) = run(&format!("enable lathist\n{}", one_process(FILES, &body, "run 5")));
+    let buckets = |name: &str| outcome.ops[name].buckets.clone().expect("asked for");
+    // 10 us are in the bucket from 8,192 ns to below 16,384.
+    let at = latency_bucket(super::LATENCY);
+    assert_eq!((at, buckets("s")[at]), (14, 5));
+    assert_eq!(buckets("d")[latency_bucket(Nanos::from_secs(1))], 4);
+    assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(|ns| latency_bucket(Nanos(ns))), [0, 1, 2, 2, 3, 64]);
+    let (without, _) = run(&one_process(FILES, &body, "run 5"));
+    assert!(without.ops["s"].buckets.is_none());
+}
+
+#[test]
+fn time_that_comes_before_another_end_is_told() {
+    let body = threads(
+        1,
+        "flowop statfile name=s,filesetname=set\nflowop delay name=d,value=1\nflowop finishoncount name=f,value=9",
+    );
+    let (outcome, _) = run(&one_process(FILES, &body, "run 3"));
+    assert_eq!(outcome.warnings, ["time ended the run before finishoncount `f` (line 8) did"]);
+    let (outcome, _) = run(&one_process(FILES, &body, "run 30"));
+    assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
 }
