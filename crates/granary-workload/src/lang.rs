@@ -65,6 +65,29 @@ pub const MAX_ATTRIBUTES: usize = 64;
 pub const MAX_MESSAGES: usize = 1000;
 
 impl Workload {
+    /// Reads a workload file as it is on disk: [`Workload::parse`] of its text, which must be UTF-8 (a byte order mark before it is
+    /// passed over).
+    ///
+    /// # Errors
+    ///
+    /// As [`Workload::parse`]; [`Error::Script`] with the place of the first byte that is no text.
+    pub fn parse_bytes(name: &str, bytes: &[u8], overrides: &[(String, String)]) -> Result<Self, Error> {
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let wrong = match std::str::from_utf8(bytes) {
+            Ok(text) => return Self::parse(name, text, overrides),
+            Err(wrong) => wrong,
+        };
+        // Up to the end of the line, as a terminal can show it.
+        let valid = wrong.valid_up_to();
+        let rest = bytes[valid..].split(|&b| b == b'\n').next().unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes[..valid + rest.len()]);
+        let source = Source::new(name, &text);
+        source.check_size()?;
+        let message = format!("the byte 0x{:02x} is no UTF-8 text", bytes[valid]);
+        let help = "save the file as UTF-8, for example with `iconv -f latin1 -t utf-8`";
+        Ok(source.error(source::Span::new(valid, valid + '\u{fffd}'.len_utf8()), message, help)?)
+    }
+
     /// Reads a workload file.
     ///
     /// `name` is the file's name in messages. Each of `overrides` is a variable (with or without its `$`) and a

@@ -488,3 +488,19 @@ fn an_error_is_shown_with_its_line_and_a_caret() {
          \x20 = help: did you mean `entries`?"
     );
 }
+
+#[test]
+fn a_file_that_is_no_utf8_is_refused_at_its_first_wrong_byte() {
+    let parse = |bytes: &[u8]| Workload::parse_bytes("bad.f", bytes, &[]);
+    let Err(Error::Script(found)) = parse(b"set $a=1\nset $b=\"gr\xc3\xbc\xdfe\"\nrun\n") else {
+        panic!("refused")
+    };
+    assert_eq!((found.line, found.column), (2, 12), "{found}");
+    assert!(found.message.contains("0xdf is no UTF-8") && found.help.contains("iconv"), "{found}");
+    assert_eq!(found.source_line, "set $b=\"gr\u{fc}\u{fffd}e\"");
+    let Err(Error::Script(found)) = parse(&[0xff]) else { panic!("refused") };
+    assert_eq!((found.line, found.column), (1, 1));
+    // A byte order mark is none.
+    let Err(Error::Script(found)) = parse(b"\xef\xbb\xbfdefin") else { panic!("refused") };
+    assert!(found.message.contains("`defin`"), "{found}");
+}

@@ -316,3 +316,64 @@ fn limits_and_counters_find_their_target() {
     let counted: Vec<_> = flowops(&workload).iter().map(|f| f.op.counts()).collect();
     assert_eq!(counted, [true, true, true, false, false, false, false]);
 }
+
+/// The warnings of a thread with these flowops, as `line: text`.
+fn warnings_of(flowops: &str) -> Vec<String> {
+    let workload = parse(&format!(
+        "define fileset name=set,path=/d,size=1m,entries=9,dirwidth=20\n\
+         define process name=p {{ thread name=t {{\n{flowops}\n}} }}\nrun"
+    ));
+    workload.warnings.iter().map(|w| format!("{}: {}", w.line, w.message)).collect()
+}
+
+/// How a file is open was decided when it was opened.
+#[test]
+fn dsync_and_directio_on_an_open_file_are_warned_of() {
+    let open = "flowop openfile name=o,filesetname=set,fd=1";
+    let close = "flowop closefile name=c,fd=1";
+    let write = "flowop write name=w,iosize=4k,fd=1";
+    for attribute in ["dsync", "directio"] {
+        let no_effect = format!(
+            "4: `{attribute}` has no effect here: fd 1 is open already, by `o` (line 3): give it there"
+        );
+        let on = |line: &str| format!("{line},{attribute}");
+        assert_eq!(warnings_of(&format!("{open}\n{}\n{close}", on(write))), std::slice::from_ref(&no_effect));
+        // A fileset changes nothing where the descriptor is open.
+        assert_eq!(warnings_of(&format!("{open}\n{},filesetname=set\n{close}", on(write))), [no_effect]);
+        // It was opened so.
+        assert!(warnings_of(&format!("{}\n{}\n{close}", on(open), on(write))).is_empty());
+        // It opens the file itself, and another one after the close.
+        let by_name = "flowop write name=v,filesetname=set,iosize=4k,fd=1";
+        assert!(warnings_of(&format!("{open}\n{close}\n{}\n{close}", on(by_name))).is_empty());
+        assert!(warnings_of(&on("flowop write name=v,filesetname=set,iosize=4k")).is_empty());
+        // An asynchronous writer opens the file with what its flowop says.
+        let aio = "flowop aiowrite name=a,iosize=4k,fd=1,random";
+        assert!(warnings_of(&format!("{open}\n{}\n{close}", on(aio))).is_empty());
+    }
+}
+
+#[test]
+fn direct_io_that_linux_would_refuse_is_warned_of() {
+    let read =
+        |size: &str| warnings_of(&format!("flowop read name=r,filesetname=set,iosize={size},directio"));
+    assert_eq!(
+        read("1000"),
+        [
+            "3: an I/O of 1000 bytes with `directio`: on Linux block file systems refuse what is no multiple of 512; here \
+             they read and write the pages around it"
+        ]
+    );
+    assert!(read("1536").is_empty() && read("4k").is_empty());
+}
+
+#[test]
+fn a_tree_to_trust_is_warned_of() {
+    let workload = parse(
+        "define fileset name=set,path=/d,size=1m,entries=9,dirwidth=20,\n  trusttree\n\
+         define fileset name=other,path=/d,size=1m,entries=9,dirwidth=20,trusttree=false\n\
+         define process name=p { thread name=t { flowop statfile name=s,filesetname=set } }\nrun",
+    );
+    let [warning] = &workload.warnings[..] else { panic!("{:?}", workload.warnings) };
+    assert_eq!(warning.line, 2);
+    assert!(warning.message.contains("each run makes a drive of its own"), "{}", warning.message);
+}

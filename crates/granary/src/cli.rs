@@ -164,7 +164,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// File systems to run at the same time; each takes a core and its own memory
-    #[arg(long, default_value_t = default_jobs())]
+    #[arg(long, default_value_t = default_jobs(), value_parser = at_least_one)]
     pub jobs: usize,
 }
 
@@ -200,7 +200,7 @@ pub struct ReproduceArgs {
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// Runs at the same time; each takes a core and its own memory
-    #[arg(long, default_value_t = default_jobs())]
+    #[arg(long, default_value_t = default_jobs(), value_parser = at_least_one)]
     pub jobs: usize,
 }
 
@@ -260,6 +260,15 @@ impl DataArg {
             DataArg::Writeback => "writeback",
             DataArg::Journal => "journal",
         }
+    }
+}
+
+/// A count of what there must be one of.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("give at least 1".to_owned()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("give a whole number, at least 1".to_owned()),
     }
 }
 

@@ -160,6 +160,27 @@ fn a_failed_file_system_leaves_the_others_results_and_code_2() {
 }
 
 #[test]
+fn arguments_of_run_that_cannot_be_say_what_could_be() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let latin = dir.path().join("latin.f");
+    std::fs::write(&latin, b"# gr\xfc\xdfe\nrun\n").expect("written");
+    let latin = latin.to_str().expect("utf-8");
+    for (args, said) in [
+        (&["run", "nosuch.f"][..], "there is no file `nosuch.f` and no built-in workload of that name"),
+        (&["run", "varmial"], "did you mean `varmail`?"),
+        (&["run", latin], "latin.f:1:5: the byte 0xfc is no UTF-8 text"),
+        (&["run", "varmail", "--var", "nfiles"], "--var nfiles: write NAME=VALUE"),
+        (&["run", "varmail", "--jobs", "0"], "give at least 1"),
+        (&["reproduce", "bytefs", "--jobs", "0"], "give at least 1"),
+    ] {
+        let (_, err) = ends(args, 2);
+        assert!(err.contains(said), "{args:?}: {err}");
+    }
+    let (_, err) = ends(&["run", "nosuch.f"], 2);
+    assert!(err.contains("create, delete, mkdir"), "{err}");
+}
+
+#[test]
 fn a_record_says_variables_and_files_of_a_run() {
     let dir = tempfile::tempdir().expect("a directory");
     let (file, testbed) = (dir.path().join("varmail"), dir.path().join("mine.toml"));

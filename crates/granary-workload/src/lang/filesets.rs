@@ -14,11 +14,11 @@
 //! Source: Filebench 1.5-alpha3's defaults; `filesizegamma` as in 1.4.
 
 use super::MAX_ENTRIES;
-use super::args::Args;
+use super::args::{Args, warn};
 use super::parse::shorten;
 use super::source::Result;
 use super::vars::Held;
-use crate::spec::{Distribution, FilesetSpec, RandomVar, Value};
+use crate::spec::{Distribution, FilesetSpec, RandomVar, Value, Warning};
 
 /// Filebench's `dirgamma`, in thousandths.
 const DEFAULT_DIR_GAMMA: u64 = 1500;
@@ -28,7 +28,11 @@ const MAX_GAMMA: u64 = 1_000_000;
 const FILE_DIRWIDTH: u64 = 10;
 
 /// The fileset that the attributes describe, and the random size that `filesizegamma` makes of a constant one.
-pub(crate) fn spec(args: Args<'_, '_>, single_file: bool) -> Result<(FilesetSpec, Option<RandomVar>)> {
+pub(crate) fn spec(
+    args: Args<'_, '_>,
+    single_file: bool,
+    warnings: &mut Vec<Warning>,
+) -> Result<(FilesetSpec, Option<RandomVar>)> {
     let name = args.name()?;
     if name.contains('/') || name == "." || name == ".." {
         let help = "put the directories into `path`";
@@ -77,6 +81,12 @@ pub(crate) fn spec(args: Args<'_, '_>, single_file: bool) -> Result<(FilesetSpec
         }),
         _ => None,
     };
+    let trust_tree = args.flag("trusttree")?;
+    if let Some(attr) = args.find("trusttree").filter(|_| trust_tree) {
+        let message =
+            "`trusttree` keeps a tree that is there; each run makes a drive of its own, so this one is made";
+        warn(args.source, warnings, attr.span, message);
+    }
     let spec = FilesetSpec {
         name,
         path,
@@ -90,7 +100,7 @@ pub(crate) fn spec(args: Args<'_, '_>, single_file: bool) -> Result<(FilesetSpec
         prealloc_percent: prealloc(args)?,
         parallel_prealloc: args.flag("paralloc")?,
         reuse: args.flag("reuse")?,
-        trust_tree: args.flag("trusttree")?,
+        trust_tree,
         readonly,
         writeonly,
     };

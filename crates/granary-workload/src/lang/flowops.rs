@@ -24,6 +24,9 @@ use super::vars::{Globals, Locals, Scope};
 use super::{MAX_DEPTH, MAX_FD, MAX_FLOWOPS, MAX_NAME, targets};
 use crate::spec::{FileRef, FilesetId, FlowopSpec, Io, Op, OpenFlags, Value as Amount, Warning};
 
+/// What direct I/O is aligned to on Linux: a logical block of the drive, 512 bytes on nearly all (open(2), O_DIRECT).
+const DIRECT_BLOCK: u64 = 512;
+
 type Composites<'c, 'a> = BTreeMap<&'a str, &'c Composite<'a>>;
 
 /// Refuses unknown types and attributes, without looking at values.
@@ -91,6 +94,8 @@ pub(crate) struct Expansion<'e, 'a> {
 struct InThread {
     /// Descriptors that some flowop opens.
     opened: BTreeSet<u16>,
+    /// Descriptors that are open after the flowops so far: with which flags, by which flowop, on which line.
+    open: BTreeMap<u16, (OpenFlags, String, u32)>,
     /// Descriptors that some flowop expects to be open.
     expected: Vec<(u16, Span)>,
     /// Targets within the thread; a flowop holds the number of its own.
@@ -211,26 +216,30 @@ impl<'e, 'a> Expansion<'e, 'a> {
         Ok(match kind.kind {
             Kind::Create => Op::Create(self.opens(args, thread)?),
             Kind::Open => Op::Open(self.opens(args, thread)?),
-            Kind::Close => Op::Close(self.needs_open(args, thread)?),
+            Kind::Close => {
+                let file = self.needs_open(args, thread)?;
+                thread.open.remove(&file.fd);
+                Op::Close(file)
+            }
             Kind::Delete => Op::Delete(self.picks(args, thread)?),
             Kind::Stat => Op::Stat(self.picks(args, thread)?),
             Kind::Fsync => Op::Fsync(self.needs_open(args, thread)?),
             Kind::FsyncSet => Op::FsyncSet(self.fileset(args)?),
-            Kind::ReadWhole => Op::ReadWhole(self.opens_if_named(args, thread)?, io(args)?),
+            Kind::ReadWhole => Op::ReadWhole(self.opens_if_named(args, thread)?, self.io(args)?),
             Kind::WriteWhole => {
                 let file = self.opens_if_named(args, thread)?;
                 let size_from = fd(args, "srcfd")?;
                 if size_from != 0 {
                     thread.expected.push((size_from, args.span("srcfd")));
                 }
-                Op::WriteWhole { file, io: io(args)?, size_from }
+                Op::WriteWhole { file, io: self.io(args)?, size_from }
             }
-            Kind::Read => Op::Read(self.opens_if_named(args, thread)?, sized_io(args)?),
-            Kind::Write => Op::Write(self.opens_if_named(args, thread)?, sized_io(args)?),
-            Kind::Append => Op::Append(self.opens_if_named(args, thread)?, sized_io(args)?),
-            Kind::AppendRandom => Op::AppendRandom(self.opens_if_named(args, thread)?, sized_io(args)?),
+            Kind::Read => Op::Read(self.opens_if_named(args, thread)?, self.sized_io(args)?),
+            Kind::Write => Op::Write(self.opens_if_named(args, thread)?, self.sized_io(args)?),
+            Kind::Append => Op::Append(self.opens_if_named(args, thread)?, self.sized_io(args)?),
+            Kind::AppendRandom => Op::AppendRandom(self.opens_if_named(args, thread)?, self.sized_io(args)?),
             Kind::AioWrite => {
-                let io = sized_io(args)?;
+                let io = self.sized_io(args)?;
                 if !io.random {
                     return args.error(
                         "random",
@@ -238,7 +247,8 @@ impl<'e, 'a> Expansion<'e, 'a> {
                         "write `random`, or use `write`",
                     );
                 }
-                Op::AioWrite(self.opens_if_named(args, thread)?, io)
+                // The writer opens the file anew, with the flags of this flowop.
+                Op::AioWrite(self.opens_or_has_open(args, thread)?, io)
             }
             Kind::AioWait => Op::AioWait,
             Kind::MakeDir => Op::MakeDir { fileset: self.fileset(args)?, index: args.amount("indexed")? },
@@ -271,6 +281,31 @@ impl<'e, 'a> Expansion<'e, 'a> {
             Kind::TestRandom => Op::TestRandom(value(args)?),
             Kind::Print => Op::Print(args.text("value")?.unwrap_or_default()),
         })
+    }
+
+    fn io(&mut self, args: Args<'_, 'a>) -> Result<Io> {
+        let io = Io {
+            size: args.amount("iosize")?.unwrap_or(Amount::Const(0)),
+            working_set: args.amount("workingset")?.unwrap_or(Amount::Const(0)),
+            random: args.flag("random")?,
+        };
+        if let Amount::Const(size) = io.size
+            && size % DIRECT_BLOCK != 0
+            && args.flag("directio")?
+        {
+            let message = format!(
+                "an I/O of {size} bytes with `directio`: on Linux block file systems refuse what is no multiple of \
+                 {DIRECT_BLOCK}; here they read and write the pages around it"
+            );
+            self.warn_once(args.span("iosize"), message);
+        }
+        Ok(io)
+    }
+
+    /// The same for a flowop that must transfer something.
+    fn sized_io(&mut self, args: Args<'_, 'a>) -> Result<Io> {
+        let io = self.io(args)?;
+        sized(args, io)
     }
 
     fn find_fileset(&self, args: Args<'_, 'a>) -> Result<Option<FilesetId>> {
@@ -318,12 +353,44 @@ impl<'e, 'a> Expansion<'e, 'a> {
         }
         if !file.rotate {
             thread.opened.insert(file.fd);
+            let (line, _) = args.source.position(args.head.span.start);
+            thread.open.entry(file.fd).or_insert((file.flags, args.name()?, line));
         }
         Ok(file)
     }
 
-    /// A flowop that opens a file if it names a fileset, and else needs an open one.
+    /// A flowop that opens a file if it names a fileset and none is open, and else needs an open one: it cannot change how
+    /// that was opened.
     fn opens_if_named(&mut self, args: Args<'_, 'a>, thread: &mut InThread) -> Result<FileRef> {
+        let file = self.opens_or_has_open(args, thread)?;
+        if file.rotate {
+            return Ok(file);
+        }
+        // Where it opens the file itself, it has just been entered with these flags.
+        let open = thread.open.get(&file.fd);
+        let had = open.map_or(OpenFlags::default(), |(flags, ..)| *flags);
+        for (attribute, given, had) in
+            [("dsync", file.flags.dsync, had.dsync), ("directio", file.flags.direct, had.direct)]
+        {
+            let Some(attr) = args.find(attribute).filter(|_| given && !had) else { continue };
+            let by = open.map_or(String::new(), |(_, name, line)| {
+                format!(", by `{}` (line {line}): give it there", shorten(name))
+            });
+            let message = format!("`{attribute}` has no effect here: fd {} is open already{by}", file.fd);
+            self.warn_once(attr.span, message);
+        }
+        Ok(file)
+    }
+
+    /// Warns of a place once, however many threads and composite flowops use it.
+    fn warn_once(&mut self, span: Span, message: String) {
+        let (line, column) = self.source.position(span.start);
+        if !self.warnings.contains(&Warning { line, column, message: message.clone() }) {
+            warn(self.source, self.warnings, span, message);
+        }
+    }
+
+    fn opens_or_has_open(&mut self, args: Args<'_, 'a>, thread: &mut InThread) -> Result<FileRef> {
         if args.find("filesetname").is_some() {
             self.opens(args, thread)
         } else {
@@ -372,17 +439,8 @@ fn value(args: Args<'_, '_>) -> Result<Amount> {
     Ok(args.amount("value")?.unwrap_or(Amount::Const(0)))
 }
 
-fn io(args: Args<'_, '_>) -> Result<Io> {
-    Ok(Io {
-        size: args.amount("iosize")?.unwrap_or(Amount::Const(0)),
-        working_set: args.amount("workingset")?.unwrap_or(Amount::Const(0)),
-        random: args.flag("random")?,
-    })
-}
-
-/// The same for a flowop that must transfer something.
-fn sized_io(args: Args<'_, '_>) -> Result<Io> {
-    let io = io(args)?;
+/// The I/O of a flowop that must transfer something; `io` is what its attributes say.
+fn sized(args: Args<'_, '_>, io: Io) -> Result<Io> {
     if io.size == Amount::Const(0) {
         return args.error("iosize", "an I/O size of 0 transfers nothing", "give a size such as `iosize=4k`");
     }

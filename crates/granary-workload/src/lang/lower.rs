@@ -285,7 +285,10 @@ impl<'c, 'a> Walk<'c, 'a> {
         let mut specs: Vec<FilesetSpec> = Vec::with_capacity(self.filesets.len());
         let mut taken = BTreeSet::new();
         for (head, single) in std::mem::take(&mut self.filesets) {
-            let (mut spec, random_size) = filesets::spec(self.args(head), single)?;
+            let mut warnings = std::mem::take(&mut self.warnings);
+            let spec = filesets::spec(self.args(head), single, &mut warnings);
+            self.warnings = warnings;
+            let (mut spec, random_size) = spec?;
             if let Some(random) = random_size {
                 spec.size = Amount::Random(self.add_random(random));
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   for each fileset, the last defined first (as Filebench's list is):
-//!     trusttree, or reuse and the root is there?  keep it  :  rm -rf, then mkdir every directory, last made first
+//!     trusttree or reuse, and the root is there?  keep it  :  rm -rf, then mkdir every directory, last made first
 //!     files in random order: with the probability of `prealloc` write one, 1 MiB at a time; `paralloc`: 32 at once
 //!     leaf directories likewise, one at a time
 //! ```
@@ -69,7 +69,7 @@ pub(crate) fn create<C: Clients>(
     counter: &Arc<Counter>,
 ) -> Done<Fileset> {
     let mut client = clients.client("setup");
-    let keep = spec.trust_tree || (spec.reuse && exists(&mut client, tree.root())?);
+    let keep = (spec.trust_tree || spec.reuse) && exists(&mut client, tree.root())?;
     if !keep {
         remove(&mut client, tree.root())?;
         make_path(&mut client, tree.root()).map_err(|(path, e)| failed("mkdir", &path, e))?;
@@ -79,7 +79,7 @@ pub(crate) fn create<C: Clients>(
         chooser: Mutex::new(Chooser::new(tree.files(), spec, seed, "files")),
         tree,
         id,
-        keep: if spec.trust_tree {
+        keep: if keep && spec.trust_tree {
             Keep::Blindly
         } else if keep {
             Keep::Resized

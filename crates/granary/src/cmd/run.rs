@@ -74,19 +74,19 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
         .map(|v| match v.split_once('=') {
             Some((name, value)) => Ok((name.trim_start_matches('$').to_owned(), value.to_owned())),
             None => {
-                Err(LabError::BadSet { set: v.clone(), message: "write NAME=VALUE after --var".to_owned() })
+                Err(LabError::Usage(format!("--var {v}: write NAME=VALUE, for example --var nfiles=1000")))
             }
         })
         .collect::<Result<_, _>>()?;
     let built_in = builtin(&args.workload).is_some();
     let mut origin = Origin { vars: args.vars.clone(), ..Origin::default() };
     let mut workload = if !built_in && Path::new(&args.workload).exists() {
-        let text = std::fs::read_to_string(&args.workload)
+        let text = std::fs::read(&args.workload)
             .map_err(|source| LabError::Io { what: format!("reading {}", args.workload), source })?;
-        origin.workload_hash = Some(granary_lab::hash(text.as_bytes()));
-        Workload::parse(&args.workload, &text, &vars)?
+        origin.workload_hash = Some(granary_lab::hash(&text));
+        Workload::parse_bytes(&args.workload, &text, &vars)?
     } else {
-        Workload::from_builtin(&args.workload, &vars)?
+        Workload::from_builtin(&args.workload, &vars).map_err(neither)?
     };
     workload.scale(args.scale)?;
     if let Some(n) = args.threads {
@@ -99,6 +99,16 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
         }
     }
     Ok((workload, origin))
+}
+
+/// The error of what is no built-in workload, where it could have been a file too.
+fn neither(error: granary_workload::Error) -> LabError {
+    let granary_workload::Error::UnknownWorkload { name, nearest } = error else { return error.into() };
+    let meant = nearest.map_or(String::new(), |near| format!("did you mean `{near}`? "));
+    let known = granary_workload::list().iter().map(|b| b.name).collect::<Vec<_>>().join(", ");
+    LabError::Usage(format!(
+        "there is no file `{name}` and no built-in workload of that name; {meant}The built-in ones are {known}"
+    ))
 }
 
 /// How long the simulation took goes to stderr: records hold virtual time only.

@@ -26,7 +26,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("load", "put everything into one file"),
     ("log", "write `echo \"...\"`"),
     ("vars", "it belongs to Filebench's old command prompt; remove it"),
-    ("warmup", "Filebench dropped it; run the workload twice on the same image"),
+    ("warmup", "Filebench dropped it; what `create files` writes is in the caches when the run begins"),
 ];
 
 impl<'a> Parser<'_, 'a> {

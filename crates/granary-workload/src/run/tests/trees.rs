@@ -170,4 +170,8 @@ fn reuse_keeps_a_tree_and_mends_its_files_while_the_default_starts_anew() {
         assert_eq!(before == after, kept, "{reuse} {size}");
         assert!(after.iter().all(|&inode| state.data[inode].len() == final_size), "{reuse} {size}");
     }
+    // A tree to trust that is not there is made.
+    let fs = MemFs::new(LATENCY);
+    run_with(&text(",trusttree", 1000), 1, &fs).expect("runs");
+    assert_eq!(fs.state().files.len(), 20);
 }
