@@ -182,7 +182,7 @@ impl Explorer {
     }
 
     fn machine(&self, seed: u64) -> Machine {
-        Machine::new(self.target.drive(seed))
+        Machine::new(&*self.target, seed)
     }
 
     fn format(&self, machine: &mut Machine, seed: u64) -> Result<(), Failure> {

@@ -13,6 +13,7 @@
 //! | content and size of a file | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
 //! | the bytes of one write | these bytes, and a size that reaches them | the write itself, with O_SYNC or O_DSYNC |
 //! | permission bits, owner, extended attributes | every change that ended before | `fsync` of it, `sync` |
+//! | times of modification and change | that of the last change that ended before, or a later one | `fsync` of it, `sync`, an O_SYNC write |
 //! | names under which it was created or renamed | they are there, in a directory that is there | `fsync` or an O_SYNC write of it |
 //! | that it was created | it is there, under one of its names | `fdatasync` or an O_DSYNC write of it |
 //! | all names in a directory | every change that ended before | `fsync` of the directory |
@@ -28,7 +29,7 @@
 //! | an entry | | one that nobody made; a file without its directory |
 //!
 //! Changes that overlap in time may have happened in either order. Names made by `link` are promised by `fsync` of the
-//! directory and by `sync` only. Times are not checked.
+//! directory and by `sync` only. Times are followed where the clock is known ([`Promises::with_times`]); access times never.
 
 mod content;
 mod model;
@@ -36,6 +37,7 @@ mod names;
 mod register;
 mod segments;
 mod stamp;
+mod times;
 mod verify;
 
 pub(crate) use model::{Fate, Model, NodeId, digest};
@@ -43,7 +45,7 @@ pub(crate) use names::{NameChange, Place};
 pub(crate) use stamp::StampId;
 pub use verify::Verdict;
 
-use granary_vfs::Posix;
+use granary_vfs::{Posix, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -61,6 +63,12 @@ impl Promises {
     /// An empty file system that is certain.
     pub fn new() -> Promises {
         Promises(Arc::new(Mutex::new(Arc::new(Model::new()))))
+    }
+
+    /// Times are followed, too; the vfs under test has this configuration.
+    pub fn with_times(self, config: &VfsConfig) -> Promises {
+        self.with(|m| m.clock = Some(times::Clock::of(config)));
+        self
     }
 
     /// Changes the model. `change` must not wait: other tasks need the model.

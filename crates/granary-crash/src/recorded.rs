@@ -84,7 +84,7 @@ impl<P: Posix> Recorded<P> {
             let stat = self.inner.lstat(path)?;
             self.promises.with(|m| {
                 m.end_names(change, Fate::Done);
-                m.identify(id, stat.ino, stat.attr.mode, stat.attr.uid, stat.attr.gid);
+                m.identify(id, stat.ino, &stat.attr);
             });
         } else {
             self.promises.with(|m| m.end_names(change, Fate::Failed));
@@ -178,7 +178,7 @@ impl<P: Posix> Recorded<P> {
             // It may have happened in part: it stays in flight.
             Err(e @ (FsError::NoSpace | FsError::Drive(_) | FsError::Corrupt(_))) => return Err(e),
             Err(e) => {
-                self.promises.with(|m| m.node_mut(open.node).content.remove(by));
+                self.promises.with(|m| m.cancel_write(open.node, by));
                 return Err(e);
             }
         };
@@ -272,7 +272,7 @@ impl<P: Posix> Posix for Recorded<P> {
         if let Some((change, id)) = begun {
             self.promises.with(|m| {
                 m.end_names(change, Fate::Done);
-                m.identify(id, stat.ino, stat.attr.mode, stat.attr.uid, stat.attr.gid);
+                m.identify(id, stat.ino, &stat.attr);
             });
         }
         self.opened(fd, path, flags, stat.ino);
@@ -373,7 +373,18 @@ impl<P: Posix> Posix for Recorded<P> {
     }
 
     fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {
-        self.inner.utimens(path, atime, mtime)
+        let modified = match mtime {
+            SetTime::Omit => None,
+            SetTime::Now => Some(None),
+            SetTime::At(time) => Some(Some(time)),
+        };
+        // It sets nothing, not even the time of change.
+        let nothing = atime == SetTime::Omit && mtime == SetTime::Omit;
+        let node = self.node_at(path.as_ref()).filter(|_| !nothing);
+        if node.is_none() {
+            return self.inner.utimens(path, atime, mtime);
+        }
+        self.change(node, |m, n| m.begin_times(n, modified), |p| p.utimens(path, atime, mtime), Model::end)
     }
 
     fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()> {

@@ -145,6 +145,12 @@ fn an_fsync_that_does_nothing_is_found() {
 }
 
 #[test]
+fn an_fsync_that_leaves_the_times_behind_is_found() {
+    let text = found("ext4", "torture", Bug::In(Lie::Times), 60).to_string();
+    assert!(text.contains("time of modification"), "{text}");
+}
+
+#[test]
 fn a_sync_that_does_nothing_is_found() {
     found("bytefs", "torture", Bug::In(Lie::Sync), 60);
 }

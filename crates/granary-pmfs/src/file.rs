@@ -208,7 +208,7 @@ impl Pmfs {
         let mut list = self.list.lock();
         let listed = list.contains(&inode.ino().0);
         if !listed {
-            self.put_item(b, own.addr, &list, new.size)?;
+            self.put_item(b, own.addr, &list, Some(&new))?;
             b.fence()?;
             b.put_u64(LIST_HEAD, inode.ino().0, INODE)?;
             b.fence()?;

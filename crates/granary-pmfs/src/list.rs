@@ -1,31 +1,35 @@
 //! The truncate list: inodes that are being cut, and inodes without links that are still open.
 //!
 //! ```text
-//!   head (block 0) ──> inode {next, size} ──> inode {next, size} ──> 0
+//!   head (block 0) ──> inode {next, size, times, mode} ──> inode {next, ...} ──> 0
 //! ```
 //!
-//! After a power failure those with links are cut to the size in the item, those without are free. Whoever changes the
+//! After a power failure those with links are cut to the size in the item, with the times and the mode that go with it (the
+//! original keeps the size alone); those without are free. Whoever changes the
 //! list holds its lock until the change is safe.
 //!
 //! Source: PMFS section 3.2.3 (truncate list); reference/baselines.md section 7.3.
 
 use crate::Pmfs;
 use crate::layout::LIST_HEAD;
-use crate::layout::inode::ITEM;
+use crate::layout::inode::{ITEM, ITEM_START, item};
 use granary_mssd::Structure;
 use granary_pm::Batch;
-use granary_pm::bytes::put_u64;
-use granary_vfs::{FsError, Ino, Result};
+use granary_vfs::{Attr, FsError, Ino, Result};
 
 const WHAT: Structure = Structure::Inode;
 
 impl Pmfs {
-    /// Stores an item that leads to the first of `list`; nothing leads to it yet.
-    pub(crate) fn put_item(&self, b: &mut Batch<'_>, addr: u64, list: &[u64], size: u64) -> Result<()> {
-        let mut item = [0; 16];
-        put_u64(&mut item, 0, list.last().copied().unwrap_or(0));
-        put_u64(&mut item, 8, size);
-        b.put(addr + ITEM, &item, WHAT)
+    /// Stores an item that leads to the first of `list`; nothing leads to it yet. `to`: what the inode is to be cut to, unless
+    /// it has no links.
+    pub(crate) fn put_item(
+        &self,
+        b: &mut Batch<'_>,
+        addr: u64,
+        list: &[u64],
+        to: Option<&Attr>,
+    ) -> Result<()> {
+        b.put(addr + ITEM_START, &item(list.last().copied().unwrap_or(0), to), WHAT)
     }
 
     /// The pointer to `ino` in the list, where it is to be taken out: (address, next inode).

@@ -12,7 +12,7 @@ use crate::Pmfs;
 use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
-use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, links, parse};
+use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, item_at, links, parse};
 use crate::layout::superblock::Superblock;
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
@@ -146,12 +146,13 @@ impl Pmfs {
             let addr = self.inode_addr(Ino(ino))?;
             let mut place = [0; PLACE as usize];
             self.pm.load(addr, &mut place, Structure::Inode)?;
-            let (next, size) = (u64_at(&place, ITEM as usize), u64_at(&place, ITEM as usize + 8));
+            let next = u64_at(&place, ITEM as usize);
             if links(&place) > 0 {
-                let (mut attr, tree) = parse(&place, Ino(ino))?;
+                let (attr, tree) = parse(&place, Ino(ino))?;
+                let mut attr = item_at(&place, attr);
                 let mut b = self.pm.batch();
-                let left = self.cut_tree(&mut b, tree, size.div_ceil(BLOCK), &mut Vec::new())?;
-                (attr.size, attr.blocks) = (size, 0);
+                let left = self.cut_tree(&mut b, tree, attr.size.div_ceil(BLOCK), &mut Vec::new())?;
+                attr.blocks = 0;
                 b.fence()?;
                 self.walk(left, &mut |_, _, height| {
                     attr.blocks += u64::from(height == 0) * (BLOCK / 512);

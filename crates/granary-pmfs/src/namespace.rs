@@ -187,7 +187,7 @@ impl Pmfs {
         self.stores(|b| {
             let mut last = vec![inode_edit(above.addr, (&dir_old, dir_tree), (&dir_new, dir_tree))];
             if let Some(list) = &list {
-                self.put_item(b, own.addr, list, 0)?;
+                self.put_item(b, own.addr, list, None)?;
                 last.push(self.head_edit(list, inode.ino().0));
             }
             let groups =

@@ -110,7 +110,7 @@ impl Pmfs {
             if let Some(t) = &target {
                 inodes.push(t.edit());
                 if let Some(list) = &list {
-                    self.put_item(b, node(t.inode).addr, list, 0)?;
+                    self.put_item(b, node(t.inode).addr, list, None)?;
                     inodes.push(self.head_edit(list, t.inode.ino().0));
                 }
             }

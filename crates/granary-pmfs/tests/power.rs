@@ -4,7 +4,11 @@
 mod common;
 
 use common::Subject;
-use granary_vfs::suite;
+use granary_sim::{now, power_fail, sleep};
+use granary_units::{Bytes, Nanos, Payload};
+use granary_vfs::{Cred, OpenFlags, Posix, Time, suite};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
@@ -15,4 +19,54 @@ fn what_was_fsynced_survives_power_failures_at_any_instant() {
 #[test]
 fn a_full_file_system_loses_power_while_it_is_emptied() {
     suite::a_full_file_system_loses_power_while_it_is_emptied(&Subject::default(), 8);
+}
+
+/// When a truncation by the owner began and ended, with the power failing at `at` (or after it), and what the file was then:
+/// size, mode, time of modification.
+fn cut_short(at: Option<Nanos>) -> ([Nanos; 2], (u64, u16, Time)) {
+    let told = Arc::new(Mutex::new(([Nanos::ZERO; 2], (0, 0, Time(0)))));
+    let (clock, seen) = (told.clone(), told.clone());
+    let before = move |m: &suite::Mounted<Subject>| {
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+        p.pwrite(fd, Payload::Fill { word: 7, len: 3 << 20 }, 0).expect("writes");
+        p.chown("/f", Some(7), Some(7)).expect("chown");
+        p.chmod("/f", 0o4755).expect("chmod");
+        // The next tick of the clock.
+        sleep(Nanos::from_millis(9));
+        p.set_cred(Cred { uid: 7, gid: 7, groups: Vec::new() });
+        clock.lock().0[0] = now();
+        p.truncate("/f", 5000).expect("cuts");
+        clock.lock().0[1] = now();
+        power_fail();
+    };
+    let after = move |m: &suite::Mounted<Subject>| {
+        let attr = m.process().stat("/f").expect("there").attr;
+        seen.lock().1 = (attr.size, attr.mode, attr.mtime);
+    };
+    suite::fail_and_look(&Subject::default(), suite::drive(Bytes::mib(64)), at, before, after);
+    let told = told.lock();
+    *told
+}
+
+#[test]
+fn a_truncation_that_recovery_finishes_has_its_times_and_takes_the_set_id_bits_away() {
+    let ([began, ended], done) = cut_short(None);
+    assert_eq!((done.0, done.1), (5000, 0o755));
+    let (_, undone) = cut_short(Some(began));
+    assert_eq!((undone.0, undone.1), (3 << 20, 0o4755));
+    assert!(done.2 > undone.2);
+    let steps = 60;
+    let mut finished = 0;
+    for step in 0..steps {
+        let at = Nanos(began.0 + (ended - began).0 * step / steps);
+        let (_, found) = cut_short(Some(at));
+        assert!(
+            found == done || found == undone,
+            "{found:?} {} ns after the truncation began",
+            (at - began).0
+        );
+        finished += u64::from(found == done);
+    }
+    assert!(finished > 10 && finished < steps, "{finished} of {steps} were finished");
 }

@@ -29,8 +29,9 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(drive: Arc<dyn Drive>) -> Machine {
-        Machine { drive: Arc::new(Faulty::new(drive)), promises: Promises::new(), now: Nanos::ZERO }
+    pub(super) fn new(target: &dyn Target, seed: u64) -> Machine {
+        let promises = Promises::new().with_times(&target.vfs());
+        Machine { drive: Arc::new(Faulty::new(target.drive(seed))), promises, now: Nanos::ZERO }
     }
 
     pub(super) fn commands(&self) -> u64 {

@@ -14,7 +14,8 @@
 use super::content::Content;
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
-use granary_vfs::{Allocate, FileKind, Ino, OpenFlags};
+use super::times::{Clock, Times};
+use granary_vfs::{Allocate, Attr, FileKind, Ino, OpenFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -41,6 +42,8 @@ pub(crate) struct Node {
     pub(crate) mode: Register<Option<u16>>,
     /// User and group; `None` = unknown.
     pub(crate) owner: Register<Option<(u32, u32)>>,
+    /// When it was modified and changed.
+    pub(super) times: Times,
     /// Extended attributes: a digest of the value, `None` = absent.
     pub(crate) xattrs: BTreeMap<Vec<u8>, Register<Option<u64>>>,
     /// Target of a symbolic link.
@@ -67,6 +70,7 @@ impl Node {
             content: Content::default(),
             mode: Register::new(None),
             owner: Register::new(None),
+            times: Times::unknown(),
             xattrs: BTreeMap::new(),
             target: Vec::new(),
             entries: BTreeMap::new(),
@@ -117,6 +121,8 @@ pub(crate) struct Model {
     pub(crate) confused: Vec<String>,
     /// Numbers the fills, so that every write has a word of its own.
     pub(crate) fills: u64,
+    /// `None`: times are not followed.
+    pub(super) clock: Option<Clock>,
 }
 
 impl Model {
@@ -129,6 +135,7 @@ impl Model {
             moves: Vec::new(),
             confused: Vec::new(),
             fills: 0,
+            clock: None,
         }
     }
 
@@ -151,13 +158,14 @@ impl Model {
     }
 
     /// Learns what a node is called and looks like, once its creation succeeded.
-    pub(crate) fn identify(&mut self, id: NodeId, ino: Ino, mode: u16, uid: u32, gid: u32) {
+    pub(crate) fn identify(&mut self, id: NodeId, ino: Ino, attr: &Attr) {
         self.by_ino.insert(ino.0, id);
         let node = self.node_mut(id);
         node.ino = Some(ino);
         // Where the node is at all, it is at least as it was made.
-        node.mode = Register::new(Some(mode));
-        node.owner = Register::new(Some((uid, gid)));
+        node.mode = Register::new(Some(attr.mode));
+        node.owner = Register::new(Some((attr.uid, attr.gid)));
+        node.times = Times::certain(attr);
     }
 
     /// A word that no other write has, without a zero byte.
@@ -177,27 +185,41 @@ impl Model {
         pos: Option<u64>,
         data: granary_units::Payload<'_>,
     ) -> StampId {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
+        if !data.is_empty() {
+            self.touch(id, by, true);
+        }
         self.nodes[id.0 as usize].content.begin_write(&self.stamps, by, pos, data);
         by
     }
 
     /// It ended: `len` bytes at `pos`; `flags` of its descriptor.
     pub(crate) fn end_write(&mut self, id: NodeId, by: StampId, pos: u64, len: u64, flags: OpenFlags) {
-        self.stamps.end(by);
+        self.stamps.end_timed(by);
+        self.touched(id, by);
         self.nodes[id.0 as usize].content.end_write(by, pos, len);
         // O_SYNC includes O_DSYNC.
         if flags.contains(OpenFlags::DSYNC) {
             let (began, now) = (self.stamps.start(by), self.stamps.tick());
             self.stamps.keep(by, now);
+            if flags.contains(OpenFlags::SYNC) {
+                self.stamps.keep(by.times(), now);
+            }
             self.nodes[id.0 as usize].content.fold(&mut self.stamps);
             self.keep_names(id, began, !flags.contains(OpenFlags::SYNC));
         }
     }
 
+    /// It failed, and nothing was written.
+    pub(crate) fn cancel_write(&mut self, id: NodeId, by: StampId) {
+        self.node_mut(id).content.remove(by);
+        self.untouch(id, by);
+    }
+
     /// A change of size begins.
     pub(crate) fn begin_truncate(&mut self, id: NodeId, size: u64) -> StampId {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
+        self.touch(id, by, true);
         self.node_mut(id).content.begin_truncate(by, size);
         by
     }
@@ -205,21 +227,24 @@ impl Model {
     /// A change of size ended.
     pub(crate) fn end_truncate(&mut self, id: NodeId, by: StampId, fate: Fate) {
         match fate {
-            Fate::Done => self.stamps.end(by),
             Fate::Failed => self.node_mut(id).content.remove(by),
+            Fate::Done => {}
         }
+        self.end(id, by, fate);
     }
 
     /// An allocation of a range begins; [`Model::end_truncate`] ends it.
     pub(crate) fn begin_space(&mut self, id: NodeId, how: Allocate, pos: u64, len: u64) -> StampId {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
+        self.touch(id, by, true);
         self.node_mut(id).content.begin_space(by, pos..pos + len, how.zeroes(), how.grows());
         by
     }
 
     /// A change of an extended attribute begins; `value`: its digest, `None` where it is removed.
     pub(crate) fn begin_xattr(&mut self, id: NodeId, name: &[u8], value: Option<u64>) -> StampId {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
+        self.touch(id, by, false);
         let xattrs = &mut self.nodes[id.0 as usize].xattrs;
         xattrs.entry(name.to_vec()).or_insert_with(|| Register::new(None)).push(&self.stamps, by, value);
         by
@@ -227,34 +252,34 @@ impl Model {
 
     /// It ended.
     pub(crate) fn end_xattr(&mut self, id: NodeId, name: &[u8], by: StampId, fate: Fate) {
-        match fate {
-            Fate::Done => self.stamps.end(by),
-            Fate::Failed => {
-                if let Some(register) = self.node_mut(id).xattrs.get_mut(name) {
-                    register.remove(by);
-                }
-            }
+        if fate == Fate::Failed
+            && let Some(register) = self.node_mut(id).xattrs.get_mut(name)
+        {
+            register.remove(by);
         }
+        self.end(id, by, fate);
     }
 
     /// A change of permission bits begins.
     pub(crate) fn begin_mode(&mut self, id: NodeId, mode: u16) -> StampId {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
+        self.touch(id, by, false);
         self.nodes[id.0 as usize].mode.push(&self.stamps, by, Some(mode));
         by
     }
 
     /// It ended.
     pub(crate) fn end_mode(&mut self, id: NodeId, by: StampId, fate: Fate) {
-        match fate {
-            Fate::Done => self.stamps.end(by),
-            Fate::Failed => self.node_mut(id).mode.remove(by),
+        if fate == Fate::Failed {
+            self.node_mut(id).mode.remove(by);
         }
+        self.end(id, by, fate);
     }
 
     /// A change of owner or group begins.
     pub(crate) fn begin_owner(&mut self, id: NodeId, uid: Option<u32>, gid: Option<u32>) -> StampId {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
+        self.touch(id, by, false);
         let owner = &mut self.nodes[id.0 as usize].owner;
         let new = owner.current().map(|(u, g)| (uid.unwrap_or(u), gid.unwrap_or(g)));
         owner.push(&self.stamps, by, new);
@@ -263,9 +288,20 @@ impl Model {
 
     /// It ended.
     pub(crate) fn end_owner(&mut self, id: NodeId, by: StampId, fate: Fate) {
+        if fate == Fate::Failed {
+            self.node_mut(id).owner.remove(by);
+        }
+        self.end(id, by, fate);
+    }
+
+    /// A change of one node and its times ended.
+    pub(crate) fn end(&mut self, id: NodeId, by: StampId, fate: Fate) {
         match fate {
-            Fate::Done => self.stamps.end(by),
-            Fate::Failed => self.node_mut(id).owner.remove(by),
+            Fate::Done => {
+                self.stamps.end_timed(by);
+                self.touched(id, by);
+            }
+            Fate::Failed => self.untouch(id, by),
         }
     }
 
@@ -276,6 +312,7 @@ impl Model {
         if !data_only {
             node.mode.keep(stamps, horizon);
             node.owner.keep(stamps, horizon);
+            node.times.keep(stamps, horizon);
             node.xattrs.values().for_each(|x| x.keep(stamps, horizon));
             node.changes.retain(|&change| !stamps.keep(change, horizon));
         }

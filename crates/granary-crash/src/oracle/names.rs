@@ -27,6 +27,8 @@ pub(crate) struct NameChange {
     promises: bool,
     /// Nodes that lose a name.
     losers: Vec<NodeId>,
+    /// Nodes that were there before and whose times it moves.
+    touched: Vec<NodeId>,
 }
 
 impl Model {
@@ -50,40 +52,42 @@ impl Model {
 
     /// A node is made under a name.
     pub(crate) fn begin_make(&mut self, at: &Place, kind: FileKind, target: &[u8]) -> (NameChange, NodeId) {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
         let mut node = Node::new(kind, by);
         node.target = target.to_vec();
         node.parent = at.dir;
         let id = self.add(node);
         let set = vec![(at.dir, at.name.clone(), Some(id))];
-        (self.begin_names(by, set, true, Vec::new()), id)
+        (self.begin_names(by, set, true, Vec::new(), &[]), id)
     }
 
     /// A node gets a second name.
     pub(crate) fn begin_link(&mut self, node: NodeId, to: &Place) -> NameChange {
-        let by = self.stamps.begin();
-        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], false, Vec::new())
+        let by = self.stamps.begin_timed();
+        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], false, Vec::new(), &[node])
     }
 
     /// A name is removed.
     pub(crate) fn begin_remove(&mut self, at: &Place) -> NameChange {
-        let by = self.stamps.begin();
-        self.begin_names(by, vec![(at.dir, at.name.clone(), None)], false, at.node.into_iter().collect())
+        let by = self.stamps.begin_timed();
+        let set = vec![(at.dir, at.name.clone(), None)];
+        self.begin_names(by, set, false, at.node.into_iter().collect(), at.node.as_slice())
     }
 
     /// A node is renamed, or two exchange their names.
     pub(crate) fn begin_rename(&mut self, from: &Place, to: &Place, exchange: bool) -> NameChange {
-        let by = self.stamps.begin();
+        let by = self.stamps.begin_timed();
         // POSIX: renaming one name of a file to another of its names does nothing.
         if from.node == to.node {
-            return self.begin_names(by, Vec::new(), false, Vec::new());
+            return self.begin_names(by, Vec::new(), false, Vec::new(), &[]);
         }
         let left = if exchange { to.node } else { None };
         let set = vec![(from.dir, from.name.clone(), left), (to.dir, to.name.clone(), from.node)];
         let losers = if exchange { Vec::new() } else { to.node.into_iter().collect() };
+        let nodes: Vec<NodeId> = from.node.into_iter().chain(to.node).collect();
         let (from, to) = ((from.dir, from.name.clone()), (to.dir, to.name.clone()));
         self.moves.push(Move { stamp: by, from, to });
-        self.begin_names(by, set, true, losers)
+        self.begin_names(by, set, true, losers, &nodes)
     }
 
     fn begin_names(
@@ -92,7 +96,15 @@ impl Model {
         at: Vec<(NodeId, Vec<u8>, Option<NodeId>)>,
         promises: bool,
         losers: Vec<NodeId>,
+        nodes: &[NodeId],
     ) -> NameChange {
+        let mut touched: Vec<NodeId> = at.iter().map(|(dir, ..)| *dir).collect();
+        touched.dedup();
+        touched.iter().for_each(|&dir| self.touch(dir, by, true));
+        for &node in nodes {
+            self.touch(node, by, false);
+            touched.push(node);
+        }
         for (dir, name, node) in &at {
             let entries = &mut self.nodes[dir.0 as usize].entries;
             match entries.get_mut(name) {
@@ -107,12 +119,12 @@ impl Model {
         for &loser in &losers {
             self.node_mut(loser).removals += 1;
         }
-        NameChange { by, at, promises, losers }
+        NameChange { by, at, promises, losers, touched }
     }
 
     /// The change ended.
     pub(crate) fn end_names(&mut self, change: NameChange, fate: Fate) {
-        let NameChange { by, at, promises, losers } = change;
+        let NameChange { by, at, promises, losers, touched } = change;
         if fate == Fate::Failed {
             for (dir, name, _) in &at {
                 if let Some(slot) = self.node_mut(*dir).entries.get_mut(name) {
@@ -122,10 +134,12 @@ impl Model {
             for loser in losers {
                 self.node_mut(loser).removals -= 1;
             }
+            touched.into_iter().for_each(|id| self.untouch(id, by));
             self.moves.retain(|m| m.stamp != by);
             return;
         }
-        self.stamps.end(by);
+        self.stamps.end_timed(by);
+        touched.into_iter().for_each(|id| self.touched(id, by));
         for (dir, name, node) in at {
             self.node_mut(dir).changes.push(by);
             let Some(id) = node else { continue };

@@ -26,6 +26,16 @@ impl<T: Copy + PartialEq> Register<T> {
         self.versions.push((by, value));
     }
 
+    /// The value of a change that is still known.
+    pub(crate) fn of(&self, by: StampId) -> Option<T> {
+        self.versions.iter().find(|v| v.0 == by).map(|v| v.1)
+    }
+
+    /// The value of the change was not quite known when it began.
+    pub(crate) fn settle(&mut self, by: StampId, value: T) {
+        self.versions.iter_mut().filter(|v| v.0 == by).for_each(|v| v.1 = value);
+    }
+
     /// The change failed: it never was.
     pub(crate) fn remove(&mut self, by: StampId) {
         self.versions.retain(|(stamp, _)| *stamp != by);

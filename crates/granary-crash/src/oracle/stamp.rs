@@ -19,6 +19,11 @@ pub(crate) struct StampId(u32);
 impl StampId {
     /// Before everything, and durable: the state that the oracle starts from.
     pub(crate) const ORIGIN: StampId = StampId(0);
+
+    /// The stamp of the times that this change moves.
+    pub(crate) fn times(self) -> StampId {
+        StampId(self.0 + 1)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +56,21 @@ impl Stamps {
         let start = self.tick();
         self.all.push(Stamp { start, end: Tick::MAX, durable: false });
         StampId((self.all.len() - 1) as u32)
+    }
+
+    /// A change begins that moves times, too. They have a stamp of their own ([`StampId::times`]): what makes the change
+    /// durable (an `fdatasync`, the `fsync` of a directory) need not make them so.
+    pub(crate) fn begin_timed(&mut self) -> StampId {
+        let id = self.begin();
+        let times = self.begin();
+        debug_assert_eq!(times, id.times());
+        id
+    }
+
+    /// A change and its times have ended.
+    pub(crate) fn end_timed(&mut self, id: StampId) {
+        self.end(id);
+        self.end(id.times());
     }
 
     /// It has ended.

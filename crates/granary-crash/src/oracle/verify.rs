@@ -16,6 +16,7 @@ use super::model::{Model, Node, NodeId, digest};
 use super::register::Register;
 use super::segments::Segments;
 use super::stamp::StampId;
+use super::times::Times;
 use granary_units::Dest;
 use granary_vfs::{Dirent, FileKind, FsError, OpenFlags, Posix, Stat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +62,7 @@ struct Walk<'a, P> {
 
 pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     let mut out = Model::new();
-    out.fills = model.fills;
+    (out.fills, out.clock) = (model.fills, model.clock);
     let mut walk = Walk {
         model,
         process,
@@ -200,6 +201,7 @@ impl<P: Posix> Walk<'_, P> {
         copy.parent = dir;
         copy.mode = Register::new(Some(stat.attr.mode));
         copy.owner = Register::new(Some((stat.attr.uid, stat.attr.gid)));
+        copy.times = Times::certain(&stat.attr);
         copy.kept = true;
         copy.content = content;
         copy.target = target;
@@ -270,6 +272,11 @@ impl<P: Posix> Walk<'_, P> {
         let is = (stat.attr.uid, stat.attr.gid);
         if !owners.iter().any(|o| o.is_none_or(|o| o == is)) {
             self.blame(path, format!("belongs to {is:?}, may belong to {owners:?}"));
+        }
+        if model.clock.is_some() {
+            let wrong = versions.iter().map(|&v| model.node(v).times.compare(&model.stamps, &stat.attr));
+            let least = wrong.min_by_key(Vec::len);
+            least.into_iter().flatten().for_each(|what| self.blame(path, what));
         }
     }
 

@@ -16,6 +16,8 @@ pub enum Lie {
     Sync,
     /// A rename to a free name in another directory: a second name, and some time later no first one.
     Rename,
+    /// `fsync` does what `fdatasync` is asked for.
+    Times,
     /// The first page of a write-back never reaches the drive.
     LostPage,
 }
@@ -125,7 +127,10 @@ impl FileSystem for Liar {
         self.inner.listxattr(inode)
     }
     fn fsync(&self, inode: &Inode, data_only: bool) -> Result<()> {
-        if self.lie == Lie::Fsync { Ok(()) } else { self.inner.fsync(inode, data_only) }
+        match self.lie {
+            Lie::Fsync => Ok(()),
+            lie => self.inner.fsync(inode, data_only || lie == Lie::Times),
+        }
     }
     fn sync(&self) -> Result<()> {
         if self.lie == Lie::Sync { Ok(()) } else { self.inner.sync() }

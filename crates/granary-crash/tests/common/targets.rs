@@ -101,7 +101,9 @@ fn vfs() -> VfsConfig {
         writeback_interval: Nanos::from_millis(1),
         flushers: 2,
         dentries: 256,
-        inodes: 64,
+        // So few that inodes leave memory and come back all the time.
+        inodes: 4,
+        tick: Nanos(1),
         ..VfsConfig::default()
     }
 }

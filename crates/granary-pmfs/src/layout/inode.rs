@@ -1,8 +1,10 @@
-//! An inode: 80 B in a place of 128 B, and 16 B for the truncate list.
+//! An inode: 80 B in a place of 128 B, and 40 B for the truncate list.
 //!
 //! ```text
-//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68 .. 80    96          104
-//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | 0       | next inode | size |
+//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68 .. 80
+//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | 0      |
+//!   88     92    96           104    112     120 .. 128
+//!   | mode | 1   | next inode | size | mtime | ctime |
 //! ```
 //!
 //! The first line holds all that operations on an existing inode change. An inode with no links is free, unless the
@@ -16,8 +18,36 @@ use granary_vfs::{Attr, FileKind, Ino, Result, Time};
 pub const PLACE: u64 = 128;
 /// Bytes of an inode.
 pub const SIZE: usize = 80;
-/// Offset of the truncate item: next inode 8, size 8.
+/// Offset of the truncate item's pointer to the next inode.
 pub const ITEM: u64 = 96;
+/// Where the item begins, and its length: it lies in one line.
+pub const ITEM_START: u64 = 88;
+const ITEM_SIZE: usize = 40;
+
+/// The bytes of a truncate item: the next inode, and what the inode is to be cut to (`None`: it has no links).
+pub fn item(next: u64, to: Option<&Attr>) -> [u8; ITEM_SIZE] {
+    let mut b = [0; ITEM_SIZE];
+    put_u64(&mut b, 8, next);
+    if let Some(a) = to {
+        put_u32(&mut b, 0, a.mode as u32);
+        put_u32(&mut b, 4, 1);
+        put_u64(&mut b, 16, a.size);
+        put_u64(&mut b, 24, a.mtime.0 as u64);
+        put_u64(&mut b, 32, a.ctime.0 as u64);
+    }
+    b
+}
+
+/// What the item in the place of an inode with the attributes `attr` leaves of them, but for the blocks. An item without its mark is of an older version, which kept the size alone.
+pub fn item_at(place: &[u8], attr: Attr) -> Attr {
+    let at = |n: u64| u64_at(place, (ITEM_START + n) as usize);
+    let mut cut = Attr { size: at(16), ..attr };
+    if u32_at(place, ITEM_START as usize + 4) == 1 {
+        cut.mode = u16_at(place, ITEM_START as usize);
+        (cut.mtime, cut.ctime) = (Time(at(24) as i64), Time(at(32) as i64));
+    }
+    cut
+}
 
 /// An inode's tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
