@@ -1,15 +1,15 @@
 //! Tells the program which commit it is built from, for the result records.
 
-use std::process::Command;
+use std::path::Path;
+
+#[path = "build/commit.rs"]
+mod commit;
 
 fn main() {
-    println!("cargo::rerun-if-changed=../../.git/HEAD");
-    println!("cargo::rerun-if-changed=../../.git/logs/HEAD");
-    let commit = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output()
-        .ok()
-        .filter(|o| o.status.success())
-        .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned());
-    println!("cargo::rustc-env=GRANARY_COMMIT={}", commit.unwrap_or_else(|| "unknown".to_owned()));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for path in commit::watched(&root) {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    let commit = commit::commit(&root).unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=GRANARY_COMMIT={commit}");
 }

@@ -119,6 +119,11 @@ impl LabError {
         LabError::Call { what: what.into(), why: why.to_string() }
     }
 
+    /// Whether it is what a consistency check found after the work was done, not something that could not be done.
+    pub fn is_finding(&self) -> bool {
+        matches!(self, LabError::Run { phase: "check", .. })
+    }
+
     /// A failed phase.
     pub(crate) fn run(fs: &str, phase: &'static str, why: impl std::fmt::Display) -> LabError {
         LabError::Run { fs: fs.to_owned(), phase, message: why.to_string() }

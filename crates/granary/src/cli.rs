@@ -210,7 +210,7 @@ pub struct CalibrateArgs {
     #[arg(required_unless_present = "reference")]
     pub fs: Option<String>,
     /// Instead: the isolated operations that were measured of Linux 6.1, ext4 and F2FS; needs neither root nor devices
-    #[arg(long, conflicts_with = "fs")]
+    #[arg(long, conflicts_with_all = ["fs", "load", "data", "scale", "seed", "size", "json"])]
     pub reference: bool,
     /// What to do, comma-separated
     #[arg(long, value_delimiter = ',', default_values_t = granary_lab::calibrate::LOADS.map(str::to_owned))]
@@ -337,9 +337,9 @@ pub struct DriveReplayArgs {
     /// Fold addresses beyond the drive's end onto it
     #[arg(long)]
     pub wrap: bool,
-    /// blkparse: events to replay, D (given to the driver) or Q (queued)
-    #[arg(long, value_name = "D|Q", default_value = "D")]
-    pub event: String,
+    /// blkparse: events to replay, D (given to the driver) or Q (queued) [default: D]
+    #[arg(long, value_name = "D|Q")]
+    pub event: Option<String>,
     /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR)
     #[arg(long)]
     pub device: Option<String>,

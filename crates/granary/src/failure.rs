@@ -47,6 +47,13 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What a consistency check found is a result, if a bad one.
+impl From<LabError> for Failure {
+    fn from(e: LabError) -> Failure {
+        Failure { message: e.to_string(), code: if e.is_finding() { FOUND } else { REFUSED } }
+    }
+}
+
 macro_rules! from {
     ($($error:ty),*) => {
         $(impl From<$error> for Failure {
@@ -57,4 +64,19 @@ macro_rules! from {
     };
 }
 
-from!(LabError, MountError, ImageError, FsError);
+from!(MountError, ImageError, FsError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_check_found_ends_with_1_and_what_could_not_be_done_with_2() {
+        let failed = |phase| LabError::Run { fs: "ext4".to_owned(), phase, message: String::new() };
+        assert_eq!(Failure::from(failed("check")).code(), 1);
+        for phase in ["mkfs", "mount", "setup", "run", "drain"] {
+            assert_eq!(Failure::from(failed(phase)).code(), 2, "{phase}");
+        }
+        assert_eq!(Failure::from(LabError::Usage(String::new())).code(), 2);
+    }
+}

@@ -128,7 +128,10 @@ fn in_world(
     main: impl FnOnce() -> Result<Vec<Row>> + 'static,
 ) -> std::result::Result<Vec<Row>, LabError> {
     let rows = World::default().run(main).map_err(|stop| LabError::run(fs, "reference", stop))?;
-    rows.map_err(|e| LabError::run(fs, "reference", e))
+    // What is damaged here the file system has damaged itself: the check at the end, or a call before it, found it.
+    rows.map_err(|e| {
+        LabError::run(fs, if matches!(e, FsError::Corrupt(_)) { "check" } else { "reference" }, e)
+    })
 }
 
 impl Bench {
@@ -251,5 +254,12 @@ mod tests {
         assert!(!row(23).is_within() && !row(17).is_within());
         let late = Row { barriers: Some([(1, 1), (1, 0)]), ..row(20) };
         assert!(!late.is_within());
+    }
+
+    #[test]
+    fn damage_is_a_finding_and_a_call_that_fails_is_not() {
+        let ends = |e: FsError| in_world("ext4", || Err(e)).map(|_| ()).expect_err("it failed").is_finding();
+        assert!(ends(FsError::Corrupt("a block has two owners".to_owned())));
+        assert!(!ends(FsError::NoSpace));
     }
 }

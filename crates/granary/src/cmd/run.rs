@@ -166,17 +166,35 @@ pub(super) fn all(experiments: &[Experiment], jobs: usize) -> (Vec<Record>, Vec<
 /// The end of a command whose experiments failed as said: what succeeded has been printed.
 ///
 /// # Errors
-/// All of them, a line each.
+/// All of them, a line each; a finding where all are what consistency checks found.
 pub(super) fn ended(failed: &[LabError]) -> Result<(), Failure> {
     if failed.is_empty() {
         return Ok(());
     }
     let lines: Vec<String> = failed.iter().map(LabError::to_string).collect();
-    Err(Failure::usage(lines.join("\n")))
+    let found = failed.iter().all(LabError::is_finding);
+    let lines = lines.join("\n");
+    Err(if found { Failure::found(lines) } else { Failure::usage(lines) })
 }
 
 pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
     let io = |source| LabError::Io { what: format!("writing {}", dir.join(name).display()), source };
     std::fs::create_dir_all(dir).map_err(io)?;
     std::fs::write(dir.join(name), text).map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_whose_checks_found_something_end_with_1_unless_another_could_not_be_run() {
+        let failed = |phase| LabError::Run { fs: "ext4".to_owned(), phase, message: "why".to_owned() };
+        let code = |phases: &[&'static str]| {
+            ended(&phases.iter().map(|phase| failed(phase)).collect::<Vec<_>>()).expect_err("failed").code()
+        };
+        assert_eq!((code(&["check"]), code(&["check", "check"])), (1, 1));
+        assert_eq!((code(&["run"]), code(&["check", "run"])), (2, 2));
+        assert!(ended(&[]).is_ok());
+    }
 }

@@ -13,7 +13,10 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
         .format
         .as_deref()
         .map(|name| Format::named(name).ok_or_else(|| usage("--format", name, "msr, blkparse, granary")));
-    let event = Action::named(&args.event).ok_or_else(|| usage("--event", &args.event, "D and Q"))?;
+    let event = match &args.event {
+        Some(name) => Action::named(name).ok_or_else(|| usage("--event", name, "D and Q"))?,
+        None => Action::default(),
+    };
     let pace = match args.as_fast_as_possible {
         true if args.depth == 0 => return Err(usage("--depth", "0", "1 and more")),
         true => Pace::Fast(args.depth),
@@ -29,6 +32,7 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     let name = args.trace.display().to_string();
     let choice = Choice { format: format.transpose()?, event, device: args.device.clone() };
     let mut opened = trace::open(&args.trace, &choice)?;
+    without_effect(args, &name, opened.format)?;
     let plan = plan(args, &name, opened.header.as_ref())?;
     let config = plan.config.clone();
     let bar = Fraction::new();
@@ -50,6 +54,25 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     let record = ReplayRecord::new(bed.origin, &config, &name, format, &pace, &replayed);
     print(&record, args.drive.json, replay_table);
     Ok(())
+}
+
+/// Refuses options that say nothing of a trace of this format.
+fn without_effect(args: &DriveReplayArgs, name: &str, format: Format) -> Result<(), LabError> {
+    let refused = |option: &str, of: &str| {
+        let format = format.name();
+        Err(LabError::Usage(format!(
+            "{option} chooses {of}, and {name} is a trace of the format {format}: leave it out"
+        )))
+    };
+    match format {
+        Format::Msr | Format::Granary if args.event.is_some() => {
+            refused("--event", "among the events of blkparse")
+        }
+        Format::Granary if args.device.is_some() => {
+            refused("--device", "one of the devices of an MSR or blkparse trace")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The drive: of the testbed that was asked for, else that of the record.
