@@ -8,9 +8,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use granary_units::Bytes;
 use std::path::PathBuf;
 
+/// What a command ends with.
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check found something, 2 usage or environment.";
+
 /// File systems for memory-semantic SSDs: run them on an emulated drive and see what moves.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -102,6 +105,12 @@ pub enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print the manual: the page of granary and that of each command, one after the other
+    Man {
+        /// Write each page into this directory instead, as granary.1, granary-run.1, ...
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
 }
 

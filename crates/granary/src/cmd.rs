@@ -25,6 +25,7 @@ pub mod grow;
 pub mod live;
 pub mod loopdev;
 pub mod ls;
+pub mod man;
 pub mod mkfs;
 pub mod mount;
 pub mod moves;

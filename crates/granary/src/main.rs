@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Command::CpOut { image, paths } => cmd::cp_out::run(&image, &paths).map_err(Failure::from),
         Command::Drive(cmd) => done(cmd::drive::run(&cmd)),
         Command::Completions { shell } => done(cmd::completions::run(shell)),
+        Command::Man { out } => done(cmd::man::run(out.as_deref())),
     };
     let result = result.and_then(|code| {
         out::finish().map_err(|e| Failure::io("writing to stdout", e))?;

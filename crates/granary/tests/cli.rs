@@ -531,3 +531,14 @@ fn options_that_say_nothing_of_what_is_done_are_refused() {
         assert!(err.contains(said), "{args:?}: {err}");
     }
 }
+
+#[test]
+fn the_manual_is_printed_or_written_page_by_page() {
+    let (text, _) = ends(&["man"], 0);
+    assert!(text.contains(".TH granary 1") && text.contains(".TH granary-drive-replay 1"), "{text}");
+    let dir = tempfile::tempdir().expect("a directory");
+    let out = dir.path().join("man1");
+    ends(&["man", "--out", out.to_str().expect("utf-8")], 0);
+    let page = std::fs::read_to_string(out.join("granary-run.1")).expect("a page");
+    assert!(text.contains(&page));
+}
