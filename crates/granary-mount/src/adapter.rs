@@ -33,6 +33,7 @@ pub(crate) mod stats;
 mod xattrs;
 
 use crate::convert::{Numbers, errno, set_time};
+use crate::guard::Guard;
 use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
 use crate::options::{DurableHook, Options};
@@ -70,6 +71,7 @@ pub(crate) struct Shared {
     xattrs: bool,
     read_only: bool,
     pub(crate) seeker: Seeker,
+    pub(crate) guard: Arc<Guard>,
 }
 
 /// See the module.
@@ -90,6 +92,7 @@ impl Adapter {
             xattrs: options.xattrs,
             read_only: options.read_only,
             seeker: Seeker::default(),
+            guard: Arc::default(),
         }))
     }
 }
@@ -100,7 +103,7 @@ impl Shared {
     /// # Errors
     /// `ReadOnly`.
     pub(crate) fn changes(&self) -> Result<()> {
-        if self.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
+        if self.read_only { Err(FsError::ReadOnly) } else { self.guard.changes() }
     }
 
     fn node(&self, node: INodeNo) -> Result<NodeRef> {
@@ -113,10 +116,13 @@ impl Shared {
 
     /// Calls `then` when everything acknowledged is durable.
     fn durable(&self, then: impl FnOnce(io::Result<()>) + Send + 'static) {
-        match &self.durable {
-            Some(hook) => hook(Box::new(then)),
-            None => then(Ok(())),
-        }
+        let Some(hook) = &self.durable else { return then(Ok(())) };
+        let guard = Arc::clone(&self.guard);
+        guard.waits();
+        hook(Box::new(move |durable| {
+            then(durable);
+            guard.told();
+        }));
     }
 
     fn getattr(&self, node: INodeNo) -> Result<FileAttr> {
@@ -153,10 +159,10 @@ impl Shared {
     }
 }
 
-/// Sends a reply: the attributes, or the errno.
+/// Sends a reply: the attributes, or the errno; that of an error of the drive where the request ended in a panic.
 macro_rules! answer {
-    ($reply:ident, $result:expr, $ok:expr) => {
-        match $result {
+    ($shared:expr, $reply:ident, $result:expr, $ok:expr) => {
+        match $shared.guard.run(|| $result) {
             Ok(value) =>
             {
                 #[allow(clippy::redundant_closure_call)]
@@ -203,16 +209,16 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.0.operations.count(Operation::Lookup);
-        answer!(reply, self.0.lookup(parent, name.as_bytes()), entry);
+        answer!(self.0, reply, self.0.lookup(parent, name.as_bytes()), entry);
     }
 
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
-        self.0.forget(ino, nlookup);
+        self.0.guard.answer(|| self.0.forget(ino, nlookup));
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         self.0.operations.count(Operation::Getattr);
-        answer!(reply, self.0.getattr(ino), |r: ReplyAttr, a| r.attr(&crate::convert::ATTR_TTL, &a));
+        answer!(self.0, reply, self.0.getattr(ino), |r: ReplyAttr, a| r.attr(&crate::convert::ATTR_TTL, &a));
     }
 
     fn setattr(
@@ -244,12 +250,13 @@ impl Filesystem for Adapter {
             // The kernel says itself which bits of the mode a chown takes away.
             chown: false,
         };
-        answer!(reply, self.0.setattr(ino, &change), |r: ReplyAttr, a| r.attr(&crate::convert::ATTR_TTL, &a));
+        answer!(self.0, reply, self.0.setattr(ino, &change), |r: ReplyAttr, a| r
+            .attr(&crate::convert::ATTR_TTL, &a));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
         self.0.operations.count(Operation::Readlink);
-        answer!(reply, self.0.readlink(ino), |r: ReplyData, target: Vec<u8>| r.data(&target));
+        answer!(self.0, reply, self.0.readlink(ino), |r: ReplyData, target: Vec<u8>| r.data(&target));
     }
 
     fn mknod(
@@ -263,28 +270,28 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.0.operations.count(Operation::Mknod);
-        answer!(reply, self.0.mknod(req, parent, name.as_bytes(), (mode, umask), rdev), entry);
+        answer!(self.0, reply, self.0.mknod(req, parent, name.as_bytes(), (mode, umask), rdev), entry);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.0.operations.count(Operation::Mkdir);
-        answer!(reply, self.0.mkdir(req, parent, name.as_bytes(), (mode, umask)), entry);
+        answer!(self.0, reply, self.0.mkdir(req, parent, name.as_bytes(), (mode, umask)), entry);
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Unlink);
-        answer!(reply, self.0.unlink(parent, name.as_bytes()), ok);
+        answer!(self.0, reply, self.0.unlink(parent, name.as_bytes()), ok);
     }
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Rmdir);
-        answer!(reply, self.0.rmdir(parent, name.as_bytes()), ok);
+        answer!(self.0, reply, self.0.rmdir(parent, name.as_bytes()), ok);
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.0.operations.count(Operation::Symlink);
         let target = target.as_os_str().as_bytes();
-        answer!(reply, self.0.symlink(req, parent, name.as_bytes(), target), entry);
+        answer!(self.0, reply, self.0.symlink(req, parent, name.as_bytes(), target), entry);
     }
 
     fn rename(
@@ -299,12 +306,12 @@ impl Filesystem for Adapter {
     ) {
         self.0.operations.count(Operation::Rename);
         let result = self.0.rename((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags);
-        answer!(reply, result, ok);
+        answer!(self.0, reply, result, ok);
     }
 
     fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         self.0.operations.count(Operation::Link);
-        answer!(reply, self.0.link(ino, newparent, newname.as_bytes()), entry);
+        answer!(self.0, reply, self.0.link(ino, newparent, newname.as_bytes()), entry);
     }
 
     fn create(
@@ -322,7 +329,9 @@ impl Filesystem for Adapter {
         if let Err(e) = self.0.changes() {
             return reply.error(errno(&e));
         }
-        match self.0.create(handles, req, parent, name.as_bytes(), (mode, umask), flags) {
+        let name = name.as_bytes();
+        let made = self.0.guard.run(|| self.0.create(handles, req, parent, name, (mode, umask), flags));
+        match made {
             Ok((attr, generation, fh)) => {
                 reply.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED)
             }
@@ -336,7 +345,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Open);
-        answer!(reply, self.0.open(ino, flags.0), |r: ReplyOpen, fh| r.opened(fh, files::OPENED));
+        answer!(self.0, reply, self.0.open(ino, flags.0), |r: ReplyOpen, fh| r.opened(fh, files::OPENED));
     }
 
     fn read(
@@ -351,7 +360,7 @@ impl Filesystem for Adapter {
         reply: ReplyData,
     ) {
         self.0.operations.count(Operation::Read);
-        self.0.read((ino, fh), offset, size as usize, flags.0, reply);
+        self.0.guard.answer(|| self.0.read((ino, fh), offset, size as usize, flags.0, reply));
     }
 
     fn write(
@@ -368,7 +377,8 @@ impl Filesystem for Adapter {
     ) {
         self.0.operations.count(Operation::Write);
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        self.0.write((ino, fh), offset, data, (!cached).then_some(flags.0), reply);
+        let flags = (!cached).then_some(flags.0);
+        self.0.guard.answer(|| self.0.write((ino, fh), offset, data, flags, reply));
     }
 
     fn flush(
@@ -395,18 +405,19 @@ impl Filesystem for Adapter {
     ) {
         self.0.operations.count(Operation::Release);
         if let Some(file) = self.0.handles.as_ref().and_then(|handles| handles.remove(fh)) {
-            self.0.close(file);
+            self.0.guard.answer(|| self.0.close(file));
         }
         reply.ok();
     }
 
     fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         self.0.operations.count(if datasync { Operation::Fdatasync } else { Operation::Fsync });
-        self.0.fsync(ino, datasync, reply);
+        self.0.guard.answer(|| self.0.fsync(ino, datasync, reply));
     }
 
     fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        answer!(reply, self.0.opendir(ino), |r: ReplyOpen, fh| r.opened(fh, fuser::FopenFlags::empty()));
+        answer!(self.0, reply, self.0.opendir(ino), |r: ReplyOpen, fh| r
+            .opened(fh, fuser::FopenFlags::empty()));
     }
 
     fn releasedir(
@@ -423,7 +434,7 @@ impl Filesystem for Adapter {
 
     fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.0.operations.count(Operation::Readdir);
-        answer!(reply, self.0.readdir((ino, fh), offset, &mut reply), |r: ReplyDirectory, ()| r.ok());
+        answer!(self.0, reply, self.0.readdir((ino, fh), offset, &mut reply), |r: ReplyDirectory, ()| r.ok());
     }
 
     fn readdirplus(
@@ -435,17 +446,22 @@ impl Filesystem for Adapter {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.0.operations.count(Operation::Readdirplus);
-        answer!(reply, self.0.readdirplus((ino, fh), offset, &mut reply), |r: ReplyDirectoryPlus, ()| r.ok());
+        answer!(
+            self.0,
+            reply,
+            self.0.readdirplus((ino, fh), offset, &mut reply),
+            |r: ReplyDirectoryPlus, ()| r.ok()
+        );
     }
 
     fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Fsyncdir);
-        self.0.fsync(ino, datasync, reply);
+        self.0.guard.answer(|| self.0.fsync(ino, datasync, reply));
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         self.0.operations.count(Operation::Statfs);
-        match self.0.vfs.statfs() {
+        match self.0.guard.run(|| self.0.vfs.statfs()) {
             Ok(s) => reply.statfs(
                 s.blocks,
                 s.free_blocks,
@@ -474,7 +490,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Setxattr);
-        answer!(reply, self.0.setxattr(req, ino, name.as_bytes(), value, flags), ok);
+        answer!(self.0, reply, self.0.setxattr(req, ino, name.as_bytes(), value, flags), ok);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -482,7 +498,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Getxattr);
-        xattrs::answer(reply, size, self.0.getxattr(ino, name.as_bytes()));
+        xattrs::answer(reply, size, self.0.guard.run(|| self.0.getxattr(ino, name.as_bytes())));
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
@@ -490,7 +506,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Listxattr);
-        xattrs::answer(reply, size, self.0.listxattr(req, ino));
+        xattrs::answer(reply, size, self.0.guard.run(|| self.0.listxattr(req, ino)));
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -498,7 +514,7 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Removexattr);
-        answer!(reply, self.0.removexattr(ino, name.as_bytes()), ok);
+        answer!(self.0, reply, self.0.removexattr(ino, name.as_bytes()), ok);
     }
 
     fn fallocate(
@@ -512,7 +528,7 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.0.operations.count(Operation::Fallocate);
-        answer!(reply, self.0.fallocate((ino, fh), offset, length, mode), ok);
+        answer!(self.0, reply, self.0.fallocate((ino, fh), offset, length, mode), ok);
     }
 
     fn lseek(
@@ -525,7 +541,7 @@ impl Filesystem for Adapter {
         reply: ReplyLseek,
     ) {
         self.0.operations.count(Operation::Lseek);
-        self.0.seek(ino, offset, whence, reply);
+        self.0.guard.answer(|| self.0.seek(ino, offset, whence, reply));
     }
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {

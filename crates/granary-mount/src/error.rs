@@ -62,6 +62,11 @@ pub enum MountError {
     /// Nothing of ours is mounted there.
     #[error("{0} is not a mounted granary file system: see `grep granary /proc/mounts`")]
     NotMounted(PathBuf),
+    /// A request ended in a panic.
+    #[error(
+        "{0}: the mount has written nothing since; mount again, which recovers as after a power failure, and report this"
+    )]
+    Panicked(String),
     /// The file system below failed.
     #[error("the file system failed: {0}")]
     FileSystem(#[from] FsError),

@@ -26,6 +26,7 @@ mod adapter;
 mod convert;
 mod error;
 mod export;
+mod guard;
 mod handles;
 pub mod mountinfo;
 mod operations;
@@ -34,6 +35,7 @@ mod session;
 
 pub use error::MountError;
 pub use export::{DRIVE_FILE, Exported, export};
+pub use guard::Breaker;
 pub use operations::{Operation, Operations};
 pub use options::{DurableHook, Options, StatsHook, Told, default_threads, host_config};
 pub use session::{Mounted, Unmounter, check, mount};

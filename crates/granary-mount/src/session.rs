@@ -10,6 +10,7 @@
 use crate::adapter::Adapter;
 use crate::adapter::seek::Seeker;
 use crate::error::MountError;
+use crate::guard::Breaker;
 use crate::mountinfo::{self, MountEntry};
 use crate::operations::Operations;
 use crate::options::{Options, wait_durable};
@@ -148,6 +149,11 @@ impl Mounted {
         self.unmounter.clone()
     }
 
+    /// To tell it of a panic.
+    pub fn breaker(&self) -> Breaker {
+        Breaker(Arc::clone(&self.adapter.0.guard))
+    }
+
     /// What was asked of it.
     pub fn operations(&self) -> Arc<Operations> {
         Arc::clone(&self.adapter.0.operations)
@@ -166,6 +172,10 @@ impl Mounted {
         let served = ended(session);
         let shared = &self.adapter.0;
         shared.seeker.stop();
+        if let Err(e) = shared.guard.sound() {
+            // What is in memory is doubtful: none of it is written back.
+            return Err(MountError::Panicked(e.to_string()));
+        }
         shared.let_go();
         if let Err(e) = shared.vfs.unmount() {
             // Whatever is in its way: what programs wrote must not go with it.

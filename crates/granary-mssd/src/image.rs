@@ -390,6 +390,12 @@ impl Image {
         self.journal.failure()
     }
 
+    /// From now on no change is taken; reads go on. What the drive has answered is safe as if the process died now, and closing
+    /// is an error. For a caller whose own state has become doubtful.
+    pub fn freeze(&self, reason: &str) {
+        self.journal.fail(reason.to_owned());
+    }
+
     fn stop_threads(&mut self) {
         self.journal.stop();
         for thread in self.threads.drain(..) {

@@ -88,7 +88,10 @@ impl Shared {
         if Statistics::is(file.0) {
             return self.statistics()?.read(file.0, pos, out);
         }
-        self.with_file(file, open_flags(flags), |f| self.vfs.read(f, pos, Dest::Bytes(out)))
+        let mut flags = open_flags(flags);
+        // An access time would be a change.
+        flags.set(OpenFlags::NOATIME, flags.contains(OpenFlags::NOATIME) || self.guard.has_tripped());
+        self.with_file(file, flags, |f| self.vfs.read(f, pos, Dest::Bytes(out)))
     }
 
     /// Writes; the reply to a synchronous write comes when it is durable. `flags`: the request's, none where the kernel
@@ -146,7 +149,8 @@ impl Shared {
         if Statistics::is(node) {
             return reply.ok();
         }
-        match self.node(node).and_then(|n| self.vfs.fsync(&n, data_only)) {
+        let synced = self.guard.sound().and_then(|()| self.vfs.fsync(&self.node(node)?, data_only));
+        match synced {
             Ok(()) => self.durable(move |durable| match durable {
                 Ok(()) => reply.ok(),
                 Err(e) => reply.error(e.into()),

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use granary_lab::image::{OpenImage, grow_mounted, may_have_lists, note_lists};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
-use granary_mount::{Options, host_config};
+use granary_mount::{MountError, Options, host_config};
 use granary_mssd::image::Image;
 use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
@@ -84,8 +84,8 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     } else {
         say!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
     }
-    serve::die_on_panic();
     let Opened { vfs, image, drive, record, .. } = opened;
+    serve::freeze_on_panic(&mounted.breaker(), image.as_ref());
     serve::watch_signals(mounted.unmounter(), || {}, move || vfs.sync().map_err(|e| e.to_string()))?;
     let ended = mounted.join();
     // It may hold the image.
@@ -93,10 +93,13 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     if let Some(record) = record {
         record.finish()?;
     }
-    if let Some(image) = image.and_then(Arc::into_inner) {
-        image.close()?;
-    }
-    ended.map_err(Failure::from)
+    let closed = match image.and_then(Arc::into_inner) {
+        // After a panic it stays as it is.
+        Some(image) if !matches!(ended, Err(MountError::Panicked(_))) => image.close(),
+        _ => Ok(()),
+    };
+    ended?;
+    Ok(closed?)
 }
 
 /// Lets the image grow while it is mounted. A host without sockets must not keep anybody from mounting.

@@ -9,7 +9,7 @@
 
 use crate::failure::Failure;
 use crate::out;
-use granary_mount::{DurableHook, MountError, Unmounter};
+use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
 use granary_mssd::image::Image;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,7 +18,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A broken invariant must not leave programs waiting for replies: the process ends, the kernel tells them, and what
 /// was promised is in the image.
@@ -28,6 +28,29 @@ pub fn die_on_panic() {
         report(info);
         std::process::abort();
     }));
+}
+
+/// A broken invariant leaves memory doubtful: nothing of it may reach the image, which keeps what was promised. The program that
+/// asked is told, reads go on, and the next mount recovers as after a power failure.
+pub fn freeze_on_panic(breaker: &Breaker, image: Option<&Arc<Image>>) {
+    // The hook stays; the image is closed before the process ends.
+    let image = image.map(Arc::downgrade);
+    let freeze = move |why: &str| {
+        if let Some(image) = image.as_ref().and_then(Weak::upgrade) {
+            image.freeze(why);
+        }
+    };
+    let told = || {
+        say(
+            "this mount takes no more changes: an internal error (above) has left its memory doubtful; what was promised is in the \
+             image. Unmount, and mount again, which recovers as after a power failure",
+        );
+    };
+    let stuck = || {
+        say("a request waits for what the internal error left undone: the mount ends");
+        std::process::abort();
+    };
+    breaker.on_panic(freeze, told, stuck);
 }
 
 /// Promises of the mount kept by the image's barriers.

@@ -1,0 +1,173 @@
+//! A panic in one request: that one is answered with an error, the mount takes no more changes, reads go on, nothing reaches
+//! the image any more, and the next mount recovers what was promised. (A file of its own: the hook is the process's.)
+
+#[path = "mount/rig.rs"]
+#[allow(dead_code)]
+mod rig;
+
+use granary_lab::registry::FsEntry;
+use granary_lab::testbed::Testbed;
+use granary_mount::{MountError, Options, host_config};
+use granary_mssd::image::host::memory::MemoryHost;
+use granary_mssd::image::{Image, ImageMeta, OpenOptions};
+use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Mode, Port, Structure};
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, Bytes, Dest, Nanos, TxId};
+use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// A drive below which an invariant breaks at the next change, once.
+struct Brittle {
+    inner: Arc<dyn Drive>,
+    armed: AtomicBool,
+}
+
+impl Brittle {
+    fn change(&self) {
+        assert!(!self.armed.swap(false, SeqCst), "planted");
+    }
+}
+
+impl Drive for Brittle {
+    fn info(&self) -> DriveInfo {
+        self.inner.info()
+    }
+    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.inner.load(now, at, out, what)
+    }
+    fn store(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.change();
+        self.inner.store(now, at, data, tx, what)
+    }
+    fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
+        self.inner.flush_lines(now, at, len)
+    }
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.verify(now)
+    }
+    fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        if !matches!(command, Command::Read { .. }) {
+            self.change();
+        }
+        self.inner.submit(now, command)
+    }
+    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.settle(now)
+    }
+    fn power_fail(&self, now: Nanos, random: &mut Stream) {
+        self.inner.power_fail(now, random);
+    }
+    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.power_on(now)
+    }
+    fn track_in_flight(&self, on: bool) {
+        self.inner.track_in_flight(on);
+    }
+    fn traffic(&self) -> LinkTraffic {
+        self.inner.traffic()
+    }
+    fn check(&self) -> Result<(), Vec<String>> {
+        self.inner.check()
+    }
+}
+
+fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>, Arc<Brittle>) {
+    let options = OpenOptions { wal_half: Some(1 << 20), ..OpenOptions::default() };
+    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+    let brittle = Arc::new(Brittle { inner: drive, armed: AtomicBool::new(false) });
+    let port = Port::new(brittle.clone());
+    if new {
+        (entry.mkfs)(&port).expect("mkfs");
+    }
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let fs = (entry.mount)(port, &testbed.host).expect("mounts");
+    let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
+    (image, Vfs::mount(fs, config).expect("vfs"), brittle)
+}
+
+fn put(path: &Path, byte: u8) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&[byte; 9000])?;
+    file.sync_all()
+}
+
+fn errno<T>(result: std::io::Result<T>) -> Option<i32> {
+    result.err().and_then(|e| e.raw_os_error())
+}
+
+const EIO: Option<i32> = Some(5);
+const EROFS: Option<i32> = Some(30);
+
+fn one(entry: &'static FsEntry) {
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
+    (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
+    config.flash = config.flash.with_capacity(Bytes::mib(64));
+    let host = MemoryHost::new();
+    Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
+    let (image, vfs, brittle) = open(&host, entry, true);
+    let image = Arc::new(image);
+    let dir = tempfile::tempdir().expect("a directory");
+    let mounted = granary_mount::mount(vfs, dir.path(), &Options::default()).expect("mounts");
+    let frozen = Arc::downgrade(&image);
+    let freeze = move |why: &str| {
+        if let Some(image) = frozen.upgrade() {
+            image.freeze(why);
+        }
+    };
+    mounted.breaker().on_panic(freeze, || (), || std::process::abort());
+
+    let (kept, lost) = (dir.path().join("kept"), dir.path().join("lost"));
+    put(&kept, 1).expect("written and synced");
+    let sound = File::open(&kept).expect("opens");
+    brittle.armed.store(true, SeqCst);
+    assert_eq!(errno(put(&lost, 2)), EIO, "{}: the request that panicked", entry.name);
+    assert!(!brittle.armed.load(SeqCst));
+    let groups = image.journal_counters().groups;
+    assert_eq!(errno(put(&dir.path().join("later"), 3)), EROFS, "{}", entry.name);
+    assert_eq!(errno(fs::remove_file(&kept)), EROFS, "{}", entry.name);
+    assert_eq!(errno(sound.sync_all()), EIO, "{}", entry.name);
+    assert_eq!(fs::read(&kept).expect("reads go on"), [1; 9000], "{}", entry.name);
+    assert!(fs::read_dir(dir.path()).expect("reads go on").count() > 0);
+    drop(sound);
+    let mut ended = mounted.unmounter().unmount(false);
+    rig::eventually(|| {
+        ended = mounted.unmounter().unmount(false);
+        ended.is_ok()
+    });
+    ended.expect("unmounts");
+    assert!(matches!(mounted.join(), Err(MountError::Panicked(_))), "{}", entry.name);
+    assert_eq!(image.journal_counters().groups, groups, "{}: something was written", entry.name);
+    let image = Arc::into_inner(image).expect("nobody has it");
+    assert!(image.close().is_err(), "{}: an image of a doubtful memory is not closed as clean", entry.name);
+
+    let (image, vfs, _) = open(&host, entry, false);
+    assert!(image.replayed().is_some());
+    assert_eq!(vfs.fs().check().expect("readable"), Vec::<String>::new(), "{}", entry.name);
+    let mut p = Process::new(vfs.clone(), Cred::ROOT);
+    let fd = p.open("/kept", OpenFlags::RDONLY, 0).expect("there");
+    let mut found = [0; 9000];
+    assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0), Ok(9000));
+    assert_eq!(found, [1; 9000]);
+    p.exit();
+    vfs.unmount().expect("unmounts");
+    image.close().expect("closes");
+}
+
+#[test]
+fn a_panic_in_a_request_is_an_error_and_the_end_of_changes() {
+    if rig::possible() {
+        rig::systems().for_each(one);
+    }
+}
