@@ -4,6 +4,7 @@ pub mod export;
 pub mod mount;
 
 use crate::cmd::moves::{MoveArgs, SpaceArgs};
+use crate::cmd::results::{self, Export};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use granary_units::Bytes;
 use std::path::PathBuf;
@@ -169,6 +170,9 @@ pub struct RunArgs {
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Also write the results into this file, as its name ends: .csv, .html (one page), .json or .jsonl; may be repeated
+    #[arg(long, value_name = "FILE", value_parser = results::export)]
+    pub export: Vec<Export>,
     /// Record what the drive is asked into this file, for `granary drive replay`; one file system only
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -205,6 +209,9 @@ pub struct ReproduceArgs {
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Also write the results into this file, as its name ends: .csv, .html (one page), .json or .jsonl; may be repeated
+    #[arg(long, value_name = "FILE", value_parser = results::export)]
+    pub export: Vec<Export>,
     /// Record what the drives are asked into this directory, WORKLOAD-FS.trace each, for `granary drive replay`
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,

@@ -32,6 +32,7 @@ pub mod moves;
 pub mod outcome;
 pub mod ram;
 pub mod reproduce;
+pub mod results;
 pub mod run;
 pub mod serve;
 pub mod stat;

@@ -542,3 +542,23 @@ fn the_manual_is_printed_or_written_page_by_page() {
     let page = std::fs::read_to_string(out.join("granary-run.1")).expect("a page");
     assert!(text.contains(&page));
 }
+
+#[test]
+fn results_are_exported_as_their_names_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("utf-8").to_owned();
+    let (csv, html, json) = (path("r.csv"), path("r.html"), path("r.json"));
+    let exports = ["--export", &csv, "--export", &html, "--export", &json];
+    let (out, _) = ends(&[&SMALL[..], &exports].concat(), 0);
+    let read = |path: &str| std::fs::read_to_string(path).expect("written");
+    let array: Vec<serde_json::Value> = serde_json::from_str(&read(&json)).expect("one array");
+    assert_eq!(array, records(&out), "the records that were printed");
+    assert_eq!(read(&csv).lines().count(), 3, "a header and two runs");
+    assert!(read(&csv).starts_with("workload,fs,"));
+    assert!(read(&html).contains("<h2>varmail</h2>") && read(&html).matches("<svg").count() >= 3);
+    let far = path("nowhere/r.csv");
+    for (file, said) in [("r.txt", "the name ends with .json"), (far.as_str(), "there is no directory")] {
+        let (_, err) = ends(&["run", "varmail", "--export", file], 2);
+        assert!(err.contains(said), "{err}");
+    }
+}

@@ -1,6 +1,7 @@
 //! `granary reproduce bytefs`: the paper's nine workloads on its five file systems; its numbers beside ours.
 
 use crate::cli::ReproduceArgs;
+use crate::cmd::results;
 use crate::cmd::run::{all, ended, write};
 use crate::failure::Failure;
 use granary_lab::LabError;
@@ -57,5 +58,6 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         write(dir, "results.jsonl", &json)?;
         write(dir, "results.txt", &text)?;
     }
+    results::write(&args.export, &records)?;
     ended(&failed)
 }

@@ -1,6 +1,7 @@
 //! `granary run WORKLOAD|FILE.f`: the workload on each file system, side by side.
 
 use crate::cli::RunArgs;
+use crate::cmd::results;
 use crate::failure::Failure;
 use crate::progress::Bars;
 use crate::speed::Speed;
@@ -62,6 +63,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     if let (Some(dir), false) = (&args.out, records.is_empty()) {
         write(dir, "results.jsonl", &json)?;
         write(dir, "results.txt", &text)?;
+    }
+    if !records.is_empty() {
+        results::write(&args.export, &records)?;
     }
     ended(&failed)
 }
