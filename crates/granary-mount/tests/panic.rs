@@ -114,6 +114,7 @@ fn one(entry: &'static FsEntry) {
     let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
     (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
     config.flash = config.flash.with_capacity(Bytes::mib(64));
+    (config.firmware.log_region, config.firmware.cache) = (Bytes::mib(4), Bytes::mib(4));
     let host = MemoryHost::new();
     Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
     let (image, vfs, brittle) = open(&host, entry, true);

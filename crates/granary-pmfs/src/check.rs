@@ -112,11 +112,12 @@ impl Pmfs {
         }
         let (mut dot, mut all) = (0, Vec::new());
         self.scan(tree, attr.size, 0, &mut |_, _, d, _| {
-            if d.ino != 0 {
+            if d.ino != 0 && !d.is_damaged() {
                 all.push(d.name.to_vec());
             }
             match (d.ino, d.name) {
                 (0, _) => {}
+                (i, b"") => bad.push(format!("{ino}: an entry for inode {i} has no name that can be")),
                 (i, b".") => dot = i,
                 (i, b"..") => s.parent = i,
                 (i, name) => s.entries.push((name.to_vec(), i, d.kind)),

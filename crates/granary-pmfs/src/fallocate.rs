@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   reserve   holes get blocks <── zeros | new nodes | transaction: pointers in existing nodes, inode
-//!             (several transactions where the journal has no room for all pointers; each leaves a sound file)
+//!             (several transactions where the journal has no room for all pointers, or the range is longer than 128 MiB; each
+//!             leaves a sound file)
 //! ```
 //!
 //! The original knows no more: `pmfs_fallocate` refuses every mode but FALLOC_FL_KEEP_SIZE with EOPNOTSUPP, so punching
@@ -25,6 +26,8 @@ use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};
 
 /// Pages planned at once: those of one node.
 const STEP: u64 = 512;
+/// Pages reserved at once: their pointers and new nodes are in memory meanwhile, some 21 B a page.
+const PIECE: u64 = 1 << 15;
 /// Undo entries of an inode, and the one that commits.
 const OTHERS: usize = 3;
 
@@ -45,22 +48,58 @@ impl Pmfs {
         let end = pos + len;
         let mut new = old;
         new.allocated(how, end, cx.time);
+        let (mut first, end) = (pos / BLOCK, end.div_ceil(BLOCK));
+        if end - first > PIECE {
+            self.room_for_holes(*node(inode).tree.read(), (first, end))?;
+        }
         self.stores(|b| {
             let tree = *node(inode).tree.read();
             self.zero_gap(b, tree, old.size, new.size)?;
-            let (mut m, mut taken) = (Mapping::new(tree), Vec::new());
-            let pages = (pos / BLOCK, end.div_ceil(BLOCK));
-            if let Err(e) = self.plan_holes(&mut m, tree, pages, &mut taken) {
-                self.give_all(taken.into_iter().chain(m.node_blocks()))?;
-                return Err(e);
+            while first < end {
+                let to = end.min((first / PIECE + 1) * PIECE);
+                // The size comes last.
+                let size = if to == end { new.size } else { old.size };
+                self.reserve_piece(b, inode, (first, to), Attr { size, blocks: inode.attr().blocks, ..new })?;
+                first = to;
             }
-            for block in &taken {
-                b.stream_page(*block, &Page::ZERO, Structure::Data)?;
-            }
-            m.write_nodes(b)?;
-            new.blocks = new.blocks.saturating_add(taken.len() as u64 * (BLOCK / 512));
-            self.enter_reserved(b, inode, &m, new)
+            Ok(())
         })
+    }
+
+    /// Whether there is room for all holes among these pages, so that a range of many pieces is not begun in vain.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    fn room_for_holes(&self, tree: Tree, (first, end): (u64, u64)) -> Result<()> {
+        let (mut at, mut holes) = (first, 0);
+        while at < end {
+            let blocks = self.blocks(tree, at, (end - at).min(STEP))?;
+            holes += blocks.iter().filter(|block| **block == 0).count() as u64;
+            at += blocks.len() as u64;
+        }
+        if holes > self.free.available() { Err(FsError::NoSpace) } else { Ok(()) }
+    }
+
+    /// Gives the holes among these pages blocks; `new` is the inode afterwards, but for the count of its blocks.
+    fn reserve_piece(
+        &self,
+        b: &mut Batch<'_>,
+        inode: &Inode,
+        pages: (u64, u64),
+        mut new: Attr,
+    ) -> Result<()> {
+        let tree = *node(inode).tree.read();
+        let (mut m, mut taken) = (Mapping::new(tree), Vec::new());
+        if let Err(e) = self.plan_holes(&mut m, tree, pages, &mut taken) {
+            self.give_all(taken.into_iter().chain(m.node_blocks()))?;
+            return Err(e);
+        }
+        for block in &taken {
+            b.stream_page(*block, &Page::ZERO, Structure::Data)?;
+        }
+        m.write_nodes(b)?;
+        new.blocks = new.blocks.saturating_add(taken.len() as u64 * (BLOCK / 512));
+        self.enter_reserved(b, inode, &m, new)
     }
 
     /// Gives every hole of a range of pages a block; `taken` has them even after an error.

@@ -58,7 +58,9 @@ impl FileSystem for Pmfs {
         let tree = *node(dir).tree.read();
         // "." and ".." take the first 32 bytes of the first block.
         self.scan(tree, dir.size(), from.max(32), &mut |offset, _, d, _| {
-            if d.ino == 0 || emit(DirEntry { name: d.name, ino: Ino(d.ino), kind: d.kind, next: offset + 1 })
+            if d.ino == 0
+                || d.is_damaged()
+                || emit(DirEntry { name: d.name, ino: Ino(d.ino), kind: d.kind, next: offset + 1 })
             {
                 ControlFlow::Continue(())
             } else {
@@ -78,12 +80,17 @@ impl FileSystem for Pmfs {
     }
 
     fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
-        let mut empty = true;
-        self.readdir(dir, 0, &mut |_| {
-            empty = false;
-            false
+        let tree = *node(dir).tree.read();
+        let first = self.scan(tree, dir.size(), 32, &mut |_, _, d, _| match d.ino {
+            0 => ControlFlow::Continue(()),
+            // What it names would be lost.
+            ino if d.is_damaged() => ControlFlow::Break(Err(granary_pm::corrupt(format!(
+                "{}: an entry for inode {ino} has no name that can be",
+                dir.ino()
+            )))),
+            _ => ControlFlow::Break(Ok(false)),
         })?;
-        Ok(empty)
+        first.unwrap_or(Ok(true))
     }
 
     fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {

@@ -121,7 +121,7 @@ fn parse_from(
             return Ok((new, i));
         }
         let d = parse(bytes, at)?;
-        let name = if d.ino == 0 { 0 } else { hash(d.name) };
+        let name = if d.ino == 0 || d.is_damaged() { 0 } else { hash(d.name) };
         new.push(Entry { at: at as u16, room: (d.len - d.used()) as u16, name });
         at += d.len;
     }

@@ -24,7 +24,7 @@ use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu};
 use granary_vfs::Result;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const WHAT: Structure = Structure::Journal;
 /// Address of the journal.
@@ -67,6 +67,17 @@ fn header(head: u64, generation: u16) -> [u8; 16] {
     put_u64(&mut b, 0, head);
     put_u16(&mut b, 8, generation);
     b
+}
+
+/// A generation with which nothing in the ring is valid any more: nobody has it or the next one. Two on from the present one,
+/// but where the count has begun anew and comes to entries of long ago, which most mounts leave alone.
+fn unused_generation(journal: &[u8], present: u16) -> u16 {
+    let entries = journal.as_chunks::<{ ENTRY as usize }>().0.iter().skip(1).map(|e| Entry::parse(e));
+    let used: BTreeSet<u16> = entries.filter(|e| e.kind != 0).map(|e| e.generation).collect();
+    let is_unused = |g: &u16| !used.contains(g) && !used.contains(&g.wrapping_add(1));
+    // There are far fewer entries than generations in any journal that mkfs makes; else the oldest are given up.
+    let after = (2..=u16::MAX).map(|n| present.wrapping_add(n)).find(is_unused);
+    after.unwrap_or(present.wrapping_add(2))
 }
 
 impl Journal {
@@ -128,8 +139,7 @@ impl Journal {
             }
         }
         b.fence()?;
-        // Two generations on: nothing in the ring is valid any more.
-        let base = generation.wrapping_add(2);
+        let base = unused_generation(&bytes, generation);
         b.put(BASE, &header(0, base), WHAT)?;
         b.fence()?;
         let ring = Ring { head: 0, tail: 0, spans: VecDeque::new(), next_tx: 1 };

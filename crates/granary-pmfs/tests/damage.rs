@@ -150,17 +150,103 @@ fn a_name_that_is_there_twice_is_a_finding() {
 }
 
 #[test]
-fn names_that_no_path_can_have_are_refused() {
-    for c in [b'/', 0] {
+fn a_name_that_no_path_can_have_hides_no_other_and_is_a_finding() {
+    for (at_name, value) in [(4, b'/'), (4, 0), (-1, 0xee)] {
         run(move || {
-            let d = with_names(&[b"some-name"]);
+            let d = with_names(&[b"before", b"some-name", b"behind"]);
             let (at, offset) = find(&d, b"some-name");
-            change(&d, at, |b| b[offset + 4] = c);
-            assert!(!findings(&d).is_empty());
+            change(&d, at, |b| b[(offset as i64 + at_name) as usize] = value);
+            let bad = findings(&d);
+            assert!(bad.iter().any(|f| f.contains("no name that can be")), "{bad:?}");
             let m = again(&d);
-            assert!(m.process().list("/").is_err());
+            let mut p = m.process();
+            let mut names: Vec<Vec<u8>> = p.list("/").expect("lists").into_iter().map(|e| e.name).collect();
+            names.retain(|n| n != b"." && n != b"..");
+            assert_eq!(names, [&b"before"[..], b"behind"]);
+            p.stat("/behind").expect("there");
+            assert_eq!(p.stat("/some-name").err(), Some(FsError::NoEntry));
+            for path in ["/before", "/behind", "/new"] {
+                create(&mut p, path);
+                p.unlink(path).expect("unlinks");
+            }
         });
     }
+}
+
+/// What only a damaged name leads to is not lost with its directory.
+#[test]
+fn a_directory_with_a_damaged_name_is_not_empty() {
+    run(|| {
+        let d = with_names(&[]);
+        let m = again(&d);
+        let mut p = m.process();
+        p.mkdir("/dir", 0o755).expect("mkdir");
+        create(&mut p, "/dir/some-name");
+        p.exit();
+        m.unmount();
+        let (at, offset) = find(&d, b"some-name");
+        change(&d, at, |b| b[offset] = b'/');
+        let m = again(&d);
+        assert!(matches!(m.process().rmdir("/dir"), Err(FsError::Corrupt(_))));
+    });
+}
+
+/// A directory whose count of links is too small is not freed while it is in use.
+#[test]
+fn a_directory_with_too_few_links_keeps_its_own() {
+    run(|| {
+        let d = with_names(&[]);
+        let m = again(&d);
+        let mut p = m.process();
+        p.mkdir("/dir", 0o755).expect("mkdir");
+        p.mkdir("/dir/below", 0o755).expect("mkdir");
+        let ino = p.stat("/dir").expect("there").ino.0 as usize;
+        p.exit();
+        m.unmount();
+        let journal = u32::from_le_bytes(block(&d, 0)[12..16].try_into().expect("four bytes"));
+        let piece = word(&block(&d, 1 + u64::from(journal)), 0);
+        let (at, offset) = (piece + (ino * 128 / PAGE_SIZE) as u64, ino * 128 % PAGE_SIZE);
+        change(&d, at, |b| b[offset + 52] = 1);
+        assert!(!findings(&d).is_empty());
+        let m = again(&d);
+        let mut p = m.process();
+        assert!(matches!(p.rmdir("/dir/below"), Err(FsError::Corrupt(_))));
+        assert!(matches!(p.rename("/dir/below", "/elsewhere"), Err(FsError::Corrupt(_))));
+        p.stat("/dir/below").expect("there");
+    });
+}
+
+/// 32,768 mounts bring the journal's generation back to that of entries which nobody has overwritten since.
+#[test]
+fn entries_of_long_ago_are_never_valid_again() {
+    const ENTRY: usize = 64;
+    run(|| {
+        let d = with_names(&[b"some-name"]);
+        let blocks = u32::from_le_bytes(block(&d, 0)[12..16].try_into().expect("four bytes")) as u64;
+        let present = u16::from_le_bytes(block(&d, 1)[8..10].try_into().expect("two bytes"));
+        // Undo entries of that time are left, and not what committed them.
+        let mut left = 0;
+        for at in 1..1 + blocks {
+            change(&d, at, |b| {
+                for e in b.chunks_exact_mut(ENTRY).skip(usize::from(at == 1)) {
+                    match e[14] {
+                        2 => e[14] = 0,
+                        kind => left += u32::from(kind == 1),
+                    }
+                }
+            });
+        }
+        assert!(left > 0);
+        change(&d, 1, |b| {
+            b[..8].fill(0);
+            b[8..10].copy_from_slice(&present.wrapping_sub(2).to_le_bytes());
+        });
+        // It is unmounted now, and the one after the next mount finds what this one left.
+        drop(Subject::default().mount(port(&d)).expect("mount"));
+        let fs = Subject::default().mount(port(&d)).expect("mount");
+        assert_eq!(fs.recovery().undone, 0);
+        assert_eq!(fs.check().expect("check"), [""; 0]);
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 use common::Subject;
 use granary_sim::{now, power_fail, sleep};
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Time, suite};
+use granary_vfs::{Allocate, Cred, FsError, OpenFlags, Posix, Time, suite};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -69,4 +69,43 @@ fn a_truncation_that_recovery_finishes_has_its_times_and_takes_the_set_id_bits_a
         finished += u64::from(found == done);
     }
     assert!(finished > 10 && finished < steps, "{finished} of {steps} were finished");
+}
+
+/// A long reservation is made piece by piece, so that memory need not hold all of it: of each piece all blocks are there or
+/// none, the size comes last, and what there is no room for is not begun.
+#[test]
+fn a_long_reservation_takes_one_piece_after_the_other() {
+    const LEN: u64 = 400 << 20;
+    let drive = || suite::drive(Bytes::mib(512));
+    let told = Arc::new(Mutex::new(([Nanos::ZERO; 2], 0)));
+    let run = |at: Option<Nanos>| {
+        let (clock, seen) = (told.clone(), told.clone());
+        let before = move |m: &suite::Mounted<Subject>| {
+            let mut p = m.process();
+            let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+            let how = Allocate::Reserve { keep_size: false };
+            let free = p.statfs().expect("statfs").free_blocks;
+            assert_eq!(p.fallocate(fd, how, 0, 40 << 30), Err(FsError::NoSpace));
+            assert_eq!(
+                (p.statfs().expect("statfs").free_blocks, p.fstat(fd).expect("stat").attr.size),
+                (free, 0)
+            );
+            clock.lock().0[0] = now();
+            p.fallocate(fd, how, 0, LEN).expect("room");
+            clock.lock().0[1] = now();
+            power_fail();
+        };
+        let after = move |m: &suite::Mounted<Subject>| {
+            let attr = m.process().stat("/f").expect("there").attr;
+            assert!(attr.size == 0 || attr.size == LEN);
+            assert_eq!(attr.size == LEN, attr.blocks * 512 == LEN);
+            seen.lock().1 = attr.blocks * 512;
+        };
+        suite::fail_and_look(&Subject::default(), drive(), at, before, after);
+        *told.lock()
+    };
+    let ([began, ended], all) = run(None);
+    assert_eq!(all, LEN);
+    let (_, some) = run(Some(Nanos((began.0 + ended.0) / 2)));
+    assert!(some > 0 && some < LEN && some.is_multiple_of(128 << 20), "{some} bytes in the middle");
 }

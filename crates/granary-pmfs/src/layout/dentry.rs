@@ -4,7 +4,9 @@
 //!   | inode 8 | length 2 | name length 1 | kind 1 | name, padded to 4 |        inode 0: free
 //! ```
 //!
-//! No name has a `/` or a zero byte. An entry's length reaches to the next entry or to the block's end; what an entry does not need itself is free.
+//! No name has a `/` or a zero byte. An entry's length reaches to the next entry or to the block's end; what an entry does not
+//! need itself is free. An entry whose name or kind cannot be does not hide the others: it stands for nothing, and keeps its
+//! place. With a length that cannot be nobody knows where the next one begins.
 
 use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
 use granary_pm::corrupt;
@@ -30,14 +32,23 @@ pub struct Dentry<'a> {
     pub ino: u64,
     /// What it is.
     pub kind: FileKind,
-    /// The name.
+    /// The name; none where it cannot be ([`Dentry::is_damaged`]).
     pub name: &'a [u8],
 }
 
 impl Dentry<'_> {
     /// Bytes that it needs itself.
     pub fn used(&self) -> usize {
-        if self.ino == 0 { 0 } else { needs(self.name.len()) }
+        match self.ino {
+            0 => 0,
+            _ if self.is_damaged() => self.len,
+            _ => needs(self.name.len()),
+        }
+    }
+
+    /// Whether it names an inode under no name that can be.
+    pub fn is_damaged(&self) -> bool {
+        self.ino != 0 && self.name.is_empty()
     }
 }
 
@@ -68,10 +79,10 @@ pub fn parse(block: &[u8; PAGE_SIZE], at: usize) -> Result<Dentry<'_>> {
     if ino == 0 {
         return Ok(Dentry { at, len, ino, kind: FileKind::File, name: &[] });
     }
-    let kind = FileKind::from_code(b[11]).filter(|_| n > 0 && needs(n) <= len).ok_or_else(bad)?;
-    let name = &b[HEADER..HEADER + n];
+    let kind = FileKind::from_code(b[11]).filter(|_| n > 0 && needs(n) <= len);
+    let name = &b[HEADER..HEADER + if kind.is_some() { n } else { 0 }];
     if name.iter().any(|c| matches!(c, b'/' | 0)) {
-        return Err(bad());
+        return Ok(Dentry { at, len, ino, kind: FileKind::File, name: &[] });
     }
-    Ok(Dentry { at, len, ino, kind, name })
+    Ok(Dentry { at, len, ino, kind: kind.unwrap_or(FileKind::File), name })
 }

@@ -199,6 +199,9 @@ impl Vfs {
             if directory && !self.fs.is_empty_dir(&victim)? {
                 return Err(FsError::NotEmpty);
             }
+            if directory {
+                keeps_its_own_links(dir, -1)?;
+            }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
             self.fs.unlink(&self.cx(cred), dir, name, &victim)?;
@@ -208,4 +211,18 @@ impl Vfs {
         self.reap();
         Ok(())
     }
+}
+
+/// Before the links of a directory change by so many: its name and "." stay, or media say something wrong. With fewer it would
+/// be freed while it is in use.
+///
+/// # Errors
+/// `Corrupt`.
+pub(super) fn keeps_its_own_links(dir: &Node, change: i32) -> Result<()> {
+    let links = dir.view(|a| a.nlink);
+    if change < 0 && links.saturating_add_signed(change) < 2 {
+        let what = format!("{}: a directory of {links} links with a directory in it", dir.ino());
+        return Err(FsError::Corrupt(what));
+    }
+    Ok(())
 }

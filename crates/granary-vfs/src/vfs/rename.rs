@@ -11,6 +11,7 @@
 //! Renames of files within one directory lock that, and then files, by number.
 
 use super::Vfs;
+use super::namespace::keeps_its_own_links;
 use super::node::NodeRef;
 use crate::attr::Attr;
 use crate::error::{FsError, Result};
@@ -138,6 +139,13 @@ impl Vfs {
             target: target.as_ref().map(|t| &***t),
             exchange: flags.exchange,
         };
+        let (leave, come) = rename.links_moved();
+        if cross {
+            keeps_its_own_links(from.dir, leave)?;
+            keeps_its_own_links(to.dir, come)?;
+        } else {
+            keeps_its_own_links(from.dir, leave + come)?;
+        }
         self.fs.rename(&self.cx(cred), &rename)?;
         let back = target.as_ref().filter(|_| flags.exchange);
         let old_name = (&**from.dir, from.name, back.map(|t| t.ino()));
