@@ -462,9 +462,9 @@ impl Shared {
         }
     }
 
-    /// A thread has come to its end; the last one ends the run.
-    fn leave(&self) {
-        self.still.thread_ended(&self.halt);
+    /// The thread of this number has come to its end; the last one ends the run.
+    fn leave(&self, thread: usize) {
+        self.still.thread_ended(thread, &self.halt);
         let last = {
             let mut running = self.running.lock();
             *running -= 1;

@@ -169,6 +169,7 @@ fn arguments_of_run_that_cannot_be_say_what_could_be() {
         (&["run", "nosuch.f"][..], "there is no file `nosuch.f` and no built-in workload of that name"),
         (&["run", "varmial"], "did you mean `varmail`?"),
         (&["run", latin], "latin.f:1:5: the byte 0xfc is no UTF-8 text"),
+        (&["run", "/dev/zero"], "a workload file has at most"),
         (&["run", "varmail", "--var", "nfiles"], "--var nfiles: write NAME=VALUE"),
         (&["run", "varmail", "--jobs", "0"], "give at least 1"),
         (&["reproduce", "bytefs", "--jobs", "0"], "give at least 1"),

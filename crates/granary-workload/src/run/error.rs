@@ -69,10 +69,10 @@ pub enum RunError {
         "nothing would end this run: give `run` a number of seconds, or add a finishoncount (finishonbytes) flowop to a process that does operations (moves bytes)"
     )]
     Endless,
-    /// All threads wait for one another in semaphores and blocks, and no time ends the run.
+    /// Threads wait in semaphores and blocks, no other one can wake them or end the run, and no time does.
     #[error(
-        "all threads wait and none is left to wake another: {waiters}; let another thread post or wake them, or give `run` \
-         a number of seconds"
+        "threads wait and none is left to wake them: {waiters}; let another thread post or wake them, or give `run` a number of \
+         seconds"
     )]
     Standstill {
         /// The threads, the flowops that they wait in with file and line, and what for.

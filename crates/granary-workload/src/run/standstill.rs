@@ -7,9 +7,10 @@
 //! ```
 //!
 //! What `semblock`, a blocking `sempost` and `block` wait for comes from another thread, or never. The world cannot see
-//! that: the daemons of a file system keep its clock moving. So the threads that are alive are counted here, and those of
-//! them that wait so. Where all do, a run without a time limit ends with an error that names them. A run with one ends at
-//! its time, as Filebench's does, and a warning tells.
+//! that: the daemons of a file system keep its clock moving. So the threads are counted here that are alive and can do
+//! something about it: post, take, wake, or end the run; and those of them that wait so. Where all do, a run without a time
+//! limit ends with an error that names them: threads that are left do the same again and again. A run with one ends at its time, as
+//! Filebench's does, and a warning tells.
 //!
 //! Invariant: who wakes a thread takes it off the list at that instant ([`Standstill::goes_on`]), not the thread when it
 //! runs again; so nobody is on the list whose wait is over.
@@ -34,10 +35,13 @@ pub(crate) struct Standstill {
     /// The workload's file.
     file: String,
     threads: Vec<(String, Arc<Kind>)>,
+    /// By thread: whether it can wake another one or end the run.
+    matter: Vec<bool>,
     state: Mutex<State>,
 }
 
 struct State {
+    /// Threads that are alive and matter ([`Standstill::matter`]). All who wait do.
     alive: usize,
     waiting: usize,
     /// By thread: the flowop that it waits in ([`Node::local`]).
@@ -93,11 +97,14 @@ impl Waiter<'_> {
 impl Standstill {
     /// All `threads` of the workload in `file`, on their way.
     pub(crate) fn new(file: &str, threads: &[ThreadPlan]) -> Standstill {
+        let matter: Vec<bool> = threads.iter().map(|t| t.kind.nodes.iter().any(matters)).collect();
+        let alive = matter.iter().filter(|matters| **matters).count();
         Standstill {
             file: file.to_owned(),
             threads: threads.iter().map(|t| (t.name.clone(), Arc::clone(&t.kind))).collect(),
+            matter,
             state: Mutex::new(State {
-                alive: threads.len(),
+                alive,
                 waiting: 0,
                 at: vec![None; threads.len()],
                 first: None,
@@ -115,11 +122,11 @@ impl Standstill {
         }
     }
 
-    /// A thread has come to its end; ends the run where nobody is left who could wake the others.
-    pub(crate) fn thread_ended(&self, halt: &Halt) {
+    /// This thread has come to its end; ends the run where nobody is left who could wake the others.
+    pub(crate) fn thread_ended(&self, thread: usize, halt: &Halt) {
         let stuck = {
             let mut state = self.state.lock();
-            state.alive -= 1;
+            state.alive -= usize::from(self.matter[thread]);
             self.is_one(&mut state, halt)
         };
         if stuck {
@@ -129,7 +136,7 @@ impl Standstill {
 
     /// Whether the run must end now. At the end of a run all who wait are about to leave.
     fn is_one(&self, state: &mut State, halt: &Halt) -> bool {
-        if state.waiting < state.alive || state.alive == 0 || halt.over() {
+        if state.waiting < state.alive || state.waiting == 0 || halt.over() {
             return false;
         }
         if halt.deadline() == Nanos::MAX {
@@ -189,8 +196,7 @@ impl Standstill {
         let state = self.state.lock();
         let first = state.first.as_ref().map(|(at, waiters)| {
             format!(
-                "{:.3} s after the start all threads waited and none was left to wake another: {waiters}; only time ended \
-                 that",
+                "from {:.3} s after the start threads waited and none was left to wake them: {waiters}; only time ended that",
                 at.saturating_sub(start).as_secs_f64()
             )
         });
@@ -200,5 +206,22 @@ impl Standstill {
             Some(format!("waits for semaphores were given up after 600 s ({times} times; first: {wait})"))
         });
         first.into_iter().chain(given_up).collect()
+    }
+}
+
+/// Whether a thread that does this can end a wait or the run.
+fn matters(node: &Node) -> bool {
+    match node.op {
+        Op::SemBlock { .. }
+        | Op::SemPost { .. }
+        | Op::Block
+        | Op::Wakeup { .. }
+        | Op::Create(_)
+        | Op::Delete(_)
+        | Op::MakeDir { .. }
+        | Op::RemoveDir { .. }
+        | Op::FinishOnCount { .. }
+        | Op::FinishOnBytes { .. } => true,
+        _ => node.inner.iter().any(matters),
     }
 }

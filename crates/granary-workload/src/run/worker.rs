@@ -175,7 +175,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
                 }
             },
         }
-        self.shared.leave();
+        self.shared.leave(self.number);
         if let Some(aio) = self.aio.take() {
             aio.finish();
         }

@@ -11,8 +11,11 @@ use granary_lab::record::Record;
 use granary_lab::registry;
 use granary_lab::report::{histograms, json_line, periods, table};
 use granary_lab::testbed::Testbed;
+use granary_workload::lang::MAX_TEXT;
 use granary_workload::{Workload, builtin};
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -85,7 +88,7 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
     let built_in = builtin(&args.workload).is_some();
     let mut origin = Origin { vars: args.vars.clone(), ..Origin::default() };
     let mut workload = if !built_in && Path::new(&args.workload).exists() {
-        let text = std::fs::read(&args.workload)
+        let text = read(&args.workload)
             .map_err(|source| LabError::Io { what: format!("reading {}", args.workload), source })?;
         origin.workload_hash = Some(granary_lab::hash(&text));
         Workload::parse_bytes(&args.workload, &text, &vars)?
@@ -103,6 +106,13 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
         }
     }
     Ok((workload, origin))
+}
+
+/// The content of a workload file; of a longer one (a device, a disk image by mistake) as much as shows that it is none.
+fn read(path: &str) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_TEXT as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// The error of what is no built-in workload, where it could have been a file too.

@@ -45,7 +45,7 @@ fn semaphores_that_nobody_posts_end_the_run_with_the_names_of_who_waits() {
     let text = one_process(FILES, &body.join("\n"), UNLIMITED);
     assert_eq!(
         run(&text).expect_err("all wait").to_string(),
-        "all threads wait and none is left to wake another: p-1/a-1 in semblock `x` (test.f:7) for a `sempost`; p-1/b-1 in \
+        "threads wait and none is left to wake them: p-1/a-1 in semblock `x` (test.f:7) for a `sempost`; p-1/b-1 in \
          semblock `y` (test.f:13) for a `sempost`; let another thread post or wake them, or give `run` a number of seconds"
     );
 }
@@ -78,7 +78,7 @@ fn circles_of_semaphores_and_blocks_are_found() {
         ];
         let message =
             run(&one_process(FILES, &body.join("\n"), UNLIMITED)).expect_err("all wait").to_string();
-        assert!(message.starts_with("all threads wait") && message.contains(named), "{message}");
+        assert!(message.starts_with("threads wait") && message.contains(named), "{message}");
     }
 }
 
@@ -102,7 +102,7 @@ fn a_run_with_a_time_limit_sleeps_to_its_end_and_a_warning_tells() {
     assert_eq!((outcome.finished_because, outcome.elapsed), (Finish::Time, Nanos::from_secs(5)));
     assert_eq!(outcome.total_ops, 2);
     let [warning] = &outcome.warnings[..] else { panic!("{:?}", outcome.warnings) };
-    assert!(warning.starts_with("0.000 s after the start all threads waited"), "{warning}");
+    assert!(warning.starts_with("from 0.000 s after the start threads waited"), "{warning}");
     assert!(warning.contains("p-1/a-1 in block `x` (test.f:7) for a `wakeup`"), "{warning}");
 }
 
@@ -113,7 +113,7 @@ fn patience_at_its_end_is_told() {
         thread("b", "flowop delay name=d,value=700"),
     ];
     let outcome = run(&one_process(FILES, &body.join("\n"), "run 1300")).expect("time ends it");
-    let [warning] = &outcome.warnings[..] else { panic!("{:?}", outcome.warnings) };
+    let [_, warning] = &outcome.warnings[..] else { panic!("{:?}", outcome.warnings) };
     assert!(warning.starts_with("waits for semaphores were given up after 600 s (2 times"), "{warning}");
 }
 
@@ -140,4 +140,21 @@ fn threads_that_wake_each_other_run_to_their_end() {
     assert_eq!(outcome.finished_because, Finish::Count("end".into()));
     assert_eq!(count(&outcome, "s"), rounds);
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
+}
+
+/// A thread that goes on for ever, and can wake nobody and end nothing, does not hide that the others wait for ever.
+#[test]
+fn a_thread_that_can_change_nothing_is_no_hope() {
+    let waits = thread("a", &format!("flowop block name=x\n{}", ends(10)));
+    let idle = thread("b", &format!("{STAT}\nflowop delay name=d,value=1"));
+    let text = |end: &str| one_process(FILES, &[waits.as_str(), idle.as_str()].join("\n"), end);
+    let message = run(&text(UNLIMITED)).expect_err("nothing would end it").to_string();
+    assert!(message.contains("p-1/a-1 in block `x` (test.f:6)") && !message.contains("p-1/b-1"), "{message}");
+    let outcome = run(&text("run 3")).expect("time ends it");
+    assert_eq!(count(&outcome, "s"), 3);
+    assert!(outcome.warnings.iter().any(|w| w.starts_with("from 0.000 s")), "{:?}", outcome.warnings);
+    // One that will wake it is.
+    let wakes = idle.replace("flowop delay", "flowop wakeup name=w,target=x\nflowop delay");
+    let outcome = run(&one_process(FILES, &[waits, wakes].join("\n"), UNLIMITED)).expect("comes to its end");
+    assert_eq!(outcome.finished_because, Finish::Count("end".into()));
 }
