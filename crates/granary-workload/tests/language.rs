@@ -364,6 +364,16 @@ fn direct_io_that_linux_would_refuse_is_warned_of() {
         ]
     );
     assert!(read("1536").is_empty() && read("4k").is_empty());
+    // What counts is how the file was opened.
+    let on = |opens: &str, reads: &str| {
+        warnings_of(&format!(
+            "flowop openfile name=o,filesetname=set,fd=1{opens}\nflowop read name=r,iosize=100,fd=1{reads}"
+        ))
+    };
+    let [warning] = &on(",directio", "")[..] else { panic!("one warning") };
+    assert!(warning.starts_with("4: an I/O of 100 bytes"), "{warning}");
+    let [warning] = &on("", ",directio")[..] else { panic!("one warning") };
+    assert!(warning.starts_with("4: `directio` has no effect"), "{warning}");
 }
 
 #[test]

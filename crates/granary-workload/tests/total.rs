@@ -194,6 +194,18 @@ proptest! {
         survives(&text, &[]);
     }
 
+    /// Bytes that are no text are refused at the first of them.
+    #[test]
+    fn any_bytes_at_all(before in "[a-z \n]{0,40}", bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let file = [before.as_bytes(), &bytes].concat();
+        let read = Workload::parse_bytes("any.f", &file, &[]);
+        if let Err(wrong) = std::str::from_utf8(&file) {
+            let Err(Error::Script(found)) = read else { panic!("{file:?} is no text") };
+            let before = &file[..wrong.valid_up_to()];
+            prop_assert_eq!(found.line as usize, before.iter().filter(|&&b| b == b'\n').count() + 1);
+        }
+    }
+
     #[test]
     fn any_string_of_words(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..60)) {
         survives(&pieces.concat(), &[]);

@@ -225,21 +225,36 @@ impl<'e, 'a> Expansion<'e, 'a> {
             Kind::Stat => Op::Stat(self.picks(args, thread)?),
             Kind::Fsync => Op::Fsync(self.needs_open(args, thread)?),
             Kind::FsyncSet => Op::FsyncSet(self.fileset(args)?),
-            Kind::ReadWhole => Op::ReadWhole(self.opens_if_named(args, thread)?, self.io(args)?),
+            Kind::ReadWhole => {
+                let (file, io) = self.moves(args, thread, io)?;
+                Op::ReadWhole(file, io)
+            }
             Kind::WriteWhole => {
-                let file = self.opens_if_named(args, thread)?;
+                let (file, io) = self.moves(args, thread, io)?;
                 let size_from = fd(args, "srcfd")?;
                 if size_from != 0 {
                     thread.expected.push((size_from, args.span("srcfd")));
                 }
-                Op::WriteWhole { file, io: self.io(args)?, size_from }
+                Op::WriteWhole { file, io, size_from }
             }
-            Kind::Read => Op::Read(self.opens_if_named(args, thread)?, self.sized_io(args)?),
-            Kind::Write => Op::Write(self.opens_if_named(args, thread)?, self.sized_io(args)?),
-            Kind::Append => Op::Append(self.opens_if_named(args, thread)?, self.sized_io(args)?),
-            Kind::AppendRandom => Op::AppendRandom(self.opens_if_named(args, thread)?, self.sized_io(args)?),
+            Kind::Read => {
+                let (file, io) = self.moves(args, thread, sized_io)?;
+                Op::Read(file, io)
+            }
+            Kind::Write => {
+                let (file, io) = self.moves(args, thread, sized_io)?;
+                Op::Write(file, io)
+            }
+            Kind::Append => {
+                let (file, io) = self.moves(args, thread, sized_io)?;
+                Op::Append(file, io)
+            }
+            Kind::AppendRandom => {
+                let (file, io) = self.moves(args, thread, sized_io)?;
+                Op::AppendRandom(file, io)
+            }
             Kind::AioWrite => {
-                let io = self.sized_io(args)?;
+                let io = sized_io(args)?;
                 if !io.random {
                     return args.error(
                         "random",
@@ -248,7 +263,9 @@ impl<'e, 'a> Expansion<'e, 'a> {
                     );
                 }
                 // The writer opens the file anew, with the flags of this flowop.
-                Op::AioWrite(self.opens_or_has_open(args, thread)?, io)
+                let file = self.opens_or_has_open(args, thread)?;
+                self.warn_of_unaligned(args, io, file.flags);
+                Op::AioWrite(file, io)
             }
             Kind::AioWait => Op::AioWait,
             Kind::MakeDir => Op::MakeDir { fileset: self.fileset(args)?, index: args.amount("indexed")? },
@@ -283,15 +300,24 @@ impl<'e, 'a> Expansion<'e, 'a> {
         })
     }
 
-    fn io(&mut self, args: Args<'_, 'a>) -> Result<Io> {
-        let io = Io {
-            size: args.amount("iosize")?.unwrap_or(Amount::Const(0)),
-            working_set: args.amount("workingset")?.unwrap_or(Amount::Const(0)),
-            random: args.flag("random")?,
-        };
+    /// A flowop that moves data: its file, and the I/O that `io` reads from its attributes.
+    fn moves(
+        &mut self,
+        args: Args<'_, 'a>,
+        thread: &mut InThread,
+        io: impl FnOnce(Args<'_, '_>) -> Result<Io>,
+    ) -> Result<(FileRef, Io)> {
+        let file = self.opens_if_named(args, thread)?;
+        let io = io(args)?;
+        let open = if file.rotate { None } else { thread.open.get(&file.fd) };
+        self.warn_of_unaligned(args, io, open.map_or(file.flags, |(flags, ..)| *flags));
+        Ok((file, io))
+    }
+
+    fn warn_of_unaligned(&mut self, args: Args<'_, 'a>, io: Io, open: OpenFlags) {
         if let Amount::Const(size) = io.size
             && size % DIRECT_BLOCK != 0
-            && args.flag("directio")?
+            && open.direct
         {
             let message = format!(
                 "an I/O of {size} bytes with `directio`: on Linux block file systems refuse what is no multiple of \
@@ -299,13 +325,6 @@ impl<'e, 'a> Expansion<'e, 'a> {
             );
             self.warn_once(args.span("iosize"), message);
         }
-        Ok(io)
-    }
-
-    /// The same for a flowop that must transfer something.
-    fn sized_io(&mut self, args: Args<'_, 'a>) -> Result<Io> {
-        let io = self.io(args)?;
-        sized(args, io)
     }
 
     fn find_fileset(&self, args: Args<'_, 'a>) -> Result<Option<FilesetId>> {
@@ -439,8 +458,17 @@ fn value(args: Args<'_, '_>) -> Result<Amount> {
     Ok(args.amount("value")?.unwrap_or(Amount::Const(0)))
 }
 
-/// The I/O of a flowop that must transfer something; `io` is what its attributes say.
-fn sized(args: Args<'_, '_>, io: Io) -> Result<Io> {
+fn io(args: Args<'_, '_>) -> Result<Io> {
+    Ok(Io {
+        size: args.amount("iosize")?.unwrap_or(Amount::Const(0)),
+        working_set: args.amount("workingset")?.unwrap_or(Amount::Const(0)),
+        random: args.flag("random")?,
+    })
+}
+
+/// The same for a flowop that must transfer something.
+fn sized_io(args: Args<'_, '_>) -> Result<Io> {
+    let io = io(args)?;
     if io.size == Amount::Const(0) {
         return args.error("iosize", "an I/O size of 0 transfers nothing", "give a size such as `iosize=4k`");
     }
