@@ -124,8 +124,9 @@ fn copying_again_replaces_what_is_there() {
     fs::create_dir(&out).expect("directory");
     for round in 0..2 {
         ends(&["cp-in", text(&img), text(&src), "/"], 0);
-        let said = ends(&["cp-out", text(&img), "/src", text(&out)], 0).1;
-        assert!(said.contains("fifo is a special file"), "{said}");
+        ends(&["cp-out", text(&img), "/src", text(&out)], 0);
+        let fifo = out.join("src/fifo").symlink_metadata().expect("copied");
+        assert!(fifo.file_type().is_fifo() && fifo.mode() & 0o7777 == 0o600);
         assert_eq!(describe(&out.join("src")), describe(&src), "round {round}");
         // A link to elsewhere in the place of a file is replaced, not written through.
         let victim = dir.path().join("victim");
@@ -137,6 +138,85 @@ fn copying_again_replaces_what_is_there() {
     assert_eq!(fs::read(dir.path().join("victim")).expect("read"), b"mine");
     assert_eq!(describe(&out.join("src")), describe(&src));
     ends(&["fsck", text(&img)], 0);
+}
+
+/// Of a special file a new one takes the place of what is there; where none can be made, that stays.
+#[test]
+fn a_special_file_is_made_anew_and_nothing_is_lost_where_it_cannot_be() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (img, src, out) = (dir.path().join("img"), dir.path().join("src"), dir.path().join("out"));
+    fs::create_dir(&src).expect("directory");
+    let made = |name: &str, kind, device| {
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            src.join(name),
+            kind,
+            rustix::fs::Mode::from_raw_mode(0o640),
+            device,
+        )
+    };
+    made("pipe", rustix::fs::FileType::Fifo, 0).expect("mkfifo");
+    // /dev/null, where this user may make one.
+    let device = made("null", rustix::fs::FileType::CharacterDevice, rustix::fs::makedev(1, 3)).is_ok();
+    ends(&["mkfs", text(&img), "--size", "64MiB"], 0);
+    ends(&["cp-in", text(&img), text(&src), "/"], 0);
+    fs::create_dir(&out).expect("directory");
+    fs::write(out.join("pipe"), "precious").expect("written");
+    ends(&["cp-out", text(&img), "/src/pipe", text(&out)], 0);
+    let m = out.join("pipe").symlink_metadata().expect("there");
+    assert!(m.file_type().is_fifo() && m.mode() & 0o777 == 0o640);
+    if device {
+        ends(&["cp-out", text(&img), "/src/null", text(&out)], 0);
+        assert_eq!(out.join("null").symlink_metadata().expect("there").rdev(), rustix::fs::makedev(1, 3));
+    }
+    // In the place of a directory nothing can be made.
+    fs::create_dir_all(out.join("src/pipe")).expect("directory");
+    fs::write(out.join("src/pipe/kept"), "precious").expect("written");
+    let said = ends(&["cp-out", text(&img), "/src", text(&out)], 1).1;
+    assert!(said.contains("src/pipe"), "{said}");
+    assert_eq!(fs::read(out.join("src/pipe/kept")).expect("there"), b"precious");
+    assert_eq!(fs::read_dir(out.join("src")).expect("there").count(), 1 + usize::from(device));
+}
+
+/// Where data is in a file, in bytes.
+fn data_of(path: &Path) -> Vec<(u64, u64)> {
+    use rustix::fs::{SeekFrom, seek};
+    let file = fs::File::open(path).expect("opens");
+    let (mut at, mut all) = (0, Vec::new());
+    while let Ok(start) = seek(&file, SeekFrom::Data(at)) {
+        at = seek(&file, SeekFrom::Hole(start)).expect("at the latest the end");
+        all.push((start, at));
+    }
+    all
+}
+
+/// A TiB of holes is not read; small holes are not filled.
+#[test]
+fn holes_go_in_and_come_out_as_they_are() {
+    const TIB: u64 = 1 << 40;
+    for fs_name in ["bytefs", "ext4", "f2fs", "nova", "pmfs"] {
+        let dir = tempfile::tempdir().expect("directory");
+        let (img, src, out) = (dir.path().join("img"), dir.path().join("src"), dir.path().join("out"));
+        let f = fs::File::create(&src).expect("file");
+        let pieces =
+            [(0, 4096), (8192, 4096), (1 << 20, 200_704), ((1 << 20) + (1 << 19), 8192), (TIB - 4096, 4096)];
+        // What has files of a TiB is asked for one.
+        let pieces = if ["f2fs", "pmfs"].contains(&fs_name) { &pieces[..4] } else { &pieces[..] };
+        for &(at, len) in pieces {
+            f.write_all_at(&vec![at as u8 | 1; len], at).expect("written");
+        }
+        f.set_len(if pieces.len() == 5 { TIB + 12_345 } else { 1 << 30 }).expect("sparse");
+        ends(&["mkfs", text(&img), "--fs", fs_name, "--size", "64MiB"], 0);
+        ends(&["cp-in", text(&img), text(&src), "/f"], 0);
+        ends(&["cp-out", text(&img), "/f", text(&out)], 0);
+        assert_eq!(out.metadata().expect("there").len(), src.metadata().expect("there").len());
+        assert_eq!(data_of(&out), data_of(&src), "{fs_name}");
+        for &(at, len) in pieces {
+            let mut read = vec![0; len];
+            fs::File::open(&out).expect("opens").read_exact_at(&mut read, at).expect("read");
+            assert!(read.iter().all(|&b| b == at as u8 | 1), "{fs_name} at {at}");
+        }
+    }
 }
 
 /// A page of the drive that cannot be read is told of with the file that has it; the other files come out.

@@ -2,8 +2,8 @@
 //! symbolic and hard links.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one file that is
-//! copied. Directories are copied whole. Runs of zeros become holes. Sockets are left out with a message. What is there
-//! already is replaced, but for directories, which are filled.
+//! copied. Directories are copied whole. Holes stay holes, and runs of zeros become some. Sockets are left out with a message.
+//! What is there already is replaced, but for directories, which are filled.
 //!
 //! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
@@ -14,10 +14,13 @@ use granary_mount::STATS_FILE;
 use granary_units::Payload;
 use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time};
 use rustc_hash::FxHashMap;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 use std::fs::{File, Metadata};
-use std::io::Read;
+use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -165,38 +168,60 @@ fn set_attributes(
 }
 
 fn copy_content(process: &mut Process, from: &Path, to: &[u8], len: u64) -> Result<(), LabError> {
-    let mut file = File::open(from).map_err(host_failed("opening", from))?;
+    let file = File::open(from).map_err(host_failed("opening", from))?;
     let flags = OpenFlags::WRONLY | OpenFlags::CREAT | OpenFlags::TRUNC;
     let fd = process.open(to, flags, 0o600).map_err(failed("making", to))?;
     let (mut buffer, mut at) = (vec![0; PIECE], 0);
-    loop {
-        let n = read_full(&mut file, &mut buffer).map_err(host_failed("reading", from))?;
-        if n == 0 {
-            break;
-        }
-        if buffer[..n].iter().any(|&b| b != 0) {
-            let mut done = 0;
-            while done < n {
-                let data = Payload::Bytes(&buffer[done..n]);
-                done += process.pwrite(fd, data, at + done as u64).map_err(failed("writing", to))?;
+    while let Some(data) = next_data(&file, at, len).map_err(host_failed("reading", from))? {
+        at = data.start;
+        while at < data.end {
+            let most = PIECE.min((data.end - at) as usize);
+            let n = read_full(&file, &mut buffer[..most], at).map_err(host_failed("reading", from))?;
+            if buffer[..n].iter().any(|&b| b != 0) {
+                let mut done = 0;
+                while done < n {
+                    let data = Payload::Bytes(&buffer[done..n]);
+                    done += process.pwrite(fd, data, at + done as u64).map_err(failed("writing", to))?;
+                }
+            }
+            at += n as u64;
+            if n < most {
+                break;
             }
         }
-        at += n as u64;
+        if at < data.end {
+            break;
+        }
     }
-    // A hole at the end; and the file may have grown meanwhile.
-    if at.max(len) > 0 {
-        process.ftruncate(fd, at).map_err(failed("writing", to))?;
+    // A hole at the end; and the file may have grown, or been cut, meanwhile.
+    let size = at.max(file.metadata().map_err(host_failed("looking at", from))?.len());
+    if size.max(len) > 0 {
+        process.ftruncate(fd, size).map_err(failed("writing", to))?;
     }
     process.close(fd).map_err(failed("closing", to))
 }
 
-fn read_full(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+/// The next bytes of a file that may be data; everything up to the end where the host does not tell holes, or no length.
+fn next_data(file: &File, at: u64, len: u64) -> io::Result<Option<Range<u64>>> {
+    if len == 0 {
+        return Ok(Some(at..u64::MAX));
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some(at..u64::MAX)),
+        Err(e) => return Err(e.into()),
+    };
+    Ok(Some(start..seek(file, SeekFrom::Hole(start))?))
+}
+
+fn read_full(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut n = 0;
     while n < buffer.len() {
-        match file.read(&mut buffer[n..]) {
+        match file.read_at(&mut buffer[n..], at + n as u64) {
             Ok(0) => break,
             Ok(more) => n += more,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(e),
         }
     }

@@ -2,8 +2,9 @@
 //! hard links; owners too for the superuser.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one that is copied.
-//! Directories are copied whole, runs of zeros become holes. Special files are left out with a message. What is there already
-//! is replaced, but for directories, which are filled. The image is not changed.
+//! Directories are copied whole, holes stay holes, and runs of zeros become some. Special files (pipes, sockets, devices) are made
+//! anew, devices where this machine lets the caller. What is there already is replaced once there is something in its place, but
+//! for directories, which are filled. The image is not changed.
 //!
 //! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
@@ -11,12 +12,15 @@ use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
 use granary_lab::LabError;
 use granary_units::Dest;
-use granary_vfs::{Attr, FileKind, OpenFlags, Posix, Process};
+use granary_vfs::{Attr, Fd, FileKind, FsError, OpenFlags, Posix, Process, Whence};
 use rustc_hash::FxHashMap;
-use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, utimensat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, mknodat, utimensat,
+};
 use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
@@ -73,39 +77,60 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubl
 fn copy_one(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Result<FileKind, LabError> {
     let stat = process.lstat(from).map_err(failed("looking at", from))?;
     let a = stat.attr;
-    let there = to.symlink_metadata().ok().map(|m| m.file_type());
     if a.kind == FileKind::Dir {
-        if !there.is_some_and(|t| t.is_dir()) {
+        if !to.symlink_metadata().is_ok_and(|m| m.is_dir()) {
             fs::create_dir(to).map_err(host_failed("making", to))?;
         }
         return Ok(a.kind);
     }
     let several = a.nlink > 1;
     let first = links.get(&stat.ino.0).filter(|first| several && first.as_path() != to);
-    // A file is written over, as cp does; through a link, or into a pipe, nobody means to write.
-    if there.is_some_and(|t| first.is_some() || a.kind != FileKind::File || !t.is_file()) {
-        fs::remove_file(to).map_err(host_failed("replacing", to))?;
-    }
     if let Some(first) = first {
-        fs::hard_link(first, to).map_err(host_failed("linking", to))?;
+        replace("linking", to, |at| fs::hard_link(first, at))?;
         return Ok(a.kind);
     }
     match a.kind {
         FileKind::Symlink => {
             let target = process.readlink(from).map_err(failed("reading", from))?;
-            symlink(OsStr::from_bytes(&target), to).map_err(host_failed("linking", to))?;
+            replace("linking", to, |at| symlink(OsStr::from_bytes(&target), at))?;
         }
         FileKind::File => copy_content(process, from, to)?,
-        _ => {
-            say!("granary: {} is a special file: left out", String::from_utf8_lossy(from));
-            return Ok(a.kind);
-        }
+        special => replace("making", to, |at| make_special(special, a.rdev, at))?,
     }
     set_attributes(process, from, to, &a)?;
     if several {
         links.insert(stat.ino.0, to.to_owned());
     }
     Ok(a.kind)
+}
+
+/// Puts what `make` makes at a path in the place of what is there, which stays where that fails.
+fn replace(doing: &str, to: &Path, make: impl Fn(&Path) -> io::Result<()>) -> Result<(), LabError> {
+    let put = || match make(to) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            // Beside it, so that one step puts it there.
+            let name = format!(".granary-{}", std::process::id());
+            let beside = to.parent().unwrap_or(Path::new("/")).join(name);
+            make(&beside)?;
+            let put = fs::rename(&beside, to);
+            // Where both were links to one file, or the place is a directory, it is there still.
+            let _ = fs::remove_file(&beside);
+            put
+        }
+        other => other,
+    };
+    put().map_err(host_failed(doing, to))
+}
+
+/// Makes a pipe, a socket or a device.
+fn make_special(kind: FileKind, rdev: u32, at: &Path) -> io::Result<()> {
+    let (kind, device) = match kind {
+        FileKind::Fifo => (FileType::Fifo, 0),
+        FileKind::Socket => (FileType::Socket, 0),
+        FileKind::CharDev => (FileType::CharacterDevice, rdev),
+        _ => (FileType::BlockDevice, rdev),
+    };
+    Ok(mknodat(CWD, at, kind, Mode::RUSR | Mode::WUSR, device.into())?)
 }
 
 fn set_attributes(process: &mut Process, from: &[u8], to: &Path, a: &Attr) -> Result<(), LabError> {
@@ -126,18 +151,37 @@ fn set_attributes(process: &mut Process, from: &[u8], to: &Path, a: &Attr) -> Re
 
 fn copy_content(process: &mut Process, from: &[u8], to: &Path) -> Result<(), LabError> {
     let fd = process.open(from, OpenFlags::RDONLY, 0).map_err(failed("opening", from))?;
+    // A file is written over, as cp does; through a link, or into a pipe, nobody means to write.
+    if to.symlink_metadata().is_ok_and(|m| !m.is_file()) {
+        fs::remove_file(to).map_err(host_failed("replacing", to))?;
+    }
     let file = File::create(to).map_err(host_failed("making", to))?;
     let (mut buffer, mut at) = (vec![0; PIECE], 0);
-    loop {
-        let n = process.read(fd, Dest::Bytes(&mut buffer)).map_err(failed("reading", from))?;
-        if n == 0 {
-            break;
+    'file: while let Some(data) = seek(process, fd, at, Whence::Data).map_err(failed("reading", from))? {
+        at = data;
+        let end = seek(process, fd, at, Whence::Hole).map_err(failed("reading", from))?.unwrap_or(at);
+        while at < end {
+            let most = PIECE.min((end - at) as usize);
+            let out = Dest::Bytes(&mut buffer[..most]);
+            let n = process.pread(fd, out, at).map_err(failed("reading", from))?;
+            if n == 0 {
+                break 'file;
+            }
+            if buffer[..n].iter().any(|&b| b != 0) {
+                file.write_all_at(&buffer[..n], at).map_err(host_failed("writing", to))?;
+            }
+            at += n as u64;
         }
-        if buffer[..n].iter().any(|&b| b != 0) {
-            file.write_all_at(&buffer[..n], at).map_err(host_failed("writing", to))?;
-        }
-        at += n as u64;
     }
-    file.set_len(at).map_err(host_failed("writing", to))?;
+    let size = process.fstat(fd).map_err(failed("looking at", from))?.attr.size;
+    file.set_len(size).map_err(host_failed("writing", to))?;
     process.close(fd).map_err(failed("closing", from))
+}
+
+/// Where data or a hole begins; none: not before the end.
+fn seek(process: &mut Process, fd: Fd, at: u64, whence: Whence) -> granary_vfs::Result<Option<u64>> {
+    match process.lseek(fd, at as i64, whence) {
+        Err(FsError::NoDevice) => Ok(None),
+        other => other.map(Some),
+    }
 }
