@@ -197,7 +197,7 @@ impl Core {
         let small = body.map.all_runs().map(|r| lines(r.len)).sum::<u64>()
             <= self.options.max_free_lines as u64
             || self.groups_of(&body) <= self.options.max_free_lines as usize;
-        let orphan = if stays || small { None } else { self.orphans.take() };
+        let orphan = if stays || small { None } else { tx.take_orphan() };
         if !stays && orphan.is_none() {
             // Without a place in the orphan table all goes in one transaction, which a redo log of the host's may not hold.
             if !small && self.groups_of(&body) + 64 > self.most_lines {
@@ -212,10 +212,7 @@ impl Core {
         tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
         let standing = match orphan {
             None => Standing::Live,
-            Some(place) => {
-                tx.touch(&self.orphans.block, orphan::line_mask(place));
-                Standing::Orphan(place)
-            }
+            Some(place) => Standing::Orphan(place),
         };
         Ok(Removal { block: Some(block), standing })
     }

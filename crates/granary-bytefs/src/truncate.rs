@@ -49,10 +49,7 @@ impl Core {
             done = all;
             // An inode without links is in the table already.
             if !done && node.body.lock().standing == Standing::Live {
-                entry = self.orphans.take();
-            }
-            if let Some(place) = entry {
-                tx.touch(&self.orphans.block, orphan::line_mask(place));
+                entry = tx.take_orphan();
             }
         }
         tx.touch(&block, self.inode_lines(node.ino, half));

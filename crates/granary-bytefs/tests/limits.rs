@@ -3,17 +3,19 @@
 mod common;
 
 use common::client::{Client, bytes};
+use common::strict::StrictDrive;
 use common::{assert_clean, format, in_world, open, strict, until_power_fails};
 use granary_bytefs::{DataMode, MkfsOptions, MountOptions, mkfs};
-use granary_mssd::Port;
+use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
-use granary_units::{Bytes, Dest, Nanos, Payload};
+use granary_units::{Bytes, Dest, Lpa, Nanos, Page, Payload};
 use granary_vfs::suite::the_end_of_the_largest_file;
 use granary_vfs::{
     Allocate, Cred, Cx, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Time, Vfs, VfsConfig,
 };
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 static ROOT: Cred = Cred::ROOT;
 
@@ -462,4 +464,41 @@ fn stat_counts_pages_that_have_no_block_yet() {
             assert_eq!(p.stat("/f").expect("stat").attr.blocks, shown);
         });
     }
+}
+
+/// A removal that fails before its transaction leaves its place in the orphan table to others: there are 960.
+#[test]
+fn removals_that_fail_keep_no_place_in_the_orphan_table() {
+    in_world(|| {
+        let strict = Arc::new(StrictDrive::new(16 * 256));
+        let drive: Arc<dyn Drive> = strict.clone();
+        format(&drive);
+        let fs = open(&drive, &MountOptions { max_free_lines: 1, cpus: 1, ..MountOptions::default() });
+        let (c, port) = (Client::new(fs.clone()), Port::new(drive));
+        let field = |at: usize| {
+            let mut page = [Page::ZERO];
+            port.read(Lpa(0), &mut page, Structure::Superblock).expect("reads");
+            u64::from_le_bytes(page[0].to_bytes()[at..at + 8].try_into().expect("eight bytes"))
+        };
+        let root = c.root();
+        // Its inode lies in another block than the root's, its blocks in several groups of the bitmap.
+        (0..64).for_each(|n| drop(c.file(&root, format!("{n}").as_bytes()).expect("creates")));
+        let large = c.file(&root, b"large").expect("creates");
+        c.write(&large, 0, &bytes(1, 1500 * 4096)).expect("writes");
+        fs.sync().expect("synced");
+        fs.drop_caches();
+        strict.refuse(Some(field(72) + large.ino().0 / 32));
+        for n in 0..1000 {
+            assert!(c.unlink(&root, b"large", true).is_err(), "removal {n} needs no place any more");
+        }
+        strict.refuse(None);
+        c.unlink(&root, b"large", true).expect("unlinks");
+        fs.sync().expect("synced");
+        let mut table = [Page::ZERO];
+        port.read(Lpa(field(48)), &mut table, Structure::Superblock).expect("reads");
+        assert_eq!(table[0].to_bytes()[..4], (large.ino().0 as u32).to_le_bytes(), "it has the first place");
+        c.close(&large).expect("freed");
+        fs.sync().expect("synced");
+        assert_clean(&fs);
+    });
 }

@@ -13,7 +13,7 @@
 use crate::core::Core;
 use crate::journal::area::Making;
 use crate::journal::redo::Image;
-use crate::layout::{bitmap, line};
+use crate::layout::{bitmap, line, orphan};
 use crate::options::CommitMode;
 use crate::space::{Claim, Run};
 use granary_mssd::Structure;
@@ -48,6 +48,8 @@ pub struct Tx<'a> {
     /// Blocks to give back if the transaction never runs, and on what ground they were taken.
     taken: Vec<(Run, Claim)>,
     taken_inode: Option<u32>,
+    /// The same of a place of the orphan table.
+    taken_orphan: Option<u32>,
     /// Blocks that become free with the COMMIT.
     freed: Vec<Run>,
     /// Lines of file data.
@@ -65,6 +67,7 @@ impl<'a> Tx<'a> {
             bits: Vec::with_capacity(4),
             taken: Vec::new(),
             taken_inode: None,
+            taken_orphan: None,
             freed: Vec::new(),
             data: Vec::new(),
             entry: None,
@@ -134,6 +137,15 @@ impl<'a> Tx<'a> {
         Ok((ino, self.core.inode_block(ino)?))
     }
 
+    /// Takes a place of the orphan table, if one is free, and names its line.
+    pub fn take_orphan(&mut self) -> Option<u32> {
+        debug_assert!(self.taken_orphan.is_none());
+        let place = self.core.orphans.take()?;
+        self.taken_orphan = Some(place);
+        self.touch(&self.core.orphans.block, orphan::line_mask(place));
+        Some(place)
+    }
+
     /// Clears blocks in the bitmap. With `release` they become free with the COMMIT; otherwise an inode without links
     /// goes on using them until it is evicted.
     pub fn free_blocks(&mut self, run: Run, release: bool) {
@@ -180,7 +192,7 @@ impl<'a> Tx<'a> {
         let tx = if alone { core.journal.new_tx() } else { self.join()? };
         core.locks.enter(self.locked());
         self.taken.clear();
-        self.taken_inode = None;
+        (self.taken_inode, self.taken_orphan) = (None, None);
         let stored = if alone { self.apply_bits() } else { Ok(()) };
         let stored = stored.and_then(|()| {
             apply();
@@ -357,6 +369,7 @@ impl Drop for Tx<'_> {
         if let Some(ino) = self.taken_inode.take() {
             self.core.inodes.lock().give(ino as u64, 1).expect("it was taken a moment ago");
         }
+        self.taken_orphan.take().into_iter().for_each(|place| self.core.orphans.give(place));
     }
 }
 

@@ -40,6 +40,7 @@ struct State {
     traffic: LinkTraffic,
     off: bool,
     commands: u64,
+    unreadable: Option<u64>,
 }
 
 /// See the module.
@@ -91,6 +92,11 @@ impl StrictDrive {
         }
         state.durable = state.now.clone();
         StrictDrive { pages, state: Mutex::new(state) }
+    }
+
+    /// From now on this page cannot be read; `None`: all can.
+    pub fn refuse(&self, page: Option<u64>) {
+        self.state.lock().unreadable = page;
     }
 
     /// Commands and stores so far.
@@ -170,6 +176,10 @@ impl Drive for StrictDrive {
         s.commands += 1;
         match command {
             Command::Read { lpa, out, what } => {
+                let refused = |page: &u64| (lpa.0..lpa.0 + out.len() as u64).contains(page);
+                if let Some(page) = s.unreadable.filter(refused) {
+                    return Err(DriveError::Unreadable(page));
+                }
                 s.traffic.block_read[what as usize] += (out.len() * PAGE_SIZE) as u64;
                 for (i, page) in out.iter_mut().enumerate() {
                     *page = s.now[&(lpa.0 + i as u64)].clone();
