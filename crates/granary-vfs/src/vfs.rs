@@ -220,7 +220,10 @@ impl Vfs {
                 self.names.take(node.ino());
             }
         }
-        self.fs.unmount()
+        match self.names.take_error() {
+            Some(error) => Err(error),
+            None => self.fs.unmount(),
+        }
     }
 }
 

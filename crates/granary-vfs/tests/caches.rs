@@ -128,3 +128,31 @@ fn a_history_that_nothing_explains_is_refused() {
         assert!(why.starts_with("no serial order explains"), "{why}");
     });
 }
+
+/// Closed files leave memory; what could not be written then is told to who syncs the file later, once, or to who unmounts.
+#[test]
+fn a_write_back_error_is_told_when_the_inode_has_left_memory_meanwhile() {
+    for synced in [true, false] {
+        with_config(VfsConfig { inodes: 4, ..VfsConfig::default() }, move |fs, mut p| {
+            let fd = create(&mut p, "/f", 3);
+            p.close(fd).expect("close");
+            fs.set_write_faults(true);
+            for n in 0..20 {
+                let fd = p.open(format!("/{n}"), OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("open");
+                p.close(fd).expect("close");
+            }
+            assert_eq!(p.vfs().cache_stats().dirty, 0, "it was written back when it left");
+            fs.set_write_faults(false);
+            if synced {
+                let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+                assert_eq!(p.fsync(fd), Err(MemFs::injected()));
+                assert_eq!(p.fsync(fd), Ok(()));
+                p.close(fd).expect("close");
+            }
+            let vfs = p.vfs().clone();
+            p.exit();
+            assert_eq!(vfs.unmount(), if synced { Ok(()) } else { Err(MemFs::injected()) });
+            assert_eq!(if synced { Ok(()) } else { vfs.unmount() }, Ok(()));
+        });
+    }
+}

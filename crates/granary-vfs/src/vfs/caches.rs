@@ -20,7 +20,7 @@ impl Vfs {
                     left += 1;
                     self.release(&node);
                     node.set_parent(None);
-                    self.names.left(node.ino());
+                    self.names.left(&node);
                 }
             }
             self.reap();

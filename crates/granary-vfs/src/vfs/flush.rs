@@ -10,7 +10,8 @@
 //! thousand at a time, under the inode's write-back lock (and no other). Pages dirtied meanwhile stay dirty; the file
 //! then queues again. The page in which the file ended before it grew is written before any later one, because what
 //! media have beyond the old end is garbage, and a later page may let the size on media grow over it. After a failed
-//! write the pages count as clean, as in Linux, and the error is remembered until one `fsync` has reported it.
+//! write the pages count as clean, as in Linux, and the error is remembered until one `fsync` has reported it, also while the
+//! inode is not in memory (Linux forgets it with the inode).
 
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};

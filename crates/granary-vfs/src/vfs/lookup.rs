@@ -205,14 +205,16 @@ impl Vfs {
                 }
             };
             node.set_parent(None);
-            self.names.left(node.ino());
+            self.names.left(&node);
         }
     }
 
     pub(super) fn release(&self, node: &Arc<Node>) {
-        // Errors were remembered by the node, and nobody has it open to be told.
+        // An error is the node's to remember, and kept when it has left: the next `fsync` tells it.
         let _ = self.write_back(node, 0..u64::MAX, crate::WriteBackCause::Background);
         self.cache.drop_all(node);
-        let _ = self.fs.release(node);
+        if let Err(e) = self.fs.release(node) {
+            node.remember_error(&e);
+        }
     }
 }

@@ -19,6 +19,7 @@ use crate::gate::Gate;
 use crate::vfs::perm;
 use crate::{Access, Cred, FsError, Result};
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,6 +28,8 @@ struct Names {
     inodes: InodeTable,
     busy: Vec<Ino>,
     orphans: Vec<Arc<Node>>,
+    /// Write-back errors that nobody was told of, of inodes that have left memory.
+    errors: FxHashMap<Ino, FsError>,
 }
 
 /// See the module.
@@ -77,6 +80,7 @@ impl NameCache {
                 inodes: InodeTable::default(),
                 busy: Vec::new(),
                 orphans: Vec::new(),
+                errors: FxHashMap::default(),
             }),
             capacity: inodes.max(1),
             keys: AtomicU64::new(0),
@@ -200,6 +204,11 @@ impl NameCache {
         let user = {
             let mut names = self.names.lock();
             names.unbusy(ino);
+            if let Some(node) = &node
+                && let Some(error) = names.errors.remove(&ino)
+            {
+                node.remember_error(&error);
+            }
             node.map(|n| self.insert(&mut names, n))
         };
         self.idle.open();
@@ -262,10 +271,22 @@ impl NameCache {
         Some(Leaving::Release(node))
     }
 
-    /// A leaving node is gone.
-    pub(super) fn left(&self, ino: Ino) {
-        self.names.lock().unbusy(ino);
+    /// A leaving node is gone. What nobody was told of its write-back waits for the next time that the inode is loaded; an inode
+    /// without links has nobody to be told.
+    pub(super) fn left(&self, node: &Node) {
+        let (ino, error) = (node.ino(), node.take_error().filter(|_| !node.is_orphan()));
+        let mut names = self.names.lock();
+        if let Some(error) = error {
+            names.errors.insert(ino, error);
+        }
+        names.unbusy(ino);
+        drop(names);
         self.idle.open();
+    }
+
+    /// Takes the errors of inodes that have left memory; one of them, if there are any.
+    pub(super) fn take_error(&self) -> Option<FsError> {
+        std::mem::take(&mut self.names.lock().errors).into_values().next()
     }
 
     /// Gives `n` lookups of a FUSE kernel back.
