@@ -12,7 +12,9 @@ use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Lpa, Page, Payload};
 use granary_vfs::suite::{drive, look_around, port, run};
-use granary_vfs::{Atime, FileKind, FileSystem, FsError, OpenFlags, Posix, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{
+    Atime, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -323,4 +325,20 @@ fn no_damage_makes_a_mount_a_walk_or_a_check_panic() {
         found += i32::from(said.is_some_and(|n| n > 0));
     }
     assert!(refused + found > 200, "{refused} refused, in {found} something was found");
+}
+
+#[test]
+fn a_name_that_no_path_can_have_is_told_to_nobody_and_is_a_finding() {
+    for c in [b'/', 0] {
+        run(move || {
+            let image = Image::new();
+            image.entry("/", b"a", |e| e[8] = c);
+            let found = image.found();
+            assert!(found.iter().any(|f| f.contains("a byte that no name has")), "{found:?}");
+            let fs = mount(port(&image.drive), &MountOptions::default()).expect("mounts");
+            let mut p = Process::new(Vfs::mount(fs, VfsConfig::default()).expect("mounts"), Cred::ROOT);
+            let names: Vec<Vec<u8>> = p.list("/").expect("lists").into_iter().map(|e| e.name).collect();
+            assert!(names.contains(&b"b".to_vec()) && !names.iter().any(|n| n.contains(&c)), "{names:?}");
+        });
+    }
 }

@@ -106,6 +106,19 @@ impl Nova {
                 ));
             }
         }
+        if let Body::Dir(dir) = &r.state.body {
+            for d in dir
+                .by_cookie
+                .values()
+                .filter(|d| d.name.is_empty() || d.name.iter().any(|b| matches!(b, b'/' | 0)))
+            {
+                bad.push(format!(
+                    "{ino}: the name \"{}\" of inode {} cannot be",
+                    d.name.escape_ascii(),
+                    d.ino
+                ));
+            }
+        }
         if let Body::File(map) = &r.state.body {
             for block in self.not_zero_beyond(map, r.attr.size)? {
                 bad.push(format!("{ino}: block {block} beyond its end at {} is not zero", r.attr.size));

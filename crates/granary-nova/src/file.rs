@@ -293,10 +293,15 @@ impl Nova {
         let mut new = old;
         new.set(set, cx.time);
         let cut = set.size.is_some_and(|s| s < old.size);
+        // A page of the reserve only for what gives at least one back.
+        let frees = match &st.body {
+            Body::File(map) if cut => map.from(new.size.div_ceil(BLOCK)).next().is_some(),
+            _ => false,
+        };
         self.stores(|b| {
             let mut p = Pending::new(st);
             let e = entry::attr(p.epoch(st), &new, cut);
-            let addr = self.append(b, st, &mut p, inode.ino(), (&e, Structure::Inode, cut))?;
+            let addr = self.append(b, st, &mut p, inode.ino(), (&e, Structure::Inode, frees))?;
             self.commit(b, st, p)?;
             self.attr_superseded(b, st)?;
             self.link_superseded(b, st)?;

@@ -119,7 +119,7 @@ impl Nova {
         Ok(())
     }
 
-    /// On a full file system: log pages that nothing needs are free, those prepared and those in which everything is dead.
+    /// Log pages that nothing needs are free, those prepared and those in which everything is dead.
     pub(crate) fn shrink_log(&self, st: &mut State) -> Result<()> {
         self.stores(|b| {
             self.give_prepared(b, st)?;

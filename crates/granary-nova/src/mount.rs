@@ -84,8 +84,8 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nova>> {
         let pieces = read_pieces(&pm, HEAD_BLOCKS + cpus as u64 + cpu as u64 * piece, piece, end)?;
         tables.push(Mutex::new(Table { pieces, next: 1, free: Vec::new() }));
     }
-    // Enough for every CPU to unlink and to truncate at the same time, and no more than a fiftieth of a small drive. Once
-    // that is used up, too, unlink needs no page (in_place.rs).
+    // For truncations that free at least the page that their entry needs, so it is there for the next: enough for every CPU to
+    // be at it at the same time, and no more than a fiftieth of a small drive. Unlink needs none (in_place.rs).
     let reserve = (4 * cpus as u64).min((end - first) / 50);
     let nova = Nova {
         free: FreeLists::new(first, end, cpus, reserve),

@@ -36,6 +36,9 @@ pub fn node(inode: &Inode) -> &Arc<Node> {
     inode.private::<Arc<Node>>()
 }
 
+/// Most log pages that an empty directory keeps without a look.
+const EMPTY: usize = 4;
+
 impl Nova {
     /// An inode for the vfs, remembered for checks.
     pub(crate) fn loaded(&self, ino: Ino, attr: Attr, state: State, parent: u64) -> Loaded {
@@ -128,10 +131,10 @@ impl Nova {
         inode: &Inode,
         st: &mut State,
         p: &mut Pending,
-        (links, cx, urgent): (u32, &Cx<'_>, bool),
+        (links, cx): (u32, &Cx<'_>),
     ) -> Result<u64> {
         let e = entry::link(p.epoch(st), links, cx.time);
-        self.append(b, st, p, inode.ino(), (&e, INODE, urgent))
+        self.append(b, st, p, inode.ino(), (&e, INODE, false))
     }
 
     /// The link change at `addr` is committed.
@@ -161,7 +164,7 @@ impl Nova {
             let e = entry::dentry(dp.epoch(dst), name, inode.ino().0, kind, cx.time, dir_links);
             let addr = self.append(b, dst, &mut dp, dir.ino(), (&e, DENTRY, false))?;
             let mut p = Pending::new(st);
-            let at = match self.append_link(b, inode, st, &mut p, (links, cx, false)) {
+            let at = match self.append_link(b, inode, st, &mut p, (links, cx)) {
                 Ok(at) => at,
                 Err(e) => {
                     self.take_back(b, dst, &dp)?;
@@ -212,7 +215,10 @@ impl Nova {
             }
         })?;
         if !is_full {
-            return self.clean_log(node(dir), dst);
+            self.clean_log(node(dir), dst)?;
+            // What is left says nothing but that names are gone.
+            let emptied = dst.dir().len() == 0 && dst.pages.len() > EMPTY;
+            return if emptied { self.shrink_log(dst) } else { Ok(()) };
         }
         if links > 0 {
             self.shrink_log(st)?;
@@ -231,8 +237,8 @@ impl Nova {
         (links, dir_links): (u32, u32),
     ) -> Result<(u64, u64)> {
         let e = entry::dentry(dp.epoch(dst), name, 0, inode.view(|a| a.kind), cx.time, dir_links);
-        let gone = self.append(b, dst, dp, dir.ino(), (&e, DENTRY, true))?;
-        Ok((gone, self.append_link(b, inode, st, p, (links, cx, true))?))
+        let gone = self.append(b, dst, dp, dir.ino(), (&e, DENTRY, false))?;
+        Ok((gone, self.append_link(b, inode, st, p, (links, cx))?))
     }
 
     #[allow(clippy::too_many_arguments)] // two logs, and what both get

@@ -174,7 +174,7 @@ impl Nova {
         let mut links = Vec::new();
         for part in &mut call.parts[call.moved..] {
             let n = part.attr.nlink;
-            links.push(self.append_link(b, part.inode, part.st, &mut part.p, (n, cx, false))?);
+            links.push(self.append_link(b, part.inode, part.st, &mut part.p, (n, cx))?);
         }
         if call.moves_up() {
             changes.push(self.new_parent(call.parts[call.moved].st, r.to_dir)?);

@@ -87,3 +87,49 @@ fn a_log_that_comes_back_to_itself_is_reported() {
         is_noticed(&d);
     });
 }
+
+/// The block that holds these bytes, and where.
+fn find(drive: &Arc<dyn Drive>, what: &[u8]) -> (u64, usize) {
+    let port = port(drive);
+    let in_block = |at| {
+        let mut page = [Page::ZERO];
+        port.read(Lpa(at), &mut page, Structure::Data).expect("read");
+        Some((at, page[0].to_bytes().windows(what.len()).position(|w| w == what)?))
+    };
+    (0..port.info().pages).find_map(in_block).expect("somewhere")
+}
+
+#[test]
+fn a_name_that_no_path_can_have_is_told_to_nobody_and_is_a_finding() {
+    for c in [b'/', 0] {
+        run(move || {
+            let d = drive(Bytes::mib(32));
+            let m = fresh(&d);
+            let mut p = m.process();
+            for path in ["/before", "/some-name", "/behind"] {
+                create(&mut p, path);
+            }
+            p.exit();
+            m.unmount();
+            let (block, at) = find(&d, b"some-name");
+            change(&d, block, |b| {
+                b[at + 4] = c;
+                // The entry's checksum, without its dead flag.
+                let entry = &mut b[at - 48..at + 16];
+                entry[28..32].fill(0);
+                let dead = std::mem::take(&mut entry[3]);
+                let sum = crc32c::crc32c(entry);
+                entry[28..32].copy_from_slice(&sum.to_le_bytes());
+                entry[3] = dead;
+            });
+            let m = again(&d);
+            let mut p = m.process();
+            let mut names: Vec<Vec<u8>> = p.list("/").expect("lists").into_iter().map(|e| e.name).collect();
+            names.retain(|n| n != b"." && n != b"..");
+            names.sort();
+            assert_eq!(names, [&b"before"[..], b"behind"]);
+            let bad = m.fs.check().expect("check");
+            assert!(bad.iter().any(|f| f.contains("cannot be")), "{bad:?}");
+        });
+    }
+}

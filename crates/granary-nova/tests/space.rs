@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::Subject;
-use granary_vfs::suite;
+use common::{Subject, fresh};
+use granary_nova::layout::LOG_SPACE;
+use granary_units::{Bytes, PAGE_SIZE};
+use granary_vfs::suite::{self, create, drive, fill, run};
+use granary_vfs::{FsError, Posix};
 
 #[test]
 fn a_full_file_system_can_be_emptied_and_filled_again() {
@@ -53,4 +56,77 @@ fn damaged_media_give_errors() {
 #[test]
 fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
+}
+
+/// The log of a directory that has lost all its names says nothing any more.
+#[test]
+fn an_emptied_directory_gives_its_log_back() {
+    run(|| {
+        let m = fresh(&drive(Bytes::mib(64)));
+        let mut p = m.process();
+        let free = |p: &mut granary_vfs::Process| p.statfs().expect("statfs").free_blocks;
+        // Inodes take blocks for good: the first round is not counted.
+        let mut before = 0;
+        for round in 0..4 {
+            let dir = format!("/round{round}");
+            p.mkdir(&dir, 0o755).expect("mkdir");
+            for n in 0..2000 {
+                let fd = create(&mut p, &format!("{dir}/{n}"));
+                p.close(fd).expect("close");
+            }
+            for n in 0..2000 {
+                p.unlink(format!("{dir}/{n}")).expect("unlink");
+            }
+            let emptied = free(&mut p);
+            m.check();
+            p.rmdir(&dir).expect("rmdir");
+            let kept = free(&mut p) - emptied;
+            assert!(kept <= 4, "round {round}: an empty directory keeps {kept} pages");
+            assert!(round == 0 || free(&mut p) + 4 >= before, "round {round}: some are gone for good");
+            before = free(&mut p);
+        }
+        p.mkdir("/d", 0o755).expect("mkdir");
+        create(&mut p, "/d/again");
+        p.exit();
+        let m = m.remounted();
+        m.check();
+        m.process().stat("/d/again").expect("there");
+    });
+}
+
+/// Truncations that free nothing leave the reserve to those that do.
+#[test]
+fn on_a_full_file_system_what_frees_space_works_whatever_was_tried_before() {
+    const FILES: usize = 600;
+    run(|| {
+        let m = fresh(&drive(Bytes::mib(48)));
+        let mut p = m.process();
+        // Each log has one page, and no room in it.
+        for n in 0..FILES {
+            let fd = create(&mut p, &format!("/{n}"));
+            for entry in 0..LOG_SPACE / 64 {
+                p.pwrite(fd, fill(entry, 2 * PAGE_SIZE), 0).expect("write");
+            }
+            p.close(fd).expect("close");
+        }
+        let fd = create(&mut p, "/rest");
+        for len in [1 << 20, PAGE_SIZE] {
+            while p.write(fd, fill(1, len)) == Ok(len) {}
+        }
+        p.close(fd).expect("close");
+        let mut refused = 0;
+        for n in 0..FILES {
+            match p.truncate(format!("/{n}"), 2 * PAGE_SIZE as u64 - 10) {
+                Err(FsError::NoSpace) => refused += 1,
+                other => other.expect("no other error"),
+            }
+        }
+        assert!(refused > FILES / 2, "it was not full: {refused} refused");
+        // First those that were refused.
+        for n in (0..FILES).rev() {
+            p.truncate(format!("/{n}"), PAGE_SIZE as u64 / 2).expect("frees a page");
+        }
+        p.truncate("/rest", 0).expect("frees all");
+        m.check();
+    });
 }

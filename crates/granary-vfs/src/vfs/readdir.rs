@@ -70,6 +70,9 @@ impl Vfs {
                 if e.next > end {
                     return false;
                 }
+                if !can_be(e.name) {
+                    return true;
+                }
                 // What the kernel copies out per entry: a header of 19 bytes, the name, and a terminator.
                 bytes += 20 + e.name.len();
                 emit(DirEntry { next: e.next + 2, ..e })
@@ -78,4 +81,10 @@ impl Vfs {
         }
         self.touch_atime(dir)
     }
+}
+
+/// Whether a path can have this name. What damaged media have under another is not told: programs would go elsewhere with
+/// it. The file system's check finds it.
+fn can_be(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0))
 }
