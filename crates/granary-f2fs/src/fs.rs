@@ -161,6 +161,12 @@ impl FileSystem for F2fs {
         self.sync_all()
     }
 
+    fn drop_caches(&self) {
+        self.nodes.drop_clean();
+        self.dents.drop_clean();
+        self.tables.drop_clean();
+    }
+
     fn statfs(&self) -> Result<StatFs> {
         let s = *self.space.lock();
         let free_blocks = s.user.saturating_sub(s.valid);

@@ -201,11 +201,4 @@ impl F2fs {
     pub fn geometry(&self) -> Geometry {
         self.geo
     }
-
-    /// Drops clean metadata from memory (as `echo 3 > drop_caches`).
-    pub fn drop_caches(&self) {
-        self.nodes.drop_clean();
-        self.dents.drop_clean();
-        self.tables.drop_clean();
-    }
 }

@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn drop_caches_in_the_prologue_makes_the_run_begin_cold() {
-        for fs in ["bytefs", "ext4"] {
+        for fs in ["bytefs", "ext4", "f2fs"] {
             assert_eq!(reads(fs, "system \"sync\"\n"), (0, 0), "{fs} finds all in memory");
             let cold = "system \"sync\"\nsystem \"echo 3 > /proc/sys/vm/drop_caches\"\n";
             let (data, inodes) = reads(fs, cold);

@@ -2,6 +2,7 @@
 
 use granary_lab::LabError;
 use granary_mount::MountError;
+use granary_mssd::DriveError;
 use granary_mssd::image::ImageError;
 use granary_vfs::FsError;
 use std::fmt;
@@ -64,7 +65,19 @@ macro_rules! from {
     };
 }
 
-from!(MountError, ImageError, FsError);
+from!(MountError, ImageError);
+
+impl From<FsError> for Failure {
+    fn from(e: FsError) -> Failure {
+        let hint = match &e {
+            FsError::Drive(DriveError::ReadOnly(_)) => {
+                "; its files can be read: mount it with --read-only, or granary cp-out"
+            }
+            _ => "",
+        };
+        Failure::usage(format!("{e}{hint}"))
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -69,6 +69,8 @@ pub struct Backend {
     refused: Option<String>,
     /// What comes now has been acknowledged already: it is taken even beyond the end of life, into room that is kept for it.
     owed: bool,
+    /// Nothing outlives this process: what the flash refuses is taken all the same, so that one can look at what there is.
+    fleeting: bool,
     counters: BufferCounters,
 }
 
@@ -109,17 +111,19 @@ impl Backend {
     }
 
     /// An empty buffer in front of the flash of an image. Every page is given to the FTL when it comes, so that its content
-    /// is in the image at once; then the buffer has nothing of its own to keep.
+    /// is in the image at once; then the buffer has nothing of its own to keep. Of an image that was opened read-only, it keeps
+    /// what worn-out flash refuses: mounting writes, and must not fail where only reading is wanted.
     ///
     /// # Errors
     /// [`FlashError::Config`], [`FlashError::Corrupt`].
     pub fn on_image(flash: &FtlConfig, size: Bytes, medium: ImageMedium) -> Result<Backend, FlashError> {
+        let fleeting = medium.is_read_only();
         let live = |store: &Store, block, page| match store {
             Store::Image(m) => m.is_live(block, page),
             Store::Ram(_) | Store::NoData(_) => false,
         };
         let ftl = Ftl::with_saved_map(flash, Store::Image(Box::new(medium)), live)?;
-        Ok(Backend::over(ftl, size, usize::MAX))
+        Ok(Backend { fleeting, ..Backend::over(ftl, size, usize::MAX) })
     }
 
     fn over(ftl: Ftl<Store>, size: Bytes, ahead: usize) -> Backend {
@@ -135,6 +139,7 @@ impl Backend {
             ack: WriteAck::Buffer,
             refused: None,
             owed: false,
+            fleeting: false,
             counters: BufferCounters::default(),
         }
     }
@@ -293,7 +298,7 @@ impl Backend {
         while self.used() >= self.capacity {
             match self.finish_one() {
                 Some(done) => free = free.max(done),
-                None if self.owed => break,
+                None if self.takes_all() => break,
                 None => {
                     return Err(self.read_only().unwrap_or(DriveError::Failed("write buffer stuck".into())));
                 }
@@ -311,6 +316,10 @@ impl Backend {
         self.owed = owed;
     }
 
+    fn takes_all(&self) -> bool {
+        self.owed || self.fleeting
+    }
+
     fn read_only(&self) -> Option<DriveError> {
         self.refused.clone().map(DriveError::ReadOnly)
     }
@@ -321,7 +330,7 @@ impl Backend {
     /// Read-only drive.
     #[inline]
     pub fn writable(&self) -> Result<(), DriveError> {
-        if self.refused.is_none() || self.owed { Ok(()) } else { self.read_only().map_or(Ok(()), Err) }
+        if self.refused.is_none() || self.takes_all() { Ok(()) } else { self.read_only().map_or(Ok(()), Err) }
     }
 
     /// Takes a page at `t`; returns when it is in the buffer, and so safe.
@@ -335,7 +344,7 @@ impl Backend {
         self.counters.pages += 1;
         if let Some(&slot) = self.newest.get(&lpa) {
             let s = &mut self.slots[slot as usize];
-            if s.state == State::Waiting {
+            if s.state == State::Waiting || s.state == State::Refused {
                 (s.page, s.cause) = (page, cause);
                 self.counters.coalesced += 1;
                 return Ok(t);
@@ -469,7 +478,7 @@ impl Backend {
         self.drop_buffered(lpa);
         match self.ftl.trim(lpa, 1) {
             // The map does not change any more: the buffer stands before it.
-            Err(FlashError::ReadOnly { .. }) if self.owed => {
+            Err(FlashError::ReadOnly { .. }) if self.takes_all() => {
                 self.write(Nanos::ZERO, lpa, Page::ZERO, Cause::Host).map(drop)
             }
             other => other.map_err(|e| drive_error(lpa, e)),
@@ -497,7 +506,7 @@ impl Backend {
         }
         // The copies in flash first: with those of the buffer on top of them nothing is lost if it refuses.
         match self.ftl.remap(src, dst) {
-            Err(FlashError::ReadOnly { .. }) if self.owed => {
+            Err(FlashError::ReadOnly { .. }) if self.takes_all() => {
                 let page = self.peek(src)?;
                 self.write(Nanos::ZERO, dst, page, Cause::Host)?;
                 return self.trim(src);

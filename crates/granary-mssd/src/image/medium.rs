@@ -156,6 +156,11 @@ impl ImageMedium {
         ImageMedium { journal, ..self }
     }
 
+    /// Whether the image takes no changes: they live as long as this process.
+    pub fn is_read_only(&self) -> bool {
+        self.journal.is_read_only()
+    }
+
     /// Whether a programmed page is the current copy of its logical page.
     pub fn is_live(&self, block: BlockNo, page: u32) -> bool {
         self.entry(block, page).flags & LIVE != 0

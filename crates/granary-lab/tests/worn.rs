@@ -1,0 +1,57 @@
+//! An image whose flash has come to its end of life: what was synced can still be read.
+
+use granary_lab::image::{self, NewImage, OpenImage};
+use granary_mssd::image::Durability;
+use granary_units::{Bytes, Dest, Payload};
+use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Time};
+use std::path::Path;
+
+const KEPT: &[u8] = b"written and synced while the drive was young";
+const CACHE: Bytes = Bytes::mib(16);
+
+fn process(open: &OpenImage) -> granary_vfs::Result<Process> {
+    Ok(Process::new(open.vfs(Time(0), CACHE)?, Cred::ROOT))
+}
+
+/// Writes one file over and over until the drive takes no more.
+fn wear_out(image: &Path) -> FsError {
+    let open = OpenImage::open(image, Durability::Process, false).expect("opens");
+    let mut p = process(&open).expect("mounts");
+    let fd = p.open("/kept", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+    p.pwrite(fd, Payload::Bytes(KEPT), 0).expect("writes");
+    p.fsync(fd).expect("fsync");
+    p.sync().expect("sync");
+    let fd = p.open("/worn", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+    for round in 0..2_000u64 {
+        let written = (0..24).try_for_each(|mib| {
+            let word = Payload::Fill { word: round << 8 | mib | 1, len: 1 << 20 };
+            p.pwrite(fd, word, mib << 20).map(drop)
+        });
+        if let Err(e) = written.and_then(|()| p.fsync(fd)) {
+            return e;
+        }
+    }
+    panic!("the drive wears out");
+}
+
+#[test]
+fn what_was_synced_can_be_read_from_an_image_whose_flash_is_worn_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for fs in ["bytefs", "bytefs-dual", "ext4", "f2fs", "nova", "pmfs"] {
+        let path = dir.path().join(fs);
+        let sets = ["drive.flash.errors.endurance=2", "firmware.cache=4MiB", "firmware.log_region=4MiB"]
+            .map(str::to_owned);
+        let (testbed, date) = ("bytefs-emulator", Time(0));
+        let new = NewImage { fs, size: Bytes::mib(64), testbed, sets: &sets, label: "", force: false, date };
+        image::make(&path, &new).expect("makes");
+        let refused = wear_out(&path);
+        assert_eq!(refused.errno(), FsError::ReadOnly.errno(), "{fs}: {refused}");
+
+        let open = OpenImage::open(&path, Durability::Process, true).expect("opens");
+        let mut p = process(&open).unwrap_or_else(|e| panic!("{fs} mounts read-only: {e}"));
+        let fd = p.open("/kept", OpenFlags::RDONLY, 0).expect("there");
+        let mut found = vec![0; KEPT.len()];
+        assert_eq!(p.pread(fd, Dest::Bytes(&mut found), 0).expect("reads"), KEPT.len(), "{fs}");
+        assert_eq!(found, KEPT, "{fs}");
+    }
+}
