@@ -236,6 +236,13 @@ impl<M: Medium> Nand<M> {
         NandStats { plane_busy: sum(&self.planes), bus_busy: sum(&self.buses), ..self.stats }
     }
 
+    /// The part of [`NandStats::plane_busy`] and [`NandStats::bus_busy`] that lies after `now`. Of planes that wait for each other
+    /// ([`PlaneMode`]) one stands for its die.
+    pub fn ahead(&self, now: Nanos) -> (Nanos, Nanos) {
+        let sum = |t: &[Timeline]| Nanos(t.iter().map(|t| t.ahead(now).0).sum());
+        (sum(&self.planes), sum(&self.buses))
+    }
+
     /// Reads a page: from the cells, then over the channel. Returns its content, its OOB, and when the last byte has arrived.
     ///
     /// # Errors

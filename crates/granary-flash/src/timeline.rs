@@ -208,6 +208,22 @@ impl Timeline {
         Nanos(self.busy)
     }
 
+    /// The part of [`Timeline::busy`] that lies after `now`. Idle time shorter than the shortest work counts as reserved, and so does
+    /// what [`Timeline::hold`] keeps free.
+    pub fn ahead(&self, now: Nanos) -> Nanos {
+        if self.horizon <= now.0 {
+            return Nanos::ZERO;
+        }
+        let after = |(start, end): (u64, u64)| end - start.max(now.0);
+        Nanos(match &self.queue {
+            Some(queue) => queue.after(now.0).map(after).sum(),
+            None => {
+                let gaps = self.gaps.iter().rev().take_while(|gap| gap.1 > now.0);
+                self.horizon - now.0 - gaps.map(|&gap| after(gap)).sum::<u64>()
+            }
+        })
+    }
+
     /// Reservations made so far.
     pub fn served(&self) -> u64 {
         self.served
@@ -408,6 +424,26 @@ mod tests {
             random_work(&mut plain, &mut rng, now);
             random_work(&mut t, &mut again, now);
             assert_eq!((t.horizon(), t.busy()), (plain.horizon(), plain.busy()));
+        }
+    }
+
+    /// What has been reserved is done by now, or lies ahead.
+    #[test]
+    fn what_lies_ahead_is_what_was_reserved_and_is_not_done() {
+        for queue in [false, true] {
+            let mut rng = Stream::new(5, "timeline");
+            let mut t = if queue { Timeline::with_queue(Nanos(1)) } else { Timeline::new(Nanos(1)) };
+            let (mut now, mut all) = (0, Vec::new());
+            for _ in 0..2_000 {
+                now += rng.below(40);
+                t.pass(Nanos(now));
+                let (ready, len) = (Nanos(now + rng.below(300)), Nanos(3 + rng.below(40)));
+                let span = if rng.chance(0.5) { t.fill(ready, len) } else { t.append(ready, len) };
+                all.push((span.start.0, span.end.0));
+                let at = now + rng.below(200);
+                let ahead: u64 = all.iter().map(|&(start, end)| end.saturating_sub(start.max(at))).sum();
+                assert_eq!(t.ahead(Nanos(at)), Nanos(ahead), "at {at}, queue: {queue}");
+            }
         }
     }
 

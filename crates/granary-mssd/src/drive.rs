@@ -359,6 +359,12 @@ pub trait Drive: Send + Sync {
         DriveCounters { link: self.traffic(), ..DriveCounters::default() }
     }
 
+    /// The same, with the resources' time up to `now` only: [`Drive::counters`] counts what is reserved for later, too.
+    fn counters_at(&self, now: Nanos) -> DriveCounters {
+        let _ = now;
+        self.counters()
+    }
+
     /// Internal consistency (maps, logs, counters against each other).
     ///
     /// # Errors

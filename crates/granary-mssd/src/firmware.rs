@@ -59,6 +59,11 @@ impl Cores {
         Nanos(self.0.iter().map(|c| c.busy().0).sum())
     }
 
+    /// The part of it that lies after `now`.
+    pub fn ahead(&self, now: Nanos) -> Nanos {
+        Nanos(self.0.iter().map(|c| c.ahead(now).0).sum())
+    }
+
     /// Forgets all work.
     pub fn reset(&mut self, at: Nanos) {
         self.0.iter_mut().for_each(|c| c.reset(at));

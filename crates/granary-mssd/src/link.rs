@@ -84,6 +84,11 @@ impl Link {
         (self.to_drive.busy(), self.to_host.busy())
     }
 
+    /// The part of it that lies after `now`.
+    pub fn ahead(&self, now: Nanos) -> (Nanos, Nanos) {
+        (self.to_drive.ahead(now), self.to_host.ahead(now))
+    }
+
     /// Time has come to `now`.
     #[inline]
     pub fn pass(&mut self, now: Nanos) {

@@ -293,6 +293,15 @@ impl State {
         DriveCounters { link: self.traffic, flash, log, cache, buffer, bam, commands: self.commands, busy }
     }
 
+    fn counters_at(&self, now: Nanos) -> DriveCounters {
+        let mut c = self.counters();
+        let (link_to_drive, link_to_host) = self.link.ahead(now);
+        let (planes, channels) = self.backend.ahead(now);
+        let ahead = BusyTime { link_to_host, link_to_drive, cores: self.cores.ahead(now), channels, planes };
+        c.busy = c.busy.since(&ahead);
+        c
+    }
+
     fn check(&self) -> Vec<String> {
         let mut bad = self.backend.check();
         bad.extend(self.firmware.check());
@@ -493,6 +502,10 @@ impl Drive for Mssd {
 
     fn counters(&self) -> DriveCounters {
         self.state.lock().counters()
+    }
+
+    fn counters_at(&self, now: Nanos) -> DriveCounters {
+        self.state.lock().counters_at(now)
     }
 
     fn check(&self) -> Result<(), Vec<String>> {

@@ -95,6 +95,11 @@ impl Queue {
         (end, last)
     }
 
+    /// The reservations that end after `now`, the last one first.
+    pub(super) fn after(&self, now: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.work.iter().rev().take_while(move |w| w.end > now).map(|w| (w.start, w.end))
+    }
+
     /// The reservations, for tests.
     #[cfg(test)]
     pub(super) fn reserved(&self) -> Vec<(u64, u64)> {

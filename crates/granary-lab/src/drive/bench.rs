@@ -41,12 +41,33 @@ pub struct JobResult {
     pub time: Nanos,
     /// From issue to completion.
     pub latency: Histogram,
+    /// Of a job that reads and writes: its reads alone and its writes alone.
+    pub split: Option<Box<[JobResult; 2]>>,
 }
 
 impl JobResult {
     /// Nothing done yet.
     pub fn new() -> JobResult {
-        JobResult { accesses: 0, read_bytes: 0, write_bytes: 0, time: Nanos::ZERO, latency: Histogram::new() }
+        let (time, latency) = (Nanos::ZERO, Histogram::new());
+        JobResult { accesses: 0, read_bytes: 0, write_bytes: 0, time, latency, split: None }
+    }
+
+    /// Of this job.
+    fn of(job: &Job) -> JobResult {
+        let split = job.pattern.is_mixed().then(Box::<[JobResult; 2]>::default);
+        JobResult { split, ..JobResult::new() }
+    }
+
+    /// An access of `bytes` that was begun at `begun`, counted from the start of the run as the others, has come to its end.
+    #[inline]
+    fn done(&mut self, writes: bool, bytes: u64, begun: Nanos, now: Nanos, start: Nanos) {
+        self.accesses += 1;
+        *if writes { &mut self.write_bytes } else { &mut self.read_bytes } += bytes;
+        self.latency.record(now - begun);
+        self.time = now - start;
+        if let Some(split) = &mut self.split {
+            split[usize::from(writes)].done(writes, bytes, begun, now, start);
+        }
     }
 }
 
@@ -107,6 +128,7 @@ struct Slot {
     step: Step,
     at: u64,
     begun: Nanos,
+    writes: bool,
 }
 
 /// Bits of an event's key that name the slot; those above count the events, so that equal instants are first come, first
@@ -192,11 +214,11 @@ impl<'a> Bench<'a> {
         if self.warm {
             start = self.warm_up(&sizes, &mut progress).map_err(refused("warm"))?;
         }
-        let before = self.drive.counters();
+        let before = self.drive.counters_at(start);
         (self.mark)(start, Phase::Run);
         let (jobs, end) = self.measure(start, &sizes, &mut progress).map_err(refused("run"))?;
         (self.mark)(end, Phase::Drain);
-        let after = self.drive.counters();
+        let after = self.drive.counters_at(end);
         let drained = self.drive.settle(end).map_err(refused("drain"))?;
         let last = self.drive.counters();
         Ok(Measured {
@@ -258,7 +280,7 @@ impl<'a> Bench<'a> {
         progress: &mut impl FnMut(&str, f64),
     ) -> Result<(Vec<JobResult>, Nanos), DriveError> {
         let mut clients = self.clients(sizes, start);
-        let mut results: Vec<JobResult> = self.jobs.iter().map(|_| JobResult::new()).collect();
+        let mut results: Vec<JobResult> = self.jobs.iter().map(JobResult::of).collect();
         let planned: u64 = clients.iter().map(|c| c.left.min(1 << 40)).sum();
         let mut slots = Vec::new();
         // (instant, order << SLOT_BITS | slot), the earliest on top.
@@ -267,7 +289,8 @@ impl<'a> Bench<'a> {
             for _ in 0..c.spec.depth {
                 let n = slots.len() as u64;
                 events.push(Reverse((start, n << SLOT_BITS | n)));
-                slots.push(Slot { client: client as u32, step: Step::Idle, at: 0, begun: start });
+                let (client, step) = (client as u32, Step::Idle);
+                slots.push(Slot { client, step, at: 0, begun: start, writes: false });
             }
         }
         let (mut order, mut done, mut end) = (slots.len() as u64, 0u64, start);
@@ -279,10 +302,8 @@ impl<'a> Bench<'a> {
             let bs = c.spec.block_size.0;
             let next = match slot.step {
                 Step::Idle | Step::Done => {
-                    let r = &mut results[c.job];
                     if matches!(slot.step, Step::Done) {
-                        r.latency.record(now - slot.begun);
-                        r.time = now - start;
+                        results[c.job].done(slot.writes, bs, slot.begun, now, start);
                         end = now;
                         done += 1;
                         if done.is_multiple_of(REPORT_EVERY) {
@@ -294,9 +315,7 @@ impl<'a> Bench<'a> {
                         PeekMut::pop(top);
                         continue;
                     };
-                    r.accesses += 1;
-                    *if access.writes() { &mut r.write_bytes } else { &mut r.read_bytes } += bs;
-                    (slot.at, slot.begun) = (at, now);
+                    (slot.at, slot.begun, slot.writes) = (at, now, access.writes());
                     slot.step = match access {
                         Access::Store | Access::Persist => Step::WriteBack,
                         _ => Step::Done,
@@ -465,6 +484,15 @@ pub(super) mod tests {
         assert_eq!(a.jobs[0].accesses, 1500);
         assert_eq!(a.jobs[0].read_bytes + a.jobs[0].write_bytes, 1500 * 8192);
         assert!((0.6..0.8).contains(&(a.jobs[0].read_bytes as f64 / (1500.0 * 8192.0))));
+        let [reads, writes] = &**a.jobs[0].split.as_ref().expect("it reads and writes");
+        assert_eq!((reads.read_bytes, reads.write_bytes), (a.jobs[0].read_bytes, 0));
+        assert_eq!((writes.read_bytes, writes.write_bytes), (0, a.jobs[0].write_bytes));
+        assert_eq!(reads.latency.count() + writes.latency.count(), a.jobs[0].latency.count());
+        assert!(
+            reads.latency.mean().0 > 2 * writes.latency.mean().0,
+            "reads wait for flash, writes for the buffer"
+        );
+        assert!(a.jobs[1].split.is_none());
         let (read, written) = (a.run.link.block_read, a.run.link.block_write);
         assert_eq!(read.iter().sum::<u64>(), a.jobs[0].read_bytes);
         assert_eq!(written.iter().sum::<u64>(), a.jobs[0].write_bytes);
@@ -528,6 +556,32 @@ pub(super) mod tests {
                     / (m.time + if rw == "write" { m.drain_time } else { Nanos::ZERO }).as_secs_f64();
                 assert!((rate / bandwidth - 1.0).abs() < 0.03, "{what}, {rw}: {rate} B/s of {bandwidth}");
             }
+        }
+    }
+
+    /// Buffered programs and gc are reserved far beyond the end of a short run; they are not work of the run.
+    #[test]
+    fn nothing_is_busier_than_the_run_is_long() {
+        let mut gc = small();
+        gc.flash = gc.flash.with_capacity(Bytes::mib(64));
+        let mut slow = small();
+        slow.flash.timing.program = Nanos(50_000_000);
+        for (config, held, accesses) in [
+            (&gc, Precondition::Random(1), 100),
+            (&gc, Precondition::Random(1), 5_000),
+            (&slow, Precondition::None, 300),
+        ] {
+            let m = run_on(config, &[job("randwrite", 4096, 32, accesses)], held);
+            let g = &config.flash.geometry;
+            let share = |busy: Nanos, units: u64| busy.0 as f64 / (m.time.0 * units) as f64;
+            let b = m.run.busy;
+            let (planes, channels) = (g.plane_count() as u64, g.channels as u64);
+            for part in [share(b.planes, planes), share(b.channels, channels), share(b.link_to_drive, 1)] {
+                assert!(part <= 1.0, "{accesses} accesses: {part}");
+            }
+            let all = m.run.busy.planes + m.drain.busy.planes;
+            let least = config.flash.timing.program.0 * accesses;
+            assert!(all.0 >= least, "run and drain hold all programs: {all:?} of {least}");
         }
     }
 

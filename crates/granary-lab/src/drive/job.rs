@@ -85,6 +85,11 @@ impl Pattern {
         Some(Pattern { first, second, random })
     }
 
+    /// Reads and writes.
+    pub fn is_mixed(&self) -> bool {
+        self.first != self.second
+    }
+
     /// Its name.
     pub fn name(&self) -> String {
         let kind = match (self.first, self.second) {

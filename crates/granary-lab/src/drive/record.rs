@@ -108,8 +108,7 @@ pub struct Moved {
     pub firmware: String,
     /// Length of the run in virtual seconds.
     pub virtual_s: f64,
-    /// Share of the run that each kind of resource was reserved, 0 to 1, mean over its units. What is reserved ahead at the
-    /// end of the run may bring it above 1.
+    /// Share of the run that each kind of resource was at work, 0 to 1, mean over its units.
     pub utilization: Utilization,
     /// Host-link traffic of the run.
     pub host: Host,
@@ -155,6 +154,12 @@ pub struct JobRecord {
     /// How many, how fast.
     #[serde(flatten)]
     pub rates: Rates,
+    /// Where it reads and writes: the same of its reads alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<Rates>,
+    /// And of its writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<Rates>,
 }
 
 /// One kind of operation of a trace.
@@ -307,7 +312,7 @@ impl Moved {
 }
 
 fn job_record(job: &Job, r: &JobResult, capacity: u64) -> JobRecord {
-    let mixed = job.pattern.first != job.pattern.second;
+    let part = |n: usize| r.split.as_ref().map(|split| rates(&split[n], r.time));
     JobRecord {
         name: job.name.clone(),
         rw: job.pattern.name(),
@@ -316,11 +321,13 @@ fn job_record(job: &Job, r: &JobResult, capacity: u64) -> JobRecord {
         numjobs: job.clients,
         offset: job.offset.0,
         size: job.size.map_or(capacity.saturating_sub(job.offset.0), |s| s.0),
-        rwmixread: mixed.then_some(job.read_percent),
+        rwmixread: job.pattern.is_mixed().then_some(job.read_percent),
         norandommap: job.pattern.random && !job.random_map,
         runtime_ns: job.runtime.map(|t| t.0),
         accesses_each: job.accesses,
         rates: rates(r, r.time),
+        read: part(0),
+        write: part(1),
     }
 }
 

@@ -180,7 +180,7 @@ impl Replay<'_> {
             cpu: Nanos::ZERO,
             start: Nanos::ZERO,
             begun: false,
-            before: self.drive.counters(),
+            before: self.drive.counters_at(Nanos::ZERO),
             after: None,
             last: None,
             ops: BTreeMap::new(),
@@ -215,7 +215,7 @@ impl Replay<'_> {
         let (after, end) = match r.after.take() {
             Some(after) => after,
             None => {
-                let after = (self.drive.counters(), r.end);
+                let after = (self.drive.counters_at(r.end), r.end);
                 (self.mark)(r.end, Phase::Drain);
                 self.drive.settle(r.end).map_err(refused)?;
                 after
@@ -298,10 +298,10 @@ impl Replay<'_> {
         match phase {
             Phase::Run => {
                 (r.start, r.end, r.begun) = (now, now, true);
-                r.before = self.drive.counters();
+                r.before = self.drive.counters_at(now);
                 r.ops.clear();
             }
-            Phase::Drain => r.after = Some((self.drive.counters(), now)),
+            Phase::Drain => r.after = Some((self.drive.counters_at(now), now)),
             Phase::End => r.last = Some(self.drive.counters()),
         }
         (self.mark)(now, phase);

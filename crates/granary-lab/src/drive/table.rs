@@ -15,6 +15,14 @@ pub fn table(r: &DriveRecord) -> String {
         row.push(right(format!("{} x {}", j.iodepth, j.numjobs)));
         row.extend(rate_cells(&j.rates));
         t.add_row(row);
+        for (what, rates) in [("reads", &j.read), ("writes", &j.write)] {
+            if let Some(rates) = rates {
+                let mut row =
+                    vec![Cell::new(format!("  its {what}")), Cell::new(""), Cell::new(""), Cell::new("")];
+                row.extend(rate_cells(rates));
+                t.add_row(row);
+            }
+        }
     }
     let _ = writeln!(out, "{t}\n");
     moved(&mut out, &r.moved);

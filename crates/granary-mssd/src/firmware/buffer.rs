@@ -583,6 +583,11 @@ impl Backend {
         (stats.plane_busy, stats.bus_busy)
     }
 
+    /// The part of it that lies after `now`.
+    pub fn ahead(&self, now: Nanos) -> (Nanos, Nanos) {
+        self.ftl.nand().ahead(now)
+    }
+
     /// What was counted: the buffer's and the flash's.
     pub fn counters(&self) -> (BufferCounters, FlashCounters) {
         (self.counters, self.ftl.counters())

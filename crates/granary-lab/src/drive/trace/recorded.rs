@@ -237,6 +237,10 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
         self.inner.counters()
     }
 
+    fn counters_at(&self, now: Nanos) -> DriveCounters {
+        self.inner.counters_at(now)
+    }
+
     fn check(&self) -> Result<(), Vec<String>> {
         self.inner.check()
     }
