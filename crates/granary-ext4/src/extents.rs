@@ -9,9 +9,9 @@
 //! of space between steps harms nothing. Callers hold `Node::map` exclusively to change and shared to walk below
 //! the root; a tree without inner nodes is read under the short state lock alone.
 //!
-//! A neighbour that continues an extent, of the same kind, is merged with it, up to 32768 blocks. Unwritten extents come
-//! into being where the commit does not wait for data (`data = "writeback"`, and reserved blocks with `data = "journal"`);
-//! in ordered mode data is on the drive before the transaction that maps it commits, and reserved blocks are trimmed.
+//! A neighbour that continues an extent, of the same kind, is merged with it, up to 32768 blocks (unwritten: 32767).
+//! Unwritten are reserved and zeroed blocks, and with `data = "writeback"`, where the commit does not wait for data, all new
+//! ones; in ordered mode the data of a hole is on the drive before the transaction that maps it commits.
 //! Not here: shrinking an inner root before it is empty.
 
 use crate::Ext4;
@@ -102,12 +102,13 @@ fn joins(a: Entry, b: Entry) -> bool {
     touch && a.unwritten == b.unwritten && a.len + b.len <= longest(a)
 }
 
-/// Makes the part `from..to` of extent `index` a written one. False = no room for what the extent falls into.
-fn set_written(leaf: &mut [u8], index: usize, from: u32, to: u32) -> bool {
+/// Makes the part `from..to` of extent `index` an unwritten one or a written one. False = no room for what the extent falls
+/// into.
+fn set_kind(leaf: &mut [u8], index: usize, from: u32, to: u32, unwritten: bool) -> bool {
     let e = node_bytes::entry(leaf, index);
     let end = e.key + e.len;
     node_bytes::remove(leaf, index);
-    let parts = [e.part(e.key, from), Entry { unwritten: false, ..e.part(from, to) }, e.part(to, end)];
+    let parts = [e.part(e.key, from), Entry { unwritten, ..e.part(from, to) }, e.part(to, end)];
     parts.into_iter().filter(|p| p.len > 0).all(|p| put(leaf, node_bytes::search(leaf, p.key), p))
 }
 
@@ -417,29 +418,57 @@ impl Ext4 {
     ) -> Result<()> {
         let mut at = from;
         while at < to {
-            let len = match self.map_locked(owner.node, at)? {
-                Mapping::Hole { len } | Mapping::Mapped { len, unwritten: false, .. } => len,
+            at = match self.map_locked(owner.node, at)? {
+                Mapping::Hole { len } | Mapping::Mapped { len, unwritten: false, .. } => {
+                    at.saturating_add(len)
+                }
                 Mapping::Mapped { len, unwritten: true, .. } => {
-                    let path = self.path(owner, at)?;
-                    let leaf = path.last().expect("a path has a leaf");
-                    let i = leaf.index.expect("it is mapped");
-                    // A copy decides, as in insert_extent.
-                    let (e, changed) = owner.view(&leaf.at, |b| {
-                        let mut copy = b.to_vec();
-                        let fits = set_written(&mut copy, i, at, to.min(at + len));
-                        (node_bytes::entry(b, i), fits.then_some(copy))
-                    });
-                    let Some(copy) = changed else {
-                        self.make_room(h, owner, &path, e)?;
-                        continue;
-                    };
-                    owner.edit(h, &leaf.at, |b| b.copy_from_slice(&copy));
-                    len
+                    self.mark_part(h, owner, at, to.min(at.saturating_add(len)), false)?
                 }
             };
-            at = at.saturating_add(len);
         }
         Ok(())
+    }
+
+    /// The part `from..to` of one extent is unwritten or written from now on, or its beginning is: where that ends. The
+    /// caller marks the inode.
+    ///
+    /// # Errors
+    /// `NoSpace` where a tree block is needed and there is none: the extent is as it was.
+    pub(crate) fn mark_part(
+        &self,
+        h: &mut Handle<'_>,
+        owner: Owner<'_>,
+        from: u32,
+        to: u32,
+        unwritten: bool,
+    ) -> Result<u32> {
+        let to = if unwritten { to.min(from.saturating_add(MAX_LEN - 1)) } else { to };
+        loop {
+            let path = self.path(owner, from)?;
+            let leaf = path.last().expect("a path has a leaf");
+            let i = leaf.index.expect("it is mapped");
+            // A copy decides, as in insert_extent.
+            let (e, changed) = owner.view(&leaf.at, |b| {
+                let mut copy = b.to_vec();
+                let fits = set_kind(&mut copy, i, from, to, unwritten);
+                (node_bytes::entry(b, i), fits.then_some(copy))
+            });
+            let Some(copy) = changed else {
+                self.make_room(h, owner, &path, e)?;
+                continue;
+            };
+            owner.edit(h, &leaf.at, |b| b.copy_from_slice(&copy));
+            return Ok(to);
+        }
+    }
+
+    /// The extent that maps logical block `key`, whole. The caller holds the tree.
+    pub(crate) fn extent_at(&self, owner: Owner<'_>, key: u32) -> Result<Option<Entry>> {
+        let path = self.path(owner, key)?;
+        let leaf = path.last().expect("a path has a leaf");
+        let found = leaf.index.map(|i| owner.view(&leaf.at, |b| node_bytes::entry(b, i)));
+        Ok(found.filter(|e| key - e.key < e.len))
     }
 
     /// Frees an empty leaf where its parent has others. (An empty one that stays is harmless: truncation frees it.)

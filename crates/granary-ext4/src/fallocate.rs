@@ -1,15 +1,15 @@
 //! Space on request: reserving, punching and zeroing ranges of a file, and where its holes are.
 //!
 //! ```text
-//!   reserve   promise the holes | per extent one handle { allocate, map; trim it: "ordered" like data }
+//!   reserve   promise the holes | per extent one handle { allocate, map as unwritten }
 //!   punch     per extent one handle { unmap, free }
-//!   zero      promise the holes | trim what is mapped, wait | as reserve for the rest
+//!   zero      promise the holes | per extent one handle { make it unwritten } | as reserve for the rest
 //! ```
 //!
-//! The kernel maps reserved blocks with unwritten extents and converts them when data comes. Here they are trimmed: a
-//! trimmed page reads as zeros, also after a power failure, so that the extent is an ordinary one. What that saves are
-//! the journalled conversions of the tree's blocks. With `data = "journal"` a trim would be undone by the replay of what a
-//! block held before: there reserved blocks are unwritten, and zeros go through the journal like other data.
+//! As in the kernel, in all modes: unwritten blocks read as zeros, and the first data that comes there makes them written ones,
+//! which costs a change of the tree each time. Where that (zeroing, punching) needs a tree block and none is left,
+//! blocks become zero where they are: by trims, which read as zeros also after a power failure; with `data = "journal"`, where
+//! a trim would be undone by the replay of what a block held before, through the journal like other data.
 //!
 //! Invariant: blocks wholly beyond a file's end are zero. Only one moment breaks it: data was written there and the
 //! power failed before the size on media grew. So once a file system was recovered (state `CLEAN_LOOSE` from
@@ -56,7 +56,7 @@ impl Ext4 {
                 // Dirty pages of the range are about to be dropped: their promises are kept here.
                 let mut holes = if first < last { self.promised(node, first, last) } else { Vec::new() };
                 holes.extend(self.promise_range(inode, pos, len)?);
-                self.zero_mapped(node, first, last)?;
+                self.forget_written(inode, first, last)?;
                 holes.sort_unstable();
                 self.fill_holes(inode, &holes)?;
             }
@@ -86,38 +86,58 @@ impl Ext4 {
 
     /// Gives promised blocks a place that reads as zeros.
     fn fill_holes(&self, inode: &Inode, holes: &[(u32, u32)]) -> Result<()> {
-        let mut all = Ticket::NONE;
         for &(first, end) in holes {
             let mut at = first;
             while at < end {
                 let stop = end.min(at.saturating_add(MOST));
                 let mapped = self.transaction(WRITE, |h| {
-                    let unwritten = self.options.data == DataMode::Journal;
-                    let (start, len) = self.map_hole(h, inode, at, stop, unwritten)?;
+                    let (_, len) = self.map_hole(h, inode, at, stop, true)?;
                     self.mark_inode(h, inode)?;
-                    if unwritten {
-                        return Ok((len, Ticket::NONE));
-                    }
-                    let ticket = self.port.trim(Lpa(start), len as u64)?;
-                    h.ordered(ticket.done());
-                    Ok((len, ticket))
+                    Ok(len)
                 });
                 match mapped {
-                    Ok((len, ticket)) => {
-                        at += len;
-                        all = all.and(ticket);
-                    }
+                    Ok(len) => at += len,
                     Err(e) => {
                         for &(first, end) in holes {
                             self.drop_promises_range(inode, first, end);
                         }
-                        self.port.wait(all);
                         return Err(e);
                     }
                 }
             }
         }
-        self.port.wait(all);
+        Ok(())
+    }
+
+    /// Makes what is written of a range of blocks unwritten.
+    fn forget_written(&self, inode: &Inode, first: u32, end: u32) -> Result<()> {
+        let node = inode.private::<Node>();
+        let mut at = first;
+        while at < end {
+            at = match self.map_block(node, at)? {
+                Mapping::Mapped { len, unwritten: false, .. } => {
+                    let stop = end.min(at.saturating_add(len));
+                    let marked = self.transaction(WRITE, |h| {
+                        let stop = {
+                            let _tree = node.map.write();
+                            self.mark_part(h, owner(inode), at, stop, true)?
+                        };
+                        self.mark_inode(h, inode)?;
+                        // As where they become written ones: see `mark_landed`.
+                        node.state.lock().datasync_tid = h.tid();
+                        Ok(stop)
+                    });
+                    match marked {
+                        Err(FsError::NoSpace) => {
+                            self.zero_mapped(node, at, stop)?;
+                            stop
+                        }
+                        other => other?,
+                    }
+                }
+                Mapping::Mapped { len, .. } | Mapping::Hole { len } => at.saturating_add(len),
+            };
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //!   write()      reserve: promise a block for each hole       wrote: size in memory, times; inode journalled
 //!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
 //!                mapped: data written in place; a handle only where the size on media grows, afterwards
+//!                reserved (unwritten): data written in place; when it is there, a handle { mark as written }
 //!   commit       waits for the ordered data of its transaction, then writes its commit block
 //!
 //!   data = "writeback"   hole: mapped as unwritten, nothing ordered; a second handle, after the data, makes it written
@@ -13,8 +14,11 @@
 //! Invariants: a written extent is committed only after its data is on the drive or with it, so a power loss never shows
 //! what a block held before; the size on media (`disksize`) never exceeds what is mapped or a hole by intent.
 //!
-//! The kernel maps with unwritten extents in ordered mode, too, and converts them when the data is there
-//! (`dioread_nolock`); the blocks that end up in the journal are the same, so there the ordered scheme alone is kept.
+//! The kernel maps holes with unwritten extents in ordered mode, too, and converts them when the data is there
+//! (`dioread_nolock`); the blocks that end up in the journal are the same, so for holes the ordered scheme alone is kept.
+//!
+//! Who reserved space can write there: where marking the part of an extent needs a tree block and none is left, the rest of
+//! the extent is trimmed (zeros) and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`). Not with `data = "journal"`.
 
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
@@ -24,6 +28,7 @@ use crate::layout::BLOCK_SIZE;
 use crate::layout::extent::Entry;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
+use crate::ranges::Ranges;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;
@@ -205,17 +210,63 @@ impl Ext4 {
     /// Waits for what is in flight; what was mapped as unwritten for it becomes written.
     fn land(&self, inode: &Inode, flight: Flight) -> Result<()> {
         self.port.wait(flight.ticket);
-        for (first, end) in flight.unwritten {
-            self.transaction(WRITE, |h| {
-                {
-                    let _tree = inode.private::<Node>().map.write();
-                    self.mark_written(h, owner(inode), first, end)?;
+        for &(first, end) in &flight.unwritten {
+            match self.mark_landed(inode, first, end) {
+                Err(FsError::NoSpace) => self.mark_whole(inode, first, end, &flight.unwritten)?,
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The range `first..end` is written from now on.
+    fn mark_landed(&self, inode: &Inode, first: u32, end: u32) -> Result<()> {
+        let node = inode.private::<Node>();
+        self.transaction(WRITE, |h| {
+            {
+                let _tree = node.map.write();
+                self.mark_written(h, owner(inode), first, end)?;
+            }
+            self.mark_inode(h, inode)?;
+            // The change may be in a block of the tree alone, where the inode does not show it; fdatasync needs it.
+            node.state.lock().datasync_tid = h.tid();
+            Ok(())
+        })
+    }
+
+    /// The same without a new tree block: the unwritten extents of the range become written ones, whole, and what is not in
+    /// `landed` of them zero. (Nobody else is writing there: the vfs's write-back lock is held.)
+    fn mark_whole(&self, inode: &Inode, first: u32, end: u32, landed: &[(u32, u32)]) -> Result<()> {
+        let node = inode.private::<Node>();
+        let mut at = first;
+        while at < end {
+            let extent = {
+                let _tree = node.map.read();
+                self.extent_at(owner(inode), at)?
+            };
+            let Some(e) = extent.filter(|e| e.unwritten) else {
+                at = match self.map_block(node, at)? {
+                    Mapping::Mapped { len, .. } | Mapping::Hole { len } => at.saturating_add(len),
+                };
+                continue;
+            };
+            let mut zeros = Ranges::default();
+            zeros.insert(e.key, e.key + e.len);
+            landed.iter().for_each(|&(a, b)| {
+                zeros.remove(a, b);
+            });
+            let (mut from, mut all) = (e.key, Ticket::NONE);
+            while from < e.key + e.len {
+                let (stop, inside) = zeros.next_part(from, e.key + e.len);
+                if inside {
+                    let part = e.part(from, stop);
+                    all = all.and(self.port.trim(Lpa(part.start), part.len as u64)?);
                 }
-                self.mark_inode(h, inode)?;
-                // The change may be in a block of the tree alone, where the inode does not show it; fdatasync needs it.
-                inode.private::<Node>().state.lock().datasync_tid = h.tid();
-                Ok(())
-            })?;
+                from = stop;
+            }
+            self.port.wait(all);
+            self.mark_landed(inode, e.key, e.key + e.len)?;
+            at = e.key + e.len;
         }
         Ok(())
     }
@@ -240,14 +291,17 @@ impl Ext4 {
                 Mapping::Hole { len } => {
                     let n = len.min(left).min(MOST) as usize;
                     let part = &pages[done..done + n];
-                    // The size grows over pages written in place just before: their data is ordered, too.
+                    let unwritten = self.options.data == DataMode::Writeback;
+                    // The size grows over pages written in place just before: their data is ordered, too. Where they show
+                    // only when they are marked as written, it grows after that.
                     let before = flight.ticket.done();
+                    let grow = unwritten || flight.unwritten.is_empty();
                     let (written, t) = self.transaction(WRITE, |h| {
                         h.ordered(before);
-                        self.write_hole(h, inode, at, part)
+                        self.write_hole(h, inode, at, part, grow)
                     })?;
                     flight.add(t);
-                    if self.options.data == DataMode::Writeback {
+                    if unwritten {
                         flight.unwritten.push((at, at + written as u32));
                     }
                     done += written;
@@ -258,18 +312,20 @@ impl Ext4 {
     }
 
     /// Allocates and maps blocks for a hole and starts writing them, all before the handle stops: the transaction
-    /// cannot commit without the data, or (`data = "writeback"`) maps them as unwritten. Returns how many pages it took.
+    /// cannot commit without the data, or (`data = "writeback"`) maps them as unwritten. With `grow` the size on media reaches
+    /// them. Returns how many pages it took.
     fn write_hole(
         &self,
         h: &mut Handle<'_>,
         inode: &Inode,
         at: u32,
         pages: &[Page],
+        grow: bool,
     ) -> Result<(usize, Ticket)> {
         let node = inode.private::<Node>();
         let unwritten = self.options.data == DataMode::Writeback;
         let (start, len) = self.map_hole(h, inode, at, at + pages.len() as u32, unwritten)?;
-        {
+        if grow {
             let size = inode.size();
             let mut s = node.state.lock();
             s.disksize = s.disksize.max(size.min((at + len) as u64 * BS));
