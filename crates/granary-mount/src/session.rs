@@ -15,7 +15,7 @@ use crate::mountinfo::{self, MountEntry};
 use crate::operations::Operations;
 use crate::options::{Options, wait_durable};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
-use granary_vfs::Vfs;
+use granary_vfs::{FsError, Vfs};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -177,12 +177,13 @@ impl Mounted {
             return Err(MountError::Panicked(e.to_string()));
         }
         shared.let_go();
-        if let Err(e) = shared.vfs.unmount() {
+        let unmounted = shared.vfs.unmount();
+        if unmounted == Err(FsError::Busy) {
             // Whatever is in its way: what programs wrote must not go with it.
             let _ = shared.vfs.sync();
-            return Err(e.into());
         }
         let synced = wait_durable(shared.durable.as_ref());
+        unmounted?;
         synced.map_err(MountError::io("making the image durable"))?;
         served
     }

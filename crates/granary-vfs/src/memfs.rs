@@ -59,6 +59,7 @@ pub struct MemFs {
     faults: Mutex<Option<(Stream, f64)>>,
     /// `write_pages` fails.
     write_faults: AtomicBool,
+    ended: AtomicBool,
 }
 
 impl MemFs {
@@ -69,6 +70,7 @@ impl MemFs {
             state: Mutex::new(State::new()),
             faults: Mutex::new(None),
             write_faults: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         }
     }
 
@@ -81,6 +83,11 @@ impl MemFs {
     /// From now on `write_pages` fails, or no longer.
     pub fn set_write_faults(&self, fails: bool) {
         self.write_faults.store(fails, Relaxed);
+    }
+
+    /// Whether it has been unmounted.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Relaxed)
     }
 
     /// The injected error.
@@ -453,6 +460,7 @@ impl FileSystem for MemFs {
     }
 
     fn unmount(&self) -> Result<()> {
+        self.ended.store(true, Relaxed);
         Ok(())
     }
 

@@ -195,7 +195,8 @@ impl Vfs {
     /// Writes everything back and ends cleanly. Processes (their descriptors and working directories) must be gone.
     ///
     /// # Errors
-    /// `Busy` where something is in use; the file system's.
+    /// `Busy` where something is in use; the file system's; else what kept data of a file from being written back, where nobody
+    /// was told before: all the rest is on media then, and the file system is unmounted.
     pub fn unmount(self: &Arc<Vfs>) -> Result<()> {
         // Whoever writes a file back uses it, too: first of all they end.
         let flushers = std::mem::take(&mut *self.flushers.lock());
@@ -209,21 +210,20 @@ impl Vfs {
             self.start_flushers();
             return Err(FsError::Busy);
         }
-        self.write_back_all()?;
+        self.write_back_all();
+        // What one file has lost keeps no other from media.
+        let mut failed = None;
         for node in all {
             self.cache.drop_all(&node);
-            if let Some(error) = node.take_error() {
-                return Err(error);
-            }
-            self.fs.release(&node)?;
+            let released = self.fs.release(&node).err();
+            failed = failed.or(node.take_error()).or(released);
             if node.ino() != self.root.ino() {
                 self.names.take(node.ino());
             }
         }
-        match self.names.take_error() {
-            Some(error) => Err(error),
-            None => self.fs.unmount(),
-        }
+        let failed = failed.or(self.names.take_error());
+        self.fs.unmount()?;
+        failed.map_or(Ok(()), Err)
     }
 }
 

@@ -16,7 +16,7 @@
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};
 use crate::attr::FileKind;
-use crate::error::{FsError, Result};
+use crate::error::Result;
 use crate::fs::WriteBackCause;
 use granary_sim::sync::Mutex;
 use granary_sim::{Signal, Stopper, cpu, now, spawn};
@@ -203,12 +203,11 @@ impl Vfs {
     }
 
     /// Writes back everything, for an unmount: nothing is in use.
-    pub(super) fn write_back_all(&self) -> Result<(), FsError> {
+    pub(super) fn write_back_all(&self) {
         for ino in self.cache.dirty_inodes() {
             if let Some(node) = self.names.cached(ino) {
                 let _ = self.write_back(&node, 0..u64::MAX, WriteBackCause::Sync);
             }
         }
-        Ok(())
     }
 }
