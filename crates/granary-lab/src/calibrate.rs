@@ -42,6 +42,8 @@ pub struct Traffic {
     pub unknown: u64,
     /// Waits for the drive's cache: FLUSH commands and FUA writes (a loop device makes a flush of each).
     pub flushes: u64,
+    /// Transactions committed.
+    pub commits: u64,
 }
 
 impl Traffic {

@@ -1,5 +1,6 @@
 //! [`KernelClient`]: the calls of a workload as system calls, below a directory of this machine.
 
+use crate::error::LabError;
 use granary_ext4::JournalShare;
 use granary_units::{Dest, Payload};
 use granary_vfs::{
@@ -35,6 +36,23 @@ pub fn journal_share(release: &str) -> JournalShare {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version < (6, 11) { JournalShare::Quarter } else { JournalShare::Third }
+}
+
+/// Transactions that the journal of a mounted device (`/dev/loop0`) has committed: the first number of
+/// `/proc/fs/jbd2/loop0-8/info`. (8: the journal's inode.)
+///
+/// # Errors
+/// It cannot be read.
+pub fn commits(device: &str) -> std::result::Result<u64, LabError> {
+    let name = device.trim_start_matches("/dev/").replace('/', "!");
+    let file = format!("/proc/fs/jbd2/{name}-8/info");
+    let text = std::fs::read_to_string(&file)
+        .map_err(|source| LabError::Io { what: format!("reading {file}"), source })?;
+    first_number(&text).ok_or_else(|| LabError::Usage(format!("{file} does not begin with a number")))
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
 }
 
 /// A process of root whose root directory is `root`.
@@ -378,6 +396,13 @@ fn from_io(e: &std::io::Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commits_are_the_first_number_of_the_journals_statistics() {
+        let text = "21 transactions (2 requested), each up to 5461 blocks\naverage:\n  0ms waiting\n";
+        assert_eq!(first_number(text), Some(21));
+        assert_eq!(first_number(""), None);
+    }
 
     #[test]
     fn calls_reach_the_directory_and_errors_come_back() {

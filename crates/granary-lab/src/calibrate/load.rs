@@ -3,16 +3,18 @@
 use crate::error::LabError;
 use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
-use granary_vfs::{FsError, OpenFlags, Posix};
+use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix};
 use granary_workload::Workload;
 use granary_workload::run::{Clients, Run, RunOptions};
 
 /// Names of the loads.
-pub const LOADS: [&str; 4] = ["varmail", "fileserver", "create", "overwrite"];
+pub const LOADS: [&str; 5] = ["varmail", "fileserver", "create", "overwrite", "wal"];
 
 /// Pages of the file that `overwrite` works on: 10 MiB, a file of the paper's OLTP.
 const PAGES: u64 = 2560;
 const PAGE: usize = 4096;
+/// What `wal` reserves at a time: a segment of PostgreSQL's log.
+const SEGMENT: u64 = 16 << 20;
 /// Longer than the kernel's tick (4 ms at HZ=250): within one, time stamps do not move, and how many overwrites fall into
 /// one tick depends on the speed of the machine.
 const PAUSE: Nanos = Nanos::from_millis(5);
@@ -44,7 +46,7 @@ impl Load {
         let Some(name) = LOADS.into_iter().find(|n| *n == name) else {
             return Err(LabError::Usage(format!("no load '{name}': there are {}", LOADS.join(", "))));
         };
-        if name == "overwrite" {
+        if matches!(name, "overwrite" | "wal") {
             return Ok(Load { name, workload: None, transactions: (100_000.0 * scale).max(1.0) as u64 });
         }
         let mut workload = Workload::from_builtin(name, &[])?;
@@ -67,16 +69,18 @@ impl Load {
         let failed = |stage: &'static str| move |e: FsError| LabError::run("calibrate", stage, e);
         let mut client = clients.client("sync");
         let Some(workload) = &self.workload else {
-            let mut rng = Stream::new(seed, "overwrite");
-            let fd = overwrite_setup(&mut client).map_err(failed("setup"))?;
+            let (mut rng, mut log) = (Stream::new(seed, self.name), Log::default());
+            let wal = self.name == "wal";
+            let setup = if wal { wal_setup } else { overwrite_setup };
+            let fd = setup(&mut client).map_err(failed("setup"))?;
             client.sync().map_err(failed("setup"))?;
             edge(Edge::Start)?;
-            for n in 0..self.transactions {
-                for _ in 0..=rng.below(3) {
-                    let data = Payload::Fill { word: n + 1, len: PAGE };
-                    client.pwrite(fd, data, rng.below(PAGES) * PAGE as u64).map_err(failed("run"))?;
-                }
-                client.fsync(fd).map_err(failed("run"))?;
+            for n in 1..=self.transactions {
+                let done = match wal {
+                    true => log.append(&mut client, fd, n, 1 + rng.below(3)),
+                    false => overwrite(&mut client, fd, n, &mut rng),
+                };
+                done.map_err(failed("run"))?;
                 pause(PAUSE);
             }
             client.sync().map_err(failed("run"))?;
@@ -92,7 +96,43 @@ impl Load {
     }
 }
 
-fn overwrite_setup(client: &mut impl Posix) -> granary_vfs::Result<granary_vfs::Fd> {
+/// One to three pages of the file, anywhere, and an fsync.
+fn overwrite(client: &mut impl Posix, fd: Fd, n: u64, rng: &mut Stream) -> granary_vfs::Result<()> {
+    for _ in 0..=rng.below(3) {
+        let data = Payload::Fill { word: n, len: PAGE };
+        client.pwrite(fd, data, rng.below(PAGES) * PAGE as u64)?;
+    }
+    client.fsync(fd)
+}
+
+/// A database's log: space is reserved a segment at a time, records are appended in it, each made durable by fdatasync.
+#[derive(Default)]
+struct Log {
+    end: u64,
+    reserved: u64,
+}
+
+impl Log {
+    /// Appends a record of `pages` pages.
+    fn append(&mut self, client: &mut impl Posix, fd: Fd, n: u64, pages: u64) -> granary_vfs::Result<()> {
+        let len = pages * PAGE as u64;
+        while self.end + len > self.reserved {
+            client.fallocate(fd, Allocate::Reserve { keep_size: false }, self.reserved, SEGMENT)?;
+            client.fsync(fd)?;
+            self.reserved += SEGMENT;
+        }
+        client.pwrite(fd, Payload::Fill { word: n, len: len as usize }, self.end)?;
+        self.end += len;
+        client.fdatasync(fd)
+    }
+}
+
+fn wal_setup(client: &mut impl Posix) -> granary_vfs::Result<Fd> {
+    client.mkdir("/log", 0o755)?;
+    client.open("/log/wal", OpenFlags::CREAT | OpenFlags::RDWR, 0o644)
+}
+
+fn overwrite_setup(client: &mut impl Posix) -> granary_vfs::Result<Fd> {
     client.mkdir("/data", 0o755)?;
     let fd = client.open("/data/base", OpenFlags::CREAT | OpenFlags::RDWR, 0o644)?;
     for page in 0..PAGES {

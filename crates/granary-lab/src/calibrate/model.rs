@@ -70,9 +70,28 @@ fn measure(
         read: moved.block_read,
         unknown: 0,
         flushes: after.flushes + after.fua_writes - before.flushes - before.fua_writes,
+        commits: after.commits - before.commits,
     })
 }
 
 /// Longer than any run: `mount -o commit=` of the kernel's side is as long ([`super::kernel::MOUNT`]).
 const COMMIT: Nanos = Nanos::from_secs(900);
 const _: () = assert!(Edge::Start as usize == 0 && Edge::End as usize == 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_mssd::Structure;
+
+    /// Each record of a log in reserved space marks its blocks: inode, descriptor and commit block; the reservation before them
+    /// is one commit more.
+    #[test]
+    fn a_databases_log_commits_with_each_record() {
+        let load = Load::new("wal", 0.0002).expect("a load");
+        let t = model(&load, 1, Bytes::gib(1), DataMode::Ordered, JournalShare::Third).expect("runs");
+        assert_eq!(t.commits, 21);
+        let journal = t.written[Structure::Journal as usize] / 4096;
+        assert!((20 * 3..20 * 3 + 12).contains(&journal), "{journal} blocks in the journal");
+        assert!(t.written[Structure::Data as usize] >= 20 * 4096);
+    }
+}

@@ -42,6 +42,8 @@ pub fn table(load: &str, kernel: &Traffic, ours: &Traffic) -> String {
     }
     let (k, o) = (kernel.flushes, ours.flushes);
     t.add_row([Cell::new("flushes and FUA writes"), right(group(k)), right(group(o)), right(ratio(k, o))]);
+    let (k, o) = (kernel.commits, ours.commits);
+    t.add_row([Cell::new("commits"), right(group(k)), right(group(o)), right(ratio(k, o))]);
     t.to_string()
 }
 
