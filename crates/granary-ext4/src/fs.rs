@@ -171,6 +171,13 @@ impl FileSystem for Ext4 {
         self.options.data == DataMode::Journal
     }
 
+    /// `ext4_block_truncate_page`: blocks that hold nothing of the file yet are left alone.
+    fn rewrites_cut_page(&self, inode: &Inode, size: u64) -> Result<bool> {
+        let at = (size / crate::layout::BLOCK_SIZE as u64) as u32;
+        let mapping = self.map_block(inode.private::<Node>(), at)?;
+        Ok(matches!(mapping, crate::extents::Mapping::Mapped { unwritten: false, .. }))
+    }
+
     /// `ext4_should_use_dio`: journalled data has to pass through the journal.
     fn direct_io(&self) -> bool {
         self.options.data != DataMode::Journal

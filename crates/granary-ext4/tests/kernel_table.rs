@@ -8,7 +8,7 @@ use granary_mssd::Structure;
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos, Payload};
 use granary_vfs::suite::{drive, run};
-use granary_vfs::{OpenFlags, Posix, Process};
+use granary_vfs::{Allocate, OpenFlags, Posix, Process};
 
 const BLOCK: u64 = 4096;
 
@@ -89,6 +89,39 @@ fn concurrent_fsyncs_share_commits() {
         tasks.into_iter().for_each(|t| t.join());
         let stats = m.fs.journal_stats();
         assert!(stats.commits < 64, "{} commits for 640 fsyncs", stats.commits);
+        m.check();
+    });
+}
+
+/// Linux 6.18: where a truncation cuts a block, the block is written again with zeros behind the cut (`ext4_block_truncate_page`).
+/// Blocks written by truncation and fsync.
+#[test]
+fn a_block_that_is_cut_is_written_again() {
+    run(|| {
+        let drive = drive(Bytes::gib(1));
+        let m = fresh(&drive);
+        let mut p = m.process();
+        let rows =
+            [(4096, 100, 5), (8192, 100, 7), (1 << 20, 100, 7), (1 << 20, 500_000, 7), (8192, 4096, 6)];
+        for (n, (from, to, kernel)) in rows.into_iter().enumerate() {
+            let fd = put(&mut p, &format!("/{n}"), from);
+            p.sync().expect("sync");
+            sleep(Nanos::from_millis(20));
+            let before = m.drive.traffic();
+            p.ftruncate(fd, to).expect("truncate");
+            p.fsync(fd).expect("fsync");
+            let ours = m.drive.traffic().since(&before).written() / BLOCK;
+            assert_eq!(ours, kernel, "{from} -> {to}");
+        }
+        // Reserved blocks hold nothing: 6 in the kernel, too.
+        let fd = put(&mut p, "/reserved", 0);
+        p.fallocate(fd, Allocate::Reserve { keep_size: false }, 0, 1 << 20).expect("reserve");
+        p.sync().expect("sync");
+        sleep(Nanos::from_millis(20));
+        let before = m.drive.traffic();
+        p.ftruncate(fd, 100).expect("truncate");
+        p.fsync(fd).expect("fsync");
+        assert_eq!(m.drive.traffic().since(&before).written() / BLOCK, 6);
         m.check();
     });
 }

@@ -143,6 +143,17 @@ impl F2fs {
         Ok(self.find_block(inode, pos, |a| a == NULL_ADDR)?.unwrap_or(inode.size()))
     }
 
+    /// Whether the byte at `pos` lies in a block that the file has, reserved or written (`truncate_partial_data_page`); inline
+    /// content is in none.
+    pub(crate) fn has_block(&self, inode: &Inode, pos: u64) -> Result<bool> {
+        let own = node(inode);
+        if own.state.lock().is_inline() {
+            return Ok(false);
+        }
+        let found = self.dnode(own.ino, pos / BS)?;
+        Ok(found.is_ok_and(|d| d.entry.with(|b| addr(b, d.place, d.ofs)) != NULL_ADDR))
+    }
+
     /// The first byte from `pos` on in a block whose pointer is as wanted. Inline content is data.
     fn find_block(&self, inode: &Inode, pos: u64, wanted: impl Fn(u32) -> bool) -> Result<Option<u64>> {
         let own = node(inode);

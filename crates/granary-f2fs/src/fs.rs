@@ -133,6 +133,10 @@ impl FileSystem for F2fs {
         self.change_space(cx, inode, how, pos, len)
     }
 
+    fn rewrites_cut_page(&self, inode: &Inode, size: u64) -> Result<bool> {
+        self.has_block(inode, size)
+    }
+
     fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
         self.next_data(inode, pos)
     }

@@ -139,3 +139,26 @@ fn concurrent_fsyncs_share_flushes() {
         m.check();
     });
 }
+
+/// By the source of Linux (`truncate_partial_data_page` dirties the page): where a truncation cuts a block, fsync writes it with
+/// the node. A hole stays one, and what is behind a whole block is not touched.
+#[test]
+fn a_block_that_is_cut_is_written_again() {
+    run(|| {
+        let mut t = table();
+        let mut blocks = |name: &str, from: u64, to: u64| {
+            let fd = t.p.open(name, OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+            t.p.pwrite(fd, Payload::Fill { word: 1, len: 4096 }, from - 4096).expect("write");
+            t.quiet();
+            let before = t.m.drive.traffic();
+            t.p.ftruncate(fd, to).expect("truncate");
+            t.p.fsync(fd).expect("fsync");
+            t.m.drive.traffic().since(&before).written() / 4096
+        };
+        assert_eq!(blocks("/dir/one", 4096, 100), 2);
+        assert_eq!(blocks("/dir/second", 8192, 5000), 2);
+        assert_eq!(blocks("/dir/hole", 8192, 100), 1);
+        assert_eq!(blocks("/dir/whole", 8192, 4096), 1);
+        t.m.check();
+    });
+}

@@ -425,6 +425,17 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether the page that a truncation to `size`, within a page, cuts is to be written again, with zeros behind the cut: some
+    /// kernels' file systems do (`ext4_block_truncate_page`, F2FS's `truncate_partial_data_page`). Asked before the file is cut, and
+    /// only traffic depends on the answer: what media have beyond the end stays garbage.
+    ///
+    /// # Errors
+    /// Of reading metadata.
+    fn rewrites_cut_page(&self, inode: &Inode, size: u64) -> Result<bool> {
+        let _ = (inode, size);
+        Ok(false)
+    }
+
     /// Whether O_DIRECT goes past the page cache; otherwise it is accepted and has no effect, as in Linux where a file system
     /// falls back to buffered I/O.
     fn direct_io(&self) -> bool {

@@ -175,16 +175,40 @@ impl Vfs {
     fn set_size(&self, cx: &Cx<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
         let old = node.size();
         let tail = self.before_size(cx, node, old, size)?;
-        // No page may be on its way to the drive while its block is freed.
-        let _quiet = node.writeback.lock();
-        self.fs.setattr(cx, node, set)?;
-        if size < old {
-            self.cache.truncate(node, size);
-            if tail != NO_TAIL && size <= tail * PAGE_SIZE as u64 {
-                node.tail.store(NO_TAIL, Relaxed);
+        {
+            // No page may be on its way to the drive while its block is freed.
+            let _quiet = node.writeback.lock();
+            if size < old {
+                self.dirty_cut_page(node, size)?;
+            }
+            self.fs.setattr(cx, node, set)?;
+            if size < old {
+                self.cache.truncate(node, size);
+                if tail != NO_TAIL && size <= tail * PAGE_SIZE as u64 {
+                    node.tail.store(NO_TAIL, Relaxed);
+                }
             }
         }
-        Ok(())
+        match size < old && !size.is_multiple_of(PAGE_SIZE as u64) {
+            true => self.write_through(node, size - 1, 1),
+            false => Ok(()),
+        }
+    }
+
+    /// Before a file is cut at `size`: the page there is dirty, where the file system wants it written with zeros behind its
+    /// new end. It becomes so as it is, so that what can fail comes first; zeros come with the cut.
+    fn dirty_cut_page(&self, node: &Node, size: u64) -> Result<()> {
+        let page = PAGE_SIZE as u64;
+        if size.is_multiple_of(page)
+            || !self.features.page_cache
+            || node.kind() != FileKind::File
+            || !self.fs.rewrites_cut_page(node, size)?
+        {
+            return Ok(());
+        }
+        let mut last = [0];
+        self.page_in(node, size / page)?.copy_out((size % page) as usize - 1, &mut last);
+        self.dirty(node, size - 1, Payload::Bytes(&last), node.size())
     }
 
     /// Before a file of size `old` grows to or is written from `to` on: puts zeros where its last page has bytes
