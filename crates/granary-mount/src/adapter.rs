@@ -7,6 +7,7 @@
 //!   dirs.rs    readdir, readdirplus
 //!   xattrs.rs  extended attributes
 //!   seek.rs    SEEK_DATA and SEEK_HOLE, which mapped pages have a say in
+//!   space.rs   what finds no space while removed files are still there
 //! ```
 //!
 //! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on the caller
@@ -29,6 +30,7 @@ mod dirs;
 mod files;
 mod names;
 pub(crate) mod seek;
+pub(crate) mod space;
 pub(crate) mod stats;
 mod xattrs;
 
@@ -45,6 +47,7 @@ use fuser::{
 };
 use granary_vfs::{Change, Cred, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
 use seek::Seeker;
+use space::Leavers;
 use stats::Statistics;
 use std::ffi::OsStr;
 use std::io;
@@ -71,6 +74,7 @@ pub(crate) struct Shared {
     xattrs: bool,
     read_only: bool,
     pub(crate) seeker: Seeker,
+    pub(crate) leavers: Leavers,
     pub(crate) guard: Arc<Guard>,
 }
 
@@ -92,6 +96,7 @@ impl Adapter {
             xattrs: options.xattrs,
             read_only: options.read_only,
             seeker: Seeker::default(),
+            leavers: Leavers::default(),
             guard: Arc::default(),
         }))
     }
@@ -173,6 +178,28 @@ macro_rules! answer {
     };
 }
 
+/// The same for what needs space, which may come a little later.
+macro_rules! answer_with_space {
+    ($shared:expr, $whom:expr, $reply:ident, $request:expr, $ok:expr) => {
+        $shared.with_space($whom, $request, move |result| match result {
+            Ok(value) =>
+            {
+                #[allow(clippy::redundant_closure_call)]
+                ($ok)($reply, value)
+            }
+            Err(e) => $reply.error(errno(&e)),
+        })
+    };
+}
+
+/// On whose behalf a request is served: its thread's; nobody's (what the kernel does by itself) counts as the file's.
+fn whom(req: &Request, node: INodeNo) -> usize {
+    match req.pid() {
+        0 => node.0 as usize,
+        pid => pid as usize,
+    }
+}
+
 fn entry(reply: ReplyEntry, (attr, generation): (FileAttr, Generation)) {
     let name_ttl = if Statistics::is(attr.ino) { Duration::ZERO } else { crate::convert::NAME_TTL };
     reply.entry_with_ttls(&crate::convert::ATTR_TTL, &name_ttl, &attr, generation);
@@ -212,7 +239,8 @@ impl Filesystem for Adapter {
         answer!(self.0, reply, self.0.lookup(parent, name.as_bytes()), entry);
     }
 
-    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+    fn forget(&self, req: &Request, ino: INodeNo, nlookup: u64) {
+        let _whose = granary_sim::on_behalf(whom(req, ino));
         self.0.guard.answer(|| self.0.forget(ino, nlookup));
     }
 
@@ -223,7 +251,7 @@ impl Filesystem for Adapter {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -250,8 +278,10 @@ impl Filesystem for Adapter {
             // The kernel says itself which bits of the mode a chown takes away.
             chown: false,
         };
-        answer!(self.0, reply, self.0.setattr(ino, &change), |r: ReplyAttr, a| r
-            .attr(&crate::convert::ATTR_TTL, &a));
+        let whom = whom(req, ino);
+        let _whose = granary_sim::on_behalf(whom);
+        let set = move |shared: &Shared| shared.setattr(ino, &change);
+        answer_with_space!(self.0, whom, reply, set, |r: ReplyAttr, a| r.attr(&crate::convert::ATTR_TTL, &a));
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -270,33 +300,52 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         self.0.operations.count(Operation::Mknod);
-        answer!(self.0, reply, self.0.mknod(req, parent, name.as_bytes(), (mode, umask), rdev), entry);
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let (who, name) = ((req.uid(), req.gid()), name.to_owned());
+        let make = move |shared: &Shared| shared.mknod(who, parent, name.as_bytes(), (mode, umask), rdev);
+        answer_with_space!(self.0, whom, reply, make, entry);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         self.0.operations.count(Operation::Mkdir);
-        answer!(self.0, reply, self.0.mkdir(req, parent, name.as_bytes(), (mode, umask)), entry);
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let (who, name) = ((req.uid(), req.gid()), name.to_owned());
+        let make = move |shared: &Shared| shared.mkdir(who, parent, name.as_bytes(), (mode, umask));
+        answer_with_space!(self.0, whom, reply, make, entry);
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Unlink);
-        answer!(self.0, reply, self.0.unlink(parent, name.as_bytes()), ok);
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let name = name.to_owned();
+        let remove = move |shared: &Shared| shared.unlink(parent, name.as_bytes());
+        answer_with_space!(self.0, whom, reply, remove, ok);
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Rmdir);
-        answer!(self.0, reply, self.0.rmdir(parent, name.as_bytes()), ok);
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let name = name.to_owned();
+        let remove = move |shared: &Shared| shared.rmdir(parent, name.as_bytes());
+        answer_with_space!(self.0, whom, reply, remove, ok);
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         self.0.operations.count(Operation::Symlink);
-        let target = target.as_os_str().as_bytes();
-        answer!(self.0, reply, self.0.symlink(req, parent, name.as_bytes(), target), entry);
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let (who, name, target) = ((req.uid(), req.gid()), name.to_owned(), target.as_os_str().to_owned());
+        let make = move |shared: &Shared| shared.symlink(who, parent, name.as_bytes(), target.as_bytes());
+        answer_with_space!(self.0, whom, reply, make, entry);
     }
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -305,13 +354,22 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.0.operations.count(Operation::Rename);
-        let result = self.0.rename((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags);
-        answer!(self.0, reply, result, ok);
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let (name, newname) = (name.to_owned(), newname.to_owned());
+        let rename = move |shared: &Shared| {
+            shared.rename((parent, name.as_bytes()), (newparent, newname.as_bytes()), flags)
+        };
+        answer_with_space!(self.0, whom, reply, rename, ok);
     }
 
-    fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+    fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         self.0.operations.count(Operation::Link);
-        answer!(self.0, reply, self.0.link(ino, newparent, newname.as_bytes()), entry);
+        let whom = whom(req, newparent);
+        let _whose = granary_sim::on_behalf(whom);
+        let newname = newname.to_owned();
+        let link = move |shared: &Shared| shared.link(ino, newparent, newname.as_bytes());
+        answer_with_space!(self.0, whom, reply, link, entry);
     }
 
     fn create(
@@ -324,19 +382,17 @@ impl Filesystem for Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let Some(handles) = &self.0.handles else { return reply.error(Errno::ENOSYS) };
+        if self.0.handles.is_none() {
+            return reply.error(Errno::ENOSYS);
+        }
         self.0.operations.count(Operation::Create);
-        if let Err(e) = self.0.changes() {
-            return reply.error(errno(&e));
-        }
-        let name = name.as_bytes();
-        let made = self.0.guard.run(|| self.0.create(handles, req, parent, name, (mode, umask), flags));
-        match made {
-            Ok((attr, generation, fh)) => {
-                reply.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED)
-            }
-            Err(e) => reply.error(errno(&e)),
-        }
+        let whom = whom(req, parent);
+        let _whose = granary_sim::on_behalf(whom);
+        let (who, name) = ((req.uid(), req.gid()), name.to_owned());
+        let make = move |shared: &Shared| shared.create(who, parent, name.as_bytes(), (mode, umask), flags);
+        answer_with_space!(self.0, whom, reply, make, |r: ReplyCreate, (attr, generation, fh)| {
+            r.created(&crate::convert::ATTR_TTL, &attr, generation, fh, files::OPENED);
+        });
     }
 
     fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -365,7 +421,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -378,7 +434,9 @@ impl Filesystem for Adapter {
         self.0.operations.count(Operation::Write);
         let cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let flags = (!cached).then_some(flags.0);
-        self.0.guard.answer(|| self.0.write((ino, fh), offset, data, flags, reply));
+        let whom = whom(req, ino);
+        let _whose = granary_sim::on_behalf(whom);
+        self.0.guard.answer(|| self.0.write(whom, (ino, fh), offset, data, flags, reply));
     }
 
     fn flush(
@@ -410,8 +468,9 @@ impl Filesystem for Adapter {
         reply.ok();
     }
 
-    fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         self.0.operations.count(if datasync { Operation::Fdatasync } else { Operation::Fsync });
+        let _whose = granary_sim::on_behalf(whom(req, ino));
         self.0.guard.answer(|| self.0.fsync(ino, datasync, reply));
     }
 
@@ -454,14 +513,15 @@ impl Filesystem for Adapter {
         );
     }
 
-    fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         self.0.operations.count(Operation::Fsyncdir);
+        let _whose = granary_sim::on_behalf(whom(req, ino));
         self.0.guard.answer(|| self.0.fsync(ino, datasync, reply));
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         self.0.operations.count(Operation::Statfs);
-        match self.0.guard.run(|| self.0.vfs.statfs()) {
+        self.0.when_there_is_space(move |shared| match shared.guard.run(|| shared.vfs.statfs()) {
             Ok(s) => reply.statfs(
                 s.blocks,
                 s.free_blocks,
@@ -473,7 +533,7 @@ impl Filesystem for Adapter {
                 4096,
             ),
             Err(e) => reply.error(errno(&e)),
-        }
+        });
     }
 
     fn setxattr(
@@ -490,7 +550,12 @@ impl Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         self.0.operations.count(Operation::Setxattr);
-        answer!(self.0, reply, self.0.setxattr(req, ino, name.as_bytes(), value, flags), ok);
+        let whom = whom(req, ino);
+        let _whose = granary_sim::on_behalf(whom);
+        let caller = xattrs::caller(req, name.as_bytes());
+        let (name, value) = (name.to_owned(), value.to_owned());
+        let set = move |shared: &Shared| shared.setxattr(&caller, ino, name.as_bytes(), &value, flags);
+        answer_with_space!(self.0, whom, reply, set, ok);
     }
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -519,7 +584,7 @@ impl Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -528,7 +593,10 @@ impl Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         self.0.operations.count(Operation::Fallocate);
-        answer!(self.0, reply, self.0.fallocate((ino, fh), offset, length, mode), ok);
+        let whom = whom(req, ino);
+        let _whose = granary_sim::on_behalf(whom);
+        let allocate = move |shared: &Shared| shared.fallocate((ino, fh), offset, length, mode);
+        answer_with_space!(self.0, whom, reply, allocate, ok);
     }
 
     fn lseek(

@@ -9,6 +9,7 @@
 
 use crate::adapter::Adapter;
 use crate::adapter::seek::Seeker;
+use crate::adapter::space::Leavers;
 use crate::error::MountError;
 use crate::guard::Breaker;
 use crate::mountinfo::{self, MountEntry};
@@ -49,6 +50,7 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     let adapter = Adapter::new(vfs, options);
     let session = Session::new(adapter.clone(), &dir, &config(options)).map_err(|e| refused(&dir, e))?;
     Seeker::start(&adapter.0, session.notifier()).map_err(MountError::io("starting a thread"))?;
+    Leavers::start(&adapter.0).map_err(MountError::io("starting a thread"))?;
     let session = session.spawn().map_err(MountError::io("starting the serving threads"))?;
     Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter::here(dir)? })
 }
@@ -172,6 +174,7 @@ impl Mounted {
         let served = ended(session);
         let shared = &self.adapter.0;
         shared.seeker.stop();
+        shared.leavers.stop();
         if let Err(e) = shared.guard.sound() {
             // What is in memory is doubtful: none of it is written back.
             return Err(MountError::Panicked(e.to_string()));

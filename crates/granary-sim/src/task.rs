@@ -4,6 +4,8 @@ use crate::cost::HostCosts;
 use crate::sync::{Condvar, Mutex};
 use crate::{virt, wall};
 use granary_units::Nanos;
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The present instant of the caller's world.
@@ -68,15 +70,40 @@ pub fn costs() -> &'static HostCosts {
     }
 }
 
-/// A small number that stands for the CPU the caller runs on, below `cpus`; constant for one task. For per-CPU
-/// structures: it spreads tasks, it is never needed for correctness.
+thread_local! {
+    static BEHALF: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// While it lives, this thread works for somebody else. See [`on_behalf`].
+#[must_use]
+pub struct OnBehalf {
+    before: Option<usize>,
+    // It belongs to its thread.
+    here: PhantomData<*const ()>,
+}
+
+/// On the wall clock: until what is returned is dropped, [`cpu_id`] is that of `whom`, whatever thread this is. For threads that
+/// serve programs in turn: what one program does stays together. Several threads may work for one at the same time. In virtual
+/// time it changes nothing: a task works for itself.
+pub fn on_behalf(whom: usize) -> OnBehalf {
+    OnBehalf { before: BEHALF.replace(Some(whom)), here: PhantomData }
+}
+
+impl Drop for OnBehalf {
+    fn drop(&mut self) {
+        BEHALF.set(self.before);
+    }
+}
+
+/// A small number that stands for the CPU the caller runs on, below `cpus`; constant for one task, and for those that a thread
+/// works for ([`on_behalf`]). For per-CPU structures: it spreads tasks, it is never needed for correctness.
 pub fn cpu_id(cpus: usize) -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed));
     let id = match virt::current() {
         Some(w) => w.task_id() as usize,
-        None => MINE.with(|m| *m),
+        None => BEHALF.get().unwrap_or_else(|| MINE.with(|m| *m)),
     };
     id % cpus.max(1)
 }
@@ -162,4 +189,39 @@ pub(crate) fn start<T: Send + 'static>(
         }),
     }
     JoinHandle(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_work_for_one_are_one_cpu_and_are_themselves_again_afterwards() {
+        let (inner, outer, here) = spawn("another", || {
+            let own = cpu_id(usize::MAX);
+            let seven = on_behalf(7);
+            let inner = on_behalf(12);
+            let twelve = cpu_id(5);
+            drop(inner);
+            let told = (twelve, cpu_id(5));
+            drop(seven);
+            (told.0, told.1, cpu_id(usize::MAX) == own)
+        })
+        .join();
+        assert_eq!((inner, outer, here), (2, 2, true));
+        let _seven = on_behalf(7);
+        assert_eq!(cpu_id(4), 3);
+    }
+
+    #[test]
+    fn a_task_of_virtual_time_works_for_itself() {
+        let _seven = on_behalf(7);
+        let run = crate::World::new(crate::WorldConfig::default()).run(|| {
+            let before = cpu_id(100);
+            let _nine = on_behalf(9);
+            (before, cpu_id(100))
+        });
+        let (before, after) = run.expect("ends");
+        assert_eq!(before, after);
+    }
 }

@@ -46,7 +46,7 @@ pub use attrs::Change;
 pub use io::OpenFile;
 pub use mmap::MemoryMap;
 pub use namespace::NewFile;
-pub use node::{Node, NodeRef};
+pub use node::{Farewell, Node, NodeRef};
 pub use readdir::DirStream;
 
 pub(crate) use node::NO_MAPPING;

@@ -98,6 +98,7 @@ impl Shared {
     /// writes back a mapped page.
     pub(super) fn write(
         &self,
+        whom: usize,
         file: (INodeNo, FileHandle),
         pos: u64,
         data: &[u8],
@@ -111,10 +112,32 @@ impl Shared {
             return reply.error(errno(&e));
         }
         let flags = flags.map_or(OpenFlags::RDWR, open_flags);
+        match self.write_from(file, pos, data, flags) {
+            Err(e) if self.is_worth_waiting(&e) => {
+                let data = data.to_vec();
+                self.again(whom, move |shared| {
+                    let written = shared.guard.run(|| shared.write_from(file, pos, &data, flags));
+                    shared.written(written, flags, reply);
+                });
+            }
+            written => self.written(written, flags, reply),
+        }
+    }
+
+    fn write_from(
+        &self,
+        file: (INodeNo, FileHandle),
+        pos: u64,
+        data: &[u8],
+        flags: OpenFlags,
+    ) -> Result<usize> {
         let payload = Payload::Bytes(data);
-        let written = self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload));
+        Ok(self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload))?.1)
+    }
+
+    fn written(&self, written: Result<usize>, flags: OpenFlags, reply: ReplyWrite) {
         let n = match written {
-            Ok((_, n)) => n,
+            Ok(n) => n,
             Err(e) => return reply.error(errno(&e)),
         };
         self.operations.wrote(n);

@@ -4,10 +4,9 @@ use super::Shared;
 use super::stats::{self, Statistics};
 use crate::STATS_FILE;
 use crate::convert::{generation, open_flags};
-use crate::handles::Handles;
 use crate::operations::Operation;
-use fuser::{FileAttr, FileHandle, Generation, INodeNo, RenameFlags, Request};
-use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
+use fuser::{FileAttr, FileHandle, Generation, INodeNo, RenameFlags};
+use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, Result};
 use rustix::fs::OFlags;
 use std::sync::Arc;
 
@@ -63,7 +62,7 @@ impl Shared {
 
     fn make(
         &self,
-        req: &Request,
+        who: (u32, u32),
         parent: INodeNo,
         name: &[u8],
         new: &NewFile<'_>,
@@ -76,18 +75,18 @@ impl Shared {
         let dir = self.node(parent)?;
         let mode = self.vfs.masked(&dir, new.mode, (umask & 0o777) as u16)?;
         let new = NewFile { mode, ..*new };
-        self.vfs.create_or_get_for(&Cred::ROOT, (req.uid(), req.gid()), &dir, name, &new)
+        self.vfs.create_or_get_for(&Cred::ROOT, who, &dir, name, &new)
     }
 
     fn make_new(
         &self,
-        req: &Request,
+        who: (u32, u32),
         parent: INodeNo,
         name: &[u8],
         new: &NewFile<'_>,
         umask: u32,
     ) -> Result<Entry> {
-        match self.make(req, parent, name, new, umask)? {
+        match self.make(who, parent, name, new, umask)? {
             (node, true) => Ok(self.entry(&node)),
             (_, false) => Err(FsError::Exists),
         }
@@ -95,7 +94,7 @@ impl Shared {
 
     pub(super) fn mknod(
         &self,
-        req: &Request,
+        who: (u32, u32),
         parent: INodeNo,
         name: &[u8],
         (mode, umask): (u32, u32),
@@ -106,28 +105,28 @@ impl Shared {
             code => FileKind::from_code(code).ok_or(FsError::Invalid)?,
         };
         let new = NewFile { kind, mode: (mode & 0o7777) as u16, rdev, target: b"" };
-        self.make_new(req, parent, name, &new, umask)
+        self.make_new(who, parent, name, &new, umask)
     }
 
     pub(super) fn mkdir(
         &self,
-        req: &Request,
+        who: (u32, u32),
         parent: INodeNo,
         name: &[u8],
         (mode, umask): (u32, u32),
     ) -> Result<Entry> {
-        self.make_new(req, parent, name, &NewFile::dir((mode & 0o7777) as u16), umask)
+        self.make_new(who, parent, name, &NewFile::dir((mode & 0o7777) as u16), umask)
     }
 
     pub(super) fn symlink(
         &self,
-        req: &Request,
+        who: (u32, u32),
         parent: INodeNo,
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry> {
         self.make_new(
-            req,
+            who,
             parent,
             name,
             &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target },
@@ -137,14 +136,14 @@ impl Shared {
 
     pub(super) fn create(
         &self,
-        handles: &Handles<OpenFile>,
-        req: &Request,
+        who: (u32, u32),
         parent: INodeNo,
         name: &[u8],
         (mode, umask): (u32, u32),
         flags: i32,
     ) -> Result<(FileAttr, Generation, FileHandle)> {
-        let (node, created) = self.make(req, parent, name, &NewFile::file((mode & 0o7777) as u16), umask)?;
+        let handles = self.handles.as_ref().ok_or(FsError::NotSupported)?;
+        let (node, created) = self.make(who, parent, name, &NewFile::file((mode & 0o7777) as u16), umask)?;
         let given = OFlags::from_bits_retain(flags as u32);
         if !created && given.contains(OFlags::EXCL) {
             return Err(FsError::Exists);
@@ -160,13 +159,28 @@ impl Shared {
     pub(super) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
         self.changes()?;
         self.may_change(parent, name)?;
-        self.vfs.unlink(&Cred::ROOT, &self.node(parent)?, name)
+        let dir = self.node(parent)?;
+        self.removing(&dir, name, || self.vfs.unlink(&Cred::ROOT, &dir, name))
     }
 
     pub(super) fn rmdir(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
         self.changes()?;
         self.may_change(parent, name)?;
-        self.vfs.rmdir(&Cred::ROOT, &self.node(parent)?, name)
+        let dir = self.node(parent)?;
+        self.removing(&dir, name, || self.vfs.rmdir(&Cred::ROOT, &dir, name))
+    }
+
+    /// Does what takes a name away, if there is one, and looks what becomes of the node that has it.
+    fn removing(&self, dir: &NodeRef, name: &[u8], remove: impl FnOnce() -> Result<()>) -> Result<()> {
+        // What is wrong with it the call says.
+        let node = self.vfs.lookup(&Cred::ROOT, dir, name).ok();
+        let done = remove();
+        if let Some(node) = node {
+            self.removed(&node);
+            drop(node);
+            self.vfs.reap();
+        }
+        done
     }
 
     pub(super) fn rename(
@@ -186,7 +200,7 @@ impl Shared {
             exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
         };
         let (from_dir, to_dir) = (self.node(from_dir)?, self.node(to_dir)?);
-        self.vfs.rename(&Cred::ROOT, (&from_dir, from), (&to_dir, to), flags)
+        self.removing(&to_dir, to, || self.vfs.rename(&Cred::ROOT, (&from_dir, from), (&to_dir, to), flags))
     }
 
     pub(super) fn link(&self, node: INodeNo, parent: INodeNo, name: &[u8]) -> Result<Entry> {

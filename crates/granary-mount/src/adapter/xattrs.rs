@@ -16,9 +16,12 @@ const BOTH: i32 = CREATE | REPLACE;
 /// The list that decides about access (Linux's XATTR_NAME_POSIX_ACL_ACCESS).
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
-/// Who asks, with the supplementary groups, which a request does not say. Of a caller who has none to show (it has ended, or
+/// Who asks, for the one attribute where it matters, with the supplementary groups, which a request does not say. Of a caller who has none to show (it has ended, or
 /// is of another process namespace) none are known.
-fn caller(req: &Request) -> Cred {
+pub(super) fn caller(req: &Request, name: &[u8]) -> Cred {
+    if name != ACCESS_LIST {
+        return Cred::ROOT;
+    }
     let status = match req.pid() {
         0 => String::new(),
         pid => std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
@@ -35,7 +38,7 @@ fn groups(status: &str) -> Vec<u32> {
 impl Shared {
     pub(super) fn setxattr(
         &self,
-        req: &Request,
+        caller: &Cred,
         node: INodeNo,
         name: &[u8],
         value: &[u8],
@@ -53,8 +56,7 @@ impl Shared {
             _ => return Err(FsError::Invalid),
         };
         self.changes()?;
-        let caller = if name == ACCESS_LIST { caller(req) } else { Cred::ROOT };
-        self.vfs.setxattr_for(&Cred::ROOT, &caller, &self.node(node)?, name, value, how)
+        self.vfs.setxattr_for(&Cred::ROOT, caller, &self.node(node)?, name, value, how)
     }
 
     pub(super) fn getxattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>> {

@@ -31,9 +31,13 @@ pub fn possible() -> bool {
 
 /// A file system on a new drive of 512 MiB, not mounted anywhere.
 pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Arc<Mssd>) {
+    vfs_of(fs, Bytes::mib(512))
+}
+
+fn vfs_of(fs: &FsEntry, size: Bytes) -> (Arc<Vfs>, Arc<Mssd>) {
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
     let mut config = testbed.drive.clone().with_mode(if fs.write_log { Mode::Log } else { Mode::Cache });
-    config.flash = config.flash.with_capacity(Bytes::mib(512));
+    config.flash = config.flash.with_capacity(size);
     let drive = Arc::new(Mssd::new(&config).expect("a drive"));
     let port = Port::new(drive.clone());
     (fs.mkfs)(&port).expect("mkfs");
@@ -44,7 +48,12 @@ pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Arc<Mssd>) {
 
 impl Rig {
     pub fn new(fs: &'static FsEntry, options: &Options) -> Rig {
-        let (vfs, drive) = vfs(fs);
+        Rig::of(fs, Bytes::mib(512), options)
+    }
+
+    /// One on a drive of its own size.
+    pub fn of(fs: &'static FsEntry, size: Bytes, options: &Options) -> Rig {
+        let (vfs, drive) = vfs_of(fs, size);
         let dir = tempfile::tempdir().expect("a directory");
         let mounted = granary_mount::mount(vfs.clone(), dir.path(), options).expect("mounts");
         let unmounter = mounted.unmounter();
@@ -57,6 +66,11 @@ impl Rig {
 
     pub fn root(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Pages that have been written to the drive.
+    pub fn written(&self) -> u64 {
+        self.drive.counters().link.block_write.iter().sum()
     }
 
     pub fn unmounter(&self) -> &Unmounter {

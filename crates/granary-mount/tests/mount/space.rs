@@ -1,9 +1,12 @@
 //! Space: what statfs tells while files come and go, the largest files, files that get a name later or never.
 
 use super::rig::{self, Rig, eventually};
+use granary_mount::Options;
+use granary_units::Bytes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, StatVfs, linkat, openat, seek};
 use rustix::io::Errno;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 const MIB: usize = 1 << 20;
@@ -100,4 +103,103 @@ fn a_file_without_a_name_is_refused_as_where_no_file_system_has_them() {
         assert_eq!(fs::read_to_string(rig.path("shown")).expect("read"), "kept");
         assert_eq!(f.metadata().expect("stat").nlink(), 1);
     });
+}
+
+/// Writes until there is no space.
+fn fill(file: &mut File) -> usize {
+    let piece = vec![7; 64 << 10];
+    let mut written = 0;
+    loop {
+        match file.write(&piece) {
+            Ok(n) => written += n,
+            Err(e) => {
+                assert_eq!(e.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+                return written;
+            }
+        }
+    }
+}
+
+/// The kernel tells that a file is forgotten after unlink(2) has returned.
+#[test]
+fn what_a_removed_file_had_is_there_for_the_next_one() {
+    if !rig::possible() {
+        return;
+    }
+    for fs in rig::systems() {
+        for threads in [1, 4] {
+            let rig = Rig::of(fs, Bytes::mib(64), &Options { threads, ..Options::default() });
+            let (mut sizes, mut free) = (Vec::new(), Vec::new());
+            for round in 0..8 {
+                let path = rig.path(&format!("fill{round}"));
+                sizes.push(fill(&mut File::create(&path).expect("created")) >> 10);
+                fs::remove_file(&path).expect("removed");
+                free.push(rustix::fs::statvfs(rig.root()).expect("statvfs").f_bavail);
+            }
+            let near = |all: &[u64], few: u64| {
+                all.iter().max().zip(all.iter().min()).is_some_and(|(a, b)| a - b <= few)
+            };
+            let sizes: Vec<u64> = sizes.iter().map(|&s| s as u64).collect();
+            assert!(near(&sizes[1..], 256), "{}, {threads} threads: {sizes:?} KiB written", rig.fs);
+            assert!(near(&free, 64), "{}, {threads} threads: {free:?} blocks free", rig.fs);
+            rig.finish();
+        }
+    }
+}
+
+/// It is waited for a moment only, and what it has comes when it is closed.
+#[test]
+fn a_removed_file_that_is_open_keeps_its_space() {
+    if !rig::possible() {
+        return;
+    }
+    for fs in rig::systems() {
+        let rig = Rig::of(fs, Bytes::mib(64), &Options::default());
+        let path = rig.path("held");
+        let mut held = File::options().read(true).write(true).create_new(true).open(&path).expect("created");
+        let all = fill(&mut held);
+        fs::remove_file(&path).expect("removed");
+        for round in 0..5 {
+            let path = rig.path(&format!("f{round}"));
+            // Names may find no place, either.
+            let written = File::create(&path).map_or(0, |mut f| fill(&mut f));
+            assert!(written < all / 2, "{}: {written} of {all}", rig.fs);
+            let _ = fs::remove_file(&path);
+        }
+        held.read_exact_at(&mut [0], all as u64 - 1).expect("there");
+        drop(held);
+        let back = eventually(|| {
+            let written = File::create(rig.path("next")).map_or(0, |mut f| fill(&mut f));
+            fs::remove_file(rig.path("next")).expect("removed");
+            written > all / 10 * 9
+        });
+        assert!(back, "{}: it is free again", rig.fs);
+        rig.finish();
+    }
+}
+
+/// Whichever thread serves them: they go by who asks.
+#[test]
+fn the_appends_of_one_program_lie_together() {
+    if !rig::possible() {
+        return;
+    }
+    for fs in rig::systems().filter(|fs| fs.name == "ext4") {
+        let pages = |threads| {
+            let rig = Rig::new(fs, &Options { threads, ..Options::default() });
+            let mut f = File::create(rig.path("log")).expect("created");
+            let before = rig.written();
+            for _ in 0..20 {
+                f.write_all(&[5; 4120]).expect("appended");
+                f.sync_data().expect("fdatasync");
+            }
+            let pages = rig.written() - before;
+            drop(f);
+            rig.finish();
+            pages
+        };
+        let (one, four) = (pages(1), pages(4));
+        // A commit that time asks for may come between.
+        assert!(four <= one + 4, "{one} pages written by one thread, {four} by four");
+    }
 }

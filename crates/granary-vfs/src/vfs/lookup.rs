@@ -1,7 +1,7 @@
 //! One name, "..", and inodes coming into memory and leaving it.
 
 use super::names::{Cached, Claim, Leaving};
-use super::node::{Node, NodeRef};
+use super::node::{Farewell, Node, NodeRef};
 use super::{Vfs, perm};
 use crate::attr::{FileKind, Ino};
 use crate::error::{FsError, Result};
@@ -72,6 +72,12 @@ impl Vfs {
     pub fn forget(&self, ino: Ino, n: u64) {
         self.names.forget(ino, n);
         self.reap();
+    }
+
+    /// How far the node of this number and this [`Node::generation`], which has lost its last name, has got: what it had is
+    /// free only when it is gone.
+    pub fn farewell(&self, ino: Ino, generation: u64) -> Farewell {
+        self.names.farewell(ino, generation)
     }
 
     /// Gives all lookups of all nodes back: the kernel that held them is gone without a word.

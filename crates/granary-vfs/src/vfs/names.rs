@@ -13,7 +13,7 @@
 use super::acls::Which;
 use super::dentries::{DentryTable, Hit};
 use super::inodes::InodeTable;
-use super::node::{Node, NodeRef, drop_users};
+use super::node::{Farewell, Node, NodeRef, drop_users};
 use crate::attr::{FileKind, Ino};
 use crate::gate::Gate;
 use crate::vfs::perm;
@@ -294,6 +294,16 @@ impl NameCache {
         let node = self.names.lock().inodes.get(ino).cloned();
         if let Some(node) = node.filter(|node| node.forget(n)) {
             drop_users(&node, 1);
+        }
+    }
+
+    /// How far a node without links has got.
+    pub(super) fn farewell(&self, ino: Ino, key: u64) -> Farewell {
+        let names = self.names.lock();
+        match names.inodes.get(ino) {
+            Some(node) if node.key == key => Farewell::Held,
+            None if names.busy.contains(&ino) => Farewell::Leaving,
+            _ => Farewell::Gone,
         }
     }
 

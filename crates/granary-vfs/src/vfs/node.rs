@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// Whether all its names are gone.
-    pub(super) fn is_orphan(&self) -> bool {
+    pub fn is_orphan(&self) -> bool {
         self.inode.view(|a| a.nlink == 0)
     }
 
@@ -176,6 +176,17 @@ impl Deref for Node {
     fn deref(&self) -> &Inode {
         &self.inode
     }
+}
+
+/// How far a node without links has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// Somebody still holds it.
+    Held,
+    /// It is being freed.
+    Leaving,
+    /// What it had is free.
+    Gone,
 }
 
 /// A user of a [`Node`]: while it lives the node stays in memory.

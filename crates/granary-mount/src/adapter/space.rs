@@ -1,0 +1,177 @@
+//! [`Leavers`]: space that programs have freed and the kernel has yet to give back.
+//!
+//! ```text
+//!   program:   unlink(2) ─────────────> returns ── write(2) ────────────────────────────────> returns
+//!   kernel:       UNLINK ── reply ──┘ └─ FORGET, queued      WRITE
+//!   serving threads:                       └─ frees the blocks  └─ no space, and somebody is leaving:
+//!   thread "space":                                                waits until they have left, does it again, replies
+//! ```
+//!
+//! What a file had is free when the kernel forgets it, which it tells after the call that removed the last name has returned,
+//! to whichever thread comes next. A program that removes a file and writes another one would find no space, or see none in
+//! statfs. The thread, so that no serving thread is taken from the FORGETs that are waited for.
+//!
+//! A file that a program holds open stays: each removed file is waited for [`PATIENCE`] at most, over all requests.
+//!
+//! The thread holds nothing of the file system between requests, and it ends before the file system does ([`Leavers::stop`]).
+
+use super::Shared;
+use granary_vfs::{Farewell, FsError, Ino, Node, Result};
+use parking_lot::Mutex;
+use std::io;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long a removed file that somebody may hold open is waited for. The kernel takes microseconds; a busy machine more.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long one request waits for files that are being freed, which end by themselves; a slow drive may take its time.
+const MOST: Duration = Duration::from_secs(2);
+/// Between two looks.
+const STEP: Duration = Duration::from_micros(200);
+/// Removed files that are remembered before those that have left are sorted out.
+const FEW: usize = 64;
+
+/// A request that is done once more.
+type Again = Box<dyn FnOnce(&Shared) + Send>;
+
+/// A file that has lost its last name.
+struct Leaver {
+    ino: Ino,
+    generation: u64,
+    patience: Duration,
+}
+
+struct Removed {
+    files: Vec<Leaver>,
+    /// With so many they are sorted out.
+    most: usize,
+}
+
+/// See the module.
+pub(crate) struct Leavers {
+    removed: Mutex<Removed>,
+    thread: Mutex<Option<(Sender<Again>, JoinHandle<()>)>>,
+}
+
+impl Default for Leavers {
+    fn default() -> Leavers {
+        Leavers { removed: Mutex::new(Removed { files: Vec::new(), most: FEW }), thread: Mutex::default() }
+    }
+}
+
+impl Leavers {
+    /// Starts the thread for a mount.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+        let (ask, asked) = mpsc::channel::<Again>();
+        let weak: Weak<Shared> = Arc::downgrade(shared);
+        let thread = std::thread::Builder::new().name("space".to_owned()).spawn(move || {
+            for again in asked {
+                // A reply that is dropped is an error.
+                if let Some(shared) = weak.upgrade() {
+                    shared.wait_for_leavers();
+                    again(&shared);
+                }
+            }
+        })?;
+        *shared.leavers.thread.lock() = Some((ask, thread));
+        Ok(())
+    }
+
+    /// Ends it. No requests come any more; those that wait are answered first.
+    pub(crate) fn stop(&self) {
+        let running = self.thread.lock().take();
+        if let Some((ask, thread)) = running {
+            drop(ask);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// A name of this node is gone, perhaps the last.
+    pub(super) fn removed(&self, node: &Node) {
+        if !node.is_orphan() {
+            return;
+        }
+        let mut removed = self.leavers.removed.lock();
+        removed.files.push(Leaver { ino: node.ino(), generation: node.generation(), patience: PATIENCE });
+        if removed.files.len() >= removed.most {
+            self.sort_out(&mut removed.files);
+            removed.most = FEW.max(2 * removed.files.len());
+        }
+    }
+
+    /// Drops those that have left, and those for whom nobody has patience any more. Says whether there are others.
+    fn sort_out(&self, files: &mut Vec<Leaver>) -> bool {
+        files.retain(|f| match self.vfs.farewell(f.ino, f.generation) {
+            Farewell::Held => f.patience > Duration::ZERO,
+            Farewell::Leaving => true,
+            Farewell::Gone => false,
+        });
+        !files.is_empty()
+    }
+
+    /// Whether space is coming that is worth waiting for.
+    fn space_is_coming(&self) -> bool {
+        let mut removed = self.leavers.removed.lock();
+        !removed.files.is_empty() && self.sort_out(&mut removed.files)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the kernel lives on the wall clock")]
+    fn wait_for_leavers(&self) {
+        let (begin, mut last) = (Instant::now(), Instant::now());
+        while self.space_is_coming() && begin.elapsed() < MOST {
+            std::thread::sleep(STEP);
+            let waited = last.elapsed();
+            last += waited;
+            let mut removed = self.leavers.removed.lock();
+            removed.files.iter_mut().for_each(|f| f.patience = f.patience.saturating_sub(waited));
+        }
+    }
+
+    /// Does what needs space, and where there is none but some is coming, once more when it has come. Then `send` is called by
+    /// another thread: this one goes on to the next request.
+    pub(super) fn with_space<T>(
+        &self,
+        whom: usize,
+        request: impl Fn(&Shared) -> Result<T> + Send + 'static,
+        send: impl FnOnce(Result<T>) + Send + 'static,
+    ) {
+        match self.guard.run(|| request(self)) {
+            Err(FsError::NoSpace) if self.space_is_coming() => self.again(whom, move |shared| {
+                send(shared.guard.run(|| request(shared)));
+            }),
+            done => send(done),
+        }
+    }
+
+    /// Calls `request` when the space that is coming has come, or at once where none is.
+    pub(super) fn when_there_is_space(&self, request: impl FnOnce(&Shared) + Send + 'static) {
+        if self.space_is_coming() { self.again(0, request) } else { request(self) }
+    }
+
+    /// Whether what was refused for want of space is worth trying again.
+    pub(super) fn is_worth_waiting(&self, error: &FsError) -> bool {
+        matches!(error, FsError::NoSpace) && self.space_is_coming()
+    }
+
+    /// Hands a request to the thread.
+    pub(super) fn again(&self, whom: usize, request: impl FnOnce(&Shared) + Send + 'static) {
+        let request: Again = Box::new(move |shared| {
+            let _whose = granary_sim::on_behalf(whom);
+            request(shared);
+        });
+        let refused = match &*self.leavers.thread.lock() {
+            Some((ask, _)) => ask.send(request).err().map(|mpsc::SendError(request)| request),
+            None => Some(request),
+        };
+        if let Some(request) = refused {
+            request(self);
+        }
+    }
+}
