@@ -10,7 +10,7 @@
 use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
-use granary_mssd::image::{Durability, Image, ImageMeta};
+use granary_mssd::image::{Durability, Image, ImageError, ImageMeta};
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
@@ -66,8 +66,16 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         testbed: new.testbed.to_owned(),
         created: (new.date.0 / 1_000_000_000).max(0) as u64,
         unfinished: entry.is_some(),
+        host: Some(testbed.host.table()?),
     };
-    Image::create(path, &drive, meta, new.force)?;
+    // Of an image that is only being made nothing can be lost.
+    Image::create(path, &drive, meta, new.force).map_err(|e| match e {
+        ImageError::NoSpace { doing } => LabError::call(
+            format!("making {}", path.display()),
+            format!("no space left on the host's disk while {doing}: free some, or choose another place"),
+        ),
+        e => e.into(),
+    })?;
     let _ = std::fs::remove_file(path.join(LISTS));
     let Some(entry) = entry else { return Ok(()) };
     let (image, drive) = Image::open(path, Durability::Process, false)?;
@@ -169,20 +177,34 @@ fn ask(
     }
     match grow(wanted) {
         Err(FsError::Invalid) => Ok(()),
+        // Would more be of use?
+        Err(FsError::NoSpace) if matches!(grow(wanted + ROOMY), Err(FsError::Invalid)) => {
+            Err(LabError::Usage(format!(
+                "{}: {name} does not grow to that size: what comes is too little for its own metadata: ask for more",
+                path.display()
+            )))
+        }
+        Err(FsError::NoSpace) => Err(LabError::Usage(format!(
+            "{}: {name} has grown as often as it can (31 times): {COPY}",
+            path.display()
+        ))),
         other => judge(other, name, path),
     }
 }
 
+/// What to do instead of growing.
+const COPY: &str = "make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)";
+/// Pages with which any metadata have place.
+const ROOMY: u64 = 1 << 20;
+
 /// What the file system `name` said to growing.
 fn judge(grown: granary_vfs::Result<()>, name: &str, path: &Path) -> Result<(), LabError> {
     let path = path.display();
-    let copy = "make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)";
     match grown {
-        Err(FsError::NotSupported) => Err(LabError::Usage(format!("{path}: {name} cannot grow: {copy}"))),
-        Err(FsError::NoSpace) => Err(LabError::Usage(format!(
-            "{path}: {name} does not grow to that size: it has grown as often as it can (31 times), or what comes is too \
-             little for its own metadata: ask for more, or {copy}"
-        ))),
+        Err(FsError::NotSupported) => Err(LabError::Usage(format!("{path}: {name} cannot grow: {COPY}"))),
+        Err(FsError::NoSpace) => {
+            Err(LabError::Usage(format!("{path}: {name} does not grow to that size: {COPY}")))
+        }
         other => other.map_err(LabError::fs(name, "grow")),
     }
 }
@@ -195,7 +217,8 @@ pub struct OpenImage {
     pub drive: Arc<dyn Drive>,
     /// Its file system.
     pub entry: &'static FsEntry,
-    /// The host of the testbed that it was made from (or of the default one, where that is gone).
+    /// The host of the testbed that it was made from, which images have since format 3; before, as that testbed is now (or the
+    /// default one, where it is gone).
     pub host: Host,
 }
 
@@ -219,9 +242,34 @@ impl OpenImage {
             )));
         }
         let entry = registry::find(&image.meta().fs)?;
-        let testbed = Testbed::load(&image.meta().testbed, &[]);
-        let host = testbed.or_else(|_| Testbed::load("bytefs-emulator", &[]))?.host;
+        let host = match &image.meta().host {
+            Some(own) => Host::from_table(own, &Testbed::load("bytefs-emulator", &[])?.host)?,
+            None => {
+                let testbed = Testbed::load(&image.meta().testbed, &[]);
+                testbed.or_else(|_| Testbed::load("bytefs-emulator", &[]))?.host
+            }
+        };
         Ok(OpenImage { image, drive, entry, host })
+    }
+
+    /// Changes values of the host, each `KEY=VALUE`; returns the whole paths of the keys.
+    ///
+    /// # Errors
+    /// What is wrong with one; one that changes the drive, which is the image's.
+    pub fn set_host(&mut self, sets: &[String]) -> Result<Vec<String>, LabError> {
+        // Its drive only so that keys of drives are known: an image's may be smaller than a testbed's can.
+        let testbed = Testbed { host: self.host.clone(), ..Testbed::load("bytefs-emulator", &[])? };
+        let (testbed, paths) = testbed.with(sets)?;
+        if let Some((path, set)) = paths.iter().zip(sets).find(|(path, _)| !path.starts_with("host.")) {
+            return Err(LabError::BadSet {
+                set: set.clone(),
+                message: format!(
+                    "{path} is the image's, since it was made: make another image (granary mkfs --set {set})"
+                ),
+            });
+        }
+        self.host = testbed.host;
+        Ok(paths)
     }
 
     /// A port to the drive.
@@ -314,7 +362,6 @@ pub enum State {
 /// # Errors
 /// What keeps the check from being made: no image, in use, host errors. Damage is a finding.
 pub fn check(path: &Path) -> Result<Findings, LabError> {
-    use granary_mssd::image::ImageError;
     let mut found = Findings::default();
     if Image::describe(path).is_ok_and(|info| info.meta.fs == BLANK) {
         let (image, drive) = Image::open(path, Durability::Process, true)?;

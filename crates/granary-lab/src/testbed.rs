@@ -65,6 +65,30 @@ pub struct Host {
     pub nova: granary_nova::MountOptions,
 }
 
+impl Host {
+    /// As a table of TOML.
+    pub(crate) fn table(&self) -> Result<Table, LabError> {
+        Table::try_from(self).map_err(|e| LabError::call("writing the host's settings", e))
+    }
+
+    /// From a table that an earlier version may have written: what it does not state is as in `base`.
+    pub(crate) fn from_table(table: &Table, base: &Host) -> Result<Host, LabError> {
+        let mut whole = base.table()?;
+        merge(&mut whole, table);
+        Host::deserialize(whole).map_err(|e| LabError::call("reading the host's settings in image.toml", e))
+    }
+}
+
+/// Puts `over` on top of `under`; the keys of both sections of a name are merged.
+fn merge(under: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(Value::Table(old)), Value::Table(new)) => merge(old, new),
+            _ => drop(under.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
 /// Name and text of each built-in testbed.
 const BUILTIN: [(&str, &str); 4] = [
     ("bytefs-emulator", include_str!("../../../testbeds/bytefs-emulator.toml")),
@@ -123,6 +147,22 @@ impl Testbed {
             }
         })?;
         Ok(testbed)
+    }
+
+    /// The testbed with `sets`, each `KEY=VALUE`, and the whole paths of the keys that they change.
+    ///
+    /// # Errors
+    /// What is wrong with a set.
+    pub fn with(self, sets: &[String]) -> Result<(Testbed, Vec<String>), LabError> {
+        let bad = |set: &String, message: String| LabError::BadSet { set: set.clone(), message };
+        let (mut testbed, mut paths) = (self, Vec::new());
+        for set in sets {
+            let mut tree = Table::try_from(&testbed).map_err(|e| bad(set, e.to_string()))?;
+            paths.push(apply(&mut tree, set)?);
+            testbed = read(&mut tree, set)?;
+        }
+        let wrong = testbed.validate().err().zip(sets.last());
+        wrong.map_or(Ok((testbed, paths)), |(message, last)| Err(bad(last, message)))
     }
 
     /// What contradicts itself, each with the file and line of the key to look at where it stands in a file.

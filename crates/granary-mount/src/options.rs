@@ -37,6 +37,10 @@ pub struct Options {
     pub allow_other: bool,
     /// Extended attributes. They cost a request before every write: the kernel asks for `security.capability`.
     pub xattrs: bool,
+    /// Set-user-ID programs run as such; takes the superuser.
+    pub suid: bool,
+    /// Devices can be opened; takes the superuser.
+    pub dev: bool,
     /// Threads that serve requests, at least 1. As many requests can wait for the host's files, or a paced drive, at the
     /// same time.
     pub threads: usize,
@@ -61,6 +65,8 @@ impl Default for Options {
             read_only: false,
             allow_other: false,
             xattrs: false,
+            suid: false,
+            dev: false,
             threads: default_threads(),
             source: "granary".to_owned(),
             durable: None,

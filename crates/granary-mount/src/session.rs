@@ -72,9 +72,9 @@ pub(crate) fn config(options: &Options) -> Config {
         // `MountOption::Subtype` does not reach the kernel with a direct mount(2).
         MountOption::CUSTOM("subtype=granary".to_owned()),
         MountOption::DefaultPermissions,
-        // An image may come from anywhere: no devices, no set-user-ID programs.
-        MountOption::NoDev,
-        MountOption::NoSuid,
+        // An image may come from anywhere: no devices, no set-user-ID programs, unless asked for.
+        if options.dev { MountOption::Dev } else { MountOption::NoDev },
+        if options.suid { MountOption::Suid } else { MountOption::NoSuid },
         if options.read_only { MountOption::RO } else { MountOption::RW },
     ];
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };

@@ -274,6 +274,31 @@ fn what_cannot_be_copied_keeps_nothing_else() {
 }
 
 #[test]
+fn what_cannot_be_looked_at_is_not_called_absent() {
+    let dir = tempfile::tempdir().expect("directory");
+    let img = dir.path().join("img");
+    ends(&["mkfs", text(&img), "--size", "64MiB"], 0);
+    // A link to itself: like a directory that one may not enter, nothing can be said of it.
+    let (header, moved) = (img.join("image.toml"), dir.path().join("header"));
+    fs::rename(&header, &moved).expect("moved");
+    symlink("image.toml", &header).expect("link");
+    let said = ends(&["ls", text(&img)], 2).1;
+    assert!(!said.contains("no Granary image") && said.contains("image.toml"), "{said}");
+    fs::remove_file(&header).expect("removed");
+    assert!(ends(&["ls", text(&img)], 2).1.contains("it has no image.toml"));
+    assert!(ends(&["ls", text(&moved)], 2).1.contains("an image is a directory"));
+}
+
+/// Two sizes of which one is to be told from the other.
+#[test]
+fn a_capacity_that_is_not_the_wanted_one_is_told_to_the_byte() {
+    let dir = tempfile::tempdir().expect("directory");
+    let said = ends(&["mkfs", text(&dir.path().join("img")), "--fs", "none", "--size", "1TiB"], 0).1;
+    let line = said.lines().find(|l| l.contains("instead of 1TiB")).expect("told");
+    assert!(!line.contains("1TiB instead"), "{line}");
+}
+
+#[test]
 fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     let dir = tempfile::tempdir().expect("directory");
     let img = dir.path().join("img");

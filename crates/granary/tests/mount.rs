@@ -32,6 +32,10 @@ fn options_that_would_say_nothing_are_refused() {
         (&["mount", "--record", "r", "img", "mnt"], "mount ram:FS"),
         (&["mount", "--dilate", "5", "img", "mnt"], "--pace on"),
         (&["mount", "--durability", "machine", "ram:bytefs", "mnt"], "granary mkfs"),
+        (&["mount", "--set", "nand.read_ns=1", "img", "mnt"], "the image's"),
+        (&["mount", "--set", "ext4.data=journal", "img", "mnt"], "this is bytefs"),
+        (&["mount", "--set", "vfs.page_cache=64MiB", "img", "mnt"], "--page-cache"),
+        (&["mount", "--set", "costs.syscall=1", "ram:ext4", "mnt"], "machine's time"),
         (&["stat", "--watch", "img"], "not mounted"),
         (&["stat", "--interval", "1", "img"], "--watch"),
         (&["stat", "--watch", "--interval", "nan", "img"], "0.05 to 3600"),
@@ -295,6 +299,54 @@ fn lists_are_heeded_once_there_can_be_some() {
         let mut read = [0; 100];
         let n = rustix::fs::getxattr(place.path("mnt/f"), name, &mut read[..]).expect("there");
         assert_eq!(read[..n], list);
+        place.runs(&["umount", "mnt"], 0);
+    }
+}
+
+/// An image is mounted as its own testbed says, wherever that is, and whatever has its name elsewhere.
+#[test]
+fn an_image_carries_the_settings_of_its_host() {
+    let Some(place) = Place::new() else { return };
+    let mine = "base = \"bytefs-emulator\"\nname = \"mine\"\n[host.ext4]\ndata = \"journal\"\n";
+    fs::write(place.path("my.toml"), mine).expect("written");
+    place.runs(&["mkfs", "img", "--fs", "ext4", "--size", "64MiB", "--testbed", "my.toml"], 0);
+    let args = ["mkfs", "set", "--fs", "ext4", "--size", "64MiB", "--set", "ext4.data=journal"];
+    place.runs(&args, 0);
+    place.runs(&["mkfs", "plain", "--fs", "ext4", "--size", "64MiB"], 0);
+    fs::remove_file(place.path("my.toml")).expect("removed");
+    // Blocks of data that go into the journal go to the drive twice.
+    let journal = |image: &str, set: &[&str]| {
+        let args = [&["mount", "--daemon", image, "mnt"][..], set].concat();
+        place.runs(&args, 0);
+        let f = fs::File::create(place.path("mnt/f")).expect("created");
+        std::os::unix::fs::FileExt::write_all_at(&f, &[7; 100 << 12], 0).expect("written");
+        f.sync_all().expect("fsync");
+        let written = place.stats()["host"]["block"]["write_bytes"]["journal"].as_u64().expect("a number");
+        drop(f);
+        place.runs(&["umount", "mnt"], 0);
+        written >= 100 << 12
+    };
+    assert!(!journal("plain", &[]));
+    assert!(journal("img", &[]));
+    assert!(journal("set", &[]));
+    assert!(!journal("img", &["--set", "ext4.data=ordered"]));
+    place.runs(&["fsck", "img"], 0);
+}
+
+#[test]
+fn set_user_id_programs_and_devices_are_as_asked() {
+    let Some(place) = Place::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (more, suid, dev) in
+        [(&[][..], false, false), (&["--suid"], true, false), (&["--suid", "--dev"], true, true)]
+    {
+        place.runs(&[&["mount", "--daemon", "ram:bytefs", "mnt"][..], more].concat(), 0);
+        let table = fs::read_to_string("/proc/self/mounts").expect("readable");
+        let path = place.path("mnt").canonicalize().expect("there");
+        let line = table.lines().find(|l| l.contains(path.to_str().expect("UTF-8"))).expect("mounted");
+        assert_eq!((line.contains("nosuid"), line.contains("nodev")), (!suid, !dev), "{line}");
         place.runs(&["umount", "mnt"], 0);
     }
 }

@@ -91,6 +91,15 @@ pub enum ImageError {
         /// What was being done.
         doing: String,
     },
+    /// The image lies on a file system of the host that is mounted for reading only.
+    #[error(
+        "the host's file system is read-only (while {doing}): use --read-only where the command has it, or copy the image to where \
+         it can be written"
+    )]
+    ReadOnlyHost {
+        /// What was being done.
+        doing: String,
+    },
     /// Another host error.
     #[error("{doing}: {source}; check the host's disk and its messages (dmesg), then try again")]
     Host {
@@ -119,9 +128,8 @@ impl ImageError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 ImageError::NoSpace { doing }
             }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                ImageError::Permission { doing }
-            }
+            io::ErrorKind::PermissionDenied => ImageError::Permission { doing },
+            io::ErrorKind::ReadOnlyFilesystem => ImageError::ReadOnlyHost { doing },
             _ => ImageError::Host { doing, source },
         }
     }
@@ -132,5 +140,17 @@ impl ImageError {
 
     pub(crate) fn foreign(path: &Path, why: impl Into<String>) -> ImageError {
         ImageError::Foreign { path: path.to_owned(), why: why.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_only_file_system_of_the_host_is_not_called_a_matter_of_modes() {
+        let said = |kind: io::ErrorKind| ImageError::host("opening flash", kind.into()).to_string();
+        assert!(said(io::ErrorKind::ReadOnlyFilesystem).contains("--read-only"));
+        assert!(said(io::ErrorKind::PermissionDenied).contains("owner and mode"));
     }
 }

@@ -1,9 +1,10 @@
 //! `image.toml`: what an image is: version, identity, file system, the drive's whole configuration.
 //!
 //! ```text
-//!   granary-image = 1                 format version; the first line tells a Granary image from other files
+//!   granary-image = 3                 format version; the first line tells a Granary image from other files
 //!   crc32c = "0x1a2b3c4d"             of every byte after this line
 //!   [image] uuid, fs, label, testbed, created
+//!   [image.host...]                   how it is mounted: the host of the testbed, as there (since format 3)
 //!   [drive] link, firmware, flash as in a testbed file
 //! ```
 //!
@@ -13,18 +14,22 @@
 use super::{ImageError, host::Host};
 use crate::config::DriveConfig;
 use serde::{Deserialize, Serialize};
+use std::io::ErrorKind;
 use std::path::Path;
+use toml::Table;
 
 /// Name of the header's file.
 pub const HEADER: &str = "image.toml";
 /// The format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
+/// The oldest that it reads: without the host.
+const OLDEST: u32 = 2;
 const MAGIC: &str = "granary-image = ";
 /// A header is smaller than this; anything larger is something else.
 const MOST: u64 = 1 << 20;
 
 /// What an image says about itself beside the drive.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageMeta {
     /// Identity, 32 hexadecimal digits; given by [`Image::create`](super::Image::create) where left empty.
@@ -46,10 +51,13 @@ pub struct ImageMeta {
     /// is not so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
+    /// The host of that testbed as it was then: how the file system is mounted. This crate does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<Table>,
 }
 
 /// The header.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
     /// Identity.
@@ -77,21 +85,11 @@ impl Header {
     pub fn read(host: &dyn Host) -> Result<Header, ImageError> {
         let path = host.path();
         let doing = || format!("reading {HEADER}");
-        if !host.exists(HEADER) {
-            return Err(if path.is_dir() {
-                let cut = if host.exists(super::FLASH) {
-                    ", perhaps because its making was interrupted"
-                } else {
-                    ""
-                };
-                ImageError::foreign(path, format!("it has no {HEADER}{cut}"))
-            } else if path.exists() {
-                ImageError::foreign(path, "an image is a directory")
-            } else {
-                ImageError::Missing { path: path.to_owned() }
-            });
-        }
-        let file = host.open(HEADER, true).map_err(|e| ImageError::host(doing(), e))?;
+        let file = host.open(HEADER, true).map_err(|e| match e.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Header::absent(host),
+            // It may well be there.
+            _ => ImageError::host(doing(), e),
+        })?;
         let len = file.len().map_err(|e| ImageError::host(doing(), e))?;
         if len > MOST {
             return Err(ImageError::foreign(path, format!("its {HEADER} is {len} bytes long")));
@@ -99,6 +97,20 @@ impl Header {
         let mut bytes = vec![0; len as usize];
         file.read_at(0, &mut bytes).map_err(|e| ImageError::host(doing(), e))?;
         Header::parse(path, &bytes)
+    }
+
+    /// What there is in its place.
+    fn absent(host: &dyn Host) -> ImageError {
+        let path = host.path();
+        if path.is_dir() {
+            let interrupted = host.exists(super::FLASH);
+            let cut = if interrupted { ", perhaps because its making was interrupted" } else { "" };
+            ImageError::foreign(path, format!("it has no {HEADER}{cut}"))
+        } else if path.exists() {
+            ImageError::foreign(path, "an image is a directory")
+        } else {
+            ImageError::Missing { path: path.to_owned() }
+        }
     }
 
     fn parse(path: &Path, bytes: &[u8]) -> Result<Header, ImageError> {
@@ -112,8 +124,8 @@ impl Header {
         if found > FORMAT {
             return Err(ImageError::Newer { path: path.to_owned(), found, known: FORMAT });
         }
-        if found < FORMAT {
-            return Err(ImageError::Older { path: path.to_owned(), found, known: FORMAT });
+        if found < OLDEST {
+            return Err(ImageError::Older { path: path.to_owned(), found, known: OLDEST });
         }
         let (crc, body) = rest.split_once('\n').ok_or_else(|| damaged("it ends in the second line"))?;
         let stored = crc
@@ -149,6 +161,18 @@ mod tests {
         let host = MemoryHost::new();
         header().write(&host).expect("written");
         assert_eq!(Header::read(&host).expect("read"), header());
+    }
+
+    #[test]
+    fn a_header_of_before_the_host_was_in_it_is_read_and_the_host_comes_back() {
+        let host = MemoryHost::new();
+        header().write(&host).expect("written");
+        host.tamper(HEADER, |b| b[16] = b'2');
+        assert_eq!(Header::read(&host).expect("read"), header());
+        let mut with = header();
+        with.image.host = Some(toml::from_str("cores = 3\n[vfs]\natime = 'noatime'").expect("TOML"));
+        with.write(&host).expect("written");
+        assert_eq!(Header::read(&host).expect("read"), with);
     }
 
     #[test]

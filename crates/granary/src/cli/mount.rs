@@ -19,6 +19,13 @@ pub struct MountArgs {
     /// Let other users in; permissions are checked as everywhere
     #[arg(long)]
     pub allow_other: bool,
+    /// Set-user-ID programs of the image run as such (root only); without it the mount is nosuid: an image may come from
+    /// anywhere
+    #[arg(long)]
+    pub suid: bool,
+    /// Devices of the image can be opened (root only); without it the mount is nodev
+    #[arg(long)]
+    pub dev: bool,
     /// Extended attributes; they cost a request before every write
     #[arg(long)]
     pub xattrs: bool,
@@ -27,7 +34,8 @@ pub struct MountArgs {
     pub page_cache: Bytes,
     #[command(flatten)]
     pub memory: MemoryArgs,
-    /// Change a value of the testbed, for example host.vfs.writeback_interval=1000000000; may be repeated
+    /// Change a value of the testbed's host for this mount, for example host.vfs.writeback_interval=1000000000; may be
+    /// repeated. An image has the values it was made with
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }

@@ -83,10 +83,11 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let Opened { drive, image, record, .. } = opened;
     let device = Arc::new(Mutex::new(device));
     let (held, last) = (device.clone(), drive.clone());
+    let left = if image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
     serve::watch_signals(
         exported.unmounter(),
         move || drop(held.lock().take()),
-        move || Port::new(last.clone()).flush().map_err(|e| e.to_string()),
+        move || Port::new(last.clone()).flush().map(|()| left).map_err(|e| e.to_string()),
     )?;
     let ended = exported.join();
     drop(drive);

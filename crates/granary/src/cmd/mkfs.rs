@@ -19,10 +19,18 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
     if capacity > size {
         let step = info.drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;
         say!(
-            "granary: drives of testbed {testbed} have whole rows of blocks: {capacity} instead of {size} (the smallest has {})",
-            Bytes(step)
+            "granary: drives of testbed {testbed} have whole rows of blocks: {} instead of {} (the smallest has {})",
+            exact(capacity),
+            exact(size),
+            exact(Bytes(step))
         );
     }
     say!("{}: {fs} on a drive of {capacity}, UUID {}", args.image.display(), info.meta.uuid);
     Ok(())
+}
+
+/// To the byte, where two sizes are to be told apart.
+fn exact(size: Bytes) -> String {
+    let short = size.to_string();
+    if short.parse() == Ok(size) { short } else { format!("{} B", size.0) }
 }

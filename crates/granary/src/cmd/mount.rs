@@ -18,6 +18,7 @@ use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Vfs;
+use rustix::process::geteuid;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,6 +26,9 @@ use std::time::Instant;
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
     args.serve.check(args.image.starts_with("ram:"))?;
+    if (args.suid || args.dev) && !geteuid().is_root() {
+        return Err(Failure::usage("--suid and --dev are for root: as mount(8) has it".to_owned()));
+    }
     if args.serve.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
 }
 
@@ -86,7 +90,12 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     }
     let Opened { vfs, image, drive, record, .. } = opened;
     serve::freeze_on_panic(&mounted.breaker(), image.as_ref());
-    serve::watch_signals(mounted.unmounter(), || {}, move || vfs.sync().map_err(|e| e.to_string()))?;
+    let left = if image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
+    serve::watch_signals(
+        mounted.unmounter(),
+        || {},
+        move || vfs.sync().map(|()| left).map_err(|e| e.to_string()),
+    )?;
     let ended = mounted.join();
     // It may hold the image.
     drop((control, drive));
@@ -130,6 +139,8 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         read_only: args.serve.read_only,
         allow_other: args.allow_other,
         xattrs: args.xattrs,
+        suid: args.suid,
+        dev: args.dev,
         threads: args.serve.threads(),
         source: args.image.clone(),
         durable: barrier.map(serve::durable_hook),
@@ -147,6 +158,8 @@ fn open(args: &MountArgs) -> Result<Opened, Failure> {
 /// A new file system on a drive in memory; it ends with the mount.
 fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     let entry = registry::find(fs)?;
+    let base = Testbed::load(args.memory.testbed(), &[])?;
+    heeded(entry, &args.set, &base.clone().with(&args.set)?.1)?;
     let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
     let size = args.memory.size.unwrap_or(Bytes::gib(1));
     let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
@@ -165,7 +178,8 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     let mut open =
         OpenImage::open(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only)?;
     if !args.set.is_empty() {
-        open.host = Testbed::load(&open.image.meta().testbed, &args.set)?.host;
+        let paths = open.set_host(&args.set)?;
+        heeded(open.entry, &args.set, &paths)?;
     }
     let before = open.drive.counters();
     let vfs = mount_on(args, open.port(), open.entry, &open.host)?;
@@ -192,6 +206,23 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     }
     told += &format!(", in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
     Ok(Opened { vfs, drive, image: Some(Arc::new(image)), record: None, fs: entry.name, told })
+}
+
+/// Refuses values (with the whole paths of their keys) that say nothing of a mount of this file system.
+fn heeded(entry: &registry::FsEntry, sets: &[String], paths: &[String]) -> Result<(), Failure> {
+    let own = entry.name.split('-').next().unwrap_or(entry.name);
+    for (set, path) in sets.iter().zip(paths) {
+        let section = path.strip_prefix("host.").and_then(|rest| rest.split_once('.'));
+        let why = match section.map(|(section, _)| section) {
+            _ if path == "host.vfs.page_cache" => "say --page-cache".to_owned(),
+            _ if path == "host.cores" => "programs run on this machine's cores".to_owned(),
+            Some("costs") => "programs run in this machine's time".to_owned(),
+            Some(fs) if fs != "vfs" && fs != own => format!("this is {}", entry.name),
+            _ => continue,
+        };
+        return Err(Failure::usage(format!("--set {set} changes nothing of this mount: {why}")));
+    }
+    Ok(())
 }
 
 fn mount_on(

@@ -4,7 +4,7 @@
 //!   --daemon:  parent ── starts itself with --background ──> child: opens, recovers, mounts
 //!                 | reads stdout <────────── "mounted ..." ──|  (or ends: its message and exit code are the parent's)
 //!                 └ exits 0                                  └ serves on, messages to --log
-//!   SIGINT, SIGTERM:  unmount; in use: detach and wait; again: write everything back and stop
+//!   SIGINT, SIGTERM:  unmount; in use: detach and wait; again: write everything back and stop, unclosed
 //! ```
 
 use crate::failure::Failure;
@@ -60,15 +60,18 @@ pub fn durable_hook(image: Arc<Image>) -> DurableHook {
     })
 }
 
+/// What a server that is stopped with programs in it leaves of its image.
+pub const NOT_CLOSED: &str = "everything was written back, and the image was not closed: the next to open it takes that from the redo log";
+
 /// Ends the mount when a signal comes. `first`: done before each attempt to unmount; `write_back`: before stopping with
-/// programs still in it.
+/// programs still in it, says what is left.
 ///
 /// # Errors
 /// The system's.
 pub fn watch_signals(
     unmounter: Unmounter,
     first: impl Fn() + Send + 'static,
-    write_back: impl Fn() -> Result<(), String> + Send + 'static,
+    write_back: impl Fn() -> Result<&'static str, String> + Send + 'static,
 ) -> Result<(), Failure> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| Failure::io("watching for signals", e))?;
@@ -77,7 +80,7 @@ pub fn watch_signals(
         for _ in signals.forever() {
             if asked {
                 say(&match write_back() {
-                    Ok(()) => "stopped; everything was written back".to_owned(),
+                    Ok(left) => format!("stopped; {left}"),
                     Err(e) => format!("stopped; writing back failed: {e}"),
                 });
                 std::process::exit(1);
