@@ -359,6 +359,9 @@ pub struct DriveReplayArgs {
     /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR)
     #[arg(long)]
     pub device: Option<String>,
+    /// Replay what there is of a record that is cut off, because the process that wrote it was killed
+    #[arg(long)]
+    pub cut: bool,
     /// What the drive holds before: none, fill, or random:N for N times its capacity in random pages [default: fill; that of
     /// a record]
     #[arg(long, value_name = "HOW")]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   run reproduce workload testbed    workloads in virtual time
+//!                         (interrupt.rs: what a signal leaves of their records)
 //!   drive                   the drive alone
 //!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
@@ -22,6 +23,7 @@ pub mod export;
 pub mod files;
 pub mod fsck;
 pub mod grow;
+pub mod interrupt;
 pub mod live;
 pub mod loopdev;
 pub mod ls;

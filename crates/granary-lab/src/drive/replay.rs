@@ -85,6 +85,8 @@ pub struct Replayed {
     pub bent: Bent,
     /// What the reader saw.
     pub seen: Seen,
+    /// The trace has the end of its measured run: always, but for a record of a run that was stopped.
+    pub whole: bool,
 }
 
 /// An event with its order, to be sorted by time.
@@ -154,6 +156,8 @@ struct Run {
     cpu: Nanos,
     start: Nanos,
     begun: bool,
+    /// The drive has no power.
+    off: bool,
     before: DriveCounters,
     /// Counters and instant of the end of the run.
     after: Option<(DriveCounters, Nanos)>,
@@ -180,6 +184,7 @@ impl Replay<'_> {
             cpu: Nanos::ZERO,
             start: Nanos::ZERO,
             begun: false,
+            off: false,
             before: self.drive.counters_at(Nanos::ZERO),
             after: None,
             last: None,
@@ -204,7 +209,7 @@ impl Replay<'_> {
         }
         let seen = events.source.seen();
         if n == 0 {
-            let message = "there is no access in the trace".to_owned();
+            let message = events.source.nothing();
             return Err(LabError::BadTrace { file: self.name.to_owned(), line: 1, message });
         }
         self.finish(r, seen)
@@ -212,18 +217,22 @@ impl Replay<'_> {
 
     fn finish(&self, mut r: Run, seen: Seen) -> Result<Replayed, LabError> {
         let refused = |e: DriveError| LabError::run("drive", "drain", e);
+        let whole = !r.is_record || r.begun && r.after.is_some();
         let (after, end) = match r.after.take() {
             Some(after) => after,
             None => {
                 let after = (self.drive.counters_at(r.end), r.end);
                 (self.mark)(r.end, Phase::Drain);
-                self.drive.settle(r.end).map_err(refused)?;
+                // A record may be cut off while the power was: there is nothing to settle then.
+                if !r.off {
+                    self.drive.settle(r.end).map_err(refused)?;
+                }
                 after
             }
         };
         let drain = r.last.unwrap_or_else(|| self.drive.counters()).since(&after);
         let time = Nanos(end.0.saturating_sub(r.start.0));
-        Ok(Replayed { ops: r.ops, time, run: after.since(&r.before), drain, bent: r.bent, seen })
+        Ok(Replayed { ops: r.ops, time, run: after.since(&r.before), drain, bent: r.bent, seen, whole })
     }
 
     /// When an operation is issued.
@@ -371,9 +380,14 @@ impl Replay<'_> {
             }
             Op::PowerFail(seed) => {
                 d.power_fail(now, &mut Stream::new(seed, POWER));
+                r.off = true;
                 now
             }
-            Op::PowerOn => d.power_on(now)?,
+            Op::PowerOn => {
+                let on = d.power_on(now)?;
+                r.off = false;
+                on
+            }
             Op::Mark(_) => now,
         })
     }

@@ -21,6 +21,7 @@ pub mod recorded;
 use crate::error::LabError;
 use granary_mssd::Structure;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -194,6 +195,8 @@ pub struct Seen {
     pub small_trims: u64,
     /// Lines that are no access (other events of blkparse).
     pub skipped: u64,
+    /// A record was cut off behind so many whole operations.
+    pub cut: Option<u64>,
 }
 
 /// A reader of a trace.
@@ -206,6 +209,11 @@ pub trait Source {
 
     /// What was seen so far.
     fn seen(&self) -> Seen;
+
+    /// Why there was no event at all.
+    fn nothing(&self) -> String {
+        "there is no access in the trace".to_owned()
+    }
 
     /// Whether the events are calls of a drive, whose order must be kept.
     fn is_record(&self) -> bool {
@@ -266,6 +274,8 @@ pub struct Choice {
     pub event: blkparse::Action,
     /// Which device of several: `8,16` (blkparse), `usr.0` (MSR: host and disk).
     pub device: Option<String>,
+    /// Granary: of a record that is cut off, what there is of it.
+    pub cut: bool,
 }
 
 /// A trace that is open.
@@ -324,7 +334,7 @@ pub fn read(name: &str, input: Box<dyn Read>, bytes: u64, choice: &Choice) -> Re
             (Box::new(blkparse::Blkparse::new(name, input, choice.event, choice.device.clone())), None)
         }
         Format::Granary => {
-            let reader = native::Reader::new(name, input)?;
+            let reader = native::Reader::new(name, input)?.take_cut(choice.cut);
             let header = reader.header().clone();
             (Box::new(reader), Some(header))
         }
@@ -403,11 +413,16 @@ impl Lines {
 struct Device {
     wanted: Option<String>,
     found: Option<String>,
+    /// Some of those that were not wanted.
+    others: BTreeSet<String>,
 }
+
+/// Most devices that are listed where the one that was chosen is not there.
+const MOST_OTHERS: usize = 16;
 
 impl Device {
     fn new(wanted: Option<String>) -> Device {
-        Device { wanted, found: None }
+        Device { wanted, found: None, others: BTreeSet::new() }
     }
 
     /// Whether accesses of `name` count.
@@ -416,6 +431,9 @@ impl Device {
     /// A second device where none was chosen.
     fn is_it(&mut self, name: &str) -> Result<bool, String> {
         if let Some(wanted) = &self.wanted {
+            if wanted != name && self.others.len() < MOST_OTHERS && !self.others.contains(name) {
+                self.others.insert(name.to_owned());
+            }
             return Ok(wanted == name);
         }
         match &self.found {
@@ -428,6 +446,21 @@ impl Device {
                 "a second device, {name} beside {found}, and one drive to replay them on: choose with --device {found} or \
                  --device {name}"
             )),
+        }
+    }
+
+    /// Why there was no access.
+    fn nothing(&self) -> String {
+        let others: Vec<&str> = self.others.iter().map(String::as_str).collect();
+        match &self.wanted {
+            Some(wanted) if !others.is_empty() => {
+                let more = if others.len() == MOST_OTHERS { ", ..." } else { "" };
+                format!(
+                    "there is no access of --device {wanted} in the trace, but of {}{more}",
+                    others.join(", ")
+                )
+            }
+            _ => "there is no access in the trace".to_owned(),
         }
     }
 }

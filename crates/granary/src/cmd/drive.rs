@@ -4,7 +4,7 @@ mod bench;
 mod replay;
 
 use crate::cli::{DriveArgs, DriveBenchArgs, DriveBenchKind, DriveCommand};
-use crate::cmd::moves;
+use crate::cmd::{interrupt, moves};
 use crate::progress::Fraction;
 use crate::speed::on_cpu;
 use granary_lab::LabError;
@@ -70,6 +70,7 @@ impl Bed {
     /// Makes and preconditions the drive.
     fn new(plan: Plan, args: &DriveArgs, bar: &Fraction) -> Result<Bed, LabError> {
         let clock = Clock::new();
+        check_memory(&plan.config)?;
         let make = if args.no_data { Mssd::without_data } else { Mssd::new };
         let bad = |e: granary_mssd::ConfigError| LabError::BadTestbed {
             file: plan.testbed.clone(),
@@ -91,7 +92,11 @@ impl Bed {
             drive: plan.config,
         };
         let recorded = match &args.record {
-            Some(path) => Some(Recorded::create(path, &header, drive.clone())?),
+            Some(path) => {
+                let recorded = Recorded::create(path, &header, drive.clone())?;
+                interrupt::end_records_first()?;
+                Some(recorded)
+            }
             None => None,
         };
         let origin = Origin {
@@ -168,10 +173,32 @@ impl Clock {
         let parts: Vec<String> = laps.iter().map(show).collect();
         let ran = laps.iter().find(|(name, ..)| *name == "ran");
         let (wall, cpu) = ran.map_or((0.0, None), |&(_, wall, cpu)| (wall, cpu));
-        let rate = |s: f64| format!("{:.3} million", accesses as f64 / s.max(1e-9) / 1e6);
-        let by_cpu = cpu.map_or(String::new(), |s| format!(", {} per second of cpu", rate(s)));
-        say!("wall: {}: {} accesses per second{by_cpu}", parts.join(", "), rate(wall));
+        let rates =
+            [rate(accesses, Some(wall), "accesses per second"), rate(accesses, cpu, "per second of cpu")];
+        let rates: Vec<String> = rates.into_iter().flatten().collect();
+        let rates = if rates.is_empty() { String::new() } else { format!(": {}", rates.join(", ")) };
+        say!("wall: {}{rates}", parts.join(", "));
     }
+}
+
+/// Shortest time that a rate is told of, seconds: a tick of the kernel's, within which it may count no time on the processor.
+const SHORTEST: f64 = 0.004;
+
+fn rate(accesses: u64, seconds: Option<f64>, per: &str) -> Option<String> {
+    let seconds = seconds.filter(|s| *s >= SHORTEST)?;
+    Some(format!("{:.3} million {per}", accesses as f64 / seconds / 1e6))
+}
+
+/// Refuses a write log that memory has no room for: the drive would be made of it, and the process would die of it.
+fn check_memory(config: &DriveConfig) -> Result<(), LabError> {
+    let log = config.firmware.log_region;
+    if config.firmware.mode != Mode::Log || Vec::<u8>::new().try_reserve_exact(log.0 as usize).is_ok() {
+        return Ok(());
+    }
+    Err(LabError::Usage(format!(
+        "drive.firmware.log_region of {log} is more than this machine's memory has room for: take a smaller one (--set \
+         log_region=256MiB)"
+    )))
 }
 
 /// Prints a record as JSON, or as its table.
@@ -192,4 +219,27 @@ fn parse_precondition(text: &str) -> Result<Precondition, LabError> {
 
 fn usage(flag: &str, given: &str, wanted: &str) -> LabError {
     LabError::Usage(format!("{flag} {given}: there are {wanted}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rate_is_told_of_a_time_that_is_too_short_to_be_measured() {
+        assert_eq!(rate(3000, Some(0.0), "per second of cpu"), None);
+        assert_eq!(rate(3000, None, "per second of cpu"), None);
+        let told = rate(3_000_000, Some(1.5), "per second of cpu");
+        assert_eq!(told.as_deref(), Some("2.000 million per second of cpu"));
+    }
+
+    #[test]
+    fn a_write_log_beyond_memory_is_refused() {
+        let mut config = DriveConfig::bytefs_emulator();
+        check_memory(&config).expect("256 MiB");
+        config.firmware.log_region = granary_units::Bytes(1 << 60);
+        let told = check_memory(&config).expect_err("refused").to_string();
+        assert!(told.contains("drive.firmware.log_region"), "{told}");
+        check_memory(&config.with_mode(Mode::Cache)).expect("has no log");
+    }
 }

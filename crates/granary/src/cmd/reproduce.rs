@@ -1,8 +1,8 @@
 //! `granary reproduce bytefs`: the paper's nine workloads on its five file systems; its numbers beside ours.
 
 use crate::cli::ReproduceArgs;
-use crate::cmd::results;
 use crate::cmd::run::{all, ended, write};
+use crate::cmd::{interrupt, results};
 use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::experiment::Origin;
@@ -34,6 +34,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         for e in &mut experiments {
             e.record = Some(dir.join(format!("{}-{}.trace", e.workload.name, e.fs)));
         }
+        interrupt::end_records_first()?;
     }
     let (records, failed) = all(&experiments, args.jobs);
     if records.is_empty() {

@@ -1,7 +1,7 @@
 //! `granary run WORKLOAD|FILE.f`: the workload on each file system, side by side.
 
 use crate::cli::RunArgs;
-use crate::cmd::results;
+use crate::cmd::{interrupt, results};
 use crate::failure::Failure;
 use crate::progress::Bars;
 use crate::speed::Speed;
@@ -51,6 +51,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             record: args.record.clone(),
         })
         .collect();
+    if args.record.is_some() {
+        interrupt::end_records_first()?;
+    }
     let (records, failed) = all(&experiments, args.jobs);
     let mut json = String::new();
     for r in &records {

@@ -7,6 +7,7 @@
 //!   SIGINT, SIGTERM:  unmount; in use: detach and wait; again: write everything back and stop, unclosed
 //! ```
 
+use crate::cmd::interrupt;
 use crate::failure::Failure;
 use crate::out;
 use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
@@ -83,6 +84,7 @@ pub fn watch_signals(
                     Ok(left) => format!("stopped; {left}"),
                     Err(e) => format!("stopped; writing back failed: {e}"),
                 });
+                interrupt::end_records();
                 std::process::exit(1);
             }
             asked = true;

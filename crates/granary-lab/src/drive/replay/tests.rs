@@ -206,6 +206,79 @@ fn a_damaged_record_is_refused_wherever_it_is_damaged() {
     assert!(replay(&newer).expect_err("newer").contains("version 2 of the format"));
 }
 
+/// Wherever a record is cut off, its whole operations can be replayed, and no others.
+#[test]
+fn what_is_left_of_a_record_that_is_cut_off_is_replayed_where_asked_for() {
+    let config = DriveConfig::tiny(Mode::Log);
+    let (_, good) = recorded(&config, all_kinds);
+    let input =
+        |bytes: &[u8]| -> BufReader<Box<dyn Read>> { BufReader::new(Box::new(Cursor::new(bytes.to_vec()))) };
+    let events = |bytes: &[u8]| -> Result<(Vec<Event>, Option<u64>), LabError> {
+        let mut source = Reader::new("t", input(bytes))?.take_cut(true);
+        let mut events = Vec::new();
+        while let Some(event) = source.next_event()? {
+            events.push(event);
+        }
+        Ok((events, source.seen().cut))
+    };
+    let (all, cut) = events(&good).expect("good");
+    assert_eq!(cut, None);
+    let mut most = 0;
+    for at in 0..good.len() {
+        // Without its header it is no record.
+        let Ok((some, cut)) = events(&good[..at]) else {
+            assert!(most == 0, "byte {at}");
+            continue;
+        };
+        assert_eq!((&some[..], cut), (&all[..some.len()], Some(some.len() as u64)));
+        assert!(some.len() >= most);
+        most = some.len();
+        if at % 7 != 0 || some.is_empty() {
+            continue;
+        }
+        let drive = Mssd::new(&config).expect("valid");
+        let mut source = Reader::new("t", input(&good[..at])).expect("a record").take_cut(true);
+        let replayed = replay_on(&drive, &mut source, Pace::Stamped(1.0), true).expect("replays");
+        assert_eq!(replayed.seen.cut, cut);
+    }
+    assert_eq!(most, all.len());
+    // Damage is damage still.
+    let mut bad = good.clone();
+    let last = bad.len() - 1;
+    bad[last] ^= 1;
+    events(&bad).expect_err("its checksum is wrong");
+}
+
+#[test]
+fn the_records_of_a_process_that_is_stopped_end() {
+    let config = DriveConfig::tiny(Mode::Log);
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, drive) = (dir.path().join("record"), Arc::new(Mssd::new(&config).expect("valid")));
+    let r = Recorded::create(&path, &header(&config, "none"), drive).expect("written");
+    r.mark(Nanos::ZERO, Phase::Run);
+    r.submit(Nanos(5), Command::Flush).expect("flushes");
+    let ended = crate::drive::trace::recorded::end_all();
+    let (_, count) = ended.into_iter().find(|(p, _)| *p == path).expect("it was open");
+    assert_eq!(count.expect("written"), 2);
+    r.submit(Nanos(9), Command::Flush).expect("the drive goes on");
+    assert_eq!(r.finish().expect("nothing is left to do"), 0);
+    let bytes = std::fs::read(&path).expect("read");
+    let drive = Mssd::new(&config).expect("valid");
+    let replayed = replay_on(&drive, &mut reader(&bytes).expect("a record"), Pace::Stamped(1.0), false);
+    let replayed = replayed.expect("replays");
+    assert_eq!((replayed.ops["flush"].accesses, replayed.whole), (1, false));
+}
+
+#[test]
+fn a_device_that_the_trace_does_not_have_is_refused_with_those_that_it_has() {
+    let input: Box<dyn Read> = Box::new(Cursor::new(MSR.as_bytes().to_vec()));
+    let choice = Choice { device: Some("hm.7".to_owned()), ..Choice::default() };
+    let mut source = read("t", input, 0, &choice).expect("a trace").source;
+    let drive = Mssd::new(&small()).expect("valid");
+    let said = replay_on(&drive, &mut *source, Pace::Stamped(1.0), true).expect_err("none").to_string();
+    assert!(said.contains("--device hm.7") && said.contains("but of hm.1"), "{said}");
+}
+
 const MSR: &str = "128166372003061629,hm,1,Write,0,4096,59\n\
                    128166372003063629,hm,1,Read,0,8192,59\n\
                    128166372003062629,hm,1,Write,1073741824,4096,59\n";

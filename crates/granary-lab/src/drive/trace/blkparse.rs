@@ -205,6 +205,10 @@ impl Source for Blkparse {
         Ok(None)
     }
 
+    fn nothing(&self) -> String {
+        self.device.nothing()
+    }
+
     fn seen(&self) -> Seen {
         Seen { position: self.lines.position, ..self.seen }
     }

@@ -92,6 +92,10 @@ impl Source for Msr {
         Ok(None)
     }
 
+    fn nothing(&self) -> String {
+        self.device.nothing()
+    }
+
     fn seen(&self) -> Seen {
         Seen { position: self.lines.position, ..self.seen }
     }

@@ -8,7 +8,8 @@
 //! Numbers are LEB128: 7 bits a byte, the lowest first. A page that repeats a word takes 9 bytes. The content is all there,
 //! so that a replay leaves the drive with the same bytes, counters and times as the recorded run.
 //!
-//! Invariant: what was cut off or changed is found: by the checksums of header and end.
+//! Invariant: what was cut off or changed is found: by the checksums of header and end. Who asks for it
+//! ([`Reader::take_cut`]) gets the whole operations of a record that was cut off, without a checksum over them.
 
 use super::{Content, Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
@@ -322,6 +323,9 @@ pub struct Reader {
     last: Nanos,
     count: u64,
     done: bool,
+    take_cut: bool,
+    /// It was cut off behind so many operations.
+    cut: Option<u64>,
 }
 
 /// Why an operation cannot be read.
@@ -352,12 +356,19 @@ impl Reader {
             drive: DriveConfig::bytefs_emulator(),
         };
         let file = file.to_owned();
-        let mut r =
-            Reader { file, input, header, crc: 0, position: 0, last: Nanos::ZERO, count: 0, done: false };
+        let (crc, position, last, count) = (0, 0, Nanos::ZERO, 0);
+        let (done, take_cut, cut) = (false, false, None);
+        let mut r = Reader { file, input, header, crc, position, last, count, done, take_cut, cut };
         match r.read_header() {
             Ok(header) => Ok(Reader { header, ..r }),
             Err(bad) => Err(r.explain(bad)),
         }
+    }
+
+    /// Whether the whole operations of a record that is cut off are taken for all of it; else it is refused.
+    #[must_use]
+    pub fn take_cut(self, take_cut: bool) -> Reader {
+        Reader { take_cut, ..self }
     }
 
     /// What the record says about itself.
@@ -368,7 +379,8 @@ impl Reader {
     fn explain(&self, bad: Bad) -> LabError {
         let message = match bad {
             Bad::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => format!(
-                "the record is cut off at byte {}, in operation {}: its run did not end well; record it again",
+                "the record is cut off at byte {}, in operation {}: its run did not end well; record it again, or --cut replays \
+                 what there is",
                 self.position,
                 self.count + 1
             ),
@@ -601,12 +613,20 @@ impl Source for Reader {
         }
         match self.read_event() {
             Ok(event) => Ok(event),
+            Err(Bad::Io(e)) if self.take_cut && e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                (self.done, self.cut) = (true, Some(self.count));
+                Ok(None)
+            }
             Err(bad) => Err(self.explain(bad)),
         }
     }
 
     fn seen(&self) -> Seen {
-        Seen { position: self.position, ..Seen::default() }
+        Seen { position: self.position, cut: self.cut, ..Seen::default() }
+    }
+
+    fn nothing(&self) -> String {
+        "there is no operation in the record".to_owned()
     }
 
     fn is_record(&self) -> bool {

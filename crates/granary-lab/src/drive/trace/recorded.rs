@@ -8,6 +8,8 @@
 //! A middleware: it changes no time, no counter and no content, with one exception: a power failure draws from a stream
 //! of its own, whose seed is in the record, so that a replay loses the same lines.
 //!
+//! Who stops a process ends its records first ([`end_all`]): what there is can be replayed then.
+//!
 //! Invariant: the order in the file is the order in which the drive got the calls, also with several threads.
 
 use super::native::{Header, OpRef, Writer};
@@ -20,10 +22,24 @@ use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Stream of power failures, here and in a replay.
 pub(crate) const POWER: &str = "recorded power failure";
+
+/// The records in files of this process that may not have ended.
+static OPEN: Mutex<Vec<(PathBuf, Weak<Mutex<Log>>)>> = Mutex::new(Vec::new());
+
+/// Ends all records in files of this process: of each that had not ended its path, and the number of operations in it or why it
+/// could not be written. For a process that is about to stop: its calls go on, and are not recorded any more.
+pub fn end_all() -> Vec<(PathBuf, Result<u64, LabError>)> {
+    let open = std::mem::take(&mut *OPEN.lock());
+    let ended = open.into_iter().filter_map(|(path, log)| {
+        let ended = log.upgrade()?.lock().end(&path)?;
+        Some((path, ended))
+    });
+    ended.collect()
+}
 
 struct Log {
     writer: Option<Writer<Box<dyn Write + Send>>>,
@@ -46,12 +62,21 @@ impl Log {
             self.writer = None;
         }
     }
+
+    /// Ends the record; nothing where it has ended already.
+    fn end(&mut self, path: &Path) -> Option<Result<u64, LabError>> {
+        let io = |source| LabError::Io { what: format!("writing {}", path.display()), source };
+        if let Some(e) = self.failed.take() {
+            return Some(Err(io(e)));
+        }
+        Some(self.writer.take()?.end().map_err(io))
+    }
 }
 
 /// A drive whose calls are recorded.
 pub struct Recorded<D: ?Sized + Drive = dyn Drive> {
     path: PathBuf,
-    log: Mutex<Log>,
+    log: Arc<Mutex<Log>>,
     inner: Arc<D>,
 }
 
@@ -64,7 +89,11 @@ impl<D: Drive + ?Sized> Recorded<D> {
         let io = |source| LabError::Io { what: format!("writing {}", path.display()), source };
         let file = File::create(path).map_err(io)?;
         let out: Box<dyn Write + Send> = Box::new(BufWriter::with_capacity(1 << 18, file));
-        Recorded::over(path, out, header, inner).map_err(io)
+        let recorded = Recorded::over(path, out, header, inner).map_err(io)?;
+        let mut open = OPEN.lock();
+        open.retain(|(_, log)| log.strong_count() > 0);
+        open.push((path.to_owned(), Arc::downgrade(&recorded.log)));
+        Ok(recorded)
     }
 
     /// Records into `out`; `path` is its name in errors.
@@ -78,7 +107,7 @@ impl<D: Drive + ?Sized> Recorded<D> {
         inner: Arc<D>,
     ) -> std::io::Result<Recorded<D>> {
         let log = Log { writer: Some(Writer::new(out, header)?), failed: None };
-        Ok(Recorded { path: path.to_owned(), log: Mutex::new(log), inner })
+        Ok(Recorded { path: path.to_owned(), log: Arc::new(Mutex::new(log)), inner })
     }
 
     /// A phase begins at `now`.
@@ -96,15 +125,7 @@ impl<D: Drive + ?Sized> Recorded<D> {
     /// # Errors
     /// The file could not be written.
     pub fn finish(&self) -> Result<u64, LabError> {
-        let io = |source| LabError::Io { what: format!("writing {}", self.path.display()), source };
-        let mut log = self.log.lock();
-        if let Some(e) = log.failed.take() {
-            return Err(io(e));
-        }
-        match log.writer.take() {
-            Some(writer) => writer.end().map_err(io),
-            None => Ok(0),
-        }
+        self.log.lock().end(&self.path).unwrap_or(Ok(0))
     }
 
     /// Writes down `op`, then carries it out, so that no other call comes between.

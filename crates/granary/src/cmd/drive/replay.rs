@@ -4,6 +4,7 @@ use super::{Bed, Plan, config, parse_precondition, print, usage, with_firmware};
 use crate::cli::DriveReplayArgs;
 use crate::progress::Fraction;
 use granary_lab::LabError;
+use granary_lab::drive::replay::Replayed;
 use granary_lab::drive::trace::{self, Choice, Format, blkparse::Action};
 use granary_lab::drive::{Pace, Precondition, Replay, ReplayRecord, replay_table};
 
@@ -30,7 +31,7 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
         false => Pace::Stamped(args.scale),
     };
     let name = args.trace.display().to_string();
-    let choice = Choice { format: format.transpose()?, event, device: args.device.clone() };
+    let choice = Choice { format: format.transpose()?, event, device: args.device.clone(), cut: args.cut };
     let mut opened = trace::open(&args.trace, &choice)?;
     without_effect(args, &name, opened.format)?;
     let plan = plan(args, &name, opened.header.as_ref())?;
@@ -51,9 +52,24 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     bed.finish()?;
     bed.clock.report(replayed.ops.values().map(|o| o.accesses).sum());
     let (format, pace) = (opened.format.name(), pace.to_string());
-    let record = ReplayRecord::new(bed.origin, &config, &name, format, &pace, &replayed);
+    let mut record = ReplayRecord::new(bed.origin, &config, &name, format, &pace, &replayed);
+    record.warnings.extend(part_of_a_run(opened.header.as_ref(), &replayed));
     print(&record, args.drive.json, replay_table);
     Ok(())
+}
+
+/// What to say of a record whose run did not come to its end.
+fn part_of_a_run(header: Option<&trace::native::Header>, replayed: &Replayed) -> Option<String> {
+    if let Some(count) = replayed.seen.cut {
+        return Some(format!(
+            "the record is cut off: these are the {count} operations that it has whole, and no checksum vouches for them"
+        ));
+    }
+    // What a mount or an export was asked has no measured part.
+    let measured = |h: &trace::native::Header| h.source.starts_with("run ") || h.source == "drive bench";
+    (header.is_some_and(measured) && !replayed.whole).then(|| {
+        "the recorded run was stopped before its end: the figures are of what it had done".to_owned()
+    })
 }
 
 /// Refuses options that say nothing of a trace of this format.
@@ -68,6 +84,7 @@ fn without_effect(args: &DriveReplayArgs, name: &str, format: Format) -> Result<
         Format::Msr | Format::Granary if args.event.is_some() => {
             refused("--event", "among the events of blkparse")
         }
+        Format::Msr | Format::Blkparse if args.cut => refused("--cut", "what there is of a Granary record"),
         Format::Granary if args.device.is_some() => {
             refused("--device", "one of the devices of an MSR or blkparse trace")
         }
