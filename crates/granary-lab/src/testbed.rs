@@ -368,6 +368,8 @@ mod tests {
                 "a daemon sleeps",
             ),
             ("read_ns = 40000", "read_ns = 0", "read_ns", "no flash works in no time"),
+            ("name = \"bytefs-emulator\"", "name = \"a\\nb\"", "name", "must be one line"),
+            ("description = \"", "description = \"\\t", "description", "must be one line"),
             ("syscall = 90", "syscall = 2000000000", "syscall", "longer than a second"),
             ("cores = 28 ", "cores = 1000000 ", "cores", "at most 8192"),
             (
@@ -412,6 +414,10 @@ mod tests {
             "command_cost=9223372036854775807",
             "gc_stop=4294967295",
             "ext4.cpus=4294967295",
+            "ext4.cpus=0",
+            "bytefs.cpus=0",
+            "victim_search=0",
+            "checkpoint_interval=0",
         ] {
             let said = Testbed::load("cxl", &[set.into()]).expect_err(set).to_string();
             assert!(said.starts_with(&format!("--set {set}: ")), "{said}");

@@ -97,6 +97,7 @@ impl Place {
         all.extend(args);
         all.push("drive");
         let (_, told) = self.granary(&all, 0);
+        assert!(!told.contains("::"), "{told}");
         told.split(' ').next().expect("the device comes first").to_owned()
     }
 

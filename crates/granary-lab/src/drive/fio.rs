@@ -14,7 +14,7 @@
 //!
 //! Source: fio's HOWTO, "Job file format", "Parameter types".
 
-use super::job::{Job, Pattern};
+use super::job::{Job, Lines, Pattern};
 use crate::error::LabError;
 use granary_units::{Bytes, Nanos};
 
@@ -25,7 +25,9 @@ const KEYS: &str = "rw, bs, iodepth, size, numjobs, rwmixread, offset, runtime, 
 /// # Errors
 /// The line and what is wrong with it.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Job>, LabError> {
-    let (mut global, mut jobs, mut in_global) = (Job::default(), Vec::<Job>::new(), None);
+    let lines = Lines { file: file.to_owned(), ..Lines::default() };
+    let mut global = Job { lines: Some(lines), ..Job::default() };
+    let (mut jobs, mut in_global) = (Vec::<Job>::new(), None);
     for (n, raw) in text.lines().enumerate() {
         let bad = |message: String| LabError::BadJobFile { file: file.to_owned(), line: n + 1, message };
         let line = raw.trim();
@@ -37,7 +39,8 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Job>, LabError> {
             let name = name.ok_or_else(|| bad(format!("'{line}' is no section: write [name]")))?;
             in_global = Some(name == "global");
             if name != "global" {
-                jobs.push(Job { name: name.to_owned(), ..global.clone() });
+                let lines = global.lines.clone().map(|lines| Lines { section: n + 1, ..lines });
+                jobs.push(Job { name: name.to_owned(), lines, ..global.clone() });
             }
             continue;
         }
@@ -54,7 +57,10 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Job>, LabError> {
                 )));
             }
         };
-        set(job, key, value).map_err(bad)?;
+        let key = set(job, key, value).map_err(bad)?;
+        if let Some(lines) = &mut job.lines {
+            lines.note(key, n + 1);
+        }
     }
     if jobs.is_empty() {
         let message = "there is no job: add a section such as [randread] with rw=randread".to_owned();
@@ -67,31 +73,57 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Job>, LabError> {
     Ok(jobs)
 }
 
-fn set(job: &mut Job, key: &str, value: Option<&str>) -> Result<(), String> {
+/// Sets what the line says; the key's own name.
+fn set(job: &mut Job, key: &str, value: Option<&str>) -> Result<&'static str, String> {
     let given = value.filter(|v| !v.is_empty()).ok_or_else(|| format!("'{key}' needs a value: {key}=..."));
-    match key {
+    Ok(match key {
         "rw" | "readwrite" => {
             let name = given?;
             job.pattern = Pattern::named(name)
                 .ok_or_else(|| format!("rw={name}: there are {}", Pattern::NAMES.join(", ")))?;
+            "rw"
         }
-        "bs" | "blocksize" => job.block_size = size(key, given?)?,
-        "size" => job.size = Some(size(key, given?)?),
-        "offset" => job.offset = size(key, given?)?,
-        "iodepth" => job.depth = number(key, given?)?,
-        "numjobs" => job.clients = number(key, given?)?,
+        "bs" | "blocksize" => {
+            job.block_size = size(key, given?)?;
+            "bs"
+        }
+        "size" => {
+            job.size = Some(size(key, given?)?);
+            "size"
+        }
+        "offset" => {
+            job.offset = size(key, given?)?;
+            "offset"
+        }
+        "iodepth" => {
+            job.depth = number(key, given?)?;
+            "iodepth"
+        }
+        "numjobs" => {
+            job.clients = number(key, given?)?;
+            "numjobs"
+        }
         "rwmixread" => {
             job.read_percent = number(key, given?)?;
             if job.read_percent > 100 {
                 return Err(format!("rwmixread={}: a percentage", job.read_percent));
             }
+            "rwmixread"
         }
-        "runtime" => job.runtime = Some(time(given?)?),
-        "time_based" => job.time_based = flag(key, value)?,
-        "norandommap" => job.random_map = !flag(key, value)?,
+        "runtime" => {
+            job.runtime = Some(time(given?)?);
+            "runtime"
+        }
+        "time_based" => {
+            job.time_based = flag(key, value)?;
+            "time_based"
+        }
+        "norandommap" => {
+            job.random_map = !flag(key, value)?;
+            "norandommap"
+        }
         _ => return Err(format!("'{key}' is not supported: remove it; supported are {KEYS}")),
-    }
-    Ok(())
+    })
 }
 
 /// Sizes as fio writes them (`k`, `m`, `g`, `kb`...: powers of 1024), and ours.
@@ -170,5 +202,22 @@ mod tests {
         assert!(why("[a]\niodepth=0\n").contains("line 2"));
         assert!(why("[a]\nsize\n").contains("needs a value"));
         assert!(why("[a]\nnorandommap=false\n").contains("line 2: norandommap=false: write norandommap"));
+    }
+
+    /// What only shows when a job is put together, or put on a drive, is said with the line all the same.
+    #[test]
+    fn a_job_that_cannot_run_is_refused_with_the_line_at_fault() {
+        let why = |text: &str| {
+            let jobs = parse("f", text).expect("each line is good");
+            jobs[0].check(1 << 30).expect_err("refused").to_string()
+        };
+        let said = why("[a]\nrw=read\nblocksize=3k\n");
+        assert!(said.starts_with("f, line 3: job a: block commands move whole 4 KiB pages"), "{said}");
+        let said = why("[global]\noffset=1k\nbs=4k\n[a]\nrw=read\n");
+        assert!(said.starts_with("f, line 2: job a: "), "{said}");
+        let said = why("[global]\nbs=4k\n\n[a]\ntime_based\nrw=read\n");
+        assert!(said.starts_with("f, line 5: job a: time_based needs a runtime"), "{said}");
+        let said = why("[a]\nsize=1m\noffset=1g\nbs=4k\n");
+        assert!(said.starts_with("f, line 4: job a: offset 1GiB and size 1MiB do not fit"), "{said}");
     }
 }

@@ -104,6 +104,31 @@ impl Pattern {
     }
 }
 
+/// Where a job's settings stand in a job file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// The file.
+    pub file: String,
+    /// The line of its section.
+    pub section: usize,
+    /// Each key that was given, also in `[global]`, and the line of its last value.
+    pub keys: Vec<(&'static str, usize)>,
+}
+
+impl Lines {
+    /// Notes that `key` stands in this line.
+    pub fn note(&mut self, key: &'static str, line: usize) {
+        self.keys.retain(|(k, _)| *k != key);
+        self.keys.push((key, line));
+    }
+
+    /// The line to look at for what is wrong with `keys`: of the one of them that was given last, else the section's.
+    fn of(&self, keys: &[&str]) -> usize {
+        let given = self.keys.iter().filter(|(k, _)| keys.contains(k)).map(|(_, line)| *line);
+        given.max().unwrap_or(self.section)
+    }
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
@@ -131,6 +156,8 @@ pub struct Job {
     pub time_based: bool,
     /// Stop after so many accesses of each client; drawn round the job's part of the drive again where that is smaller.
     pub accesses: Option<u64>,
+    /// Where it stands, of a job file.
+    pub lines: Option<Lines>,
 }
 
 impl Default for Job {
@@ -148,6 +175,7 @@ impl Default for Job {
             runtime: None,
             time_based: false,
             accesses: None,
+            lines: None,
         }
     }
 }
@@ -156,45 +184,75 @@ impl Job {
     /// Size of the part of a drive of `capacity` bytes that the job touches.
     ///
     /// # Errors
-    /// What does not fit, and what would.
+    /// What does not fit, and what would; of a job file with the line.
     pub fn check(&self, capacity: u64) -> Result<u64, LabError> {
-        let bad = |message: String| Err(LabError::BadJob { job: self.name.clone(), message });
+        let bad = |keys: &[&str], message: String| {
+            let job = self.name.clone();
+            Err(match &self.lines {
+                None => LabError::BadJob { job, message },
+                Some(lines) => LabError::BadJobFile {
+                    file: lines.file.clone(),
+                    line: lines.of(keys),
+                    message: format!("job {job}: {message}"),
+                },
+            })
+        };
         let (page, byte) = (PAGE_SIZE as u64, self.pattern.first.is_byte());
         let bs = self.block_size.0;
         if !byte && (bs == 0 || !bs.is_multiple_of(page) || !self.offset.0.is_multiple_of(page)) {
-            return bad(format!(
-                "block commands move whole 4 KiB pages, not {} at {}: take a multiple, or load, store or persist",
-                self.block_size, self.offset
-            ));
+            let at_fault = if bs == 0 || !bs.is_multiple_of(page) { "bs" } else { "offset" };
+            return bad(
+                &[at_fault],
+                format!(
+                    "block commands move whole 4 KiB pages, not {} at {}: take a multiple, or load, store or persist",
+                    self.block_size, self.offset
+                ),
+            );
         }
         if byte && (bs == 0 || bs > 1 << 20) {
-            return bad(format!("the byte window takes 1 B to 1 MiB at a time, not {}", self.block_size));
+            let message = format!("the byte window takes 1 B to 1 MiB at a time, not {}", self.block_size);
+            return bad(&["bs"], message);
         }
         if byte && self.depth > 1 && self.pattern.first != Access::Load {
-            return bad("a CPU has one store under way: use numjobs instead of iodepth".to_owned());
+            let message = "a CPU has one store under way: use numjobs instead of iodepth";
+            return bad(&["iodepth"], message.to_owned());
         }
         if self.depth == 0 || self.clients == 0 || self.read_percent > 100 {
-            return bad("iodepth and numjobs are at least 1, rwmixread at most 100".to_owned());
+            let message = "iodepth and numjobs are at least 1, rwmixread at most 100";
+            return bad(&["iodepth", "numjobs", "rwmixread"], message.to_owned());
         }
         if self.accesses == Some(0) || self.runtime == Some(Nanos::ZERO) {
-            return bad("accesses and runtime are at least 1: with 0 nothing is measured; leave them out for one access of \
-                        each block"
-                .to_owned());
+            let message = "accesses and runtime are at least 1: with 0 nothing is measured; leave them out for one access of \
+                           each block";
+            return bad(&["runtime"], message.to_owned());
         }
         if self.time_based && self.runtime.is_none() {
-            return bad("time_based needs a runtime: nothing else would end the job".to_owned());
+            let message = "time_based needs a runtime: nothing else would end the job";
+            return bad(&["time_based"], message.to_owned());
         }
         let end = self.size.map_or(capacity, |s| self.offset.0.saturating_add(s.0));
-        if end > capacity || end < self.offset.0 + bs {
-            return bad(format!(
-                "offset {} and size {} do not fit: the drive has {}, one access takes {}",
-                self.offset,
-                Bytes(end.saturating_sub(self.offset.0)),
-                Bytes(capacity),
-                self.block_size
-            ));
+        let room = end.checked_sub(self.offset.0).filter(|room| end <= capacity && *room >= bs);
+        match (room, self.size) {
+            (Some(room), _) => Ok(room),
+            (None, Some(size)) => bad(
+                &["offset", "size", "bs"],
+                format!(
+                    "offset {} and size {size} do not fit: the drive has {}, one access takes {}",
+                    self.offset,
+                    Bytes(capacity),
+                    self.block_size
+                ),
+            ),
+            (None, None) => bad(
+                &["offset", "bs"],
+                format!(
+                    "offset {} leaves no room for an access of {}: the drive has {}",
+                    self.offset,
+                    self.block_size,
+                    Bytes(capacity)
+                ),
+            ),
         }
-        Ok(end - self.offset.0)
     }
 
     /// Accesses start at multiples of this, from `offset` on: a small store never straddles lines.
@@ -232,6 +290,8 @@ mod tests {
         assert!(why(Job { accesses: Some(0), ..job.clone() }).contains("nothing is measured"));
         assert!(why(Job { runtime: Some(Nanos::ZERO), ..job.clone() }).contains("nothing is measured"));
         assert!(why(Job { time_based: true, ..job.clone() }).contains("needs a runtime"));
+        let beyond = why(Job { offset: Bytes::mib(2), size: None, ..job.clone() });
+        assert!(beyond.contains("offset 2MiB leaves no room") && !beyond.contains("size"), "{beyond}");
         let store = Pattern::named("store").expect("known");
         assert!(why(Job { pattern: store, depth: 2, ..job }).contains("numjobs"));
     }

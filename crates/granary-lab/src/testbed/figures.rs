@@ -235,6 +235,16 @@ pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
             "a posted store takes longer than a load that waits for data".to_owned(),
         ));
     }
+    if d.link.verify() * 2 < d.link.line_read {
+        out.push((
+            "drive.link.verify_read",
+            format!(
+                "a write-verify read of {} beside a line's of {}: both go to the drive and back behind the stores before them",
+                d.link.verify(),
+                d.link.line_read
+            ),
+        ));
+    }
     let work = d.firmware.entry_cost + d.firmware.line_cost;
     if d.link.line_read < work {
         out.push((
@@ -276,6 +286,23 @@ fn without_effect(t: &Testbed) -> Vec<(&'static str, String)> {
         out.push((
             "drive.flash.plane_mode",
             "\"multi-plane\" has no effect: there is one plane in a die".to_owned(),
+        ));
+    }
+    if d.flash.plane_mode == PlaneMode::MultiPlane && d.flash.geometry.planes > 1 {
+        out.push((
+            "drive.flash.plane_mode",
+            "\"multi-plane\" pairs what the host and the cleaning of the log write; gc's copies go one at a time, so that in the \
+             steady state of random writes it comes to \"one-at-a-time\""
+                .to_owned(),
+        ));
+    }
+    if d.firmware.txlog > d.firmware.log_region {
+        out.push((
+            "drive.firmware.txlog",
+            format!(
+                "the TxLog of {} is larger than the log whose transactions it lists, {}: it cannot become full",
+                d.firmware.txlog, d.firmware.log_region
+            ),
         ));
     }
     if t.host.costs.copy_bandwidth.0 == 0 {
@@ -336,6 +363,8 @@ mod tests {
             ("command_cost=4000", "the firmware takes 1.02 GB/s"),
             ("write_buffer=64KiB", "two pages for each plane (512KiB)"),
             ("line_write=6000", "a posted store"),
+            ("verify_read=100", "a write-verify read of 100ns beside a line's of 4.8us"),
+            ("txlog='16GiB'", "the TxLog of 16GiB is larger than the log"),
             ("line_read=50", "takes the firmware 104ns alone"),
             ("erase_ns=10", "programs faster than it erases"),
             ("blocks_per_plane=20", "each plane needs 9 blocks"),
@@ -349,6 +378,9 @@ mod tests {
             let found = contradictions(&t);
             assert!(found.iter().any(|(_, text)| text.contains(word)), "{set}: {found:?}");
         }
+        let sets = ["geometry.planes=4", "plane_mode=multi-plane"].map(str::to_owned);
+        let found = contradictions(&Testbed::load("bytefs-emulator", &sets).expect("valid"));
+        assert!(found.iter().any(|(_, text)| text.contains("gc's copies go one at a time")), "{found:?}");
     }
 
     #[test]

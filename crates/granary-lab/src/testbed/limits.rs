@@ -26,12 +26,30 @@ pub(super) fn before(t: &Testbed) -> Option<String> {
 
 /// What is out of its range, of a testbed whose drive is good: begins with the key's whole path.
 pub(super) fn refusal(t: &Testbed) -> Option<String> {
-    pauses(t).or_else(|| times(t)).or_else(|| counts(t)).or_else(|| scaled(t))
+    names(t).or_else(|| pauses(t)).or_else(|| times(t)).or_else(|| counts(t)).or_else(|| scaled(t))
+}
+
+/// Both are lines of lists, and the name is a word of records.
+fn names(t: &Testbed) -> Option<String> {
+    let line = |text: &str| !text.contains(char::is_control);
+    if !line(&t.name) || t.name.trim().is_empty() {
+        return Some(
+            "name must be one line of text that says something: lists and records show it".to_owned(),
+        );
+    }
+    (!line(&t.description)).then(|| "description must be one line of text: lists show it".to_owned())
 }
 
 fn pauses(t: &Testbed) -> Option<String> {
     let h = &t.host;
     let (gc, discard) = (h.f2fs.gc_sleep, h.f2fs.discard_sleep);
+    if h.f2fs.checkpoint_interval < SHORTEST {
+        return Some(format!(
+            "host.f2fs.checkpoint_interval must be at least {}: a checkpoint is so old before the next, in nanoseconds; 60 s \
+             are 60000000000",
+            SHORTEST.0
+        ));
+    }
     [
         ("host.vfs.writeback_interval", h.vfs.writeback_interval),
         ("host.bytefs.commit_interval", h.bytefs.commit_interval),
@@ -95,6 +113,14 @@ fn times(t: &Testbed) -> Option<String> {
 }
 
 fn counts(t: &Testbed) -> Option<String> {
+    let none = [
+        ("host.bytefs.cpus", t.host.bytefs.cpus == 0, "there is one that allocates"),
+        ("host.ext4.cpus", t.host.ext4.cpus == 0, "there is one that allocates"),
+        ("host.f2fs.victim_search", t.host.f2fs.victim_search == 0, "a search looks at one segment"),
+    ];
+    if let Some((key, _, why)) = none.into_iter().find(|(_, is_none, _)| *is_none) {
+        return Some(format!("{key} must be at least 1: {why}"));
+    }
     [
         ("host.cores", t.host.cores),
         ("host.vfs.flushers", t.host.vfs.flushers),

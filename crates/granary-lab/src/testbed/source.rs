@@ -116,7 +116,9 @@ impl Keys {
     /// The key that a message about a contradiction speaks of first: the whole path with which the message begins, or the
     /// last part of its path is a word of the message. Else the innermost section that it names.
     pub fn named_in(&self, message: &str) -> Option<(&str, usize)> {
-        let first = message.split_whitespace().next().filter(|word| word.contains('.'));
+        let first = message.split_whitespace().next();
+        // A word alone is a key where the testbed itself has it: `name`.
+        let first = first.filter(|word| word.contains('.') || ["name", "description"].contains(word));
         if let Some((path, at)) = self.0.iter().find(|(path, _)| Some(path.as_str()) == first) {
             return Some((path, *at));
         }

@@ -21,9 +21,10 @@ use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::calibrate::kernel::{MKFS, MOUNT, commits, journal_share};
 use granary_lab::calibrate::{Edge, KernelClient, Load, Traffic, classify, judge, model, reference, table};
+use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, STATS_FILE};
 use granary_mssd::Structure;
-use granary_units::{Bytes, Nanos};
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use rustix::mount::{UnmountFlags, unmount};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -50,6 +51,7 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         .size
         .parse()
         .map_err(|e| Failure::usage(format!("--size {}: {e}; write for example 8GiB", args.size)))?;
+    has_such_a_drive(size)?;
     let loads: Vec<Load> = args.load.iter().map(|n| Load::new(n, args.scale)).collect::<Result<_, _>>()?;
     check()?;
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
@@ -85,6 +87,19 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         good &= misses.is_empty();
     }
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Refuses a size that the export's drive cannot have: the flash has its least number of blocks.
+fn has_such_a_drive(size: Bytes) -> Result<(), Failure> {
+    let testbed = Testbed::load("bytefs-emulator", &[])?;
+    let drive = |size| testbed.drive.flash.with_capacity(size).capacity_pages() * PAGE_SIZE as u64;
+    let least = Bytes(drive(Bytes(1)));
+    if size < least {
+        return Err(Failure::usage(format!(
+            "--size {size}: the smallest drive of this testbed has {least}; take that or more"
+        )));
+    }
+    Ok(())
 }
 
 fn json(load: &str, args: &CalibrateArgs, kernel: &Traffic, ours: &Traffic, misses: &[String]) -> String {
@@ -216,5 +231,17 @@ impl Drop for Rig {
         }
         let _ = self.end();
         let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_no_drive_of_the_testbed_has_is_refused_with_the_least() {
+        let told = has_such_a_drive(Bytes::mib(1)).expect_err("refused").to_string();
+        assert!(told.contains("--size 1MiB") && told.contains("smallest drive"), "{told}");
+        has_such_a_drive(Bytes::gib(8)).expect("the default");
     }
 }

@@ -68,7 +68,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let device = if args.loop_device { Some(LoopDevice::over(&file, args.serve.read_only)?) } else { None };
     let place = device.as_ref().map_or(file, |d| d.path().to_owned());
-    let line = format!("{} is {}: {}", place.display(), args.image, opened.told);
+    let line = format!("{} is {}, {}", place.display(), args.image, opened.told);
     if args.serve.background {
         serve::hand_over(args.serve.log.as_deref(), &line)?;
     } else {

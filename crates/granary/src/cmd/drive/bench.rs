@@ -84,6 +84,7 @@ fn jobs(args: &DriveBenchArgs) -> Result<Vec<Job>, LabError> {
                 .map(|t| fio::time(t).map_err(|m| LabError::Usage(format!("--runtime: {m}"))))
                 .transpose()?,
             time_based: args.runtime.is_some(),
+            lines: None,
             accesses: if args.runtime.is_some() {
                 args.accesses
             } else {
