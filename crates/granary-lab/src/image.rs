@@ -69,19 +69,23 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         host: Some(testbed.host.table()?),
     };
     // Of an image that is only being made nothing can be lost.
-    Image::create(path, &drive, meta, new.force).map_err(|e| match e {
+    let unmade = |e| match e {
         ImageError::NoSpace { doing } => LabError::call(
             format!("making {}", path.display()),
-            format!("no space left on the host's disk while {doing}: free some, or choose another place"),
+            format!(
+                "no space left on the host's disk while {doing}: there is no image yet; free some and say --force, or choose \
+                 another place"
+            ),
         ),
         e => e.into(),
-    })?;
+    };
+    Image::create(path, &drive, meta, new.force).map_err(unmade)?;
     let _ = std::fs::remove_file(path.join(LISTS));
     let Some(entry) = entry else { return Ok(()) };
-    let (image, drive) = Image::open(path, Durability::Process, false)?;
+    let (image, drive) = Image::open(path, Durability::Process, false).map_err(unmade)?;
     (entry.mkfs)(&Port::new(drive)).map_err(LabError::fs(entry.name, "mkfs"))?;
-    image.close()?;
-    Ok(Image::finish(path)?)
+    image.close().map_err(unmade)?;
+    Image::finish(path).map_err(unmade)
 }
 
 /// What growing an image has changed.

@@ -289,6 +289,20 @@ fn what_cannot_be_looked_at_is_not_called_absent() {
     assert!(ends(&["ls", text(&moved)], 2).1.contains("an image is a directory"));
 }
 
+/// A file that may not become as large as it should stands for a full disk.
+#[test]
+fn an_image_that_finds_no_space_is_not_said_to_have_lost_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    // In units of 512 bytes, or of 1 KiB: the header fits, the drive does not.
+    let limited = "trap '' XFSZ; ulimit -f 100; exec \"$0\" mkfs img --size 64MiB";
+    let mut c = std::process::Command::new("sh");
+    c.args(["-c", limited, env!("CARGO_BIN_EXE_granary")]).current_dir(dir.path());
+    let out = c.output().expect("runs");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{said}");
+    assert!(said.contains("there is no image yet") && !said.contains("lost nothing"), "{said}");
+}
+
 /// Two sizes of which one is to be told from the other.
 #[test]
 fn a_capacity_that_is_not_the_wanted_one_is_told_to_the_byte() {
