@@ -294,7 +294,7 @@ fn ext4_moves_what_the_kernels_moves() {
         place.ends(&["calibrate", "ext4", "--scale", "0.004", "--size", "1GiB", "--json"]);
     assert!(matches!(code, Some(0 | 1)), "{told}{err}");
     let loads: Vec<Value> = told.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
-    assert_eq!(loads.len(), 4);
+    assert_eq!(loads.len(), 5);
     for load in loads {
         assert_eq!(load["kernel"]["unknown"], 0);
         // A load without fsync is one commit, in its last sync, or two where the kernel's write-back is a little later than
