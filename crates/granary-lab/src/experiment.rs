@@ -24,7 +24,7 @@ use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, OpStats, Outcome, Progress, ProgressFn, Run, RunOptions};
+use granary_workload::run::{Clients, Outcome, Progress, ProgressFn, Run, RunOptions};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -262,7 +262,11 @@ impl Experiment {
                     p95_ns: h.quantile(0.95).0,
                     p99_ns: h.quantile(0.99).0,
                     max_ns: h.max().0,
-                    histogram: histogram(op),
+                    histogram: if self.workload.latency_histogram {
+                        h.by_powers_of_two().into_iter().map(<[u64; 2]>::from).collect()
+                    } else {
+                        Vec::new()
+                    },
                 };
                 (name.clone(), stats)
             })
@@ -305,15 +309,6 @@ impl Experiment {
         record.warnings.extend(judge.warnings(&record, &outcome.warnings));
         record
     }
-}
-
-/// The buckets of a latency histogram that hold something.
-fn histogram(op: &OpStats) -> Vec<[u64; 2]> {
-    let buckets = op.buckets.iter().flat_map(|buckets| buckets.iter().enumerate());
-    buckets
-        .filter(|(_, count)| **count > 0)
-        .map(|(i, &count)| [i.checked_sub(1).map_or(0, |i| 1 << i), count])
-        .collect()
 }
 
 fn period(of: &granary_workload::run::Period) -> Period {

@@ -54,6 +54,20 @@ impl Histogram {
         Nanos(if self.buckets.is_empty() { 0 } else { self.buckets.value_at_quantile(q) }).min(self.longest)
     }
 
+    /// Samples by powers of two, as `(from, count)`: from so many nanoseconds to below twice as many; those that take no time
+    /// have 0. Empty ones are left out. Exact up to an hour: no bucket of the quantiles lies on both sides of a power of two.
+    pub fn by_powers_of_two(&self) -> Vec<(u64, u64)> {
+        let mut all: Vec<(u64, u64)> = Vec::new();
+        for bucket in self.buckets.iter_recorded() {
+            let from = bucket.value_iterated_to().checked_ilog2().map_or(0, |n| 1 << n);
+            match all.last_mut().filter(|last| last.0 == from) {
+                Some(last) => last.1 += bucket.count_at_value(),
+                None => all.push((from, bucket.count_at_value())),
+            }
+        }
+        all
+    }
+
     /// Largest sample (zero where there are none).
     pub fn max(&self) -> Nanos {
         self.longest
@@ -94,6 +108,17 @@ mod tests {
         let idle = of(&[0, 0, 0]);
         assert_eq!((idle.mean(), idle.quantile(0.5), idle.max()), (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO));
         assert_eq!((of(&[]).mean(), of(&[]).quantile(0.5)), (Nanos::ZERO, Nanos::ZERO));
+    }
+
+    #[test]
+    fn powers_of_two_are_kept_apart_exactly() {
+        assert_eq!(of(&[0, 0, 1, 2, 3, 4]).by_powers_of_two(), [(0, 2), (1, 1), (2, 2), (4, 1)]);
+        for n in 1..41 {
+            let edge = 1u64 << n;
+            let found = of(&[edge - 1, edge, 2 * edge - 1, 2 * edge]).by_powers_of_two();
+            assert_eq!(found, [(edge / 2, 1), (edge, 2), (2 * edge, 1)]);
+        }
+        assert_eq!(of(&[]).by_powers_of_two(), []);
     }
 
     #[test]

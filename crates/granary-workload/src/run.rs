@@ -46,7 +46,7 @@ mod worker;
 pub use error::RunError;
 pub use fileset::content_word;
 pub use halt::Finish;
-pub use ledger::{BUCKETS, OpStats, latency_bucket};
+pub use ledger::OpStats;
 pub use periods::Period;
 
 use crate::spec::{FilesetId, QuitMode, RandomVar, Step, Workload};
@@ -438,15 +438,11 @@ impl Shared {
         for gate in &gates {
             halt.enrol(Arc::clone(gate) as _);
         }
-        let mut stats = std::mem::take(&mut plan.stats);
-        if run.workload.latency_histogram {
-            stats.iter_mut().for_each(|stats| stats.buckets = Some(Box::new([0; BUCKETS])));
-        }
         Shared {
             sets,
             halt,
             running,
-            ledger: Ledger::new(stats, plan.processes),
+            ledger: Ledger::new(std::mem::take(&mut plan.stats), plan.processes),
             events: Events::new(run.workload.event_rate, Arc::clone(&sleepers)),
             sleepers,
             still: Standstill::new(&run.workload.name, &plan.threads),

@@ -1,4 +1,4 @@
-// Which commit a checkout is at, for the result records; read by build.rs and by tests/commit.rs.
+//! Which commit a checkout is at, for the result records; used by build.rs and tests/commit.rs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -108,7 +108,8 @@ pub struct Moved {
     pub firmware: String,
     /// Length of the run in virtual seconds.
     pub virtual_s: f64,
-    /// Share of the run that each kind of resource was at work, 0 to 1, mean over its units.
+    /// Share of the run that each kind of resource was at work, 0 to 1, mean over its units. Of planes that wait for each other
+    /// (`plane_mode` other than `independent`) what lies ahead is known for a die as a whole only: a short run may show more than 1.
     pub utilization: Utilization,
     /// Host-link traffic of the run.
     pub host: Host,

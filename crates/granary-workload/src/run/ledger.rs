@@ -13,15 +13,6 @@ use granary_sim::Histogram;
 use granary_units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets of latencies; see [`latency_bucket`].
-pub const BUCKETS: usize = 65;
-
-/// The bucket that a latency falls into: 0 takes no time, `i` takes from 2^(i-1) ns to below 2^i ns. Filebench's `lathist` has the same
-/// powers of two.
-pub fn latency_bucket(latency: Nanos) -> usize {
-    (u64::BITS - latency.0.leading_zeros()) as usize
-}
-
 /// What one flowop (all its instances) did in the measured phase.
 #[derive(Clone)]
 pub struct OpStats {
@@ -35,14 +26,12 @@ pub struct OpStats {
     pub bytes: u64,
     /// Latency of each execution.
     pub latency: Histogram,
-    /// With `enable lathist`: executions by latency ([`latency_bucket`]).
-    pub buckets: Option<Box<[u64; BUCKETS]>>,
 }
 
 impl OpStats {
     /// A flowop of this type that was not executed yet.
     pub(crate) fn new(kind: &'static str, counted: bool) -> OpStats {
-        OpStats { kind, counted, count: 0, bytes: 0, latency: Histogram::new(), buckets: None }
+        OpStats { kind, counted, count: 0, bytes: 0, latency: Histogram::new() }
     }
 }
 
@@ -128,9 +117,6 @@ impl Ledger {
         stats.count += 1;
         stats.bytes += bytes;
         stats.latency.record(latency);
-        if let Some(buckets) = &mut stats.buckets {
-            buckets[latency_bucket(latency)] += 1;
-        }
         if class != Class::Control {
             let tally = &mut books.tallies[process];
             tally.ops += 1;

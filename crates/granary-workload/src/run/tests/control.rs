@@ -1,5 +1,4 @@
 use super::{count, one_process, run};
-use crate::run::latency_bucket;
 use granary_units::Nanos;
 
 const FILES: &str = "size=1m,entries=10,dirwidth=100,prealloc=100";
@@ -174,20 +173,6 @@ fn a_run_that_ends_before_its_time_ends_its_periods() {
     let last = outcome.periods.last().expect("there are periods");
     assert_eq!((outcome.periods.len(), last.end), (2, outcome.elapsed));
     assert_eq!(outcome.periods.iter().map(|p| p.ops).sum::<u64>(), 10);
-}
-
-#[test]
-fn lathist_counts_by_powers_of_two() {
-    let body = threads(1, "flowop statfile name=s,filesetname=set\nflowop delay name=d,value=1");
-    let (outcome, _) = run(&format!("enable lathist\n{}", one_process(FILES, &body, "run 5")));
-    let buckets = |name: &str| outcome.ops[name].buckets.clone().expect("asked for");
-    // 10 us are in the bucket from 8,192 ns to below 16,384.
-    let at = latency_bucket(super::LATENCY);
-    assert_eq!((at, buckets("s")[at]), (14, 5));
-    assert_eq!(buckets("d")[latency_bucket(Nanos::from_secs(1))], 4);
-    assert_eq!([0, 1, 2, 3, 4, u64::MAX].map(|ns| latency_bucket(Nanos(ns))), [0, 1, 2, 2, 3, 64]);
-    let (without, _) = run(&one_process(FILES, &body, "run 5"));
-    assert!(without.ops["s"].buckets.is_none());
 }
 
 #[test]
