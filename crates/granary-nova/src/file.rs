@@ -6,6 +6,7 @@
 //!   in place         old blocks <── data (movnt) | lite transaction over the write entry (size, times)
 //!                    holes and the part beyond the end: as above
 //!   truncate         attribute entry with the size | tail | bytes beyond the end := 0 | fence
+//!                    where the log finds no page and no block is freed: the inode itself (in_place.rs)
 //! ```
 //!
 //! Invariant: bytes on media beyond a file's end are zero, in every mapped page. A power failure between the tail and the
@@ -301,11 +302,20 @@ impl Nova {
         self.stores(|b| {
             let mut p = Pending::new(st);
             let e = entry::attr(p.epoch(st), &new, cut);
-            let addr = self.append(b, st, &mut p, inode.ino(), (&e, Structure::Inode, frees))?;
-            self.commit(b, st, p)?;
-            self.attr_superseded(b, st)?;
-            self.link_superseded(b, st)?;
-            st.last_attr = AttrEntry { addr, flags: if cut { entry::CUT } else { 0 }, size: new.size };
+            match self.append(b, st, &mut p, inode.ino(), (&e, Structure::Inode, frees)) {
+                Ok(addr) => {
+                    self.commit(b, st, p)?;
+                    self.attr_superseded(b, st)?;
+                    self.link_superseded(b, st)?;
+                    st.last_attr =
+                        AttrEntry { addr, flags: if cut { entry::CUT } else { 0 }, size: new.size };
+                }
+                Err(FsError::NoSpace) if !frees => {
+                    self.take_back(b, st, &p)?;
+                    self.attributes_in_place(b, st, &new, cut)?;
+                }
+                Err(e) => return Err(e),
+            }
             inode.update(|a| *a = new);
             if !cut {
                 return b.write_back();

@@ -10,7 +10,9 @@
 //! dropped, a fence makes the dead flags of what it superseded safe: an entry that takes a name away may go only when
 //! the one that it took away can no longer come back.
 //!
-//! Trigger (reference/baselines.md section 6.4): a log that had to grow; thorough, where less than half of it is alive.
+//! Trigger (reference/baselines.md section 6.4): a log that had to grow; thorough, where less than half of it is alive. A directory
+//! that has lost its last name does not wait for that: it is cleaned fast at once, and of the pages prepared for growth it keeps
+//! as many as a log of its new length would grow by ([`crate::log::growth`]).
 //! Source: NOVA section 4.2 and 5.3.
 
 use crate::Nova;
@@ -23,7 +25,8 @@ use granary_vfs::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Pages before the tail page that make cleaning worth while.
+/// Pages before the tail page that make cleaning worth while: the least of which a live page is less than half
+/// (`need_thorough_gc` of the original: `blocks && blocks * 2 < checked_pages`).
 const LEAST: usize = 3;
 
 impl Nova {

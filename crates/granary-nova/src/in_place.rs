@@ -1,16 +1,18 @@
-//! Entries that change where they lie, in a lite transaction.
+//! Entries and inodes that change where they lie, in a lite transaction.
 //!
 //! ```text
-//!   rename            the old dentry dead, the replaced one dead, ".." leads to the new parent
-//!   unlink, no page   the dentry dead | the directory's ".": its links and times | the inode: no longer valid, or the entry that
-//!                     says how many links it has
+//!   rename             the old dentry dead, the replaced one dead, ".." leads to the new parent
+//!   unlink, no page    the dentry dead | the directory's ".": its links and times | the inode: no longer valid, or its attributes
+//!   setattr, no page   the inode: all attributes, and the epoch of the log from which they count
 //! ```
 //!
-//! An unlink that finds no page for its log entries takes the name away like this: it needs no space, so that a full file
-//! system can always be emptied. What it changes is what a replay reads: a dead dentry adds nothing, and "." has the highest
-//! epoch of its log afterwards.
+//! An unlink or a change of attributes that finds no page for its log entry is made like this: it needs no space, so that a
+//! full file system can always be emptied, and its files cut. What it changes is what a replay reads: a dead dentry adds
+//! nothing; "." has the highest epoch of its log afterwards, and so has the inode. A truncation that frees blocks is none of
+//! these: its entry must be in the log, behind the write entries that it cuts; it has a reserve (`set_attributes`).
 //!
-//! Our own; the original's unlink fails with ENOSPC there (`nova_append_dir_inode_entry`).
+//! Our own; the original's unlink and setattr fail with ENOSPC there (`nova_append_dir_inode_entry`,
+//! `nova_handle_setattr_operation`). The way is the original's for entries that change in place: NOVA section 4.4.
 
 use crate::Nova;
 use crate::layout::entry::{self, DENTRY_DEAD};
@@ -20,7 +22,7 @@ use crate::node::State;
 use granary_mssd::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, corrupt};
-use granary_vfs::{Cx, FileKind, FsError, Inode, Result};
+use granary_vfs::{Attr, Cx, FileKind, Inode, Result};
 
 /// Bytes of an entry that change: some words before and after.
 pub struct InPlace {
@@ -50,21 +52,34 @@ impl Nova {
         Ok(InPlace { addr, old, new })
     }
 
-    /// The entry that says how many links an inode has left, with one less.
-    ///
-    /// # Errors
-    /// `NoSpace` where no entry says so: the inode was never linked.
-    fn fewer_links(&self, st: &State, cx: &Cx<'_>, links: u32) -> Result<InPlace> {
-        let epoch = st.epoch.wrapping_add(1);
-        if st.last_link != 0 {
-            let new = entry::link(epoch, links, cx.time);
-            return self.change_words(st.last_link, entry::LINK, |b| b.copy_from_slice(&new));
-        }
-        if st.last_attr.addr == 0 {
-            return Err(FsError::NoSpace);
-        }
-        // The epoch stays: sizes and times of write entries that came later count.
-        self.change_words(st.last_attr.addr, entry::ATTR, |b| entry::set_links(b, links, cx.time))
+    /// The inode with other attributes, newer than all that its log says.
+    fn inode_in_place(&self, st: &State, attr: &Attr, cut: bool) -> Result<InPlace> {
+        let mut bytes = [0; place::SIZE];
+        self.pm.load(st.slot, &mut bytes, Structure::Inode)?;
+        let old = bytes[..place::CHANGED].to_vec();
+        place::changed(&mut bytes, attr, st.epoch.wrapping_add(1), cut);
+        Ok(InPlace { addr: st.slot, old, new: bytes[..place::CHANGED].to_vec() })
+    }
+
+    /// What [`Nova::inode_in_place`] changed is committed.
+    fn inode_changed(st: &mut State, change: &InPlace) {
+        st.word = u64_at(&change.new, 0);
+        st.epoch = st.epoch.wrapping_add(1);
+    }
+
+    /// Changes attributes without a log entry, so without space. `cut`: the size is smaller, and no block is freed.
+    pub(crate) fn attributes_in_place(
+        &self,
+        b: &mut Batch<'_>,
+        st: &mut State,
+        attr: &Attr,
+        cut: bool,
+    ) -> Result<()> {
+        let change = self.inode_in_place(st, attr, cut)?;
+        let words: Vec<_> = change.words().collect();
+        self.transaction(b, &words, |b| b.put(change.addr, &change.new, Structure::Inode))?;
+        Self::inode_changed(st, &change);
+        Ok(())
     }
 
     /// Takes a name away without a log entry, so without space. `links`: those left, `dir_links`: the directory's.
@@ -81,30 +96,31 @@ impl Nova {
         let old = old.ok_or_else(|| corrupt("a name that is taken away is not there"))?;
         let epoch = dst.epoch.wrapping_add(1);
         let dot = entry::dentry(epoch, b".", dir.ino().0, FileKind::Dir, cx.time, dir_links);
-        let mut changes = vec![
+        let changes = [
             self.in_place(old, |b| b[DENTRY_DEAD as usize] = 1)?,
             self.in_place(dst.dir().dot, |b| b.copy_from_slice(&dot[..32]))?,
         ];
         let word = st.word & !0xff;
-        let mut words = Vec::new();
+        let left = Attr { nlink: links, ctime: cx.time, ..inode.attr() };
+        let kept = if links > 0 { Some(self.inode_in_place(st, &left, false)?) } else { None };
+        let mut words: Vec<_> = changes.iter().chain(&kept).flat_map(InPlace::words).collect();
         if links == 0 {
             words.extend([(st.slot, st.word), (st.slot + place::DELETE_EPOCH, 0)]);
-        } else {
-            changes.push(self.fewer_links(st, cx, links)?);
         }
-        words.extend(changes.iter().flat_map(InPlace::words));
         self.transaction(b, &words, |b| {
             changes.iter().try_for_each(|c| b.put(c.addr, &c.new, Structure::Dentry))?;
-            if links == 0 { self.put_deleted(b, st, word) } else { Ok(()) }
+            match &kept {
+                Some(c) => b.put(c.addr, &c.new, Structure::Inode),
+                None => self.put_deleted(b, st, word),
+            }
         })?;
-        if links == 0 {
-            st.word = word;
-        } else if st.last_link != 0 {
-            st.epoch = st.epoch.wrapping_add(1);
+        match &kept {
+            Some(change) => Self::inode_changed(st, change),
+            None => st.word = word,
         }
         dst.epoch = epoch;
         dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, dir_links));
-        inode.update(|a| (a.nlink, a.ctime) = (links, cx.time));
+        inode.update(|a| *a = left);
         dst.dir_mut().remove(name);
         self.born_dead(b, dst, old)?;
         b.write_back()
@@ -119,15 +135,15 @@ impl Nova {
         Ok(())
     }
 
-    /// Log pages that nothing needs are free, those prepared and those in which everything is dead.
-    pub(crate) fn shrink_log(&self, st: &mut State) -> Result<()> {
+    /// Log pages that nothing needs are free: those in which everything is dead, and those prepared, but for as many as
+    /// `keeps` says for a log of that many pages.
+    pub(crate) fn shrink_log(&self, st: &mut State, keeps: impl FnOnce(usize) -> usize) -> Result<()> {
         self.stores(|b| {
-            self.give_prepared(b, st)?;
             if st.pages.iter().take(st.current).any(|p| p.dead >= p.entries) {
                 b.fence()?;
                 self.clean_fast(b, st)?;
             }
-            Ok(())
+            self.give_prepared(b, st, keeps(st.current + 1))
         })
     }
 }

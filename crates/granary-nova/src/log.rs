@@ -23,7 +23,12 @@ use granary_sim::{costs, cpu};
 use granary_vfs::{FsError, Ino, Result};
 
 /// Most pages by which a log grows.
-const GROWTH: u64 = 256;
+const GROWTH: usize = 256;
+
+/// By how many pages a log of `pages` grows.
+pub fn growth(pages: usize) -> usize {
+    pages.clamp(1, GROWTH)
+}
 
 /// Entries appended, not committed yet.
 #[derive(Debug, Default)]
@@ -65,7 +70,7 @@ impl Nova {
     /// Prepares more log pages: links them behind the last. An urgent caller takes from the reserve no more than the one page
     /// that its entry needs, so that there is enough for others.
     fn grow_log(&self, b: &mut Batch<'_>, st: &mut State, ino: Ino, urgent: bool) -> Result<()> {
-        let mut want = (st.pages.len() as u64).clamp(1, GROWTH);
+        let mut want = growth(st.pages.len()) as u64;
         let cpu = self.cpu();
         let mut got = false;
         while want > 0 {
@@ -89,14 +94,15 @@ impl Nova {
         if got { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
-    /// Gives the pages behind the one with the tail back.
-    pub(crate) fn give_prepared(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
-        if st.tail == 0 || st.current + 1 >= st.pages.len() {
+    /// Gives the pages behind the one with the tail back, but for the first `keep` of them.
+    pub(crate) fn give_prepared(&self, b: &mut Batch<'_>, st: &mut State, keep: usize) -> Result<()> {
+        let last = st.current + keep;
+        if st.tail == 0 || last + 1 >= st.pages.len() {
             return Ok(());
         }
-        b.put_u64(st.pages[st.current].block * BLOCK + PAGE_NEXT, 0, Structure::Log)?;
+        b.put_u64(st.pages[last].block * BLOCK + PAGE_NEXT, 0, Structure::Log)?;
         b.fence()?;
-        st.pages.drain(st.current + 1..).try_for_each(|page| self.free.give(page.block, 1))
+        st.pages.drain(last + 1..).try_for_each(|page| self.free.give(page.block, 1))
     }
 
     /// Initialises a log page's tail.

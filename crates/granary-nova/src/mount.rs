@@ -85,7 +85,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nova>> {
         tables.push(Mutex::new(Table { pieces, next: 1, free: Vec::new() }));
     }
     // For truncations that free at least the page that their entry needs, so it is there for the next: enough for every CPU to
-    // be at it at the same time, and no more than a fiftieth of a small drive. Unlink needs none (in_place.rs).
+    // be at it at the same time, and no more than a fiftieth of a small drive. Unlink and what frees nothing need none (in_place.rs).
     let reserve = (4 * cpus as u64).min((end - first) / 50);
     let nova = Nova {
         free: FreeLists::new(first, end, cpus, reserve),

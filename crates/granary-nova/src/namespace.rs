@@ -18,7 +18,7 @@
 use crate::Nova;
 use crate::layout::entry::{self, Write};
 use crate::layout::inode::{self, LogPointers};
-use crate::log::Pending;
+use crate::log::{Pending, growth};
 use crate::node::{AttrEntry, Node, State};
 use granary_mssd::Structure;
 use granary_pm::{BLOCK, Batch, From};
@@ -35,9 +35,6 @@ const DENTRY: Structure = Structure::Dentry;
 pub fn node(inode: &Inode) -> &Arc<Node> {
     inode.private::<Arc<Node>>()
 }
-
-/// Most log pages that an empty directory keeps without a look.
-const EMPTY: usize = 4;
 
 impl Nova {
     /// An inode for the vfs, remembered for checks.
@@ -216,14 +213,13 @@ impl Nova {
         })?;
         if !is_full {
             self.clean_log(node(dir), dst)?;
-            // What is left says nothing but that names are gone.
-            let emptied = dst.dir().len() == 0 && dst.pages.len() > EMPTY;
-            return if emptied { self.shrink_log(dst) } else { Ok(()) };
+            // What is left says nothing but that names are gone: no dead page, and no more prepared than it would grow by.
+            return if dst.dir().len() == 0 { self.shrink_log(dst, growth) } else { Ok(()) };
         }
         if links > 0 {
-            self.shrink_log(st)?;
+            self.shrink_log(st, |_| 0)?;
         }
-        self.shrink_log(dst)
+        self.shrink_log(dst, |_| 0)
     }
 
     /// Appends the entries of both logs; returns their addresses. Nobody sees them before the transaction.

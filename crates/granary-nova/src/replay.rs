@@ -4,7 +4,8 @@
 //!   inode ──> page: entry entry entry ... ──> page: entry | tail
 //!     write   maps its pages over what older entries mapped        (skipped where all its pages are dead)
 //!     dentry  adds or takes away a name                            (an added one that is dead: skipped)
-//!     attr    cuts what lies beyond its size, if it cut            attributes: from the entry with the highest epoch
+//!     attr    cuts what lies beyond its size, if it cut            attributes: from the entry with the highest epoch,
+//!                                                                 or from the inode, where that changed later
 //! ```
 //!
 //! Everything that media say is checked before it is used. Source: NOVA section 4.6 (recovery by log scan).
@@ -41,8 +42,8 @@ struct Replay<'a> {
     nova: &'a Nova,
     ino: Ino,
     out: Replayed,
-    /// Epochs of the entries that attributes, links and size came from.
-    newest: [u32; 3],
+    /// Epochs of what times, links, size, and mode and owner came from.
+    newest: [u32; 4],
     /// Access time of the inode itself, and its epoch.
     atime: (Time, u32),
 }
@@ -56,10 +57,12 @@ impl Nova {
             return Ok(None);
         }
         let (attr, log) = inode::parse(&bytes, ino)?;
-        let state = State::new(slot, u64_at(&bytes, 0), attr.kind);
-        let out = Replayed { attr, state, parent: 0, counts: Vec::new(), next: 0, was_cut: false };
+        let (since, was_cut) = inode::since(&bytes);
+        let mut state = State::new(slot, u64_at(&bytes, 0), attr.kind);
+        state.epoch = since;
+        let out = Replayed { attr, state, parent: 0, counts: Vec::new(), next: 0, was_cut };
         let atime = (attr.atime, u32_at(&bytes, inode::ATIME_EPOCH as usize));
-        let mut r = Replay { nova: self, ino, out, newest: [0; 3], atime };
+        let mut r = Replay { nova: self, ino, out, newest: [since; 4], atime };
         if log.tail != 0 {
             r.pages(log.head, log.tail, prepared)?;
         }
@@ -226,10 +229,12 @@ impl Replay<'_> {
                     }
                     _ => self.dead(old.addr),
                 }
-                let a = &mut self.out.attr;
-                (a.mode, a.uid, a.gid) = (mode, uid, gid);
+                if self.newer(3, epoch) {
+                    let a = &mut self.out.attr;
+                    (a.mode, a.uid, a.gid) = (mode, uid, gid);
+                }
                 let (own, since) = self.atime;
-                a.atime = if epoch > since { times[0] } else { own };
+                self.out.attr.atime = if epoch > since { times[0] } else { own };
                 if self.newer(1, epoch) {
                     self.out.attr.nlink = links;
                 }

@@ -13,6 +13,11 @@ fn what_was_fsynced_survives_power_failures_at_any_instant() {
 }
 
 #[test]
+fn a_full_file_system_loses_power_while_attributes_change() {
+    suite::a_full_file_system_loses_power_while_attributes_change(&Subject::default(), 40);
+}
+
+#[test]
 fn a_full_file_system_loses_power_while_it_is_emptied() {
     suite::a_full_file_system_loses_power_while_it_is_emptied(&Subject::default(), 8);
 }

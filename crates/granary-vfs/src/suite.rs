@@ -27,7 +27,9 @@ mod space;
 pub use attributes::{attributes_survive_power_failures, attributes_up_to_the_limit_come_back};
 pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported};
 pub use full::{
-    a_full_file_system_loses_power_while_it_is_emptied, every_name_of_a_full_file_system_can_be_taken_away,
+    a_full_file_system_loses_power_while_attributes_change,
+    a_full_file_system_loses_power_while_it_is_emptied, attributes_of_a_full_file_system_can_be_changed,
+    every_name_of_a_full_file_system_can_be_taken_away,
 };
 pub use holes::{
     punched_and_zeroed_ranges_read_as_zeros, reserved_blocks_read_as_zeros,

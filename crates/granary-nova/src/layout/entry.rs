@@ -194,14 +194,6 @@ pub fn attr(epoch: u32, a: &Attr, cut: bool) -> Bytes {
     sealed(b, ATTR)
 }
 
-/// Gives an attribute entry another number of links and another time of change; its epoch stays.
-pub fn set_links(attr: &mut [u8], links: u32, ctime: Time) {
-    put_u64(attr, 32, ctime.0 as u64);
-    put_u32(attr, 52, links);
-    let sum = crc(attr);
-    put_u32(attr, sum_place(3), sum);
-}
-
 /// The number of links.
 pub fn link(epoch: u32, links: u32, ctime: Time) -> Bytes {
     let mut b = begin(4, epoch);

@@ -4,11 +4,13 @@
 //!   0      8     16     24     32     40     44     48     52     56        64     72      80      88        96
 //!   | word | size | atime| mtime| ctime| uid  | gid  | links| rdev | CRC, epoch | ino  | head  | tail  | 0       | delete epoch |
 //!     valid 1, deleted 1, kind 1, 0 1, mode 2, 0 2
+//!   104    108    109    112
+//!   | epoch| cut  | 0    | ...          of the attributes in the first line; 0: those it was created with
 //! ```
 //!
-//! Attributes that change later are in the log, newest last; only the access time also changes in place, with the epoch
-//! of the log at that time beside it, and counts where no attribute entry is newer. `valid` makes the inode exist; the tail makes a log entry
-//! count. A head without a tail means nothing.
+//! Attributes that change later are in the log, newest last. The access time also changes in place, with the epoch of the
+//! log at that time beside it, and counts where no attribute entry is newer; so do all attributes where the log finds no
+//! page ([`changed`]). `valid` makes the inode exist; the tail makes a log entry count. A head without a tail means nothing.
 
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
@@ -28,6 +30,11 @@ pub const ATIME: u64 = 16;
 pub const ATIME_EPOCH: u64 = 60;
 /// Offset of the delete epoch, 8 B: not 0 once the last link is gone.
 pub const DELETE_EPOCH: u64 = 96;
+
+/// Offset of the epoch of the attributes in the first line, 4 B, and of whether they came with a truncation, 1 B.
+pub const ATTR_EPOCH: usize = 104;
+/// Bytes that a change of attributes in place may touch.
+pub const CHANGED: usize = 112;
 
 /// Where the log lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,21 +58,41 @@ fn crc(b: &[u8; SIZE]) -> u32 {
     (copy[0], copy[1]) = (0, 0);
     copy[16..24].fill(0);
     copy[56..64].fill(0);
-    crc32c::crc32c(&copy[..72])
+    let first = crc32c::crc32c(&copy[..72]);
+    match &copy[ATTR_EPOCH..CHANGED] {
+        [0, 0, 0, 0, 0, 0, 0, 0] => first,
+        since => crc32c::crc32c_append(first, since),
+    }
+}
+
+/// Changes the attributes where they lie. `epoch`: of this change, as if it were the log's next entry; `cut`: the file was
+/// truncated, so that bytes beyond its end may be left on media.
+pub fn changed(b: &mut [u8; SIZE], attr: &Attr, epoch: u32, cut: bool) {
+    put_attr(b, attr);
+    put_u16(b, 4, attr.mode);
+    put_u32(b, ATIME_EPOCH as usize, epoch);
+    put_u32(b, ATTR_EPOCH, epoch);
+    b[ATTR_EPOCH + 4] = cut.into();
+    let sum = crc(b);
+    put_u32(b, 56, sum);
+}
+
+fn put_attr(b: &mut [u8; SIZE], attr: &Attr) {
+    put_u64(b, 8, attr.size);
+    put_u64(b, 16, attr.atime.0 as u64);
+    put_u64(b, 24, attr.mtime.0 as u64);
+    put_u64(b, 32, attr.ctime.0 as u64);
+    put_u32(b, 40, attr.uid);
+    put_u32(b, 44, attr.gid);
+    put_u32(b, 48, attr.nlink);
+    put_u32(b, 52, attr.rdev);
 }
 
 /// The bytes of a new inode, not valid yet.
 pub fn bytes(ino: Ino, attr: &Attr, log: LogPointers) -> [u8; SIZE] {
     let mut b = [0; SIZE];
     put_u64(&mut b, 0, word(attr.kind, attr.mode, false, false));
-    put_u64(&mut b, 8, attr.size);
-    put_u64(&mut b, 16, attr.atime.0 as u64);
-    put_u64(&mut b, 24, attr.mtime.0 as u64);
-    put_u64(&mut b, 32, attr.ctime.0 as u64);
-    put_u32(&mut b, 40, attr.uid);
-    put_u32(&mut b, 44, attr.gid);
-    put_u32(&mut b, 48, attr.nlink);
-    put_u32(&mut b, 52, attr.rdev);
+    put_attr(&mut b, attr);
     put_u64(&mut b, 64, ino.0);
     put_u64(&mut b, HEAD as usize, log.head);
     put_u64(&mut b, TAIL as usize, log.tail);
@@ -79,7 +106,12 @@ pub fn is_valid(b: &[u8; SIZE]) -> bool {
     b[0] == 1
 }
 
-/// What a valid inode was created with, and its log.
+/// The epoch of an inode's attributes (0: of its creation), and whether they came with a truncation.
+pub fn since(b: &[u8; SIZE]) -> (u32, bool) {
+    (u32_at(b, ATTR_EPOCH), b[ATTR_EPOCH + 4] != 0)
+}
+
+/// The attributes in a valid inode, and its log.
 ///
 /// # Errors
 /// `Corrupt`.
