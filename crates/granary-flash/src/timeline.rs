@@ -80,6 +80,19 @@ impl Timeline {
         self.append_as(ready, len, false)
     }
 
+    /// [`Timeline::append`] of `count` pieces of work of `len`, the first at `ready`, each `distance` after the one before, which is
+    /// done by then, as is everything else; of all but the last that time has passed.
+    pub fn append_each(&mut self, ready: Nanos, len: Nanos, distance: Nanos, count: u64) {
+        debug_assert!(self.horizon <= ready.0 && len <= distance && self.queue.is_none());
+        let Some(others) = count.checked_sub(1) else { return };
+        self.busy += len.0 * others;
+        self.served += others;
+        if others > 0 {
+            self.horizon = ready.0 + distance.0 * (others - 1) + len.0;
+        }
+        self.append(ready + distance * others, len);
+    }
+
     #[inline]
     fn append_as(&mut self, ready: Nanos, len: Nanos, urgent: bool) -> Span {
         let start = ready.0.max(self.horizon);
@@ -272,8 +285,17 @@ impl Timeline {
         Span { start: Nanos(start), end: Nanos(start + len) }
     }
 
+    #[inline]
     fn remember(&mut self, gap: (u64, u64)) {
-        // As a rule all of them have passed.
+        // As a rule there is one, which has passed.
+        let only = self.gaps.len() == 1;
+        match self.gaps.back_mut() {
+            Some(last) if only && last.1 <= self.now => *last = gap,
+            _ => self.remember_more(gap),
+        }
+    }
+
+    fn remember_more(&mut self, gap: (u64, u64)) {
         if self.gaps.back().is_some_and(|last| last.1 <= self.now) {
             self.gaps.clear();
         } else if self.gaps.len() >= self.many {
@@ -444,6 +466,41 @@ mod tests {
                 let ahead: u64 = all.iter().map(|&(start, end)| end.saturating_sub(start.max(at))).sum();
                 assert_eq!(t.ahead(Nanos(at)), Nanos(ahead), "at {at}, queue: {queue}");
             }
+        }
+    }
+
+    /// Work at equal distances that nothing is in the way of is booked as if it came piece by piece.
+    #[test]
+    fn work_at_equal_distances_is_served_as_if_it_came_piece_by_piece() {
+        let mut rng = Stream::new(6, "timeline");
+        let mut t = Timeline::new(Nanos(5));
+        let mut now = 0;
+        for _ in 0..2_000 {
+            random_work(&mut t, &mut rng, now);
+            let mut plain = t.clone();
+            let (len, count) = (1 + rng.below(30), rng.below(6));
+            let distance = len + rng.below(20);
+            let ready = t.horizon().0.max(now) + rng.below(30);
+            for i in 0..count {
+                plain.pass(Nanos(ready + distance * i - len));
+                plain.append(Nanos(ready + distance * i), Nanos(len));
+            }
+            if count > 0 {
+                now = ready + distance * (count - 1) - len;
+                t.pass(Nanos(now));
+            }
+            t.append_each(Nanos(ready), Nanos(len), Nanos(distance), count);
+            assert_eq!((t.horizon(), t.busy(), t.served()), (plain.horizon(), plain.busy(), plain.served()));
+            for after in [0, 1, len, 2 * distance] {
+                assert_eq!(
+                    t.ahead(Nanos(now + after)),
+                    plain.ahead(Nanos(now + after)),
+                    "{after} after {now}"
+                );
+            }
+            // What comes later finds the same idle time.
+            let (ready, len) = (Nanos(now + rng.below(40)), Nanos(5 + rng.below(10)));
+            assert_eq!(t.fill(ready, len), plain.fill(ready, len));
         }
     }
 

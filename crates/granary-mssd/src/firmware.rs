@@ -48,6 +48,24 @@ impl Cores {
         core.fill(ready, len).end
     }
 
+    /// From when on one of them has nothing to do.
+    pub fn idle_from(&self) -> Nanos {
+        self.0.iter().map(Timeline::horizon).min().expect("at least one processor")
+    }
+
+    /// Serves `count` pieces of work of `len`, which arrive from `ready` on at this distance, no sooner than one is done and some
+    /// processor is idle.
+    pub fn serve_each(&mut self, ready: Nanos, len: Nanos, distance: Nanos, count: usize) {
+        match &mut self.0[..] {
+            [one] => one.append_each(ready, len, distance, count as u64),
+            _ => {
+                for i in 0..count as u64 {
+                    self.serve(ready + distance * i, len);
+                }
+            }
+        }
+    }
+
     /// Time has come to `now`.
     #[inline]
     pub fn pass(&mut self, now: Nanos) {

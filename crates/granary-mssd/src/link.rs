@@ -128,6 +128,16 @@ impl Link {
         self.to_host.fill(ready, self.line_out * lines as u64).end
     }
 
+    /// From when on nothing is on its way to the host.
+    pub fn out_idle_from(&self) -> Nanos {
+        self.to_host.horizon()
+    }
+
+    /// Moves `lines` lines to the host `count` times, from `ready` on at this distance, while nothing else is on its way.
+    pub fn lines_out_each(&mut self, ready: Nanos, lines: usize, distance: Nanos, count: usize) {
+        self.to_host.append_each(ready, self.line_out * lines as u64, distance, count as u64);
+    }
+
     /// Time that one page occupies the link on its way to the drive.
     pub fn page_in(&self) -> Nanos {
         self.page_in

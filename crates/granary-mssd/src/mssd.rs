@@ -18,6 +18,7 @@
 mod bam;
 mod block;
 mod byte;
+mod chain;
 mod fail;
 mod grow;
 mod inspect;
@@ -394,27 +395,8 @@ impl Drive for Mssd {
         fresh: &mut [Page],
         what: Structure,
     ) -> Chain {
-        let mut s = self.state.lock();
-        let (mut chain, mut at) = (Chain::new(now), 0);
-        while let Some(&(lpa, n)) = runs.get(chain.runs)
-            && chain.goes_on(until)
-        {
-            let loaded = self.range(lpa, n as u64).and_then(|()| {
-                s.begin(chain.done)?;
-                let known = &known[at..at + n];
-                let loaded = s.load_known(&self.at_clock, chain.done, lpa, known, &mut fresh[..n], what);
-                s.publish()?;
-                loaded
-            });
-            match loaded {
-                Ok((done, changed)) => {
-                    (chain.done, chain.changed) = (done, changed);
-                    (chain.runs, at) = (chain.runs + 1, at + n);
-                }
-                Err(e) => chain.failed = Some(e),
-            }
-        }
-        chain
+        let in_range = |lpa, n| self.range(lpa, n as u64);
+        self.state.lock().load_chain(&self.at_clock, in_range, now, runs, until, known, fresh, what)
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {

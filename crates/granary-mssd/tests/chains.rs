@@ -143,6 +143,8 @@ fn a_chain_of_loads_is_its_loads_one_by_one() {
             }
             let [x, y] = sides.each_ref().map(|s| s.drive.counters());
             assert_eq!(x, y, "{}", at(7));
+            let [x, y] = sides.each_ref().map(|s| s.drive.counters_at(now));
+            assert_eq!(x, y, "{}", at(8));
         }
         let bad = Lpa(sides[0].drive.info().pages);
         let [x, y] = sides.each_mut().map(|s| {
@@ -165,4 +167,57 @@ fn a_chain_of_loads_is_its_loads_one_by_one() {
             .for_each(|s| s.drive.check().unwrap_or_else(|bad| panic!("seed {seed}: {}", bad.join("; "))));
     }
     assert!(whole > 3_000 && stopped > 3_000 && missed > 3_000, "{whole} {stopped} {missed}");
+}
+
+/// The same for a directory that is searched again and again while something is in the way: lines that the firmware has not taken
+/// yet, a busy link, pages that are on their way from flash.
+#[test]
+fn a_chain_that_something_is_in_the_way_of_is_its_loads_one_by_one() {
+    let mut longest = 0;
+    for seed in 0..200 {
+        let mut rng = Stream::new(seed, "chains in the way");
+        let mut config = DriveConfig::tiny(Mode::Cache);
+        config.firmware.cache = Bytes::kib(4 * (10 + rng.below(12)));
+        config.firmware.write_buffer = Bytes::kib(16);
+        config.firmware.cores = 1 + rng.below(2) as usize;
+        let [a, b] = [(); 2].map(|()| Mssd::new(&config).expect("a drive"));
+        let mut sides = [Side::new(a, 60, Mssd::load_known), Side::new(b, 60, load_one_by_one)];
+        let directory: Vec<(Lpa, usize)> = (0..10).map(|i| (Lpa(2 * i), 1)).collect();
+        let mut now = Nanos::ZERO;
+        for step in 0..200 {
+            // None of it is waited for.
+            for _ in 0..rng.below(4) {
+                let (kind, lpa) = (rng.below(4), Lpa(rng.below(60)));
+                let n = 1 + rng.below(PAGE_SIZE as u64 - 1) as usize;
+                let [x, y] = sides.each_ref().map(|s| match kind {
+                    0 => {
+                        let pages = &mut [Page::ZERO];
+                        let read = Command::Read { lpa, out: pages, what: WHAT };
+                        s.drive.submit(now, read).map(|_| now)
+                    }
+                    1 => {
+                        let write = Command::Write { lpa, pages: &[Page::word(step)], what: WHAT };
+                        s.drive.submit(now, write).map(|_| now)
+                    }
+                    _ => {
+                        let data = vec![step as u8; n];
+                        let stored = s.drive.store(now, lpa.byte(), &data, TxId::NONE, WHAT);
+                        stored.and_then(|t| s.drive.flush_lines(t, lpa.byte(), n))
+                    }
+                });
+                assert_eq!(x, y, "seed {seed} step {step}");
+                now = x.expect("a sound drive");
+            }
+            let mut at = 0;
+            while at < directory.len() {
+                let [x, y] = sides.each_mut().map(|s| s.chain(now, &directory[at..], Nanos(u64::MAX), false));
+                assert_eq!(x, y, "seed {seed} step {step}");
+                (now, at) = (x.0.done, at + x.0.runs);
+                longest = longest.max(x.0.runs);
+            }
+            let [x, y] = sides.each_ref().map(|s| (s.drive.counters(), s.drive.counters_at(now)));
+            assert_eq!(x, y, "seed {seed} step {step}");
+        }
+    }
+    assert_eq!(longest, 10);
 }

@@ -326,6 +326,18 @@ impl Cache {
         Ok(t)
     }
 
+    /// The slot after the next of a chain goes into the processor's caches, and what the next one, which is there, has for
+    /// neighbours in the order of use.
+    #[inline]
+    fn prefetch_chain(&self, next: u32) {
+        let Some(s) = self.slots.get(next as usize) else { return };
+        prefetch(&self.slots, s.then as usize);
+        prefetch(&self.links, s.then as usize);
+        let Links { newer, older } = self.links[next as usize];
+        prefetch(&self.links, newer as usize);
+        prefetch(&self.links, older as usize);
+    }
+
     /// What is evicted has not been used for long: the next victim's content, and the slot of the one after it, have left the
     /// processor's caches.
     fn prefetch_victims(&self) {
@@ -379,6 +391,21 @@ impl Cache {
         }
     }
 
+    /// Whether the page that was asked for after the last one in an earlier chain of loads is this one, holds `known` and is there
+    /// at `t`; then it has been used.
+    #[inline]
+    pub fn hit_next(&mut self, lpa: Lpa, known: &Page, t: Nanos) -> bool {
+        let then = self.slots.get(self.last as usize).map_or(NIL, |s| s.then);
+        let Some(s) = self.slots.get(then as usize) else { return false };
+        if s.lpa != lpa || s.ready > t || !s.page.is_same(known) {
+            return false;
+        }
+        self.prefetch_chain(s.then);
+        self.hit(then);
+        self.last = then;
+        true
+    }
+
     /// [`Cache::read_page`] of a page that held `known`; no content where it is still that. A directory is read in one order
     /// again and again, so each slot names the one that came next: it need not be looked up.
     ///
@@ -412,8 +439,7 @@ impl Cache {
         self.hit(slot);
         self.last = slot;
         let Slot { page, then, ready, .. } = &self.slots[slot as usize];
-        prefetch(&self.slots, *then as usize);
-        prefetch(&self.links, *then as usize);
+        self.prefetch_chain(*then);
         Ok(((!page.is_same(known)).then(|| page.clone()), t.max(*ready)))
     }
 

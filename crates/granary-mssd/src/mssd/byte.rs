@@ -228,41 +228,10 @@ impl State {
         })
     }
 
-    /// Loads whole pages of which the host knows the content. Returns when they are there, and the bits of those that hold
-    /// another, which are in `fresh`.
-    pub(super) fn load_known(
-        &mut self,
-        c: &DriveConfig,
-        now: Nanos,
-        lpa: Lpa,
-        known: &[Page],
-        fresh: &mut [Page],
-        what: Structure,
-    ) -> Result<(Nanos, u64), DriveError> {
-        let mut changed = 0;
-        let done = self.load_with(c, now, lpa.byte(), known.len() * PAGE_SIZE, what, |s, t, _, _| {
-            let mut ready = t;
-            for (i, (known, fresh)) in known.iter().zip(fresh).enumerate() {
-                let lpa = lpa.offset(i as u64);
-                if s.tracking {
-                    s.land(lpa, now);
-                }
-                let (new, done) = s.firmware.read_known(&mut s.backend, t, lpa, known)?;
-                if let Some(page) = new {
-                    *fresh = page;
-                    changed |= 1 << i;
-                }
-                ready = ready.max(done);
-            }
-            Ok(ready)
-        })?;
-        Ok((done, changed))
-    }
-
     /// The way of a load of `len` bytes over the link; `fetch` gets the content: (state, instant, first line, line
     /// after the last) to the instant at which it is there.
     #[inline]
-    fn load_with(
+    pub(super) fn load_with(
         &mut self,
         c: &DriveConfig,
         now: Nanos,
