@@ -226,6 +226,7 @@ impl Ext4 {
             let (stop, promised) = node.state.lock().delayed.next_part(at, end);
             match self.map_block(node, at)? {
                 Mapping::Hole { len } if !promised => at = at.saturating_add(len).min(stop),
+                Mapping::Mapped { len, unwritten: true, .. } => at = at.saturating_add(len),
                 _ => return Ok(Some((at as u64 * BS).max(pos))),
             }
         }
@@ -238,11 +239,20 @@ impl Ext4 {
         while at < end {
             let (stop, promised) = node.state.lock().delayed.next_part(at, end);
             match self.map_block(node, at)? {
-                Mapping::Mapped { len, .. } => at = at.saturating_add(len),
+                Mapping::Mapped { len, unwritten: false, .. } => at = at.saturating_add(len),
                 Mapping::Hole { .. } if promised => at = stop,
-                Mapping::Hole { .. } => return Ok((at as u64 * BS).max(pos)),
+                _ => return Ok((at as u64 * BS).max(pos)),
             }
         }
         Ok(inode.size())
+    }
+
+    /// Where the unwritten extent at `pos` ends, or `pos` where there is none.
+    pub(crate) fn unwritten_until(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        let at = (pos / BS) as u32;
+        Ok(match self.map_block(inode.private::<Node>(), at)? {
+            Mapping::Mapped { len, unwritten: true, .. } => (at as u64 + len as u64) * BS,
+            _ => pos,
+        })
     }
 }

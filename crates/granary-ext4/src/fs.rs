@@ -138,6 +138,10 @@ impl FileSystem for Ext4 {
         self.next_hole(inode, pos)
     }
 
+    fn empty_until(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        self.unwritten_until(inode, pos)
+    }
+
     fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_xattr(inode, name)
     }

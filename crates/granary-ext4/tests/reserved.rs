@@ -7,7 +7,7 @@ use granary_ext4::{DataMode, MountOptions};
 use granary_sim::{now, sleep, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::suite::{self, LateDrive, create, drive, fill, run};
-use granary_vfs::{Allocate, Fd, OpenFlags, Posix, Process};
+use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix, Process, Whence};
 use std::sync::Arc;
 
 const BLOCK: usize = 4096;
@@ -226,4 +226,65 @@ fn reserved_space_can_be_written_on_a_full_file_system() {
         }
         m.check();
     });
+}
+
+/// Where data is, as SEEK_DATA and SEEK_HOLE tell.
+fn parts(p: &mut Process, fd: Fd) -> Vec<(u64, u64)> {
+    let (mut at, mut all) = (0, Vec::new());
+    loop {
+        match p.lseek(fd, at, Whence::Data) {
+            Ok(data) => {
+                let hole = p.lseek(fd, data as i64, Whence::Hole).expect("at the latest the end");
+                all.push((data, hole));
+                at = hole as i64;
+            }
+            Err(FsError::NoDevice) => return all,
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+/// Linux (`iomap_seek_hole`): an unwritten extent is a hole but for the pages that are in the cache, dirty or read; a hole is
+/// one whatever was read of it. Where each step leaves data is what Linux 6.18 says.
+#[test]
+fn reserved_space_is_a_hole_but_for_its_pages_in_the_cache() {
+    for data in [DataMode::Ordered, DataMode::Writeback, DataMode::Journal] {
+        run(move || {
+            let subject =
+                Subject { mount: MountOptions { data, ..MountOptions::default() }, ..Subject::default() };
+            let m = Mounted::fresh(&subject, &drive(Bytes::mib(64)));
+            let mut p = m.process();
+            let fd = create(&mut p, "/f");
+            p.fallocate(fd, RESERVE, 0, MIB).expect("reserve");
+            p.ftruncate(fd, 2 * MIB).expect("grow");
+            assert_eq!(parts(&mut p, fd), []);
+            assert_eq!(p.lseek(fd, 5000, Whence::Hole), Ok(5000));
+            p.pwrite(fd, fill(1, 100), 40 * KIB + 50).expect("write");
+            let written = (40 * KIB, 44 * KIB);
+            assert_eq!(parts(&mut p, fd), [written]);
+            assert_eq!(p.lseek(fd, 41 * KIB as i64, Whence::Data), Ok(41 * KIB));
+            p.fsync(fd).expect("fsync");
+            m.vfs.drop_caches();
+            assert_eq!(parts(&mut p, fd), [written]);
+            let mut buf = [0; BLOCK];
+            let mut read = |p: &mut Process, at| p.pread(fd, Dest::Bytes(&mut buf), at).expect("read");
+            read(&mut p, 80 * KIB);
+            read(&mut p, MIB + 80 * KIB);
+            let seen = parts(&mut p, fd);
+            assert!(seen.len() == 2 && seen[1].0 == 80 * KIB, "{seen:?}");
+            m.vfs.drop_caches();
+            p.fallocate(fd, Allocate::ZeroRange { keep_size: false }, 42 * KIB, 60 * KIB).expect("zero");
+            assert_eq!(parts(&mut p, fd), [written]);
+            p.fsync(fd).expect("fsync");
+            let taken = |p: &mut Process| p.fstat(fd).expect("stat").attr.blocks;
+            let before = taken(&mut p);
+            p.ftruncate(fd, 2 * MIB + 100).expect("grow");
+            p.ftruncate(fd, 3 * MIB).expect("grow over a hole");
+            p.pwrite(fd, fill(1, BLOCK), 3 * MIB + 50).expect("write");
+            p.fsync(fd).expect("fsync");
+            assert_eq!(taken(&mut p) - before, 16, "what was grown over is a hole still");
+            assert_eq!(parts(&mut p, fd), [written, (3 * MIB, 3 * MIB + 50 + BLOCK as u64)]);
+            m.check();
+        });
+    }
 }

@@ -200,6 +200,25 @@ impl PageCache {
         if found == 0 { Look::Missing } else { Look::Found(found) }
     }
 
+    /// The first of these pages that is in the cache (`there`), or that is not; pages that are still being read are not.
+    pub(crate) fn next(&self, node: &Node, pages: Range<u64>, there: bool) -> Option<u64> {
+        let inner = self.inner.lock();
+        let id = node.mapping.load(Relaxed);
+        let mut at = pages.start;
+        while at < pages.end {
+            let found = u32::try_from(at).ok().and_then(|from| inner.next_page(id, from));
+            let (page, filled) = found.map_or((pages.end, false), |(page, slot)| {
+                (page as u64, inner.state(slot) != State::Filling)
+            });
+            match there {
+                true if filled => return Some(page).filter(|p| *p < pages.end),
+                false if page > at || !filled => return Some(at),
+                _ => at = page.saturating_add(1),
+            }
+        }
+        None
+    }
+
     /// Whether somebody is reading this page.
     pub(crate) fn is_filling(&self, node: &Node, page: u64) -> bool {
         let inner = self.inner.lock();

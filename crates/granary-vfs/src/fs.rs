@@ -344,17 +344,25 @@ pub trait FileSystem: Send + Sync {
     }
 
     /// The first byte at or after `pos` (which is less than the size) that may be data: a file system that does not
-    /// know its holes calls everything data. Pages promised by [`FileSystem::reserve`] are data. `None`: a hole up to
-    /// the end.
+    /// know its holes calls everything data. Pages promised by [`FileSystem::reserve`] are data; blocks that hold
+    /// nothing yet are not, where [`FileSystem::empty_until`] tells of them. `None`: a hole up to the end.
     fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
         let _ = inode;
         Ok(Some(pos))
     }
 
-    /// The first byte at or after `pos` (which is less than the size) that is in a hole; at the latest the size.
+    /// The first byte at or after `pos` (which is less than the size) that is in a hole, or in blocks that hold nothing
+    /// yet as above; at the latest the size.
     fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
         let _ = pos;
         Ok(inode.size())
+    }
+
+    /// How far the blocks at `pos` hold nothing yet: what seeking takes for a hole but for the pages that the cache has
+    /// of it (Linux: `IOMAP_UNWRITTEN`). `pos` itself where there are none, or they are not told from data.
+    fn empty_until(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        let _ = inode;
+        Ok(pos)
     }
 
     /// The value of an extended attribute; `None`: there is none of this name. Names are whole ("user.x"), at most 255

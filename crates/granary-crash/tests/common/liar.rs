@@ -117,6 +117,9 @@ impl FileSystem for Liar {
     fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
         self.inner.seek_hole(inode, pos)
     }
+    fn empty_until(&self, inode: &Inode, pos: u64) -> Result<u64> {
+        self.inner.empty_until(inode, pos)
+    }
     fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         self.inner.getxattr(inode, name)
     }

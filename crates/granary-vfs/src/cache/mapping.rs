@@ -145,6 +145,18 @@ impl Mapping {
         }
     }
 
+    /// The first page at or after `from`, and its slot.
+    pub(super) fn next(&self, from: u32) -> Option<(u32, u32)> {
+        match &self.pages {
+            Pages::Few(list) => list.get(list.partition_point(|e| e.0 < from)).copied(),
+            Pages::Many(tree) => tree.range(from / 64..).find_map(|(&number, chunk)| {
+                let skip = if number == from / 64 { from as usize % 64 } else { 0 };
+                let i = (skip..64).find(|&i| chunk.slots[i] != NONE)?;
+                Some((number * 64 + i as u32, chunk.slots[i]))
+            }),
+        }
+    }
+
     /// The pages in `from..to`, ascending, with their slots.
     pub(super) fn range(&self, from: u32, to: u64) -> Vec<(u32, u32)> {
         let inside = |page: u32| page >= from && (page as u64) < to;
@@ -195,6 +207,7 @@ mod tests {
                 }
                 let from = rng.below(span) as u32;
                 assert_eq!(mapping.get(from), model.get(&from).copied());
+                assert_eq!(mapping.next(from), model.range(from..).next().map(|(a, b)| (*a, *b)));
                 let next = model.range(from..).find(|e| dirty[*e.1 as usize]).map(|(a, b)| (*a, *b));
                 assert_eq!(mapping.next_dirty(from, |s| dirty[s as usize]), next);
                 if slot % 64 == 0 {

@@ -340,6 +340,11 @@ impl Slots {
         }
     }
 
+    /// The first page of a file at or after `from`, and its slot.
+    pub(super) fn next_page(&self, id: u32, from: u32) -> Option<(u32, u32)> {
+        self.mappings.get(id as usize)?.as_ref()?.next(from)
+    }
+
     /// The first dirty page of a file at or after `from`.
     pub(super) fn next_dirty(&self, id: u32, from: u32) -> Option<(u32, u32)> {
         let mapping = self.mappings[id as usize].as_ref()?;

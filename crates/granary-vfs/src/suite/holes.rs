@@ -44,7 +44,9 @@ pub fn reserved_blocks_read_as_zeros<S: Subject>(subject: &S) {
         let taken = empty - free(&mut p);
         assert!((1999..2100).contains(&taken), "{taken} blocks were taken");
         assert!(p.fstat(fd).expect("stat").attr.blocks >= 2000 * 8);
-        assert_eq!(p.lseek(fd, 0, Whence::Hole), Ok(9 * PAGE), "no holes are left");
+        // Reserved blocks are data, or holes but for the pages in the cache.
+        let hole = p.lseek(fd, 0, Whence::Hole).expect("a hole at the latest at the end");
+        assert!(hole == 9 * PAGE || hole == 0, "a hole at {hole}");
         m.check();
         p.exit();
         let m = m.remounted();

@@ -216,7 +216,7 @@ impl Vfs {
     pub(super) fn zero_gap(&self, cx: &Cx<'_>, node: &Node, old: u64, to: u64) -> Result<()> {
         let page = PAGE_SIZE as u64;
         let end = to.min(old.next_multiple_of(page));
-        if end <= old || self.fs.zero_beyond_end() {
+        if end <= old || self.fs.zero_beyond_end() || self.is_empty_page(node, old / page)? {
             return Ok(());
         }
         let zeros = Payload::Fill { word: 0, len: (end - old) as usize };

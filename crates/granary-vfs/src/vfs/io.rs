@@ -279,7 +279,7 @@ impl Vfs {
     fn write_step(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {
         let old = node.size();
         let gap_end = pos.min(old.next_multiple_of(PAGE));
-        if gap_end > old {
+        if gap_end > old && !self.is_empty_page(node, old / PAGE)? {
             self.dirty(node, old, Payload::Fill { word: 0, len: (gap_end - old) as usize }, old)?;
         }
         let dirtied = self.dirty(node, pos, data, old);

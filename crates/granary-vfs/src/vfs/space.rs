@@ -103,10 +103,19 @@ impl Vfs {
         Ok(())
     }
 
+    /// Whether a page that begins within the file is not in the cache and has nothing on media either, a hole or blocks that hold
+    /// nothing yet: it is zero, also behind the file's end, and nobody need make it so.
+    pub(super) fn is_empty_page(&self, node: &Node, page: u64) -> Result<bool> {
+        if !self.features.page_cache || self.cache.next(node, page..page + 1, true).is_some() {
+            return Ok(false);
+        }
+        Ok(self.fs.seek_hole(node, page * PAGE)? == page * PAGE && page * PAGE < node.size())
+    }
+
     /// Looks whether the bytes of a range, which lies in one page and in the file, must be made zero; if so, the page
     /// is made dirty as it is: it has its space and does not leave the cache, so that zeroing it cannot fail.
     fn prepare_edge(&self, node: &Node, edge: Range<u64>) -> Result<bool> {
-        if edge.is_empty() {
+        if edge.is_empty() || self.is_empty_page(node, edge.start / PAGE)? {
             return Ok(false);
         }
         let mut bytes = vec![0; (edge.end - edge.start) as usize];
@@ -144,15 +153,53 @@ impl Vfs {
         }
         match (node.kind(), hole) {
             // Special files have no blocks, directories only what is theirs.
-            (FileKind::File, true) => Ok(self.fs.seek_hole(node, pos)?.clamp(pos, size)),
-            (FileKind::File, false) => self
-                .fs
-                .seek_data(node, pos)?
-                .filter(|&p| p < size)
-                .map(|p| p.max(pos))
-                .ok_or(FsError::NoDevice),
+            (FileKind::File, true) => self.next_hole(node, pos, size),
+            (FileKind::File, false) => self.next_data(node, pos, size)?.ok_or(FsError::NoDevice),
             (_, true) => Ok(size),
             (_, false) => Ok(pos),
         }
+    }
+
+    /// In blocks that hold nothing yet a page in the cache is data, be it dirty or read (`mapping_seek_hole_data`). Write-back
+    /// may give them their data between two questions: what is neither is asked again.
+    fn next_hole(&self, node: &Node, pos: u64, size: u64) -> Result<u64> {
+        let mut at = pos;
+        while at < size {
+            let hole = self.fs.seek_hole(node, at)?.max(at);
+            let end = self.empty_until(node, hole, size)?;
+            if end <= hole {
+                if hole >= size || self.fs.seek_hole(node, hole)? <= hole {
+                    return Ok(hole.min(size));
+                }
+                at = hole;
+                continue;
+            }
+            if let Some(page) = self.cache.next(node, hole / PAGE..end.div_ceil(PAGE), false) {
+                return Ok((page * PAGE).max(hole).min(size));
+            }
+            at = end;
+        }
+        Ok(size)
+    }
+
+    fn next_data(&self, node: &Node, pos: u64, size: u64) -> Result<Option<u64>> {
+        let data_at =
+            |at| Ok::<_, FsError>(self.fs.seek_data(node, at)?.map(|p| p.max(at)).filter(|&p| p < size));
+        let data = data_at(pos)?;
+        let (mut at, stop) = (pos, data.unwrap_or(size));
+        while at < stop
+            && let Some(page) = self.cache.next(node, at / PAGE..stop.div_ceil(PAGE), true)
+        {
+            let start = (page * PAGE).max(at);
+            if self.empty_until(node, start, size)? > start || data_at(start)? == Some(start) {
+                return Ok(Some(start));
+            }
+            at = (page + 1) * PAGE;
+        }
+        Ok(data)
+    }
+
+    fn empty_until(&self, node: &Node, pos: u64, size: u64) -> Result<u64> {
+        if pos < size && self.features.page_cache { self.fs.empty_until(node, pos) } else { Ok(pos) }
     }
 }
