@@ -19,7 +19,7 @@ use crate::Ext4;
 use crate::extents::Mapping;
 use crate::file::{INODE, MOST, WRITE, blocks_of, owner};
 use crate::layout::BLOCK_SIZE;
-use crate::node::{Node, show_blocks};
+use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use granary_mssd::Ticket;
 use granary_units::{Lpa, Page};
@@ -61,7 +61,17 @@ impl Ext4 {
                 self.fill_holes(inode, &holes)?;
             }
         }
+        let mut cut = Vec::new();
+        if how.zeroes() {
+            // The pages at the range's edges, which the vfs makes zero in part.
+            for edge in [pos, end] {
+                if edge < inode.size() && self.orders_cut(inode, edge)? {
+                    cut.push((edge / BS) as u32);
+                }
+            }
+        }
         self.journal.run(INODE, |h| {
+            cut.iter().for_each(|page| h.cut_page(number(inode.ino()), *page));
             let grown = inode.update(|a| a.allocated(how, end, cx.time));
             if grown {
                 node.state.lock().disksize = end;

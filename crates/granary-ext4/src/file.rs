@@ -5,6 +5,7 @@
 //!   write-back   hole: handle { allocate, map, disksize } data submitted before the handle stops ──> "ordered"
 //!                mapped: data written in place; a handle only where the size on media grows, afterwards
 //!                reserved (unwritten): data written in place; when it is there, a handle { mark as written }
+//!   cut          truncation, edge of a hole: the vfs makes the page dirty; the commit writes it where it still is
 //!   commit       waits for the ordered data of its transaction, then writes its commit block
 //!
 //!   data = "writeback"   hole: mapped as unwritten, nothing ordered; a second handle, after the data, makes it written
@@ -32,7 +33,9 @@ use crate::ranges::Ranges;
 use granary_mssd::{Structure, Ticket};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;
-use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr};
+use granary_vfs::{Cx, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
+use std::collections::BTreeSet;
+use std::sync::Weak;
 
 const BS: u64 = BLOCK_SIZE as u64;
 /// Credits to allocate and map one extent: bitmap, descriptor, inode, superblock, and tree nodes split on the way.
@@ -486,15 +489,58 @@ impl Ext4 {
         self.truncate_blocks(inode, from, |h| if named { self.orphan_del(h, ino) } else { Ok(()) })
     }
 
+    /// Whether the block at byte `pos` is a place of the file's that holds data: one that is written again where a truncation or a
+    /// hole cuts it (`ext4_block_truncate_page`).
+    pub(crate) fn holds_data(&self, inode: &Inode, pos: u64) -> Result<bool> {
+        let mapping = self.map_block(inode.private::<Node>(), (pos / BS) as u32)?;
+        Ok(matches!(mapping, Mapping::Mapped { unwritten: false, .. }))
+    }
+
+    /// Whether the commit, whoever asks for it, writes the page that is cut at byte `pos` (`ext4_should_order_data`).
+    pub(crate) fn orders_cut(&self, inode: &Inode, pos: u64) -> Result<bool> {
+        let cuts = self.options.data == DataMode::Ordered && !pos.is_multiple_of(BS);
+        Ok(cuts && self.holds_data(inode, pos)?)
+    }
+
+    /// Starts writing the pages that the transaction's truncations have cut, where nobody has written them yet
+    /// (`ext4_normal_submit_inode_data_buffers`). For the commit task: no handle is begun, so a page with which the
+    /// size on media would grow waits for its file's write-back.
+    pub(crate) fn write_cut(&self, cut: &BTreeSet<(u32, u32)>) -> Ticket {
+        let Some(pages) = self.pages.lock().as_ref().and_then(Weak::upgrade) else { return Ticket::NONE };
+        let mut all = Ticket::NONE;
+        for &(ino, page) in cut {
+            let may = |inode: &Inode, end: u64| {
+                Ok(inode.attr().kind == FileKind::File
+                    && end <= inode.private::<Node>().state.lock().disksize
+                    && self.holds_data(inode, page as u64 * BS)?)
+            };
+            pages.write_dirty_page(Ino(ino as u64), page as u64, &may, &mut |inode, dirty| {
+                if let Mapping::Mapped { start, .. } = self.map_block(inode.private::<Node>(), page)? {
+                    let content = std::slice::from_ref(&dirty.page);
+                    all = all.and(self.port.submit_write(Lpa(start), content, Structure::Data)?);
+                }
+                Ok(())
+            });
+        }
+        all
+    }
+
     /// Changes attributes; with a size, frees what lies behind it.
     pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let shrinks = set.size.is_some_and(|size| size < inode.size() || size == 0);
         if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
             return Err(FsError::TooBig);
         }
+        let cut = match set.size.filter(|_| shrinks && inode.attr().kind == FileKind::File) {
+            Some(size) if self.orders_cut(inode, size)? => Some((size / BS) as u32),
+            _ => None,
+        };
         self.journal.run(INODE, |h| {
             if shrinks {
                 self.orphan_add(h, number(inode.ino()))?;
+            }
+            if let Some(page) = cut {
+                h.cut_page(number(inode.ino()), page);
             }
             inode.update(|a| a.set(set, cx.time));
             if let Some(size) = set.size {

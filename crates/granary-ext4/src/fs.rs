@@ -8,9 +8,10 @@ use crate::{Ext4, MAX_FILE_SIZE};
 use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{
-    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
+    Allocate, Created, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
     Result, SetAttr, StatFs, Time, WriteBackCause,
 };
+use std::sync::Weak;
 
 /// Most hard links (EXT4_LINK_MAX).
 const LINK_MAX: u32 = 65000;
@@ -22,6 +23,10 @@ impl FileSystem for Ext4 {
 
     fn features(&self) -> Features {
         Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX }
+    }
+
+    fn attach(&self, pages: Weak<dyn DirtyPages>) {
+        *self.pages.lock() = Some(pages);
     }
 
     fn root(&self) -> Ino {
@@ -175,11 +180,8 @@ impl FileSystem for Ext4 {
         self.options.data == DataMode::Journal
     }
 
-    /// `ext4_block_truncate_page`: blocks that hold nothing of the file yet are left alone.
     fn rewrites_cut_page(&self, inode: &Inode, size: u64) -> Result<bool> {
-        let at = (size / crate::layout::BLOCK_SIZE as u64) as u32;
-        let mapping = self.map_block(inode.private::<Node>(), at)?;
-        Ok(matches!(mapping, crate::extents::Mapping::Mapped { unwritten: false, .. }))
+        self.holds_data(inode, size)
     }
 
     /// `ext4_should_use_dio`: journalled data has to pass through the journal.

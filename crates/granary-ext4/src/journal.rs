@@ -39,14 +39,14 @@ pub(crate) use replay::{Replay, replay};
 use crate::layout::corrupt;
 use crate::layout::journal::{LogSuper, REVOKES};
 use crate::options::JournalShare;
-use granary_mssd::{Port, Structure};
+use granary_mssd::{Port, Structure, Ticket};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu, now};
 use granary_units::{Lpa, Nanos, Page};
 use granary_vfs::{Block, BlockCache, FsError, Result};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 /// What the journal did since mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,9 @@ pub(crate) struct LogConfig {
 
 /// Receives the blocks freed by a committed transaction: runs of (first block, count).
 pub(crate) type Release = Box<dyn Fn(&[(u64, u32)]) + Send + Sync>;
+
+/// Starts writing pages of files, (inode, page), as far as they are dirty and lie where they are committed to lie. Begins no handle.
+pub(crate) type WriteCut = Box<dyn Fn(&BTreeSet<(u32, u32)>) -> Ticket + Send + Sync>;
 
 /// What is journalled.
 enum Content {
@@ -148,6 +151,8 @@ struct Running {
     freed: Vec<(u64, u32)>,
     /// When the last ordered data is on the drive.
     ordered: Nanos,
+    /// Pages of files, (inode, page), that the commit writes where they are dirty.
+    cut: BTreeSet<(u32, u32)>,
 }
 
 /// A committed transaction whose blocks are not all home.
@@ -216,6 +221,7 @@ pub(crate) struct Journal {
     /// Held by the task that makes room in the log.
     space: Mutex<()>,
     release: Release,
+    write_cut: OnceLock<WriteCut>,
 }
 
 impl Journal {
@@ -252,7 +258,13 @@ impl Journal {
             tail: Mutex::new(()),
             space: Mutex::new(()),
             release,
+            write_cut: OnceLock::new(),
         })
+    }
+
+    /// Who writes [`Handle::cut_page`]'s pages from now on.
+    pub fn write_cut_by(&self, write: WriteCut) {
+        assert!(self.write_cut.set(write).is_ok(), "set once");
     }
 
     /// Runs `body` in a handle of at most `credits` blocks.
@@ -312,6 +324,7 @@ impl Journal {
             forgotten: Vec::new(),
             freed: Vec::new(),
             ordered: Nanos::ZERO,
+            cut: BTreeSet::new(),
         });
         r.updates += 1;
         r.reserved += credits;

@@ -48,8 +48,8 @@ use crate::orphan::Orphans;
 use granary_mssd::Port;
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
-use granary_vfs::{Block, BlockCache};
-use std::sync::Arc;
+use granary_vfs::{Block, BlockCache, DirtyPages};
+use std::sync::{Arc, Weak};
 
 /// Largest file: 2^32 - 1 blocks, the reach of 32-bit logical block numbers.
 pub const MAX_FILE_SIZE: u64 = (u32::MAX as u64) * 4096;
@@ -69,6 +69,8 @@ pub struct Ext4 {
     /// Not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.
     loose: bool,
     daemons: Mutex<Vec<Daemon>>,
+    /// The vfs's page cache, once there is one.
+    pages: parking_lot::Mutex<Option<Weak<dyn DirtyPages>>>,
 }
 
 impl Ext4 {

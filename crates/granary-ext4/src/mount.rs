@@ -176,11 +176,15 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         recovery,
         loose: sb.state.get() != CLEAN,
         daemons: Mutex::new(daemons),
+        pages: parking_lot::Mutex::new(None),
     };
     fs.finish_orphans(sb.last_orphan.get(), &mut recovery)?;
     fs.recovery = recovery;
     fs.write_superblock(DIRTY)?;
-    Ok(Arc::new(fs))
+    let fs = Arc::new(fs);
+    let weak = Arc::downgrade(&fs);
+    fs.journal.write_cut_by(Box::new(move |cut| weak.upgrade().map_or(Ticket::NONE, |fs| fs.write_cut(cut))));
+    Ok(fs)
 }
 
 fn load_groups(cache: &Arc<BlockCache>, geo: Geometry, options: &MountOptions) -> Result<Groups> {

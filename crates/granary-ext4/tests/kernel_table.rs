@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Mounted, fresh};
+use common::{Mounted, Subject, fresh};
+use granary_ext4::{DataMode, MountOptions};
 use granary_mssd::Structure;
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos, Payload};
@@ -124,4 +125,60 @@ fn a_block_that_is_cut_is_written_again() {
         assert_eq!(m.drive.traffic().since(&before).written() / BLOCK, 6);
         m.check();
     });
+}
+
+/// Linux 6.18: in ordered mode the commit that carries a truncation, or a hole whose edge lies within a block, writes the block
+/// that was cut (`ext4_jbd2_inode_add_write`), whoever asks for it; its file's fsync then has nothing to write. In the other
+/// modes it waits for its file. What is not a place with data is not written.
+#[test]
+fn a_block_that_is_cut_goes_out_with_any_commit_in_ordered_mode() {
+    const KIB: u64 = 1024;
+    type Cut = fn(&mut Process, granary_vfs::Fd);
+    let cuts: [(&str, Cut, u64); 4] = [
+        ("truncation", |p, fd| p.ftruncate(fd, 100).expect("truncate"), 1),
+        ("at a block's edge", |p, fd| p.ftruncate(fd, 4096).expect("truncate"), 0),
+        ("hole", |p, fd| p.fallocate(fd, Allocate::PunchHole, 5 * KIB, 21 * KIB).expect("punch"), 2),
+        (
+            "zeroed",
+            |p, fd| {
+                let zero = Allocate::ZeroRange { keep_size: true };
+                p.fallocate(fd, zero, 5 * KIB, 19 * KIB).expect("zero");
+            },
+            1,
+        ),
+    ];
+    for data in [DataMode::Ordered, DataMode::Writeback] {
+        run(move || {
+            let mount = MountOptions { data, ..MountOptions::default() };
+            let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive(Bytes::gib(1)));
+            let mut p = m.process();
+            let other = put(&mut p, "/other", 4096);
+            let blocks = |m: &Mounted| m.drive.traffic().block_write[Structure::Data as usize] / BLOCK;
+            for (n, (name, cut, wanted)) in cuts.into_iter().enumerate() {
+                let fd = put(&mut p, &format!("/{n}"), 1 << 16);
+                p.sync().expect("sync");
+                sleep(Nanos::from_millis(20));
+                let before = blocks(&m);
+                cut(&mut p, fd);
+                p.fchmod(other, 0o600 + n as u16).expect("chmod");
+                p.fsync(other).expect("fsync");
+                let with_other = if data == DataMode::Ordered { wanted } else { 0 };
+                assert_eq!(blocks(&m) - before, with_other, "{data:?}, {name}: the other's commit");
+                p.fsync(fd).expect("fsync");
+                assert_eq!(blocks(&m) - before, wanted, "{data:?}, {name}: with its own fsync");
+                let mut bytes = [1; 4096];
+                m.vfs.drop_caches();
+                let n = p.pread(fd, granary_units::Dest::Bytes(&mut bytes), 4096).expect("read");
+                assert!(n == 0 || wanted == 0 || bytes[2048..].iter().all(|b| *b == 0), "{name}");
+            }
+            // Cut, and grown again before the commit: the size on media is its own write-back's affair.
+            let fd = put(&mut p, "/grown", 8192);
+            p.sync().expect("sync");
+            p.ftruncate(fd, 100).expect("truncate");
+            p.pwrite(fd, Payload::Fill { word: 5, len: 3000 }, 100).expect("write");
+            p.fsync(other).expect("fsync");
+            p.fsync(fd).expect("fsync");
+            m.check();
+        });
+    }
 }

@@ -25,6 +25,7 @@ use crate::error::{FsError, Result};
 use crate::inode::Inode;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::any::Any;
+use std::sync::Weak;
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,6 +236,20 @@ impl StatFs {
     }
 }
 
+/// The page cache, as a file system sees it whose commits write pages of files themselves.
+pub trait DirtyPages: Send + Sync {
+    /// Writes page `index` of inode `ino` where it is in the cache and dirty, and `may` agrees, which is told where the page's
+    /// bytes end in the file. A page of an inode that is being written back is left to who does that. `write` starts the
+    /// write; an error is the inode's to remember. Waits for no lock that is held where a transaction is begun.
+    fn write_dirty_page(
+        &self,
+        ino: Ino,
+        index: u64,
+        may: &dyn Fn(&Inode, u64) -> Result<bool>,
+        write: &mut dyn FnMut(&Inode, &DirtyPage) -> Result<()>,
+    );
+}
+
 /// A file system on a drive. See the module's rules.
 pub trait FileSystem: Send + Sync {
     /// The name in the registry.
@@ -242,6 +257,11 @@ pub trait FileSystem: Send + Sync {
 
     /// How it wants to be called.
     fn features(&self) -> Features;
+
+    /// The pages of its files, from the mount on.
+    fn attach(&self, pages: Weak<dyn DirtyPages>) {
+        drop(pages);
+    }
 
     /// The root directory.
     fn root(&self) -> Ino;

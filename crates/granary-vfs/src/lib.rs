@@ -42,8 +42,8 @@ pub use cache::CacheStats;
 pub use config::{Atime, Tracking, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
-    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename,
-    RenameFlags, StatFs, WriteBackCause,
+    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,
+    Rename, RenameFlags, StatFs, WriteBackCause,
 };
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};

@@ -116,6 +116,8 @@ impl Vfs {
             effects: Effects::default(),
         });
         vfs.start_flushers();
+        let pages: Weak<Vfs> = Arc::downgrade(&vfs);
+        vfs.fs.attach(pages);
         Ok(vfs)
     }
 

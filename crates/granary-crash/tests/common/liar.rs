@@ -35,6 +35,9 @@ impl FileSystem for Liar {
     fn features(&self) -> Features {
         self.inner.features()
     }
+    fn attach(&self, pages: std::sync::Weak<dyn granary_vfs::DirtyPages>) {
+        self.inner.attach(pages);
+    }
     fn root(&self) -> Ino {
         self.inner.root()
     }

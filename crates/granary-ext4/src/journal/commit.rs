@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   close   lock, wait for handles, snapshot blocks, take log space; a new transaction may begin
+//!   data    pages that truncations have cut, where they are dirty (ordered mode)
 //!   write   [journal superblock, where the log was empty] [revokes][descriptor 254 copies]... ; wait, data too
 //!           FLUSH; commit block FUA [superblock FUA, where as much of the log came free as the largest transaction takes]
 //!   finish  blocks wait to go home; freed blocks are given back; waiters wake
@@ -9,6 +10,7 @@
 
 use super::{Checkpoint, Committing, Journal, Running};
 use crate::layout::journal::{REVOKES, TAGS, Tag, commit, descriptor, escape, revoke};
+use granary_mssd::Ticket;
 use granary_sim::{now, sleep_until};
 use granary_units::Page;
 use granary_vfs::Result;
@@ -30,7 +32,9 @@ impl Journal {
     /// Commits the running transaction, if there is one.
     pub(super) fn commit(&self) -> Result<()> {
         let Some(closed) = self.close() else { return Ok(()) };
-        self.write(&closed)?;
+        let write = self.write_cut.get().filter(|_| !closed.txn.cut.is_empty());
+        let cut = write.map_or(Ticket::NONE, |write| write(&closed.txn.cut));
+        self.write(&closed, cut)?;
         self.finish(closed);
         Ok(())
     }
@@ -76,9 +80,11 @@ impl Journal {
         Some(Closed { txn, tags, copies, first, blocks, log_was_empty, new_tail })
     }
 
-    fn write(&self, c: &Closed) -> Result<()> {
+    /// Writes the transaction; `cut` are the pages of its truncations, on their way.
+    fn write(&self, c: &Closed, cut: Ticket) -> Result<()> {
         if c.blocks == 0 {
             sleep_until(c.txn.ordered);
+            self.port.wait(cut);
             return Ok(());
         }
         let tid = c.txn.tid;
@@ -94,7 +100,7 @@ impl Journal {
         }
         let ticket = self.submit_log(c.first, &pages)?;
         sleep_until(c.txn.ordered);
-        self.port.wait(ticket);
+        self.port.wait(ticket.and(cut));
         {
             let mut s = self.state.lock();
             if let Some(c) = &mut s.committing {

@@ -148,6 +148,12 @@ impl<'j> Handle<'j> {
         r.ordered = r.ordered.max(done);
     }
 
+    /// The commit writes this page of a file, too, where it is dirty then (`ext4_jbd2_inode_add_write`).
+    pub fn cut_page(&mut self, ino: u32, page: u32) {
+        let mut s = self.journal.state.lock();
+        s.running.as_mut().expect("the handle keeps it running").cut.insert((ino, page));
+    }
+
     /// Charges the CPU time of the changes and lets the transaction go.
     pub fn stop(mut self) {
         cpu(costs().metadata_update * self.touched as u64);

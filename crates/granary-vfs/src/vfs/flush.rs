@@ -15,9 +15,10 @@
 
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};
-use crate::attr::FileKind;
+use crate::attr::{FileKind, Ino};
 use crate::error::Result;
-use crate::fs::WriteBackCause;
+use crate::fs::{DirtyPage, DirtyPages, WriteBackCause};
+use crate::inode::Inode;
 use granary_sim::sync::Mutex;
 use granary_sim::{Signal, Stopper, cpu, now, spawn};
 use granary_units::{Nanos, PAGE_SIZE};
@@ -37,6 +38,22 @@ pub(super) fn flusher(vfs: &Weak<Vfs>, stop: &Stopper) {
         match vfs.upgrade() {
             Some(vfs) => vfs.flush_round(stop),
             None => return,
+        }
+    }
+}
+
+impl DirtyPages for Vfs {
+    fn write_dirty_page(
+        &self,
+        ino: Ino,
+        index: u64,
+        may: &dyn Fn(&Inode, u64) -> Result<bool>,
+        write: &mut dyn FnMut(&Inode, &DirtyPage) -> Result<()>,
+    ) {
+        let Some(node) = self.names.cached(ino) else { return };
+        let Some(_quiet) = node.writeback.try_lock() else { return };
+        if let Err(e) = self.write_if_dirty(&node, index, may, write) {
+            node.remember_error(&e);
         }
     }
 }
@@ -145,6 +162,25 @@ impl Vfs {
             result = result.and(wrote.map(|()| true));
             batch.clear();
         }
+    }
+
+    fn write_if_dirty(
+        &self,
+        node: &Node,
+        index: u64,
+        may: &dyn Fn(&Inode, u64) -> Result<bool>,
+        write: &mut dyn FnMut(&Inode, &DirtyPage) -> Result<()>,
+    ) -> Result<()> {
+        let size = node.size();
+        if index * PAGE >= size || !may(node, size.min((index + 1) * PAGE))? {
+            return Ok(());
+        }
+        let mut batch = Vec::new();
+        let compared = self.cache.gather(node, index..index + 1, 1, size, &mut batch);
+        cpu(self.config.compare_page * compared);
+        let wrote = batch.iter().try_for_each(|page| write(node, page));
+        self.cache.written(node, &batch);
+        wrote
     }
 
     /// Makes the inode durable.
