@@ -12,7 +12,8 @@
 //! A neighbour that continues an extent, of the same kind, is merged with it, up to 32768 blocks (unwritten: 32767).
 //! Unwritten are reserved and zeroed blocks, and with `data = "writeback"`, where the commit does not wait for data, all new
 //! ones; in ordered mode the data of a hole is on the drive before the transaction that maps it commits.
-//! Not here: shrinking an inner root before it is empty.
+//! A tree of one leaf whose extents fit into the inode is folded into it. Not here: shrinking a deeper root before it is
+//! empty (the kernel does not, either).
 
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
@@ -198,11 +199,42 @@ impl Ext4 {
         }
     }
 
-    /// Enters an extent where nothing is mapped. Tree blocks come from near `e.start`.
+    /// Enters an extent where nothing is mapped. Tree blocks come from near `e.start`. The caller marks the inode.
     ///
     /// # Errors
     /// `NoSpace` where a tree block is needed and there is none: the tree is valid, the extent not in it.
     pub(crate) fn insert_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
+        self.enter_extent(h, owner, e)?;
+        self.fold(h, owner);
+        Ok(())
+    }
+
+    /// Takes the entries of the only leaf into the inode where they fit, and frees the leaf: as `ext4_ext_try_to_merge_up`, which
+    /// the kernel calls where an extent has come or changed its kind (and not where one goes or is cut for a hole), and
+    /// which gives up, too, where the handle has no room for it. Nor does an error that comes before anything is changed
+    /// matter: the tree is as good with its leaf.
+    fn fold(&self, h: &mut Handle<'_>, owner: Owner<'_>) {
+        /// Bitmap, descriptor, and what the caller still has to change.
+        const ROOM: u32 = 16;
+        let only = owner.view(&At::Root, |b| {
+            (node_bytes::depth(b) == 1 && node_bytes::count(b) == 1).then(|| node_bytes::entry(b, 0))
+        });
+        let Some(entry) = only.filter(|_| h.room() >= ROOM) else { return };
+        let Ok(leaf) = self.child(entry, 0).map(At::Block) else { return };
+        if owner.view(&leaf, node_bytes::count) > ROOT_MAX as usize
+            || self.groups.free_meta(h, entry.start, 1).is_err()
+        {
+            return;
+        }
+        let mut entries = owner.view(&leaf, |b| b.to_vec());
+        owner.edit(h, &At::Root, |b| {
+            node_bytes::init(b, ROOT_MAX, 0);
+            node_bytes::split(&mut entries, 0, b);
+        });
+        owner.node.state.lock().blocks -= 1;
+    }
+
+    fn enter_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
         loop {
             let path = self.path(owner, e.key)?;
             let leaf = path.last().expect("a path has a leaf");
@@ -390,7 +422,7 @@ impl Ext4 {
             (before, 0) => owner.edit(h, leaf, |b| node_bytes::set(b, index, Entry { len: before, ..e })),
             (before, _) => {
                 owner.edit(h, leaf, |b| node_bytes::set(b, index, Entry { len: before, ..e }));
-                if let Err(error) = self.insert_extent(h, owner, behind) {
+                if let Err(error) = self.enter_extent(h, owner, behind) {
                     // The tree may have grown meanwhile: look again where the first half is.
                     let path = self.path(owner, e.key)?;
                     let leaf = path.last().expect("a path has a leaf");
@@ -448,7 +480,7 @@ impl Ext4 {
             let path = self.path(owner, from)?;
             let leaf = path.last().expect("a path has a leaf");
             let i = leaf.index.expect("it is mapped");
-            // A copy decides, as in insert_extent.
+            // A copy decides, as in enter_extent.
             let (e, changed) = owner.view(&leaf.at, |b| {
                 let mut copy = b.to_vec();
                 let fits = set_kind(&mut copy, i, from, to, unwritten);
@@ -459,6 +491,7 @@ impl Ext4 {
                 continue;
             };
             owner.edit(h, &leaf.at, |b| b.copy_from_slice(&copy));
+            self.fold(h, owner);
             return Ok(to);
         }
     }

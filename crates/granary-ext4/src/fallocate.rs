@@ -134,12 +134,15 @@ impl Ext4 {
                         };
                         self.mark_inode(h, inode)?;
                         // As where they become written ones: see `mark_landed`.
-                        node.state.lock().datasync_tid = h.tid();
+                        let mut s = node.state.lock();
+                        s.datasync_tid = h.tid();
+                        show_blocks(inode, &s);
+                        drop(s);
                         Ok(stop)
                     });
                     match marked {
                         Err(FsError::NoSpace) => {
-                            self.zero_mapped(node, at, stop)?;
+                            self.zero_written(node, at, stop, |start, len| self.zero_blocks(start, len))?;
                             stop
                         }
                         other => other?,
@@ -151,38 +154,20 @@ impl Ext4 {
         Ok(())
     }
 
-    /// Makes what is mapped of a range of blocks zero, where it is: as the mode says.
-    fn zero_mapped(&self, node: &Node, first: u32, end: u32) -> Result<()> {
-        /// Blocks of zeros in one handle: a part of any transaction.
-        const MOST_ZEROS: u32 = 64;
-        if self.options.data != DataMode::Journal {
-            return self.trim_mapped(node, first, end);
-        }
-        let mut at = first;
-        while at < end {
-            match self.map_block(node, at)? {
-                Mapping::Mapped { start, len, unwritten: false } => {
-                    let n = len.min(end - at).min(MOST_ZEROS);
-                    self.journal.run(n, |h| {
-                        (start..start + n as u64).for_each(|lpa| h.data(lpa, Page::ZERO));
-                        Ok(())
-                    })?;
-                    at += n;
-                }
-                Mapping::Mapped { len, .. } | Mapping::Hole { len } => at = at.saturating_add(len),
-            }
-        }
-        Ok(())
-    }
-
-    /// The same by trims, at once.
-    fn trim_mapped(&self, node: &Node, first: u32, end: u32) -> Result<()> {
+    /// Makes what is written of a range of blocks zero, where it is.
+    fn zero_written(
+        &self,
+        node: &Node,
+        first: u32,
+        end: u32,
+        zero: impl Fn(u64, u32) -> Result<Ticket>,
+    ) -> Result<()> {
         let (mut at, mut all) = (first, Ticket::NONE);
         while at < end {
             match self.map_block(node, at)? {
                 Mapping::Mapped { start, len, unwritten: false } => {
                     let n = len.min(end - at);
-                    all = all.and(self.port.trim(Lpa(start), n as u64)?);
+                    all = all.and(zero(start, n)?);
                     at += n;
                 }
                 Mapping::Mapped { len, .. } | Mapping::Hole { len } => at = at.saturating_add(len),
@@ -190,6 +175,24 @@ impl Ext4 {
         }
         self.port.wait(all);
         Ok(())
+    }
+
+    /// Makes blocks of a file zero: by a trim, with a data journal through that. The caller waits.
+    pub(crate) fn zero_blocks(&self, start: u64, len: u32) -> Result<Ticket> {
+        /// Blocks of zeros in one handle: a part of any transaction.
+        const MOST_ZEROS: u64 = 64;
+        let end = start + len as u64;
+        if self.options.data != DataMode::Journal {
+            return Ok(self.port.trim(Lpa(start), len as u64)?);
+        }
+        for from in (start..end).step_by(MOST_ZEROS as usize) {
+            let to = end.min(from + MOST_ZEROS);
+            self.journal.run((to - from) as u32, |h| {
+                (from..to).for_each(|lpa| h.data(lpa, Page::ZERO));
+                Ok(())
+            })?;
+        }
+        Ok(Ticket::NONE)
     }
 
     fn punch(&self, inode: &Inode, first: u32, end: u32) -> Result<()> {
@@ -216,7 +219,9 @@ impl Ext4 {
                 Ok(Some(part)) => to = part.key,
                 Ok(None) => break,
                 // No room for the second half of an extent: its middle is zero and keeps its blocks.
-                Err(FsError::NoSpace) => return self.zero_mapped(node, first, to),
+                Err(FsError::NoSpace) => {
+                    return self.zero_written(node, first, to, |start, len| self.zero_blocks(start, len));
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -226,7 +231,11 @@ impl Ext4 {
     /// See the module: after a recovery.
     pub(crate) fn zero_beyond(&self, node: &Node, size: u64) -> Result<()> {
         let extents = node.state.lock().flags & crate::layout::inode::EXTENTS != 0;
-        if extents { self.trim_mapped(node, size.div_ceil(BS) as u32, u32::MAX) } else { Ok(()) }
+        if !extents {
+            return Ok(());
+        }
+        let trim = |start, len: u32| Ok(self.port.trim(Lpa(start), len as u64)?);
+        self.zero_written(node, size.div_ceil(BS) as u32, u32::MAX, trim)
     }
 
     pub(crate) fn next_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {

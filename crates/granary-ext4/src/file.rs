@@ -19,7 +19,7 @@
 //! (`dioread_nolock`); the blocks that end up in the journal are the same, so for holes the ordered scheme alone is kept.
 //!
 //! Who reserved space can write there: where marking the part of an extent needs a tree block and none is left, the rest of
-//! the extent is trimmed (zeros) and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`). Not with `data = "journal"`.
+//! the extent becomes zero and all of it is marked (`EXT4_EXT_MAY_ZEROOUT`).
 
 use crate::Ext4;
 use crate::alloc::{Purpose, Wanted};
@@ -176,28 +176,46 @@ impl Ext4 {
         for page in pages {
             let at = page.index as u32;
             let end = page.end().min(inode.size());
-            self.transaction(WRITE, |h| {
-                let (start, mapped) = match self.map_block(node, at)? {
-                    Mapping::Mapped { start, unwritten: false, .. } => (start, false),
-                    Mapping::Mapped { start, .. } => {
-                        let _tree = node.map.write();
-                        self.mark_written(h, owner(inode), at, at + 1)?;
-                        (start, true)
-                    }
-                    Mapping::Hole { .. } => (self.map_hole(h, inode, at, at + 1, false)?.0, true),
-                };
-                h.data(start, page.page.clone());
-                let grows = {
-                    let mut s = node.state.lock();
-                    s.journalled.insert(start);
-                    let before = s.disksize;
-                    s.disksize = before.max(end);
-                    end > before
-                };
-                if mapped || grows { self.mark_inode(h, inode) } else { Ok(()) }
-            })?;
+            let journalled = self.transaction(WRITE, |h| self.journal_page(h, inode, at, page, end));
+            match journalled {
+                Err(FsError::NoSpace) if self.is_unwritten(node, at)? => {
+                    self.mark_whole(inode, at, at + 1, &[])?;
+                    self.transaction(WRITE, |h| self.journal_page(h, inode, at, page, end))?;
+                }
+                other => other?,
+            }
         }
         Ok(())
+    }
+
+    fn journal_page(
+        &self,
+        h: &mut Handle<'_>,
+        inode: &Inode,
+        at: u32,
+        page: &DirtyPage,
+        end: u64,
+    ) -> Result<()> {
+        let node = inode.private::<Node>();
+        let (start, mapped) = match self.map_block(node, at)? {
+            Mapping::Mapped { start, unwritten: false, .. } => (start, false),
+            Mapping::Mapped { start, .. } => {
+                let _tree = node.map.write();
+                self.mark_written(h, owner(inode), at, at + 1)?;
+                show_blocks(inode, &node.state.lock());
+                (start, true)
+            }
+            Mapping::Hole { .. } => (self.map_hole(h, inode, at, at + 1, false)?.0, true),
+        };
+        h.data(start, page.page.clone());
+        let grows = {
+            let mut s = node.state.lock();
+            s.journalled.insert(start);
+            let before = s.disksize;
+            s.disksize = before.max(end);
+            end > before
+        };
+        if mapped || grows { self.mark_inode(h, inode) } else { Ok(()) }
     }
 
     /// fsync with a data journal: what earlier commits made dirty pages of is written home, as the kernel's first step
@@ -232,7 +250,10 @@ impl Ext4 {
             }
             self.mark_inode(h, inode)?;
             // The change may be in a block of the tree alone, where the inode does not show it; fdatasync needs it.
-            node.state.lock().datasync_tid = h.tid();
+            let mut s = node.state.lock();
+            s.datasync_tid = h.tid();
+            // A tree block may have come or gone.
+            show_blocks(inode, &s);
             Ok(())
         })
     }
@@ -263,7 +284,7 @@ impl Ext4 {
                 let (stop, inside) = zeros.next_part(from, e.key + e.len);
                 if inside {
                     let part = e.part(from, stop);
-                    all = all.and(self.port.trim(Lpa(part.start), part.len as u64)?);
+                    all = all.and(self.zero_blocks(part.start, part.len)?);
                 }
                 from = stop;
             }
@@ -272,6 +293,10 @@ impl Ext4 {
             at = e.key + e.len;
         }
         Ok(())
+    }
+
+    fn is_unwritten(&self, node: &Node, at: u32) -> Result<bool> {
+        Ok(matches!(self.map_block(node, at)?, Mapping::Mapped { unwritten: true, .. }))
     }
 
     /// Writes consecutive pages from logical block `first` on; adds what is in flight to `flight`.

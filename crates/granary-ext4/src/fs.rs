@@ -8,8 +8,8 @@ use crate::{Ext4, MAX_FILE_SIZE};
 use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{
-    Allocate, Created, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
-    Result, SetAttr, StatFs, Time, WriteBackCause,
+    Allocate, Created, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Ino, Inode, Loaded,
+    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use std::sync::Weak;
 

@@ -175,9 +175,16 @@ fn reserved_space_never_shows_what_its_blocks_held_before() {
 /// stays what it is.
 #[test]
 fn reserved_space_can_be_written_on_a_full_file_system() {
-    run(|| {
-        let drive = drive(Bytes::mib(64));
-        let m = fresh(&drive);
+    for data in [DataMode::Ordered, DataMode::Writeback, DataMode::Journal] {
+        write_reserved_space_of_a_full_file_system(data);
+    }
+}
+
+fn write_reserved_space_of_a_full_file_system(data: DataMode) {
+    run(move || {
+        let subject =
+            Subject { mount: MountOptions { data, ..MountOptions::default() }, ..Subject::default() };
+        let m = Mounted::fresh(&subject, &drive(Bytes::mib(64)));
         let mut p = m.process();
         let fd = create(&mut p, "/reserved");
         p.fallocate(fd, RESERVE, 0, MIB).expect("reserve");
@@ -226,6 +233,55 @@ fn reserved_space_can_be_written_on_a_full_file_system() {
         }
         m.check();
     });
+}
+
+/// The same, and the power fails at any moment of it: what the blocks held before never shows.
+#[test]
+fn reserved_space_of_a_full_file_system_shows_no_old_data_after_a_power_failure() {
+    const SECRET: u64 = 0x5ec2_e75e_c2e7_5ec2;
+    const NEW: u64 = 0x0e0e_0e0e_0e0e_0e0e;
+    let until = 5_000_000_000;
+    for (i, data) in
+        [DataMode::Ordered, DataMode::Writeback, DataMode::Journal].into_iter().cycle().take(24).enumerate()
+    {
+        let subject =
+            Subject { mount: MountOptions { data, ..MountOptions::default() }, ..Subject::default() };
+        let at = Nanos(until + 20_000 + (i as u64 / 3) * 700_000);
+        let before = move |m: &Mounted| {
+            let mut p = m.process();
+            let fd = create(&mut p, "/secret");
+            p.pwrite(fd, fill(SECRET, 20 * MIB as usize), 0).expect("write");
+            p.close(fd).expect("close");
+            p.sync().expect("sync");
+            p.unlink("/secret").expect("unlink");
+            p.sync().expect("sync");
+            let fd = create(&mut p, "/new");
+            p.fallocate(fd, RESERVE, 0, 10 * MIB).expect("reserve");
+            p.fsync(fd).expect("fsync");
+            let (all, mut end) = (create(&mut p, "/all"), 0);
+            while p.pwrite(all, fill(3, BLOCK), end).is_ok() {
+                end += BLOCK as u64;
+            }
+            p.sync().expect("sync");
+            assert!(now().0 < until, "{}", now());
+            sleep_until(Nanos(until));
+            for block in (5..2550u64).step_by(24) {
+                p.pwrite(fd, fill(NEW, BLOCK), block * BLOCK as u64).expect("write");
+                p.fsync(fd).expect("fsync");
+            }
+            sleep(Nanos::from_secs(1));
+        };
+        let after = move |m: &Mounted| {
+            let mut p = m.process();
+            let fd = p.open("/new", OpenFlags::RDONLY, 0).expect("it was fsynced");
+            let mut content = vec![0; 10 * MIB as usize];
+            p.pread(fd, Dest::Bytes(&mut content), 0).expect("read");
+            let (zero, new) = (0u64.to_le_bytes(), NEW.to_le_bytes());
+            let other = content.chunks_exact(8).position(|c| c != zero && c != new);
+            assert_eq!(other.map(|at| &content[at * 8..][..8]), None, "{data:?}");
+        };
+        suite::fail_and_look(&subject, Arc::new(LateDrive::new(Bytes::mib(64))), Some(at), before, after);
+    }
 }
 
 /// Where data is, as SEEK_DATA and SEEK_HOLE tell.
