@@ -245,6 +245,11 @@ fn bam_entries() -> u32 {
     1 << 24
 }
 
+/// One for each page, where that is not more than by default.
+fn entries_for(pages: u64) -> u32 {
+    u32::try_from(pages).map_or(bam_entries(), |pages| pages.min(bam_entries()))
+}
+
 /// 1 million files open for writing (PebbleSSD section 6.5).
 fn bam_files() -> u32 {
     1 << 20
@@ -394,9 +399,19 @@ impl DriveConfig {
 
     /// The same drive with PebbleSSD's commands, its tables as large as the drive.
     pub fn with_bam(mut self) -> DriveConfig {
-        let entries = u32::try_from(self.pages()).map_or(bam_entries(), |pages| pages.min(bam_entries()));
-        self.firmware.bam = Some(BamConfig { entries, ..BamConfig::default() });
+        self.firmware.bam = Some(BamConfig { entries: entries_for(self.pages()), ..BamConfig::default() });
         self
+    }
+
+    /// The same drive on larger flash. The file-offset table grows with it where it had an entry for each page.
+    pub fn on_larger_flash(&self, flash: FtlConfig) -> DriveConfig {
+        let mut drive = DriveConfig { flash, ..self.clone() };
+        if let (Some(had), Some(bam)) = (&self.firmware.bam, &mut drive.firmware.bam)
+            && had.entries as u64 >= self.pages()
+        {
+            bam.entries = bam.entries.max(entries_for(flash.capacity_pages()));
+        }
+        drive
     }
 
     /// The same drive with processor times as they are at its clock, and that clock as the rated one. Copies between

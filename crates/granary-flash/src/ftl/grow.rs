@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   planes   0 1 2 3 | 4 5 6 7       blocks, pages and planes keep their numbers; the new ones are erased
-//!   l2p      as it was | unmapped
+//!   l2p      as it was | unmapped                  p2l, where it is kept: as it was | nobody's
 //! ```
 //!
 //! New data spreads over all planes from here on. It does *not* move old data to the new planes: gc copies within a plane,
@@ -17,26 +17,25 @@ impl<M: Medium> Ftl<M> {
     /// Takes up a larger `config` of the same drive, for which the medium has its blocks already.
     ///
     /// # Errors
-    /// [`FlashError::ReadOnly`] at the end of life; [`FlashError::Config`] where `config` is not this drive with more planes,
-    /// or keeps a P2L table; errors of the medium. Nothing has changed then.
+    /// [`FlashError::ReadOnly`] at the end of life; [`FlashError::Config`] where `config` is not this drive with more planes;
+    /// errors of the medium. Nothing has changed then.
     pub fn grow(&mut self, config: &FtlConfig) -> Result<(), FlashError> {
         self.writable()?;
         config.validate()?;
-        let refused = |why: &str| Err(FlashError::Config(why.to_owned()));
-        if !self.p2l.is_empty() {
-            return refused("a drive that keeps a P2L table cannot grow");
-        }
         let (old, new) = (self.config.geometry, config.geometry);
         let had = old.plane_count();
         let same = FtlConfig { geometry: old, ..*config } == self.config
             && (old.channels, old.blocks_per_plane, old.pages_per_block)
                 == (new.channels, new.blocks_per_plane, new.pages_per_block);
         if !same || new.plane_count() < had {
-            return refused("a drive grows by whole planes and in nothing else");
+            return Err(FlashError::Config("a drive grows by whole planes and in nothing else".to_owned()));
         }
         self.nand.grow(config)?;
         self.config = *config;
         self.l2p.resize(config.capacity_pages() as usize, 0);
+        if !self.p2l.is_empty() {
+            self.p2l.resize(new.pages() as usize, 0);
+        }
         self.live.grow(new.pages());
         self.valid.grow(new.blocks());
         if !self.youngest.is_empty() {

@@ -106,12 +106,8 @@ impl Image {
 
 /// The configuration of the same drive with at least `capacity` bytes.
 fn larger(drive: &DriveConfig, capacity: Bytes) -> Result<DriveConfig, ImageError> {
-    if drive.firmware.bam.is_some() {
-        let why = "a drive with byte-addressable metadata cannot grow".to_owned();
-        return Err(ConfigError::Value { field: "firmware.bam", why }.into());
-    }
     let flash = drive.flash.grown(capacity).map_err(ConfigError::from)?;
-    let drive = DriveConfig { flash, ..drive.clone() };
+    let drive = drive.on_larger_flash(flash);
     drive.validate()?;
     Ok(drive)
 }

@@ -49,6 +49,9 @@ impl Mssd {
             return Err(stopped(failed.to_string()));
         }
         s.firmware.grow(config, &layout);
+        if let (Some(bam), Some(larger)) = (&mut s.bam, &config.firmware.bam) {
+            bam.grow(larger, config.pages(), &layout);
+        }
         *self.config.write() = Arc::new(config.clone());
         self.pages.store(config.pages(), Relaxed);
         Ok(())

@@ -357,12 +357,132 @@ fn what_cannot_grow_while_it_is_open_says_so_and_goes_on() {
     let (image, _) = open_as(&host, look).expect("opens");
     assert!(image.grow_open(wanted(Mode::Log, 2)).expect_err("only read").to_string().contains("read only"));
     drop(image);
-    let host = MemoryHost::new();
-    let config = DriveConfig::tiny(Mode::Log).with_bam();
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
-    let (image, drive) = open(&host).expect("opens");
-    let bam = image.grow_open(wanted(Mode::Log, 2)).expect_err("BAM");
-    assert!(bam.to_string().contains("byte-addressable"), "{bam}");
-    write(&drive, 0);
-    image.close().expect("closed");
+}
+
+fn fs_write(drive: &Arc<dyn Drive>, lpa: u64, ino: u64, offset: u32) {
+    let pages = [page(lpa), page(lpa + 1)];
+    let command = Command::FsWrite { lpa: Lpa(lpa), pages: &pages, ino, offset, what: Structure::Data };
+    drive.submit(Nanos::ZERO, command).expect("written");
+}
+
+fn remap(drive: &Arc<dyn Drive>, src: u64, dst: u64, count: u64) {
+    drive.submit(Nanos::ZERO, Command::Remap { src: Lpa(src), dst: Lpa(dst), count }).expect("moved");
+}
+
+fn entries(drive: &Arc<dyn Drive>) -> Vec<(u64, u32, u64)> {
+    let mut out = Vec::new();
+    drive.submit(Nanos::ZERO, Command::BamRead { ino: None, out: &mut out }).expect("read");
+    out.iter().map(|e| (e.ino, e.offset, e.lpa.0)).collect()
+}
+
+/// What a logical page holds: the page of this number; `None`: zeros.
+fn assert_page(drive: &Arc<dyn Drive>, lpa: u64, holds: Option<u64>) {
+    let mut out = [Page::ZERO];
+    let read = Command::Read { lpa: Lpa(lpa), out: &mut out, what: Structure::Data };
+    drive.submit(Nanos::ZERO, read).expect("readable");
+    let expected = holds.map_or(Page::ZERO, page);
+    assert!(out[0].to_bytes() == expected.to_bytes(), "page {lpa} is not that of {holds:?}");
+}
+
+/// A drive with PebbleSSD's tables grows, in use or not: pages move between the old part and the new one, and the lists go on.
+#[test]
+fn byte_addressable_metadata_grow_with_their_drive() {
+    for mode in [Mode::Log, Mode::Cache] {
+        for in_use in [true, false] {
+            for clean in [true, false] {
+                let host = MemoryHost::new();
+                let config = DriveConfig::tiny(mode).with_bam();
+                Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+                let (mut image, mut drive) = open(&host).expect("opens");
+                let old = drive.info().pages;
+                fs_write(&drive, 0, 7, 0);
+                fs_write(&drive, 2, 8, 0);
+                remap(&drive, 1, 20, 1);
+                let mut list = vec![(7, 0, 0), (7, 1, 20), (8, 0, 2), (8, 1, 3)];
+                assert_eq!(entries(&drive), list);
+                if in_use {
+                    image.grow_open(wanted(mode, 2)).expect("grown");
+                } else {
+                    image.close().expect("closed");
+                    Image::grow_on(&(Arc::new(host.clone()) as Arc<dyn Host>), wanted(mode, 2))
+                        .expect("grown");
+                    (image, drive) = open(&host).expect("opens");
+                }
+                let new = drive.info().pages;
+                assert!(new > old);
+                assert_eq!(entries(&drive), list);
+                // From the old part into the new one, within the new one, and back over a page that had content.
+                remap(&drive, 2, old + 5, 2);
+                fs_write(&drive, new - 2, 9, 4);
+                remap(&drive, new - 1, old, 1);
+                remap(&drive, old + 6, 20, 1);
+                list = vec![(7, 0, 0), (8, 0, old + 5), (8, 1, 20), (9, 4, new - 2), (9, 5, old)];
+                assert_eq!(entries(&drive), list);
+                drive.check().expect("consistent");
+                // More entries than the table of the smaller drive had.
+                for n in 0..old as u32 / 2 {
+                    fs_write(&drive, 30, 10, 2 * n);
+                }
+                list.extend([(10, old as u32 - 2, 30), (10, old as u32 - 1, 31)]);
+                assert_eq!(old % 2, 0);
+                assert_eq!(entries(&drive), list);
+                image.barrier().expect("safe");
+                if clean {
+                    image.close().expect("closed");
+                } else {
+                    drop(image);
+                }
+                let (image, drive) = open(&host.after_process_death()).expect("opens");
+                assert_eq!((drive.info().pages, entries(&drive)), (new, list));
+                drive.check().expect("consistent");
+                let held = [(0, Some(0)), (1, None), (2, None), (3, None), (20, Some(3)), (30, Some(30))];
+                let held =
+                    held.into_iter().chain([(old + 5, Some(2)), (old + 6, None), (old, Some(new - 1))]);
+                for (lpa, holds) in held.chain([(new - 2, Some(new - 2)), (new - 1, None)]) {
+                    assert_page(&drive, lpa, holds);
+                }
+                image.close().expect("closed");
+            }
+        }
+    }
+}
+
+/// A host that dies at any write of it leaves lists and pages of the drive as they were, whatever its size.
+#[test]
+fn a_crash_in_the_growth_of_byte_addressable_metadata_loses_nothing() {
+    let mode = Mode::Log;
+    let ready = || {
+        let host = MemoryHost::new();
+        Image::create_on(&host, &DriveConfig::tiny(mode).with_bam(), ImageMeta::default(), false)
+            .expect("made");
+        let (image, drive) = open(&host).expect("opens");
+        (0..40).for_each(|n| fs_write(&drive, 2 * n, n % 5 + 1, 2 * n as u32));
+        remap(&drive, 0, 100, 10);
+        image.barrier().expect("safe");
+        let list = entries(&drive);
+        (host, image, list)
+    };
+    let (host, image, _) = ready();
+    let begin = host.writes();
+    image.grow_open(wanted(mode, 2)).expect("grown");
+    let writes = host.writes() - begin;
+    drop(image);
+    let mut sizes = std::collections::BTreeSet::new();
+    for stop in (0..=writes).filter(|n| n.is_multiple_of((writes / 8).max(1)) || n + 12 > writes) {
+        let mut random = Stream::new(stop, "image.grow.bam");
+        let (host, image, list) = ready();
+        host.stop_after(stop, random.below(5000) as usize);
+        assert_eq!(image.grow_open(wanted(mode, 2)).is_ok(), !host.has_stopped());
+        drop(image);
+        let left = host.after_machine_crash(4096, &mut random);
+        let (image, drive) = open(&left).expect("opens");
+        sizes.insert(drive.info().pages);
+        assert_eq!(entries(&drive), list, "stop {stop}");
+        (0..10).for_each(|n| assert_page(&drive, 100 + n, Some(n)));
+        (10..80).for_each(|n| assert_page(&drive, n, Some(n)));
+        remap(&drive, 10, drive.info().pages - 10, 10);
+        drive.check().expect("consistent");
+        image.close().expect("closed");
+    }
+    assert_eq!(sizes.len(), 2, "crashes before and after: {sizes:?}");
 }

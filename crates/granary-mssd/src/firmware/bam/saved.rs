@@ -88,6 +88,15 @@ impl Bam {
         Ok((bam, (count > 0).then_some(moving)))
     }
 
+    /// For a drive that has become larger, of `pages` logical pages, and whose image keeps the entries at another place.
+    pub(crate) fn grow(&mut self, config: &BamConfig, pages: u64, layout: &Layout) {
+        self.entry_of.resize(pages as usize, 0);
+        self.most_entries = config.entries as usize;
+        if let Some(redo) = &mut self.redo {
+            redo.rebase(layout.bam);
+        }
+    }
+
     /// Changes not yet handed over, where an image keeps them.
     pub(crate) fn redo(&mut self) -> Option<&mut Redo> {
         self.redo.as_mut()
