@@ -20,7 +20,7 @@ use crate::mkfs::ROOT;
 use crate::truncate::blocks_of;
 use granary_mssd::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
-use granary_vfs::{FileKind, FsError, Result};
+use granary_vfs::{FileKind, FsError, Result, is_name};
 
 /// Violations reported at most; one cause often has many.
 const MOST: usize = 100;
@@ -352,6 +352,10 @@ impl Check<'_> {
             self.say(format!("directory {ino} has two entries {:?}", String::from_utf8_lossy(&w[0].0)));
         }
         for (name, child, kind) in entries {
+            if !is_name(&name) {
+                let shown = name.escape_ascii();
+                self.say(format!("directory {ino}: the name \"{shown}\" of inode {child} cannot be"));
+            }
             self.reach(child as u64);
             let Some(seen) = self.inodes.get_mut(child as usize) else {
                 self.say(format!(

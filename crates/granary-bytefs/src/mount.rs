@@ -116,6 +116,18 @@ pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
     Ok((groups, 0))
 }
 
+/// [`replay`] for a repair: damaged records of the data journal are left out, with what was made on them, and told.
+///
+/// # Errors
+/// `Corrupt` where the host's redo log is; of the drive.
+pub fn replay_sound(port: &Port, geometry: &Geometry) -> Result<Vec<area::Lost>> {
+    if port.info().write_log {
+        port.recover()?;
+        return area::salvage(port, geometry);
+    }
+    replay(port, geometry).map(|_| Vec::new())
+}
+
 /// Checks a block of the bitmaps or the orphan table.
 fn sound(what: &str, block: &Block) -> Result<()> {
     match block.with(|b| line::damaged_or_zero(b, block.lpa().0)) {

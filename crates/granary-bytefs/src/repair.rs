@@ -1,7 +1,7 @@
 //! Repair: makes damaged media a file system again, without mounting it.
 //!
 //! ```text
-//!   replay ── read: inodes, their extents, names ── tree: who is reached from the root, the rest to /lost+found
+//!   replay what is sound ── read: inodes, their extents, names ── tree: who is reached from the root, the rest to /lost+found
 //!           ── claims: each block one owner, a second one gets a copy ── link counts, parents
 //!           ── write: superblock "repairing" | data, directories, extents | inodes | bitmaps, orphans | "clean"
 //! ```
@@ -23,15 +23,16 @@ mod read;
 mod write;
 
 use crate::grow;
+use crate::journal::area::Lost;
 use crate::layout::superblock::{CLEAN_LOOSE, REPAIRING};
 use crate::layout::{Geometry, InodeRecord};
-use crate::mount::{check_geometry, replay};
+use crate::mount::{check_geometry, replay_sound};
 use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
 use granary_mssd::{Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Repaired, Result};
 use names::Dir;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use zerocopy::little_endian::U32;
 
@@ -131,7 +132,7 @@ pub fn repair(port: &Port) -> Result<Repaired> {
     let (mut sb, from_copy) = read_superblock(port)?;
     let g = Arc::new(sb.geometry());
     check_geometry(&g, port, &sb)?;
-    replay(port, &g)?;
+    let lost = replay_sound(port, &g)?;
     if sb.growing.get() != 0 {
         grow::finish(port, &g, &mut sb)?;
     }
@@ -155,6 +156,7 @@ pub fn repair(port: &Port) -> Result<Repaired> {
     }
     r.read_all()?;
     r.tree()?;
+    r.tell_lost(&lost);
     r.claim_all()?;
     r.settle()?;
     r.encode()?;
@@ -180,6 +182,44 @@ pub fn repair(port: &Port) -> Result<Repaired> {
 impl Repair<'_> {
     fn say(&mut self, what: String) {
         self.report.done.push(what);
+    }
+
+    /// What records of the data journal are lost, and which pages of files so are as they were before.
+    fn tell_lost(&mut self, lost: &[Lost]) {
+        let mut blocks = BTreeSet::new();
+        for record in lost {
+            let pages = match &record.blocks {
+                Some(list) => format!("its {} pages stay as they were", list.len()),
+                None => "which pages it had is not known".to_owned(),
+            };
+            self.say(format!("{}: dropped, {pages}", record.why));
+            blocks.extend(record.blocks.iter().flatten().copied());
+        }
+        let mut told = Vec::new();
+        for (&ino, found) in &self.inodes {
+            let name = || {
+                let mut entries = self.dirs.values().flat_map(|d| &d.entries);
+                entries
+                    .find(|e| e.child == ino && !e.gone)
+                    .map_or_else(String::new, |e| format!(", named \"{}\"", e.name.escape_ascii()))
+            };
+            let old = |p: &Piece| {
+                let lbas: Vec<u64> =
+                    blocks.range(p.lba..p.lba + p.len).map(|&lba| (lba - p.lba) as u64).collect();
+                lbas.into_iter().map(|at| p.block + at).collect::<Vec<u64>>()
+            };
+            let pages: Vec<u64> = found.pieces.iter().flat_map(old).collect();
+            let runs = pages.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some((run.first()?, run.last()?)));
+            let runs: Vec<String> = runs.map(|(first, last)| format!("{first}-{last}")).collect();
+            if !runs.is_empty() {
+                told.push(format!(
+                    "inode {ino}{}: pages {} are from before the lost writes",
+                    name(),
+                    runs.join(", ")
+                ));
+            }
+        }
+        told.into_iter().for_each(|what| self.say(what));
     }
 
     /// A block as it will be.

@@ -272,6 +272,33 @@ fn a_name_that_is_there_twice_is_found_and_one_goes() {
 }
 
 #[test]
+fn a_name_that_no_path_can_have_is_found_and_its_file_gets_another() {
+    planted(&["\"/\"", "cannot be"], &["/b"], |i| i.entry("/", b"b", |e| e[12] = b'/'));
+    planted(&["\"\\x00\"", "cannot be"], &["/b"], |i| i.entry("/", b"b", |e| e[12] = 0));
+    planted(&["\".\"", "cannot be"], &["/b"], |i| i.entry("/", b"b", |e| e[12] = b'.'));
+    planted(&["\"..\"", "cannot be"], &["/d/c"], |i| {
+        i.entry("/d", b"c", |e| (e[6], e[12], e[13]) = (2, b'.', b'.'));
+    });
+    in_world(|| {
+        let image = Image::new();
+        image.entry("/", b"b", |e| e[12] = b'/');
+        let done = image.repaired();
+        assert!(done.iter().any(|d| d.contains("\"/\" removed") && d.contains("no path")), "{done:?}");
+        let fs = open(&image.drive, &MountOptions::default());
+        let vfs = Vfs::mount(fs, VfsConfig::default()).expect("mounts");
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        let path = format!("/lost+found/#{}", image.inodes["/b"]);
+        let fd = p.open(&path, OpenFlags::RDONLY, 0).expect("it has a name again");
+        let mut bytes = vec![0; 20_000];
+        p.pread(fd, Dest::Bytes(&mut bytes), 0).expect("readable");
+        assert!(bytes == content("/b"));
+        p.close(fd).expect("open");
+        p.exit();
+        vfs.unmount().expect("unmounts");
+    });
+}
+
+#[test]
 fn broken_slots_of_a_directory_are_found_and_jumped_over() {
     planted(&["slot", "holds"], &["/b"], |i| i.entry("/", b"b", |e| e[6..8].copy_from_slice(&[0, 0])));
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   1 NAT       every number in use -> a node with that number; inodes -> their trees: each block once; xattrs
-//!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket; ".", ".."
+//!   2 names     from the root: every entry's inode exists, is of that kind, lies in its hash's bucket; ".", ".."; names that
+//!               no path can have, and those that are there twice
 //!   3 links     names of each inode = its link count; no inode without a name but orphans
 //!   4 SIT, SSA  blocks in use = valid blocks; each one's summary names its owner; free = without valid blocks
 //!   5 media     nodes in memory = on the drive; the checkpoint's numbers, SIT copies = memory
@@ -22,7 +23,7 @@ use crate::layout::summary::Summary;
 use crate::layout::{BlockBytes, NULL_ADDR, bit, is_real, le32, xattr};
 use granary_mssd::Structure;
 use granary_units::{Lpa, Page};
-use granary_vfs::{Attr, FileKind, Result};
+use granary_vfs::{Attr, FileKind, Result, is_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 
@@ -217,14 +218,25 @@ impl Check<'_> {
             if let Err(e) = walked {
                 self.problem(format!("directory {dir}: {e}"));
             }
+            let first: Vec<&[u8]> = list.iter().take(2).map(|(.., name)| &name[..]).collect();
+            if first != [&b"."[..], b".."] {
+                self.problem(format!("directory {dir} does not begin with \".\" and \"..\""));
+            }
+            let mut names = BTreeSet::new();
             for (at, hash, ino, kind, name) in list {
-                let shown = String::from_utf8_lossy(&name).into_owned();
-                if name == b"." || name == b".." {
-                    let expected = if name == b"." { dir } else { x.parent };
-                    if ino != expected {
+                let shown = name.escape_ascii().to_string();
+                let itself = [(&b"."[..], dir), (b"..", x.parent)];
+                if let Some((_, expected)) = itself.get(at as usize).filter(|(own, _)| *own == name) {
+                    if ino != *expected {
                         self.problem(format!("directory {dir}: {shown} is {ino}, not {expected}"));
                     }
                     continue;
+                }
+                if !is_name(&name) {
+                    self.problem(format!("directory {dir}: the name \"{shown}\" of inode {ino} cannot be"));
+                }
+                if !names.insert(name.clone()) {
+                    self.problem(format!("directory {dir} has two entries \"{shown}\""));
                 }
                 let block = at / BLOCK.slots as u64;
                 let (level, _) = level_of(block);

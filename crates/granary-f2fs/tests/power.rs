@@ -7,8 +7,8 @@ use granary_f2fs::{InPlace, MkfsOptions, MountOptions, Recovery};
 use granary_mssd::Drive;
 use granary_sim::spawn;
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::suite::{self, LateDrive, drive, write_all};
-use granary_vfs::{OpenFlags, Posix, Process};
+use granary_vfs::suite::{self, LateDrive, drive, fill, write_all};
+use granary_vfs::{FsError, OpenFlags, Posix, Process};
 use std::sync::Arc;
 
 /// Short timers, so that checkpoints and cleaning are everywhere.
@@ -159,4 +159,37 @@ fn a_power_failure_right_after_fsync_loses_nothing() {
     // The first fsync found its directory not in a checkpoint.
     let looked = |r: &Recovery| assert!(!r.clean && r.files == 299 && r.names == 299, "{r:?}");
     suite::a_power_failure_right_after_fsync_loses_nothing(&Subject::default(), looked);
+}
+
+/// Roll-forward enters one name of a file, and only that of a new one: what was fsynced with more names than one, or with none,
+/// is in a checkpoint.
+#[test]
+fn an_fsync_of_a_file_with_two_names_or_with_none_is_a_checkpoint() {
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        for path in ["/linked", "/removed"] {
+            let fd = write_all(&mut p, path, 5, 5000).expect("write");
+            p.close(fd).expect("close");
+        }
+        p.sync().expect("sync");
+        let removed = p.open("/removed", OpenFlags::RDWR, 0).expect("open");
+        p.link("/linked", "/second").expect("link");
+        let linked = p.open("/linked", OpenFlags::RDWR, 0).expect("open");
+        let taken = m.fs.stats().fsync_checkpoints;
+        p.fsync(linked).expect("fsync");
+        assert_eq!(m.fs.stats().fsync_checkpoints, taken + 1, "two names");
+        p.unlink("/removed").expect("unlink");
+        p.pwrite(removed, fill(9, 3000), 0).expect("write");
+        p.fsync(removed).expect("fsync");
+        assert_eq!(m.fs.stats().fsync_checkpoints, taken + 2, "no name");
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        let mut p = m.process();
+        for path in ["/linked", "/second"] {
+            assert_eq!(p.stat(path).expect("it is there").attr.nlink, 2);
+        }
+        assert_eq!(p.stat("/removed").err(), Some(FsError::NoEntry));
+    };
+    suite::fail_and_look(&Subject::default(), drive(Bytes::mib(64)), None, before, after);
 }

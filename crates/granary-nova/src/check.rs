@@ -18,7 +18,7 @@ use crate::replay::Replayed;
 use granary_mssd::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Findings, Used, merged};
-use granary_vfs::{FileKind, FsError, Ino, Result};
+use granary_vfs::{FileKind, FsError, Ino, Result, is_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -107,11 +107,7 @@ impl Nova {
             }
         }
         if let Body::Dir(dir) = &r.state.body {
-            for d in dir
-                .by_cookie
-                .values()
-                .filter(|d| d.name.is_empty() || d.name.iter().any(|b| matches!(b, b'/' | 0)))
-            {
+            for d in dir.by_cookie.values().filter(|d| !is_name(&d.name)) {
                 bad.push(format!(
                     "{ino}: the name \"{}\" of inode {} cannot be",
                     d.name.escape_ascii(),

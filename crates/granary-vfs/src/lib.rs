@@ -49,7 +49,7 @@ pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
 pub use repair::Repaired;
-pub use vfs::{Change, DirStream, Farewell, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs};
+pub use vfs::{Change, DirStream, Farewell, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs, is_name};
 
 pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};
 

@@ -47,7 +47,7 @@ pub use io::OpenFile;
 pub use mmap::MemoryMap;
 pub use namespace::NewFile;
 pub use node::{Farewell, Node, NodeRef};
-pub use readdir::DirStream;
+pub use readdir::{DirStream, is_name};
 
 pub(crate) use node::NO_MAPPING;
 pub(crate) use rename::Side;

@@ -13,7 +13,7 @@ use crate::layout::{DentryHead, InodeRecord, SLOT_SIZE, SLOTS_PER_BLOCK, dentry}
 use crate::mkfs::ROOT;
 use granary_mssd::Structure;
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::{FileKind, Result};
+use granary_vfs::{FileKind, Result, is_name};
 use std::collections::{BTreeSet, VecDeque};
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32};
@@ -40,10 +40,6 @@ pub(super) struct Dir {
 
 fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
-}
-
-fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|b| matches!(b, 0 | b'/'))
 }
 
 impl Repair<'_> {
@@ -179,7 +175,7 @@ impl Repair<'_> {
 
     fn wrong_entry(&self, dir: u32, entry: &Entry, names: &mut BTreeSet<Vec<u8>>) -> Option<&'static str> {
         if !is_name(&entry.name) {
-            return Some("no name");
+            return Some("no path can have this name");
         }
         let Some(child) = self.inodes.get(&entry.child) else { return Some("its inode is free") };
         let is_dir = child.kind == Some(FileKind::Dir);

@@ -70,7 +70,7 @@ impl Vfs {
                 if e.next > end {
                     return false;
                 }
-                if !can_be(e.name) {
+                if !is_name(e.name) {
                     return true;
                 }
                 // What the kernel copies out per entry: a header of 19 bytes, the name, and a terminator.
@@ -86,6 +86,6 @@ impl Vfs {
 
 /// Whether a path can have this name. What damaged media have under another is not told: programs would go elsewhere with
 /// it. The file system's check finds it.
-fn can_be(name: &[u8]) -> bool {
+pub fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, b'/' | 0))
 }
