@@ -401,7 +401,7 @@ pub struct DriveBenchArgs {
     /// Share of reads in rw and randrw, percent
     #[arg(long, value_name = "PERCENT", default_value_t = 50, conflicts_with = "job")]
     pub rwmixread: u32,
-    /// Draw every random block anew instead of touching each once
+    /// Draw every random block anew instead of touching each once in every pass, in an order of its own
     #[arg(long, conflicts_with = "job")]
     pub norandommap: bool,
     /// Accesses of each client [default: 200000, or until --runtime]

@@ -126,14 +126,18 @@ fn set(job: &mut Job, key: &str, value: Option<&str>) -> Result<&'static str, St
     })
 }
 
-/// Sizes as fio writes them (`k`, `m`, `g`, `kb`...: powers of 1024), and ours.
+/// Sizes as fio writes them: `k`, `m`, `g`, `kb`... are powers of 1024. `KiB` are 1000 bytes to fio as long as `kb_base` is
+/// 1024, its default (fio(1), "Parameter types", "kb_base"): refused, as everywhere else they are 1024.
 fn size(key: &str, value: &str) -> Result<Bytes, String> {
     let lower = value.to_ascii_lowercase();
-    let plain = lower.strip_suffix('b').filter(|v| !v.ends_with('i')).unwrap_or(&lower);
-    plain
-        .parse()
-        .or_else(|_| value.parse())
-        .map_err(|_| format!("{key}={value}: not a size such as 4k or 16MiB"))
+    let plain = lower.strip_suffix('b').unwrap_or(&lower);
+    if let Some(power_of_ten) = plain.strip_suffix('i') {
+        return Err(format!(
+            "{key}={value}: fio takes such units as powers of 1000 (kb_base=1024, its default): write {key}={power_of_ten}, which \
+             is a power of 1024 there and here, or the number of bytes"
+        ));
+    }
+    plain.parse().map_err(|_| format!("{key}={value}: not a size such as 4k or 16m"))
 }
 
 /// A word that is true by being there, or says 0 or 1.
@@ -197,6 +201,7 @@ mod tests {
         assert!(why("[a]\nrw=reed\n").contains("line 2: rw=reed: there are read, write"));
         assert!(why("bs=4k\n").contains("line 1: 'bs' stands before the first section"));
         assert!(why("[a]\nbs=four\n").contains("not a size"));
+        assert!(why("[a]\nbs=4KiB\n").contains("line 2: bs=4KiB: fio takes") && why("[a]\nsize=1Gi\n").contains("write size=1g"));
         assert!(why("[a\n").contains("no section"));
         assert!(why("[global]\nbs=4k\n").contains("there is no job"));
         assert!(why("[a]\niodepth=0\n").contains("line 2"));
