@@ -46,8 +46,8 @@ pub struct FtlConfig {
     #[serde(rename = "nand")]
     pub timing: NandTiming,
     /// Over-provisioning: raw pages beyond the logical capacity, in thousandths of the logical capacity. 70 (7 %) is what the
-    /// difference between 2^30 and 10^9 bytes gives a consumer drive. A small drive has more: at least `gc_stop` + 4 blocks
-    /// in each plane, which gc works with.
+    /// difference between 2^30 and 10^9 bytes gives a consumer drive. A small drive has more: the blocks of each plane that
+    /// gc works with ([`FtlConfig::reserved_blocks`]). At most 10,000.
     #[serde(default = "default_over_provisioning")]
     pub over_provisioning_permille: u32,
     /// Gc of a plane starts when it has this many free blocks or fewer; at least 2.
@@ -90,6 +90,10 @@ pub struct FtlConfig {
     #[serde(default)]
     pub errors: ErrorConfig,
 }
+
+/// Most over-provisioning: what is called so is a few per cent to a half of the data; beyond this a number is meant that is not
+/// in thousandths.
+const MOST_SPARE: u32 = 10_000;
 
 // The NAND of the last fifteen years has page and cache registers; a model without them is the special case.
 fn yes() -> bool {
@@ -191,7 +195,7 @@ impl FtlConfig {
     }
 
     /// Blocks of a plane that gc needs beyond those for the logical pages.
-    fn reserved_blocks(&self) -> u64 {
+    pub fn reserved_blocks(&self) -> u64 {
         (self.gc_stop + self.working_blocks()) as u64
     }
 
@@ -230,7 +234,21 @@ impl FtlConfig {
         if self.read_retry.is_some_and(|t| t.0 > Nanos::from_secs(1).0) {
             return config("read_retry_ns is longer than a second; times are in nanoseconds".into());
         }
+        if self.over_provisioning_permille > MOST_SPARE {
+            return config(format!(
+                "over_provisioning_permille is {}: at most {MOST_SPARE}, ten times as much spare flash as data; it is in \
+                 thousandths, 70 is 7 %",
+                self.over_provisioning_permille
+            ));
+        }
         self.errors.validate()?;
+        let e = &self.errors;
+        let failing = [("read_ppb", e.read_ppb), ("program_ppb", e.program_ppb), ("erase_ppb", e.erase_ppb)];
+        if let Some((key, _)) = failing.into_iter().find(|(_, ppb)| *ppb >= 1_000_000_000) {
+            return config(format!(
+                "errors.{key} is 1000000000: every operation would fail, and no drive works so; it counts failures in 10^9"
+            ));
+        }
         if self.geometry.blocks_per_plane as u64 <= self.reserved_blocks() || self.capacity_pages() == 0 {
             return config(format!(
                 "blocks_per_plane is {}, but gc alone works with {} (gc_stop {} + {}): raise it, or lower gc_stop",
@@ -315,6 +333,12 @@ mod tests {
             (|c| (c.plane_mode, c.cache_read) = (PlaneMode::MultiPlane, false), "cache_read"),
             (|c| c.read_retry = Some(Nanos::from_secs(2)), "read_retry_ns"),
             (|c| c.errors.program_ppb = 2_000_000_000, "program_ppb"),
+            (
+                |c| c.errors.read_ppb = 1_000_000_000,
+                "errors.read_ppb is 1000000000: every operation would fail",
+            ),
+            (|c| c.errors.erase_ppb = 1_000_000_000, "erase_ppb"),
+            (|c| c.over_provisioning_permille = 100_000, "in thousandths, 70 is 7 %"),
         ] {
             let text = refusal(change);
             assert!(text.contains(word), "{text}");

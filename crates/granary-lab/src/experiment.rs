@@ -18,7 +18,7 @@ use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
 use crate::record::{Amplification, Bytes2, OpType, Ops, Period, RECORD_VERSION, Record};
 use crate::registry::{self, FsEntry};
-use crate::testbed::Testbed;
+use crate::testbed::{Testbed, figures};
 use crate::warnings;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
@@ -121,6 +121,12 @@ impl Experiment {
         Ok(self.record(fs, finished))
     }
 
+    /// The testbed's drive with the firmware that the file system runs on.
+    fn drive(&self, fs: &FsEntry) -> DriveConfig {
+        let mode = if fs.write_log { Mode::Log } else { Mode::Cache };
+        self.testbed.drive.clone().with_mode(mode)
+    }
+
     fn must_fit(&self) -> Result<(), LabError> {
         let capacity = self.testbed.drive.pages() as f64 * granary_units::PAGE_SIZE as f64;
         let needs = self.workload.expected_bytes();
@@ -140,8 +146,7 @@ impl Experiment {
         progress: Option<OnProgress>,
     ) -> Result<Finished, LabError> {
         let name = fs.name;
-        let mode = if fs.write_log { Mode::Log } else { Mode::Cache };
-        let drive_config = self.testbed.drive.clone().with_mode(mode);
+        let drive_config = self.drive(fs);
         let bare = Arc::new(Mssd::new(&drive_config).map_err(|e| LabError::run(name, "mkfs", e))?);
         let recorded = self.recorded(&drive_config, &bare)?;
         let drive: Arc<dyn Drive> = match &recorded {
@@ -306,6 +311,7 @@ impl Experiment {
         };
         let judge = warnings::Run { fs, page_cache, host: &self.testbed.host, workload: &self.workload };
         record.warnings = self.origin.notes.clone();
+        record.warnings.extend(figures::of_run(&self.drive(fs), Some(&self.testbed.host)));
         record.warnings.extend(judge.warnings(&record, &outcome.warnings));
         record
     }
@@ -322,6 +328,13 @@ mod tests {
 
     /// Bytes of file data and of inodes that a workload reads, whose files were just written, with `prologue`.
     fn reads(fs: &str, prologue: &str) -> (u64, u64) {
+        let record = run(fs, prologue, &[]);
+        let of = |what: &str| record.host.block.read_bytes.get(what).copied().unwrap_or(0);
+        (of("data"), of("inode"))
+    }
+
+    /// A run of 150 reads on the changed testbed.
+    fn run(fs: &str, prologue: &str, sets: &[String]) -> Record {
         let text = format!(
             "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
              define process name=p,instances=1\n{{\nthread name=t,memsize=1m,instances=1\n{{\n\
@@ -335,16 +348,22 @@ mod tests {
             workload: Workload::parse("cold", &text, &[]).expect("a workload"),
             scale: 1.0,
             fs: fs.to_owned(),
-            testbed: Testbed::load("bytefs-emulator", &[]).expect("built in"),
-            set: Vec::new(),
+            testbed: Testbed::load("bytefs-emulator", sets).expect("valid"),
+            set: sets.to_vec(),
             origin: Origin::default(),
             seed: 1,
             commit: String::new(),
             record: None,
         };
-        let record = experiment.run(None).expect("runs");
-        let of = |what: &str| record.host.block.read_bytes.get(what).copied().unwrap_or(0);
-        (of("data"), of("inode"))
+        experiment.run(None).expect("runs")
+    }
+
+    #[test]
+    fn a_record_says_what_its_testbeds_values_contradict() {
+        let sets = ["blocks_per_plane=110", "over_provisioning_permille=10"].map(str::to_owned);
+        let said = run("ext4", "", &sets).warnings.join("\n");
+        assert!(said.contains("over_provisioning_permille: 1 % are stated, 8.9 % it is"), "{said}");
+        assert!(!run("ext4", "", &[]).warnings.join("\n").contains("drive."));
     }
 
     #[test]

@@ -201,7 +201,10 @@ mod tests {
         assert!(why("[a]\nrw=reed\n").contains("line 2: rw=reed: there are read, write"));
         assert!(why("bs=4k\n").contains("line 1: 'bs' stands before the first section"));
         assert!(why("[a]\nbs=four\n").contains("not a size"));
-        assert!(why("[a]\nbs=4KiB\n").contains("line 2: bs=4KiB: fio takes") && why("[a]\nsize=1Gi\n").contains("write size=1g"));
+        assert!(
+            why("[a]\nbs=4KiB\n").contains("line 2: bs=4KiB: fio takes")
+                && why("[a]\nsize=1Gi\n").contains("write size=1g")
+        );
         assert!(why("[a\n").contains("no section"));
         assert!(why("[global]\nbs=4k\n").contains("there is no job"));
         assert!(why("[a]\niodepth=0\n").contains("line 2"));

@@ -13,6 +13,7 @@ use super::replay::{Bent, Replayed};
 use super::trace::Seen;
 use crate::phase::{by_cause, host};
 use crate::record::{Flash, Host};
+use crate::testbed::figures;
 use crate::warnings::gc_never_ran;
 use granary_mssd::{DriveConfig, DriveCounters};
 use granary_units::Nanos;
@@ -234,7 +235,13 @@ impl DriveRecord {
                     .to_owned(),
             );
         }
-        common_warnings(&origin, writes, &m.run, &m.drain, &mut warnings);
+        common_warnings(
+            &origin,
+            drive,
+            writes,
+            &Work { time: m.time, run: &m.run, drain_time: m.drain_time, drain: &m.drain },
+            &mut warnings,
+        );
         DriveRecord {
             v: DRIVE_RECORD_VERSION,
             jobs: jobs
@@ -277,7 +284,13 @@ impl ReplayRecord {
             }
         }
         let writes = m.ops.values().any(|r| r.write_bytes > 0);
-        common_warnings(&origin, writes, &m.run, &m.drain, &mut warnings);
+        common_warnings(
+            &origin,
+            drive,
+            writes,
+            &Work { time: m.time, run: &m.run, drain_time: m.drain_time, drain: &m.drain },
+            &mut warnings,
+        );
         let (file, format, pace) = (file.to_owned(), format.to_owned(), pace.to_owned());
         ReplayRecord {
             v: DRIVE_RECORD_VERSION,
@@ -375,22 +388,114 @@ fn utilization(drive: &DriveConfig, c: &DriveCounters, time: Nanos) -> Utilizati
     }
 }
 
+/// What a drive did, in the run and in the drain after it.
+struct Work<'a> {
+    time: Nanos,
+    run: &'a DriveCounters,
+    drain_time: Nanos,
+    drain: &'a DriveCounters,
+}
+
+impl Work<'_> {
+    /// Says so where more than a tenth of what was programmed was programmed in the drain, without what the host wrote only
+    /// then: a short run measures how fast the drive's memory takes what is written, not how fast the flash does.
+    fn still_buffered(&self) -> Option<String> {
+        let late = self.drain.link.written().div_ceil(granary_units::PAGE_SIZE as u64);
+        let run = self.run.flash.total_programs();
+        let drain = self.drain.flash.total_programs().saturating_sub(late);
+        if drain * 10 <= run + drain {
+            return None;
+        }
+        let gb_per_s = |time: Nanos| self.run.link.written() as f64 / time.0.max(1) as f64;
+        let all = self.time + self.drain_time;
+        Some(format!(
+            "{drain} of {} flash pages were programmed in the drain: the {:.3} GB/s written in the run are what the drive's memory \
+             took; over run and drain ({all}) they are {:.3} GB/s",
+            run + drain,
+            gb_per_s(self.time),
+            gb_per_s(all)
+        ))
+    }
+}
+
 fn common_warnings(
     origin: &Origin,
+    drive: &DriveConfig,
     writes: bool,
-    run: &DriveCounters,
-    drain: &DriveCounters,
+    work: &Work<'_>,
     out: &mut Vec<String>,
 ) {
-    if let (true, Some(why)) = (writes, gc_never_ran(run.plus(drain).flash.erases)) {
+    out.extend(figures::of_run(drive, None));
+    if let (true, Some(why)) = (writes, gc_never_ran(work.run.plus(work.drain).flash.erases)) {
         out.push(format!(
             "{why}: flash writes are those of a fresh drive; --precondition random:2 comes near the steady state"
         ));
     }
-    if run.log.stalls > 0 {
-        out.push(format!("the write log was full {} times and stores waited for cleaning", run.log.stalls));
+    out.extend(writes.then(|| work.still_buffered()).flatten());
+    if work.run.log.stalls > 0 {
+        out.push(format!(
+            "the write log was full {} times and stores waited for cleaning",
+            work.run.log.stalls
+        ));
     }
     if origin.no_data {
         out.push("host data was left out (--no-data): what was written cannot be read back".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bench::Bench;
+    use super::super::bench::tests::{job, small};
+    use super::super::precondition::Precondition;
+    use super::*;
+    use granary_mssd::Mssd;
+
+    fn warnings(config: &DriveConfig, rw: &str, accesses: u64) -> String {
+        let origin = Origin {
+            granary: String::new(),
+            commit: String::new(),
+            testbed: String::new(),
+            set: Vec::new(),
+            seed: 1,
+            precondition: "fill".to_owned(),
+            warm: false,
+            no_data: false,
+        };
+        let jobs = [job(rw, 4096, 32, accesses)];
+        let drive = Mssd::without_data(config).expect("valid");
+        Precondition::Fill.apply(&drive, 1, |_| {}).expect("fills");
+        let m = Bench::of(&drive, &jobs).run(|_, _| {}).expect("runs");
+        DriveRecord::new(origin, config, &jobs, &m).warnings.join("\n")
+    }
+
+    #[test]
+    fn throughput_of_the_drives_memory_is_told_from_that_of_its_flash() {
+        let mut slow = small();
+        slow.flash.timing.program = Nanos(10_000_000);
+        let said = warnings(&slow, "randwrite", 4000);
+        assert!(
+            said.contains("3872 of 4000 flash pages were programmed in the drain: the 2.498 GB/s"),
+            "{said}"
+        );
+        assert!(said.contains("they are 0.0"), "64 planes of 10 ms: {said}");
+        for (config, rw, accesses) in [(&small(), "randwrite", 60_000), (&slow, "randread", 1000)] {
+            let said = warnings(config, rw, accesses);
+            assert!(!said.contains("in the drain"), "{rw}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_the_drives_values_contradict_is_told_with_the_run() {
+        let mut config = small();
+        config.firmware.write_buffer = granary_units::Bytes::gib(1);
+        let said = warnings(&config, "randwrite", 100);
+        assert!(
+            said.contains("drive.firmware.write_buffer: the write buffer of 1GiB holds the whole drive"),
+            "{said}"
+        );
+        config.flash.over_provisioning_permille = 10;
+        let said = warnings(&config, "randread", 100);
+        assert!(said.contains("1 % are stated"), "{said}");
     }
 }

@@ -81,6 +81,8 @@ pub struct Replayed {
     pub run: DriveCounters,
     /// In the drain after it.
     pub drain: DriveCounters,
+    /// Length of the drain.
+    pub drain_time: Nanos,
     /// What was bent.
     pub bent: Bent,
     /// What the reader saw.
@@ -161,8 +163,8 @@ struct Run {
     before: DriveCounters,
     /// Counters and instant of the end of the run.
     after: Option<(DriveCounters, Nanos)>,
-    /// Counters at the end of the drain.
-    last: Option<DriveCounters>,
+    /// Counters and instant of the end of the drain.
+    last: Option<(DriveCounters, Nanos)>,
     ops: BTreeMap<&'static str, JobResult>,
     bent: Bent,
     pages: Vec<Page>,
@@ -225,14 +227,22 @@ impl Replay<'_> {
                 (self.mark)(r.end, Phase::Drain);
                 // A record may be cut off while the power was: there is nothing to settle then.
                 if !r.off {
-                    self.drive.settle(r.end).map_err(refused)?;
+                    r.end = self.drive.settle(r.end).map_err(refused)?;
                 }
                 after
             }
         };
-        let drain = r.last.unwrap_or_else(|| self.drive.counters()).since(&after);
-        let time = Nanos(end.0.saturating_sub(r.start.0));
-        Ok(Replayed { ops: r.ops, time, run: after.since(&r.before), drain, bent: r.bent, seen, whole })
+        let (last, drained) = r.last.unwrap_or_else(|| (self.drive.counters(), r.end));
+        Ok(Replayed {
+            ops: r.ops,
+            time: end.saturating_sub(r.start),
+            run: after.since(&r.before),
+            drain: last.since(&after),
+            drain_time: drained.saturating_sub(end),
+            bent: r.bent,
+            seen,
+            whole,
+        })
     }
 
     /// When an operation is issued.
@@ -311,7 +321,7 @@ impl Replay<'_> {
                 r.ops.clear();
             }
             Phase::Drain => r.after = Some((self.drive.counters_at(now), now)),
-            Phase::End => r.last = Some(self.drive.counters()),
+            Phase::End => r.last = Some((self.drive.counters(), now)),
         }
         (self.mark)(now, phase);
     }

@@ -9,9 +9,9 @@
 //! Computed from the values alone, by the stages that the drive's model charges; `granary drive bench` measures the same.
 //! A contradiction is no error: the drive works, but not as fast as one of its values says.
 
-use super::Testbed;
-use granary_flash::PlaneMode;
-use granary_mssd::WriteAck;
+use super::{Host, Testbed};
+use granary_flash::{FtlConfig, PlaneMode};
+use granary_mssd::{DriveConfig, Mode, WriteAck};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
 const PAGE: f64 = PAGE_SIZE as f64;
@@ -34,9 +34,9 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// Of a testbed.
-    pub fn of(t: &Testbed) -> Peaks {
-        let d = &t.drive.at_clock();
+    /// Of a testbed's drive.
+    pub fn of(drive: &DriveConfig) -> Peaks {
+        let d = &drive.at_clock();
         let (g, n) = (&d.flash.geometry, &d.flash.timing);
         // Planes of a die that work together count as one where the die does one thing at a time, and without a cache
         // register a plane waits for the bus.
@@ -120,7 +120,7 @@ pub fn lone_write(t: &Testbed) -> Nanos {
 
 /// Name and value of each figure, in the order of a report.
 pub fn figures(t: &Testbed) -> Vec<(&'static str, String)> {
-    let (d, p) = (&t.drive.at_clock(), Peaks::of(t));
+    let (d, p) = (&t.drive.at_clock(), Peaks::of(&t.drive));
     let g = &d.flash.geometry;
     let pages = d.pages();
     let flash = &d.flash.timing;
@@ -134,7 +134,7 @@ pub fn figures(t: &Testbed) -> Vec<(&'static str, String)> {
         + d.firmware.write_buffer;
     vec![
         ("capacity", format!("{}, {pages} pages", Bytes(pages * PAGE_SIZE as u64))),
-        ("raw flash", format!("{}, {:.1} % over-provisioned", g.raw(), spare_percent(t))),
+        ("raw flash", format!("{}, {:.1} % over-provisioned", g.raw(), spare_percent(&d.flash))),
         (
             "planes",
             format!(
@@ -168,14 +168,37 @@ pub fn figures(t: &Testbed) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn spare_percent(t: &Testbed) -> f64 {
-    let (pages, raw) = (t.drive.pages() as f64, t.drive.flash.geometry.pages() as f64);
+fn spare_percent(flash: &FtlConfig) -> f64 {
+    let (pages, raw) = (flash.capacity_pages() as f64, flash.geometry.pages() as f64);
     (raw / pages - 1.0) * 100.0
 }
 
-/// Values that other values contradict: the key to look at and a sentence.
+/// Values that other values contradict, and those that no hardware has: the key to look at and a sentence.
 pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
-    let (d, p) = (&t.drive.at_clock(), Peaks::of(t));
+    let mut out = of_drive(&t.drive);
+    out.extend(of_host(&t.host));
+    out
+}
+
+/// The same for the record of a run on this drive, whose firmware is in the mode of the run; of a run of programs with their
+/// host.
+pub fn of_run(drive: &DriveConfig, host: Option<&Host>) -> Vec<String> {
+    let unused: &[&str] = match drive.firmware.mode {
+        Mode::Log => &["drive.firmware.cache"],
+        Mode::Cache => &["drive.firmware.log_region", "drive.firmware.txlog"],
+    };
+    let found = of_drive(drive).into_iter().chain(host.and_then(of_host));
+    found.filter(|(key, _)| !unused.contains(key)).map(|(key, text)| format!("{key}: {text}")).collect()
+}
+
+fn of_host(host: &Host) -> Option<(&'static str, String)> {
+    (host.costs.copy_bandwidth.0 == 0).then(|| {
+        ("host.costs.copy_bandwidth", "0: copies between programs and the page cache are free".to_owned())
+    })
+}
+
+fn of_drive(drive: &DriveConfig) -> Vec<(&'static str, String)> {
+    let (d, p) = (&drive.at_clock(), Peaks::of(drive));
     let g = &d.flash.geometry;
     let flash = &d.flash.timing;
     let mut out = Vec::new();
@@ -258,24 +281,65 @@ pub fn contradictions(t: &Testbed) -> Vec<(&'static str, String)> {
             "NAND reads faster than it programs and programs faster than it erases".to_owned(),
         ));
     }
-    out.extend(without_effect(t));
-    let stated = d.flash.over_provisioning_permille as f64 / 10.0;
-    if spare_percent(t) > stated + 10.0 {
-        out.push((
-            "drive.flash.over_provisioning_permille",
-            format!(
-                "{stated} % are stated, {:.0} % it is: each plane needs {} blocks for gc beside its data; take more blocks_per_plane",
-                spare_percent(t),
-                d.flash.gc_stop + 4
-            ),
-        ));
-    }
+    out.extend(without_effect(drive));
+    out.extend(spare(&d.flash));
+    out.extend(implausible(&d.flash));
     out
 }
 
+/// Over-provisioning that is not what is stated, since gc needs a number of blocks whatever the share says. By more than a
+/// tenth of it: write amplification follows the real one.
+fn spare(flash: &FtlConfig) -> Option<(&'static str, String)> {
+    const KEY: &str = "drive.flash.over_provisioning_permille";
+    let (permille, real) = (flash.over_provisioning_permille as u64, spare_percent(flash));
+    let (stated, needs) = (permille as f64 / 10.0, flash.reserved_blocks());
+    if permille > MUCH_SPARE {
+        return Some((KEY, format!("{stated} %: more spare than data; it is in thousandths, 70 is 7 %")));
+    }
+    if (real - stated).abs() <= stated / 10.0 {
+        return None;
+    }
+    let text = format!(
+        "{stated} % are stated, {real:.1} % it is: each plane needs {needs} blocks for gc beside its data"
+    );
+    let enough = (needs * (1000 + permille)).checked_div(permille);
+    let remedy =
+        enough.map_or(String::new(), |n| format!("; with {n} blocks_per_plane it would be {stated} %"));
+    Some((KEY, text + &remedy))
+}
+
+/// Over-provisioning beyond which there is more spare flash than data, thousandths.
+const MUCH_SPARE: u64 = 1000;
+/// The quickest NAND reads in some 3 us (Z-NAND: "Ultra-low latency with Samsung Z-NAND SSD", Samsung 2017).
+const QUICKEST: Nanos = Nanos(1_000);
+/// Failures in 10^9 operations beyond which flash would have been retired long before: one in ten.
+const MANY_FAILURES: u32 = 100_000_000;
+
+/// Values that no flash has; a model can be asked of them all the same.
+fn implausible(flash: &FtlConfig) -> Vec<(&'static str, String)> {
+    let (t, e) = (&flash.timing, &flash.errors);
+    let times = [
+        ("drive.flash.nand.read_ns", t.read),
+        ("drive.flash.nand.program_ns", t.program),
+        ("drive.flash.nand.erase_ns", t.erase),
+    ];
+    let quick = times.into_iter().filter(|(_, time)| *time < QUICKEST).map(|(key, time)| {
+        (key, format!("{time}: no NAND is done in less than a microsecond; times are in nanoseconds"))
+    });
+    let rates = [
+        ("drive.flash.errors.read_ppb", e.read_ppb, "reads"),
+        ("drive.flash.errors.program_ppb", e.program_ppb, "programs"),
+        ("drive.flash.errors.erase_ppb", e.erase_ppb, "erases"),
+    ];
+    let failing = rates.into_iter().filter(|(_, ppb, _)| *ppb > MANY_FAILURES).map(|(key, ppb, what)| {
+        (key, format!("{:.0} % of all {what} fail: flash is retired long before", ppb as f64 / 1e7))
+    });
+    quick.chain(failing).collect()
+}
+
 /// Values that change nothing, because of others.
-fn without_effect(t: &Testbed) -> Vec<(&'static str, String)> {
-    let (d, mut out) = (&t.drive, Vec::new());
+fn without_effect(d: &DriveConfig) -> Vec<(&'static str, String)> {
+    let mut out = Vec::new();
     if d.flash.idle_gc_stop > 0 && d.flash.idle_gc.0 == 0 {
         out.push((
             "drive.flash.idle_gc_stop",
@@ -303,12 +367,6 @@ fn without_effect(t: &Testbed) -> Vec<(&'static str, String)> {
                 "the TxLog of {} is larger than the log whose transactions it lists, {}: it cannot become full",
                 d.firmware.txlog, d.firmware.log_region
             ),
-        ));
-    }
-    if t.host.costs.copy_bandwidth.0 == 0 {
-        out.push((
-            "host.costs.copy_bandwidth",
-            "0: copies between programs and the page cache are free".to_owned(),
         ));
     }
     let flash = Bytes(d.pages() * PAGE_SIZE as u64);
@@ -348,7 +406,7 @@ mod tests {
         let command = rated.drive.firmware.command_cost;
         assert_eq!(lone_read(&slow), lone_read(&rated) + command);
         assert_eq!(lone_write(&slow), lone_write(&rated) + command);
-        assert_eq!(Peaks::of(&slow).firmware * 2.0, Peaks::of(&rated).firmware);
+        assert_eq!(Peaks::of(&slow.drive).firmware * 2.0, Peaks::of(&rated.drive).firmware);
     }
 
     #[test]
@@ -368,6 +426,14 @@ mod tests {
             ("line_read=50", "takes the firmware 104ns alone"),
             ("erase_ns=10", "programs faster than it erases"),
             ("blocks_per_plane=20", "each plane needs 9 blocks"),
+            ("over_provisioning_permille=0", "0 % are stated, 0.8 % it is"),
+            ("over_provisioning_permille=2000", "more spare than data"),
+            ("nand.read_ns=1", "1ns: no NAND is done in less than a microsecond"),
+            ("nand.program_ns=999", "no NAND"),
+            ("nand.erase_ns=1", "no NAND"),
+            ("read_ppb=500000000", "50 % of all reads fail"),
+            ("program_ppb=200000000", "20 % of all programs fail"),
+            ("erase_ppb=100000001", "10 % of all erases fail"),
             ("idle_gc_stop=9", "no gc in idle time"),
             ("plane_mode=multi-plane", "one plane in a die"),
             ("copy_bandwidth=0", "are free"),
@@ -383,10 +449,44 @@ mod tests {
         assert!(found.iter().any(|(_, text)| text.contains("gc's copies go one at a time")), "{found:?}");
     }
 
+    /// Gc's blocks are a share of a small plane that is larger than the stated one: write amplification follows the real share.
+    #[test]
+    fn spare_space_that_is_not_what_is_stated_is_told_with_both_shares() {
+        let of = |blocks: u32, permille: u32| {
+            let sets = [
+                format!("blocks_per_plane={blocks}"),
+                format!("over_provisioning_permille={permille}"),
+                "gc_stop=5".to_owned(),
+            ];
+            let t = Testbed::load("bytefs-emulator", &sets).expect("valid");
+            let found = of_run(&t.drive, Some(&t.host));
+            found.into_iter().find(|text| text.starts_with("drive.flash.over_provisioning_permille: "))
+        };
+        let said = of(110, 10).expect("8.9 % instead of 1 %");
+        assert!(
+            said.contains("1 % are stated, 8.9 % it is") && said.contains("with 909 blocks_per_plane"),
+            "{said}"
+        );
+        assert_eq!((of(909, 10), of(110, 85), of(1096, 70)), (None, None, None));
+        assert!(of(110, 80).is_some(), "a tenth of 8 % is less than 0.9");
+    }
+
+    #[test]
+    fn a_run_is_told_of_the_parts_that_its_firmware_uses() {
+        let sets = ["firmware.cache=64GiB", "txlog='16GiB'", "copy_bandwidth=0"].map(str::to_owned);
+        let t = Testbed::load("bytefs-emulator", &sets).expect("valid");
+        let said = |mode, host| of_run(&t.drive.clone().with_mode(mode), host).join("\n");
+        let log = said(Mode::Log, None);
+        assert!(log.contains("the TxLog of 16GiB") && !log.contains("the cache"), "{log}");
+        let cache = said(Mode::Cache, Some(&t.host));
+        assert!(cache.contains("the cache of 64GiB") && !cache.contains("TxLog"), "{cache}");
+        assert!(cache.contains("host.costs.copy_bandwidth: 0") && !log.contains("copy_bandwidth"), "{cache}");
+    }
+
     #[test]
     fn peaks_of_the_papers_emulator() {
         let t = Testbed::load("bytefs-emulator", &[]).expect("built in");
-        let p = Peaks::of(&t);
+        let p = Peaks::of(&t.drive);
         assert_eq!((p.read(), p.write()), ((3.5e9, "link"), (2.5e9, "link")));
         // 64 planes x 4096 B / 60 us.
         assert!((p.planes_program / 4.369e9 - 1.0).abs() < 1e-3, "{p:?}");
