@@ -85,6 +85,8 @@ pub(crate) struct Adapter(pub(crate) Arc<Shared>);
 impl Adapter {
     pub(crate) fn new(vfs: Arc<Vfs>, options: &Options) -> Adapter {
         let numbers = Numbers { root: vfs.root().ino() };
+        // A kernel that is told of lists asks for them before each access, and "not supported" would be its answer to everybody.
+        let xattrs = options.xattrs && vfs.keeps_attributes();
         Adapter(Arc::new(Shared {
             handles: vfs.fs().watches_close().then(Handles::default),
             directories: Handles::default(),
@@ -93,7 +95,7 @@ impl Adapter {
             numbers,
             durable: options.durable.clone(),
             stats: options.stats.clone().map(Statistics::new),
-            xattrs: options.xattrs,
+            xattrs,
             read_only: options.read_only,
             seeker: Seeker::default(),
             leavers: Leavers::default(),

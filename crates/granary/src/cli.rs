@@ -60,7 +60,7 @@ pub enum Command {
         image: PathBuf,
         /// Paths in the image
         #[arg(default_value = "/")]
-        paths: Vec<String>,
+        paths: Vec<PathBuf>,
         /// One line per entry with mode, links, owner, size, time
         #[arg(short)]
         long: bool,
@@ -71,7 +71,7 @@ pub enum Command {
         image: PathBuf,
         /// Paths in the image
         #[arg(required = true)]
-        paths: Vec<String>,
+        paths: Vec<PathBuf>,
     },
     /// Copy files and directories into an image that is not mounted
     CpIn {

@@ -2,6 +2,7 @@
 
 use assert_cmd::Command;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -336,7 +337,20 @@ fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     fs::write(dir.path().join(".granary-stats"), "mine").expect("written");
     let refused = ends(&["cp-in", text(&img), text(&dir.path().join(".granary-stats")), "/"], 1);
     assert!(refused.1.contains(".granary-stats in the root directory"), "{}", refused.1);
-    assert!(ends(&["cat", text(&img), "/nothing"], 2).1.contains("/nothing: no such file"));
+    assert!(ends(&["cat", text(&img), "/nothing"], 1).1.contains("/nothing: no such file"));
+    // What is there is printed all the same; names are bytes.
+    let strange = std::ffi::OsStr::from_bytes(b"\xff\n");
+    fs::write(dir.path().join(strange), "kept").expect("written");
+    let mut copy = Command::cargo_bin("granary").expect("built");
+    copy.arg("cp-in").arg(&img).arg(dir.path().join(strange)).arg("/").assert().success();
+    for (what, code) in [("ls", 1), ("cat", 1)] {
+        let mut both = Command::cargo_bin("granary").expect("built");
+        let paths = [std::path::Path::new("/nothing"), &std::path::Path::new("/").join(strange)];
+        let out = both.arg(what).arg(&img).args(paths).output().expect("runs");
+        assert_eq!(out.status.code(), Some(code), "{what}");
+        let wanted: &[u8] = if what == "ls" { b"/\xff\n\n" } else { b"kept" };
+        assert_eq!(out.stdout, wanted, "{what}");
+    }
 
     // The first block of the drive's memory that is in use.
     let dram = fs::OpenOptions::new().read(true).write(true).open(img.join("dram")).expect("dram");

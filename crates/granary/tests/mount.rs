@@ -18,6 +18,9 @@ fn a_mount_that_is_refused_leaves_the_image_clean() {
     }
     assert!(place.runs(&["mount", "img", "nowhere"], 2).1.contains("does not exist"));
     assert!(place.runs(&["mount", "img", "mnt/letter"], 2).1.contains("not a directory"));
+    fs::remove_file(place.path("mnt/letter")).expect("removed");
+    let (_, told) = place.runs(&["mount", "--daemon", "--log", "no/such/place", "img", "mnt"], 2);
+    assert!(told.contains("opening no/such/place"), "{told}");
     assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
 }
 
@@ -301,6 +304,43 @@ fn lists_are_heeded_once_there_can_be_some() {
         assert_eq!(read[..n], list);
         place.runs(&["umount", "mnt"], 0);
     }
+}
+
+/// NOVA keeps no attributes: neither an option nor an image that was once mounted with it may keep everybody out.
+#[test]
+fn lists_are_not_asked_of_a_file_system_without_them() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--fs", "nova", "--size", "64MiB"], 0);
+    let (_, told) = place.runs(&["mount", "--daemon", "--xattrs", "img", "mnt"], 0);
+    assert!(told.contains("which nova does not keep"), "{told}");
+    place.runs(&["umount", "mnt"], 0);
+    let (_, told) = place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    assert!(!told.contains("attributes") && !told.contains("lists"), "{told}");
+    place.runs(&["umount", "mnt"], 0);
+}
+
+/// Who watches is told when what is watched dies.
+#[test]
+fn watching_ends_with_an_error_when_the_server_dies() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    let pid = place.stats()["pid"].to_string();
+    let mut watching = std::process::Command::new(assert_cmd::cargo::cargo_bin("granary"));
+    watching.args(["stat", "--watch", "--json", "--interval", "0.05", "mnt"]).current_dir(place.dir());
+    watching.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = watching.spawn().expect("runs");
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.as_mut().expect("piped")),
+        &mut line,
+    )
+    .expect("a first line");
+    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+    let out = child.wait_with_output().expect("ends");
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(2), "{told}");
+    assert!(told.contains("is dead"), "{told}");
 }
 
 /// An image is mounted as its own testbed says, wherever that is, and whatever has its name elsewhere.

@@ -15,6 +15,8 @@ const REPLACE: i32 = 2;
 const BOTH: i32 = CREATE | REPLACE;
 /// The list that decides about access (Linux's XATTR_NAME_POSIX_ACL_ACCESS).
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// The list that a directory hands on (XATTR_NAME_POSIX_ACL_DEFAULT).
+const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 /// Who asks, for the one attribute where it matters, with the supplementary groups, which a request does not say. Of a caller who has none to show (it has ended, or
 /// is of another process namespace) none are known.
@@ -81,7 +83,11 @@ impl Shared {
             return Err(FsError::NotPermitted);
         }
         self.changes()?;
-        self.vfs.removexattr(&Cred::ROOT, &self.node(node)?, name)
+        match self.vfs.removexattr(&Cred::ROOT, &self.node(node)?, name) {
+            // A list that says nothing is none at all: the kernel's file systems take it away whether there is one or not.
+            Err(FsError::NoAttribute) if [ACCESS_LIST, DEFAULT_LIST].contains(&name) => Ok(()),
+            other => other,
+        }
     }
 }
 

@@ -165,6 +165,22 @@ fn says(program: &str, args: &[&str], dir: &Path) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
+/// A file system without attributes has no lists: the mode decides, whether lists were asked for or not.
+#[test]
+fn without_lists_the_mode_decides_for_everybody() {
+    if !root() {
+        return eprintln!("skipped: needs root");
+    }
+    let options = Options { xattrs: true, allow_other: true, ..Options::default() };
+    each_with(&options, |rig| {
+        chmod(rig.root(), 0o755);
+        fs::write(rig.path("f"), "for all").expect("write");
+        chmod(&rig.path("f"), 0o644);
+        assert!(runs(rig, USER, USER, "cat f"), "{}", rig.fs);
+        assert!(!runs(rig, USER, USER, "echo x >> f"), "{}", rig.fs);
+    });
+}
+
 #[test]
 fn access_control_lists_decide_follow_the_mode_and_are_handed_on() {
     let there = |program: &str| Command::new(program).arg("--version").output().is_ok();

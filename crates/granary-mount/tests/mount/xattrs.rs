@@ -31,6 +31,19 @@ fn extended_attributes_are_set_read_listed_and_removed() {
         assert_eq!(names, [&b"user.colour"[..], b"user.size"]);
         removexattr(&f, "user.colour").expect("removexattr");
         assert_eq!(getxattr(&f, "user.colour", &mut room[..]), Err(Errno::NODATA));
+        assert_eq!(removexattr(&f, "user.colour"), Err(Errno::NODATA));
+        // A list is taken away whether there is one or not, as by the kernel's file systems.
+        for (at, name) in
+            [(&f, "system.posix_acl_access"), (&rig.root().to_owned(), "system.posix_acl_default")]
+        {
+            assert_eq!(removexattr(at, name), Ok(()), "{} {name}", rig.fs);
+            assert_eq!(
+                setxattr(at, name, &2u32.to_le_bytes(), XattrFlags::empty()),
+                Ok(()),
+                "{} {name}",
+                rig.fs
+            );
+        }
         fs::write(&f, "written all the same").expect("write");
     });
 }

@@ -9,6 +9,11 @@ use crate::xattr::{self, SetXattr, XATTR_LIST_MAX, XATTR_SIZE_MAX};
 use granary_sim::{costs, cpu};
 
 impl Vfs {
+    /// Whether this kind of file system keeps extended attributes, and with them access control lists.
+    pub fn keeps_attributes(&self) -> bool {
+        !matches!(self.fs.getxattr(&self.root(), b"user.any"), Err(FsError::NotSupported))
+    }
+
     /// The value of extended attribute `name`.
     ///
     /// # Errors

@@ -1,27 +1,34 @@
-//! `granary cat IMAGE PATH...`.
+//! `granary cat IMAGE PATH...`. What cannot be printed is told, and the others are printed: exit code 1 then.
 
-use super::files::{failed, with_process};
+use super::files::{Troubles, failed, with_process};
 use crate::out;
 use granary_lab::LabError;
 use granary_units::Dest;
-use granary_vfs::{OpenFlags, Posix};
-use std::path::Path;
+use granary_vfs::{OpenFlags, Posix, Process};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[String]) -> Result<(), LabError> {
+pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
+    let mut troubles = Troubles::default();
     with_process(image, true, |process| {
         let mut buffer = vec![0; 1 << 20];
         for path in paths {
-            let fd = process.open(path, OpenFlags::RDONLY, 0).map_err(failed("opening", path))?;
-            loop {
-                let n = process.read(fd, Dest::Bytes(&mut buffer)).map_err(failed("reading", path))?;
-                if n == 0 || !out::is_open() {
-                    break;
-                }
-                out::bytes(&buffer[..n]);
-            }
-            process.close(fd).map_err(failed("closing", path))?;
+            troubles.none(print(process, path.as_os_str().as_bytes(), &mut buffer));
         }
         Ok(())
-    })
+    })?;
+    Ok(troubles.code())
+}
+
+fn print(process: &mut Process, path: &[u8], buffer: &mut [u8]) -> Result<(), LabError> {
+    let fd = process.open(path, OpenFlags::RDONLY, 0).map_err(failed("opening", path))?;
+    let printed = loop {
+        match process.read(fd, Dest::Bytes(buffer)) {
+            Ok(n) if n > 0 && out::is_open() => out::bytes(&buffer[..n]),
+            end => break end.map(drop).map_err(failed("reading", path)),
+        }
+    };
+    printed.and(process.close(fd).map_err(failed("closing", path)))
 }

@@ -59,6 +59,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     if args.loop_device {
         loopdev::check()?;
     }
+    let log = serve::open_log(args.serve.log.as_deref())?;
     let opened = open(&args)?;
     set_pacing(args.serve.pacing());
     let exported =
@@ -70,7 +71,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let place = device.as_ref().map_or(file, |d| d.path().to_owned());
     let line = format!("{} is {}, {}", place.display(), args.image, opened.told);
     if args.serve.background {
-        serve::hand_over(args.serve.log.as_deref(), &line)?;
+        serve::hand_over(&log, &line)?;
     } else {
         let dir = exported.dir().display();
         say!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");

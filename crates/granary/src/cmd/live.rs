@@ -54,8 +54,8 @@ pub fn run(args: &StatArgs) -> Result<(), Failure> {
     let mut last: Option<Stats> = None;
     loop {
         let stats = match look(&args.path) {
-            // Unmounted while we watched.
-            Err(_) if last.is_some() => return Ok(()),
+            // Unmounted while we watched; where it is still mounted, the process that serves it has died.
+            Err(_) if last.is_some() && mountinfo::ours(&plain).is_ok_and(|m| m.is_none()) => return Ok(()),
             other => other?,
         };
         let text = if args.json { line(&stats) } else { tables(&stats, last.as_ref()) };

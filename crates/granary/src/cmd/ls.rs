@@ -1,51 +1,81 @@
-//! `granary ls [-l] IMAGE [PATH...]`.
+//! `granary ls [-l] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed: exit code 1 then.
+//!
+//! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, what does not print is
+//! shown as C would write it.
 
-use super::files::{failed, join, with_process};
+use super::files::{Troubles, failed, join, with_process};
 use crate::out;
 use granary_lab::LabError;
 use granary_vfs::{FileKind, Posix, Process, Stat};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[String], long: bool) -> Result<(), LabError> {
+pub fn run(image: &Path, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabError> {
+    let mut troubles = Troubles::default();
     with_process(image, true, |process| {
-        for (i, path) in paths.iter().enumerate() {
-            let stat = process.lstat(path).map_err(failed("looking at", path))?;
+        for (i, path) in paths.iter().map(|p| p.as_os_str().as_bytes()).enumerate() {
+            let stat = process.lstat(path).map_err(failed("looking at", path));
+            let Some(stat) = troubles.none(stat) else { continue };
             if stat.attr.kind != FileKind::Dir {
-                print_entry(process, path.as_bytes(), path.as_bytes(), long)?;
+                troubles.none(print_entry(process, path, path, long));
                 continue;
             }
             if paths.len() > 1 {
-                outln!("{}{path}:", if i > 0 { "\n" } else { "" });
+                out::bytes(if i > 0 { b"\n" } else { b"" });
+                print_line(&[path, b":"].concat());
             }
-            let mut entries = process.list(path).map_err(failed("listing", path))?;
+            let entries = process.list(path).map_err(failed("listing", path));
+            let Some(mut entries) = troubles.none(entries) else { continue };
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
             for e in
                 entries.iter().take_while(|_| out::is_open()).filter(|e| e.name != b"." && e.name != b"..")
             {
-                print_entry(process, &join(path.as_bytes(), &e.name), &e.name, long)?;
+                troubles.none(print_entry(process, &join(path, &e.name), &e.name, long));
             }
         }
         Ok(())
-    })
+    })?;
+    Ok(troubles.code())
+}
+
+fn print_line(name: &[u8]) {
+    match out::is_terminal() {
+        true => outln!("{}", printable(name)),
+        false => out::bytes(&[name, b"\n"].concat()),
+    }
+}
+
+/// A name with what a terminal would obey, and what is no UTF-8, as C writes it.
+fn printable(name: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => shown.extend(c.escape_default()),
+                false => shown.push(c),
+            }
+        }
+        shown.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
+    }
+    shown
 }
 
 fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> Result<(), LabError> {
-    let shown = String::from_utf8_lossy(name);
     if !long {
-        outln!("{shown}");
+        print_line(name);
         return Ok(());
     }
     let Stat { attr: a, .. } = process.lstat(path).map_err(failed("looking at", path))?;
     let target = match a.kind {
         FileKind::Symlink => {
-            let target = process.readlink(path).map_err(failed("reading", path))?;
-            format!(" -> {}", String::from_utf8_lossy(&target))
+            [b" -> ", &process.readlink(path).map_err(failed("reading", path))?[..]].concat()
         }
-        _ => String::new(),
+        _ => Vec::new(),
     };
-    outln!(
-        "{}{} {:>3} {:>5} {:>5} {:>12} {} {shown}{target}",
+    out!(
+        "{}{} {:>3} {:>5} {:>5} {:>12} {} ",
         letter(a.kind),
         permissions(a.mode),
         a.nlink,
@@ -54,6 +84,7 @@ fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> R
         a.size,
         when(a.mtime.0)
     );
+    print_line(&[name, &target].concat());
     Ok(())
 }
 
@@ -97,6 +128,12 @@ fn when(ns: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_cannot_speak_to_the_terminal() {
+        assert_eq!(printable("grün x".as_bytes()), "grün x");
+        assert_eq!(printable(b"a\x1b[31m\n\xff"), r"a\u{1b}[31m\n\xff");
+    }
 
     #[test]
     fn dates_and_permissions_read_as_ls_prints_them() {

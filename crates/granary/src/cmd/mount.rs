@@ -55,8 +55,13 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     args.image = serve::absolute_image(&args.image)?;
     // First: an image need not be opened, and recovered, for nothing.
     granary_mount::check(&args.dir)?;
+    let log = serve::open_log(args.serve.log.as_deref())?;
     let mut opened = open(&args)?;
-    if !args.image.starts_with("ram:") {
+    if !opened.vfs.keeps_attributes() {
+        if args.xattrs {
+            opened.told += &format!("; without extended attributes, which {} does not keep", opened.fs);
+        }
+    } else if !args.image.starts_with("ram:") {
         let path = Path::new(&args.image);
         if args.xattrs && !args.serve.read_only {
             note_lists(path)?;
@@ -83,30 +88,37 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     let control = opened.image.as_ref().filter(|_| !args.serve.read_only);
     let control = control.and_then(|image| take_requests(&args.image, image, &opened.vfs));
     let line = format!("{} is mounted on {}: {}", args.image, mounted.dir().display(), opened.told);
-    if args.serve.background {
-        serve::hand_over(args.serve.log.as_deref(), &line)?;
+    let announced = if args.serve.background {
+        serve::hand_over(&log, &line)
     } else {
         say!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
-    }
+        Ok(())
+    };
     let Opened { vfs, image, drive, record, .. } = opened;
     serve::freeze_on_panic(&mounted.breaker(), image.as_ref());
     let left = if image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
-    serve::watch_signals(
-        mounted.unmounter(),
-        || {},
-        move || vfs.sync().map(|()| left).map_err(|e| e.to_string()),
-    )?;
+    let announced = announced.and_then(|()| {
+        serve::watch_signals(
+            mounted.unmounter(),
+            || {},
+            move || vfs.sync().map(|()| left).map_err(|e| e.to_string()),
+        )
+    });
+    if announced.is_err() {
+        // Nobody knows of it, or could end it: it is taken back, and the image closed.
+        let _ = mounted.unmounter().unmount(true);
+    }
     let ended = mounted.join();
     // It may hold the image.
     drop((control, drive));
-    if let Some(record) = record {
-        record.finish()?;
-    }
+    let recorded = record.map_or(Ok(0), |record| record.finish());
     let closed = match image.and_then(Arc::into_inner) {
         // After a panic it stays as it is.
         Some(image) if !matches!(ended, Err(MountError::Panicked(_))) => image.close(),
         _ => Ok(()),
     };
+    announced?;
+    recorded?;
     ended?;
     Ok(closed?)
 }

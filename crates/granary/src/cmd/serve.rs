@@ -14,10 +14,10 @@ use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
 use granary_mssd::image::Image;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
 
@@ -151,21 +151,28 @@ pub fn start_daemon(dir: &Path) -> Result<(), Failure> {
     }))
 }
 
+/// Where messages go once nobody is at the terminal. Opened before anything else, so that an image is not opened for nothing.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn open_log(log: Option<&Path>) -> Result<File, Failure> {
+    let log = log.unwrap_or(Path::new("/dev/null"));
+    let file = OpenOptions::new().create(true).append(true).open(log);
+    file.map_err(|e| Failure::io(format!("opening {}", log.display()), e))
+}
+
 /// The child's side: says that the mount answers, and lets go of the terminal.
 ///
 /// # Errors
 /// The system's.
-pub fn hand_over(log: Option<&Path>, line: &str) -> Result<(), Failure> {
-    let log = log.map_or_else(|| PathBuf::from("/dev/null"), Path::to_owned);
-    let file = OpenOptions::new().create(true).append(true).open(&log);
-    let file = file.map_err(|e| Failure::io(format!("opening {}", log.display()), e))?;
+pub fn hand_over(log: &File, line: &str) -> Result<(), Failure> {
     let std_io = |e: rustix::io::Errno| Failure::io("redirecting messages", e.into());
-    rustix::stdio::dup2_stderr(&file).map_err(std_io)?;
+    rustix::stdio::dup2_stderr(log).map_err(std_io)?;
     std::env::set_current_dir("/").map_err(|e| Failure::io("leaving the working directory", e))?;
     // Nobody may be listening any more; the mount stands all the same.
     outln!("mounted {line}");
     out::flush();
-    rustix::stdio::dup2_stdout(&file).map_err(std_io)
+    rustix::stdio::dup2_stdout(log).map_err(std_io)
 }
 
 /// Where a daemon finds an image: it leaves its working directory.

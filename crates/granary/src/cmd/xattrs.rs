@@ -32,7 +32,7 @@ pub fn into_image(image: &Path, process: &mut Process, from: &Path, to: &[u8]) -
             Err(Errno::NODATA | Errno::PERM) => continue,
             Err(e) => return Err(host_failed("reading an attribute of", from)(e.into())),
         };
-        if name.starts_with(LISTS) {
+        if name.starts_with(LISTS) && !matches!(process.getxattr(to, name), Err(FsError::NotSupported)) {
             note_lists(image)?;
         }
         match process.setxattr(to, name, &value[..len], SetXattr::Any) {
