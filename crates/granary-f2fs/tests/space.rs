@@ -247,3 +247,8 @@ fn names_of_one_hash_fill_a_directory_and_no_more() {
         m.check();
     });
 }
+
+#[test]
+fn attributes_of_a_full_file_system_can_be_changed() {
+    suite::attributes_of_a_full_file_system_can_be_changed(&Subject::default());
+}

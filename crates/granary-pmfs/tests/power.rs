@@ -109,3 +109,8 @@ fn a_long_reservation_takes_one_piece_after_the_other() {
     let (_, some) = run(Some(Nanos((began.0 + ended.0) / 2)));
     assert!(some > 0 && some < LEN && some.is_multiple_of(128 << 20), "{some} bytes in the middle");
 }
+
+#[test]
+fn a_full_file_system_loses_power_while_attributes_change() {
+    suite::a_full_file_system_loses_power_while_attributes_change(&Subject::default(), 20);
+}

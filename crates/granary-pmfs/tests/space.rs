@@ -54,3 +54,8 @@ fn damaged_media_give_errors() {
 fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
 }
+
+#[test]
+fn attributes_of_a_full_file_system_can_be_changed() {
+    suite::attributes_of_a_full_file_system_can_be_changed(&Subject::default());
+}
