@@ -236,7 +236,7 @@ impl Ext4 {
 
     fn enter_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
         loop {
-            let path = self.path(owner, e.key)?;
+            let mut path = self.path(owner, e.key)?;
             let leaf = path.last().expect("a path has a leaf");
             // A copy of the entries decides, so that a full leaf is not marked changed for nothing.
             let fits = owner.view(&leaf.at, |b| {
@@ -246,9 +246,15 @@ impl Ext4 {
                 }
             });
             if !fits {
-                self.make_room(h, owner, &path, e)?;
-                continue;
+                match self.room_behind(owner, &path)? {
+                    Some(next) => path = next,
+                    None => {
+                        self.make_room(h, owner, &path, e)?;
+                        continue;
+                    }
+                }
             }
+            let leaf = path.last().expect("a path has a leaf");
             owner.edit(h, &leaf.at, |b| put(b, leaf.index, e));
             if leaf.index.is_none() {
                 // The leaf begins earlier now: so do the entries that lead to it.
@@ -264,7 +270,27 @@ impl Ext4 {
         }
     }
 
-    /// One step towards room in the leaf: splits the topmost full node whose parent has room, or grows the root.
+    /// What would come last into a full leaf may come first into the next one, where that has room: the path to it
+    /// (`ext4_ext_insert_extent`).
+    fn room_behind(&self, owner: Owner<'_>, path: &[Step]) -> Result<Option<Vec<Step>>> {
+        let [above @ .., leaf] = path else { return Ok(None) };
+        if leaf.index.is_none_or(|i| i + 1 < owner.view(&leaf.at, node_bytes::count)) {
+            return Ok(None);
+        }
+        let behind = |s: &Step| {
+            let i = s.index.expect("inner nodes are entered by an entry") + 1;
+            owner.view(&s.at, |b| (i < node_bytes::count(b)).then(|| node_bytes::entry(b, i).key))
+        };
+        let Some(key) = above.iter().rev().find_map(behind) else { return Ok(None) };
+        let mut next = self.path(owner, key)?;
+        let leaf = next.last_mut().expect("a path has a leaf");
+        leaf.index = None;
+        Ok((!owner.view(&leaf.at, node_bytes::full)).then_some(next))
+    }
+
+    /// One step towards room in the leaf: splits the topmost full node whose parent has room, or grows the root. As in the
+    /// kernel (`ext4_ext_split`) a new node takes what lies behind the place where `e` comes, or is cut, be that much or
+    /// nothing: files that are written from front to back have full leaves, others many.
     fn make_room(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step], e: Entry) -> Result<()> {
         let roomy = path[..path.len() - 1].iter().rposition(|s| !owner.view(&s.at, node_bytes::full));
         let wanted = Wanted {
@@ -293,17 +319,17 @@ impl Ext4 {
             }
             Some(p) => {
                 let full = &path[p + 1];
-                let last = p + 1 == path.len() - 1;
-                let mut half = vec![0; crate::layout::BLOCK_SIZE];
+                let mut rest = vec![0; crate::layout::BLOCK_SIZE];
                 let key = owner.edit(h, &full.at, |b| {
-                    let n = node_bytes::count(b);
-                    // Appending leaves the left node full but for one.
-                    let at_end = full.index == Some(n - 1) && last;
-                    node_bytes::init(&mut half, node_bytes::BLOCK_MAX, node_bytes::depth(b));
-                    node_bytes::split(b, if at_end { n - 1 } else { n / 2 }, &mut half);
-                    node_bytes::entry(&half, 0).key
+                    let (n, i) = (node_bytes::count(b), full.index.unwrap_or(0));
+                    // An inner node is never empty, and an extent that is cut stays with its parts.
+                    let stays = node_bytes::depth(b) == 0 && node_bytes::entry(b, i).key != e.key;
+                    let from = if i + 1 < n || stays { i + 1 } else { i };
+                    node_bytes::init(&mut rest, node_bytes::BLOCK_MAX, node_bytes::depth(b));
+                    node_bytes::split(b, from, &mut rest);
+                    if from < n { node_bytes::entry(&rest, 0).key } else { e.key }
                 });
-                h.change(&new, |b| b.copy_from_slice(&half));
+                h.change(&new, |b| b.copy_from_slice(&rest));
                 let parent = path[p].index.expect("inner nodes are entered by an entry");
                 owner.edit(h, &path[p].at, |b| {
                     node_bytes::insert(b, parent + 1, Entry { key, len: 0, start: lpa, unwritten: false })

@@ -48,6 +48,8 @@ impl Ext4 {
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::PunchHole => {
+                // What was reserved behind the end stays.
+                let last = last.min(inode.size().div_ceil(BS) as u32);
                 if first < last {
                     self.punch(inode, first, last)?;
                 }

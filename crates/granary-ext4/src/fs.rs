@@ -184,6 +184,10 @@ impl FileSystem for Ext4 {
         self.holds_data(inode, size)
     }
 
+    fn punches_last_page(&self) -> bool {
+        true
+    }
+
     /// `ext4_should_use_dio`: journalled data has to pass through the journal.
     fn direct_io(&self) -> bool {
         self.options.data != DataMode::Journal

@@ -344,3 +344,31 @@ fn reserved_space_is_a_hole_but_for_its_pages_in_the_cache() {
         });
     }
 }
+
+/// `ext4_punch_hole`: a hole that reaches beyond the end takes the last page whole, and leaves what is reserved behind it.
+#[test]
+fn a_hole_over_the_end_takes_the_last_page_and_no_more() {
+    run(|| {
+        let m = fresh(&drive(Bytes::mib(64)));
+        let mut p = m.process();
+        for (len, kernel) in
+            [(36128 - 32133, (9, 36128)), (36229 - 32133, (8, 32 * KIB)), (MIB, (8, 32 * KIB))]
+        {
+            let fd = create(&mut p, &format!("/{len}"));
+            p.pwrite(fd, fill(1, 36128), 0).expect("write");
+            p.fallocate(fd, Allocate::Reserve { keep_size: true }, 40 * KIB, 40 * KIB).expect("reserve");
+            p.fsync(fd).expect("fsync");
+            p.fallocate(fd, Allocate::PunchHole, 32133, len).expect("punch");
+            p.fsync(fd).expect("fsync");
+            let blocks = p.fstat(fd).expect("stat").attr.blocks / 8 - 10;
+            let hole = p.lseek(fd, 0, Whence::Hole).expect("hole");
+            assert_eq!((blocks, hole), kernel, "{len}");
+            p.fallocate(fd, Allocate::PunchHole, 40 * KIB, 8 * KIB).expect("punch");
+            assert_eq!(p.fstat(fd).expect("stat").attr.blocks / 8 - 10, blocks, "reserved behind the end");
+            let mut bytes = [1; 36128 - 32133];
+            p.pread(fd, Dest::Bytes(&mut bytes), 32133).expect("read");
+            assert!(bytes.iter().all(|b| *b == 0));
+        }
+        m.check();
+    });
+}

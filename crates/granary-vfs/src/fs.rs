@@ -447,6 +447,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether a hole that reaches beyond the end of the file takes its last page whole, and no blocks behind that
+    /// (`ext4_punch_hole`).
+    fn punches_last_page(&self) -> bool {
+        false
+    }
+
     /// Whether [`FileSystem::fallocate`] itself zeroes the bytes of the range in pages that are partly in it, as far as
     /// they lie within the file: where the whole call is to be one transaction.
     fn zeroes_edges(&self) -> bool {

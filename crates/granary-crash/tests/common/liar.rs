@@ -114,6 +114,9 @@ impl FileSystem for Liar {
     fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.inner.fallocate(cx, inode, how, pos, len)
     }
+    fn punches_last_page(&self) -> bool {
+        self.inner.punches_last_page()
+    }
     fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
         self.inner.seek_data(inode, pos)
     }

@@ -67,7 +67,10 @@ impl Vfs {
     }
 
     fn fallocate_locked(&self, cx: &Cx<'_>, node: &Node, how: Allocate, range: Range<u64>) -> Result<()> {
-        let (pos, end, old) = (range.start, range.end, node.size());
+        let (pos, mut end, old) = (range.start, range.end, node.size());
+        if how == Allocate::PunchHole && end > old && self.fs.punches_last_page() {
+            end = end.max(old.next_multiple_of(PAGE));
+        }
         if how.grows() && end > old {
             self.before_size(cx, node, old, end)?;
         }
