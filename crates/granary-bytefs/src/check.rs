@@ -17,6 +17,7 @@ use crate::layout::{
 };
 use crate::map::FileMap;
 use crate::mkfs::ROOT;
+use crate::mount::is_unreadable;
 use crate::truncate::blocks_of;
 use granary_mssd::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
@@ -49,6 +50,8 @@ struct Check<'a> {
     called: Vec<(u32, u32, Option<FileKind>)>,
     /// Blocks with an owner.
     owned: Vec<u64>,
+    /// Something could not be read: what it names has no names and owners, which is no finding of its own.
+    partial: bool,
 }
 
 /// See [`granary_vfs::FileSystem::check`].
@@ -60,10 +63,14 @@ pub fn check(core: &Core) -> Result<Vec<String>> {
         inodes: Vec::new(),
         called: Vec::new(),
         owned: vec![0; g.blocks().div_ceil(64) as usize],
+        partial: false,
     };
     g.fixed().for_each(|r| c.own(r.start, r.end - r.start, 0));
-    let used_inodes = c.bitmap(Bitmap::Inodes)?;
-    let used_blocks = c.bitmap(Bitmap::Blocks)?;
+    let (Some(used_inodes), Some(used_blocks)) = (c.bitmap(Bitmap::Inodes)?, c.bitmap(Bitmap::Blocks)?)
+    else {
+        // Everything else is held against them.
+        return Ok(c.bad);
+    };
     let words = &used_inodes[..g.inodes().div_ceil(64) as usize];
     let last = words.iter().rposition(|w| *w != 0).map_or(0, |word| word as u64 * 64 + 63);
     c.reach(last.max(ROOT as u64));
@@ -91,10 +98,16 @@ impl Check<'_> {
         }
     }
 
-    fn read(&self, lba: u64, what: Structure) -> Result<[u8; PAGE_SIZE]> {
+    /// A block; `None`, and a finding, where its page cannot be read.
+    fn read(&mut self, lba: u64, what: Structure) -> Result<Option<[u8; PAGE_SIZE]>> {
         let mut page = [Page::ZERO];
-        self.core.port.read(Lpa(lba), &mut page, what)?;
-        Ok(page[0].to_bytes())
+        let read = self.core.port.read(Lpa(lba), &mut page, what).map_err(FsError::from);
+        if is_unreadable(&read) {
+            self.partial = true;
+            self.say(format!("{what:?} block {lba} cannot be read"));
+            return Ok(None);
+        }
+        read.map(|()| Some(page[0].to_bytes()))
     }
 
     /// Compares `bytes` of a block on media, from `at` on, with the cached block.
@@ -133,7 +146,7 @@ impl Check<'_> {
         }
     }
 
-    fn bitmap(&mut self, which: Bitmap) -> Result<Vec<u64>> {
+    fn bitmap(&mut self, which: Bitmap) -> Result<Option<Vec<u64>>> {
         let core = self.core;
         let g = &core.geometry;
         let (bits, name) = match which {
@@ -143,7 +156,7 @@ impl Check<'_> {
         let mut words = Vec::new();
         for n in 0..bitmap::blocks_for(bits) {
             let (at, _) = g.bitmap_block(which, n);
-            let bytes = self.read(at, Structure::Bitmap)?;
+            let Some(bytes) = self.read(at, Structure::Bitmap)? else { return Ok(None) };
             self.against_cache(at, 0, &bytes);
             self.sealed(&format!("{name} bitmap"), at, line::damaged_or_zero(&bytes, at));
             words.extend(bitmap::words(&bytes));
@@ -151,12 +164,12 @@ impl Check<'_> {
         if let Some(n) = (bits..words.len() as u64 * 64).find(|&n| !bit(&words, n)) {
             self.say(format!("{name} bitmap: bit {n} beyond the end is free"));
         }
-        Ok(words)
+        Ok(Some(words))
     }
 
     fn orphan_table(&mut self, used: &[u64]) -> Result<()> {
         let lba = self.core.geometry.orphans;
-        let bytes = self.read(lba, Structure::Superblock)?;
+        let Some(bytes) = self.read(lba, Structure::Superblock)? else { return Ok(()) };
         self.against_cache(lba, 0, &bytes);
         self.sealed("orphan table", lba, line::damaged_or_zero(&bytes, lba));
         for place in 0..orphan::PLACES {
@@ -172,7 +185,7 @@ impl Check<'_> {
 
     fn table_block(&mut self, n: u64, used: u32) -> Result<()> {
         let lba = self.core.geometry.table_block(n).0.0;
-        let bytes = self.read(lba, Structure::Inode)?;
+        let Some(bytes) = self.read(lba, Structure::Inode)? else { return Ok(()) };
         for i in (0..INODES_PER_BLOCK).filter(|i| used >> i & 1 == 1) {
             let ino = (n * INODES_PER_BLOCK + i) as u32;
             if ino != 0 {
@@ -225,12 +238,17 @@ impl Check<'_> {
                 self.say(what);
                 return Ok(Vec::new());
             }
+            lost if is_unreadable(&lost) => {
+                self.say(format!("inode {ino}: its extended attributes cannot be read"));
+                return Ok(Vec::new());
+            }
             other => other?,
         };
         let mut blocks = Vec::with_capacity(lbas.len());
         for &lba in &lbas {
             self.own(lba as u64, 1, ino);
-            blocks.push(self.read(lba as u64, Structure::Inode)?);
+            let Some(block) = self.read(lba as u64, Structure::Inode)? else { return Ok(lbas) };
+            blocks.push(block);
         }
         match xattr::read(&blocks) {
             Ok(string) => {
@@ -248,9 +266,8 @@ impl Check<'_> {
     fn beyond(&mut self, ino: u32, size: u64, map: &FileMap) -> Result<()> {
         for run in map.runs_in(blocks_of(size)..u64::MAX) {
             for lba in run.lba..run.lba + run.len {
-                let mut page = [Page::ZERO];
-                self.core.port.read(Lpa(lba as u64), &mut page, Structure::Data)?;
-                if !page[0].is_zero() {
+                let Some(bytes) = self.read(lba as u64, Structure::Data)? else { continue };
+                if bytes.iter().any(|&b| b != 0) {
                     self.say(format!("inode {ino} of {size} bytes has data beyond its end, in block {lba}"));
                     return Ok(());
                 }
@@ -271,7 +288,7 @@ impl Check<'_> {
         while sane && slot_blocks.len() < count {
             sane = data(next, 1);
             if sane {
-                let bytes = self.read(next as u64, Structure::DataPointer)?;
+                let Some(bytes) = self.read(next as u64, Structure::DataPointer)? else { return Ok(None) };
                 index_blocks.push(next);
                 let n = (count - slot_blocks.len()).min(extent::POINTERS_PER_INDEX as usize) as u32;
                 let lines = extent::pointer_lines(n, count - slot_blocks.len() > n as usize);
@@ -289,7 +306,7 @@ impl Check<'_> {
             return Ok(None);
         }
         for (i, &lba) in slot_blocks.iter().enumerate() {
-            let bytes = self.read(lba as u64, Structure::DataPointer)?;
+            let Some(bytes) = self.read(lba as u64, Structure::DataPointer)? else { return Ok(None) };
             let left = (slots - extent::INLINE_SLOTS) as usize - i * extent::SLOTS_PER_EXTENT_BLOCK as usize;
             let lines = extent::slot_lines(left.min(extent::SLOTS_PER_EXTENT_BLOCK as usize) as u32);
             self.against_cache(lba as u64, 0, &bytes[..lines.count_ones() as usize * LINE_SIZE]);
@@ -327,7 +344,7 @@ impl Check<'_> {
                 self.say(format!("directory {ino} has {size} bytes but no block {n}"));
                 return Ok(());
             };
-            let bytes = self.read(lba as u64, Structure::Dentry)?;
+            let Some(bytes) = self.read(lba as u64, Structure::Dentry)? else { continue };
             let mut parts = Vec::new();
             let walked = walk(&bytes, (n, Lpa(lba as u64)), end as u32, ino, |slot, head, rest| {
                 // Of a free area only the head counts.
@@ -390,7 +407,8 @@ impl Check<'_> {
             let is_root = ino == ROOT as usize;
             let Some(kind) = s.kind else {
                 if s.names > 0 {
-                    self.say(format!("{} entries name inode {ino}, which is free", s.names));
+                    let state = if self.partial { "free or cannot be read" } else { "free" };
+                    self.say(format!("{} entries name inode {ino}, which is {state}", s.names));
                 }
                 continue;
             };
@@ -399,6 +417,9 @@ impl Check<'_> {
                 (true, n) if n > 0 || is_root => 2 + s.subdirs,
                 (_, n) => n,
             };
+            if self.partial && s.nlink > expect {
+                continue;
+            }
             if s.nlink != expect || (s.names == 0 && !is_root && !s.orphan) {
                 self.say(format!("inode {ino} has {} links, {expect} are found, {} names", s.nlink, s.names));
             }
@@ -443,7 +464,9 @@ impl Check<'_> {
         for n in wrong.into_iter().flat_map(|word| word * 64..(word * 64 + 64).min(blocks)) {
             match (bit(&self.owned, n), bit(used, n)) {
                 (true, false) => self.say(format!("block {n} has an owner but is free in the bitmap")),
-                (false, true) => self.say(format!("block {n} is in use in the bitmap but has no owner")),
+                (false, true) if !self.partial => {
+                    self.say(format!("block {n} is in use in the bitmap but has no owner"))
+                }
                 _ => {}
             }
         }

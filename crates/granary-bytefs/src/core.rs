@@ -74,6 +74,8 @@ pub struct Core {
     pub syncing: sync::Mutex<()>,
     /// The file system was not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.
     pub loose: bool,
+    /// Bitmaps or the orphan table mean nothing: files can be read, and nothing may change.
+    pub blind: bool,
     /// Held while the file system grows.
     pub growing: sync::Mutex<()>,
     /// Wakes the commit daemon, once it runs.

@@ -9,6 +9,9 @@
 //! After RECOVER the media show the operations up to one point of the commit order, each whole; only removals and
 //! truncations in several steps are left to finish.
 //!
+//! Whoever promises to change nothing ([`MountOptions::read_only`]) gets a mount where bitmaps and orphan table are damaged or
+//! cannot be read, too: finding and reading files takes none of them. Nothing is written then, and every change refused.
+//!
 //! Source: ByteFS section 4.7.
 
 use crate::core::{Core, Orphans};
@@ -27,9 +30,10 @@ use crate::supers::{read_superblock, write_superblock};
 use crate::truncate::blocks_of;
 use granary_mssd::{DriveError, Port, Structure};
 use granary_sim::{now, sync};
-use granary_units::{Lpa, Nanos};
+use granary_units::{LINE_SIZE, Lpa, Nanos};
 use granary_vfs::{Block, BlockCache, FsError, Ino, Inode, Result};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use zerocopy::little_endian::{U32, U64};
 
@@ -92,6 +96,11 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
         grow::finish(&port, &geometry, &mut sb)?;
     }
     let core = load(port, geometry, options, &sb, redo)?;
+    if core.blind {
+        core.journal.fail(FsError::ReadOnly);
+        report.total = now() - begin;
+        return Ok(ByteFs::start(core, sb, report, from_copy));
+    }
     sb.state = U32::new(IN_USE);
     sb.mounts = U64::new(sb.mounts.get() + 1);
     write_superblock(&core.port, &sb)?;
@@ -111,28 +120,67 @@ pub fn replay(port: &Port, geometry: &Geometry) -> Result<(u64, u64)> {
         return Ok((0, area::recover(port, geometry)?));
     }
     let redo = Redo::new(geometry);
-    let groups = redo.recover(port, geometry.blocks())?;
+    let groups = redo.recover(port, geometry.blocks(), &BTreeSet::new())?;
     redo.clear(port)?;
     Ok((groups, 0))
 }
 
-/// [`replay`] for a repair: damaged records of the data journal are left out, with what was made on them, and told.
+/// [`replay`] for a repair: damaged records of the data journal are left out, with what was made on them, and told. The host's
+/// redo log is for one that is not `clean`, and leaves pages out that are `lost`: they take no lines.
 ///
 /// # Errors
 /// `Corrupt` where the host's redo log is; of the drive.
-pub fn replay_sound(port: &Port, geometry: &Geometry) -> Result<Vec<area::Lost>> {
+pub fn replay_sound(
+    port: &Port,
+    geometry: &Geometry,
+    lost: &BTreeSet<u64>,
+    clean: bool,
+) -> Result<Vec<area::Lost>> {
     if port.info().write_log {
         port.recover()?;
         return area::salvage(port, geometry);
     }
-    replay(port, geometry).map(|_| Vec::new())
+    let redo = Redo::new(geometry);
+    // Of a clean one all is where it belongs: one half without the other would bring old lines back.
+    if !clean {
+        redo.recover(port, geometry.blocks(), lost)?;
+    }
+    redo.clear(port)?;
+    Ok(Vec::new())
 }
 
-/// Checks a block of the bitmaps or the orphan table.
-fn sound(what: &str, block: &Block) -> Result<()> {
-    match block.with(|b| line::damaged_or_zero(b, block.lpa().0)) {
-        0 => Ok(()),
-        bad => Err(FsError::Corrupt(line::sentence(what, block.lpa().0, bad))),
+/// Whether a read failed because of its page alone.
+pub fn is_unreadable<T>(read: &Result<T>) -> bool {
+    matches!(read, Err(FsError::Drive(DriveError::Unreadable(_))))
+}
+
+/// What only changes need is damaged.
+fn useless(what: String) -> FsError {
+    FsError::Corrupt(format!("{what}: files can be read (--read-only, cp-out), fsck --repair makes it anew"))
+}
+
+/// A block of the bitmaps or the orphan table as it was read, and the lines of it that mean nothing. Without `blind` there
+/// must be none; with it, a block that cannot be read is one of `filler`.
+fn sound(
+    what: &str,
+    (cache, lpa): (&BlockCache, Lpa),
+    read: Result<Arc<Block>>,
+    blind: Option<u8>,
+) -> Result<(Arc<Block>, u64)> {
+    let lost = is_unreadable(&read);
+    match (lost, blind) {
+        (true, None) => return Err(useless(format!("{what}: block {} of the drive cannot be read", lpa.0))),
+        (true, Some(filler)) => {
+            let block = cache.fresh(lpa, Structure::Bitmap);
+            block.change(|b| b.fill(filler));
+            return Ok((block, u64::MAX));
+        }
+        (false, _) => {}
+    }
+    let block = read?;
+    match block.with(|b| line::damaged_or_zero(b, lpa.0)) {
+        lines if lines != 0 && blind.is_none() => Err(useless(line::sentence(what, lpa.0, lines))),
+        lines => Ok((block, lines)),
     }
 }
 
@@ -180,30 +228,41 @@ fn load(
     redo: Option<Redo>,
 ) -> Result<Core> {
     let cache = BlockCache::new(port.clone(), options.metadata_cache);
-    let area = |which: Bitmap| -> Result<Vec<Arc<Block>>> {
-        let get = |n: u64| {
+    // Of a bitmap that means nothing everything is in use.
+    let unknown = options.read_only.then_some(u8::MAX);
+    let mut blind = false;
+    let mut area = |which: Bitmap, name: &str| -> Result<(Vec<Arc<Block>>, Vec<u64>)> {
+        let (mut blocks, mut words) = (Vec::new(), Vec::new());
+        for n in 0..geometry.bitmap_blocks(which) {
             let (at, end) = geometry.bitmap_block(which, n);
-            let block = cache.get_window(Lpa(at), at..(at + 64).min(end), Structure::Bitmap)?;
+            let read = cache.get_window(Lpa(at), at..(at + 64).min(end), Structure::Bitmap);
+            let (block, bad) = sound(name, (&cache, Lpa(at)), read, unknown)?;
             block.pin();
-            sound("bitmap", &block)?;
-            Ok(block)
-        };
-        (0..geometry.bitmap_blocks(which)).map(get).collect()
+            let mut bytes = block.with(|b| *b);
+            let lines = bytes.chunks_exact_mut(LINE_SIZE).enumerate();
+            lines.filter(|(n, _)| bad >> n & 1 == 1).for_each(|(_, line)| line.fill(u8::MAX));
+            blind |= bad != 0;
+            words.extend(bitmap::words(&bytes));
+            blocks.push(block);
+        }
+        Ok((blocks, words))
     };
-    let inode_bitmap = area(Bitmap::Inodes)?;
-    let block_bitmap = area(Bitmap::Blocks)?;
-    let groups = |blocks: &[Arc<Block>], bits: u64| {
-        let words = blocks.iter().flat_map(|b| b.with(|bytes| bitmap::words(bytes).collect::<Vec<_>>()));
-        Groups::new(bits, words, options.cpus)
-    };
-    let inodes = groups(&inode_bitmap, geometry.inodes());
-    let blocks = groups(&block_bitmap, geometry.blocks());
+    let (inode_bitmap, inode_words) = area(Bitmap::Inodes, "inode bitmap")?;
+    let (block_bitmap, block_words) = area(Bitmap::Blocks, "block bitmap")?;
+    let groups = |words: Vec<u64>, bits: u64| Groups::new(bits, words, options.cpus);
+    let inodes = groups(inode_words, geometry.inodes());
+    let blocks = groups(block_words, geometry.blocks());
     let fixed = geometry.fixed().flatten().find(|&b| !blocks.is_taken(b));
-    if let Some(block) = fixed {
-        return Err(FsError::Corrupt(format!("block {block} of the fixed areas is free in the bitmap")));
-    }
-    if !inodes.is_taken(0) || !inodes.is_taken(ROOT as u64) {
-        return Err(FsError::Corrupt("the root directory is free in the inode bitmap".into()));
+    let wrong = match fixed {
+        Some(block) => Some(format!("block {block} of the fixed areas is free in the bitmap")),
+        None if !inodes.is_taken(0) || !inodes.is_taken(ROOT as u64) => {
+            Some("the root directory is free in the inode bitmap".into())
+        }
+        None => None,
+    };
+    blind |= wrong.is_some();
+    if let Some(what) = wrong.filter(|_| !options.read_only) {
+        return Err(useless(what));
     }
     let most_lines = redo.as_ref().map_or(usize::MAX, Redo::capacity);
     let options = options.effective(most_lines, port.info().log_half);
@@ -212,9 +271,11 @@ fn load(
         Policy::Cost => policy::break_even(&port, Lpa(geometry.journal + geometry.journal_blocks - 1))?,
     };
     let journal = Journal::new(sb.next_tx.get(), redo);
-    let orphans = cache.get(Lpa(geometry.orphans), Structure::Superblock)?;
+    let at = Lpa(geometry.orphans);
+    let read = cache.get(at, Structure::Superblock);
+    let (orphans, bad) = sound("orphan table", (&cache, at), read, options.read_only.then_some(0))?;
     orphans.pin();
-    sound("orphan table", &orphans)?;
+    blind |= bad != 0;
     Ok(Core {
         data_journal: DataJournal::new(&geometry),
         space: Space::new(blocks, Space::to_keep(geometry.data_blocks())),
@@ -230,6 +291,7 @@ fn load(
         locks: TxTable::new(),
         journal,
         loose: sb.state.get() != CLEAN,
+        blind,
         dirty: Mutex::default(),
         syncing: sync::Mutex::new(()),
         growing: sync::Mutex::new(()),

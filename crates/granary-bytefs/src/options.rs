@@ -143,6 +143,9 @@ pub struct MountOptions {
     pub discard: bool,
     /// Most bitmap lines that one transaction frees blocks in; larger removals take several steps.
     pub max_free_lines: u32,
+    /// The caller changes nothing: what only changes need may be damaged. Not of a testbed.
+    #[serde(skip)]
+    pub read_only: bool,
 }
 
 impl Default for MountOptions {
@@ -162,6 +165,7 @@ impl Default for MountOptions {
             inode_readahead: 8,
             discard: false,
             max_free_lines: 64,
+            read_only: false,
         }
     }
 }

@@ -13,23 +13,26 @@
 //! rebuilt directories, extent blocks and copies go to blocks that nobody owns, and the inode, one line, switches over.
 //! So a crash in the middle leaves what another repair mends; until then the superblock's state keeps mounts away.
 //!
-//! A superblock that cannot be read is made anew from its copy. It does *not* mend file data.
+//! Pages that the drive cannot read are looked for first (`lost`); a superblock that cannot be read is made anew from its
+//! copy. It does *not* mend file data.
 //!
 //! Source: our own; the order of beliefs is e2fsck's.
 
 mod claims;
+mod lost;
 mod names;
 mod read;
+mod strays;
 mod write;
 
 use crate::grow;
 use crate::journal::area::Lost;
 use crate::layout::superblock::{CLEAN_LOOSE, REPAIRING};
 use crate::layout::{Geometry, InodeRecord};
-use crate::mount::{check_geometry, replay_sound};
+use crate::mount::{check_geometry, is_unreadable, replay_sound};
 use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
 use granary_mssd::{Port, Structure};
-use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_units::PAGE_SIZE;
 use granary_vfs::{FileKind, FsError, Repaired, Result};
 use names::Dir;
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,6 +116,18 @@ struct Repair<'a> {
     owned: Vec<u64>,
     /// Where the search for free blocks goes on.
     cursor: u64,
+    /// Pages of the drive that cannot be read.
+    lost: BTreeSet<u64>,
+    /// Inodes that were or may have been in use are in them.
+    lost_inodes: bool,
+    /// Directories that are made anew because their inodes are lost.
+    restored: BTreeSet<u32>,
+    /// Blocks of directories whose inodes are lost: kept until everything they name has another place.
+    stray_blocks: Vec<u64>,
+    /// Where an inode has a name, for people: filled where pages are lost.
+    named: BTreeMap<u32, (u32, Vec<u8>)>,
+    /// When the file system was made, nanoseconds since 1970.
+    made: i64,
 }
 
 fn bit(words: &[u64], n: u64) -> bool {
@@ -127,14 +142,25 @@ fn set_bit(words: &mut [u64], n: u64, on: bool) {
 /// Mends the file system on the drive. It is not mounted.
 ///
 /// # Errors
-/// `Corrupt` where the superblock is damaged; of the drive.
+/// `Corrupt` where the superblock and its copies are damaged; of the drive, other than that pages of it cannot be read.
 pub fn repair(port: &Port) -> Result<Repaired> {
     let (mut sb, from_copy) = read_superblock(port)?;
     let g = Arc::new(sb.geometry());
     check_geometry(&g, port, &sb)?;
-    let lost = replay_sound(port, &g)?;
+    if port.info().write_log {
+        port.recover()?;
+    }
+    let mut lost = lost::find(port)?;
+    let emptied = lost::empty_journal(port, &g, &lost)?;
+    let dropped = replay_sound(port, &g, &lost, sb.is_clean())?;
+    // Some may have been written.
+    lost::still(port, &mut lost)?;
     if sb.growing.get() != 0 {
-        grow::finish(port, &g, &mut sb)?;
+        match grow::finish(port, &g, &mut sb) {
+            // The bitmap is made anew below.
+            lost if is_unreadable(&lost) => sb.growing = U32::new(0),
+            other => other?,
+        }
     }
     let mut r = Repair {
         port,
@@ -147,7 +173,19 @@ pub fn repair(port: &Port) -> Result<Repaired> {
         block_bits: Vec::new(),
         owned: vec![0; g.blocks().div_ceil(64) as usize],
         cursor: g.data,
+        lost,
+        lost_inodes: false,
+        restored: BTreeSet::new(),
+        stray_blocks: Vec::new(),
+        named: BTreeMap::new(),
+        made: sb.made.get(),
     };
+    for lba in emptied {
+        r.lost.remove(&lba);
+        r.say(format!(
+            "journal area: block {lba} cannot be read: emptied, changes that were only there are lost"
+        ));
+    }
     if let Some(n) = from_copy {
         r.say(format!("block 0: the superblock was damaged: made anew from its copy in block {n}"));
     }
@@ -156,10 +194,11 @@ pub fn repair(port: &Port) -> Result<Repaired> {
     }
     r.read_all()?;
     r.tree()?;
-    r.tell_lost(&lost);
+    r.tell_lost(&dropped);
     r.claim_all()?;
     r.settle()?;
     r.encode()?;
+    r.renew()?;
     if sb.state.get() == REPAIRING {
         r.report.done.push("an interrupted repair was finished".into());
     }
@@ -227,9 +266,7 @@ impl Repair<'_> {
         if let Some((_, bytes)) = self.out.get(&lba) {
             return Ok(**bytes);
         }
-        let mut page = [Page::ZERO];
-        self.port.read(Lpa(lba), &mut page, what)?;
-        Ok(page[0].to_bytes())
+        self.on_media(lba, what)
     }
 
     /// Changes a block.

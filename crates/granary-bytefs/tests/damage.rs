@@ -443,9 +443,9 @@ fn a_repair_that_a_power_failure_ends_is_finished_by_another() {
         now() - begin
     });
     let mut unfinished = 0;
-    for step in 0..80u64 {
+    for step in 0..160u64 {
         let drive = strict(16);
-        let at = begin + Nanos(lasts.0 * step / 80 + 1);
+        let at = begin + Nanos(lasts.0 * step / 160 + 1);
         let run = {
             let drive = drive.clone();
             move || {

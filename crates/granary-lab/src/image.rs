@@ -153,7 +153,13 @@ fn pages_for(drive: &DriveConfig, size: Bytes) -> u64 {
 fn grow_fs(path: &Path, asked: Option<u64>) -> Result<(), LabError> {
     let open = OpenImage::open(path, Durability::Machine, false)?;
     let name = open.entry.name;
-    let fs = open.mount().map_err(LabError::fs(name, "mount"))?;
+    let fs = match open.mount() {
+        Ok(fs) => fs,
+        Err(e) => {
+            open.close_unused();
+            return Err(LabError::fs(name, "mount")(e));
+        }
+    };
     let has = open.drive.info().pages;
     let answer = match asked {
         Some(wanted) => ask(|blocks| fs.grow(blocks), has, wanted, name, path),
@@ -224,6 +230,8 @@ pub struct OpenImage {
     /// The host of the testbed that it was made from, which images have since format 3; before, as that testbed is now (or the
     /// default one, where it is gone).
     pub host: Host,
+    /// Nothing of it changes.
+    read_only: bool,
 }
 
 impl OpenImage {
@@ -253,7 +261,7 @@ impl OpenImage {
                 testbed.or_else(|_| Testbed::load("bytefs-emulator", &[]))?.host
             }
         };
-        Ok(OpenImage { image, drive, entry, host })
+        Ok(OpenImage { image, drive, entry, host, read_only })
     }
 
     /// Changes values of the host, each `KEY=VALUE`; returns the whole paths of the keys.
@@ -284,9 +292,9 @@ impl OpenImage {
     /// Mounts the file system, which recovers where needed.
     ///
     /// # Errors
-    /// The file system's.
+    /// The file system's. [`OpenImage::close_unused`] leaves the image as it was then.
     pub fn mount(&self) -> granary_vfs::Result<Arc<dyn FileSystem>> {
-        (self.entry.mount)(self.port(), &self.host)
+        (self.entry.mount)(self.port(), &self.host.clone().reading(self.read_only))
     }
 
     /// The vfs configuration of the image's testbed for use on the wall clock, where `date` is the present date and at
@@ -302,7 +310,15 @@ impl OpenImage {
     /// # Errors
     /// The file system's.
     pub fn vfs(&self, date: Time, page_cache: Bytes) -> granary_vfs::Result<Arc<Vfs>> {
-        Vfs::mount(self.mount()?, self.vfs_config(date, page_cache))
+        under_vfs(self.mount()?, self.vfs_config(date, page_cache))
+    }
+
+    /// Closes the image after a mount or a repair that failed: it is clean if it was. Nobody hears how that went, because there
+    /// is an error to tell already; an image that is not clean recovers.
+    pub fn close_unused(self) {
+        let OpenImage { image, drive, .. } = self;
+        drop(drive);
+        let _ = image.close();
     }
 
     /// Unmounts a vfs made by [`OpenImage::vfs`] and closes the image.
@@ -313,6 +329,14 @@ impl OpenImage {
         vfs.unmount().map_err(LabError::fs(self.entry.name, "unmount"))?;
         Ok(self.image.close()?)
     }
+}
+
+/// Puts a vfs over a file system that was just mounted; where that fails it is unmounted.
+///
+/// # Errors
+/// The file system's: its root directory cannot be read.
+pub fn under_vfs(fs: Arc<dyn FileSystem>, config: VfsConfig) -> granary_vfs::Result<Arc<Vfs>> {
+    Vfs::mount(fs.clone(), config).inspect_err(|_| drop(fs.unmount()))
 }
 
 /// Opens the drive of an image, whatever it holds.
@@ -398,22 +422,20 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
                 Ok(wrong) => found.wrong.extend(wrong.into_iter().map(|w| format!("{name}: {w}"))),
                 Err(e) => found.wrong.push(format!("{name} cannot be checked: {e}")),
             }
-            found.state = State::Mounts;
             drive("after recovery", &mut found);
-            // Ends its daemons; what it still writes is forgotten with everything else.
-            let unmounted = match damaged {
-                false => fs.unmount(),
-                true => {
-                    // No date: nothing is changed.
-                    let vfs = Vfs::mount(fs, open.vfs_config(Time(0), SCAN_CACHE));
-                    vfs.and_then(|vfs| {
+            // No date: nothing is changed.
+            match under_vfs(fs, open.vfs_config(Time(0), SCAN_CACHE)) {
+                Err(e) => found.wrong.push(format!("{name}: its root directory cannot be reached: {e}")),
+                Ok(vfs) => {
+                    found.state = State::Mounts;
+                    if damaged {
                         found.wrong.extend(unreadable(&vfs));
-                        vfs.unmount()
-                    })
+                    }
+                    // Ends its daemons; what it still writes is forgotten with everything else.
+                    if let Err(e) = vfs.unmount() {
+                        found.wrong.push(format!("{name} cannot be unmounted: {e}"));
+                    }
                 }
-            };
-            if let Err(e) = unmounted {
-                found.wrong.push(format!("{name} cannot be unmounted: {e}"));
             }
         }
     }
@@ -492,22 +514,36 @@ pub fn may_have_lists(path: &Path) -> bool {
     path.join(LISTS).exists()
 }
 
-/// Mends the file system of an image that nobody has open, and closes the image.
+/// Mends the file system of an image that nobody has open, and closes the image. Where it cannot, nothing has changed.
 ///
 /// # Errors
 /// A file system that has no repair; a superblock that is damaged; the image's and the drive's errors.
 pub fn repair(path: &Path) -> Result<Repaired, LabError> {
-    let open = OpenImage::open(path, Durability::Process, false)?;
-    let name = open.entry.name;
-    let Some(repair) = open.entry.repair else {
+    // Whatever it would fail at it fails at here.
+    if rehearse(path)?.is_none() {
+        let name = Image::describe(path)?.meta.fs;
         return Err(LabError::call(
             format!("repairing {}", path.display()),
             format!("{name} has no repair; copy out what you need (granary cp-out) and make a new image"),
         ));
-    };
-    let repaired = repair(&open.port()).map_err(LabError::fs(name, "repair"))?;
+    }
+    let open = OpenImage::open(path, Durability::Process, false)?;
+    let repaired = mend(&open)?.unwrap_or_default();
     let OpenImage { image, drive, .. } = open;
     drop(drive);
     image.close()?;
     Ok(repaired)
+}
+
+/// What [`repair`] would do, without doing it; `None` for a file system that has none.
+///
+/// # Errors
+/// As there.
+pub fn rehearse(path: &Path) -> Result<Option<Repaired>, LabError> {
+    mend(&OpenImage::open(path, Durability::Process, true)?)
+}
+
+fn mend(open: &OpenImage) -> Result<Option<Repaired>, LabError> {
+    let mended = open.entry.repair.map(|repair| repair(&open.port()));
+    mended.transpose().map_err(LabError::fs(open.entry.name, "repair"))
 }

@@ -66,6 +66,12 @@ pub struct Host {
 }
 
 impl Host {
+    /// For a mount that changes nothing, where `only`: file systems that know how do without what only changes need.
+    pub fn reading(mut self, only: bool) -> Host {
+        self.bytefs.read_only = only;
+        self
+    }
+
     /// As a table of TOML.
     pub(crate) fn table(&self) -> Result<Table, LabError> {
         Table::try_from(self).map_err(|e| LabError::call("writing the host's settings", e))

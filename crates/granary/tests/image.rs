@@ -2,6 +2,7 @@
 
 use assert_cmd::Command;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -241,11 +242,113 @@ fn fsck_names_the_file_of_an_unreadable_page() {
     let (wrong, said) = ends(&["fsck", text(&img)], 1);
     assert!(wrong.contains("/src/hurt: cannot be read from byte 0 on"), "{wrong}");
     assert!(!wrong.contains("whole") && said.contains("cp-out"), "{wrong}{said}");
+    // A repair says so, too, and leaves it: zeros would look like content.
+    assert!(said.contains("no repair brings back") && !said.contains("fsck --repair"), "{said}");
+    let (left, said) = ends(&["fsck", text(&img), "--repair"], 1);
+    assert!(left.contains("left: /src/hurt: bytes 0 to 4095 cannot be read"), "{left}{said}");
     assert!(ends(&["cp-out", text(&img), "/src", text(&out)], 1).1.contains("/src/hurt"));
     assert_eq!(fs::read(out.join("whole")).expect("read"), b"whole");
     fs::OpenOptions::new().write(true).open(img.join("dram")).expect("dram").set_len(0).expect("cut");
     let said = ends(&["fsck", text(&img)], 1).1;
     assert!(said.contains("cannot be opened") && !said.contains("cp-out"), "{said}");
+}
+
+/// Flips one bit in `flash` of each of these pages of an image's drive, and of what else has their content.
+fn flip(img: &Path, pages: &[u64]) {
+    use granary_mssd::image::{Durability, Image};
+    use granary_mssd::{Port, Structure};
+    use granary_units::{Lpa, Page};
+    let (image, drive) = Image::open(img, Durability::Process, false).expect("opens");
+    // Not a line of them is in the log any more.
+    drive.settle(granary_sim::now()).expect("settles");
+    let port = Port::new(drive);
+    let content = |lba: &u64| {
+        let mut page = [Page::ZERO];
+        port.read(Lpa(*lba), &mut page, Structure::Data).expect("reads");
+        page[0].to_bytes()
+    };
+    let wanted: Vec<[u8; 4096]> = pages.iter().map(content).collect();
+    drop(port);
+    image.close().expect("closes");
+    let mut flash = fs::OpenOptions::new().read(true).write(true).open(img.join("flash")).expect("flash");
+    let (mut at, mut found, mut page) = (0, 0, [0; 4096]);
+    while flash.read_exact(&mut page).is_ok() {
+        if wanted.contains(&page) {
+            flash.write_all_at(&[page[77] ^ 4], at + 77).expect("written");
+            found += 1;
+        }
+        at += 4096;
+    }
+    assert!(found >= pages.len(), "{found} of pages {pages:?} are in flash");
+}
+
+/// What the files below a directory hold.
+fn contents(dir: &Path) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(dir).expect("a directory") {
+        let path = entry.expect("listed").path();
+        if path.is_dir() { all.extend(contents(&path)) } else { all.push(fs::read(path).expect("readable")) }
+    }
+    all
+}
+
+/// One bit in `flash`: bitmaps are made anew, and until then files can be read; of the inodes only what is in their page
+/// is lost. What fails leaves a clean image clean, and what cannot help is not advised.
+#[test]
+fn a_lost_page_of_metadata_keeps_nothing_else() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (img, src) = (dir.path().join("img"), dir.path().join("src"));
+    let content = |n: usize| format!("{n} ").repeat(100 * n + 1).into_bytes();
+    fs::create_dir_all(src.join("sub")).expect("directory");
+    for n in 0..100 {
+        let sub = if n % 2 == 0 { "sub" } else { "." };
+        fs::write(src.join(sub).join(format!("f{n}")), content(n)).expect("file");
+    }
+    let is_clean = || ends(&["stat", text(&img), "--json"], 0).0.contains("\"clean\": true");
+    // Inode bitmap, block bitmap, first page of the inode table.
+    for page in [2, 3, 4] {
+        ends(&["mkfs", text(&img), "--size", "64MiB", "--force", "--set", "firmware.log_region=1MiB"], 0);
+        ends(&["cp-in", text(&img), text(&src), "/"], 0);
+        flip(&img, &[page]);
+        let (wrong, said) = ends(&["fsck", text(&img)], 1);
+        assert!(wrong.contains("cannot be read") && said.contains("fsck --repair"), "{wrong}{said}");
+        let same = |at: &str| {
+            let out = dir.path().join(format!("out{page}{at}"));
+            ends(&["cp-out", text(&img), "/src", text(&out)], 0);
+            let all = (0..100).map(|n| format!("{}/f{n}", if n % 2 == 0 { "sub" } else { "." }));
+            all.into_iter()
+                .all(|f| fs::read(out.join(&f)).expect("there") == fs::read(src.join(&f)).expect("there"))
+        };
+        if page < 4 {
+            assert!(said.contains("cp-out") && same("before") && is_clean());
+            assert!(ends(&["cp-in", text(&img), text(&src), "/more"], 2).1.contains("cp-out"));
+        } else {
+            assert!(said.contains("cannot be reached"), "{said}");
+            ends(&["cp-in", text(&img), text(&src), "/more"], 2);
+        }
+        let info = granary_mssd::image::Image::describe(&img).expect("an image");
+        assert!(info.clean, "what could not be mounted was not changed");
+        let (mended, said) = ends(&["fsck", text(&img), "--repair"], 0);
+        assert!(mended.contains("anew") && said.contains("clean now"), "{mended}{said}");
+        let out = dir.path().join(format!("all{page}"));
+        ends(&["cp-out", text(&img), "/", text(&out)], 0);
+        let there = contents(&out);
+        let gone = (0..100).filter(|&n| !there.contains(&content(n))).count();
+        // The root directory is one of the 32 inodes of its page.
+        assert!(
+            if page < 4 { same("after") && gone == 0 } else { gone < 31 },
+            "{gone} gone after page {page}: {mended}"
+        );
+        ends(&["cp-in", text(&img), text(&src), "/more"], 0);
+        assert!(ends(&["fsck", text(&img)], 0).1.contains("clean") && is_clean());
+    }
+    // Without any superblock nothing helps, and nothing is said to.
+    let last = granary_mssd::image::Image::describe(&img).expect("an image").drive.pages() - 1;
+    flip(&img, &[0, last]);
+    let (wrong, said) = ends(&["fsck", text(&img)], 1);
+    assert!(said.contains("cannot mend it") && !said.contains("on a copy"), "{wrong}{said}");
+    ends(&["fsck", text(&img), "--repair"], 2);
+    assert!(granary_mssd::image::Image::describe(&img).expect("an image").clean);
 }
 
 /// One file that cannot be copied is told of, and the others are copied.

@@ -32,6 +32,7 @@ use granary_sim::sync::Mutex;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, Result};
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -189,12 +190,12 @@ impl Redo {
         Ok(())
     }
 
-    /// After a power failure: stores the lines of all groups that were committed. Returns how many groups there were;
-    /// [`Redo::clear`] is to follow.
+    /// After a power failure: stores the lines of all groups that were committed, but for pages in `lost`, which take no lines.
+    /// Returns how many groups there were; [`Redo::clear`] is to follow.
     ///
     /// # Errors
     /// `Corrupt` where a group names lines outside the file system; of the drive.
-    pub fn recover(&self, port: &Port, blocks: u64) -> Result<u64> {
+    pub fn recover(&self, port: &Port, blocks: u64, lost: &BTreeSet<u64>) -> Result<u64> {
         let mut groups = Vec::new();
         for n in 0..2 {
             let mut pages = vec![Page::ZERO; self.half_blocks as usize];
@@ -210,6 +211,9 @@ impl Redo {
                 if addr.0 % LINE_SIZE as u64 != 0 || addr.lpa().0 >= blocks {
                     let what = format!("redo log: group {seq} names byte {}", addr.0);
                     return Err(granary_vfs::FsError::Corrupt(what));
+                }
+                if lost.contains(&addr.lpa().0) {
+                    continue;
                 }
                 port.stage(addr, &content, TxId::NONE, Structure::Journal)?;
                 port.flush_lines(std::iter::once((addr, LINE_SIZE)))?;

@@ -9,6 +9,7 @@ impl Repair<'_> {
         for r in self.g.fixed() {
             r.for_each(|n| set_bit(&mut self.owned, n, true));
         }
+        self.stray_blocks.iter().for_each(|&n| set_bit(&mut self.owned, n, true));
         let mut order: Vec<(bool, u32)> = self.inodes.iter().map(|(&ino, f)| (f.doubtful, ino)).collect();
         order.sort_unstable();
         let mut second = Vec::new();
@@ -86,6 +87,13 @@ impl Repair<'_> {
                 .push(format!("inode {ino}: block {lba} has another owner, no space for a copy: dropped"));
             return Ok(());
         };
+        if self.lost.contains(&(lba as u64)) {
+            set_bit(&mut self.owned, new as u64, false);
+            self.report
+                .left
+                .push(format!("inode {ino}: block {lba} has another owner and cannot be read: dropped"));
+            return Ok(());
+        }
         let bytes = self.read(lba as u64, Structure::Data)?;
         self.put(new as u64, Structure::Data, &bytes);
         self.say(format!("inode {ino}: block {lba} has another owner: copied to {new}"));

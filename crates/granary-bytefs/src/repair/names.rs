@@ -60,6 +60,9 @@ impl Repair<'_> {
                 let stop = end.saturating_sub(n * per_block).min(per_block) as u32;
                 if stop > 0 {
                     let bytes = self.read(lba as u64, Structure::Dentry)?;
+                    if self.lost.contains(&(lba as u64)) {
+                        self.say(format!("directory {ino}: block {lba} cannot be read"));
+                    }
                     lost += read_block(&bytes, lba, stop, &mut dir.entries);
                 }
             }
@@ -74,7 +77,9 @@ impl Repair<'_> {
     }
 
     pub(super) fn tree(&mut self) -> Result<()> {
+        let strays = self.strays()?;
         self.visit(ROOT)?;
+        self.adopt(strays)?;
         loop {
             let lost: Vec<u32> = self.lost(|f| f.kind == Some(FileKind::Dir));
             if lost.is_empty() {
@@ -130,7 +135,7 @@ impl Repair<'_> {
     }
 
     /// Goes over everything below a directory that is in the tree.
-    fn visit(&mut self, from: u32) -> Result<()> {
+    pub(super) fn visit(&mut self, from: u32) -> Result<()> {
         let mut todo = VecDeque::from([from]);
         while let Some(dir) = todo.pop_front() {
             let mut content = match self.dirs.remove(&dir) {
@@ -162,6 +167,9 @@ impl Repair<'_> {
                     self.say(format!("directory {dir}: {name:?} named the wrong type, {kind:?} is right"));
                     (entry.kind, entry.fixed) = (kind.code() as u16, true);
                 }
+                if !self.lost.is_empty() {
+                    self.named.insert(entry.child, (dir, entry.name.clone()));
+                }
                 if kind == FileKind::Dir {
                     self.inode(entry.child)?.parent = dir;
                     self.inode(dir)?.subdirs += 1;
@@ -177,7 +185,10 @@ impl Repair<'_> {
         if !is_name(&entry.name) {
             return Some("no path can have this name");
         }
-        let Some(child) = self.inodes.get(&entry.child) else { return Some("its inode is free") };
+        let Some(child) = self.inodes.get(&entry.child) else {
+            let lost = self.is_lost_inode(entry.child);
+            return Some(if lost { "its inode is lost" } else { "its inode is free" });
+        };
         let is_dir = child.kind == Some(FileKind::Dir);
         if entry.child == ROOT || entry.child == dir || (is_dir && child.reached) {
             return Some("the directory has a name already");
@@ -205,7 +216,7 @@ impl Repair<'_> {
     }
 
     /// Gives an inode a name in /lost+found.
-    fn rescue(&mut self, ino: u32) -> Result<()> {
+    pub(super) fn rescue(&mut self, ino: u32) -> Result<()> {
         let Some(shelter) = self.shelter()? else {
             self.report.left.push(format!("inode {ino} has no name, and there is no inode for /lost+found"));
             return Ok(());
@@ -242,6 +253,9 @@ impl Repair<'_> {
             fixed: false,
         });
         content.relist = true;
+        if !self.lost.is_empty() {
+            self.named.insert(child, (dir, name.clone().into_bytes()));
+        }
         Ok(name)
     }
 
@@ -254,11 +268,7 @@ impl Repair<'_> {
         if let Some(entry) = there {
             return Ok(Some(entry.child));
         }
-        let free = |n: &u32| {
-            let used = super::bit(&self.inode_bits, *n as u64);
-            !used && !self.inodes.contains_key(n)
-        };
-        let Some(ino) = (ROOT + 1..self.g.inodes() as u32).find(free) else { return Ok(None) };
+        let Some(ino) = self.fresh_inode() else { return Ok(None) };
         let like = self.inode(ROOT)?.record;
         let record = InodeRecord {
             mtime: like.mtime,
@@ -280,7 +290,7 @@ impl Repair<'_> {
 }
 
 /// Reads the entries of one block's first `stop` slots. Returns how many slots make no sense.
-fn read_block(bytes: &[u8; PAGE_SIZE], lba: u32, stop: u32, entries: &mut Vec<Entry>) -> u32 {
+pub(super) fn read_block(bytes: &[u8; PAGE_SIZE], lba: u32, stop: u32, entries: &mut Vec<Entry>) -> u32 {
     let mut take = |slot: u32, head: &DentryHead, rest: &[u8]| {
         if !head.is_free() {
             entries.push(Entry {

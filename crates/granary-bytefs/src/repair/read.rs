@@ -26,12 +26,34 @@ impl Repair<'_> {
             if some.is_empty() {
                 continue;
             }
-            let bytes = self.read(self.g.table_block(n).0.0, Structure::Inode)?;
+            let lba = self.g.table_block(n).0.0;
+            let bytes = self.read(lba, Structure::Inode)?;
+            let lost = self.lost_lines(lba, Structure::Inode)?;
+            let (some, gone): (Vec<_>, Vec<_>) =
+                some.into_iter().partition(|(i, _)| lost & inode::LINES << (2 * (i - first)) == 0);
+            self.lose_inodes(lba, &gone);
             for (i, maybe) in some {
                 self.read_inode(i as u32, maybe && i != ROOT as u64, &bytes)?;
             }
         }
         self.orphans()
+    }
+
+    /// Tells of inodes in use whose records cannot be read. The root directory is made anew.
+    fn lose_inodes(&mut self, lba: u64, gone: &[(u64, bool)]) {
+        let (Some((first, _)), Some((last, _))) = (gone.first(), gone.last()) else { return };
+        self.lost_inodes = true;
+        let maybe = if gone.iter().any(|(_, maybe)| *maybe) { " or may be" } else { "" };
+        self.say(format!(
+            "inode table: block {lba} cannot be read: what is{maybe} in use of inodes {first} to {last} is lost ({})",
+            gone.len()
+        ));
+        if *first == ROOT as u64 {
+            self.say("the root directory is lost: made anew".into());
+            let blank = Found::new(self.blank_dir(0o755, 1), Some(FileKind::Dir));
+            self.inodes.insert(ROOT, Found { reached: true, changed: true, ..blank });
+            self.restored.insert(ROOT);
+        }
     }
 
     /// A bitmap's words and the groups that are damaged.
@@ -40,8 +62,11 @@ impl Repair<'_> {
         for n in 0..self.g.bitmap_blocks(which) {
             let (at, _) = self.g.bitmap_block(which, n);
             let bytes = self.read(at, Structure::Bitmap)?;
-            let bad = line::damaged_or_zero(&bytes, at);
-            if bad != 0 {
+            let lost = self.lost_lines(at, Structure::Bitmap)?;
+            let bad = line::damaged_or_zero(&bytes, at) | lost;
+            if self.lost.contains(&at) {
+                self.say(format!("{name} bitmap: block {at} cannot be read: made anew"));
+            } else if bad != 0 {
                 let what = line::sentence(&format!("{name} bitmap"), at, bad);
                 self.say(format!("{what}: made anew"));
             }
@@ -54,8 +79,10 @@ impl Repair<'_> {
     fn orphans(&mut self) -> Result<()> {
         let lba = self.g.orphans;
         let bytes = self.read(lba, Structure::Superblock)?;
-        let bad = line::damaged_or_zero(&bytes, lba);
-        if bad != 0 {
+        let bad = line::damaged_or_zero(&bytes, lba) | self.lost_lines(lba, Structure::Superblock)?;
+        if self.lost.contains(&lba) {
+            self.say(format!("orphan table: block {lba} cannot be read: emptied"));
+        } else if bad != 0 {
             self.say(format!("{}: emptied", line::sentence("orphan table", lba, bad)));
         }
         for place in 0..orphan::PLACES {
@@ -161,7 +188,10 @@ impl Repair<'_> {
             }
             let bytes = self.read(lba as u64, Structure::DataPointer)?;
             let bad = line::damaged(&bytes, lba as u64, extent::slot_lines(n));
-            if bad != 0 {
+            if self.lost.contains(&(lba as u64)) {
+                self.say(format!("inode {ino}: extent block {lba} cannot be read: what it named is lost"));
+                found.remap = true;
+            } else if bad != 0 {
                 let what = line::sentence(&format!("inode {ino}, extent block"), lba as u64, bad);
                 self.say(format!("{what}: extents kept as far as they are plausible"));
                 found.remap = true;

@@ -252,6 +252,7 @@ impl Repair<'_> {
 
     fn encode_bitmaps(&mut self) -> Result<()> {
         let g = std::sync::Arc::clone(&self.g);
+        self.stray_blocks.iter().for_each(|&n| set_bit(&mut self.owned, n, false));
         let mut inodes = vec![0; self.inode_bits.len()];
         set_bit(&mut inodes, 0, true);
         self.inodes.keys().for_each(|&ino| set_bit(&mut inodes, ino as u64, true));
@@ -259,7 +260,14 @@ impl Repair<'_> {
         blocks.resize(self.block_bits.len(), 0);
         let had = [std::mem::take(&mut self.inode_bits), std::mem::take(&mut self.block_bits)];
         let areas = [(Bitmap::Inodes, g.inodes(), "inode"), (Bitmap::Blocks, g.blocks(), "block")];
-        for (((which, bits, name), mut words), had) in areas.into_iter().zip([inodes, blocks]).zip(had) {
+        for (((which, bits, name), mut words), mut had) in areas.into_iter().zip([inodes, blocks]).zip(had) {
+            let per_block = (bitmap::BITS_PER_BLOCK / 64) as usize;
+            // Of what could not be read it is not known what was wrong.
+            for (n, part) in words.chunks(per_block).enumerate() {
+                if self.lost.contains(&g.bitmap_block(which, n as u64).0) {
+                    had[n * per_block..][..part.len()].copy_from_slice(part);
+                }
+            }
             let wrong = |had_is: bool| {
                 (0..bits)
                     .filter(|&n| bit(&had, n) == had_is && bit(&words, n) != had_is)
@@ -276,7 +284,6 @@ impl Repair<'_> {
                 self.say(format!("{name} {n}{} in use but marked free: marked now", more(&missing)));
             }
             (bits..words.len() as u64 * 64).for_each(|n| set_bit(&mut words, n, true));
-            let per_block = (bitmap::BITS_PER_BLOCK / 64) as usize;
             for (n, part) in words.chunks(per_block).enumerate() {
                 let (lba, _) = g.bitmap_block(which, n as u64);
                 let bytes = self.read(lba, Structure::Bitmap)?;

@@ -24,6 +24,11 @@ pub fn small_cached(mib: u64) -> Arc<dyn Drive> {
 }
 
 fn emulated(mib: u64, mode: Mode) -> Arc<dyn Drive> {
+    breakable(mib, mode)
+}
+
+/// The same, whose pages can be broken.
+pub fn breakable(mib: u64, mode: Mode) -> Arc<Mssd> {
     let mut config = DriveConfig::bytefs_emulator().with_mode(mode);
     config.firmware.cache = Bytes::kib(256);
     config.firmware.log_region = Bytes::mib(4);

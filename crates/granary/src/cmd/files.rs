@@ -18,9 +18,13 @@ pub fn with_process(
     work: impl FnOnce(&mut Process) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let open = OpenImage::open(image, Durability::Process, read_only)?;
-    let vfs = open
-        .vfs(super::date(), PAGE_CACHE)
-        .map_err(|e| LabError::call(format!("mounting {}", image.display()), e))?;
+    let vfs = match open.vfs(super::date(), PAGE_CACHE) {
+        Ok(vfs) => vfs,
+        Err(e) => {
+            open.close_unused();
+            return Err(LabError::call(format!("mounting {}", image.display()), e));
+        }
+    };
     let mut process = Process::new(vfs.clone(), Cred::ROOT);
     process_umask(&mut process);
     let done = work(&mut process);

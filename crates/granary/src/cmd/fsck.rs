@@ -3,7 +3,8 @@
 //! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
 use granary_lab::LabError;
-use granary_lab::image::{Findings, State, check, repair};
+use granary_lab::image::{BLANK, Findings, State, check, rehearse, repair};
+use granary_mssd::image::Image;
 use granary_vfs::Repaired;
 use std::path::Path;
 use std::process::ExitCode;
@@ -60,16 +61,33 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
         (0, Some(r)) => say!("{name}: clean now, {} things mended", r.done.len()),
         (n, repaired) => {
             let stay = if repaired.is_some() { " stay" } else { "" };
-            let advice = match (now.state, repaired) {
-                (State::Unusable, _) => "the image cannot be opened: take a copy of it, if there is one",
-                (State::Opens, None) => "its files cannot be reached: fsck --repair, on a copy of the image",
-                (State::Opens, Some(_)) => "its files cannot be reached",
-                (State::Mounts, None) => {
-                    "copy out what you need (granary cp-out), then fsck --repair (ByteFS), or mkfs and cp-in"
-                }
-                (State::Mounts, Some(_)) => "copy out what you need (granary cp-out)",
-            };
+            let advice = advice(image, now.state, repaired.is_some());
             say!("{name}: {n} findings{stay}; {advice}");
         }
+    }
+}
+
+/// What helps: a repair where it would do something, which is tried without doing it.
+fn advice(image: &Path, state: State, repaired: bool) -> String {
+    let fs = Image::describe(image).map_or_else(|_| BLANK.to_owned(), |info| info.meta.fs);
+    let (reach, copy) = match state {
+        State::Unusable => return "the image cannot be opened: take a copy of it, if there is one".into(),
+        State::Opens if fs == BLANK => {
+            return "copy what you need off the drive (granary export --read-only)".into();
+        }
+        State::Opens => ("its files cannot be reached", ": take a copy of the image, if there is one"),
+        State::Mounts => ("copy out what you need (granary cp-out)", ", then mkfs and cp-in"),
+    };
+    if repaired {
+        return reach.into();
+    }
+    match (rehearse(image), state) {
+        (Ok(Some(would)), State::Mounts) if would.done.is_empty() => format!(
+            "{reach}: no repair brings back what cannot be read; the files that are named here can be removed or written anew"
+        ),
+        (Ok(Some(_)), State::Mounts) => format!("{reach}, then fsck --repair"),
+        (Ok(Some(_)), _) => format!("{reach}: fsck --repair, on a copy of the image"),
+        (Ok(None), _) => format!("{reach}{copy}: {fs} has no repair"),
+        (Err(e), _) => format!("{reach}{copy}: fsck --repair cannot mend it ({e})"),
     }
 }

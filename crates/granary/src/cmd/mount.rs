@@ -9,7 +9,7 @@ use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_lab::image::{OpenImage, grow_mounted, may_have_lists, note_lists};
+use granary_lab::image::{OpenImage, grow_mounted, may_have_lists, note_lists, under_vfs};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{MountError, Options, host_config};
@@ -194,7 +194,13 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
         heeded(open.entry, &args.set, &paths)?;
     }
     let before = open.drive.counters();
-    let vfs = mount_on(args, open.port(), open.entry, &open.host)?;
+    let vfs = match mount_on(args, open.port(), open.entry, &open.host) {
+        Ok(vfs) => vfs,
+        Err(e) => {
+            open.close_unused();
+            return Err(e);
+        }
+    };
     let OpenImage { image, drive, entry, .. } = open;
     let after = drive.counters().since(&before);
     let mut told = format!("{}, {}", entry.name, Bytes(drive.info().pages * PAGE_SIZE as u64));
@@ -245,6 +251,7 @@ fn mount_on(
 ) -> Result<Arc<Vfs>, Failure> {
     // The testbed's host has its own memory; this one lends what the arguments say.
     let host = Host { metadata_cache: Bytes(host.metadata_cache.0.min(args.page_cache.0)), ..host.clone() };
+    let host = host.reading(args.serve.read_only);
     let fs = (entry.mount)(port, &host)?;
-    Ok(Vfs::mount(fs, host_config(host.vfs, args.page_cache, args.serve.read_only))?)
+    Ok(under_vfs(fs, host_config(host.vfs, args.page_cache, args.serve.read_only))?)
 }
