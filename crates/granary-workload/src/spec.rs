@@ -133,8 +133,6 @@ pub struct ThreadSpec {
     pub instances: u32,
     /// Bytes of the private buffer that I/O goes through.
     pub memsize: u64,
-    /// `useism`: the buffer lies in memory that all processes share.
-    pub shared_memory: bool,
     /// The loop body; never empty.
     pub flowops: Vec<FlowopSpec>,
 }

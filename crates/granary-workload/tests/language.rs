@@ -12,6 +12,14 @@ fn with(commands: &str) -> Workload {
     ))
 }
 
+/// The same with the commands after the definitions.
+fn ending(commands: &str) -> Workload {
+    parse(&format!(
+        "define fileset name=set,path=/data,entries=100,dirwidth=20\n\
+         define process name=p {{ thread name=t {{ flowop statfile name=s,filesetname=set }} }}\n{commands}\n"
+    ))
+}
+
 fn parse(text: &str) -> Workload {
     Workload::parse("test.f", text, &[]).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -81,7 +89,7 @@ fn overrides_win_over_every_set() {
 
     let refused = |overrides| parse_with(text, overrides).unwrap_err();
     assert!(refused(&[("sise", "1m")]).contains("did you mean `$size`?"));
-    assert!(refused(&[("size", "12x")]).starts_with("override:1:11: `12x` is not a number"));
+    assert!(refused(&[("size", "12x")]).starts_with("--var size: `12x` is not a number"));
     assert!(refused(&[("size", "1m\nrun")]).contains("an override is one value"));
     assert!(refused(&[("size", "")]).contains("a value is expected here"));
     assert!(
@@ -214,12 +222,46 @@ fn the_end_of_a_run_follows_its_mode() {
     assert_eq!(run("psrun -5 30").run, spec(Some(30), Some(5), true));
     assert_eq!(run("psrun 5 30").run, spec(Some(30), Some(5), false));
     assert_eq!(run("set mode quit firstdone\nrun").mode, QuitMode::FirstDone);
-    assert_eq!(run("run").warnings, []);
+    assert_eq!(run("run").warnings, [], "files run out");
+    let bare = ending("run");
+    assert!(bare.warnings[0].message.contains("but Filebench's default of 60"), "{:?}", bare.warnings);
+    assert_eq!(ending("run 60").warnings, []);
     let without = run("");
     assert_eq!(without.run.seconds, Some(60));
     assert!(without.warnings[0].message.contains("no `run`"));
+    assert!(without.warnings[0].message.contains("Filebench would run nothing"));
     let endless = with("set mode quit alldone");
     assert!(endless.warnings.iter().any(|w| w.message.starts_with("nothing ends this run")));
+}
+
+/// Filebench before 1.5 starts the threads, sleeps while they run, and ends them.
+#[test]
+fn processes_that_are_created_run_as_long_as_the_file_sleeps() {
+    let steps = |end: &str| ending(&format!("create files\nsleep 2\nsystem \"sync\"\n{end}"));
+    let before = [Step::CreateFilesets, Step::Sleep { seconds: 2 }, Step::Sync];
+    for end in [
+        "create processes\nsleep 5\nshutdown processes",
+        "create processes\nsleep 2\nstats clear\nsleep 3\nstats snap\nshutdown processes\nstats dump \"x\"\nquit",
+        "create processes\nsleep 5",
+        "create processes\nsleep 5\nquit",
+    ] {
+        let workload = steps(end);
+        assert_eq!((workload.run.seconds, &workload.prologue[..]), (Some(5), &before[..]), "{end}");
+        let mut others = workload.warnings.iter().filter(|w| !w.message.starts_with("`stats` has no effect"));
+        assert_eq!(others.next(), None, "{end}");
+    }
+    let run = steps("create processes\nsleep 5\nrun 7");
+    assert_eq!((run.run.seconds, run.prologue.len()), (Some(7), 4), "a `run` is the run");
+    let late = steps("create processes\nsleep 5\nsystem \"sync\"\nsleep 1\nshutdown processes\nsleep 9");
+    assert_eq!((late.run.seconds, &late.prologue[..]), (Some(6), &before[..]));
+    let said: Vec<&str> = late.warnings.iter().map(|w| w.message.as_str()).collect();
+    assert!(said.iter().any(|w| w.contains("put it before `create processes`")), "{said:?}");
+    assert!(said.iter().any(|w| w.contains("were shut down before")), "{said:?}");
+    let none = steps("create processes\nshutdown processes");
+    assert_eq!(none.run.seconds, Some(60));
+    assert!(none.warnings.iter().any(|w| w.message.contains("no `run`")), "{:?}", none.warnings);
+    let endless = steps("create processes\nsleep 0\nshutdown processes");
+    assert!(endless.warnings.iter().any(|w| w.message.starts_with("nothing ends this run: ")));
 }
 
 #[test]
@@ -247,9 +289,8 @@ fn what_filebench_ignores_is_a_warning() {
     let set = &workload.filesets[0];
     assert!(set.single_file && set.reuse && set.parallel_prealloc);
     assert_eq!((set.entries, set.prealloc_percent, set.size), (1, 100, Value::Const(2 << 20)));
-    assert!(workload.processes[0].threads[0].shared_memory);
     let places: Vec<_> = workload.warnings.iter().map(|w| (w.line, w.column)).collect();
-    assert_eq!(places, [(1, 1), (2, 1), (4, 60), (5, 23), (5, 64), (7, 21), (7, 32)]);
+    assert_eq!(places, [(1, 1), (2, 1), (4, 60), (5, 23), (5, 57), (5, 64), (7, 21), (7, 32)]);
     let Op::Write(file, io) = &flowops(&workload)[0].op else { panic!() };
     assert!(file.flags.dsync && file.flags.direct && io.random);
 }
@@ -282,7 +323,7 @@ fn directories_have_the_mean_depth_that_their_width_asks_for() {
     let depth = |width: &str| {
         let text = format!(
             "define fileset name=set,path=/d,entries=8000{width}\n\
-             define process name=p {{ thread name=t {{ flowop statfile name=s,filesetname=set }} }}\nrun"
+             define process name=p {{ thread name=t {{ flowop statfile name=s,filesetname=set }} }}\nrun 60"
         );
         let workload = parse(&text);
         (workload.filesets[0].mean_depth(&workload.randoms), workload.warnings.len())
@@ -321,7 +362,7 @@ fn limits_and_counters_find_their_target() {
 fn warnings_of(flowops: &str) -> Vec<String> {
     let workload = parse(&format!(
         "define fileset name=set,path=/d,size=1m,entries=9,dirwidth=20\n\
-         define process name=p {{ thread name=t {{\n{flowops}\n}} }}\nrun"
+         define process name=p {{ thread name=t {{\n{flowops}\n}} }}\nrun 60"
     ));
     workload.warnings.iter().map(|w| format!("{}: {}", w.line, w.message)).collect()
 }
@@ -381,7 +422,7 @@ fn a_tree_to_trust_is_warned_of() {
     let workload = parse(
         "define fileset name=set,path=/d,size=1m,entries=9,dirwidth=20,\n  trusttree\n\
          define fileset name=other,path=/d,size=1m,entries=9,dirwidth=20,trusttree=false\n\
-         define process name=p { thread name=t { flowop statfile name=s,filesetname=set } }\nrun",
+         define process name=p { thread name=t { flowop statfile name=s,filesetname=set } }\nrun 60",
     );
     let [warning] = &workload.warnings[..] else { panic!("{:?}", workload.warnings) };
     assert_eq!(warning.line, 2);

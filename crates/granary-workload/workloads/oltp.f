@@ -29,7 +29,7 @@ define fileset name=logfile,path=$dir,size=$logfilesize,entries=$nlogfiles,dirwi
 
 define process name=lgwr,instances=1
 {
-  thread name=lgwr,memsize=$memperthread,useism
+  thread name=lgwr,memsize=$memperthread
   {
     flowop aiowrite name=lg-write,filesetname=logfile,iosize=256k,random,directio=$directio,dsync
     flowop aiowait name=lg-aiowait
@@ -39,7 +39,7 @@ define process name=lgwr,instances=1
 
 define process name=dbwr,instances=$ndbwriters
 {
-  thread name=dbwr,memsize=$memperthread,useism
+  thread name=dbwr,memsize=$memperthread
   {
     flowop aiowrite name=dbwrite-a,filesetname=datafiles,iosize=$iosize,workingset=$workingset,random,iters=100,opennext,directio=$directio,dsync
     flowop hog name=dbwr-hog,value=10000
@@ -50,7 +50,7 @@ define process name=dbwr,instances=$ndbwriters
 
 define process name=shadow,instances=$nshadows
 {
-  thread name=shadow,memsize=$memperthread,useism
+  thread name=shadow,memsize=$memperthread
   {
     flowop read name=shadowread,filesetname=datafiles,iosize=$iosize,workingset=$workingset,random,opennext,directio=$directio
     flowop hog name=shadowhog,value=$usermode

@@ -104,6 +104,31 @@ fn a_users_own_file_runs_and_a_broken_one_is_refused_with_line_and_column() {
     assert!(err.contains("broken.f:4:") && err.contains("iosize"), "{err}");
 }
 
+/// A run that only Filebench's default of 60 s ends may take long: what is to be known of it is said before.
+#[test]
+fn what_is_wrong_with_a_workloads_end_is_said_before_it_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("end.f");
+    let text = "define fileset name=set,path=/d,size=16k,entries=20,dirwidth=10,prealloc=100\n\
+                define process name=p\n{\nthread name=t,memsize=1m\n{\nflowop statfile name=s,filesetname=set\n\
+                flowop delay name=d,value=1\n}\n}\n";
+    let run = |end: &str| {
+        std::fs::write(&file, format!("{text}{end}")).expect("written");
+        ends(&["run", file.to_str().expect("a name"), "--fs", "pmfs"], 0)
+    };
+    let (_, err) = run("create processes\nsleep 3\nshutdown processes\n");
+    assert!(
+        err.contains("3.000 virtual seconds measured, ended by time") && !err.contains("warning"),
+        "{err}"
+    );
+    for (end, warning) in [("", "there is no `run`"), ("run\n", "but Filebench's default of 60")] {
+        let (out, err) = run(end);
+        let (said, ended) = (err.find(warning), err.find("60.000 virtual seconds measured"));
+        assert!(said.expect("told") < ended.expect("run"), "{err}");
+        assert!(out.contains(warning), "in the record, too: {out}");
+    }
+}
+
 /// What a workload file says and asks for reaches the user: talk on stderr, figures in table and record.
 #[test]
 fn echo_print_psrun_and_lathist_are_heard() {

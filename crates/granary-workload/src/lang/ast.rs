@@ -118,6 +118,10 @@ pub(crate) enum CommandKind<'a> {
     QuitMode(QuitMode),
     EventGen(Head<'a>),
     CreateFilesets,
+    /// `create processes`: starts the threads, as Filebench before 1.5 has it.
+    CreateProcesses,
+    /// `shutdown processes`: ends them.
+    ShutdownProcesses,
     Run(Run<'a>),
     Sleep(Value<'a>),
     System(&'a str, Span),

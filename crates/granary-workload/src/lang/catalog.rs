@@ -98,8 +98,11 @@ pub(crate) const PROCESS: Attributes = Attributes {
 pub(crate) const THREAD: Attributes = Attributes {
     of: "a thread",
     required: &["name"],
-    optional: &["instances", "memsize", "useism"],
-    ignored: &[("ioprio", "all I/O has the same priority here")],
+    optional: &["instances", "memsize"],
+    ignored: &[
+        ("ioprio", "all I/O has the same priority here"),
+        ("useism", "where a thread's buffer lies costs nothing here"),
+    ],
 };
 
 pub(crate) const EVENTGEN: Attributes =
@@ -277,7 +280,7 @@ pub(crate) const FLOWOPS: &[FlowopType] = &[
     flowop("bwlimit", Kind::BwLimit, &[], &["target"]),
     flowop("finishoncount", Kind::FinishOnCount, &["value"], &["target"]),
     flowop("finishonbytes", Kind::FinishOnBytes, &["value"], &["target"]),
-    flowop("semblock", Kind::SemBlock, &["value"], &["highwater", "blocking"]),
+    flowop("semblock", Kind::SemBlock, &["value"], &["highwater"]),
     flowop("sempost", Kind::SemPost, &["value", "target"], &["blocking"]),
     flowop("block", Kind::Block, &[], &[]),
     flowop("wakeup", Kind::Wakeup, &["target"], &[]),

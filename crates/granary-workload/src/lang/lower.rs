@@ -6,7 +6,9 @@
 //!                             with the variables as they are then
 //! ```
 //!
-//! What stands after the first `run` never executes in Filebench; it must parse and is otherwise ignored.
+//! What stands after the first `run` never executes in Filebench; it must parse and is otherwise ignored. Filebench before 1.5
+//! can be told the same step by step: `create processes` starts the threads, each `sleep` lets them run, `shutdown processes`
+//! ends them. Without a `run` that is the run.
 //!
 //! It does *not* know the flowops; `flowops` does.
 
@@ -22,8 +24,8 @@ use super::source::{Result, Source, Span};
 use super::vars::{Fixed, Globals, Held, Scope};
 use super::{MAX_MESSAGES, filesets, random, targets};
 use crate::spec::{
-    FilesetId, FilesetSpec, MAX_THREADS, ProcessSpec, QuitMode, RandomId, RandomVar, Step, ThreadSpec,
-    Value as Amount, Warning, Workload,
+    FilesetId, FilesetSpec, MAX_THREADS, ProcessSpec, QuitMode, RandomId, RandomVar, RunSpec, Step,
+    ThreadSpec, Value as Amount, Warning, Workload,
 };
 
 /// The workload that the commands describe; `fixed` are the variables that `set` does not change.
@@ -32,9 +34,25 @@ pub(crate) fn lower<'a>(source: &Source<'a>, commands: &[Command<'a>], fixed: Fi
     for command in commands {
         match walk.end {
             None => walk.command(command)?,
-            Some(_) => {
+            Some(End::Run(..) | End::Quit) => {
                 if !matches!(command.kind, CommandKind::Nothing | CommandKind::Echo(..) | CommandKind::Quit) {
                     let message = "this has no effect: Filebench ends with its first `run`";
+                    warn(source, &mut walk.warnings, command.span, message);
+                    break;
+                }
+            }
+            // After `shutdown processes`, statistics are taken and the filesets are shut down.
+            Some(End::Shutdown) => {
+                let harmless = matches!(
+                    command.kind,
+                    CommandKind::Nothing
+                        | CommandKind::Echo(..)
+                        | CommandKind::Quit
+                        | CommandKind::Ignored(_)
+                        | CommandKind::ShutdownProcesses
+                );
+                if !harmless {
+                    let message = "this has no effect: the processes were shut down before";
                     warn(source, &mut walk.warnings, command.span, message);
                     break;
                 }
@@ -46,7 +64,9 @@ pub(crate) fn lower<'a>(source: &Source<'a>, commands: &[Command<'a>], fixed: Fi
 
 /// How the commands ended.
 enum End<'c, 'a> {
-    Run(&'c Run<'a>),
+    Run(&'c Run<'a>, Span),
+    /// `shutdown processes` after `create processes` and at least one `sleep`.
+    Shutdown,
     Quit,
 }
 
@@ -63,6 +83,10 @@ struct Walk<'c, 'a> {
     composites: BTreeMap<&'a str, &'c Composite<'a>>,
     event_rate: Option<&'c Head<'a>>,
     prologue: Vec<Step>,
+    /// Where each of its steps stands.
+    places: Vec<Span>,
+    /// Steps before `create processes`.
+    started: Option<usize>,
     mode: QuitMode,
     latency_histogram: bool,
     messages: Vec<String>,
@@ -83,6 +107,8 @@ impl<'c, 'a> Walk<'c, 'a> {
             composites: BTreeMap::new(),
             event_rate: None,
             prologue: Vec::new(),
+            places: Vec::new(),
+            started: None,
             mode: QuitMode::default(),
             latency_histogram: false,
             messages: Vec::new(),
@@ -151,7 +177,13 @@ impl<'c, 'a> Walk<'c, 'a> {
                 self.event_rate = Some(head);
             }
             CommandKind::CreateFilesets => self.step(command.span, Step::CreateFilesets)?,
-            CommandKind::Run(run) => self.end = Some(End::Run(run)),
+            CommandKind::CreateProcesses => self.started = self.started.or(Some(self.prologue.len())),
+            CommandKind::ShutdownProcesses if self.has_slept() => self.end = Some(End::Shutdown),
+            CommandKind::ShutdownProcesses => {
+                let message = "`shutdown` has no effect before the run, and the run ends by itself";
+                warn(self.source, &mut self.warnings, command.span, message);
+            }
+            CommandKind::Run(run) => self.end = Some(End::Run(run, command.span)),
             CommandKind::Quit => self.end = Some(End::Quit),
             CommandKind::Sleep(value) => {
                 let seconds = run::seconds(self.source, self.scope(), value)?;
@@ -182,7 +214,32 @@ impl<'c, 'a> Walk<'c, 'a> {
             return self.source.error(span, message, "remove some");
         }
         self.prologue.push(step);
+        self.places.push(span);
         Ok(())
+    }
+
+    /// There is a `sleep` after `create processes`.
+    fn has_slept(&self) -> bool {
+        let after = |started: usize| self.prologue[started..].iter().any(|s| matches!(s, Step::Sleep { .. }));
+        self.started.is_some_and(after)
+    }
+
+    /// The run of the threads that `create processes` has started: as long as the `sleep`s after it.
+    fn slept(&mut self) -> Result<RunSpec> {
+        let started = self.started.unwrap_or(self.prologue.len());
+        let mut seconds = 0;
+        for (step, span) in self.prologue.split_off(started).into_iter().zip(self.places.split_off(started)) {
+            match step {
+                Step::Sleep { seconds: more } => seconds = run::longer(self.source, span, seconds, more)?,
+                _ => {
+                    let message =
+                        "this has no effect while the processes run: put it before `create processes`";
+                    warn(self.source, &mut self.warnings, span, message);
+                }
+            }
+        }
+        // `sleep 0` waits until a flowop ends the run.
+        Ok(RunSpec { seconds: Some(seconds).filter(|&s| s > 0), period: None, reset_each_period: false })
     }
 
     fn set(&mut self, name: &str, value: &Value<'a>) -> Result<()> {
@@ -246,17 +303,19 @@ impl<'c, 'a> Walk<'c, 'a> {
 
     fn finish(mut self) -> Result<Workload> {
         let end = Span::new(self.source.text.len(), self.source.text.len());
-        let run = match self.end.take() {
-            Some(End::Run(run)) => run::spec(self.source, self.scope(), run, self.mode)?,
-            Some(End::Quit) | None => {
-                let message = "there is no `run` before the end: it is run as if `run` stood here";
+        let (run, at, by_default) = match self.end.take() {
+            Some(End::Run(run, at)) => {
+                let spec = run::spec(self.source, self.scope(), run, self.mode)?;
+                (spec.run, at, spec.by_default)
+            }
+            Some(End::Shutdown | End::Quit) | None if self.has_slept() => (self.slept()?, end, false),
+            Some(End::Shutdown | End::Quit) | None => {
+                let message = "there is no `run` before the end (nor `create processes` and `sleep`): Filebench would run nothing; here \
+                               it is run as if `run` stood here";
                 warn(self.source, &mut self.warnings, end, message);
-                run::spec(
-                    self.source,
-                    self.scope(),
-                    &Run { seconds: None, reports: false, period: None },
-                    self.mode,
-                )?
+                let bare = Run { seconds: None, reports: false, period: None };
+                let spec = run::spec(self.source, self.scope(), &bare, self.mode)?;
+                (spec.run, end, spec.by_default)
             }
         };
         let event_rate = match self.event_rate {
@@ -265,7 +324,7 @@ impl<'c, 'a> Walk<'c, 'a> {
         };
         let filesets = self.resolve_filesets()?;
         let processes = self.resolve_processes(&filesets, end)?;
-        run::warn_if_endless(self.source, end, run, &processes, &mut self.warnings);
+        run::warn_if_endless(self.source, at, run, by_default, &processes, &mut self.warnings);
         Ok(Workload {
             name: self.source.name().to_owned(),
             randoms: self.randoms,
@@ -328,7 +387,6 @@ impl<'c, 'a> Walk<'c, 'a> {
                     name: of.name()?,
                     instances: self::instances(of)?,
                     memsize: of.number("memsize")?.unwrap_or(0),
-                    shared_memory: of.flag("useism")?,
                     flowops: expansion.thread(&thread.flowops)?,
                 };
                 total += u64::from(instances) * u64::from(spec.instances);

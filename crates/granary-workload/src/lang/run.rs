@@ -9,7 +9,7 @@ use super::source::{Result, Source, Span};
 use super::vars::{Held, Scope};
 use crate::spec::{FlowopSpec, Op, ProcessSpec, QuitMode, RunSpec, Step, Warning};
 
-/// Filebench's run time where a run that ends by time gives none.
+/// Filebench's run time where a run that ends by time gives none (1.5-alpha3, `TIMED_RUNTIME_DEFAULT` in parser_gram.y).
 const DEFAULT_SECONDS: u64 = 60;
 /// Filebench's time between reports where `psrun` gives none.
 const DEFAULT_PERIOD: u64 = 10;
@@ -33,8 +33,27 @@ pub(crate) fn seconds(source: &Source<'_>, scope: Scope<'_>, value: &Value<'_>) 
     }
 }
 
+/// So many seconds and so many more, not longer than anything may take.
+pub(crate) fn longer(source: &Source<'_>, span: Span, seconds: u64, more: u64) -> Result<u64> {
+    match seconds + more {
+        both if both <= MAX_SECONDS => Ok(both),
+        both => source.error(
+            span,
+            format!("with the `sleep`s before it {both} seconds are too long"),
+            format!("give at most {MAX_SECONDS}"),
+        ),
+    }
+}
+
+/// When a run ends by time.
+pub(crate) struct End {
+    pub(crate) run: RunSpec,
+    /// The file gives no time, so that it is Filebench's.
+    pub(crate) by_default: bool,
+}
+
 /// The end of the run by time.
-pub(crate) fn spec(source: &Source<'_>, scope: Scope<'_>, run: &Run<'_>, mode: QuitMode) -> Result<RunSpec> {
+pub(crate) fn spec(source: &Source<'_>, scope: Scope<'_>, run: &Run<'_>, mode: QuitMode) -> Result<End> {
     let given = match &run.seconds {
         Some(value) => Some(seconds(source, scope, value)?).filter(|&seconds| seconds > 0),
         None => None,
@@ -44,18 +63,21 @@ pub(crate) fn spec(source: &Source<'_>, scope: Scope<'_>, run: &Run<'_>, mode: Q
         Some(Value { kind: ValueKind::Neg(period), .. }) => (Some((*period).min(MAX_SECONDS)), true),
         Some(value) => (Some(seconds(source, scope, value)?), false),
     };
-    Ok(RunSpec {
-        seconds: given.or((mode == QuitMode::Timeout).then_some(DEFAULT_SECONDS)),
+    let by_default = given.is_none() && mode == QuitMode::Timeout;
+    let run = RunSpec {
+        seconds: given.or(by_default.then_some(DEFAULT_SECONDS)),
         period: period.map(|period| if period == 0 { DEFAULT_PERIOD } else { period }),
         reset_each_period,
-    })
+    };
+    Ok(End { run, by_default })
 }
 
-/// Warns of a run that neither time, nor a count, nor running out of files ends.
+/// Warns of a run that neither time, nor a count, nor running out of files ends, or the time alone that the file does not give.
 pub(crate) fn warn_if_endless(
     source: &Source<'_>,
     at: Span,
     run: RunSpec,
+    by_default: bool,
     processes: &[ProcessSpec],
     warnings: &mut Vec<Warning>,
 ) {
@@ -71,8 +93,26 @@ pub(crate) fn warn_if_endless(
             _ => false,
         })
     }
-    if run.seconds.is_none() && !processes.iter().any(|p| p.threads.iter().any(|t| can_end(&t.flowops))) {
-        warn(source, warnings, at, "nothing ends this run: give `run` some seconds, or add `finishoncount`");
+    if processes.iter().any(|p| p.threads.iter().any(|t| can_end(&t.flowops))) {
+        return;
+    }
+    match run.seconds {
+        None => {
+            warn(
+                source,
+                warnings,
+                at,
+                "nothing ends this run: give `run` some seconds, or add `finishoncount`",
+            );
+        }
+        Some(seconds) if by_default => {
+            let message = format!(
+                "nothing ends this run but Filebench's default of {seconds} (virtual) seconds: give `run` some seconds, or add \
+                 `finishoncount`"
+            );
+            warn(source, warnings, at, message);
+        }
+        Some(_) => {}
     }
 }
 

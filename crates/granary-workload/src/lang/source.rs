@@ -43,13 +43,20 @@ pub(crate) struct Source<'a> {
     name: &'a str,
     pub(crate) text: &'a str,
     line_starts: Vec<u32>,
+    /// It is a file, whose lines are counted.
+    is_file: bool,
 }
 
 impl<'a> Source<'a> {
     pub(crate) fn new(name: &'a str, text: &'a str) -> Self {
         let text = text.get(..MAX_TEXT + 1).unwrap_or(text);
         let after_newline = text.bytes().enumerate().filter(|&(_, b)| b == b'\n').map(|(i, _)| i as u32 + 1);
-        Self { name, text, line_starts: std::iter::once(0).chain(after_newline).collect() }
+        Self { name, text, line_starts: std::iter::once(0).chain(after_newline).collect(), is_file: true }
+    }
+
+    /// A text that was given with an argument: errors name that instead of file and line.
+    pub(crate) fn of_argument(name: &'a str, text: &'a str) -> Self {
+        Self { is_file: false, ..Self::new(name, text) }
     }
 
     /// The file's name.
@@ -91,7 +98,7 @@ impl<'a> Source<'a> {
         let room = shown.chars().count().saturating_sub(caret);
         Err(Box::new(Diagnostic {
             file: self.name.to_owned(),
-            line,
+            line: if self.is_file { line } else { 0 },
             column,
             message: message.into(),
             source_line: shown,
@@ -116,9 +123,9 @@ fn clip(line: &str, at: usize) -> (String, usize) {
 /// What is wrong with a workload file, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The file's name.
+    /// The file's name, or the argument that is wrong.
     pub file: String,
-    /// Line, from 1.
+    /// Line, from 1; 0 in an argument.
     pub line: u32,
     /// Column in the line in characters, from 1.
     pub column: u32,
@@ -137,8 +144,12 @@ pub struct Diagnostic {
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, source_line, caret, width, help } = self;
-        let gutter = line.to_string().len();
-        writeln!(f, "{file}:{line}:{column}: {message}")?;
+        let line = if *line == 0 { String::new() } else { line.to_string() };
+        let gutter = line.len();
+        match line.is_empty() {
+            true => writeln!(f, "{file}: {message}")?,
+            false => writeln!(f, "{file}:{line}:{column}: {message}")?,
+        }
         writeln!(f, "{:gutter$} |", "")?;
         writeln!(f, "{line} | {source_line}")?;
         writeln!(f, "{:gutter$} | {:caret$}{}", "", "", "^".repeat(*width))?;

@@ -221,7 +221,9 @@ pub(crate) fn overrides(tokens: &[Token<'_>], overrides: &[(String, String)]) ->
         let name = name.strip_prefix('$').unwrap_or(name);
         // An override is read as the `set` that it stands for, so that errors can point into it.
         let text = format!("set ${name}={value}");
-        let source = Source::new("override", &text);
+        // Where it comes from, instead of a file and a line.
+        let from = format!("--var {}", shorten(name));
+        let source = Source::of_argument(&from, &text);
         let named = Span::new("set $".len(), "set $".len() + name.len());
         if !known.contains(name) {
             let help = match nearest(name, known.iter().copied()) {

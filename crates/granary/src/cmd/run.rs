@@ -34,6 +34,10 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     for message in &workload.messages {
         say!("{message}");
     }
+    // Before the run: it may take as long as what they warn of.
+    for warning in &workload.warnings {
+        say!("warning: {}, line {}: {}", workload.name, warning.line, warning.message);
+    }
     origin.testbed_file = Testbed::file(&args.testbed);
     origin.notes.extend(testbed.impostor(&args.testbed));
     let experiments: Vec<Experiment> = args

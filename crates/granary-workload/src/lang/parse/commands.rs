@@ -196,7 +196,7 @@ impl<'a> Parser<'_, 'a> {
     fn create(&mut self) -> Result<CommandKind<'a>> {
         let kind = match self.peek().tok {
             Tok::Word("file" | "files" | "fileset" | "filesets") => CommandKind::CreateFilesets,
-            Tok::Word("process" | "processes") => CommandKind::Nothing,
+            Tok::Word("process" | "processes") => CommandKind::CreateProcesses,
             _ => return self.expected("`files`, `filesets` or `processes`", "write `create filesets`"),
         };
         self.take();
@@ -204,13 +204,18 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn shutdown(&mut self) -> Result<CommandKind<'a>> {
-        let Tok::Word("file" | "files" | "fileset" | "filesets" | "process" | "processes" | "thread") =
-            self.peek().tok
-        else {
-            return self.expected("`processes` or `filesets`", "write `shutdown processes`, or remove it");
+        let kind = match self.peek().tok {
+            Tok::Word("process" | "processes") => CommandKind::ShutdownProcesses,
+            Tok::Word("file" | "files" | "fileset" | "filesets" | "thread") => {
+                CommandKind::Ignored("`shutdown` has no effect: the run ends by itself")
+            }
+            _ => {
+                return self
+                    .expected("`processes` or `filesets`", "write `shutdown processes`, or remove it");
+            }
         };
         self.take();
-        Ok(CommandKind::Ignored("`shutdown` has no effect before the run, and the run ends by itself"))
+        Ok(kind)
     }
 
     fn enable(&mut self) -> Result<CommandKind<'a>> {
