@@ -232,7 +232,30 @@ pub struct OpenImage {
     pub host: Host,
     /// Nothing of it changes.
     read_only: bool,
+    /// What to tell of the host: that its testbed is gone.
+    pub note: Option<String>,
 }
+
+/// The host of an image, and what to tell of it.
+fn host_of(meta: &ImageMeta) -> Result<(Host, Option<String>), LabError> {
+    let default = || Testbed::load(DEFAULT_TESTBED, &[]).map(|testbed| testbed.host);
+    if let Some(own) = &meta.host {
+        return Ok((Host::from_table(own, &default()?)?, None));
+    }
+    match Testbed::load(&meta.testbed, &[]) {
+        Ok(testbed) => Ok((testbed.host, None)),
+        Err(e) => {
+            let note = format!(
+                "the image is of an earlier format, without its host's values, and its testbed cannot be read ({e}): the host is that of \
+                 {DEFAULT_TESTBED}; --set changes it"
+            );
+            Ok((default()?, Some(note)))
+        }
+    }
+}
+
+/// Whose host images of earlier formats have where their testbed is gone.
+const DEFAULT_TESTBED: &str = "bytefs-emulator";
 
 impl OpenImage {
     /// Opens the image at `path`.
@@ -254,14 +277,8 @@ impl OpenImage {
             )));
         }
         let entry = registry::find(&image.meta().fs)?;
-        let host = match &image.meta().host {
-            Some(own) => Host::from_table(own, &Testbed::load("bytefs-emulator", &[])?.host)?,
-            None => {
-                let testbed = Testbed::load(&image.meta().testbed, &[]);
-                testbed.or_else(|_| Testbed::load("bytefs-emulator", &[]))?.host
-            }
-        };
-        Ok(OpenImage { image, drive, entry, host, read_only })
+        let (host, note) = host_of(image.meta())?;
+        Ok(OpenImage { image, drive, entry, host, read_only, note })
     }
 
     /// Changes values of the host, each `KEY=VALUE`; returns the whole paths of the keys.
@@ -546,4 +563,23 @@ pub fn rehearse(path: &Path) -> Result<Option<Repaired>, LabError> {
 fn mend(open: &OpenImage) -> Result<Option<Repaired>, LabError> {
     let mended = open.entry.repair.map(|repair| repair(&open.port()));
     mended.transpose().map_err(LabError::fs(open.entry.name, "repair"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_image_whose_testbed_is_gone_says_whose_host_it_has() {
+        let meta =
+            |testbed: &str, host| ImageMeta { testbed: testbed.to_owned(), host, ..ImageMeta::default() };
+        let (host, note) = host_of(&meta("no-such.toml", None)).expect("a host");
+        let default = Testbed::load(DEFAULT_TESTBED, &[]).expect("built in").host;
+        assert_eq!(host, default);
+        let note = note.expect("told");
+        assert!(note.contains("no-such.toml") && note.contains(DEFAULT_TESTBED), "{note}");
+        assert_eq!(host_of(&meta("cxl", None)).expect("built in").1, None);
+        let own = Some(default.table().expect("plain"));
+        assert_eq!(host_of(&meta("no-such.toml", own)).expect("its own"), (default, None));
+    }
 }

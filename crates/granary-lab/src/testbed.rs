@@ -21,7 +21,7 @@ use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 use serde::{Deserialize, Serialize};
-use source::{NO_WORD, Sources};
+use source::{NO_WORD, Sources, blames, plain};
 use toml::{Table, Value};
 
 /// A host and its drive.
@@ -130,29 +130,21 @@ impl Testbed {
     /// Everything that is wrong with the file or a set, with its place.
     pub fn load(name: &str, sets: &[String]) -> Result<Testbed, LabError> {
         let sources = Sources::collect(name)?;
-        let (mut testbed, keys) = sources.parse()?;
-        let mut changed = Vec::new();
+        let (unchanged, keys) = sources.parse()?;
+        let (mut testbed, mut changed) = (unchanged.clone(), Vec::new());
         if !sets.is_empty() {
             // Writing the testbed out first makes every key present, also those the file leaves at their default.
             let mut tree = Table::try_from(&testbed).map_err(|e| sources.bad(None, &e.to_string()))?;
             for set in sets {
-                changed.push((apply(&mut tree, set)?, set));
+                changed.push(apply(&mut tree, set)?);
                 testbed = read(&mut tree, set)?;
             }
         }
-        testbed.validate().map_err(|message| {
-            let named = message.split_whitespace().next();
-            if let Some((_, set)) = changed.iter().rev().find(|(changed, _)| Some(changed.as_str()) == named)
-            {
-                return LabError::BadSet { set: (*set).clone(), message };
-            }
-            let Some((path, at)) = keys.named_in(&message) else { return sources.bad(None, &message) };
-            match changed.iter().rev().find(|(changed, _)| changed == path) {
-                Some((_, set)) => LabError::BadSet { set: (*set).clone(), message },
-                None => sources.bad(Some(at), &message),
-            }
-        })?;
-        Ok(testbed)
+        let Err(message) = testbed.validate() else { return Ok(testbed) };
+        Err(match unchanged.set_at_fault(sets, &changed, &message) {
+            Some(set) => LabError::BadSet { set: set.clone(), message },
+            None => sources.contradiction(&keys, &message),
+        })
     }
 
     /// The testbed with `sets`, each `KEY=VALUE`, and the whole paths of the keys that they change.
@@ -161,14 +153,42 @@ impl Testbed {
     /// What is wrong with a set.
     pub fn with(self, sets: &[String]) -> Result<(Testbed, Vec<String>), LabError> {
         let bad = |set: &String, message: String| LabError::BadSet { set: set.clone(), message };
-        let (mut testbed, mut paths) = (self, Vec::new());
+        let (unchanged, mut testbed, mut paths) = (self.clone(), self, Vec::new());
         for set in sets {
             let mut tree = Table::try_from(&testbed).map_err(|e| bad(set, e.to_string()))?;
             paths.push(apply(&mut tree, set)?);
             testbed = read(&mut tree, set)?;
         }
-        let wrong = testbed.validate().err().zip(sets.last());
-        wrong.map_or(Ok((testbed, paths)), |(message, last)| Err(bad(last, message)))
+        let (Err(message), Some(last)) = (testbed.validate(), sets.last()) else {
+            return Ok((testbed, paths));
+        };
+        let at_fault = unchanged.set_at_fault(sets, &paths, &message);
+        Err(bad(at_fault.unwrap_or(last), message))
+    }
+
+    /// The one of `sets`, which change `paths`, that a refusal of this testbed with them is to name: the last whose key the message
+    /// blames; else one without which it would be good. `None` where it is not the sets' fault.
+    fn set_at_fault<'s>(&self, sets: &'s [String], paths: &[String], message: &str) -> Option<&'s String> {
+        let blamed = paths.iter().zip(sets).rev().find(|(path, _)| blames(message, path));
+        if let Some((_, set)) = blamed {
+            return Some(set);
+        }
+        self.validate().ok()?;
+        let good_without = |skipped: &usize| {
+            let mut testbed = self.clone();
+            for (_, set) in sets.iter().enumerate().filter(|(n, _)| n != skipped) {
+                let tree = Table::try_from(&testbed).ok();
+                let changed = tree.and_then(|mut tree| {
+                    apply(&mut tree, set).ok()?;
+                    read(&mut tree, set).ok()
+                });
+                let Some(changed) = changed else { return false };
+                testbed = changed;
+            }
+            testbed.validate().is_ok()
+        };
+        let one = (0..sets.len()).rev().find(good_without);
+        one.map(|n| &sets[n]).or(sets.last())
     }
 
     /// What contradicts itself, each with the file and line of the key to look at where it stands in a file.
@@ -243,7 +263,8 @@ impl Testbed {
 
 /// The testbed of the tree after a `KEY=VALUE`.
 fn read(tree: &mut Table, set: &str) -> Result<Testbed, LabError> {
-    let refused = |message: &str| LabError::BadSet { set: set.to_owned(), message: message.to_owned() };
+    let refused =
+        |message: &str| LabError::BadSet { set: set.to_owned(), message: plain(message).to_owned() };
     Testbed::deserialize(tree.clone()).or_else(|e| match set.split_once('=') {
         // As a word it is refused with the list of those that there are.
         Some((key, value)) if e.message() == NO_WORD => {
@@ -449,9 +470,17 @@ mod tests {
         assert!(said.contains("mine.toml: line 5: ") && said.contains("gc_start (3)"), "{said}");
         let said = load(&format!("{head}[drive.flash]\ngc_stpo = 2\n")).expect_err("unknown").to_string();
         assert!(said.contains("mine.toml: line 5: unknown field `gc_stpo`"), "{said}");
+        // Of two keys that contradict each other the one that stands here is named, not the base's.
         let said =
             load(&format!("{head}[drive.flash]\ngc_start = 5\n")).expect_err("contradicts").to_string();
-        assert!(said.contains("testbed bytefs-emulator: line ") && said.contains("gc_stop (5)"), "{said}");
+        assert!(said.contains("mine.toml: line 5: ") && said.contains("gc_stop (5)"), "{said}");
+        let said = load(&format!("{head}[drive.flash.geometry]\nblocks_per_plane = 3\n"))
+            .expect_err("too few")
+            .to_string();
+        assert!(said.contains("mine.toml: line 5: drive.flash.gc_stop is 5"), "{said}");
+        let said =
+            load(&format!("{head}[drive.link]\nread_bandwidth = -1\n")).expect_err("negative").to_string();
+        assert!(said.contains("mine.toml: line 5: a size (or bandwidth) belongs here"), "{said}");
         let own = path.to_str().expect("UTF-8").to_owned();
         let said = load(&format!("base = \"{own}\"\n")).expect_err("a circle").to_string();
         assert!(said.contains("based on each other"), "{said}");
@@ -461,6 +490,22 @@ mod tests {
     fn a_set_that_contradicts_the_file_is_named() {
         let said = Testbed::load("bytefs-emulator", &["gc_stop=2".into()]).expect_err("refused").to_string();
         assert!(said.starts_with("--set gc_stop=2: ") && said.contains("above gc_start"), "{said}");
+        // The set is named, also where the message begins with another key, or names none.
+        for set in [
+            "gc_start=5",
+            "blocks_per_plane=3",
+            "host.vfs.dirty_limit_percent=5",
+            "geometry.channels=100000000",
+            "link.read_bandwidth=-1",
+        ] {
+            let sets = [set.to_owned(), "costs.syscall=91".to_owned()];
+            let said = Testbed::load("bytefs-emulator", &sets).expect_err(set).to_string();
+            assert!(said.starts_with(&format!("--set {set}: ")) && !said.contains("untagged"), "{said}");
+        }
+        let two = ["gc_start=5".to_owned(), "costs.syscall=91".to_owned()];
+        let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let said = testbed.with(&two).expect_err("refused").to_string();
+        assert!(said.starts_with("--set gc_start=5: "), "{said}");
     }
 
     #[test]

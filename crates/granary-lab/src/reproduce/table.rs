@@ -12,7 +12,7 @@ fn factor(v: Option<f64>) -> String {
     v.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"))
 }
 
-/// Workloads by file systems: throughput, host link and flash in both directions.
+/// Workloads by file systems: throughput, host link and flash in both directions. All but the throughput with the drain.
 pub fn matrix_table(records: &[Record]) -> String {
     let header = [
         "workload",
@@ -24,8 +24,8 @@ pub fn matrix_table(records: &[Record]) -> String {
         "data read",
         "flash programs",
         "flash reads",
-        "W ampl.",
-        "R ampl.",
+        "W ampl. + drain",
+        "R ampl. + drain",
     ];
     let mut t = grid(header.map(str::to_owned).to_vec());
     let mut last = "";

@@ -40,6 +40,32 @@ struct Head {
 
 /// What toml says of a number or truth value for an option that takes one of some words.
 pub const NO_WORD: &str = "invalid type: unit variant, expected string only";
+/// What it says of anything but a number from 0 on or a text for [`granary_units::Bytes`].
+const NO_SIZE: &str = "data did not match any variant of untagged enum Either";
+
+/// What toml says, where that speaks of our types.
+pub fn plain(message: &str) -> &str {
+    match message {
+        NO_WORD => "a word in quotes belongs here",
+        NO_SIZE => {
+            "a size (or bandwidth) belongs here: a whole number of bytes, 0 and more, or a text such as \"16MiB\""
+        }
+        other => other,
+    }
+}
+
+/// Whether `message` blames the key with this path: it begins with the path, or names the key by its last part, which is of
+/// several words (`gc_stop`; a `read` may be any).
+pub fn blames(message: &str, path: &str) -> bool {
+    let last = |path: &'_ str| path.rsplit('.').next().map(str::to_owned);
+    let first = message.split_whitespace().next().unwrap_or("");
+    if first.contains('.') && (first == path || last(first) == last(path)) {
+        return first == path;
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let key = last(path).filter(|key| key.contains('_'));
+    key.is_some_and(|key| message.split(|c| !is_part(c)).any(|word| word == key))
+}
 
 impl Sources {
     /// Reads the testbed `name` (built in, or a file) and its bases.
@@ -95,9 +121,19 @@ impl Sources {
 
     /// An error about what begins at `at`.
     pub fn bad(&self, at: Option<usize>, message: &str) -> LabError {
-        let message = if message == NO_WORD { "a word in quotes belongs here" } else { message };
         let (file, line) = self.place(at.unwrap_or(usize::MAX));
-        bad(file, at.map(|_| line), message)
+        bad(file, at.map(|_| line), plain(message))
+    }
+
+    /// An error about a contradiction. Of keys that contradict each other the one is named that stands in the testbed itself, not
+    /// in one that it is based on.
+    pub fn contradiction(&self, keys: &Keys, message: &str) -> LabError {
+        let own = self.0.last().map_or(0, |layer| layer.start);
+        let named = keys.named_in(message).map(|(_, at)| at);
+        let in_own =
+            || keys.0.iter().find(|(path, at)| *at >= own && blames(message, path)).map(|(_, at)| *at);
+        let at = named.filter(|at| *at >= own).or_else(in_own).or(named);
+        self.bad(at, message)
     }
 
     /// File and line of a place.

@@ -18,6 +18,7 @@ pub fn with_process(
     work: impl FnOnce(&mut Process) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let open = OpenImage::open(image, Durability::Process, read_only)?;
+    tell(&open);
     let vfs = match open.vfs(super::date(), PAGE_CACHE) {
         Ok(vfs) => vfs,
         Err(e) => {
@@ -31,6 +32,13 @@ pub fn with_process(
     process.exit();
     let closed = open.close(&vfs);
     done.and(closed)
+}
+
+/// Says what there is to know of the host of an image.
+pub fn tell(open: &OpenImage) {
+    if let Some(note) = &open.note {
+        say!("warning: {note}");
+    }
 }
 
 /// What could not be copied: each thing is told, and the others are copied all the same.

@@ -4,6 +4,7 @@
 
 use crate::cli::mount::{MountArgs, Survives};
 use crate::cmd::control::{Control, Request};
+use crate::cmd::files::tell;
 use crate::cmd::live::{Live, Sources};
 use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
@@ -189,6 +190,7 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     let start = Instant::now();
     let mut open =
         OpenImage::open(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only)?;
+    tell(&open);
     if !args.set.is_empty() {
         let paths = open.set_host(&args.set)?;
         heeded(open.entry, &args.set, &paths)?;

@@ -46,7 +46,7 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let judged = claims(&records);
     let text = format!(
-        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}; bytes and pages with those of the drain\n\n{}\n\n{}\n{}",
+        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}; bytes, pages and amplification with those of the drain\n\n{}\n\n{}\n{}",
         args.scale,
         args.testbed,
         args.seed,

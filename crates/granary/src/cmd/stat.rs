@@ -1,5 +1,6 @@
 //! `granary stat IMAGE`: what the image is, its space, what it counted.
 
+use crate::cmd::files::tell;
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
@@ -19,6 +20,7 @@ fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
         Err(LabError::Image(ImageError::InUse { .. })) => return Ok(None),
         other => other?,
     };
+    tell(&open);
     let failed = |what: &'static str| move |e| LabError::call(format!("{what} {}", image.display()), e);
     let fs = open.mount().map_err(failed("mounting"))?;
     let space = fs.statfs().map_err(failed("asking"))?;
