@@ -546,6 +546,8 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     }
     let open = OpenImage::open(path, Durability::Process, false)?;
     let repaired = mend(&open)?.unwrap_or_default();
+    // What was written anew may be in the drive's memory only: until it is in flash, there is the page that cannot be read.
+    open.drive.settle(granary_sim::now()).map_err(|e| LabError::fs(open.entry.name, "repair")(e.into()))?;
     let OpenImage { image, drive, .. } = open;
     drop(drive);
     image.close()?;
