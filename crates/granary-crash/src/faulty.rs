@@ -1,7 +1,7 @@
 //! [`Faulty`]: a drive whose power fails at the n-th command.
 //!
 //! ```text
-//!   store  flush_lines  verify  submit     each counts as one command
+//!   store  flush_lines  stream  verify  submit     each counts as one command
 //!     |  Trip::Before(n): the n-th never reaches the drive
 //!     |  Trip::After(n):  the drive has it, the host never hears of its completion
 //!     v
@@ -12,9 +12,11 @@
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
-use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
+use granary_mssd::{
+    Chain, Command, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Streamed, Structure,
+};
 use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Nanos, TxId};
+use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -111,6 +113,41 @@ impl Drive for Faulty {
         self.pass(|d| d.flush_lines(now, at, len))
     }
 
+    // The drive's own ways of these, which are not what they are by default: what a power failure tears is theirs.
+    fn stream(
+        &self,
+        now: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.pass(|d| d.stream(now, lpa, from, data, what))
+    }
+
+    fn load_pages(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        len: usize,
+        out: &mut [Page],
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        self.inner.load_pages(now, at, len, out, what)
+    }
+
+    fn load_known(
+        &self,
+        now: Nanos,
+        runs: &[(Lpa, usize)],
+        until: Nanos,
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Chain {
+        self.inner.load_known(now, runs, until, known, fresh, what)
+    }
+
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.pass(|d| d.verify(now))
     }
@@ -137,6 +174,14 @@ impl Drive for Faulty {
 
     fn traffic(&self) -> LinkTraffic {
         self.inner.traffic()
+    }
+
+    fn counters(&self) -> DriveCounters {
+        self.inner.counters()
+    }
+
+    fn counters_at(&self, now: Nanos) -> DriveCounters {
+        self.inner.counters_at(now)
     }
 
     fn check(&self) -> Result<(), Vec<String>> {
