@@ -53,8 +53,7 @@ impl Pmfs {
             self.room_for_holes(*node(inode).tree.read(), (first, end))?;
         }
         self.stores(|b| {
-            let tree = *node(inode).tree.read();
-            self.zero_gap(b, tree, old.size, new.size)?;
+            self.zero_gap(b, inode, new.size)?;
             while first < end {
                 let to = end.min((first / PIECE + 1) * PIECE);
                 // The size comes last.
@@ -62,6 +61,7 @@ impl Pmfs {
                 self.reserve_piece(b, inode, (first, to), Attr { size, blocks: inode.attr().blocks, ..new })?;
                 first = to;
             }
+            self.grown(inode, old.size);
             Ok(())
         })
     }

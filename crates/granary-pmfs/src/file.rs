@@ -3,10 +3,13 @@
 //! ```text
 //!   write, all mapped       data (movnt) | fence where the size grows | times and size: one line | fence
 //!   write, some holes       new blocks <── zeros at the edges + data | transaction: pointers, inode
-//!   truncate                truncate item | fence | list head | fence | pointers := 0, inode | fence | head back | fence
+//!   truncate                truncate item | fence | list head | fence | zeros to the end of the page, pointers := 0,
+//!                           inode | fence | head back | fence
 //! ```
 //!
-//! Bytes on media beyond a file's end are garbage; what a file is to grow over is made zero, and fenced, before.
+//! A truncation zeroes what it leaves of the last page behind the end (`pmfs_block_truncate_page`); the list has it until
+//! the zeros are safe, and recovery zeroes again. What a power failure left there of a write is garbage: where the bytes are
+//! not known to be zero, what a file is to grow over is made so, and fenced, before.
 //! Source: PMFS sections 3.2 and 3.3; reference/baselines.md sections 7.3 and 7.4.
 
 use crate::layout::LIST_HEAD;
@@ -18,10 +21,17 @@ use granary_mssd::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Attr, Cx, FsError, Inode, Result, SetAttr};
+use std::sync::atomic::Ordering::Relaxed;
 
 const INODE: Structure = Structure::Inode;
 /// Pages written in one transaction at most.
 const STEP: u64 = 512;
+
+/// Whether growth from one size to another gives a file another last page: a new one, zero but for what is written, or one
+/// that lay wholly beyond the end, which is zero (fallocate.rs).
+fn new_last_page(old: u64, new: u64) -> bool {
+    new.div_ceil(BLOCK) > old.div_ceil(BLOCK)
+}
 
 impl Pmfs {
     /// Reads `pos..pos + dest.len()`, which lies within the file.
@@ -87,7 +97,9 @@ impl Pmfs {
             blocks.extend(self.blocks(tree, first + at, count - at)?);
         }
         let old = inode.attr();
-        self.zero_gap(b, tree, old.size, pos)?;
+        self.zero_gap(b, inode, pos)?;
+        // Until the size has moved, what is stored behind the end is not zero.
+        let was_zero = own.zero_behind.fetch_and(end <= old.size, Relaxed);
         let mut new = Attr { size: old.size.max(end), mtime: cx.time, ctime: cx.time, ..old };
         if blocks.iter().all(|block| *block != 0) {
             self.stream_mapped(b, first, &blocks, pos, data)?;
@@ -99,6 +111,7 @@ impl Pmfs {
             b.put(own.addr + 8, line, INODE)?;
             b.fence()?;
             inode.update(|a| *a = new);
+            own.zero_behind.store(was_zero || new_last_page(old.size, new.size), Relaxed);
             return Ok(());
         }
         let holes: Vec<bool> = blocks.iter().map(|block| *block == 0).collect();
@@ -131,6 +144,7 @@ impl Pmfs {
         self.transact(b, &[vec![inode_change], pointers])?;
         *own.tree.write() = m.tree;
         inode.update(|a| *a = new);
+        own.zero_behind.store(was_zero || new_last_page(old.size, new.size), Relaxed);
         Ok(())
     }
 
@@ -153,19 +167,43 @@ impl Pmfs {
         Ok(())
     }
 
-    /// Before a file of size `old` grows, or is written from `to` on: zeros from its end to there, in its last page.
-    pub(crate) fn zero_gap(&self, b: &mut Batch<'_>, tree: Tree, old: u64, to: u64) -> Result<()> {
+    /// Before a file grows, or is written from `to` on: zeros from its end to there, in its last page.
+    pub(crate) fn zero_gap(&self, b: &mut Batch<'_>, inode: &Inode, to: u64) -> Result<()> {
+        let (own, old) = (node(inode), inode.size());
         let end = to.min(old.next_multiple_of(BLOCK));
-        if end <= old {
+        if end <= old || own.zero_behind.load(Relaxed) {
             return Ok(());
         }
-        let block = self.blocks(tree, old / BLOCK, 1)?[0];
-        if block != 0 {
-            let zeros = Payload::Fill { word: 0, len: (end - old) as usize };
-            b.stream(block * BLOCK + old % BLOCK, zeros, Structure::Data)?;
+        let tree = *own.tree.read();
+        if self.zero_in_page(b, tree, old, end)? {
             b.fence()?;
         }
         Ok(())
+    }
+
+    /// Stores zeros in bytes `from..to` of one page, unless it is a hole; whether it is none.
+    fn zero_in_page(&self, b: &mut Batch<'_>, tree: Tree, from: u64, to: u64) -> Result<bool> {
+        let block = self.blocks(tree, from / BLOCK, 1)?[0];
+        if block != 0 {
+            let zeros = Payload::Fill { word: 0, len: (to - from) as usize };
+            b.stream(block * BLOCK + from % BLOCK, zeros, Structure::Data)?;
+        }
+        Ok(block != 0)
+    }
+
+    /// Stores zeros behind the end of a file that is being cut to `size`, in the page that it cuts.
+    pub(crate) fn zero_behind(&self, b: &mut Batch<'_>, tree: Tree, size: u64) -> Result<()> {
+        if !size.is_multiple_of(BLOCK) {
+            self.zero_in_page(b, tree, size, size.next_multiple_of(BLOCK))?;
+        }
+        Ok(())
+    }
+
+    /// A file grew, but for data: its last page is another, of which all behind the old end was zero.
+    pub(crate) fn grown(&self, inode: &Inode, old: u64) {
+        if new_last_page(old, inode.size()) {
+            node(inode).zero_behind.store(true, Relaxed);
+        }
     }
 
     fn stream_mapped(
@@ -197,9 +235,10 @@ impl Pmfs {
         if new.size < old.size {
             return self.stores(|b| self.truncate(b, inode, tree, new));
         }
-        self.stores(|b| self.zero_gap(b, tree, old.size, new.size))?;
+        self.stores(|b| self.zero_gap(b, inode, new.size))?;
         self.stores(|b| self.transact(b, &[vec![inode_edit(own.addr, (&old, tree), (&new, tree))]]))?;
         inode.update(|a| *a = new);
+        self.grown(inode, old.size);
         Ok(())
     }
 
@@ -214,6 +253,8 @@ impl Pmfs {
             b.fence()?;
             list.push(inode.ino().0);
         }
+        own.zero_behind.store(false, Relaxed);
+        self.zero_behind(b, tree, new.size)?;
         let mut freed = Vec::new();
         let left = self.cut_tree(b, tree, new.size.div_ceil(BLOCK), &mut freed)?;
         let gone = freed.iter().filter(|(_, data)| *data).count() as u64 * (BLOCK / 512);
@@ -228,6 +269,7 @@ impl Pmfs {
         }
         *own.tree.write() = left;
         inode.update(|a| *a = new);
+        own.zero_behind.store(true, Relaxed);
         self.give_all(freed.into_iter().map(|(block, _)| block))
     }
 }

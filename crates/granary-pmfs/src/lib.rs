@@ -49,7 +49,7 @@ use granary_pm::{BLOCK, Batch, FreeLists, Pm, PmStats};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
 use rustc_hash::FxHashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 /// Largest file: a tree of three levels.
@@ -64,6 +64,8 @@ struct Node {
     tree: RwLock<Tree>,
     /// A directory's parent.
     parent: AtomicU64,
+    /// The bytes behind the end in its last page are known to be zero.
+    zero_behind: AtomicBool,
 }
 
 /// A mounted PMFS.
@@ -117,7 +119,13 @@ impl Pmfs {
 
     /// An inode for the vfs, remembered for checks.
     fn loaded(&self, ino: Ino, addr: u64, attr: Attr, tree: Tree, parent: u64) -> Loaded {
-        let node = Arc::new(Node { ino, addr, tree: RwLock::new(tree), parent: AtomicU64::new(parent) });
+        let node = Arc::new(Node {
+            ino,
+            addr,
+            tree: RwLock::new(tree),
+            parent: AtomicU64::new(parent),
+            zero_behind: AtomicBool::new(false),
+        });
         self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
         Loaded { attr, private: Box::new(node) }
     }

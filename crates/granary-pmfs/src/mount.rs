@@ -152,6 +152,7 @@ impl Pmfs {
                 let mut attr = item_at(&place, attr);
                 let mut b = self.pm.batch();
                 let left = self.cut_tree(&mut b, tree, attr.size.div_ceil(BLOCK), &mut Vec::new())?;
+                self.zero_behind(&mut b, left, attr.size)?;
                 attr.blocks = 0;
                 b.fence()?;
                 self.walk(left, &mut |_, _, height| {

@@ -91,6 +91,15 @@ fn every_row_of_the_table_is_matched() {
         t.row("unlink, last link", 0, (14, 17), (8, 9), |p| p.unlink("/dir/f9").expect("unlink"));
         // Item 1, head 1, inode 1, head 1.
         t.row("truncate to nothing", 0, (4, 4), (4, 4), |p| p.truncate("/dir/f11", 0).expect("truncate"));
+        // The same, and zeros to the end of the page; growth writes them no more. A page less: its pointer. A hole stays one.
+        let cut = put(&mut t.p, "/dir/cut", 8192);
+        t.row("truncate 8192 to 4196", 63, (4, 4), (4, 4), |p| p.ftruncate(cut, 4196).expect("truncate"));
+        t.row("write 64 B behind the end", 1, (1, 1), (2, 2), |p| {
+            p.pwrite(cut, Payload::Fill { word: 9, len: 64 }, 5248).expect("write");
+        });
+        t.row("truncate 5312 to 4096", 0, (5, 5), (4, 4), |p| p.ftruncate(cut, 4096).expect("truncate"));
+        t.p.ftruncate(cut, 12288).expect("grow");
+        t.row("truncate in a hole", 0, (4, 4), (4, 4), |p| p.ftruncate(cut, 9000).expect("truncate"));
         t.row("fsync", 0, (0, 0), (1, 1), |p| p.fsync(fd).expect("fsync"));
         assert!(t.wrong.is_empty(), "beyond 10 %: {:?}", t.wrong);
     });
