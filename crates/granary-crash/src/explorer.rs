@@ -40,6 +40,13 @@ pub trait Target: Send + Sync {
     /// A new drive, without a file system.
     fn drive(&self, seed: u64) -> Arc<dyn Drive>;
 
+    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
+    /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
+    /// What was promised and not removed must be found all the same.
+    fn renames_are_whole(&self) -> bool {
+        true
+    }
+
     /// Makes an empty file system; it must be durable on return.
     ///
     /// # Errors

@@ -5,9 +5,11 @@
 //! own randomness provokes (no such name, no space) as a matter of course, and return the others.
 
 mod filebench;
+mod sparse;
 mod torture;
 
 pub use filebench::Filebench;
+pub use sparse::Sparse;
 pub use torture::Torture;
 
 use crate::oracle::Promises;

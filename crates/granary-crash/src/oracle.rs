@@ -18,7 +18,7 @@
 //! | that it was created | it is there, under one of its names | `fdatasync` or an O_DSYNC write of it |
 //! | all names in a directory | every change that ended before | `fsync` of the directory |
 //! | everything | every change that ended before | `sync` |
-//! | a rename, an exchange | wholly there or not at all | itself |
+//! | a rename, an exchange | wholly there or not at all (F2FS without strict fsyncs: see [`crate::Target::renames_are_whole`]) | itself |
 //!
 //! | what | may be | never |
 //! |---|---|---|
@@ -68,6 +68,12 @@ impl Promises {
     /// Times are followed, too; the vfs under test has this configuration.
     pub fn with_times(self, config: &VfsConfig) -> Promises {
         self.with(|m| m.clock = Some(times::Clock::of(config)));
+        self
+    }
+
+    /// Whether renames are whole ([`crate::Target::renames_are_whole`]).
+    pub fn with_whole_renames(self, whole: bool) -> Promises {
+        self.with(|m| m.whole_renames = whole);
         self
     }
 

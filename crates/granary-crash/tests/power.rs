@@ -123,6 +123,16 @@ fn f2fs_keeps_its_promises_under_torture() {
 }
 
 #[test]
+fn f2fs_keeps_its_promises_with_nodes_that_come_and_go() {
+    explore("f2fs", "sparse", 60);
+}
+
+#[test]
+fn f2fs_with_strict_fsyncs_keeps_its_promises_under_torture() {
+    explore("f2fs-strict", "torture", 60);
+}
+
+#[test]
 fn f2fs_keeps_its_promises_under_varmail() {
     explore("f2fs", "varmail", 40);
 }
@@ -135,6 +145,11 @@ fn f2fs_keeps_its_promises_under_fileserver() {
 #[test]
 fn pmfs_keeps_its_promises_under_torture() {
     explore("pmfs", "torture", 60);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_with_nodes_that_come_and_go() {
+    explore("pmfs", "sparse", 20);
 }
 
 #[test]

@@ -294,7 +294,8 @@ impl F2fs {
         {
             let mut memory = self.memory.lock();
             memory.renamed.clear();
-            memory.shrunk.clear();
+            memory.given.clear();
+            memory.cuts.clear();
         }
         {
             let mut s = self.space.lock();

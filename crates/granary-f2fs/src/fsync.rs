@@ -7,16 +7,21 @@
 //!   recovery could not redo    a checkpoint
 //! ```
 //!
-//! The reasons for a checkpoint are the kernel's (`need_do_checkpoint`) and two more: a node of the file that was on
-//! media is gone (recovery would find it in the log and believe it), and a new file in a directory that a rename changed
-//! (recovery might put it in the place of the only name on media of what was renamed, or at a name as if the rename had
-//! not been). The kernel has the latter only with `fsync_mode=strict`.
+//! The reasons for a checkpoint are the kernel's (`need_do_checkpoint`), `fsync_mode` included, and two more, both rare:
+//! the new file's name was given up since the last checkpoint, by what lives on, in a way that its inode cannot tell recovery
+//! (given.rs; the kernel's recovery loses what was renamed); and the file was cut more than twice, each time further
+//! behind, with nodes freed (layout/forward.rs; the kernel's recovery finds them again). In strict mode a directory counts
+//! as changed, too, that a file was renamed away from, or that lost a name of something that lives on.
 
-use crate::F2fs;
-use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct};
+use crate::cache::Entry;
+use crate::given::Unclear;
+use crate::layout::forward::{Cuts, Renamed, renamed, set_renamed};
+use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct, name};
 use crate::node::{Node, node};
+use crate::{F2fs, FsyncMode};
 use granary_sim::sleep_until;
 use granary_vfs::{FileKind, Inode, Result};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// What an fsync still has to do.
@@ -44,14 +49,53 @@ impl F2fs {
             let s = self.space.lock();
             s.at_checkpoint + s.since > s.user
         };
-        let memory = self.memory.lock();
+        let enters_name = self.nat.needs_dentry_mark(node.ino);
+        let strict = self.options.fsync_mode == FsyncMode::Strict;
         attr.kind != FileKind::File
             || attr.nlink != 1
             || advise & LOST_PARENT != 0
             || no_room
             || !self.nat.is_checkpointed(parent)
-            || memory.shrunk.contains(&node.ino)
-            || memory.renamed.contains(&parent) && self.nat.needs_dentry_mark(node.ino)
+            || strict && enters_name && self.memory.lock().renamed.contains(&parent)
+            || self.memory.lock().cuts.get(&node.ino).is_some_and(|cuts| !cuts.fit())
+            || enters_name && self.inode_node(node.ino).is_ok_and(|root| self.displaced(node, &root).is_err())
+    }
+
+    /// What a new file must tell recovery of who has its name on media.
+    fn displaced(&self, node: &Node, root: &Entry) -> Result<Option<Renamed>, Unclear> {
+        let parent = {
+            let s = node.state.lock();
+            if s.advise & LOST_PARENT != 0 {
+                return Err(Unclear);
+            }
+            s.parent
+        };
+        let own = root.with(|b| name(b).to_vec());
+        let (on_media, has_dir) = (|ino| self.nat.is_on_media(ino), |ino| self.nat.is_checkpointed(ino));
+        self.memory.lock().given.displaced(node.ino, parent, &own, &on_media, &has_dir)
+    }
+
+    /// Under the chain lock, before a file's inode goes to the log with a mark: writes into it what recovery must know, and
+    /// says whether recovery is to enter its name.
+    fn tell_recovery(&self, node: &Node, root: &Arc<Entry>) -> Result<bool, Unclear> {
+        let enters_name = self.nat.needs_dentry_mark(node.ino);
+        if enters_name {
+            let to = self.displaced(node, root)?;
+            if root.with(renamed) != to {
+                self.nodes.change(root, |b| set_renamed(b, to.as_ref()));
+            }
+            let parent = node.state.lock().parent;
+            let own = root.with(|b| name(b).to_vec());
+            self.memory.lock().given.taken(parent, &own);
+        }
+        let cuts = self.memory.lock().cuts.get(&node.ino).cloned().unwrap_or_default();
+        if !cuts.fit() {
+            return Err(Unclear);
+        }
+        if root.with(Cuts::read) != cuts {
+            self.nodes.change(root, |b| cuts.store(b));
+        }
+        Ok(enters_name)
     }
 
     /// Makes an inode durable.
@@ -100,22 +144,36 @@ impl F2fs {
         if dirty || is_dirty() {
             self.settle_inode(node)?;
         }
-        let marks = |foot: &Footer| {
-            let name = foot.nid == ino && self.nat.needs_dentry_mark(ino);
-            FSYNC | if name { DENTRY } else { 0 }
+        let root = self.inode_node(ino)?;
+        let unclear = Cell::new(false);
+        let marks = |foot: &Footer| match foot.nid == ino {
+            false => FSYNC,
+            true => match self.tell_recovery(node, &root) {
+                Ok(enters_name) => FSYNC | if enters_name { DENTRY } else { 0 },
+                // A rename came in between. Without the name recovery takes nothing of a new file.
+                Err(Unclear) => {
+                    unclear.set(true);
+                    FSYNC
+                }
+            },
         };
         let mut list = self.nodes.dirty_of(ino);
         list.retain(|e| e.with(|b| is_direct(Footer::read(b).place)));
+        // The inode last: where it is on media, the node of extended attributes is, too, which it must agree with.
+        list.sort_by_key(|e| e.key.1 == ino);
         let Ok((mut ticket, mut chain)) = self.write_nodes(&list, Some(&marks)) else {
             return Ok(Left::Checkpoint);
         };
-        if self.nat.needs_inode_block(ino) {
+        if !unclear.get() && self.nat.needs_inode_block(ino) {
             let root = self.settle_inode(node)?;
             let Ok(more) = self.write_nodes(&[root], Some(&marks)) else { return Ok(Left::Checkpoint) };
             (ticket, chain) = (ticket.and(more.0), more.1);
         }
         self.port.wait(ticket);
         sleep_until(chain);
+        if unclear.get() {
+            return Ok(Left::Checkpoint);
+        }
         let mut s = node.state.lock();
         (s.moved, s.in_place) = (false, false);
         Ok(Left::Flush)

@@ -16,6 +16,7 @@
 
 pub mod checkpoint;
 pub mod dentry;
+pub mod forward;
 pub mod nat;
 pub mod node;
 pub mod sit;

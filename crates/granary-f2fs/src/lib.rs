@@ -31,6 +31,7 @@ mod fs;
 mod fsync;
 mod gc;
 mod geometry;
+mod given;
 pub mod layout;
 mod mkfs;
 mod mount;
@@ -48,10 +49,12 @@ mod xattr;
 pub use geometry::Geometry;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
-pub use options::{InPlace, MkfsOptions, MountOptions};
+pub use options::{FsyncMode, InPlace, MkfsOptions, MountOptions};
 
 use crate::cache::LogicalCache;
 use crate::flush::Flusher;
+use crate::given::GivenUp;
+use crate::layout::forward::Cuts;
 use crate::nat::Nat;
 use crate::node::Node;
 use crate::segs::Segs;
@@ -164,8 +167,10 @@ pub(crate) struct Memory {
     /// Directories that a rename changed since the last checkpoint, or that lost a name of something that lives on or
     /// was a directory (`TRANS_DIR_INO`).
     pub renamed: BTreeSet<u32>,
-    /// Lost a node that was on media: roll-forward would not know.
-    pub shrunk: BTreeSet<u32>,
+    /// Names that were given up since then.
+    pub given: GivenUp,
+    /// Where files lost nodes that were on media, since then.
+    pub cuts: BTreeMap<u32, Cuts>,
 }
 
 /// What the next checkpoint continues.

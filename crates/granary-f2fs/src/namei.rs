@@ -150,7 +150,7 @@ impl F2fs {
     }
 
     /// An inode loses the name that counted in `dir`.
-    fn drop_link(&self, cx: &Cx<'_>, dir: &Inode, inode: &Inode) {
+    fn drop_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
         let (left, is_dir) = inode.update(|a| {
             a.ctime = cx.time;
             let is_dir = a.kind == FileKind::Dir;
@@ -161,6 +161,12 @@ impl F2fs {
             let mut memory = self.memory.lock();
             if left == 0 {
                 memory.orphans.insert(number(inode.ino()));
+                memory.given.gone(number(inode.ino()));
+            } else {
+                memory.given.unlinked(number(inode.ino()), (number(dir.ino()), name));
+            }
+            if is_dir && self.nat.is_checkpointed(number(inode.ino())) {
+                memory.given.by_dir((number(dir.ino()), name));
             }
             // On media the name may be the only one, or lead to a tree.
             if left > 0 || is_dir {
@@ -181,7 +187,7 @@ impl F2fs {
             let is_dir = inode.view(|a| a.kind) == FileKind::Dir;
             dir.update(|a| a.nlink -= is_dir as u32);
             self.stamp_dir(cx, dir);
-            self.drop_link(cx, dir, inode);
+            self.drop_link(cx, dir, name, inode);
         }
         self.charge(2);
         Ok(())
@@ -204,11 +210,10 @@ impl F2fs {
                 if let Some(target) = r.target {
                     let is_dir = target.view(|a| a.kind) == FileKind::Dir;
                     r.to_dir.update(|a| a.nlink -= is_dir as u32);
-                    self.drop_link(cx, r.to_dir, target);
+                    self.drop_link(cx, r.to_dir, r.to, target);
                 }
             }
-            // Recovery must not enter a later file at either name as if the rename had not been.
-            self.memory.lock().renamed.extend([number(r.from_dir.ino()), number(r.to_dir.ino())]);
+            self.note_rename(r);
             for moved in [Some(r.inode), r.target.filter(|_| r.exchange)].into_iter().flatten() {
                 moved.update(|a| a.ctime = cx.time);
                 self.mark_inode(moved, true);
@@ -218,6 +223,26 @@ impl F2fs {
         }
         self.charge(3);
         Ok(())
+    }
+
+    /// Recovery must not enter a later file at either name as if the rename had not been (fsync.rs).
+    fn note_rename(&self, r: &Rename<'_>) {
+        let (from, to) = ((number(r.from_dir.ino()), r.from), (number(r.to_dir.ino()), r.to));
+        let mut memory = self.memory.lock();
+        memory.renamed.extend([from.0, to.0]);
+        let mut moved = |inode: &Inode, from: (u32, &[u8]), to| match inode.view(|a| a.kind) {
+            FileKind::Dir => {
+                memory.renamed.insert(number(inode.ino()));
+                if self.nat.is_checkpointed(number(inode.ino())) {
+                    memory.given.by_dir(from);
+                }
+            }
+            _ => memory.given.moved(number(inode.ino()), from, to),
+        };
+        moved(r.inode, from, to);
+        if let Some(target) = r.target.filter(|_| r.exchange) {
+            moved(target, to, from);
+        }
     }
 
     fn exchange(&self, r: &Rename<'_>) -> Result<()> {
@@ -262,7 +287,7 @@ impl F2fs {
             self.free_node(ino, ino)?;
             let mut memory = self.memory.lock();
             memory.orphans.remove(&ino);
-            memory.shrunk.remove(&ino);
+            memory.cuts.remove(&ino);
         }
         self.charge(2);
         Ok(())

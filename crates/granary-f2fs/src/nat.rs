@@ -133,6 +133,12 @@ impl Nat {
         s.marks.get(&ino).copied().unwrap_or(Marks { fsynced_inode: false, last_marked: !fresh })
     }
 
+    /// Whether recovery finds an inode: in the last checkpoint, or in the log with a mark.
+    pub fn is_on_media(&self, ino: u32) -> bool {
+        let s = self.inner.lock();
+        !s.fresh.contains(&ino) || Nat::marks(&s, ino).fsynced_inode
+    }
+
     /// Whether an fsync must write the inode block, too (`f2fs_need_inode_block_update`).
     pub fn needs_inode_block(&self, ino: u32) -> bool {
         let s = self.inner.lock();

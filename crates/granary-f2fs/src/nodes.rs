@@ -105,23 +105,20 @@ impl F2fs {
         Ok((nid, entry))
     }
 
-    /// Frees a node; `inode`: it is the inode itself.
-    pub(crate) fn free_node(&self, ino: u32, nid: u32) -> Result<()> {
+    /// Frees a node; says whether media had it.
+    pub(crate) fn free_node(&self, ino: u32, nid: u32) -> Result<bool> {
         // Nobody may be writing it now.
         let _chain = self.chain.lock();
         self.nodes.forget((ino, nid));
         let old = self.nat.set(nid, ino, NULL_ADDR)?;
         if is_real(old.addr) {
             self.segs.lock().invalidate(old.addr)?;
-            if nid != ino {
-                self.memory.lock().shrunk.insert(ino);
-            }
         }
         let mut s = self.space.lock();
         s.valid = s.valid.saturating_sub(1);
         s.nodes = s.nodes.saturating_sub(1);
         s.inodes = s.inodes.saturating_sub((nid == ino) as u32);
-        Ok(())
+        Ok(is_real(old.addr))
     }
 
     /// Writes nodes that are dirty. `marks`: the flags of an fsync; `None`: nobody waits for these nodes in

@@ -35,6 +35,18 @@ pub enum InPlace {
     Never,
 }
 
+/// Which fsyncs of a regular file take a checkpoint (`fsync_mode`), beside those that must (fsync.rs).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FsyncMode {
+    /// No others: after a power failure the file is there, under the name at its fsync; a rename before may not be.
+    #[default]
+    Posix,
+    /// Those of a new file in a directory that a rename changed since the last checkpoint: a rename is there whole or not at
+    /// all.
+    Strict,
+}
+
 /// How to mount. The defaults are the kernel's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -47,6 +59,8 @@ pub struct MountOptions {
     pub gc_sleep: (Nanos, Nanos, Nanos),
     /// When file data is written in place.
     pub in_place: InPlace,
+    /// Which fsyncs take a checkpoint.
+    pub fsync_mode: FsyncMode,
     /// Pages up to which an fsync writes in place (`min_fsync_blocks`).
     pub min_fsync_blocks: u32,
     /// Pages up to which a file's dirty data counts as hot (`min_hot_blocks`).
@@ -78,6 +92,7 @@ impl Default for MountOptions {
             idle_interval: Nanos::from_secs(5),
             gc_sleep: (Nanos::from_secs(30), Nanos::from_secs(60), Nanos::from_secs(300)),
             in_place: InPlace::Auto,
+            fsync_mode: FsyncMode::Posix,
             min_fsync_blocks: 8,
             min_hot_blocks: 16,
             dirty_nodes: 0,

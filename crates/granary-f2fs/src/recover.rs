@@ -5,27 +5,30 @@
 //!   for each inode: of every node the last copy up to the inode's last mark     A: A0     B: B0*     C: nothing
 //! ```
 //!
-//! Pointers of these copies are taken over; an inode that the checkpoint does not know is made, and entered in its
-//! directory where its node has the dentry mark. Nothing is written before all logs have moved to segments in which
+//! Pointers of these copies are taken over, after the file was cut as its inode says: nodes that were freed are gone, in the
+//! checkpoint and in the log. An inode that the checkpoint does not know is made, and entered in its directory where its
+//! node has the dentry mark. Whoever has the name there is moved where the inode says, or else goes. Nothing is written before all logs have moved to segments in which
 //! nothing found is; then a checkpoint. A power loss on the way finds everything as it was.
 //!
-//! The kernel applies all copies up to the last mark in order, with the same end.
+//! The kernel applies all copies up to the last mark in order, with the same end; but it finds freed nodes again, and loses a
+//! file that was renamed and whose name another has.
 
 use crate::F2fs;
+use crate::layout::forward::{Cuts, Renamed, renamed};
 use crate::layout::node::{
-    ADDRS_AT, DENTRY, FOOTER, FSYNC, Footer, INLINE_DATA, NIDS_AT, XATTR_AT, XATTR_PLACE, addr, addrs,
-    decode, first_index, name,
+    ADDRS_AT, DENTRY, FOOTER, FSYNC, Footer, INLINE_DATA, LOST_PARENT, NIDS_AT, XATTR_AT, XATTR_PLACE, addr,
+    addrs, decode, first_index, name,
 };
 use crate::layout::summary::Summary;
+use crate::layout::xattr;
 use crate::layout::{BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real};
 use crate::mount::Recovery;
 use crate::node::{Node, node};
 use crate::segs::log;
 use granary_mssd::Structure;
 use granary_units::{Lpa, Page};
-use granary_vfs::{Attr, FileKind, Ino, Inode, Result};
+use granary_vfs::{Attr, FileKind, Ino, Inode, Result, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A node found behind the checkpoint.
 struct Found {
@@ -42,6 +45,8 @@ struct Plan {
     name: bool,
     /// Place in the tree -> copy.
     copies: BTreeMap<u32, usize>,
+    /// All copies of the node of extended attributes.
+    xattrs: Vec<usize>,
 }
 
 impl F2fs {
@@ -67,8 +72,8 @@ impl F2fs {
         recovery.nodes = found.len() as u32;
         recovery.clean = unmounted && found.is_empty();
         let mut gone = Vec::new();
-        for plan in plans(&found) {
-            if self.take_over(&plan, &found)? {
+        for mut plan in plans(&found) {
+            if self.take_over(&mut plan, &found)? {
                 recovery.files += 1;
                 if plan.name {
                     recovery.names += self.enter(&plan, &found, &mut gone)? as u32;
@@ -116,7 +121,7 @@ impl F2fs {
     }
 
     /// Brings an inode to the state of its last fsync. Says whether there was enough of it.
-    fn take_over(&self, plan: &Plan, found: &[Found]) -> Result<bool> {
+    fn take_over(&self, plan: &mut Plan, found: &[Found]) -> Result<bool> {
         let ino = plan.ino;
         let image = plan.copies.get(&0).map(|n| Box::new(found[*n].page.to_bytes()));
         let fresh = self.nat.lookup(ino)?.addr == NULL_ADDR;
@@ -131,11 +136,15 @@ impl F2fs {
         let node = node(&inode);
         if let Some(image) = &image {
             self.take_header(&inode, image)?;
-            let copy = plan.copies.get(&XATTR_PLACE).map(|n| Box::new(found[*n].page.to_bytes()));
-            self.take_xattrs(node, image, copy.as_deref())?;
+            self.take_xattrs(node, image, plan.xattrs.iter().map(|n| &found[*n].page))?;
+        }
+        let cuts = image.as_deref().map(Cuts::read).unwrap_or_default();
+        if let Some(first) = cuts.0.iter().map(|cut| cut.block).min() {
+            self.cut_blocks(node, first as u64)?;
+            plan.drop_cut(&cuts, found);
         }
         if !node.state.lock().is_inline() {
-            for (place, n) in plan.copies.iter().filter(|(place, _)| **place != XATTR_PLACE) {
+            for (place, n) in &plan.copies {
                 self.take_addrs(node, *place, &found[*n].page.to_bytes())?;
             }
         }
@@ -190,12 +199,25 @@ impl F2fs {
         Ok(())
     }
 
-    /// Extended attributes: those in the inode, and `copy`, their node where it was written since the checkpoint.
-    fn take_xattrs(&self, node: &Node, image: &BlockBytes, copy: Option<&BlockBytes>) -> Result<()> {
+    /// Extended attributes: those in the inode, and the last copy of their node since the checkpoint, or else the
+    /// checkpoint's, that belongs to them. An fsync that was cut short may have written the node alone.
+    fn take_xattrs<'a>(
+        &self,
+        node: &Node,
+        image: &BlockBytes,
+        copies: impl DoubleEndedIterator<Item = &'a Page>,
+    ) -> Result<()> {
         let needed = decode(image, node.ino)?.1.xattr != NULL_ADDR;
-        let had = node.state.lock().xattr != 0;
-        if needed && !had && copy.is_none() {
-            return Err(corrupt(format!("extended attributes of inode {} are nowhere", node.ino)));
+        let fits = |other: &BlockBytes| xattr::read(image, Some(other), node.ino).is_ok();
+        let copy = copies.rev().map(|page| Box::new(page.to_bytes())).find(|b| needed && fits(b));
+        if needed && copy.is_none() {
+            match self.xattr_node(node)? {
+                None => {
+                    return Err(corrupt(format!("extended attributes of inode {} are nowhere", node.ino)));
+                }
+                Some(known) if !known.with(fits) => return Ok(()),
+                Some(_) => {}
+            }
         }
         let entry = self.inode_node(node.ino)?;
         self.nodes.change(&entry, |b| b[XATTR_AT..NIDS_AT].copy_from_slice(&image[XATTR_AT..NIDS_AT]));
@@ -253,8 +275,8 @@ impl F2fs {
     fn enter(&self, plan: &Plan, found: &[Found], gone: &mut Vec<u32>) -> Result<bool> {
         let Some(n) = plan.copies.get(&0) else { return Ok(false) };
         let image = Box::new(found[*n].page.to_bytes());
-        let (_, x) = decode(&image, plan.ino)?;
-        let name = name(&image);
+        let (attr, x) = decode(&image, plan.ino)?;
+        let (name, time) = (name(&image), attr.ctime);
         let dir = self.inode(x.parent)?;
         if dir.attr().kind != FileKind::Dir || name.is_empty() {
             return Err(corrupt(format!("inode {} was created in {}, not a directory", plan.ino, x.parent)));
@@ -262,30 +284,91 @@ impl F2fs {
         match self.dir_lookup(&dir, name)? {
             Some(ino) if ino.0 == plan.ino as u64 => return Ok(false),
             Some(old) => {
-                let victim = self.inode(old.0 as u32)?;
-                if victim.attr().kind == FileKind::Dir {
-                    return Err(corrupt(format!("inode {} takes the name of a directory", plan.ino)));
-                }
-                self.dir_remove(&dir, name)?;
-                let left = victim.update(|a| {
-                    a.nlink = a.nlink.saturating_sub(1);
-                    a.nlink
-                });
-                self.mark_inode(&victim, true);
-                self.settle_inode(node(&victim))?;
-                if left == 0 {
-                    gone.push(old.0 as u32);
+                // As the name was first promised.
+                let told = renamed(&found[plan.first].page.to_bytes());
+                match told.filter(|r| r.ino as u64 == old.0) {
+                    Some(to) => self.move_old(&dir, name, &to, time, gone)?,
+                    None => self.drop_name(&dir, name, old, gone)?,
                 }
             }
             None => {}
         }
         self.dir_insert(&dir, name, plan.ino, FileKind::File)?;
-        let time = decode(&image, plan.ino)?.0.ctime;
-        dir.update(|a| (a.mtime, a.ctime) = (time.max(a.mtime), time.max(a.ctime)));
-        self.mark_inode(&dir, true);
-        let dir_node: &Arc<Node> = node(&dir);
-        self.settle_inode(dir_node)?;
+        self.stamp_recovered(&dir, time)?;
         Ok(true)
+    }
+
+    fn stamp_recovered(&self, dir: &Inode, time: Time) -> Result<()> {
+        dir.update(|a| (a.mtime, a.ctime) = (time.max(a.mtime), time.max(a.ctime)));
+        self.mark_inode(dir, true);
+        self.settle_inode(node(dir))?;
+        Ok(())
+    }
+
+    /// Takes a name from what has it; it is gone when that was the last.
+    fn drop_name(&self, dir: &Inode, name: &[u8], old: Ino, gone: &mut Vec<u32>) -> Result<()> {
+        let victim = self.inode(old.0 as u32)?;
+        if victim.attr().kind == FileKind::Dir {
+            return Err(corrupt(format!("a file takes the name of directory {}", old.0)));
+        }
+        self.dir_remove(dir, name)?;
+        let left = victim.update(|a| {
+            a.nlink = a.nlink.saturating_sub(1);
+            a.nlink
+        });
+        self.mark_inode(&victim, true);
+        self.settle_inode(node(&victim))?;
+        if left == 0 {
+            gone.push(old.0 as u32);
+        }
+        Ok(())
+    }
+
+    /// A file is no more under a name that another takes: it goes where it was renamed to.
+    fn move_old(
+        &self,
+        dir: &Inode,
+        name: &[u8],
+        to: &Renamed,
+        time: Time,
+        gone: &mut Vec<u32>,
+    ) -> Result<()> {
+        let kind = self.inode(to.ino)?.attr().kind;
+        let other = if to.parent == node(dir).ino { None } else { Some(self.inode(to.parent)?) };
+        let to_dir = other.as_ref().unwrap_or(dir);
+        if to_dir.attr().kind != FileKind::Dir || kind == FileKind::Dir {
+            return Err(corrupt(format!("inode {} was renamed into {}", to.ino, to.parent)));
+        }
+        match self.dir_lookup(to_dir, &to.name)? {
+            Some(there) if there.0 == to.ino as u64 => return self.drop_name(dir, name, there, gone),
+            Some(there) => self.drop_name(to_dir, &to.name, there, gone)?,
+            None => {}
+        }
+        self.dir_remove(dir, name)?;
+        self.dir_insert(to_dir, &to.name, to.ino, kind)?;
+        let moved = self.inode(to.ino)?;
+        {
+            let mut s = node(&moved).state.lock();
+            (s.parent, s.advise) = (to.parent, s.advise | LOST_PARENT);
+        }
+        self.mark_inode(&moved, true);
+        self.settle_inode(node(&moved))?;
+        if to.parent != node(dir).ino {
+            self.stamp_recovered(to_dir, time)?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Leaves out the copies of nodes that were freed by a cut after they were written.
+    fn drop_cut(&mut self, cuts: &Cuts, found: &[Found]) {
+        for cut in &cuts.0 {
+            let end = found.iter().position(|f| f.at == cut.at).unwrap_or(found.len());
+            self.copies.retain(|place, n| {
+                *n >= end || first_index(*place).is_none_or(|base| *place == 0 || base < cut.block as u64)
+            });
+        }
     }
 }
 
@@ -301,11 +384,20 @@ fn plans(found: &[Found]) -> Vec<Plan> {
         if last.get(&ino).is_none_or(|l| n > *l) {
             continue;
         }
-        let p = plans.entry(ino).or_insert(Plan { ino, first: n, name: false, copies: BTreeMap::new() });
+        let p = plans.entry(ino).or_insert(Plan {
+            ino,
+            first: n,
+            name: false,
+            copies: BTreeMap::new(),
+            xattrs: Vec::new(),
+        });
         if f.foot.flags & DENTRY != 0 && !p.name {
             (p.name, p.first) = (true, n);
         }
-        p.copies.insert(f.foot.place, n);
+        match f.foot.place {
+            XATTR_PLACE => p.xattrs.push(n),
+            place => drop(p.copies.insert(place, n)),
+        }
     }
     let mut list: Vec<Plan> = plans.into_values().collect();
     list.sort_by_key(|p| p.first);

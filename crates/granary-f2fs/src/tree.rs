@@ -7,11 +7,13 @@
 
 use crate::F2fs;
 use crate::cache::Entry;
+use crate::layout::forward::Cut;
 use crate::layout::node::{
     self, ADDRS_AT, Footer, INODE_ADDRS, MAX_BLOCKS, NIDS_AT, NODE_ADDRS, Path, addr, addr_at, addrs, used,
 };
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, le32, put32};
 use crate::node::Node;
+use crate::segs::log;
 use granary_vfs::{FsError, Result};
 use std::sync::Arc;
 
@@ -169,8 +171,15 @@ impl F2fs {
     }
 
     /// Frees the blocks from `from` on below the node `nid` with `levels` of indirect nodes under it, whose first
-    /// block is `base`. Frees the node, too, where all of it goes. Returns blocks and nodes freed.
-    fn cut_tree(&self, ino: u32, nid: u32, levels: u32, base: u64, from: u64) -> Result<u64> {
+    /// block is `base`. Frees the node, too, where all of it goes; `lost`: one that media had. Returns blocks and nodes freed.
+    fn cut_tree(
+        &self,
+        ino: u32,
+        nid: u32,
+        (levels, base): (u32, u64),
+        from: u64,
+        lost: &mut bool,
+    ) -> Result<u64> {
         let entry = self.node(ino, nid)?;
         let mut freed = 0;
         if levels == 0 {
@@ -185,7 +194,7 @@ impl F2fs {
                     continue;
                 }
                 let child_base = base + slot as u64 * span;
-                freed += self.cut_tree(ino, child, levels - 1, child_base, from)?;
+                freed += self.cut_tree(ino, child, (levels - 1, child_base), from, lost)?;
                 if child_base >= from {
                     self.nodes.change(&entry, |b| put32(b, 4 * slot, NULL_ADDR));
                 }
@@ -193,7 +202,7 @@ impl F2fs {
         }
         if base >= from {
             drop(entry);
-            self.free_node(ino, nid)?;
+            *lost |= self.free_node(ino, nid)?;
             freed += 1;
         }
         Ok(freed)
@@ -206,7 +215,7 @@ impl F2fs {
         }
         let _grow = self.grow_lock(owner.ino);
         let entry = self.inode_node(owner.ino)?;
-        let mut freed = 0;
+        let (mut freed, mut lost) = (0, false);
         if from < INODE_ADDRS as u64 {
             freed += self.cut_addrs(&entry, 0, from as usize)?;
         }
@@ -216,12 +225,17 @@ impl F2fs {
             let span = n.pow(levels + 1);
             let nid = entry.with(|b| le32(b, NIDS_AT + 4 * slot));
             if nid != NULL_ADDR && base + span > from {
-                freed += self.cut_tree(owner.ino, nid, levels, base, from)?;
+                freed += self.cut_tree(owner.ino, nid, (levels, base), from, &mut lost)?;
                 if base >= from {
                     self.nodes.change(&entry, |b| put32(b, NIDS_AT + 4 * slot, NULL_ADDR));
                 }
             }
             base += span;
+        }
+        if lost {
+            // Whatever the log has of these nodes lies before this place, and no number comes back before a checkpoint.
+            let at = self.segs.lock().next_addr(log::WARM_NODE);
+            self.memory.lock().cuts.entry(owner.ino).or_default().add(Cut { block: from as u32, at });
         }
         let mut s = owner.state.lock();
         s.blocks = s.blocks.saturating_sub(freed);

@@ -5,8 +5,8 @@
 //!   fsync inode and node, marked; recovery takes the last marked copy of each (recover.rs)
 //! ```
 //!
-//! Beyond the two (4248 B) there is E2BIG, as in the kernel. Directories' fsync is a checkpoint anyway; freeing a node that
-//! media have makes the file's next one a checkpoint, too (fsync.rs).
+//! Beyond the two (4248 B) there is E2BIG, as in the kernel. Directories' fsync is a checkpoint anyway. A node that is freed
+//! is one that the inode does not name any more: recovery frees it, too.
 //!
 //! Source: the kernel's fs/f2fs/xattr.c (`read_all_xattrs`, `write_all_xattrs`).
 
@@ -25,7 +25,7 @@ impl F2fs {
         self.inode_node(own.ino)?.with(|b| xattr::read(b, other.as_ref(), own.ino))
     }
 
-    fn xattr_node(&self, own: &Node) -> Result<Option<Arc<Entry>>> {
+    pub(crate) fn xattr_node(&self, own: &Node) -> Result<Option<Arc<Entry>>> {
         let nid = own.state.lock().xattr;
         if nid == 0 { Ok(None) } else { self.node(own.ino, nid).map(Some) }
     }

@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{Mounted, fresh};
+use common::{Mounted, Subject, fresh};
+use granary_f2fs::{FsyncMode, MountOptions};
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos, Payload};
 use granary_vfs::suite::{drive, run};
-use granary_vfs::{Fd, OpenFlags, Posix, Process};
+use granary_vfs::{Fd, OpenFlags, Posix, Process, SetXattr};
 
 struct Table {
     m: Mounted,
@@ -35,8 +36,12 @@ fn sync_dir(p: &mut Process, path: &str) {
 
 /// A directory with some files, all in a checkpoint; the second one for large writes.
 fn table() -> Table {
+    table_of(MountOptions::default())
+}
+
+fn table_of(mount: MountOptions) -> Table {
     let drive = drive(Bytes::gib(8));
-    let m = fresh(&drive);
+    let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive);
     let mut p = m.process();
     p.mkdir("/dir", 0o755).expect("mkdir");
     for i in 0..60 {
@@ -87,12 +92,69 @@ fn fsync_takes_a_checkpoint_where_the_kernel_does() {
             }
         });
         expect("a directory without changes", 0, &mut |p| sync_dir(p, "/dir"));
-        expect("a new file where another was renamed away", 1, &mut |p| {
+        expect("new files, renamed after their fsync", 0, &mut |p| {
+            for n in 0..5 {
+                let fd = put(p, "/dir/tmp", 4096);
+                p.fsync(fd).expect("fsync");
+                p.close(fd).expect("close");
+                p.rename("/dir/tmp", format!("/dir/mail{}", n % 3)).expect("rename");
+            }
+        });
+        let after_a_rename = |p: &mut Process| {
             p.rename("/dir/f3", "/f3").expect("rename");
             let fd = put(p, "/dir/f3", 4096);
             p.fsync(fd).expect("fsync");
             p.close(fd).expect("close");
+        };
+        expect("a new file where another was renamed away", 0, &mut |p| after_a_rename(p));
+        // Not the kernel's: it would lose one of the two.
+        expect("a new file where two were renamed away", 1, &mut |p| {
+            p.rename("/dir/f4", "/dir/a").expect("rename");
+            p.rename("/dir/f5", "/dir/f4").expect("rename");
+            p.rename("/dir/f4", "/dir/b").expect("rename");
+            let fd = put(p, "/dir/f4", 4096);
+            p.fsync(fd).expect("fsync");
+            p.close(fd).expect("close");
         });
+        let mut t = table_of(MountOptions { fsync_mode: FsyncMode::Strict, ..MountOptions::default() });
+        t.quiet();
+        let before = count(&t);
+        after_a_rename(&mut t.p);
+        assert_eq!(count(&t) - before, 1, "strict");
+    });
+}
+
+/// A truncation, and a change of extended attributes, that frees a node: fsync writes the inode and no checkpoint
+/// (`need_do_checkpoint` has no such reason).
+#[test]
+fn freed_nodes_need_no_checkpoint() {
+    run(|| {
+        let mut t = table();
+        let fd = put(&mut t.p, "/dir/long", 12 << 20);
+        t.p.setxattr("/dir/f1", b"user.a", &[7; 3000], SetXattr::Any).expect("setxattr");
+        t.quiet();
+        let blocks = |t: &mut Table, op: &mut dyn FnMut(&mut Process)| {
+            let before = t.m.drive.traffic();
+            op(&mut t.p);
+            t.m.drive.traffic().since(&before).written() / 4096
+        };
+        let cut = |size: u64| {
+            move |p: &mut Process| {
+                p.ftruncate(fd, size).expect("truncate");
+                p.fsync(fd).expect("fsync");
+            }
+        };
+        assert_eq!(blocks(&mut t, &mut cut(8 << 20)), 2, "the node that is cut, the inode");
+        assert_eq!(blocks(&mut t, &mut cut(1 << 20)), 1);
+        assert_eq!(blocks(&mut t, &mut cut(0)), 1);
+        let removed = blocks(&mut t, &mut |p| {
+            p.removexattr("/dir/f1", b"user.a").expect("removexattr");
+            let fd = p.open("/dir/f1", OpenFlags::RDWR, 0).expect("open");
+            p.fsync(fd).expect("fsync");
+            p.close(fd).expect("close");
+        });
+        assert_eq!(removed, 1);
+        t.m.check();
     });
 }
 

@@ -8,7 +8,7 @@ use granary_mssd::Drive;
 use granary_sim::spawn;
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::suite::{self, LateDrive, drive, fill, write_all};
-use granary_vfs::{FsError, OpenFlags, Posix, Process};
+use granary_vfs::{FsError, OpenFlags, Posix, Process, SetXattr};
 use std::sync::Arc;
 
 /// Short timers, so that checkpoints and cleaning are everywhere.
@@ -99,6 +99,53 @@ fn no_pointer_overtakes_its_data() {
     }
 }
 
+fn word(p: &mut Process, path: &str) -> Option<u64> {
+    let fd = p.open(path, OpenFlags::RDONLY, 0).ok()?;
+    let mut buf = [0; 8];
+    assert_eq!(p.pread(fd, Dest::Bytes(&mut buf), 0).expect("read"), 8);
+    p.close(fd).expect("close");
+    Some(u64::from_le_bytes(buf))
+}
+
+/// Writes a file of its own word and fsyncs it.
+fn save(p: &mut Process, path: &str, word: u64) {
+    let fd = write_all(p, path, word, 5000).expect("write");
+    p.fsync(fd).expect("fsync");
+    p.close(fd).expect("close");
+}
+
+/// What was fsynced under one name and renamed is there, although each of them had the same name.
+#[test]
+fn files_saved_under_one_name_and_renamed_are_all_there() {
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        p.mkdir("/tmp", 0o755).expect("mkdir");
+        p.mkdir("/new", 0o755).expect("mkdir");
+        save(&mut p, "/tmp/other", 1);
+        p.sync().expect("sync");
+        let checkpoints = m.fs.stats().checkpoints;
+        for n in 0..6 {
+            save(&mut p, "/tmp/mail", 100 + n);
+            p.rename("/tmp/mail", format!("/new/{n}")).expect("rename");
+            save(&mut p, "/tmp/conf", 200 + n);
+            p.rename("/tmp/conf", "/new/conf").expect("rename");
+        }
+        save(&mut p, "/tmp/conf", 206);
+        assert_eq!(m.fs.stats().checkpoints, checkpoints);
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        let mut p = m.process();
+        let found: Vec<_> = (0..5).map(|n| word(&mut p, &format!("/new/{n}"))).collect();
+        assert_eq!(found, (100..105).map(Some).collect::<Vec<_>>());
+        // Its rename was not fsynced, and nobody else got its name.
+        assert_eq!((word(&mut p, "/tmp/mail"), word(&mut p, "/new/5")), (Some(105), None));
+        assert_eq!((word(&mut p, "/new/conf"), word(&mut p, "/tmp/conf")), (Some(205), Some(206)));
+        assert_eq!(word(&mut p, "/tmp/other"), Some(1));
+    };
+    suite::fail_and_look(&Subject::default(), drive(Bytes::mib(64)), None, before, after);
+}
+
 /// A renamed file is not lost when another is created under its old name and fsynced.
 #[test]
 fn a_new_file_does_not_take_the_only_name_of_a_renamed_one() {
@@ -115,14 +162,7 @@ fn a_new_file_does_not_take_the_only_name_of_a_renamed_one() {
     };
     let after = |m: &Mounted| {
         let mut p = m.process();
-        let word = |p: &mut Process, path: &str| {
-            let fd = p.open(path, OpenFlags::RDONLY, 0).expect("open");
-            let mut buf = [0; 8];
-            assert_eq!(p.pread(fd, Dest::Bytes(&mut buf), 0).expect("read"), 8);
-            p.close(fd).expect("close");
-            u64::from_le_bytes(buf)
-        };
-        assert_eq!((word(&mut p, "/old"), word(&mut p, "/elsewhere")), (6, 5));
+        assert_eq!((word(&mut p, "/old"), word(&mut p, "/elsewhere")), (Some(6), Some(5)));
     };
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(64)), None, before, after);
 }
@@ -148,6 +188,57 @@ fn what_was_cut_off_does_not_come_back() {
         assert_eq!(p.pread(fd, Dest::Bytes(&mut content), 0).expect("read"), 6 << 20);
         assert!(content[..4096].chunks(8).all(|c| c == 6u64.to_le_bytes()));
         assert!(content[4096..].iter().all(|b| *b == 0), "old data came back");
+        p.close(fd).expect("close");
+    };
+    suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
+}
+
+/// Nodes that are on media and were freed stay away, those of the checkpoint and those that an earlier fsync wrote, while what
+/// came after each cut is there.
+#[test]
+fn nodes_that_were_freed_do_not_come_back() {
+    const MIB: u64 = 1 << 20;
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = write_all(&mut p, "/f", 5, 20 << 20).expect("write");
+        p.setxattr("/f", b"user.a", &[1; 3000], SetXattr::Any).expect("setxattr");
+        p.fsync(fd).expect("fsync");
+        p.sync().expect("sync");
+        let checkpoints = m.fs.stats().checkpoints;
+        let put = |p: &mut Process, word: u64, at: u64| {
+            p.pwrite(fd, Payload::Fill { word, len: 4096 }, at).expect("write");
+            p.fsync(fd).expect("fsync");
+        };
+        for at in [9, 13, 17] {
+            put(&mut p, 6, at * MIB);
+        }
+        p.ftruncate(fd, 6 * MIB).expect("cut");
+        p.ftruncate(fd, 20 * MIB).expect("grow");
+        put(&mut p, 7, 10 * MIB);
+        put(&mut p, 7, 18 * MIB);
+        p.ftruncate(fd, 14 * MIB).expect("cut");
+        p.ftruncate(fd, 20 * MIB).expect("grow");
+        p.removexattr("/f", b"user.a").expect("removexattr");
+        put(&mut p, 8, 15 * MIB);
+        assert_eq!(m.fs.stats().checkpoints, checkpoints);
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        let mut content = vec![0; 20 << 20];
+        assert_eq!(p.pread(fd, Dest::Bytes(&mut content), 0).expect("read"), 20 << 20);
+        for (page, bytes) in content.chunks(4096).enumerate() {
+            let at = page as u64 * 4096;
+            let wanted: u64 = match at {
+                _ if at < 6 * MIB => 5,
+                _ if at == 10 * MIB => 7,
+                _ if at == 15 * MIB => 8,
+                _ => 0,
+            };
+            assert!(bytes.chunks(8).all(|c| c == wanted.to_le_bytes()), "page {page} is not {wanted}");
+        }
+        assert!(p.listxattr("/f").expect("listxattr").is_empty());
         p.close(fd).expect("close");
     };
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);

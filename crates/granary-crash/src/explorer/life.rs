@@ -30,7 +30,8 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(target: &dyn Target, seed: u64) -> Machine {
-        let promises = Promises::new().with_times(&target.vfs());
+        let promises =
+            Promises::new().with_times(&target.vfs()).with_whole_renames(target.renames_are_whole());
         Machine { drive: Arc::new(Faulty::new(target.drive(seed))), promises, now: Nanos::ZERO }
     }
 

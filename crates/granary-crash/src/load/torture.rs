@@ -86,7 +86,7 @@ impl Load for Torture {
 }
 
 /// Passes over the errors that random operations provoke.
-fn expected<T>(what: &str, result: Result<T>) -> Result<Option<T>, String> {
+pub(super) fn expected<T>(what: &str, result: Result<T>) -> Result<Option<T>, String> {
     use FsError::*;
     match result {
         Ok(value) => Ok(Some(value)),

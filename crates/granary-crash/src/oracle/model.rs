@@ -121,6 +121,8 @@ pub(crate) struct Model {
     pub(crate) confused: Vec<String>,
     /// Numbers the fills, so that every write has a word of its own.
     pub(crate) fills: u64,
+    /// What was changed later at one of its names shows, too, whether a rename happened.
+    pub(super) whole_renames: bool,
     /// `None`: times are not followed.
     pub(super) clock: Option<Clock>,
 }
@@ -135,6 +137,7 @@ impl Model {
             moves: Vec::new(),
             confused: Vec::new(),
             fills: 0,
+            whole_renames: true,
             clock: None,
         }
     }

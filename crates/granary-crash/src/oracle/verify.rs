@@ -62,7 +62,7 @@ struct Walk<'a, P> {
 
 pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     let mut out = Model::new();
-    (out.fills, out.clock) = (model.fills, model.clock);
+    (out.fills, out.clock, out.whole_renames) = (model.fills, model.clock, model.whole_renames);
     let mut walk = Walk {
         model,
         process,
@@ -392,12 +392,15 @@ impl<P: Posix> Walk<'_, P> {
                 let shown = slot.possible(stamps, 0).filter(|&(_, node)| node == seen);
                 shown.fold(None, |sure, (by, _)| {
                     let (before, after) = sure.unwrap_or((true, true));
-                    let is_later = by == m.stamp || stamps.before(m.stamp, by);
+                    let is_later = by == m.stamp || model.whole_renames && stamps.before(m.stamp, by);
                     Some((before && by != m.stamp && stamps.before(by, m.stamp), after && is_later))
                 })
             };
             let (Some(from), Some(to)) = (side(&m.from), side(&m.to)) else { continue };
-            if (from.0 && to.1) || (from.1 && to.0) {
+            // Without whole renames only the file itself is evidence at its old name: what had the name before may be back.
+            let moved = model.node(m.to.0).entries.get(&m.to.1).and_then(|slot| slot.of(m.stamp)).flatten();
+            let stayed = model.whole_renames || self.seen.get(&m.from).copied().flatten() == moved;
+            if (from.0 && stayed && to.1) || (from.1 && to.0) {
                 let half = if from.0 { "new" } else { "old" };
                 let tell = |place: &(NodeId, Vec<u8>)| {
                     let node = self.seen.get(place).copied().flatten();

@@ -2,7 +2,8 @@
 //! within a few milliseconds of virtual time. `cargo xtask soak` uses this file, too.
 
 use granary_bytefs::{CommitMode, DataMode, MkfsOptions, MountOptions, Variant};
-use granary_crash::{Filebench, Load, Target, Torture};
+use granary_crash::{Filebench, Load, Sparse, Target, Torture};
+use granary_f2fs::FsyncMode;
 use granary_flash::Geometry;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::HostCosts;
@@ -24,6 +25,7 @@ pub const ALL: &[&str] = &[
     "ext4-writeback",
     "ext4-journal",
     "f2fs",
+    "f2fs-strict",
     "nova",
     "nova-in-place",
     "pmfs",
@@ -31,13 +33,14 @@ pub const ALL: &[&str] = &[
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
-pub const LOADS: &[&str] = &["torture", "varmail", "fileserver", "oltp"];
+pub const LOADS: &[&str] = &["torture", "sparse", "varmail", "fileserver", "oltp"];
 
 /// The load with this name, of some hundred operations.
 #[allow(dead_code)] // tests/atomic.rs has its own
 pub fn load(name: &str) -> Option<Arc<dyn Load>> {
     Some(match name {
         "torture" => Arc::new(Torture::default()),
+        "sparse" => Arc::new(Sparse::default()),
         "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
         _ => return None,
     })
@@ -71,7 +74,8 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         "ext4" => Arc::new(Ext4 { data: granary_ext4::DataMode::Ordered }),
         "ext4-writeback" => Arc::new(Ext4 { data: granary_ext4::DataMode::Writeback }),
         "ext4-journal" => Arc::new(Ext4 { data: granary_ext4::DataMode::Journal }),
-        "f2fs" => Arc::new(F2fs),
+        "f2fs" => Arc::new(F2fs { fsync_mode: FsyncMode::Posix }),
+        "f2fs-strict" => Arc::new(F2fs { fsync_mode: FsyncMode::Strict }),
         "pmfs" => Arc::new(Pmfs),
         "nova" => Arc::new(Nova { data: granary_nova::DataMode::Cow }),
         "nova-in-place" => Arc::new(Nova { data: granary_nova::DataMode::InPlace }),
@@ -253,11 +257,20 @@ impl Target for Nova {
     }
 }
 
-struct F2fs;
+struct F2fs {
+    fsync_mode: FsyncMode,
+}
 
 impl Target for F2fs {
     fn name(&self) -> &str {
-        "f2fs"
+        match self.fsync_mode {
+            FsyncMode::Posix => "f2fs",
+            FsyncMode::Strict => "f2fs-strict",
+        }
+    }
+
+    fn renames_are_whole(&self) -> bool {
+        self.fsync_mode == FsyncMode::Strict
     }
 
     fn drive(&self, _seed: u64) -> Arc<dyn Drive> {
@@ -276,6 +289,7 @@ impl Target for F2fs {
             idle_interval: Nanos::from_micros(500),
             gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(4)),
             in_place: granary_f2fs::InPlace::Fsync,
+            fsync_mode: self.fsync_mode,
             discard_sleep: (Nanos::from_micros(100), Nanos::from_micros(300), Nanos::from_micros(500)),
             dirty_nodes: 64,
             metadata_cache: Bytes::kib(512),

@@ -34,6 +34,9 @@ pub const XATTR_AT: usize = ADDRS_AT + 4 * INODE_ADDRS;
 pub const XATTR_PLACE: u32 = u32::MAX >> 3;
 /// Where the number of that node lies in the inode.
 const XATTR_NID: usize = 328;
+/// Where the name lies, and its room.
+pub(crate) const NAME_AT: usize = 70;
+pub(crate) const NAME_BYTES: usize = 255;
 /// Bytes of inline content.
 pub const INLINE_BYTES: usize = (INODE_ADDRS - 1) * 4;
 /// Where the inode's five node numbers begin.
@@ -144,14 +147,14 @@ pub fn decode(b: &BlockBytes, ino: u32) -> Result<(Attr, Extra)> {
 
 /// The name under which the inode was created.
 pub fn name(b: &BlockBytes) -> &[u8] {
-    let len = (le16(b, 68) as usize).min(255);
-    &b[70..70 + len]
+    let len = (le16(b, 68) as usize).min(NAME_BYTES);
+    &b[NAME_AT..NAME_AT + len]
 }
 
 /// Writes the name.
 pub fn set_name(b: &mut BlockBytes, name: &[u8]) {
     put16(b, 68, name.len() as u16);
-    b[70..70 + name.len()].copy_from_slice(name);
+    b[NAME_AT..NAME_AT + name.len()].copy_from_slice(name);
 }
 
 /// A node's footer.
@@ -275,7 +278,7 @@ pub fn path(index: u64) -> Path {
     }
 }
 
-const _: () = assert!(XATTR_NID >= 70 + 255 && XATTR_NID + 4 <= ADDRS_AT);
+const _: () = assert!(XATTR_NID >= NAME_AT + NAME_BYTES && XATTR_NID + 4 <= ADDRS_AT);
 
 /// Whether the node at a place holds content or addresses of it: fsync writes it with a mark.
 pub fn is_direct(place: u32) -> bool {
