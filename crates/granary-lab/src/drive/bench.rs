@@ -539,18 +539,20 @@ pub(super) mod tests {
     /// Passes in one order would leave whole blocks stale behind them, so that gc would have nothing to copy.
     #[test]
     fn gc_works_as_hard_under_passes_as_under_independent_draws() {
-        let mut config = small();
-        config.flash = config.flash.with_capacity(Bytes::mib(64));
-        let accesses = 6 * config.flash.capacity_pages();
+        // So little spare that gc copies several pages for each that is written.
+        let mut config = DriveConfig::bytefs_emulator();
+        let g = &mut config.flash.geometry;
+        (g.channels, g.ways, g.blocks_per_plane) = (2, 2, 64);
+        let accesses = 10 * config.flash.capacity_pages();
         let waf = |random_map| {
             let drive = Mssd::without_data(&config).expect("valid");
             Precondition::Random(2).apply(&drive, 1, |_| {}).expect("fills");
             let jobs = [Job { random_map, ..job("randwrite", 4096, 32, accesses) }];
             Bench::of(&drive, &jobs).run(|_, _| {}).expect("runs").run.flash.waf()
         };
-        // Near, not equal: that each block is written once in a pass evens out how old data is.
+        // Near, not equal: that each block is written once in a pass evens out how old data is (0.74; passes in one order: 0.26).
         let (passes, independent) = (waf(true), waf(false));
-        assert!((0.6..1.05).contains(&(passes / independent)), "WAF {passes} beside {independent}");
+        assert!((0.6..1.0).contains(&(passes / independent)), "WAF {passes} beside {independent}");
     }
 
     #[test]
