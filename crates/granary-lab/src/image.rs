@@ -254,7 +254,7 @@ fn host_of(meta: &ImageMeta) -> Result<(Host, Option<String>), LabError> {
     }
 }
 
-/// Whose host images of earlier formats have where their testbed is gone.
+/// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any would do.
 const DEFAULT_TESTBED: &str = "bytefs-emulator";
 
 impl OpenImage {
@@ -287,7 +287,7 @@ impl OpenImage {
     /// What is wrong with one; one that changes the drive, which is the image's.
     pub fn set_host(&mut self, sets: &[String]) -> Result<Vec<String>, LabError> {
         // Its drive only so that keys of drives are known: an image's may be smaller than a testbed's can.
-        let testbed = Testbed { host: self.host.clone(), ..Testbed::load("bytefs-emulator", &[])? };
+        let testbed = Testbed { host: self.host.clone(), ..Testbed::load(DEFAULT_TESTBED, &[])? };
         let (testbed, paths) = testbed.with(sets)?;
         if let Some((path, set)) = paths.iter().zip(sets).find(|(path, _)| !path.starts_with("host.")) {
             return Err(LabError::BadSet {

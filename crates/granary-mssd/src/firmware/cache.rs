@@ -391,11 +391,17 @@ impl Cache {
         }
     }
 
+    /// The slot that was asked for after the last one in an earlier chain of loads.
+    #[inline]
+    fn expected(&self) -> u32 {
+        self.slots.get(self.last as usize).map_or(NIL, |s| s.then)
+    }
+
     /// Whether the page that was asked for after the last one in an earlier chain of loads is this one, holds `known` and is there
     /// at `t`; then it has been used.
     #[inline]
     pub fn hit_next(&mut self, lpa: Lpa, known: &Page, t: Nanos) -> bool {
-        let then = self.slots.get(self.last as usize).map_or(NIL, |s| s.then);
+        let then = self.expected();
         let Some(s) = self.slots.get(then as usize) else { return false };
         if s.lpa != lpa || s.ready > t || !s.page.is_same(known) {
             return false;
@@ -419,7 +425,7 @@ impl Cache {
         lpa: Lpa,
         known: &Page,
     ) -> Result<(Option<Page>, Nanos), DriveError> {
-        let then = self.slots.get(self.last as usize).map_or(NIL, |s| s.then);
+        let then = self.expected();
         let slot = match self.slots.get(then as usize) {
             Some(s) if s.lpa == lpa => then,
             _ => match self.by_page.get(&lpa) {
