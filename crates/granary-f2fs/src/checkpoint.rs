@@ -296,6 +296,7 @@ impl F2fs {
             memory.renamed.clear();
             memory.given.clear();
             memory.cuts.clear();
+            memory.unsynced.clear();
         }
         {
             let mut s = self.space.lock();

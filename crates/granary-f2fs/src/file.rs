@@ -105,7 +105,7 @@ impl F2fs {
         let mut s = node.state.lock();
         s.inline &= !INLINE_DATA;
         s.blocks += is_real(addr) as u64;
-        s.moved |= is_real(addr);
+        s.unsynced.moved |= is_real(addr);
         let inline = s.inline;
         self.nodes.change(&entry, |b| {
             b[ADDRS_AT..XATTR_AT].fill(0);
@@ -211,7 +211,7 @@ impl F2fs {
     fn write_inline(&self, node: &Node, page: &Page) -> Result<()> {
         let entry = self.inode_node(node.ino)?;
         self.nodes.change(&entry, |b| page.copy_out(0, &mut b[INLINE_AT..INLINE_AT + INLINE_BYTES]));
-        node.state.lock().moved = true;
+        node.state.lock().unsynced.moved = true;
         Ok(())
     }
 
@@ -298,8 +298,8 @@ impl F2fs {
         moved.iter().for_each(|m| self.set_addr(&m.d, m.new));
         {
             let mut s = node.state.lock();
-            s.moved |= !moved.is_empty();
-            s.in_place |= moved.len() < written;
+            s.unsynced.moved |= !moved.is_empty();
+            s.unsynced.in_place |= moved.len() < written;
         }
         let mut stats = self.stats.lock();
         stats.out_of_place += moved.len() as u64;

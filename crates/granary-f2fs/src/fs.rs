@@ -4,7 +4,7 @@ use crate::layout::dentry::BLOCK;
 use crate::layout::node::{INLINE_AT, ROOT_INO};
 use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::node;
-use crate::{F2fs, MAX_FILE_SIZE};
+use crate::{F2fs, MAX_FILE_SIZE, Unsynced};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
@@ -97,11 +97,11 @@ impl FileSystem for F2fs {
     }
 
     fn release(&self, inode: &Inode) -> Result<()> {
-        if node(inode).state.lock().dirty && !self.broken.load(Relaxed) {
-            let _op = self.checkpoint_lock.read();
-            self.settle_inode(node(inode))?;
-        }
-        Ok(())
+        let left = {
+            let s = node(inode).state.lock();
+            s.dirty || s.unsynced != Unsynced::default()
+        };
+        if left && !self.broken.load(Relaxed) { self.unload(node(inode)) } else { Ok(()) }
     }
 
     fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {

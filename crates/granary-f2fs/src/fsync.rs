@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nothing changed            nothing, or a FLUSH after writing in place
-//!   a regular file             its dirty address nodes, marked, to the warm log; wait; FLUSH
+//!   a regular file             its dirty address nodes, the last marked, to the warm log; wait; FLUSH
 //!   whatever roll-forward
 //!   recovery could not redo    a checkpoint
 //! ```
@@ -18,7 +18,7 @@ use crate::given::Unclear;
 use crate::layout::forward::{Cuts, Renamed, renamed, set_renamed};
 use crate::layout::node::{DENTRY, FSYNC, Footer, LOST_PARENT, is_direct, name};
 use crate::node::{Node, node};
-use crate::{F2fs, FsyncMode};
+use crate::{F2fs, FsyncMode, Unsynced};
 use granary_sim::sleep_until;
 use granary_vfs::{FileKind, Inode, Result};
 use std::cell::Cell;
@@ -104,7 +104,13 @@ impl F2fs {
         let node = node(inode);
         match self.sync_nodes(node, data_only)? {
             Left::Nothing => Ok(()),
-            Left::Flush => self.flush(),
+            Left::Flush => {
+                let flushed = self.flush();
+                let mut s = node.state.lock();
+                s.flushing -= 1;
+                s.unsynced.in_place |= flushed.is_err();
+                flushed
+            }
             Left::Checkpoint => {
                 self.stats.lock().fsync_checkpoints += 1;
                 self.checkpoint(false)?;
@@ -129,14 +135,16 @@ impl F2fs {
         let ino = node.ino;
         let _op = self.op()?;
         let _lock = self.inode_lock(ino);
-        let (kind, dirty, moved, in_place) = {
-            let s = node.state.lock();
-            (s.attr.kind, if data_only { s.dirty_data } else { s.dirty }, s.moved, s.in_place)
+        let (kind, dirty, Unsynced { moved, in_place }) = {
+            let mut s = node.state.lock();
+            // Who found everything written while another still flushes must wait for it.
+            s.unsynced.in_place |= s.flushing > 0;
+            (s.attr.kind, if data_only { s.dirty_data } else { s.dirty }, s.unsynced)
         };
         let is_dirty = || self.nodes.cached((ino, ino)).is_some_and(|e| e.is_dirty());
-        if kind != FileKind::Dir && !dirty && !moved && !is_dirty() && !self.nat.needs_inode_block(ino) {
-            node.state.lock().in_place = false;
-            return Ok(if in_place { Left::Flush } else { Left::Nothing });
+        if kind != FileKind::Dir && !dirty && !moved && !is_dirty() && !self.nat.needs_inode_block(ino, false)
+        {
+            return Ok(if in_place { self.flush_left(node) } else { Left::Nothing });
         }
         if self.needs_checkpoint(node) || self.segs.lock().chain_broken {
             return Ok(Left::Checkpoint);
@@ -145,37 +153,44 @@ impl F2fs {
             self.settle_inode(node)?;
         }
         let root = self.inode_node(ino)?;
+        let mut list = self.nodes.dirty_of(ino);
+        list.retain(|e| e.with(|b| is_direct(Footer::read(b).place)));
+        if self.nat.needs_inode_block(ino, !list.is_empty()) && list.iter().all(|e| e.key.1 != ino) {
+            list.push(self.settle_inode(node)?);
+        }
+        // The mark on the last, and the inode last: what was cut short is left out as a whole, so that no block lies behind
+        // the end of its file, and extended attributes in the inode and in their node are of one time.
+        list.sort_by_key(|e| e.key.1 == ino);
+        let last = list.last().map_or(ino, |e| e.key.1);
         let unclear = Cell::new(false);
-        let marks = |foot: &Footer| match foot.nid == ino {
-            false => FSYNC,
-            true => match self.tell_recovery(node, &root) {
+        let marks = |foot: &Footer| match foot.nid {
+            nid if nid != last => 0,
+            nid if nid != ino => FSYNC,
+            _ => match self.tell_recovery(node, &root) {
                 Ok(enters_name) => FSYNC | if enters_name { DENTRY } else { 0 },
-                // A rename came in between. Without the name recovery takes nothing of a new file.
+                // A rename came in between: without a mark recovery takes nothing of this.
                 Err(Unclear) => {
                     unclear.set(true);
-                    FSYNC
+                    0
                 }
             },
         };
-        let mut list = self.nodes.dirty_of(ino);
-        list.retain(|e| e.with(|b| is_direct(Footer::read(b).place)));
-        // The inode last: where it is on media, the node of extended attributes is, too, which it must agree with.
-        list.sort_by_key(|e| e.key.1 == ino);
-        let Ok((mut ticket, mut chain)) = self.write_nodes(&list, Some(&marks)) else {
+        let Ok((ticket, chain)) = self.write_nodes(&list, Some(&marks)) else {
             return Ok(Left::Checkpoint);
         };
-        if !unclear.get() && self.nat.needs_inode_block(ino) {
-            let root = self.settle_inode(node)?;
-            let Ok(more) = self.write_nodes(&[root], Some(&marks)) else { return Ok(Left::Checkpoint) };
-            (ticket, chain) = (ticket.and(more.0), more.1);
-        }
         self.port.wait(ticket);
         sleep_until(chain);
         if unclear.get() {
             return Ok(Left::Checkpoint);
         }
+        Ok(self.flush_left(node))
+    }
+
+    /// All is written and the drive must be told to keep it.
+    fn flush_left(&self, node: &Node) -> Left {
         let mut s = node.state.lock();
-        (s.moved, s.in_place) = (false, false);
-        Ok(Left::Flush)
+        s.unsynced = Unsynced::default();
+        s.flushing += 1;
+        Left::Flush
     }
 }

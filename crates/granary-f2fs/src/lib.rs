@@ -171,6 +171,17 @@ pub(crate) struct Memory {
     pub given: GivenUp,
     /// Where files lost nodes that were on media, since then.
     pub cuts: BTreeMap<u32, Cuts>,
+    /// Inodes that left memory after data was written, since then, and before an fsync (`APPEND_INO`, `UPDATE_INO`).
+    pub unsynced: BTreeMap<u32, Unsynced>,
+}
+
+/// What of an inode's data an fsync has still to make safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unsynced {
+    /// A block got a new place: the node that points to it.
+    pub moved: bool,
+    /// A block was written in place: it may be in the drive's cache.
+    pub in_place: bool,
 }
 
 /// What the next checkpoint continues.

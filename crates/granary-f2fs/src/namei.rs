@@ -288,6 +288,7 @@ impl F2fs {
             let mut memory = self.memory.lock();
             memory.orphans.remove(&ino);
             memory.cuts.remove(&ino);
+            memory.unsynced.remove(&ino);
         }
         self.charge(2);
         Ok(())

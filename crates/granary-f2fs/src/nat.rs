@@ -139,11 +139,11 @@ impl Nat {
         !s.fresh.contains(&ino) || Nat::marks(&s, ino).fsynced_inode
     }
 
-    /// Whether an fsync must write the inode block, too (`f2fs_need_inode_block_update`).
-    pub fn needs_inode_block(&self, ino: u32) -> bool {
+    /// Whether an fsync must write the inode block, too (`f2fs_need_inode_block_update`); `others`: it writes other nodes.
+    pub fn needs_inode_block(&self, ino: u32, others: bool) -> bool {
         let s = self.inner.lock();
         let m = Nat::marks(&s, ino);
-        !(m.last_marked && (!s.fresh.contains(&ino) || m.fsynced_inode))
+        !((others || m.last_marked) && (!s.fresh.contains(&ino) || m.fsynced_inode))
     }
 
     /// Whether recovery would have to enter the name (`f2fs_need_dentry_mark`).

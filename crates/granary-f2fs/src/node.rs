@@ -6,9 +6,9 @@
 //!   state.disksize  <= size: grows when data is on the drive, so that no size shows what was never written
 //! ```
 
-use crate::F2fs;
 use crate::cache::Entry;
 use crate::layout::node::{self, Extra, INLINE_DATA, INLINE_DENTRY};
+use crate::{F2fs, Unsynced};
 use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -26,9 +26,10 @@ pub(crate) struct State {
     pub dirty: bool,
     /// ...and not only in time stamps: fdatasync writes it.
     pub dirty_data: bool,
-    /// A block of data got a new place since the last fsync; was written in place.
-    pub moved: bool,
-    pub in_place: bool,
+    /// Data written since the last fsync.
+    pub unsynced: Unsynced,
+    /// Fsyncs that wait for their FLUSH.
+    pub flushing: u32,
     pub disksize: u64,
     pub blocks: u64,
     pub inline: u8,
@@ -77,8 +78,8 @@ impl Node {
             attr,
             dirty: false,
             dirty_data: false,
-            moved: false,
-            in_place: false,
+            unsynced: Unsynced::default(),
+            flushing: 0,
             disksize: x.size,
             blocks: x.blocks,
             inline: x.inline,
@@ -105,7 +106,20 @@ impl F2fs {
         let ino = number(ino);
         let entry = self.inode_node(ino)?;
         let (attr, x) = entry.with(|b| node::decode(b, ino))?;
-        Ok(Node::new(ino, attr, &x))
+        let node = Node::new(ino, attr, &x);
+        node.state.lock().unsynced = self.memory.lock().unsynced.remove(&ino).unwrap_or_default();
+        Ok(node)
+    }
+
+    /// An inode leaves memory: its node gets the attributes, and what fsync has still to do is remembered.
+    pub(crate) fn unload(&self, node: &Arc<Node>) -> Result<()> {
+        let _op = self.checkpoint_lock.read();
+        self.settle_inode(node)?;
+        let unsynced = node.state.lock().unsynced;
+        if unsynced != Unsynced::default() {
+            self.memory.lock().unsynced.insert(node.ino, unsynced);
+        }
+        Ok(())
     }
 
     /// Remembers that the attributes changed (`data`: more than time stamps): the node gets them later.

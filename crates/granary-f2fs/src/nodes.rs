@@ -10,7 +10,7 @@
 
 use crate::F2fs;
 use crate::cache::Entry;
-use crate::layout::node::{COLD, Footer, XATTR_PLACE, is_direct};
+use crate::layout::node::{COLD, FSYNC, Footer, XATTR_PLACE, is_direct};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
 use crate::node::Node;
@@ -170,7 +170,7 @@ impl F2fs {
         self.nat.set(foot.nid, foot.ino, addr)?;
         foot.flags = foot.flags & COLD | marks.map_or(0, |m| m(&foot));
         foot.version = version;
-        self.nat.mark(foot.nid, foot.ino, marks.is_some());
+        self.nat.mark(foot.nid, foot.ino, foot.flags & FSYNC != 0);
         let is_inode = foot.nid == foot.ino || foot.place == XATTR_PLACE;
         let what = if is_inode { Structure::Inode } else { Structure::DataPointer };
         batch.push((addr, self.nodes.clean(e, |b| foot.store(b)), what));

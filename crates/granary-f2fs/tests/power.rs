@@ -10,6 +10,7 @@ use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::suite::{self, LateDrive, drive, fill, write_all};
 use granary_vfs::{FsError, OpenFlags, Posix, Process, SetXattr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Short timers, so that checkpoints and cleaning are everywhere.
 fn options() -> MountOptions {
@@ -242,6 +243,120 @@ fn nodes_that_were_freed_do_not_come_back() {
         p.close(fd).expect("close");
     };
     suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
+}
+
+/// A checkpoint has an inode with its times, then its data is written back to a new place, then the inode leaves memory: a
+/// later fsync must write the node with the new pointer all the same.
+#[test]
+fn fsync_knows_what_was_written_back_before_the_inode_left_memory() {
+    const AT: u64 = 6 << 20;
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = write_all(&mut p, "/f", 5, 4096).expect("write");
+        p.ftruncate(fd, 8 << 20).expect("grow");
+        p.fsync(fd).expect("fsync");
+        p.pwrite(fd, Payload::Fill { word: 6, len: 4096 }, AT).expect("write");
+        p.close(fd).expect("close");
+        let dir = p.open("/", OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0).expect("open");
+        p.fsync(dir).expect("a checkpoint");
+        p.close(dir).expect("close");
+        let checkpoints = m.fs.stats().checkpoints;
+        // Longer than pages stay dirty, shorter than the checkpoint interval.
+        granary_sim::sleep(Nanos::from_secs(40));
+        m.vfs.drop_caches();
+        let fd = p.open("/f", OpenFlags::RDWR, 0).expect("open");
+        p.fsync(fd).expect("fsync");
+        assert_eq!(m.fs.stats().checkpoints, checkpoints, "the fsync was to do it");
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        let mut content = vec![0; 4096];
+        assert_eq!(p.pread(fd, Dest::Bytes(&mut content), AT).expect("read"), 4096);
+        assert!(content.chunks(8).all(|c| c == 6u64.to_le_bytes()), "fsync forgot the page");
+        p.close(fd).expect("close");
+    };
+    suite::fail_and_look(&Subject::default(), drive(Bytes::mib(128)), None, before, after);
+}
+
+/// An fsync that a power failure cut short comes back whole or not at all: no block lies behind the end of its file, where
+/// growing the file would show it, and the nodes of a new inode that did not get there are nobody's.
+#[test]
+fn an_fsync_that_was_cut_short_leaves_nothing_behind() {
+    const AT: u64 = 12 << 20;
+    let (mut without, mut with) = (0, 0);
+    for step in 0..60 {
+        let seen = Arc::new(AtomicU64::new(0));
+        let out = seen.clone();
+        let before = move |m: &Mounted| {
+            let mut p = m.process();
+            let old = write_all(&mut p, "/old", 5, 4096).expect("write");
+            p.sync().expect("sync");
+            let new = write_all(&mut p, "/new", 5, 4096).expect("write");
+            let mut q = m.process();
+            spawn("fsync", move || {
+                for (fd, at) in [(old, AT), (new, AT), (old, AT + (4 << 20))] {
+                    p.pwrite(fd, Payload::Fill { word: 6, len: 8192 }, at).expect("write");
+                    p.fsync(fd).expect("fsync");
+                }
+                q.sync().expect("sync");
+            });
+            granary_sim::sleep(Nanos(8_000 + step * 700));
+            granary_sim::power_fail();
+        };
+        let after = move |m: &Mounted| {
+            let mut p = m.process();
+            let fd = p.open("/old", OpenFlags::RDWR, 0).expect("open");
+            let size = p.fstat(fd).expect("stat").attr.size;
+            out.store(size, Relaxed);
+            p.ftruncate(fd, 20 << 20).expect("grow");
+            for at in [AT, AT + (4 << 20)].into_iter().filter(|at| *at >= size) {
+                let mut content = vec![0; 8192];
+                assert_eq!(p.pread(fd, Dest::Bytes(&mut content), at).expect("read"), 8192);
+                assert!(
+                    content.iter().all(|b| *b == 0),
+                    "step {step}: what lay behind the end at {size} shows"
+                );
+            }
+            p.close(fd).expect("close");
+        };
+        suite::fail_and_look(&Subject::default(), drive(Bytes::mib(64)), None, before, after);
+        match seen.load(Relaxed) {
+            4096 => without += 1,
+            _ => with += 1,
+        }
+    }
+    assert!(without > 0 && with > 0, "{without} before and {with} behind the first fsync");
+}
+
+/// Who finds all written while another fsync of the file still waits for its FLUSH has promised nothing before that is over.
+#[test]
+fn an_fsync_that_finds_all_written_waits_for_the_flush_of_another() {
+    suite::run(|| {
+        let m = common::fresh(&drive(Bytes::mib(64)));
+        let mut p = m.process();
+        let fd = write_all(&mut p, "/f", 5, 4096).expect("write");
+        p.sync().expect("sync");
+        p.pwrite(fd, Payload::Fill { word: 6, len: 4096 }, 1 << 20).expect("write");
+        let nodes = m.fs.stats().nodes;
+        let (mut q, fs) = (m.process(), m.fs.clone());
+        let second = spawn("second", move || {
+            let fd = q.open("/f", OpenFlags::RDONLY, 0).expect("open");
+            while fs.stats().nodes == nodes {
+                granary_sim::sleep(Nanos(100));
+            }
+            q.fsync(fd).expect("fsync");
+            q.close(fd).expect("close");
+            (granary_sim::now(), fs.stats().nodes)
+        });
+        p.fsync(fd).expect("fsync");
+        let (first, written) = (granary_sim::now(), m.fs.stats().nodes);
+        let (second, after) = second.join();
+        assert_eq!(after, written, "the second was to find all written");
+        assert!(second >= first, "it returned at {second:?}, the first at {first:?}");
+        p.close(fd).expect("close");
+    });
 }
 
 /// The nodes that were synced since the checkpoint are rolled forward.
