@@ -6,7 +6,7 @@
 //!               no path can have, and those that are there twice
 //!   3 links     names of each inode = its link count; no inode without a name but orphans
 //!   4 SIT, SSA  blocks in use = valid blocks; each one's summary names its owner; free = without valid blocks
-//!   5 media     nodes in memory = on the drive; the checkpoint's numbers, SIT copies = memory
+//!   5 media     nodes in memory = on the drive; both superblocks; the checkpoint's numbers, SIT copies = memory
 //! ```
 //!
 //! It does *not* repair. Reserved blocks without data (NEW_ADDR) are in order anywhere, as in the kernel.
@@ -358,6 +358,13 @@ impl Check<'_> {
             fs.port.read(Lpa(lpa), &mut page, Structure::Superblock)?;
             Ok::<_, granary_vfs::FsError>(Box::new(page[0].to_bytes()))
         };
+        for lpa in [0, 1] {
+            match crate::mount::read_super(&fs.port, lpa) {
+                Ok(geo) if geo == fs.geo => {}
+                Ok(geo) => self.problem(format!("superblock {lpa} describes {geo:?}")),
+                Err(e) => self.problem(format!("superblock {lpa}: {e}")),
+            }
+        }
         let cp = match Checkpoint::parse(&*read(fs.geo.pack(pack))?) {
             Ok(cp) => cp,
             Err(e) => {

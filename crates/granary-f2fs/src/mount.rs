@@ -56,10 +56,22 @@ fn read(port: &Port, lpa: u64) -> Result<Box<BlockBytes>> {
     Ok(Box::new(page[0].to_bytes()))
 }
 
-fn read_super(port: &Port) -> Result<Geometry> {
-    let pages = port.info().pages;
-    superblock::parse(&*read(port, 0)?, pages)
-        .or_else(|e| superblock::parse(&*read(port, 1)?, pages).map_err(|_| e))
+/// A superblock.
+///
+/// # Errors
+/// `Corrupt` where it is none; the drive's.
+pub(crate) fn read_super(port: &Port, lpa: u64) -> Result<Geometry> {
+    superblock::parse(&*read(port, lpa)?, port.info().pages)
+}
+
+/// The shape, from whichever superblock can be read; the first is written again where it cannot, as by the kernel
+/// (`f2fs_fill_super`: "Try to recover").
+fn find_super(port: &Port) -> Result<Geometry> {
+    read_super(port, 0).or_else(|first| {
+        let geo = read_super(port, 1).map_err(|_| first)?;
+        port.write(Lpa(0), &[Page::from_bytes(&superblock::encode(&geo))], Structure::Superblock)?;
+        Ok(geo)
+    })
 }
 
 fn read_pack(port: &Port, geo: &Geometry, n: usize) -> Result<Checkpoint> {
@@ -226,7 +238,7 @@ fn node_summaries(port: &Port, geo: &Geometry, seg: &Seg, segno: u32, log: u8) -
 /// # Errors
 /// `Corrupt` where there is no sound F2FS; the drive's.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
-    let geo = read_super(&port)?;
+    let geo = find_super(&port)?;
     let (pack, cp) = match (read_pack(&port, &geo, 0), read_pack(&port, &geo, 1)) {
         (Ok(a), Ok(b)) if b.version > a.version => (1, b),
         (Ok(a), _) => (0, a),

@@ -1,11 +1,12 @@
-//! Names on damaged media that no path can have: findings, told to nobody.
+//! Damaged media: names that no path can have are findings, told to nobody; a superblock that is lost is written anew.
 
 mod common;
 
 use common::{again, fresh};
-use granary_mssd::{Drive, Structure};
+use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
+use granary_sim::now;
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{create, drive, port, run};
+use granary_vfs::suite::{create, drive, port, run, write_all};
 use granary_vfs::{FileSystem, Posix};
 use std::sync::Arc;
 
@@ -81,6 +82,44 @@ fn names_of_the_directory_itself_and_equal_names_are_findings() {
             let m = again(&d);
             let bad = m.fs.check().expect("check");
             assert!(bad.iter().any(|f| f.contains(wanted)), "{bad:#?}");
+        });
+    }
+}
+
+/// Both superblocks in turn, and both at once.
+#[test]
+fn a_lost_superblock_keeps_no_file_away() {
+    for (lost, opens) in [(&[0][..], true), (&[1], true), (&[0, 1], false)] {
+        run(move || {
+            let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
+            // So small that what is written reaches the flash, where it can be lost.
+            config.firmware.cache = Bytes::kib(256);
+            config.flash = config.flash.with_capacity(Bytes::mib(64));
+            let mssd = Arc::new(Mssd::new(&config).expect("a drive"));
+            let d: Arc<dyn Drive> = mssd.clone();
+            let m = fresh(&d);
+            let mut p = m.process();
+            let fd = write_all(&mut p, "/f", 5, 1 << 20).expect("write");
+            p.close(fd).expect("close");
+            p.exit();
+            m.unmount();
+            d.submit(now(), Command::Flush).expect("flush");
+            for lpa in lost {
+                assert!(mssd.break_page(Lpa(*lpa)), "superblock {lpa} is not in the flash");
+            }
+            if !opens {
+                assert!(granary_f2fs::mount(port(&d), &granary_f2fs::MountOptions::default()).is_err());
+                return;
+            }
+            let m = again(&d);
+            let mut p = m.process();
+            assert_eq!(p.stat("/f").expect("it is there").attr.size, 1 << 20);
+            let bad = m.fs.check().expect("check");
+            // The first one has been written again by the mount; nobody needed the second.
+            let told = bad.iter().filter(|b| b.contains("superblock 1")).count();
+            assert_eq!((told, bad.len()), (lost.contains(&1) as usize, told), "{bad:?}");
+            p.exit();
+            m.unmount();
         });
     }
 }

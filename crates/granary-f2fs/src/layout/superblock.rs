@@ -1,4 +1,4 @@
-//! The superblock: blocks 0 and 1, written by mkfs only.
+//! The superblock: blocks 0 and 1, written by mkfs; the first again by a mount that cannot read it.
 //!
 //! It holds the shape and nothing that changes; what changes is in the checkpoint.
 
