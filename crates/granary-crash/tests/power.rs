@@ -128,6 +128,11 @@ fn f2fs_keeps_its_promises_with_nodes_that_come_and_go() {
 }
 
 #[test]
+fn f2fs_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("f2fs", "late", 20);
+}
+
+#[test]
 fn f2fs_with_strict_fsyncs_keeps_its_promises_under_torture() {
     explore("f2fs-strict", "torture", 60);
 }
@@ -140,6 +145,16 @@ fn f2fs_keeps_its_promises_under_varmail() {
 #[test]
 fn f2fs_keeps_its_promises_under_fileserver() {
     explore("f2fs", "fileserver", 40);
+}
+
+#[test]
+fn bytefs_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("bytefs", "late", 10);
+}
+
+#[test]
+fn ext4_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("ext4", "late", 10);
 }
 
 #[test]
