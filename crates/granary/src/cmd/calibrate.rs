@@ -26,6 +26,7 @@ use granary_mount::{DRIVE_FILE, STATS_FILE};
 use granary_mssd::Structure;
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -150,6 +151,26 @@ fn run_program(command: &mut Command) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned())
 }
 
+/// Lets time pass, `least` and until time stamps of files move: they are those of the coarse clock, which moves once in a tick of
+/// the kernel's, 1 to 10 ms, later where the machine is busy. (From 6.13 on they are at most the time of day, where somebody
+/// has asked for them in between.)
+fn pass(least: Nanos) {
+    let of = |t: Timespec| (t.tv_sec, t.tv_nsec);
+    let before = of(clock_gettime(ClockId::Realtime));
+    #[allow(clippy::disallowed_methods)] // the kernel's clock is the machine's
+    let sleep = |t: Nanos| std::thread::sleep(std::time::Duration::from_nanos(t.0));
+    sleep(least);
+    for _ in 0..MOST_WAITS {
+        if of(clock_gettime(ClockId::RealtimeCoarse)) > before {
+            break;
+        }
+        sleep(Nanos::from_millis(1));
+    }
+}
+
+/// Milliseconds that [`pass`] waits at most: a clock that was set back does not hang the run.
+const MOST_WAITS: u32 = 1000;
+
 /// An exported drive with the kernel's ext4 mounted on it; dropped, it is taken apart.
 struct Rig {
     dir: PathBuf,
@@ -196,10 +217,8 @@ impl Rig {
     fn measure(mut self, load: &Load, seed: u64) -> Result<Traffic, Failure> {
         let root = self.dir.join("mnt");
         let clients = |_: &str| KernelClient::new(&root);
-        #[allow(clippy::disallowed_methods)] // the kernel's clock is the machine's
-        let pause = |t: Nanos| std::thread::sleep(std::time::Duration::from_nanos(t.0));
         let mut edges = [(0, 0); 2];
-        load.run(clients, seed, &pause, &mut |edge| {
+        load.run(clients, seed, &pass, &mut |edge| {
             edges[usize::from(edge == Edge::End)] = (self.recorded()?, commits(&self.device)?);
             Ok(())
         })?;
@@ -237,6 +256,20 @@ impl Drop for Rig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn between_two_writes_time_stamps_move() {
+        let dir = tempfile::tempdir().expect("a directory");
+        // Each its own file, looked at in the end: where a stamp was looked at, the next is of a finer clock.
+        let files: Vec<PathBuf> = (0..20).map(|n: u32| dir.path().join(n.to_string())).collect();
+        for file in &files {
+            std::fs::write(file, b"x").expect("write");
+            pass(Nanos(0));
+        }
+        let stamp = |f: &PathBuf| std::fs::metadata(f).map(|m| (m.mtime(), m.mtime_nsec())).expect("stat");
+        assert!(files.windows(2).all(|two| stamp(&two[0]) < stamp(&two[1])));
+    }
 
     #[test]
     fn a_size_that_no_drive_of_the_testbed_has_is_refused_with_the_least() {
