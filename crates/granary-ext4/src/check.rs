@@ -1,7 +1,8 @@
 //! `check`: everything on media against everything else, and against memory.
 //!
 //! ```text
-//!   1 groups    inode bitmap -> inodes in use -> their blocks, each used once, within their size's reach
+//!   1 groups    inode bitmap -> inodes in use -> their blocks, each used once, within their size's reach;
+//!               an attribute block by as many inodes as it counts
 //!   2 names     from the root: every entry's inode exists, is of that kind; hashes lie in their leaf's range
 //!   3 links     names of each inode = its link count; no inode without a name but orphans
 //!   4 bitmaps   blocks in use = block bitmaps; counters of descriptors, superblock, memory = bitmaps
@@ -41,6 +42,8 @@ struct Checker<'a> {
     problems: Vec<String>,
     used: Vec<Box<BlockBytes>>,
     inodes: BTreeMap<u32, Known>,
+    /// Attribute blocks: users that the block counts (`None`: unreadable), inodes that point there.
+    attributes: BTreeMap<u64, (Option<u32>, u32)>,
 }
 
 impl Ext4 {
@@ -54,7 +57,14 @@ impl Ext4 {
             })
             .collect();
         let settled = self.journal.pending() == 0;
-        let mut c = Checker { fs: self, settled, problems: Vec::new(), used, inodes: BTreeMap::new() };
+        let mut c = Checker {
+            fs: self,
+            settled,
+            problems: Vec::new(),
+            used,
+            inodes: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+        };
         let result = c.run();
         match result {
             // What cannot even be read is a finding, not a failure of the check.
@@ -73,6 +83,7 @@ impl Checker<'_> {
         for g in 0..self.fs.groups.geo.groups {
             self.inodes_of(g)?;
         }
+        self.sharing();
         self.names()?;
         self.links();
         for g in 0..self.fs.groups.geo.groups {
@@ -206,19 +217,48 @@ impl Checker<'_> {
         }
         if xattrs != 0 {
             counted += 1;
-            self.use_blocks(xattrs, 1, &|| format!("the attributes of inode {ino}"));
-            if xattrs < self.fs.groups.geo.blocks {
-                let block = self.block(xattrs, Structure::Inode)?;
-                if let Err(e) = block.with(|b| xattr::read(b, ino)) {
-                    self.problem(e.to_string());
-                }
-            }
+            self.attributes_of(ino, xattrs)?;
         }
         if counted != blocks {
             self.problem(format!("inode {ino} says {blocks} blocks and has {counted}"));
         }
         self.inodes.insert(ino, Known { inode, names: 0, subdirs: 0, parent: None });
         Ok(())
+    }
+
+    /// The attribute block of an inode: used once, by as many inodes as it says.
+    fn attributes_of(&mut self, ino: u32, lba: u64) -> Result<()> {
+        let known = self.attributes.get_mut(&lba);
+        let first = known.is_none();
+        if let Some(known) = known {
+            known.1 += 1;
+        } else {
+            self.use_blocks(lba, 1, &|| format!("the attributes of inode {ino}"));
+            self.attributes.insert(lba, (None, 1));
+        }
+        if lba >= self.fs.groups.geo.blocks {
+            return Ok(());
+        }
+        let block = match first {
+            true => self.block(lba, Structure::Inode)?,
+            false => self.fs.cache.get(Lpa(lba), Structure::Inode)?,
+        };
+        // Each for itself: the older form belongs to one inode.
+        match block.with(|b| xattr::read(b, lba, ino)) {
+            Ok(says) => self.attributes.entry(lba).or_default().0 = Some(says.users),
+            Err(e) => self.problem(e.to_string()),
+        }
+        Ok(())
+    }
+
+    fn sharing(&mut self) {
+        for (lba, (users, found)) in std::mem::take(&mut self.attributes) {
+            if let Some(users) = users.filter(|u| *u != found) {
+                self.problem(format!(
+                    "block {lba} counts {users} inodes with its attributes, {found} have them"
+                ));
+            }
+        }
     }
 
     /// Blocks beyond a file's end are what fallocate reserved: unwritten or zero. (Once there was a recovery they become so when

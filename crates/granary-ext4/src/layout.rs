@@ -11,7 +11,7 @@
 //! extents and 254 journal tags per block), so that operations touch the same number of blocks; the bytes are our
 //! own. Parsers take any bytes and never panic.
 //!
-//! Not here: `resize_inode`'s reserved descriptor blocks, inline data, extended attributes, checksums of bitmaps,
+//! Not here: `resize_inode`'s reserved descriptor blocks, inline data, checksums of bitmaps,
 //! directory and extent blocks (their 12 B and 4 B tails are kept free for them).
 //!
 //! Source: reference/baselines.md section 3.1; the kernel's Documentation/filesystems/ext4.

@@ -28,6 +28,7 @@ mod fs;
 mod geometry;
 mod journal;
 pub mod layout;
+mod mbcache;
 mod mkfs;
 mod mount;
 mod namei;
@@ -44,6 +45,7 @@ pub use options::{DataMode, JournalShare, MkfsOptions, MountOptions};
 
 use crate::alloc::Groups;
 use crate::journal::Journal;
+use crate::mbcache::Known;
 use crate::orphan::Orphans;
 use granary_mssd::Port;
 use granary_sim::Daemon;
@@ -65,6 +67,8 @@ pub struct Ext4 {
     hash_seed: u64,
     options: MountOptions,
     orphans: Mutex<Orphans>,
+    /// Attribute blocks that may be shared. Whoever changes one, or who uses it, holds this; taken within a handle.
+    shared: Mutex<Known>,
     recovery: Recovery,
     /// Not unmounted properly, the last time or earlier: blocks beyond a file's end may hold anything.
     loose: bool,

@@ -14,6 +14,7 @@ use crate::layout::inode::{INODES_PER_BLOCK, RawInode};
 use crate::layout::journal::LogSuper;
 use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::layout::{BLOCKS_PER_GROUP, corrupt, extent};
+use crate::mbcache::Known;
 use crate::options::{DataMode, MountOptions};
 use crate::orphan::Orphans;
 use crate::{Ext4, node};
@@ -173,6 +174,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Ext4>> {
         hash_seed: sb.hash_seed.get(),
         options: options.clone(),
         orphans: Mutex::new(Orphans::default()),
+        shared: Mutex::new(Known::default()),
         recovery,
         loose: sb.state.get() != CLEAN,
         daemons: Mutex::new(daemons),

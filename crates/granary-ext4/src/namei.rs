@@ -262,7 +262,7 @@ impl Ext4 {
         self.drop_promises(inode, 0);
         self.truncate_blocks(inode, 0, |h| {
             self.orphan_del(h, ino)?;
-            self.free_xattr_block(h, inode.private::<Node>())?;
+            self.free_xattr_block(h, inode)?;
             self.change_raw(h, ino, |raw| {
                 raw.xattr_block = 0.into();
                 (raw.mode, raw.links) = (0.into(), 0.into());

@@ -6,7 +6,7 @@ use common::fresh;
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::inode::RawInode;
 use granary_ext4::layout::superblock::Superblock;
-use granary_ext4::layout::{BLOCK_SIZE, BlockBytes, extent};
+use granary_ext4::layout::{BLOCK_SIZE, BlockBytes, extent, xattr};
 use granary_ext4::{MountOptions, mount};
 use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
@@ -233,6 +233,36 @@ fn damaged_attributes_are_found() {
         let lba = i.raw("/a").xattr_block.get();
         assert_ne!(lba, 0, "300 bytes are too many for the inode");
         i.change(lba, |b| b[50] ^= 1);
+    });
+}
+
+#[test]
+fn a_wrong_number_of_users_of_attributes_is_found() {
+    planted(&["counts 3 inodes with its attributes, 1 have them"], |i| {
+        let lba = i.raw("/a").xattr_block.get();
+        let says = xattr::read(&i.block(lba), lba, i.inodes["/a"]).expect("sound");
+        i.change(lba, |b| xattr::write(b, lba, 3, &says.string));
+    });
+}
+
+/// Attributes that cannot be read keep no file from being removed.
+#[test]
+fn a_file_with_damaged_attributes_can_be_removed() {
+    run(|| {
+        let image = Image::new();
+        let lba = image.raw("/a").xattr_block.get();
+        image.change(lba, |b| b[50] ^= 1);
+        let m = common::again(&image.drive);
+        let mut p = m.process();
+        assert!(matches!(p.getxattr("/a", b"user.name"), Err(FsError::Corrupt(_))));
+        p.unlink("/a").expect("unlinks");
+        p.exit();
+        m.unmount();
+        let found = image.found();
+        assert!(
+            found.iter().any(|f| f.contains(&format!("block {lba} is free and marked in use"))),
+            "{found:?}"
+        );
     });
 }
 

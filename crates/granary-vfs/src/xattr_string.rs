@@ -80,6 +80,13 @@ pub fn set(string: &[u8], name: &[u8], value: Option<&[u8]>) -> Vec<u8> {
     new
 }
 
+/// The same entries, ordered by their names: two strings with the same attributes become equal.
+pub fn ordered(string: &[u8]) -> Vec<u8> {
+    let mut list: Vec<(usize, &[u8], &[u8])> = entries(string).flatten().collect();
+    list.sort_by_key(|(_, name, _)| *name);
+    list.into_iter().flat_map(|(at, name, value)| &string[at..at + entry_len(name, value)]).copied().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +101,18 @@ mod tests {
             assert!(found.iter().map(|n| n.len() + ENTRY).sum::<usize>() <= bytes.len());
             assert!(is_sound(&set(b"", b"user.a", Some(&bytes))));
         }
+    }
+
+    #[test]
+    fn the_order_in_which_attributes_came_can_be_forgotten() {
+        let three = |names: [&[u8]; 3]| {
+            names.iter().fold(Vec::new(), |string, name| set(&string, name, Some(&name.repeat(3))))
+        };
+        let (one, other) =
+            (three([b"user.b", b"user.a", b"user.ab"]), three([b"user.ab", b"user.b", b"user.a"]));
+        assert_ne!(one, other);
+        assert_eq!(ordered(&one), ordered(&other));
+        assert_eq!(names(&ordered(&one)), [&b"user.a"[..], b"user.ab", b"user.b"]);
+        assert_eq!(get(&ordered(&one), b"user.ab"), Some(&b"user.abuser.abuser.ab"[..]));
     }
 }

@@ -322,7 +322,11 @@ impl One {
             return expected("removexattr", self.posix.removexattr(path, name.as_bytes())).map(drop);
         }
         let len = [0, 5, 40, 90, 300, 1000][self.random.below(6) as usize];
-        let value: Vec<u8> = (0..len).map(|_| self.random.next_u64() as u8).collect();
+        // Of its own, or one that others have: they may share a block.
+        let value: Vec<u8> = match self.random.below(2) {
+            0 => (0..len).map(|_| self.random.next_u64() as u8).collect(),
+            byte => vec![byte as u8; len],
+        };
         let set = self.posix.setxattr(path, name.as_bytes(), &value, SetXattr::Any);
         expected("setxattr", set).map(drop)
     }
