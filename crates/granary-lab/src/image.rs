@@ -263,21 +263,23 @@ impl OpenImage {
     /// # Errors
     /// The image's; a file system that is not in the registry.
     pub fn open(path: &Path, durability: Durability, read_only: bool) -> Result<OpenImage, LabError> {
-        let (image, drive) = Image::open(path, durability, read_only)?;
-        if image.meta().fs == BLANK {
+        // What is refused is not opened: it stays as clean as it was.
+        let meta = Image::describe(path)?.meta;
+        if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{}: a blank drive, without a file system of ours: serve it with `granary export`",
                 path.display()
             )));
         }
-        if image.meta().unfinished {
+        if meta.unfinished {
             return Err(LabError::Usage(format!(
                 "{0}: its making was interrupted, and there is no file system on it: granary mkfs --force {0} makes it anew",
                 path.display()
             )));
         }
-        let entry = registry::find(&image.meta().fs)?;
-        let (host, note) = host_of(image.meta())?;
+        let entry = registry::find(&meta.fs)?;
+        let (host, note) = host_of(&meta)?;
+        let (image, drive) = Image::open(path, durability, read_only)?;
         Ok(OpenImage { image, drive, entry, host, read_only, note })
     }
 

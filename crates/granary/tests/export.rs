@@ -266,7 +266,24 @@ fn what_cannot_be_exported_is_said() {
     fs::write(place.path("mnt/file"), "x").expect("write");
     assert!(place.granary(&["export", "blank", "mnt"], 2).1.contains("not empty"));
     fs::remove_file(place.path("mnt/file")).expect("unlink");
-    assert!(place.granary(&["stat", "blank"], 0).0.contains("closed cleanly"));
+    assert!(!place.granary(&["stat", "blank"], 0).0.contains("not closed"));
+}
+
+/// The last thing that can fail is the loop device; the image is open then.
+#[test]
+fn an_export_that_fails_closes_its_image() {
+    let Some(place) = Place::new() else { return };
+    place.granary(&["mkfs", "blank", "--fs", "none", "--size", "256MiB"], 0);
+    fs::create_dir(place.path("bin")).expect("makes");
+    fs::write(place.path("bin/losetup"), "#!/bin/sh\necho all in use >&2; exit 1\n").expect("writes");
+    good(&["chmod", "+x", &place.at("bin/losetup")]);
+    let path = format!("{}:{}", place.at("bin"), std::env::var("PATH").unwrap_or_default());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_granary"));
+    command.current_dir(place.path("")).env("PATH", path).args(["export", "--loop", "blank", "drive"]);
+    let out = command.output().expect("runs");
+    assert_eq!(out.status.code(), Some(2));
+    assert!(text(&out.stderr).contains("all in use"), "{}", text(&out.stderr));
+    assert!(!place.granary(&["stat", "blank"], 0).0.contains("not closed"));
 }
 
 #[test]

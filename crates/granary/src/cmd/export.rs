@@ -21,12 +21,13 @@ use crate::failure::Failure;
 use crate::out;
 use granary_lab::image::open_drive;
 use granary_lab::testbed::Testbed;
-use granary_mount::{DRIVE_FILE, Options};
+use granary_mount::{DRIVE_FILE, Exported, Options};
 use granary_mssd::image::Image;
 use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use parking_lot::Mutex;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,8 +63,37 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let log = serve::open_log(args.serve.log.as_deref())?;
     let opened = open(&args)?;
     set_pacing(args.serve.pacing());
-    let exported =
-        granary_mount::export(Port::new(opened.drive.clone()), &args.dir, &options(&args, &opened))?;
+    let ended = serve_drive(&args, &log, &opened);
+    // Whatever happened: who opened it closes it.
+    let Opened { drive, image, record, .. } = opened;
+    drop(drive);
+    let recorded = record.map_or(Ok(0), |record| record.finish());
+    let closed = image.and_then(Arc::into_inner).map_or(Ok(()), Image::close);
+    ended?;
+    recorded?;
+    Ok(closed?)
+}
+
+/// Serves the drive until it is unmounted.
+fn serve_drive(args: &ExportArgs, log: &File, opened: &Opened) -> Result<(), Failure> {
+    let exported = granary_mount::export(Port::new(opened.drive.clone()), &args.dir, &options(args, opened))?;
+    let announced = announce(args, log, opened, &exported);
+    if announced.is_err() {
+        // Nobody knows of it, or could end it.
+        let _ = exported.unmounter().unmount(true);
+    }
+    let ended = exported.join();
+    announced?;
+    ended.map_err(Failure::from)
+}
+
+/// Makes the loop device, says what is where, and lets signals end it. The device goes with what is returned.
+fn announce(
+    args: &ExportArgs,
+    log: &File,
+    opened: &Opened,
+    exported: &Exported,
+) -> Result<Arc<Mutex<Option<LoopDevice>>>, Failure> {
     let file = exported.dir().join(DRIVE_FILE);
     // The kernel writes back through us when memory is short: we must not wait for it then. Root's privilege.
     let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -71,7 +101,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let place = device.as_ref().map_or(file, |d| d.path().to_owned());
     let line = format!("{} is {}, {}", place.display(), args.image, opened.told);
     if args.serve.background {
-        serve::hand_over(&log, &line)?;
+        serve::hand_over(log, &line)?;
     } else {
         let dir = exported.dir().display();
         say!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
@@ -81,24 +111,16 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
         }
     }
     serve::die_on_panic();
-    let Opened { drive, image, record, .. } = opened;
+    let last = opened.drive.clone();
+    let left = if opened.image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
     let device = Arc::new(Mutex::new(device));
-    let (held, last) = (device.clone(), drive.clone());
-    let left = if image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
+    let held = device.clone();
     serve::watch_signals(
         exported.unmounter(),
         move || drop(held.lock().take()),
         move || Port::new(last.clone()).flush().map(|()| left).map_err(|e| e.to_string()),
     )?;
-    let ended = exported.join();
-    drop(drive);
-    if let Some(record) = record {
-        record.finish()?;
-    }
-    if let Some(image) = image.and_then(Arc::into_inner) {
-        image.close()?;
-    }
-    ended.map_err(Failure::from)
+    Ok(device)
 }
 
 fn options(args: &ExportArgs, opened: &Opened) -> Options {
