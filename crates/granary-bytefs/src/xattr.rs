@@ -75,7 +75,8 @@ impl Core {
         self.journal.alive()?;
         let node = node(inode);
         let _change = node.change.lock();
-        let string = xattr_string::set(&self.xattrs(node)?, name, value);
+        let old = self.xattrs(node)?;
+        let string = xattr_string::set(&old, name, value);
         let count = xattr::blocks_for(string.len()).ok_or(FsError::NoSpace)?;
         let (had, gone) = {
             let body = node.body.lock();
@@ -106,9 +107,10 @@ impl Core {
         xattr::write(&string, &lbas, &mut images);
         for (n, block) in blocks.iter().enumerate() {
             let used = xattr::used(n, string.len()).div_ceil(LINE_SIZE);
-            let is_new = n >= had.len();
+            // Behind these the media has anything, which the zeros of a new block in the cache do not show.
+            let known = if n < had.len() { xattr::used(n, old.len()).div_ceil(LINE_SIZE) } else { 0 };
             let lines = |from: &[u8; PAGE_SIZE], i: usize| from[i * LINE_SIZE..(i + 1) * LINE_SIZE].to_vec();
-            let changed = (0..used).filter(|&i| is_new || lines(&before[n], i) != lines(&images[n], i));
+            let changed = (0..used).filter(|&i| i >= known || lines(&before[n], i) != lines(&images[n], i));
             let mask = changed.fold(0u64, |mask, i| mask | 1 << i);
             if mask != 0 {
                 tx.touch(block, mask);

@@ -21,6 +21,6 @@ mod recorded;
 
 pub use explorer::{Coverage, Explorer, Failure, Report, Target, panic_text};
 pub use faulty::{Faulty, Trip};
-pub use load::{Clients, Filebench, Late, Load, Sparse, Torture};
+pub use load::{Clients, Filebench, Full, Late, Load, Sparse, Torture};
 pub use oracle::{Promises, Verdict};
 pub use recorded::Recorded;

@@ -5,11 +5,13 @@
 //! own randomness provokes (no such name, no space) as a matter of course, and return the others.
 
 mod filebench;
+mod full;
 mod late;
 mod sparse;
 mod torture;
 
 pub use filebench::Filebench;
+pub use full::Full;
 pub use late::Late;
 pub use sparse::Sparse;
 pub use torture::Torture;

@@ -2,7 +2,7 @@
 //! within a few milliseconds of virtual time. `cargo xtask soak` uses this file, too.
 
 use granary_bytefs::{CommitMode, DataMode, MkfsOptions, MountOptions, Variant};
-use granary_crash::{Filebench, Late, Load, Sparse, Target, Torture};
+use granary_crash::{Filebench, Full, Late, Load, Sparse, Target, Torture};
 use granary_f2fs::FsyncMode;
 use granary_flash::Geometry;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
@@ -33,7 +33,7 @@ pub const ALL: &[&str] = &[
 
 /// Every load by name.
 #[allow(dead_code)] // likewise
-pub const LOADS: &[&str] = &["torture", "sparse", "late", "varmail", "fileserver", "oltp"];
+pub const LOADS: &[&str] = &["torture", "sparse", "late", "full", "varmail", "fileserver", "oltp"];
 
 /// The load with this name, of some hundred operations.
 #[allow(dead_code)] // tests/atomic.rs has its own
@@ -41,6 +41,7 @@ pub fn load(name: &str) -> Option<Arc<dyn Load>> {
     Some(match name {
         "torture" => Arc::new(Torture::default()),
         "late" => Arc::new(Late::default()),
+        "full" => Arc::new(Full::default()),
         "sparse" => Arc::new(Sparse::default()),
         "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
         _ => return None,
