@@ -187,6 +187,26 @@ fn ext4_keeps_its_promises_under_oltp() {
     explore("ext4", "oltp", 30);
 }
 
+#[test]
+fn bytefs_keeps_its_promises_on_a_full_drive() {
+    explore("bytefs", "full", 8);
+}
+
+#[test]
+fn ext4_keeps_its_promises_on_a_full_drive() {
+    explore("ext4", "full", 8);
+}
+
+#[test]
+fn nova_keeps_its_promises_on_a_full_drive() {
+    explore("nova", "full", 8);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_on_a_full_drive() {
+    explore("pmfs", "full", 8);
+}
+
 /// Write-back waited for an inode's table block, cold after a recovery, and then wrote the link count of before: the file
 /// was unlinked meanwhile.
 #[test]

@@ -126,8 +126,12 @@ impl Nova {
         b.write_back()
     }
 
-    /// The entries of an operation that failed do not count: the pages' own counts are what they were.
-    pub(crate) fn take_back(&self, b: &mut Batch<'_>, st: &State, p: &Pending) -> Result<()> {
+    /// The entries of an operation that failed do not count: the pages' own counts are what they were. The pages of a log that
+    /// was to begin are free: no inode leads to them.
+    pub(crate) fn take_back(&self, b: &mut Batch<'_>, st: &mut State, p: &Pending) -> Result<()> {
+        if st.tail == 0 {
+            return st.pages.drain(..).try_for_each(|page| self.free.give(page.block, 1));
+        }
         for page in p.pages() {
             let page = st.pages[page];
             b.put_u32(page.block * BLOCK + PAGE_ENTRIES, page.entries, Structure::Log)?;

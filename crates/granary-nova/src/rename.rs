@@ -138,7 +138,7 @@ impl Nova {
             let logged = match self.log_rename(b, &mut call) {
                 Ok(logged) => logged,
                 Err(e) => {
-                    call.parts.iter().try_for_each(|part| self.take_back(b, part.st, &part.p))?;
+                    call.parts.iter_mut().try_for_each(|part| self.take_back(b, part.st, &part.p))?;
                     return Err(e);
                 }
             };

@@ -135,3 +135,38 @@ fn on_a_full_file_system_what_frees_space_works_whatever_was_tried_before() {
         m.check();
     });
 }
+
+/// A rename begins the log of a file that has none, and ends for want of space in another's.
+#[test]
+fn a_call_that_finds_no_space_leaves_no_block_taken() {
+    run(|| {
+        let m = fresh(&drive(Bytes::mib(24)));
+        let mut p = m.process();
+        let names = ["/a", "/b", "/c", "/d"];
+        for name in names {
+            let fd = create(&mut p, name);
+            p.close(fd).expect("close");
+        }
+        let fd = create(&mut p, "/ballast");
+        let mut end = 0;
+        for len in [1 << 20, PAGE_SIZE] {
+            while let Ok(n) = p.pwrite(fd, fill(7, len), end) {
+                end += n as u64;
+            }
+        }
+        let mut refused = 0;
+        for round in 0..8 {
+            for (from, to) in [("/a", "/b"), ("/c", "/d"), ("/b", "/a"), ("/d", "/c")] {
+                refused += u32::from(p.rename(from, to) == Err(FsError::NoSpace));
+                m.check();
+            }
+            end -= PAGE_SIZE as u64;
+            p.ftruncate(fd, end).expect("cut");
+            if round % 2 == 0 {
+                let fd = create(&mut p, &format!("/new{round}"));
+                p.close(fd).expect("close");
+            }
+        }
+        assert!(refused > 0);
+    });
+}
