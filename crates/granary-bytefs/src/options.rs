@@ -116,6 +116,8 @@ impl Variant {
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
     /// Which step of the ablation; all but `full` send data by block only, whatever the thresholds below.
+    /// Not of a testbed: the name in the registry says it.
+    #[serde(skip)]
     pub variant: Variant,
     /// When transactions are committed.
     pub commit: CommitMode,
@@ -135,7 +137,8 @@ pub struct MountOptions {
     pub direct_byte_max: usize,
     /// Per-CPU free lists.
     pub cpus: usize,
-    /// Host memory for metadata blocks.
+    /// Host memory for metadata blocks. Not of a testbed, whose host has one for whatever is mounted.
+    #[serde(skip)]
     pub metadata_cache: Bytes,
     /// Inode blocks read together on a miss, a power of two.
     pub inode_readahead: u64,

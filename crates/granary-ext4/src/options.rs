@@ -89,7 +89,8 @@ pub struct MountOptions {
     pub auto_da_alloc: bool,
     /// Tell the drive which blocks a committed transaction freed.
     pub discard: bool,
-    /// Memory for metadata blocks.
+    /// Memory for metadata blocks. Not of a testbed, whose host has one for whatever is mounted.
+    #[serde(skip)]
     pub metadata_cache: Bytes,
     /// CPUs that allocate small files from runs of their own.
     pub cpus: u32,

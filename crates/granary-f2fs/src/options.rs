@@ -81,7 +81,9 @@ pub struct MountOptions {
     /// Pause between rounds of at most eight such runs: while there are more, while others work (DEF_MIN_,
     /// DEF_MID_DISCARD_ISSUE_TIME), and where there is nothing to tell (the kernel is woken then), ns.
     pub discard_sleep: (Nanos, Nanos, Nanos),
-    /// Memory for nodes, directory blocks and tables, a third each.
+    /// Memory for nodes, directory blocks and tables, a third each. Not of a testbed, whose host has one for whatever is
+    /// mounted.
+    #[serde(skip)]
     pub metadata_cache: Bytes,
 }
 

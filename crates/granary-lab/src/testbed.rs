@@ -44,17 +44,17 @@ pub struct Testbed {
 pub struct Host {
     /// Cores that tasks share.
     pub cores: usize,
-    /// Memory for metadata blocks, beside the page cache.
+    /// Memory for metadata blocks, beside the page cache, of whatever file system is mounted.
     pub metadata_cache: Bytes,
     /// What host software costs.
     pub costs: HostCosts,
     /// Page cache, write-back, time stamps.
     #[serde(default)]
     pub vfs: VfsConfig,
-    /// How ByteFS is mounted; variant and metadata cache come from the name and from above.
+    /// How ByteFS is mounted; the variant is its name's.
     #[serde(default)]
     pub bytefs: granary_bytefs::MountOptions,
-    /// How ext4 is mounted; the metadata cache comes from above, as for the others.
+    /// How ext4 is mounted.
     #[serde(default)]
     pub ext4: granary_ext4::MountOptions,
     /// How F2FS is mounted.
@@ -79,11 +79,25 @@ impl Host {
 
     /// From a table that an earlier version may have written: what it does not state is as in `base`.
     pub(crate) fn from_table(table: &Table, base: &Host) -> Result<Host, LabError> {
-        let mut whole = base.table()?;
-        merge(&mut whole, table);
+        let (mut whole, mut table) = (base.table()?, table.clone());
+        for (_, section) in &mut table {
+            if let Value::Table(section) = section {
+                ELSEWHERE.iter().for_each(|(key, _)| drop(section.remove(*key)));
+            }
+        }
+        merge(&mut whole, &table);
         Host::deserialize(whole).map_err(|e| LabError::call("reading the host's settings in image.toml", e))
     }
 }
+
+/// What was a key of file systems' sections once, without effect, and what says it.
+const ELSEWHERE: [(&str, &str); 2] = [
+    (
+        "metadata_cache",
+        "no file system has a metadata_cache of its own: it is host.metadata_cache, for whatever is mounted",
+    ),
+    ("variant", "the variant of ByteFS is its name: bytefs, bytefs-log, bytefs-dual"),
+];
 
 /// Puts `over` on top of `under`; the keys of both sections of a name are merged.
 fn merge(under: &mut Table, over: &Table) {
@@ -288,6 +302,9 @@ fn apply(tree: &mut Table, set: &str) -> Result<String, LabError> {
         [one] => (*one).clone(),
         [] => {
             let last = key.rsplit('.').next().unwrap_or(key);
+            if let Some((_, why)) = ELSEWHERE.iter().find(|(key, _)| *key == last) {
+                return Err(bad((*why).to_owned()));
+            }
             let near: Vec<&str> = keys.iter().filter(|k| k.contains(last)).map(String::as_str).collect();
             let hint = if near.is_empty() { String::new() } else { format!("; perhaps {}", near.join(", ")) };
             return Err(bad(format!(
@@ -449,6 +466,34 @@ mod tests {
             let said = Testbed::load("cxl", &[set.into()]).expect_err(set).to_string();
             assert!(said.starts_with(&format!("--set {set}: ")), "{said}");
         }
+    }
+
+    /// The registry takes both from elsewhere; as keys of file systems they would be accepted and ignored.
+    #[test]
+    fn a_file_system_has_no_metadata_cache_and_no_variant_of_its_own() {
+        for (fs, key, value, word) in [
+            ("ext4", "metadata_cache", "\"16KiB\"", "host.metadata_cache"),
+            ("f2fs", "metadata_cache", "\"16KiB\"", "host.metadata_cache"),
+            ("bytefs", "metadata_cache", "\"16KiB\"", "host.metadata_cache"),
+            ("bytefs", "variant", "\"log\"", "bytefs-log"),
+        ] {
+            let head = "base = \"cxl\"\nname = \"x\"\ndescription = \"d\"\n";
+            let said = refusal(&format!("{head}[host.{fs}]\n{key} = {value}\n"));
+            assert!(said.starts_with("testbed mine.toml: line 5: ") && said.contains(word), "{said}");
+            let set = format!("{fs}.{key}={value}");
+            let said = Testbed::load("cxl", std::slice::from_ref(&set)).expect_err(&set).to_string();
+            assert!(said.starts_with(&format!("--set {set}: ")) && said.contains(word), "{said}");
+        }
+        let set = Testbed::load("cxl", &["metadata_cache=16KiB".to_owned()]).expect("the host's");
+        assert_eq!(set.host.metadata_cache, Bytes::kib(16));
+    }
+
+    #[test]
+    fn the_host_of_an_image_may_have_keys_that_had_no_effect() {
+        let host = Testbed::load("cxl", &[]).expect("built in").host;
+        let old = "[ext4]\nmetadata_cache = 7\ncpus = 3\n[bytefs]\nvariant = \"full\"\nmetadata_cache = 7\n";
+        let read = Host::from_table(&toml::from_str(old).expect("TOML"), &host).expect("readable");
+        assert_eq!((read.ext4.cpus, read.metadata_cache), (3, host.metadata_cache));
     }
 
     #[test]

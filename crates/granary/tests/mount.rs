@@ -38,6 +38,8 @@ fn options_that_would_say_nothing_are_refused() {
         (&["mount", "--set", "nand.read_ns=1", "img", "mnt"], "the image's"),
         (&["mount", "--set", "ext4.data=journal", "img", "mnt"], "this is bytefs"),
         (&["mount", "--set", "vfs.page_cache=64MiB", "img", "mnt"], "--page-cache"),
+        (&["mount", "--set", "metadata_cache=513MiB", "img", "mnt"], "--page-cache 512MiB"),
+        (&["mount", "--set", "bytefs.metadata_cache=1MiB", "img", "mnt"], "host.metadata_cache"),
         (&["mount", "--set", "costs.syscall=1", "ram:ext4", "mnt"], "machine's time"),
         (&["stat", "--watch", "img"], "not mounted"),
         (&["stat", "--interval", "1", "img"], "--watch"),

@@ -10,7 +10,7 @@
 //! behind as many blanks as there are bytes before it, one number names file and line of anything, also of a contradiction
 //! that is found when all is put together.
 
-use super::{Testbed, text};
+use super::{ELSEWHERE, Testbed, text};
 use crate::error::LabError;
 use serde::Deserialize;
 use toml::Spanned;
@@ -50,8 +50,15 @@ pub fn plain(message: &str) -> &str {
         NO_SIZE => {
             "a size (or bandwidth) belongs here: a whole number of bytes, 0 and more, or a text such as \"16MiB\""
         }
-        other => other,
+        other => {
+            ELSEWHERE.iter().find(|(key, _)| unknown(other) == Some(*key)).map_or(other, |(_, why)| *why)
+        }
     }
+}
+
+/// The key that toml says is unknown.
+fn unknown(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
 }
 
 /// Whether `message` blames the key with this path: it begins with the path, or names the key by its last part, which is of

@@ -29,7 +29,7 @@ pub struct MountArgs {
     /// Extended attributes; they cost a request before every write
     #[arg(long)]
     pub xattrs: bool,
-    /// Memory for the page cache; the kernel has its own above it
+    /// Memory for the page cache, and at most as much again for metadata; the kernel has its own above it
     #[arg(long, default_value = "512MiB", value_parser = bytes)]
     pub page_cache: Bytes,
     #[command(flatten)]

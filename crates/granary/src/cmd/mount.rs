@@ -172,7 +172,8 @@ fn open(args: &MountArgs) -> Result<Opened, Failure> {
 fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     let entry = registry::find(fs)?;
     let base = Testbed::load(args.memory.testbed(), &[])?;
-    heeded(entry, &args.set, &base.clone().with(&args.set)?.1)?;
+    let (changed, paths) = base.with(&args.set)?;
+    heeded(entry, args, &changed.host, &paths)?;
     let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
     let size = args.memory.size.unwrap_or(Bytes::gib(1));
     let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
@@ -193,7 +194,7 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     tell(&open);
     if !args.set.is_empty() {
         let paths = open.set_host(&args.set)?;
-        heeded(open.entry, &args.set, &paths)?;
+        heeded(open.entry, args, &open.host, &paths)?;
     }
     let before = open.drive.counters();
     let vfs = match mount_on(args, open.port(), open.entry, &open.host) {
@@ -228,13 +229,16 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     Ok(Opened { vfs, drive, image: Some(Arc::new(image)), record: None, fs: entry.name, told })
 }
 
-/// Refuses values (with the whole paths of their keys) that say nothing of a mount of this file system.
-fn heeded(entry: &registry::FsEntry, sets: &[String], paths: &[String]) -> Result<(), Failure> {
+/// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.
+fn heeded(entry: &registry::FsEntry, args: &MountArgs, host: &Host, paths: &[String]) -> Result<(), Failure> {
     let own = entry.name.split('-').next().unwrap_or(entry.name);
-    for (set, path) in sets.iter().zip(paths) {
+    for (set, path) in args.set.iter().zip(paths) {
         let section = path.strip_prefix("host.").and_then(|rest| rest.split_once('.'));
         let why = match section.map(|(section, _)| section) {
             _ if path == "host.vfs.page_cache" => "say --page-cache".to_owned(),
+            _ if path == "host.metadata_cache" && host.metadata_cache > args.page_cache => {
+                format!("it has no more for metadata than for pages, --page-cache {}", args.page_cache)
+            }
             _ if path == "host.cores" => "programs run on this machine's cores".to_owned(),
             Some("costs") => "programs run in this machine's time".to_owned(),
             Some(fs) if fs != "vfs" && fs != own => format!("this is {}", entry.name),
