@@ -84,7 +84,7 @@ pub struct FtlConfig {
     #[serde(default = "yes")]
     pub cache_program: bool,
     /// Time of each further attempt to read a page that the ECC could not correct, ns; a page read where left out.
-    #[serde(default, rename = "read_retry_ns", skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "read_retry_ns")]
     pub read_retry: Option<Nanos>,
     /// How often operations fail.
     #[serde(default)]

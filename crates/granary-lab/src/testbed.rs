@@ -6,7 +6,7 @@
 //!
 //! Built-in testbeds are the files of `testbeds/`. A file that begins with `base = "NAME"` states only what differs from
 //! that testbed. `--set KEY=VALUE` changes one value: KEY is a dotted path, or the end of one where that is unambiguous
-//! (`nand.read_ns` for `drive.flash.nand.read_ns`).
+//! (`nand.read_ns` for `drive.flash.nand.read_ns`), also one that the testbed leaves out (`unset.rs`).
 //!
 //! Unknown keys, wrong types and contradictions are refused with the line; nothing is silently ignored.
 
@@ -14,6 +14,7 @@ pub mod figures;
 mod limits;
 pub mod measure;
 mod source;
+mod unset;
 
 use crate::error::LabError;
 use granary_mssd::DriveConfig;
@@ -222,15 +223,21 @@ impl Testbed {
             .collect())
     }
 
-    /// Every value, also those that the file leaves to its base or at their default, as a testbed file.
+    /// Every value, also those that the file leaves to its base or at their default, as a testbed file; comments at its end
+    /// name the keys that are left out, where others say what their value is.
     pub fn values(&self) -> String {
+        let left_out: String = unset::keys(self).iter().map(|key| format!("# {key}: left out\n")).collect();
+        self.plain_values() + if left_out.is_empty() { "" } else { "\n" } + &left_out
+    }
+
+    fn plain_values(&self) -> String {
         toml::to_string(self).expect("a testbed is plain values")
     }
 
     /// [`crate::hash`] of all values of host and drive, changes included. Equal hashes, equal testbeds, whatever their names.
     pub fn hash(&self) -> String {
         let nameless = Testbed { name: String::new(), description: String::new(), ..self.clone() };
-        crate::hash(nameless.values().as_bytes())
+        crate::hash(nameless.plain_values().as_bytes())
     }
 
     /// The path of the testbed `name`, unless it is a built-in one.
@@ -296,6 +303,7 @@ fn apply(tree: &mut Table, set: &str) -> Result<String, LabError> {
     let (key, value) = (key.trim(), value.trim());
     let mut keys = Vec::new();
     collect_keys(tree, "", &mut keys);
+    keys.extend(unset::keys_of(tree));
     let ending = format!(".{key}");
     let matches: Vec<&String> = keys.iter().filter(|k| *k == key || k.ends_with(&ending)).collect();
     let path = match matches.as_slice() {
@@ -308,7 +316,7 @@ fn apply(tree: &mut Table, set: &str) -> Result<String, LabError> {
             let near: Vec<&str> = keys.iter().filter(|k| k.contains(last)).map(String::as_str).collect();
             let hint = if near.is_empty() { String::new() } else { format!("; perhaps {}", near.join(", ")) };
             return Err(bad(format!(
-                "the testbed has no key '{key}'{hint}; `granary testbed show` lists them"
+                "the testbed has no key '{key}'{hint}; `granary testbed show --values` lists them"
             )));
         }
         many => {
@@ -365,6 +373,34 @@ mod tests {
         let t = Testbed::load("bytefs-emulator", &["costs.syscall=123".into(), "page_cache=64MiB".into()])
             .expect("good sets");
         assert_eq!((t.host.costs.syscall.0, t.host.vfs.page_cache), (123, Bytes::mib(64)));
+    }
+
+    /// A file may state them: none is unknown for want of a value.
+    #[test]
+    fn set_reaches_keys_that_a_testbed_leaves_out() {
+        let load = |set: &str| Testbed::load("bytefs-emulator", &[set.to_owned()]);
+        let emulator = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        assert_eq!(emulator.host.f2fs.discard_granularity, None);
+        let t = load("f2fs.discard_granularity=4").expect("a key");
+        assert_eq!(t.host.f2fs.discard_granularity, Some(4));
+        let t = load("read_retry_ns=7").expect("a key");
+        assert_eq!(t.drive.flash.read_retry.map(|time| time.0), Some(7));
+        assert_eq!(
+            unset::keys(&emulator),
+            ["drive.firmware.bam", "drive.flash.read_retry_ns", "host.f2fs.discard_granularity"]
+        );
+        let said = load("granularity=4").expect_err("a part").to_string();
+        assert!(said.contains("perhaps host.f2fs.discard_granularity"), "{said}");
+        for (set, word) in
+            [("discard_granularity=0", "at least 1"), ("discard_granularity=513", "at most 512")]
+        {
+            let said = load(set).expect_err(set).to_string();
+            assert!(said.contains(word), "{said}");
+        }
+        let listed = emulator.values();
+        assert!(listed.contains("\n# host.f2fs.discard_granularity: left out\n"), "{listed}");
+        let image = emulator.with(&["discard_granularity=4".to_owned()]).expect("a key");
+        assert_eq!(image.1, ["host.f2fs.discard_granularity"]);
     }
 
     #[test]
@@ -461,6 +497,9 @@ mod tests {
             "ext4.cpus=0",
             "bytefs.cpus=0",
             "victim_search=0",
+            "discard_granularity=0",
+            "discard_granularity=513",
+            "discard_granularity=some",
             "checkpoint_interval=0",
         ] {
             let said = Testbed::load("cxl", &[set.into()]).expect_err(set).to_string();

@@ -180,7 +180,7 @@ pub struct FirmwareConfig {
     #[serde(default = "power_on")]
     pub power_on: Nanos,
     /// Byte-addressable metadata (PebbleSSD), beside either mode; none where left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub bam: Option<BamConfig>,
 }
 

@@ -16,6 +16,8 @@ const LONGEST: Nanos = Nanos(1_000_000_000);
 const LONGEST_START: Nanos = Nanos(127_500_000_000);
 /// Most processors and daemons: Linux on x86-64 has at most 8192 (NR_CPUS).
 const MOST: usize = 8192;
+/// Longest run of free blocks that F2FS tells of on its own, as Linux's `discard_granularity` (MAX_PLIST_NUM).
+const LONGEST_RUN: u32 = 512;
 
 /// What is so far out of its range that the drive could not be asked about the rest: begins with the key's whole path.
 pub(super) fn before(t: &Testbed) -> Option<String> {
@@ -117,9 +119,16 @@ fn counts(t: &Testbed) -> Option<String> {
         ("host.bytefs.cpus", t.host.bytefs.cpus == 0, "there is one that allocates"),
         ("host.ext4.cpus", t.host.ext4.cpus == 0, "there is one that allocates"),
         ("host.f2fs.victim_search", t.host.f2fs.victim_search == 0, "a search looks at one segment"),
+        ("host.f2fs.discard_granularity", t.host.f2fs.discard_granularity == Some(0), "a run has one block"),
     ];
     if let Some((key, _, why)) = none.into_iter().find(|(_, is_none, _)| *is_none) {
         return Some(format!("{key} must be at least 1: {why}"));
+    }
+    let run = t.host.f2fs.discard_granularity;
+    if let Some(run) = run.filter(|&blocks| blocks > LONGEST_RUN) {
+        return Some(format!(
+            "host.f2fs.discard_granularity is {run}: a segment, and so a run of free blocks, has at most {LONGEST_RUN}"
+        ));
     }
     [
         ("host.cores", t.host.cores),
