@@ -116,7 +116,12 @@ impl FileSystem for ByteFs {
     }
 
     fn features(&self) -> Features {
-        Features { page_cache: true, max_file_size: i64::MAX as u64, max_links: u32::MAX - 1 }
+        Features {
+            page_cache: true,
+            max_file_size: i64::MAX as u64,
+            max_links: u32::MAX - 1,
+            many_subdirs: false,
+        }
     }
 
     fn root(&self) -> Ino {

@@ -13,8 +13,8 @@ use granary_vfs::{
 };
 use std::sync::Weak;
 
-/// Most hard links (EXT4_LINK_MAX).
-const LINK_MAX: u32 = 65000;
+/// Most hard links (EXT4_LINK_MAX); a directory that would have more stops counting (namei.rs).
+pub(crate) const LINK_MAX: u32 = 65000;
 
 impl FileSystem for Ext4 {
     fn name(&self) -> &'static str {
@@ -22,7 +22,7 @@ impl FileSystem for Ext4 {
     }
 
     fn features(&self) -> Features {
-        Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX }
+        Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX, many_subdirs: true }
     }
 
     fn attach(&self, pages: Weak<dyn DirtyPages>) {

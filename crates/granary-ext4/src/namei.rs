@@ -5,6 +5,7 @@
 
 use crate::Ext4;
 use crate::extents::Owner;
+use crate::fs::LINK_MAX;
 use crate::journal::Handle;
 use crate::layout::dirent;
 use crate::layout::htree::name_hash;
@@ -18,6 +19,34 @@ use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewN
 const NAMES: u32 = 64;
 /// Credits of one step of freeing extents.
 const TRUNCATE: u32 = 64;
+
+/// A directory gets another one. It would have more than [`LINK_MAX`] links: it has 1 from then on, and nobody counts any more
+/// (feature `dir_nlink`, ext4_inc_count).
+fn gain_subdir(dir: &mut Attr) {
+    dir.nlink = if dir.nlink == 1 || dir.nlink >= LINK_MAX { 1 } else { dir.nlink + 1 };
+}
+
+/// A directory loses one (ext4_dec_count).
+fn lose_subdir(dir: &mut Attr) {
+    dir.nlink -= (dir.nlink > 1) as u32;
+}
+
+/// The links of the directories that a rename changes. Of those that come and go together only the difference counts
+/// (ext4_rename, ext4_cross_rename): a directory at the limit that gives one for another goes on counting.
+fn count_moved(r: &Rename<'_>) {
+    let (leave, come) = r.links_moved();
+    let changes = match r.from_dir.ino() == r.to_dir.ino() {
+        true => [(r.from_dir, leave + come), (r.to_dir, 0)],
+        false => [(r.from_dir, leave), (r.to_dir, come)],
+    };
+    for (dir, change) in changes {
+        match change {
+            0 => {}
+            1.. => dir.update(gain_subdir),
+            _ => dir.update(lose_subdir),
+        }
+    }
+}
 
 impl Ext4 {
     /// Runs an operation in a handle; where it finds no space while freed blocks wait for their commit, commits and
@@ -66,7 +95,9 @@ impl Ext4 {
             });
             dir.update(|a| {
                 (a.mtime, a.ctime) = (cx.time, cx.time);
-                a.nlink += is_dir as u32;
+                if is_dir {
+                    gain_subdir(a);
+                }
             });
             self.mark_inode(h, dir)?;
             Ok(Created { ino: Ino(place.ino as u64), loaded })
@@ -150,7 +181,9 @@ impl Ext4 {
             let is_dir = inode.attr().kind == FileKind::Dir;
             dir.update(|a| {
                 (a.mtime, a.ctime) = (cx.time, cx.time);
-                a.nlink -= is_dir as u32;
+                if is_dir {
+                    lose_subdir(a);
+                }
             });
             self.mark_inode(h, dir)?;
             self.drop_link(h, cx, inode)
@@ -169,9 +202,8 @@ impl Ext4 {
             }
             self.dir_remove(h, r.from_dir, r.from)?;
             self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
+            count_moved(r);
             if let Some(target) = r.target {
-                let is_dir = target.attr().kind == FileKind::Dir;
-                r.to_dir.update(|a| a.nlink -= is_dir as u32);
                 self.drop_link(h, cx, target)?;
             }
             self.stamp_renamed(h, cx, &[r.inode], r)
@@ -184,18 +216,16 @@ impl Ext4 {
         self.dir_repoint(h, r.from_dir, r.from, target)?;
         self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
         self.change_parent(h, target, r.to_dir, r.from_dir)?;
+        count_moved(r);
         self.stamp_renamed(h, cx, &[r.inode, target], r)
     }
 
-    /// A moved directory's ".." and the link counts that come with it.
+    /// A moved directory's "..".
     fn change_parent(&self, h: &mut Handle<'_>, moved: &Inode, from: &Inode, to: &Inode) -> Result<()> {
         if moved.attr().kind != FileKind::Dir || from.ino() == to.ino() {
             return Ok(());
         }
-        self.dir_set_parent(h, moved, to.ino())?;
-        from.update(|a| a.nlink -= 1);
-        to.update(|a| a.nlink += 1);
-        Ok(())
+        self.dir_set_parent(h, moved, to.ino())
     }
 
     fn stamp_renamed(&self, h: &mut Handle<'_>, cx: &Cx<'_>, moved: &[&Inode], r: &Rename<'_>) -> Result<()> {

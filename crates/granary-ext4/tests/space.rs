@@ -6,7 +6,7 @@ use common::{Mounted, Subject, fresh};
 use granary_ext4::{MkfsOptions, MountOptions};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::suite::{self, create, drive, fill, run};
-use granary_vfs::{FsError, Posix};
+use granary_vfs::{FileKind, FsError, Posix, Process, RenameFlags};
 
 /// A file takes exactly what statfs says is free; what one unlink gives back can be written again at once.
 #[test]
@@ -147,4 +147,55 @@ fn attributes_up_to_the_limit_come_back() {
 #[test]
 fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&Subject::default());
+}
+
+/// Links are counted up to 65,000, as the kernel does; a directory with more (feature dir_nlink) has 1, for good, and takes
+/// and gives away directories in every way. A file gets no more.
+#[test]
+fn a_directory_has_more_subdirectories_than_links_are_counted() {
+    const COUNTED: u32 = 64_998;
+    const ALL: u32 = 66_000;
+    run(|| {
+        let drive = drive(Bytes::gib(2));
+        let m = fresh(&drive);
+        let mut p = m.process();
+        let name = |i: u32| format!("/many/{i}");
+        let links = |p: &mut Process, path: &str| p.stat(path).expect("stat").attr.nlink;
+        ["/many", "/few", "/few/a"].iter().for_each(|d| p.mkdir(d, 0o755).expect("mkdir"));
+        (0..COUNTED).for_each(|i| p.mkdir(name(i), 0o755).expect("mkdir"));
+        assert_eq!(links(&mut p, "/many"), 65_000);
+        p.mknod("/few/file", FileKind::File, 0o644, 0).expect("mknod");
+        let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
+        // A directory for a directory changes no count; one for a file does.
+        p.rename_with("/few/a", name(0), exchange).expect("exchanged");
+        assert_eq!((links(&mut p, "/many"), links(&mut p, "/few")), (65_000, 3));
+        p.rename("/few/a", name(0)).expect("replaced");
+        assert_eq!((links(&mut p, "/many"), links(&mut p, "/few")), (65_000, 2));
+        p.rename_with(name(0), name(1), exchange).expect("exchanged");
+        assert_eq!(links(&mut p, "/many"), 65_000);
+        p.mkdir("/few/a", 0o755).expect("mkdir");
+        p.rename("/few/a", name(COUNTED)).expect("moved in");
+        assert_eq!((links(&mut p, "/many"), links(&mut p, "/few")), (1, 2));
+        p.rename_with("/few/file", name(1), exchange).expect("exchanged");
+        assert_eq!((links(&mut p, "/many"), links(&mut p, "/few")), (1, 3));
+        p.rename_with("/few/file", name(1), exchange).expect("exchanged");
+        assert_eq!((links(&mut p, "/many"), links(&mut p, "/few")), (1, 2));
+        (COUNTED + 1..ALL).for_each(|i| p.mkdir(name(i), 0o755).expect("mkdir"));
+        m.check();
+        p.exit();
+        let m = m.remounted();
+        let mut p = m.process();
+        assert_eq!(links(&mut p, "/many"), 1);
+        assert_eq!(p.list("/many").expect("list").len() as u32, ALL + 2);
+        p.rename(name(3), name(2)).expect("an empty directory is replaced");
+        (0..ALL).filter(|i| *i != 3).for_each(|i| p.rmdir(name(i)).expect("rmdir"));
+        assert_eq!(links(&mut p, "/many"), 1);
+        m.check();
+        p.rmdir("/many").expect("rmdir");
+        m.check();
+        for i in 1..65_000 {
+            p.link("/few/file", format!("/few/{i}")).expect("link");
+        }
+        assert_eq!(p.link("/few/file", "/few/more"), Err(FsError::TooManyLinks));
+    });
 }

@@ -21,7 +21,7 @@ impl FileSystem for F2fs {
     }
 
     fn features(&self) -> Features {
-        Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX }
+        Features { page_cache: true, max_file_size: MAX_FILE_SIZE, max_links: LINK_MAX, many_subdirs: false }
     }
 
     fn root(&self) -> Ino {

@@ -21,7 +21,7 @@ impl FileSystem for Pmfs {
     }
 
     fn features(&self) -> Features {
-        Features { page_cache: false, max_file_size: MAX_FILE_SIZE, max_links: 65000 }
+        Features { page_cache: false, max_file_size: MAX_FILE_SIZE, max_links: 65000, many_subdirs: false }
     }
 
     fn root(&self) -> Ino {

@@ -62,6 +62,8 @@ pub struct Features {
     pub max_file_size: u64,
     /// Most hard links of one inode.
     pub max_links: u32,
+    /// A directory of so many links takes more directories: it says 1 link from then on (ext4's `dir_nlink`).
+    pub many_subdirs: bool,
 }
 
 /// An inode fresh from media or just created: attributes and the file system's private part.

@@ -133,6 +133,7 @@ impl FileSystem for MemFs {
             page_cache: self.config.page_cache,
             max_file_size: 1 << 43,
             max_links: self.config.max_links,
+            many_subdirs: false,
         }
     }
 

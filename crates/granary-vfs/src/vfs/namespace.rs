@@ -3,7 +3,7 @@
 use super::acls::Inherited;
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
-use crate::attr::FileKind;
+use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, NewNode};
 use crate::posix::Access;
@@ -101,7 +101,7 @@ impl Vfs {
         if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && cred.uid != 0 {
             return Err(FsError::NotPermitted);
         }
-        if new.kind == FileKind::Dir && above.nlink >= self.features.max_links {
+        if new.kind == FileKind::Dir && self.is_full_of_dirs(&above) {
             return Err(FsError::TooManyLinks);
         }
         if new.kind == FileKind::Symlink && new.target.len() >= crate::PATH_MAX {
@@ -200,7 +200,7 @@ impl Vfs {
                 return Err(FsError::NotEmpty);
             }
             if directory {
-                keeps_its_own_links(dir, -1)?;
+                self.keeps_its_own_links(dir, -1)?;
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
@@ -211,18 +211,24 @@ impl Vfs {
         self.reap();
         Ok(())
     }
-}
 
-/// Before the links of a directory change by so many: its name and "." stay, or media say something wrong. With fewer it would
-/// be freed while it is in use.
-///
-/// # Errors
-/// `Corrupt`.
-pub(super) fn keeps_its_own_links(dir: &Node, change: i32) -> Result<()> {
-    let links = dir.view(|a| a.nlink);
-    if change < 0 && links.saturating_add_signed(change) < 2 {
-        let what = format!("{}: a directory of {links} links with a directory in it", dir.ino());
-        return Err(FsError::Corrupt(what));
+    /// Whether this directory takes no more directories.
+    pub(super) fn is_full_of_dirs(&self, dir: &Attr) -> bool {
+        dir.nlink >= self.features.max_links && !self.features.many_subdirs
     }
-    Ok(())
+
+    /// Before the links of a directory change by so many: its name and "." stay, or media say something wrong. With fewer it
+    /// would be freed while it is in use. One that has had too many to count says 1 and goes on saying so.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(super) fn keeps_its_own_links(&self, dir: &Node, change: i32) -> Result<()> {
+        let links = dir.view(|a| a.nlink);
+        let uncounted = links == 1 && self.features.many_subdirs;
+        if change < 0 && !uncounted && links.saturating_add_signed(change) < 2 {
+            let what = format!("{}: a directory of {links} links with a directory in it", dir.ino());
+            return Err(FsError::Corrupt(what));
+        }
+        Ok(())
+    }
 }

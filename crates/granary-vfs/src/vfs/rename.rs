@@ -11,7 +11,6 @@
 //! Renames of files within one directory lock that, and then files, by number.
 
 use super::Vfs;
-use super::namespace::keeps_its_own_links;
 use super::node::NodeRef;
 use crate::attr::Attr;
 use crate::error::{FsError, Result};
@@ -141,10 +140,10 @@ impl Vfs {
         };
         let (leave, come) = rename.links_moved();
         if cross {
-            keeps_its_own_links(from.dir, leave)?;
-            keeps_its_own_links(to.dir, come)?;
+            self.keeps_its_own_links(from.dir, leave)?;
+            self.keeps_its_own_links(to.dir, come)?;
         } else {
-            keeps_its_own_links(from.dir, leave + come)?;
+            self.keeps_its_own_links(from.dir, leave + come)?;
         }
         self.fs.rename(&self.cx(cred), &rename)?;
         let back = target.as_ref().filter(|_| flags.exchange);
@@ -208,8 +207,7 @@ impl Vfs {
             self.allow(cred, target, Access::WRITE)?;
         }
         let gives_dir = exchange && !source.is_dir() && target.is_some_and(|t| t.is_dir());
-        let max = self.features.max_links;
-        if (gains_dir && to_dir.nlink >= max) || (gives_dir && from_dir.nlink >= max) {
+        if (gains_dir && self.is_full_of_dirs(to_dir)) || (gives_dir && self.is_full_of_dirs(from_dir)) {
             return Err(FsError::TooManyLinks);
         }
         Ok(())
