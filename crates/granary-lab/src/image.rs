@@ -10,13 +10,13 @@
 use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
-use granary_mssd::image::{Durability, Image, ImageError, ImageMeta};
+use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
+use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
     Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
 };
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -79,13 +79,24 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         ),
         e => e.into(),
     };
-    Image::create(path, &drive, meta, new.force).map_err(unmade)?;
-    let _ = std::fs::remove_file(path.join(LISTS));
+    let host = at(path);
+    Image::create_on(&*host, &drive, meta, new.force).map_err(unmade)?;
+    let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
-    let (image, drive) = Image::open(path, Durability::Process, false).map_err(unmade)?;
+    let (image, drive) = Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
     (entry.mkfs)(&Port::new(drive)).map_err(LabError::fs(entry.name, "mkfs"))?;
     image.close().map_err(unmade)?;
-    Image::finish(path).map_err(unmade)
+    Image::finish_on(&*host).map_err(unmade)
+}
+
+/// The directory of an image. Whoever opens it several times does so through one of these: by its path it might be another one the
+/// next time.
+fn at(path: &Path) -> Arc<dyn ImageHost> {
+    Arc::new(DiskHost::new(path))
+}
+
+fn options(durability: Durability, read_only: bool) -> OpenOptions {
+    OpenOptions { durability, read_only, ..OpenOptions::default() }
 }
 
 /// What growing an image has changed.
@@ -103,17 +114,18 @@ pub struct Grown {
 /// # Errors
 /// What cannot grow, and shrinking, with what to do instead; the image's and the file system's errors.
 pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
-    let info = Image::describe(path)?;
+    let host = at(path);
+    let info = Image::describe_on(&*host)?;
     let before = Bytes(info.drive.pages() * PAGE_SIZE as u64);
     refuse_smaller(path, before, size)?;
     let blank = info.meta.fs == BLANK;
     if !blank {
         // Says whether it can, and finishes what an interrupted growth has left.
-        grow_fs(path, Some(pages_for(&info.drive, size)))?;
+        grow_fs(&host, Some(pages_for(&info.drive, size)))?;
     }
-    let drive = Image::grow(path, size)?;
+    let drive = Image::grow_on(&host, size)?;
     if !blank {
-        grow_fs(path, None)?;
+        grow_fs(&host, None)?;
     }
     Ok(Grown { before, after: Bytes(drive.pages() * PAGE_SIZE as u64) })
 }
@@ -150,8 +162,9 @@ fn pages_for(drive: &DriveConfig, size: Bytes) -> u64 {
 }
 
 /// Grows the file system of an image to the drive's size; or asks whether it could grow to so many pages.
-fn grow_fs(path: &Path, asked: Option<u64>) -> Result<(), LabError> {
-    let open = OpenImage::open(path, Durability::Machine, false)?;
+fn grow_fs(host: &Arc<dyn ImageHost>, asked: Option<u64>) -> Result<(), LabError> {
+    let path = host.path();
+    let open = OpenImage::open_on(host, Durability::Machine, false)?;
     let name = open.entry.name;
     let fs = match open.mount() {
         Ok(fs) => fs,
@@ -263,8 +276,17 @@ impl OpenImage {
     /// # Errors
     /// The image's; a file system that is not in the registry.
     pub fn open(path: &Path, durability: Durability, read_only: bool) -> Result<OpenImage, LabError> {
+        OpenImage::open_on(&at(path), durability, read_only)
+    }
+
+    fn open_on(
+        place: &Arc<dyn ImageHost>,
+        durability: Durability,
+        read_only: bool,
+    ) -> Result<OpenImage, LabError> {
+        let path = place.path();
         // What is refused is not opened: it stays as clean as it was.
-        let meta = Image::describe(path)?.meta;
+        let meta = Image::describe_on(&**place)?.meta;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{}: a blank drive, without a file system of ours: serve it with `granary export`",
@@ -279,7 +301,7 @@ impl OpenImage {
         }
         let entry = registry::find(&meta.fs)?;
         let (host, note) = host_of(&meta)?;
-        let (image, drive) = Image::open(path, durability, read_only)?;
+        let (image, drive) = Image::open_on(place.clone(), options(durability, read_only))?;
         Ok(OpenImage { image, drive, entry, host, read_only, note })
     }
 
@@ -369,7 +391,8 @@ pub fn open_drive(
     read_only: bool,
     forced: bool,
 ) -> Result<(Image, Arc<dyn Drive>), LabError> {
-    let fs = Image::describe(path)?.meta.fs;
+    let place = at(path);
+    let fs = Image::describe_on(&*place)?.meta.fs;
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
@@ -377,7 +400,7 @@ pub fn open_drive(
             path.display()
         )));
     }
-    Ok(Image::open(path, durability, read_only)?)
+    Ok(Image::open_on(place, options(durability, read_only))?)
 }
 
 /// What a check of an image found.
@@ -410,14 +433,15 @@ pub enum State {
 /// What keeps the check from being made: no image, in use, host errors. Damage is a finding.
 pub fn check(path: &Path) -> Result<Findings, LabError> {
     let mut found = Findings::default();
-    if Image::describe(path).is_ok_and(|info| info.meta.fs == BLANK) {
-        let (image, drive) = Image::open(path, Durability::Process, true)?;
+    let place = at(path);
+    if Image::describe_on(&*place).is_ok_and(|info| info.meta.fs == BLANK) {
+        let (image, drive) = Image::open_on(place, options(Durability::Process, true))?;
         found.replayed = image.replayed().map_or(0, |r| r.groups);
         found.state = State::Opens;
         found.wrong = drive.check().err().unwrap_or_default();
         return Ok(found);
     }
-    let open = match OpenImage::open(path, Durability::Process, true) {
+    let open = match OpenImage::open_on(&place, Durability::Process, true) {
         Err(LabError::Image(e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. }))) => {
             found.wrong.push(e.to_string());
             return Ok(found);
@@ -516,21 +540,14 @@ const LISTS: &str = "acls";
 ///
 /// # Errors
 /// The host's.
-pub fn note_lists(path: &Path) -> Result<(), LabError> {
-    if may_have_lists(path) {
-        return Ok(());
-    }
-    let noted = File::create(path.join(LISTS)).and_then(|file| {
-        file.sync_all()?;
-        File::open(path)?.sync_all()
-    });
-    noted.map_err(|e| LabError::call(format!("noting access control lists in {}", path.display()), e))
+pub fn note_lists(image: &Image) -> Result<(), LabError> {
+    Ok(image.note(LISTS)?)
 }
 
 /// Whether files of an image may have access control lists: who does not look at them must not let anybody in by the mode,
 /// whose group bits are then the mask.
-pub fn may_have_lists(path: &Path) -> bool {
-    path.join(LISTS).exists()
+pub fn may_have_lists(image: &Image) -> bool {
+    image.has_note(LISTS)
 }
 
 /// Mends the file system of an image that nobody has open, and closes the image. Where it cannot, nothing has changed.
@@ -539,14 +556,15 @@ pub fn may_have_lists(path: &Path) -> bool {
 /// A file system that has no repair; a superblock that is damaged; the image's and the drive's errors.
 pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     // Whatever it would fail at it fails at here.
-    if rehearse(path)?.is_none() {
-        let name = Image::describe(path)?.meta.fs;
+    let place = at(path);
+    if rehearse_on(&place)?.is_none() {
+        let name = Image::describe_on(&*place)?.meta.fs;
         return Err(LabError::call(
             format!("repairing {}", path.display()),
             format!("{name} has no repair; copy out what you need (granary cp-out) and make a new image"),
         ));
     }
-    let open = OpenImage::open(path, Durability::Process, false)?;
+    let open = OpenImage::open_on(&place, Durability::Process, false)?;
     let repaired = mend(&open)?.unwrap_or_default();
     // What was written anew may be in the drive's memory only: until it is in flash, there is the page that cannot be read.
     open.drive.settle(granary_sim::now()).map_err(|e| LabError::fs(open.entry.name, "repair")(e.into()))?;
@@ -561,7 +579,11 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
 /// # Errors
 /// As there.
 pub fn rehearse(path: &Path) -> Result<Option<Repaired>, LabError> {
-    mend(&OpenImage::open(path, Durability::Process, true)?)
+    rehearse_on(&at(path))
+}
+
+fn rehearse_on(place: &Arc<dyn ImageHost>) -> Result<Option<Repaired>, LabError> {
+    mend(&OpenImage::open_on(place, Durability::Process, true)?)
 }
 
 fn mend(open: &OpenImage) -> Result<Option<Repaired>, LabError> {

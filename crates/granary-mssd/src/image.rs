@@ -57,6 +57,7 @@ use medium::ImageMedium;
 use parking_lot::Mutex;
 use redo::{Record, records};
 use rustc_hash::FxHashMap;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -184,12 +185,11 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::open`]; host errors.
-    pub fn finish(path: impl AsRef<Path>) -> Result<(), ImageError> {
-        let host = DiskHost::new(path.as_ref());
+    pub fn finish_on(host: &dyn Host) -> Result<(), ImageError> {
         let _held = host.lock()?;
-        let mut header = Header::read(&host)?;
+        let mut header = Header::read(host)?;
         header.image.unfinished = false;
-        header.write(&host)
+        header.write(host)
     }
 
     /// Opens an image: the drive as it was, or as it was when its process died.
@@ -373,6 +373,28 @@ impl Image {
     /// Identity and file system.
     pub fn meta(&self) -> &ImageMeta {
         &self.meta
+    }
+
+    /// The directory that the image is in, wherever it has been moved since it was opened; `None` on a host without directories.
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.host.directory()
+    }
+
+    /// Puts an empty file beside those of the image, durable on return: what its user has to remember of it. Cheap where it is
+    /// there already.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn note(&self, name: &'static str) -> Result<(), ImageError> {
+        if self.has_note(name) {
+            return Ok(());
+        }
+        self.host.replace(name, b"").map_err(|e| ImageError::host(format!("writing {name}"), e))
+    }
+
+    /// Whether [`Image::note`] has put a file of this name there.
+    pub fn has_note(&self, name: &'static str) -> bool {
+        self.host.exists(name)
     }
 
     /// The drive's configuration.

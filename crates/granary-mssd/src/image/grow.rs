@@ -17,13 +17,11 @@
 use super::dram::{DRAM, Dram};
 use super::header::Header;
 use super::host::Host;
-use super::host::disk::DiskHost;
 use super::layout::{BLOCK, Layout};
 use super::{FLASH, Image, ImageError, OpenOptions, WAL, open_file};
 use crate::config::{ConfigError, DriveConfig};
 use granary_units::Bytes;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Name of the larger memory until it is in place.
@@ -32,15 +30,6 @@ pub(super) const GROWN: &str = "dram.grown";
 const CHUNK: u64 = 1 << 20;
 
 impl Image {
-    /// [`Image::grow_on`] for the image at `path`.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn grow(path: impl AsRef<Path>, capacity: Bytes) -> Result<DriveConfig, ImageError> {
-        let host: Arc<dyn Host> = Arc::new(DiskHost::new(path.as_ref()));
-        Image::grow_on(&host, capacity)
-    }
-
     /// Makes the drive of an image larger: at least `capacity` bytes. Returns the new configuration.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ use super::ImageError;
 use granary_units::PAGE_SIZE;
 use std::io;
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -77,6 +78,11 @@ pub trait HostFile: Send + Sync {
 pub trait Host: Send + Sync {
     /// How messages call the place.
     fn path(&self) -> &Path;
+
+    /// The directory, wherever it has been moved since it was opened; `None` where the place is no directory that exists.
+    fn directory(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Makes the place, empty. With `force` an image that is there is removed first.
     ///

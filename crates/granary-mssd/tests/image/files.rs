@@ -317,3 +317,29 @@ fn lines_given_up_are_remembered_by_an_image() {
         image.close().expect("closed");
     }
 }
+
+/// Whatever an image does after it was opened it does in the directory that it was opened in.
+#[test]
+fn an_open_image_stays_in_its_directory_when_that_is_renamed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (was, now) = (dir.path().join("was"), dir.path().join("now"));
+    let config = DriveConfig::tiny(Mode::Log);
+    Image::create(&was, &config, ImageMeta::default(), false).expect("made");
+    let (image, drive) = Image::open(&was, Durability::Process, false).expect("opened");
+    std::fs::rename(&was, &now).expect("renamed");
+    Image::create(&was, &config, ImageMeta::default(), false).expect("another one");
+    let other = Image::describe(&was).expect("an image");
+    let before = image.config().pages();
+    image.grow_open(Bytes(2 * before * 4096)).expect("grown");
+    image.note("memo").expect("noted");
+    drop(drive);
+    image.close().expect("closed");
+    let found = Image::describe(&was).expect("an image");
+    assert_eq!((found.meta, found.drive, found.counters), (other.meta, other.drive, other.counters));
+    assert!(!was.join("memo").exists() && now.join("memo").exists());
+    let grown = Image::describe(&now).expect("an image");
+    assert!(grown.clean && grown.drive.pages() >= 2 * before);
+    assert!(
+        matches!(Image::open(&now, Durability::Process, false), Ok((image, _)) if !image.has_note("other"))
+    );
+}

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     let mut troubles = Troubles::default();
-    with_process(image, true, |process| {
+    with_process(image, true, |process, _| {
         let mut buffer = vec![0; 1 << 20];
         for path in paths {
             troubles.none(print(process, path.as_os_str().as_bytes(), &mut buffer));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One request at a time. The socket is its owner's only, and reached through its directory's descriptor: names of sockets
-//! are at most 108 bytes long. A mount that died leaves it behind; nobody answers there, and the next mount replaces it.
+//! are at most 108 bytes long, and an image that is renamed while it is mounted takes its socket along. A mount that died leaves it behind; nobody answers there, and the next mount replaces it.
 //! Mounts that only read have none.
 
 use crate::failure::Failure;
@@ -16,12 +16,12 @@ use granary_mssd::image::CONTROL;
 use granary_sim::JoinHandle;
 use granary_units::Bytes;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -48,27 +48,26 @@ enum Reply {
 
 /// Takes requests until it is dropped.
 pub struct Control {
-    image: PathBuf,
+    image: OwnedFd,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Calls `f` with a short name of the image's socket.
-fn with_socket<T>(image: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    let dir = File::open(image)?;
-    f(&Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(CONTROL))
+/// Calls `f` with a short name of the socket of the image in this directory.
+fn with_socket<T>(image: BorrowedFd<'_>, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    f(&Path::new("/proc/self/fd").join(image.as_raw_fd().to_string()).join(CONTROL))
 }
 
 impl Control {
-    /// Serves requests for the image, which this process has open.
+    /// Serves requests for the image in this directory, which this process has open.
     ///
     /// # Errors
     /// The socket cannot be made.
     pub fn start(
-        image: &Path,
+        image: OwnedFd,
         serve: impl Fn(Request) -> Result<Grown, String> + Send + 'static,
     ) -> io::Result<Control> {
-        let listener = with_socket(image, |socket| {
+        let listener = with_socket(image.as_fd(), |socket| {
             match fs::remove_file(socket) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}
@@ -88,7 +87,7 @@ impl Control {
                 let _ = stream.and_then(|stream| answer(&stream, &serve));
             }
         });
-        Ok(Control { image: image.to_owned(), ends, thread: Some(thread) })
+        Ok(Control { image, ends, thread: Some(thread) })
     }
 }
 
@@ -96,8 +95,8 @@ impl Drop for Control {
     /// Returns when the request under way, if there is one, has been answered.
     fn drop(&mut self) {
         self.ends.store(true, SeqCst);
-        let woken = with_socket(&self.image, |socket| UnixStream::connect(socket));
-        let _ = with_socket(&self.image, |socket| fs::remove_file(socket));
+        let woken = with_socket(self.image.as_fd(), |socket| UnixStream::connect(socket));
+        let _ = with_socket(self.image.as_fd(), |socket| fs::remove_file(socket));
         if woken.is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -121,12 +120,13 @@ fn answer(mut stream: &UnixStream, serve: &impl Fn(Request) -> Result<Grown, Str
     stream.write_all(serde_json::to_string(&reply)?.as_bytes())
 }
 
-/// Asks the process that has the image mounted; `None` where nobody takes requests.
+/// Asks the process that has the image in the directory `dir` mounted; `None` where nobody takes requests. Messages call the image
+/// `image`.
 ///
 /// # Errors
 /// What it refuses, with its reason; it died over it.
-pub fn ask(image: &Path, request: Request) -> Result<Option<Grown>, Failure> {
-    let stream = with_socket(image, |socket| UnixStream::connect(socket));
+pub fn ask(dir: BorrowedFd<'_>, image: &Path, request: Request) -> Result<Option<Grown>, Failure> {
+    let stream = with_socket(dir, |socket| UnixStream::connect(socket));
     let mut stream = match stream {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);

@@ -11,6 +11,7 @@ use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
 use granary_lab::LabError;
 use granary_mount::STATS_FILE;
+use granary_mssd::image::Image;
 use granary_units::Payload;
 use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time};
 use rustc_hash::FxHashMap;
@@ -32,7 +33,7 @@ type Names = FxHashMap<(u64, u64), Vec<u8>>;
 
 /// What is being copied to, and what was copied.
 struct Links<'a> {
-    image: &'a Path,
+    image: &'a Image,
     names: Names,
 }
 
@@ -41,7 +42,7 @@ pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     let Some((place, files)) = paths.split_last() else { return Ok(ExitCode::SUCCESS) };
     let mut troubles = Troubles::default();
     let place = place.as_os_str().as_bytes();
-    with_process(image, false, |process| {
+    with_process(image, false, |process, image| {
         let into = process.stat(place).is_ok_and(|s| s.attr.kind == FileKind::Dir);
         if !into && files.len() > 1 {
             return Err(LabError::call("copying", "several files need a directory as their place"));
@@ -153,7 +154,7 @@ fn times(m: &Metadata) -> (SetTime, SetTime) {
 
 /// Owner first: changing it may take permission bits away.
 fn set_attributes(
-    image: &Path,
+    image: &Image,
     process: &mut Process,
     from: &Path,
     to: &[u8],

@@ -36,7 +36,7 @@ type Links = FxHashMap<u64, PathBuf>;
 pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     let Some((place, files)) = paths.split_last() else { return Ok(ExitCode::SUCCESS) };
     let mut troubles = Troubles::default();
-    with_process(image, true, |process| {
+    with_process(image, true, |process, _| {
         let into = place.is_dir();
         if !into && files.len() > 1 {
             return Err(LabError::call("copying", "several files need a directory as their place"));

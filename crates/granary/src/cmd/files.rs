@@ -2,7 +2,7 @@
 
 use granary_lab::LabError;
 use granary_lab::image::OpenImage;
-use granary_mssd::image::Durability;
+use granary_mssd::image::{Durability, Image};
 use granary_units::Bytes;
 use granary_vfs::{Cred, FsError, Process};
 use std::path::Path;
@@ -11,11 +11,11 @@ use std::process::ExitCode;
 /// Memory for file pages while one command runs.
 const PAGE_CACHE: Bytes = Bytes::mib(256);
 
-/// Runs `work` with a process on the image's file system. With `read_only` nothing in the image changes.
+/// Runs `work` with a process on the image's file system, and with the image. With `read_only` nothing in the image changes.
 pub fn with_process(
     image: &Path,
     read_only: bool,
-    work: impl FnOnce(&mut Process) -> Result<(), LabError>,
+    work: impl FnOnce(&mut Process, &Image) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
     let open = OpenImage::open(image, Durability::Process, read_only)?;
     tell(&open);
@@ -28,7 +28,7 @@ pub fn with_process(
     };
     let mut process = Process::new(vfs.clone(), Cred::ROOT);
     process_umask(&mut process);
-    let done = work(&mut process);
+    let done = work(&mut process, &open.image);
     process.exit();
     let closed = open.close(&vfs);
     done.and(closed)

@@ -1,7 +1,9 @@
 //! `granary stat DIR`: what was asked of a mounted file system, and what it made of it.
 
+mod directory;
 mod stats;
 
+pub use directory::open_dir;
 pub use stats::{EXPORTED, Live, Sources, Stats};
 
 use crate::cli::mount::StatArgs;
@@ -115,7 +117,11 @@ pub fn is_of_the_dead(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted)
 }
 
-fn look(path: &Path) -> Result<Stats, Failure> {
+/// The counters of the mount on `path`.
+///
+/// # Errors
+/// It does not answer; nobody serves it any more; another version does.
+pub fn look(path: &Path) -> Result<Stats, Failure> {
     let text = ask(path)?.map_err(|e| match e {
         e if is_of_the_dead(&e) => Failure::usage(format!(
             "{0}: the process that served it is dead; unmount it (granary umount {0}) and mount it again",

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(image: &Path, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabError> {
     let mut troubles = Troubles::default();
-    with_process(image, true, |process| {
+    with_process(image, true, |process, _| {
         for (i, path) in paths.iter().map(|p| p.as_os_str().as_bytes()).enumerate() {
             let stat = process.lstat(path).map_err(failed("looking at", path));
             let Some(stat) = troubles.none(stat) else { continue };

@@ -62,11 +62,10 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         if args.xattrs {
             opened.told += &format!("; without extended attributes, which {} does not keep", opened.fs);
         }
-    } else if !args.image.starts_with("ram:") {
-        let path = Path::new(&args.image);
+    } else if let Some(image) = &opened.image {
         if args.xattrs && !args.serve.read_only {
-            note_lists(path)?;
-        } else if !args.xattrs && may_have_lists(path) {
+            note_lists(image)?;
+        } else if !args.xattrs && may_have_lists(image) {
             args.xattrs = true;
             opened.told += "; with --xattrs, because its files may have access control lists";
         }
@@ -126,13 +125,16 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
 
 /// Lets the image grow while it is mounted. A host without sockets must not keep anybody from mounting.
 fn take_requests(path: &str, image: &Arc<Image>, vfs: &Arc<Vfs>) -> Option<Control> {
-    let path = PathBuf::from(path);
-    let (at, image, vfs) = (path.clone(), Arc::downgrade(image), Arc::downgrade(vfs));
-    let started = Control::start(&path, move |Request::Grow(size)| {
-        let (Some(image), Some(vfs)) = (image.upgrade(), vfs.upgrade()) else {
-            return Err(format!("{} is being unmounted: grow the image then", at.display()));
-        };
-        grow_mounted(&image, &vfs, &at, size).map_err(|e| e.to_string())
+    let at = PathBuf::from(path);
+    let dir = image.directory()?.try_clone_to_owned();
+    let (image, vfs) = (Arc::downgrade(image), Arc::downgrade(vfs));
+    let started = dir.and_then(|dir| {
+        Control::start(dir, move |Request::Grow(size)| {
+            let (Some(image), Some(vfs)) = (image.upgrade(), vfs.upgrade()) else {
+                return Err(format!("{} is being unmounted: grow the image then", at.display()));
+            };
+            grow_mounted(&image, &vfs, &at, size).map_err(|e| e.to_string())
+        })
     });
     started.inspect_err(|e| serve::say(&format!("this mount cannot grow: making its socket: {e}"))).ok()
 }

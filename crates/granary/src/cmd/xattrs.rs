@@ -5,6 +5,7 @@
 use super::files::{failed, host_failed};
 use granary_lab::LabError;
 use granary_lab::image::note_lists;
+use granary_mssd::image::Image;
 use granary_vfs::{FsError, Posix, Process, SetXattr};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use rustix::io::Errno;
@@ -17,7 +18,7 @@ const MOST: usize = 64 << 10;
 const LISTS: &[u8] = b"system.posix_acl_";
 
 /// From the host's file `from`, which is no symbolic link.
-pub fn into_image(image: &Path, process: &mut Process, from: &Path, to: &[u8]) -> Result<(), LabError> {
+pub fn into_image(image: &Image, process: &mut Process, from: &Path, to: &[u8]) -> Result<(), LabError> {
     let mut names = vec![0; MOST];
     let len = match listxattr(from, &mut names[..]) {
         Ok(len) => len,

@@ -1,4 +1,8 @@
 //! [`DiskHost`]: an image as a directory of files.
+//!
+//! The directory is opened once, when it is first needed, and everything else is reached through that handle: a directory that is
+//! renamed, that another one takes the place of, or over which something is mounted stays the same image, and no other one is
+//! touched. The path is for messages.
 
 use super::holder::Waiting;
 use super::{Host, HostFile, Map};
@@ -7,14 +11,19 @@ use crate::image::grow::GROWN;
 use crate::image::header::{HEADER, is_ours};
 use crate::image::{CONTROL, ImageError};
 use granary_units::PAGE_SIZE;
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, fallocate, flock, seek};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock,
+    openat, renameat, seek, statat, unlinkat,
+};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The file that carries the lock and the number of the process that holds it.
 const LOCK: &str = "lock";
@@ -24,54 +33,98 @@ const FILES: [&str; 8] = [HEADER, "wal", "dram", "flash", "counters.toml", GROWN
 const MOST_PARTS: usize = 1024;
 
 /// A directory on the machine's file system.
-#[derive(Clone, Debug)]
-pub struct DiskHost(PathBuf);
+#[derive(Debug)]
+pub struct DiskHost {
+    path: PathBuf,
+    dir: OnceLock<OwnedFd>,
+}
 
 impl DiskHost {
     /// The image directory at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> DiskHost {
-        DiskHost(path.into())
+        DiskHost { path: path.into(), dir: OnceLock::new() }
     }
-}
 
-/// The first bytes of a file.
-fn start_of(path: &Path) -> io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    File::open(path)?.take(64).read_to_end(&mut start)?;
-    Ok(start)
+    /// The directory, which must exist.
+    fn dir(&self) -> io::Result<BorrowedFd<'_>> {
+        if let Some(dir) = self.dir.get() {
+            return Ok(dir.as_fd());
+        }
+        // A handle of this kind asks for no permission to list the directory, nor to write to it.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, &self.path, flags, Mode::empty())?;
+        Ok(self.dir.get_or_init(|| dir).as_fd())
+    }
+
+    /// A file of the directory.
+    fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        // As the umask has it.
+        let mode = Mode::from_raw_mode(0o666);
+        Ok(openat(self.dir()?, name, flags | OFlags::CLOEXEC, mode)?.into())
+    }
+
+    /// The directory itself, to be listed or synced.
+    fn opened(&self) -> io::Result<File> {
+        self.file(".", OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    fn names(&self) -> io::Result<Vec<OsString>> {
+        let entries = Dir::read_from(self.opened()?)?;
+        let names = entries.filter_map(|e| Some(OsString::from_vec(e.ok()?.file_name().to_bytes().to_vec())));
+        Ok(names.filter(|n| n != "." && n != "..").collect())
+    }
+
+    /// Whether there is a regular file of this name.
+    fn is_file(&self, name: &str) -> bool {
+        let found = self.dir().and_then(|dir| Ok(statat(dir, name, AtFlags::empty())?));
+        found.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile)
+    }
+
+    /// The first bytes of a file.
+    fn start_of(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut start = Vec::new();
+        self.file(name, OFlags::RDONLY)?.take(64).read_to_end(&mut start)?;
+        Ok(start)
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(self.dir()?, name, AtFlags::empty())?)
+    }
 }
 
 impl Host for DiskHost {
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.dir().ok()
     }
 
     fn create(&self, force: bool) -> Result<(), ImageError> {
-        let doing = |what: &str| format!("{what} {}", self.0.display());
-        match fs::read_dir(&self.0) {
-            Ok(entries) => {
-                let names: Vec<_> = entries.filter_map(|e| e.ok().map(|e| e.file_name())).collect();
-                let header = self.0.join(HEADER);
-                let is_image = header.is_file();
+        let doing = |what: &str| format!("{what} {}", self.path.display());
+        match self.names() {
+            Ok(names) => {
+                let is_image = self.is_file(HEADER);
                 if is_image
-                    && !is_ours(&start_of(&header).map_err(|e| ImageError::host(doing("reading"), e))?)
+                    && !is_ours(&self.start_of(HEADER).map_err(|e| ImageError::host(doing("reading"), e))?)
                 {
-                    return Err(ImageError::foreign(&self.0, format!("its {HEADER} is somebody else's")));
+                    return Err(ImageError::foreign(&self.path, format!("its {HEADER} is somebody else's")));
                 }
                 let left_over = names.iter().any(|n| FILES.iter().any(|f| n == f));
                 let only_left_over = names.iter().all(|n| n == LOCK || FILES.iter().any(|f| n == f));
                 if is_image || (left_over && only_left_over) {
                     if !force && is_image {
-                        return Err(ImageError::Exists { path: self.0.clone() });
+                        return Err(ImageError::Exists { path: self.path.clone() });
                     }
                     if !force {
                         let why = "it holds what an interrupted mkfs left; --force makes the image anew";
-                        return Err(ImageError::foreign(&self.0, why));
+                        return Err(ImageError::foreign(&self.path, why));
                     }
                     let _held = self.lock()?;
                     // The header first: what is left is no image any more.
                     for name in FILES {
-                        match fs::remove_file(self.0.join(name)) {
+                        match self.unlink(name) {
                             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                                 return Err(ImageError::host(doing("emptying"), e));
                             }
@@ -80,27 +133,26 @@ impl Host for DiskHost {
                     }
                     Ok(())
                 } else if names.iter().any(|n| n != LOCK) {
-                    Err(ImageError::foreign(&self.0, "the directory holds other files"))
+                    Err(ImageError::foreign(&self.path, "the directory holds other files"))
                 } else {
                     Ok(())
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir_all(&self.0).map_err(|e| ImageError::host(doing("making"), e))
+                let made = fs::create_dir_all(&self.path).and_then(|()| self.dir().map(drop));
+                made.map_err(|e| ImageError::host(doing("making"), e))
             }
             Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-                Err(ImageError::foreign(&self.0, "an image is a directory"))
+                Err(ImageError::foreign(&self.path, "an image is a directory"))
             }
             Err(e) => Err(ImageError::host(doing("reading"), e)),
         }
     }
 
     fn open(&self, name: &'static str, read_only: bool) -> io::Result<Arc<dyn HostFile>> {
-        let mut how = OpenOptions::new();
-        how.read(true).write(!read_only).create(!read_only);
+        let how = if read_only { OFlags::RDONLY } else { OFlags::RDWR | OFlags::CREATE };
         // A pipe without a writer would be waited for.
-        how.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
-        let file = how.open(self.0.join(name))?;
+        let file = self.file(name, how | OFlags::NONBLOCK)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::other(format!("{name} is no regular file")));
         }
@@ -108,32 +160,32 @@ impl Host for DiskHost {
     }
 
     fn exists(&self, name: &'static str) -> bool {
-        self.0.join(name).exists()
+        self.dir().is_ok_and(|dir| statat(dir, name, AtFlags::empty()).is_ok())
     }
 
     fn replace(&self, name: &'static str, content: &[u8]) -> io::Result<()> {
-        let new = self.0.join(format!("{name}.new"));
-        let mut file = File::create(&new)?;
+        let new = format!("{name}.new");
+        let mut file = self.file(&new, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(&new, self.0.join(name))?;
-        File::open(&self.0)?.sync_all()
+        let dir = self.dir()?;
+        renameat(dir, new, dir, name)?;
+        self.opened()?.sync_all()
     }
 
     fn rename(&self, from: &'static str, to: &'static str) -> io::Result<()> {
-        fs::rename(self.0.join(from), self.0.join(to))?;
-        File::open(&self.0)?.sync_all()
+        let dir = self.dir()?;
+        renameat(dir, from, dir, to)?;
+        self.opened()?.sync_all()
     }
 
     fn remove(&self, name: &'static str) -> io::Result<()> {
-        fs::remove_file(self.0.join(name))
+        self.unlink(name)
     }
 
     fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError> {
-        let doing = || format!("locking {}", self.0.display());
-        let path = self.0.join(LOCK);
-        let read_write = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = match read_write {
+        let doing = || format!("locking {}", self.path.display());
+        let file = match self.file(LOCK, OFlags::RDWR | OFlags::CREATE) {
             // On a read-only directory an existing lock file will do.
             Err(e)
                 if matches!(
@@ -141,7 +193,7 @@ impl Host for DiskHost {
                     io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
                 ) =>
             {
-                File::open(&path).map_err(|_| ImageError::host(doing(), e))?
+                self.file(LOCK, OFlags::RDONLY).map_err(|_| ImageError::host(doing(), e))?
             }
             other => other.map_err(|e| ImageError::host(doing(), e))?,
         };
@@ -156,15 +208,22 @@ impl Host for DiskHost {
                     return Ok(Box::new(file));
                 }
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+                    let pid = holder(&file);
                     if !waiting.again(pid) {
-                        return Err(ImageError::InUse { path: self.0.clone(), pid });
+                        return Err(ImageError::InUse { path: self.path.clone(), pid });
                     }
                 }
                 Err(e) => return Err(ImageError::host(doing(), e.into())),
             }
         }
     }
+}
+
+/// Who holds a lock file, by what is in it.
+fn holder(file: &File) -> Option<u32> {
+    let mut text = [0; 16];
+    let len = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
 }
 
 struct DiskFile(File);

@@ -2,6 +2,7 @@
 //!
 //! The shape follows docs/RESULTS.md: `host`, `flash`, `firmware`, `app`, `amplification` are those of a result record.
 
+use super::directory::Directory;
 use crate::cli::mount::Survives;
 use granary_lab::phase::{Snapshot, phase};
 use granary_lab::record::{Amplification, Bytes2, Flash, Host};
@@ -29,6 +30,9 @@ pub struct Stats {
     pub pid: u32,
     /// What is mounted.
     pub source: String,
+    /// The directory that the image is in; none in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<Directory>,
     /// File system.
     pub fs: String,
     /// `process` or `machine`; empty in memory.
@@ -98,6 +102,7 @@ impl Live {
             granary: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             source: from.source.clone(),
+            directory: from.image.as_deref().and_then(Directory::of),
             fs: from.fs.clone(),
             durability: durability.to_owned(),
             ..Stats::default()
