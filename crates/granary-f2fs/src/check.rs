@@ -365,7 +365,11 @@ impl Check<'_> {
                 Err(e) => self.problem(format!("superblock {lpa}: {e}")),
             }
         }
-        let cp = match Checkpoint::parse(&*read(fs.geo.pack(pack))?) {
+        let head = Checkpoint::parse(&*read(fs.geo.pack(pack))?).and_then(|mut cp| {
+            crate::mount::read_payload(&fs.port, &fs.geo, pack, &mut cp)?;
+            Ok(cp)
+        });
+        let cp = match head {
             Ok(cp) => cp,
             Err(e) => {
                 self.problem(format!("the checkpoint on media: {e}"));

@@ -247,12 +247,12 @@ impl F2fs {
         if unmount {
             body.extend((3..6).map(|l| Page::from_bytes(&segs.logs[l].sum)));
         }
-        let pack_blocks = body.len() as u32 + 2;
+        let pack_blocks = body.len() as u32 + self.geo.payload + 2;
         if pack_blocks > self.geo.seg_blocks {
             return Err(granary_vfs::FsError::NoSpace);
         }
         let space = *self.space.lock();
-        let (start, footer) = {
+        let (start, cp) = {
             let last = self.last.lock();
             let place = |l: &crate::segs::Log| LogPlace { segno: l.segno, next: l.next as u16, ssr: l.ssr };
             let mut logs = [LogPlace::default(); 6];
@@ -271,14 +271,17 @@ impl F2fs {
                 orphan_blocks,
                 next_nid: self.nat.next_nid(),
                 elapsed: segs.seconds(),
+                payload: self.geo.payload,
                 logs,
                 sit_copies: last.sit_copies.clone(),
                 nat_copies: self.nat.copies(),
             };
-            (self.geo.pack(1 - last.pack), Page::from_bytes(&cp.encode()))
+            (self.geo.pack(1 - last.pack), cp)
         };
         drop(segs);
-        body.insert(0, footer.clone());
+        let footer = Page::from_bytes(&cp.encode());
+        let payload = cp.encode_payload().map(|b| Page::from_bytes(&b));
+        body.splice(..0, [footer.clone()].into_iter().chain(payload));
         self.port.write(Lpa(start), &body, Structure::Superblock)?;
         if self.options.barrier {
             self.port.flush()?;

@@ -8,7 +8,7 @@
 //! S is 512 blocks (2 MiB) as in the kernel; drives too small for that many segments get smaller ones, which the
 //! kernel would refuse.
 
-use crate::layout::checkpoint::BITMAP_BYTES;
+use crate::layout::checkpoint::{BITMAP_BYTES, PAYLOAD_BYTES};
 use crate::layout::nat::NAT_ENTRIES;
 use crate::layout::sit::SIT_ENTRIES;
 
@@ -27,17 +27,25 @@ pub struct Geometry {
     pub ssa_blocks: u32,
     /// Segments of the main area.
     pub main_segs: u32,
+    /// Blocks of a checkpoint pack that hold the bitmap of SIT copies (`cp_payload`); 0: it is in the header.
+    pub payload: u32,
 }
 
 /// Smallest segment.
 pub const MIN_SEGMENT: u32 = 16;
 /// Largest segment: a SIT entry has 512 bits.
 pub const MAX_SEGMENT: u32 = 512;
+/// NAT blocks that the header's bitmap has at least room for: with less the SIT's goes elsewhere (mkfs.f2fs's
+/// MAX_SIT_BITMAP_SIZE_IN_CKPT, 64 B less than the header takes).
+const LEAST_NAT: u32 = 512;
+/// Blocks of a pack beside payload and orphans: header, six summaries, footer.
+const PACK: u32 = 8;
 /// Least main segments: six logs, what cleaning needs, and something to use.
 pub const MIN_MAIN: u32 = 24;
 
 impl Geometry {
-    /// The shape for a drive of `blocks` blocks; `None` where it is too small, or too large for the bitmaps.
+    /// The shape for a drive of `blocks` blocks; `None` where it is too small, or the segments are impossible. Of a
+    /// drive above 16 TiB, which 32-bit block numbers reach, what lies below.
     pub fn plan(blocks: u64, segment: Option<u32>) -> Option<Geometry> {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX - 1);
         let seg = segment.unwrap_or_else(|| {
@@ -53,7 +61,11 @@ impl Geometry {
         let segs = blocks / seg;
         let rest = segs.checked_sub(3)?;
         let sit = rest.div_ceil(SIT_ENTRIES as u32);
-        let room = ((BITMAP_BYTES * 8) as u32).checked_sub(sit)?;
+        let all = (BITMAP_BYTES * 8) as u32;
+        let (payload, room) = match sit <= all - LEAST_NAT {
+            true => (0, all - sit),
+            false => (payload_of(sit), all),
+        };
         // Room for every block to be a node, as far as the bitmap reaches; whole segments.
         let nat = (rest * seg).div_ceil(NAT_ENTRIES as u32).next_multiple_of(seg).min(room / seg * seg);
         let ssa = rest;
@@ -66,13 +78,22 @@ impl Geometry {
             nat_blocks: nat,
             ssa_blocks: meta * seg - 2 * sit - 2 * nat,
             main_segs,
+            payload,
         };
+        geo.is_sane().then_some(geo)
+    }
+
+    /// The same with the SIT's bitmap in blocks of its own; `None` where a pack has no room for them.
+    pub fn with_payload(self) -> Option<Geometry> {
+        let geo = Geometry { payload: payload_of(self.sit_blocks), ..self };
         geo.is_sane().then_some(geo)
     }
 
     /// Whether the numbers fit together.
     pub fn is_sane(&self) -> bool {
         let s = self.seg_blocks as u64;
+        let bitmap = |blocks: u32| blocks.div_ceil(8) as u64;
+        let in_header = bitmap(self.nat_blocks) + if self.payload == 0 { bitmap(self.sit_blocks) } else { 0 };
         let meta = 3 * s + 2 * (self.sit_blocks as u64 + self.nat_blocks as u64) + self.ssa_blocks as u64;
         (MIN_SEGMENT..=MAX_SEGMENT).contains(&self.seg_blocks)
             && self.seg_blocks.is_power_of_two()
@@ -81,8 +102,9 @@ impl Geometry {
             && self.blocks < u32::MAX
             && self.ssa_blocks >= self.main_segs
             && self.sit_blocks as u64 * SIT_ENTRIES as u64 >= self.main_segs as u64
-            && (self.sit_blocks as u64).div_ceil(8) + (self.nat_blocks as u64).div_ceil(8)
-                <= BITMAP_BYTES as u64 + 1
+            && in_header <= BITMAP_BYTES as u64 + 1
+            && [0, payload_of(self.sit_blocks)].contains(&self.payload)
+            && self.payload + PACK < self.seg_blocks
             && meta + self.main_segs as u64 * s <= self.blocks as u64
     }
 
@@ -155,6 +177,11 @@ impl Geometry {
     }
 }
 
+/// Payload blocks for the bitmap of so many SIT blocks.
+fn payload_of(sit_blocks: u32) -> u32 {
+    sit_blocks.div_ceil(8).div_ceil(PAYLOAD_BYTES as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +202,23 @@ mod tests {
         }
         assert!(Geometry::plan(16 * 256, None).is_some(), "16 MiB is enough");
         assert!(Geometry::plan(256 << 20, None).is_some(), "1 TiB is not too much");
+    }
+
+    /// Linux goes to 16 TiB, and so do block numbers of 32 bits.
+    #[test]
+    fn large_drives_have_their_bitmap_in_blocks_of_its_own() {
+        for (gib, payload) in
+            [(3100u64, 0), (3500, 1), (4096, 2), (8192, 3), (15 << 10, 5), (16 << 10, 5), (64 << 10, 5)]
+        {
+            let geo = Geometry::plan(gib << 18, None).expect("a shape");
+            assert_eq!(geo.payload, payload, "{gib} GiB: {geo:?}");
+            assert!(
+                geo.nids() > 230_000 && geo.main_segs as u64 * 2 > gib.min(16 << 10) * 1024 / 100 * 97,
+                "{geo:?}"
+            );
+        }
+        for gib in (10..16 << 10).step_by(10) {
+            assert!(Geometry::plan(gib << 18, None).is_some(), "{gib} GiB");
+        }
     }
 }

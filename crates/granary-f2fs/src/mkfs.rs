@@ -28,7 +28,9 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     if blocks > pages {
         return Err(FsError::Invalid);
     }
-    let geo = Geometry::plan(blocks, options.segment_blocks).ok_or(FsError::Invalid)?;
+    let geo = Geometry::plan(blocks, options.segment_blocks);
+    let geo = if options.payload { geo.and_then(Geometry::with_payload) } else { geo };
+    let geo = geo.ok_or(FsError::Invalid)?;
     port.wait(port.trim(Lpa(0), pages)?);
     let sb = Page::from_bytes(&superblock::encode(&geo));
     port.write(Lpa(0), &[sb.clone(), sb], Structure::Superblock)?;
@@ -64,16 +66,17 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
         overprovision,
         free_segs: segs.free_count,
         flags: UMOUNT | if compact { COMPACT } else { 0 },
-        pack_blocks: body.len() as u32 + 2,
+        pack_blocks: body.len() as u32 + geo.payload + 2,
         orphan_blocks: 0,
         next_nid: 0,
         elapsed: 0,
+        payload: geo.payload,
         logs,
         sit_copies: vec![0; geo.sit_blocks.div_ceil(8) as usize],
         nat_copies: vec![0; geo.nat_blocks.div_ceil(8) as usize],
     };
     let head = Page::from_bytes(&cp.encode());
-    body.insert(0, head.clone());
+    body.splice(..0, [head.clone()].into_iter().chain(cp.encode_payload().map(|b| Page::from_bytes(&b))));
     body.push(head);
     port.write(Lpa(geo.pack(0)), &body, Structure::Superblock)?;
     Ok(port.flush()?)

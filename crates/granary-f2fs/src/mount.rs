@@ -76,7 +76,7 @@ fn find_super(port: &Port) -> Result<Geometry> {
 
 fn read_pack(port: &Port, geo: &Geometry, n: usize) -> Result<Checkpoint> {
     let start = geo.pack(n);
-    let head = Checkpoint::parse(&*read(port, start)?)?;
+    let mut head = Checkpoint::parse(&*read(port, start)?)?;
     if !(3..=geo.seg_blocks).contains(&head.pack_blocks) {
         return Err(corrupt(format!("a checkpoint pack of {} blocks", head.pack_blocks)));
     }
@@ -85,15 +85,35 @@ fn read_pack(port: &Port, geo: &Geometry, n: usize) -> Result<Checkpoint> {
     }
     let bytes = |blocks: u32| blocks.div_ceil(8) as usize;
     let main = geo.main_segs as u64 * geo.seg_blocks as u64;
-    let sane = head.sit_copies.len() == bytes(geo.sit_blocks)
+    let sane = head.payload == geo.payload
+        && head.sit_copies.len() == bytes(geo.sit_blocks)
         && head.nat_copies.len() == bytes(geo.nat_blocks)
         && head.user_blocks <= main
         && head.valid_blocks <= main
         && head.reserved < geo.main_segs
         && head.version < u64::MAX / 2
         && head.elapsed < u64::MAX / 2
-        && head.orphan_blocks < head.pack_blocks;
-    if sane { Ok(head) } else { Err(corrupt(format!("an impossible checkpoint: {head:?}"))) }
+        && head.orphan_blocks < head.pack_blocks
+        && head.payload < head.pack_blocks;
+    if !sane {
+        return Err(corrupt(format!("an impossible checkpoint: {head:?}")));
+    }
+    read_payload(port, geo, n, &mut head)?;
+    Ok(head)
+}
+
+/// The bitmap that the header of pack `n` has no room for, where that is so.
+///
+/// # Errors
+/// `Corrupt`; the drive's.
+pub(crate) fn read_payload(port: &Port, geo: &Geometry, n: usize, head: &mut Checkpoint) -> Result<()> {
+    if head.payload == 0 {
+        return Ok(());
+    }
+    let mut pages = vec![Page::ZERO; head.payload as usize];
+    port.read(Lpa(geo.pack(n) + 1), &mut pages, Structure::Superblock)?;
+    let blocks: Vec<BlockBytes> = pages.iter().map(Page::to_bytes).collect();
+    head.take_payload(blocks.iter())
 }
 
 /// The body of a pack.
@@ -121,7 +141,7 @@ fn parse_journals(nat: &[u8], sit: &[u8]) -> Result<Entries> {
 fn read_body(port: &Port, geo: &Geometry, n: usize, cp: &Checkpoint) -> Result<Body> {
     let mut pages = vec![Page::ZERO; cp.pack_blocks as usize - 2];
     port.read(Lpa(geo.pack(n) + 1), &mut pages, Structure::Superblock)?;
-    let mut blocks = pages.iter().map(|p| Box::new(p.to_bytes()));
+    let mut blocks = pages.iter().skip(cp.payload as usize).map(|p| Box::new(p.to_bytes()));
     let mut orphans = Vec::new();
     for _ in 0..cp.orphan_blocks {
         orphans.extend(parse_orphans(&*blocks.next().ok_or_else(short)?)?);

@@ -12,6 +12,9 @@ pub struct MkfsOptions {
     /// Blocks in a segment, a power of two from 16 to 512; `None` = 512 (2 MiB), fewer where the drive is so small
     /// that less than 120 segments would fit.
     pub segment_blocks: Option<u32>,
+    /// Keep the bitmap of SIT copies in blocks of its own in each checkpoint pack (`cp_payload`), also where it fits the header;
+    /// on drives over 3.2 TiB it does not.
+    pub payload: bool,
 }
 
 /// When file data is written in place (`ipu_policy`).

@@ -281,7 +281,11 @@ impl Target for F2fs {
 
     /// Segments of 64 KiB, so that logs switch and segments are cleaned all the time.
     fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
-        let options = granary_f2fs::MkfsOptions { size: Some(Bytes::mib(5)), segment_blocks: Some(16) };
+        let options = granary_f2fs::MkfsOptions {
+            size: Some(Bytes::mib(5)),
+            segment_blocks: Some(16),
+            ..Default::default()
+        };
         granary_f2fs::mkfs(&Port::new(Arc::clone(drive)), &options)
     }
 

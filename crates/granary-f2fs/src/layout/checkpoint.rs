@@ -1,13 +1,13 @@
 //! The checkpoint pack: the point to which a power loss goes back.
 //!
 //! ```text
-//!   header | orphan blocks | compact data summaries (1-3), or 3 data summary blocks | 3 node summary blocks | footer
+//!   header | payload | orphan blocks | compact data summaries (1-3), or 3 data summary blocks | 3 node summary blocks | footer
 //!                                                                                     (at unmount only)
 //! ```
 //!
 //! Header and footer are equal; a pack counts if both are whole and of one version. The higher version wins.
 //! With full summary blocks (not compact) the NAT journal follows in the hot-data summary block (offset 3584), the
-//! SIT journal in the cold-data one.
+//! SIT journal in the cold-data one. The payload is the bitmap of SIT copies where the header has no room for it.
 
 use super::{BLOCK_SIZE, BlockBytes, corrupt, le16, le32, le64, put16, put32, put64};
 use granary_vfs::Result;
@@ -20,6 +20,8 @@ const BITMAPS: usize = 192;
 const CHECKSUM: usize = BLOCK_SIZE - 4;
 /// Bytes for the bitmaps that say which copies of SIT and NAT blocks count.
 pub const BITMAP_BYTES: usize = CHECKSUM - BITMAPS - 2;
+/// Bytes of bitmap in a payload block.
+pub const PAYLOAD_BYTES: usize = CHECKSUM;
 
 /// Inode numbers in an orphan block.
 pub const ORPHANS_PER_BLOCK: usize = 1020;
@@ -69,6 +71,8 @@ pub struct Checkpoint {
     pub next_nid: u32,
     /// Seconds that the file system was mounted.
     pub elapsed: u64,
+    /// Blocks that hold `sit_copies`; 0: the header does.
+    pub payload: u32,
     /// The logs.
     pub logs: [LogPlace; 6],
     /// Copies of SIT blocks that count, then of NAT blocks.
@@ -82,7 +86,8 @@ impl Checkpoint {
     pub fn encode(&self) -> Box<BlockBytes> {
         let mut b = Box::new([0; BLOCK_SIZE]);
         let (sit, nat) = (self.sit_copies.len(), self.nat_copies.len());
-        assert!(sit + nat <= BITMAP_BYTES + 2, "bitmaps of {sit} + {nat} bytes");
+        let here = if self.payload == 0 { sit } else { 0 };
+        assert!(here + nat <= BITMAP_BYTES + 2, "bitmaps of {here} + {nat} bytes");
         put32(&mut b[..], 0, MAGIC);
         put32(&mut b[..], 4, self.flags);
         for (i, v) in [self.version, self.user_blocks, self.valid_blocks, self.elapsed].iter().enumerate() {
@@ -108,14 +113,49 @@ impl Checkpoint {
             put16(&mut b[..], 84 + 8 * i, l.next);
             put16(&mut b[..], 86 + 8 * i, l.ssr as u16);
         }
-        b[BITMAPS..BITMAPS + sit].copy_from_slice(&self.sit_copies);
-        b[BITMAPS + sit..BITMAPS + sit + nat].copy_from_slice(&self.nat_copies);
+        put32(&mut b[..], 128, self.payload);
+        b[BITMAPS..BITMAPS + here].copy_from_slice(&self.sit_copies[..here]);
+        b[BITMAPS + here..BITMAPS + here + nat].copy_from_slice(&self.nat_copies);
         let sum = crc32c::crc32c(&b[..CHECKSUM]);
         put32(&mut b[..], CHECKSUM, sum);
         b
     }
 
-    /// Reads and checks a header or footer.
+    /// The payload blocks: [`PAYLOAD_BYTES`] of bitmap each, CRC-32C 4 (begun with the version).
+    pub fn encode_payload(&self) -> impl Iterator<Item = Box<BlockBytes>> {
+        let parts = self.sit_copies.chunks(PAYLOAD_BYTES).take(self.payload as usize);
+        parts.map(|part| {
+            let mut b = Box::new([0; BLOCK_SIZE]);
+            b[..part.len()].copy_from_slice(part);
+            let sum = self.payload_sum(&b);
+            put32(&mut b[..], CHECKSUM, sum);
+            b
+        })
+    }
+
+    /// Takes the bitmap over from payload blocks.
+    ///
+    /// # Errors
+    /// `Corrupt` where one is damaged, or of another checkpoint.
+    pub fn take_payload<'b>(&mut self, blocks: impl Iterator<Item = &'b BlockBytes>) -> Result<()> {
+        let mut bitmap = Vec::new();
+        for b in blocks {
+            if le32(b, CHECKSUM) != self.payload_sum(b) {
+                return Err(corrupt("a payload block of a checkpoint is damaged"));
+            }
+            bitmap.extend_from_slice(&b[..PAYLOAD_BYTES]);
+        }
+        bitmap.truncate(self.sit_copies.len());
+        self.sit_copies.copy_from_slice(&bitmap);
+        Ok(())
+    }
+
+    fn payload_sum(&self, b: &BlockBytes) -> u32 {
+        crc32c::crc32c_append(self.version as u32, &b[..CHECKSUM])
+    }
+
+    /// Reads and checks a header or footer. Of one with payload the bitmap of SIT copies is all zeros, until
+    /// [`Checkpoint::take_payload`].
     ///
     /// # Errors
     /// `Corrupt` where it is none.
@@ -125,8 +165,13 @@ impl Checkpoint {
         }
         let word = |i: usize| le32(b, 40 + 4 * i);
         let (sit, nat) = (word(8) as usize, word(9) as usize);
-        if sit > BITMAP_BYTES || nat > BITMAP_BYTES || sit + nat > BITMAP_BYTES + 2 {
-            return Err(corrupt(format!("checkpoint with bitmaps of {sit} + {nat} bytes")));
+        let payload = le32(b, 128);
+        let here = if payload == 0 { sit } else { 0 };
+        let apart = payload == 0 || sit.div_ceil(PAYLOAD_BYTES) == payload as usize && payload < 512;
+        if !apart || here > BITMAP_BYTES || nat > BITMAP_BYTES || here + nat > BITMAP_BYTES + 2 {
+            return Err(corrupt(format!(
+                "checkpoint with bitmaps of {sit} + {nat} bytes, {payload} blocks of payload"
+            )));
         }
         let mut logs = [LogPlace::default(); 6];
         for (i, l) in logs.iter_mut().enumerate() {
@@ -147,9 +192,10 @@ impl Checkpoint {
             pack_blocks: word(5),
             orphan_blocks: word(6),
             next_nid: word(7),
+            payload,
             logs,
-            sit_copies: b[BITMAPS..BITMAPS + sit].to_vec(),
-            nat_copies: b[BITMAPS + sit..BITMAPS + sit + nat].to_vec(),
+            sit_copies: if payload == 0 { b[BITMAPS..BITMAPS + sit].to_vec() } else { vec![0; sit] },
+            nat_copies: b[BITMAPS + here..BITMAPS + here + nat].to_vec(),
         })
     }
 }

@@ -14,7 +14,7 @@ pub const VERSION: u32 = 1;
 const SIZE: usize = 64;
 
 /// Writes a superblock: magic 8, version 4, blocks 4, blocks per segment 4, SIT blocks 4, NAT blocks 4, SSA blocks 4,
-/// main segments 4, root inode 4, zero 24, CRC-32C 4.
+/// main segments 4, root inode 4, payload blocks 4, zero 20, CRC-32C 4.
 pub fn encode(geo: &Geometry) -> Box<BlockBytes> {
     let mut b = Box::new([0; BLOCK_SIZE]);
     put64(&mut b[..], 0, MAGIC);
@@ -26,6 +26,7 @@ pub fn encode(geo: &Geometry) -> Box<BlockBytes> {
     put32(&mut b[..], 28, geo.ssa_blocks);
     put32(&mut b[..], 32, geo.main_segs);
     put32(&mut b[..], 36, super::node::ROOT_INO);
+    put32(&mut b[..], 40, geo.payload);
     let sum = crc32c::crc32c(&b[..SIZE]);
     put32(&mut b[..], SIZE, sum);
     b
@@ -49,6 +50,7 @@ pub fn parse(b: &BlockBytes, pages: u64) -> Result<Geometry> {
         nat_blocks: le32(b, 24),
         ssa_blocks: le32(b, 28),
         main_segs: le32(b, 32),
+        payload: le32(b, 40),
     };
     if !geo.is_sane() || geo.blocks as u64 > pages || le32(b, 36) != super::node::ROOT_INO {
         return Err(corrupt(format!("the superblock describes an impossible shape: {geo:?}")));

@@ -64,9 +64,10 @@ impl Drive for LateDrive {
                 Ok(done)
             }
             Command::Trim { lpa: Lpa(first), count } => {
-                for lpa in first..first + count {
-                    s.seen.remove(&lpa);
-                    s.safe.remove(&lpa);
+                let State { seen, safe, .. } = &mut *s;
+                for pages in [seen, safe] {
+                    let gone: Vec<u64> = pages.range(first..first + count).map(|(lpa, _)| *lpa).collect();
+                    gone.iter().for_each(|lpa| drop(pages.remove(lpa)));
                 }
                 Ok(now + OTHER)
             }
