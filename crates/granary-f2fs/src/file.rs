@@ -11,7 +11,7 @@
 
 use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, XATTR_AT};
 use crate::layout::summary::Summary;
-use crate::layout::{BLOCK_SIZE, NULL_ADDR, is_real, put32};
+use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::nodes::Batch;
 use crate::segs::log;
@@ -61,10 +61,14 @@ impl F2fs {
             return Ok(());
         }
         let node = node(inode);
-        let inline = node.state.lock().is_inline();
-        if inline && pos + len <= INLINE_BYTES as u64 {
-            return Ok(());
-        }
+        let inline = {
+            let mut s = node.state.lock();
+            if s.is_inline() && pos + len <= INLINE_BYTES as u64 {
+                s.may_be_dirty = true;
+                return Ok(());
+            }
+            s.is_inline()
+        };
         let (first, end) = blocks_of(pos, len);
         let before = node.state.lock().blocks;
         {
@@ -89,22 +93,26 @@ impl F2fs {
         }
     }
 
-    /// Inline content moves to a block. Under the inode lock.
+    /// Inline content moves to a block; content that only the page cache has gets one promised. Under the inode lock.
     pub(crate) fn convert_inline(&self, node: &Node) -> Result<()> {
         let entry = self.inode_node(node.ino)?;
-        let (content, size) = {
+        let (content, size, may_be_dirty) = {
             let s = node.state.lock();
             if !s.is_inline() {
                 return Ok(());
             }
             let mut bytes = [0; BLOCK_SIZE];
             entry.with(|b| bytes[..INLINE_BYTES].copy_from_slice(&b[INLINE_AT..INLINE_AT + INLINE_BYTES]));
-            (Page::from_bytes(&bytes), s.disksize)
+            (Page::from_bytes(&bytes), s.disksize, s.may_be_dirty)
         };
-        let addr = if size > 0 { self.write_new(node.ino, 0, content, log::HOT_DATA)? } else { NULL_ADDR };
+        let addr = match (size > 0, may_be_dirty) {
+            (true, _) => self.write_new(node.ino, 0, content, log::HOT_DATA)?,
+            (false, true) => self.take_blocks(1).map(|()| NEW_ADDR)?,
+            (false, false) => NULL_ADDR,
+        };
         let mut s = node.state.lock();
         s.inline &= !INLINE_DATA;
-        s.blocks += is_real(addr) as u64;
+        s.blocks += (addr != NULL_ADDR) as u64;
         s.unsynced.moved |= is_real(addr);
         let inline = s.inline;
         self.nodes.change(&entry, |b| {
@@ -421,7 +429,9 @@ impl F2fs {
         } else if size < old || size == 0 {
             self.cut_blocks(node, size.div_ceil(BS))?;
         }
-        node.state.lock().disksize = size;
+        let mut s = node.state.lock();
+        s.disksize = size;
+        s.may_be_dirty &= size > 0;
         Ok(())
     }
 }

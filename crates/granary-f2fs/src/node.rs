@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub dirty: bool,
     /// ...and not only in time stamps: fdatasync writes it.
     pub dirty_data: bool,
+    /// Inline content may have been written that only the page cache has.
+    pub may_be_dirty: bool,
     /// Data written since the last fsync.
     pub unsynced: Unsynced,
     /// Fsyncs that wait for their FLUSH.
@@ -78,6 +80,7 @@ impl Node {
             attr,
             dirty: false,
             dirty_data: false,
+            may_be_dirty: false,
             unsynced: Unsynced::default(),
             flushing: 0,
             disksize: x.size,

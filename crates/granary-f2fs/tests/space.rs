@@ -6,7 +6,7 @@ use common::{Mounted, Subject, fresh};
 use granary_f2fs::{InPlace, MountOptions};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::suite::{self, Subject as _, create, drive, fill, port, run, run_jittered};
-use granary_vfs::{FsError, OpenFlags, Posix, VfsConfig};
+use granary_vfs::{Allocate, FileKind, FsError, OpenFlags, Posix, VfsConfig};
 
 /// A file takes what statfs says is free, but for the nodes that point to its blocks; what one unlink gives back can be
 /// written again at once.
@@ -251,4 +251,39 @@ fn names_of_one_hash_fill_a_directory_and_no_more() {
 #[test]
 fn attributes_of_a_full_file_system_can_be_changed() {
     suite::attributes_of_a_full_file_system_can_be_changed(&Subject::default());
+}
+
+/// Content that fits the inode and is only in the page cache: a call that would move it to a block, and finds none, leaves it
+/// where it can be written.
+#[test]
+fn small_content_on_a_full_drive_survives_what_finds_no_space() {
+    for how in 0..4 {
+        run(move || {
+            let m = fresh(&drive(Bytes::mib(64)));
+            let mut p = m.process();
+            let (fd, ballast) = (create(&mut p, "/f"), create(&mut p, "/ballast"));
+            let mut end = 0;
+            for len in [1 << 20, 4096] {
+                while let Ok(n) = p.pwrite(ballast, fill(7, len), end) {
+                    end += n as u64;
+                }
+            }
+            p.pwrite(fd, fill(5, 100), 0).expect("the inode has room");
+            while p.mknod(format!("/{end}"), FileKind::File, 0o600, 0).is_ok() {
+                end += 1;
+            }
+            assert_eq!(p.statfs().expect("statfs").free_blocks, 0);
+            let refused = match how {
+                0 => p.pwrite(fd, fill(6, 5000), 100).map(drop),
+                1 => p.pwrite(fd, fill(6, 100), 1 << 20).map(drop),
+                2 => p.fallocate(fd, Allocate::Reserve { keep_size: false }, 1 << 20, 5000),
+                _ => p.fallocate(fd, Allocate::Reserve { keep_size: true }, 1 << 20, 5000),
+            };
+            assert_eq!(refused, Err(FsError::NoSpace), "case {how}");
+            p.fsync(fd).unwrap_or_else(|e| panic!("case {how}: {e}"));
+            m.check();
+            let mut bytes = [0; 200];
+            assert_eq!(p.pread(fd, Dest::Bytes(&mut bytes), 0), Ok(100));
+        });
+    }
 }
