@@ -198,6 +198,12 @@ fn ext4_keeps_its_promises_on_a_full_drive() {
 }
 
 #[test]
+fn f2fs_keeps_its_promises_on_a_full_drive() {
+    explore("f2fs", "full", 20);
+    explore("f2fs-never-in-place", "full", 20);
+}
+
+#[test]
 fn nova_keeps_its_promises_on_a_full_drive() {
     explore("nova", "full", 8);
 }

@@ -42,7 +42,12 @@ pub(crate) fn blocks_of(pos: u64, len: u64) -> (u64, u64) {
 impl F2fs {
     /// Begins an operation that changes something: no checkpoint before the guard goes.
     pub(crate) fn op(&self) -> Result<RwLockReadGuard<'_, ()>> {
-        self.balance()?;
+        self.op_with(0)
+    }
+
+    /// The same for one that writes so many blocks of data to new places.
+    fn op_with(&self, data: usize) -> Result<RwLockReadGuard<'_, ()>> {
+        self.balance(data)?;
         self.busy.store(now().0, Relaxed);
         let guard = self.checkpoint_lock.read();
         self.working()?;
@@ -180,9 +185,17 @@ impl F2fs {
 
     /// Writes dirty pages; they are on the drive on return, and pointed to.
     pub(crate) fn write_back(&self, inode: &Inode, pages: &[DirtyPage], why: WriteBackCause) -> Result<()> {
+        // Two segments at a time: for so much cleaning makes room (on small drives segments are small).
+        let mut parts = pages.chunks(2 * self.geo.seg_blocks as usize);
+        parts.try_for_each(|part| self.write_part(inode, part, pages.len(), why))
+    }
+
+    /// Some of the `all` pages that are to be written.
+    fn write_part(&self, inode: &Inode, pages: &[DirtyPage], all: usize, why: WriteBackCause) -> Result<()> {
         let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return Ok(()) };
         let node = node(inode);
-        let op = self.op()?;
+        let in_place = self.in_place(all, why);
+        let op = self.op_with(if in_place { 0 } else { pages.len() })?;
         let lock = self.inode_lock(node.ino);
         let end = last.end().min(inode.size());
         let before = node.state.lock().blocks;
@@ -194,11 +207,10 @@ impl F2fs {
             self.convert_inline(node)?;
         }
         let log = match node.state.lock().advise & COLD_DATA {
-            0 if pages.len() <= self.options.min_hot_blocks as usize => log::HOT_DATA,
+            0 if all <= self.options.min_hot_blocks as usize => log::HOT_DATA,
             0 => log::WARM_DATA,
             _ => log::COLD_DATA,
         };
-        let in_place = self.in_place(pages.len(), why);
         let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
         let mut placed = Ok(());
         for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
@@ -377,7 +389,8 @@ impl F2fs {
         }
         let (len, old_size) = (data.len() as u64, inode.size());
         let (node, (first, end)) = (node(inode), blocks_of(pos, len));
-        let op = self.op()?;
+        let in_place = self.options.in_place != InPlace::Never;
+        let op = self.op_with(if in_place { 0 } else { (end - first) as usize })?;
         let lock = self.inode_lock(node.ino);
         let before = node.state.lock().blocks;
         let reserved = self.convert_inline(node).and_then(|()| self.reserve_blocks(node, first, end));
@@ -385,7 +398,6 @@ impl F2fs {
         reserved?;
         let read = |block, page: &mut [Page]| self.read_run(inode, block, page);
         let pages = direct::merged(pos, data, old_size, read)?;
-        let in_place = self.options.in_place != InPlace::Never;
         let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
         let log = log::WARM_DATA;
         let placed = self.place_blocks(node, first, pages.into_iter(), in_place, log, &mut batch, &mut moved);

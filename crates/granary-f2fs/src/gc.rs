@@ -5,9 +5,9 @@
 //!   file blocks               inode locks -> still pointed to? -> read -> cold data log -> pointers follow
 //! ```
 //!
-//! Foreground (greedy): before an operation, where free segments are down to the reserve and what dirty nodes and
-//! directory blocks will take (`has_not_enough_free_secs`); victims until that many would be free after a checkpoint,
-//! then the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
+//! Foreground (greedy): before an operation, where free segments are down to the reserve, what dirty nodes and directory
+//! blocks will take (`has_not_enough_free_secs`), and what data the operation brings; victims until that many would be
+//! free after a checkpoint, or as many are left as that checkpoint may take; then the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
 
 use crate::F2fs;
 use crate::layout::node::{Footer, addr, addrs, decode, first_index};
@@ -24,45 +24,65 @@ use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Segments that a checkpoint may begin besides those of its dirty blocks: data, nodes, directories (`NR_GC_CHECKPOINT_SECS`).
+const FOR_CHECKPOINT: u32 = 3;
+/// Most rounds of cleaning that win nothing: after them logs fill holes.
+const FRUITLESS: u32 = 4;
+
+/// Segments.
+struct Room {
+    /// What dirty nodes and directory blocks take in the next checkpoint.
+    dirty: u32,
+    /// That, the reserve, and what data is coming.
+    need: u32,
+    free: u32,
+    /// Free after the next checkpoint.
+    dead: u32,
+}
+
 impl F2fs {
-    /// Segments that must stay free, and how many are, dead ones apart.
-    fn free_segments(&self) -> (u32, u32, u32) {
+    /// `data`: blocks that an operation is going to write.
+    fn room(&self, data: usize) -> Room {
         let blocks = self.geo.seg_blocks as usize;
         let nodes = (self.nodes.dirty_count() + self.dirty_inodes.lock().len()).div_ceil(blocks);
         let dents = self.dents.dirty_count().div_ceil(blocks);
         let reserved = self.last.lock().reserved;
+        let dirty = (nodes + 2 * dents) as u32;
+        let need = dirty + reserved + data.div_ceil(blocks) as u32;
         let segs = self.segs.lock();
-        ((nodes + 2 * dents) as u32 + reserved, segs.free_count, segs.dead.len() as u32)
+        Room { dirty, need, free: segs.free_count, dead: segs.dead.len() as u32 }
     }
 
-    /// Before an operation: makes room (`f2fs_balance_fs`).
-    pub(crate) fn balance(&self) -> Result<()> {
+    /// Before an operation that writes so many blocks of data: makes room (`f2fs_balance_fs`).
+    pub(crate) fn balance(&self, data: usize) -> Result<()> {
         if self.recovering.load(Relaxed) {
             return Ok(());
         }
         if self.too_many_dirty_nodes() && !self.due.swap(true, Relaxed) {
             self.daemons.lock().iter().for_each(|d| d.kick());
         }
-        let (need, free, _) = self.free_segments();
-        if free > need {
+        let room = self.room(data);
+        if room.free > room.need {
             return Ok(());
         }
         let _gc = self.gc_lock.lock();
-        self.clean_foreground()
+        self.clean_foreground(data)
     }
 
-    fn clean_foreground(&self) -> Result<()> {
-        // Each round ends with a checkpoint; one that frees nothing is the last: logs fill holes then.
+    fn clean_foreground(&self, data: usize) -> Result<()> {
+        let mut fruitless = 0;
+        // Each round ends with a checkpoint.
         loop {
-            let (need, before, _) = self.free_segments();
-            if before > need {
+            let before = self.room(data);
+            if before.free > before.need {
                 return Ok(());
             }
             let mut done = BTreeSet::new();
             loop {
-                let (need, free, dead) = self.free_segments();
-                // A few more than needed, or every operation would end here.
-                if free + dead > need + 2 || free <= 3 {
+                let room = self.room(data);
+                // A few more than needed, or every operation would end here. And what is moved makes nodes dirty: the
+                // checkpoint must find space for them.
+                if room.free + room.dead > room.need + 2 || room.free <= room.dirty + FOR_CHECKPOINT {
                     break;
                 }
                 let victim = self.segs.lock().victim_now(&done);
@@ -72,9 +92,15 @@ impl F2fs {
                 self.stats.lock().cleaned += 1;
             }
             self.checkpoint(false)?;
-            let (need, after, _) = self.free_segments();
-            if after > need || after <= before {
+            let after = self.room(data);
+            if after.free > after.need || done.is_empty() && before.dirty == 0 {
                 return Ok(());
+            }
+            if after.free <= before.free {
+                fruitless += 1;
+                if fruitless == FRUITLESS {
+                    return Ok(());
+                }
             }
         }
     }

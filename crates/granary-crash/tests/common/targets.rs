@@ -3,7 +3,7 @@
 
 use granary_bytefs::{CommitMode, DataMode, MkfsOptions, MountOptions, Variant};
 use granary_crash::{Filebench, Full, Late, Load, Sparse, Target, Torture};
-use granary_f2fs::FsyncMode;
+use granary_f2fs::{FsyncMode, InPlace};
 use granary_flash::Geometry;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::HostCosts;
@@ -26,6 +26,7 @@ pub const ALL: &[&str] = &[
     "ext4-journal",
     "f2fs",
     "f2fs-strict",
+    "f2fs-never-in-place",
     "nova",
     "nova-in-place",
     "pmfs",
@@ -76,8 +77,9 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Target>> {
         "ext4" => Arc::new(Ext4 { data: granary_ext4::DataMode::Ordered }),
         "ext4-writeback" => Arc::new(Ext4 { data: granary_ext4::DataMode::Writeback }),
         "ext4-journal" => Arc::new(Ext4 { data: granary_ext4::DataMode::Journal }),
-        "f2fs" => Arc::new(F2fs { fsync_mode: FsyncMode::Posix }),
-        "f2fs-strict" => Arc::new(F2fs { fsync_mode: FsyncMode::Strict }),
+        "f2fs" => F2fs::target(name, FsyncMode::Posix, InPlace::Fsync),
+        "f2fs-strict" => F2fs::target(name, FsyncMode::Strict, InPlace::Fsync),
+        "f2fs-never-in-place" => F2fs::target(name, FsyncMode::Posix, InPlace::Never),
         "pmfs" => Arc::new(Pmfs),
         "nova" => Arc::new(Nova { data: granary_nova::DataMode::Cow }),
         "nova-in-place" => Arc::new(Nova { data: granary_nova::DataMode::InPlace }),
@@ -260,15 +262,20 @@ impl Target for Nova {
 }
 
 struct F2fs {
+    name: String,
     fsync_mode: FsyncMode,
+    in_place: InPlace,
+}
+
+impl F2fs {
+    fn target(name: &str, fsync_mode: FsyncMode, in_place: InPlace) -> Arc<dyn Target> {
+        Arc::new(F2fs { name: name.to_owned(), fsync_mode, in_place })
+    }
 }
 
 impl Target for F2fs {
     fn name(&self) -> &str {
-        match self.fsync_mode {
-            FsyncMode::Posix => "f2fs",
-            FsyncMode::Strict => "f2fs-strict",
-        }
+        &self.name
     }
 
     fn renames_are_whole(&self) -> bool {
@@ -294,7 +301,7 @@ impl Target for F2fs {
             checkpoint_interval: Nanos::from_millis(4),
             idle_interval: Nanos::from_micros(500),
             gc_sleep: (Nanos::from_millis(1), Nanos::from_millis(2), Nanos::from_millis(4)),
-            in_place: granary_f2fs::InPlace::Fsync,
+            in_place: self.in_place,
             fsync_mode: self.fsync_mode,
             discard_sleep: (Nanos::from_micros(100), Nanos::from_micros(300), Nanos::from_micros(500)),
             dirty_nodes: 64,
