@@ -225,7 +225,8 @@ impl F2fs {
                 continue;
             }
             let lpa = self.geo.ssa(segno);
-            self.tables.forget(Lpa(lpa));
+            // Who fills its holes or cleans it asks for it soon (the kernel's stay in the meta inode's page cache).
+            self.tables.fresh(Lpa(lpa), Structure::Bitmap).change(|b| *b = *sum);
             batch.push((lpa as u32, Page::from_bytes(&sum), Structure::Bitmap));
         }
         let sit: Vec<_> = last.sit_journal.iter().map(|s| (*s, segs.segs[*s as usize].entry())).collect();

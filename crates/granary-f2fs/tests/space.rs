@@ -4,6 +4,7 @@ mod common;
 
 use common::{Mounted, Subject, fresh};
 use granary_f2fs::{InPlace, MountOptions};
+use granary_mssd::Structure;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::suite::{self, Subject as _, create, drive, fill, port, run, run_jittered};
@@ -311,11 +312,16 @@ fn pages_of_a_full_drive_can_be_written_over() {
             while write(files, 1).is_ok() {
                 files += 1;
             }
-            let mut s = Stream::new(mib, "pages");
+            let (mut s, before) = (Stream::new(mib, "pages"), m.drive.traffic());
             for n in 0..3 * files {
                 write(s.below(files), n + 2)
                     .unwrap_or_else(|e| panic!("{mib} MiB, {in_place:?}, write {n}: {e}"));
             }
+            // Summaries that cleaning and the filling of holes need are those that were written.
+            let traffic = m.drive.traffic().since(&before);
+            let [read, wrote] =
+                [traffic.block_read, traffic.block_write].map(|t| t[Structure::Bitmap as usize]);
+            assert!(read * 20 < wrote, "{mib} MiB, {in_place:?}: {read} B of {wrote} B read back");
             m.check();
         });
     }
