@@ -408,10 +408,20 @@ pub fn open_drive(
 pub struct Findings {
     /// One sentence for each thing that is wrong.
     pub wrong: Vec<String>,
+    /// It was not closed cleanly.
+    pub unclean: bool,
     /// Groups of changes replayed from the redo log; 0 after a clean close.
     pub replayed: u64,
     /// How far one gets with it.
     pub state: State,
+}
+
+impl Findings {
+    /// What opening the image told.
+    fn opened(&mut self, image: &Image) {
+        self.unclean = image.replayed().is_some();
+        self.replayed = image.replayed().map_or(0, |r| r.groups);
+    }
 }
 
 /// How far one gets with an image.
@@ -436,7 +446,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     let place = at(path);
     if Image::describe_on(&*place).is_ok_and(|info| info.meta.fs == BLANK) {
         let (image, drive) = Image::open_on(place, options(Durability::Process, true))?;
-        found.replayed = image.replayed().map_or(0, |r| r.groups);
+        found.opened(&image);
         found.state = State::Opens;
         found.wrong = drive.check().err().unwrap_or_default();
         return Ok(found);
@@ -448,7 +458,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         }
         other => other?,
     };
-    found.replayed = open.image.replayed().map_or(0, |r| r.groups);
+    found.opened(&open.image);
     let drive = |stage: &str, found: &mut Findings| {
         let wrong = open.drive.check().err().unwrap_or_default();
         found.wrong.extend(wrong.into_iter().map(|w| format!("drive, {stage}: {w}")));

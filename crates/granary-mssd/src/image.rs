@@ -47,7 +47,7 @@ use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::mssd::Mssd;
 use dram::{DRAM, Dram};
-use granary_units::{PAGE_SIZE, Page};
+use granary_units::{Bytes, PAGE_SIZE, Page};
 use header::Header;
 use host::disk::DiskHost;
 use host::{Host, HostFile};
@@ -57,6 +57,7 @@ use medium::ImageMedium;
 use parking_lot::Mutex;
 use redo::{Record, records};
 use rustc_hash::FxHashMap;
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,6 +123,17 @@ pub struct Replayed {
     pub pages: u64,
 }
 
+impl fmt::Display for Replayed {
+    /// For people who wait for a mount.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("recovered after an unclean stop: ")?;
+        match self.groups {
+            0 => f.write_str("nothing had to be replayed"),
+            n => write!(f, "{n} groups of changes ({}) from the redo log", Bytes(self.bytes)),
+        }
+    }
+}
+
 /// An open image.
 pub struct Image {
     drive: Arc<Mssd>,
@@ -131,7 +143,7 @@ pub struct Image {
     host: Arc<dyn Host>,
     meta: ImageMeta,
     before: DriveCounters,
-    replayed: Replayed,
+    replayed: Option<Replayed>,
     read_only: bool,
     /// Held while the drive grows.
     growing: Mutex<()>,
@@ -223,7 +235,10 @@ impl Image {
             (open_flash(&*host, layout.flash, read_only)?, open(memory, Some(layout.end))?, open(WAL, None)?);
 
         let mut dram = Dram::new(dram_file.clone(), layout, read_only);
+        // Only a clean close leaves it empty: one that is there and holds nothing is that of a process which died.
+        let clean = wal_file.is_empty().map_err(|e| ImageError::host("reading wal", e))?;
         let (replayed, riders) = replay(&*wal_file, &uuid, &mut dram)?;
+        let replayed = (!clean).then_some(replayed);
         // A journal that takes nothing, until everything is loaded and the redo log is begun anew.
         let idle = Dram::new(dram_file.clone(), layout, true);
         let loading = Arc::new(Journal::new(durability, true, 0, 0, flash.clone(), None, idle));
@@ -402,9 +417,9 @@ impl Image {
         self.drive.config()
     }
 
-    /// What opening found in the redo log; `None` after a clean close.
+    /// What opening found in the redo log, which may be nothing; `None` after a clean close.
     pub fn replayed(&self) -> Option<Replayed> {
-        (self.replayed != Replayed::default()).then_some(self.replayed)
+        self.replayed
     }
 
     /// Why the image takes no more changes, if a failure of the host made it so.

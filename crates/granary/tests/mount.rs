@@ -104,6 +104,46 @@ fn after_a_kill_the_next_mount_says_what_it_recovered_and_has_what_was_synced() 
     }
 }
 
+/// Only a clean close makes an image clean: a redo log that happens to hold nothing does not.
+#[test]
+fn an_image_whose_process_was_killed_with_an_empty_redo_log_is_not_called_clean() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "blank", "--size", "64MiB", "--fs", "none"], 0);
+    let is_clean = || {
+        let (_, checked) = place.runs(&["fsck", "blank"], 0);
+        let (json, _) = place.runs(&["fsck", "--json", "blank"], 0);
+        let (shown, _) = place.runs(&["stat", "blank"], 0);
+        let said = [
+            !checked.contains("not closed cleanly"),
+            json.contains("\"closed_cleanly\":true"),
+            shown.contains("  closed cleanly"),
+        ];
+        assert!(said.iter().all(|s| *s == said[0]), "{checked}{json}{shown}");
+        said[0]
+    };
+    let export = |args: &[&str]| {
+        let told = place.runs(&[&["export", "--daemon", "blank", "mnt"], args].concat(), 0).1;
+        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+        (told, pid)
+    };
+    assert!(is_clean());
+    // What only reads may end as it likes.
+    for (args, clean) in [(&["--read-only"][..], true), (&[], false)] {
+        let (told, pid) = export(args);
+        assert!(told.contains("closed cleanly"), "{told}");
+        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+        while fs::read_dir(place.path("mnt")).is_ok() {
+            std::thread::yield_now();
+        }
+        place.runs(&["umount", "mnt"], 1);
+        assert_eq!(is_clean(), clean);
+    }
+    let (told, _) = export(&[]);
+    assert!(told.contains("recovered after an unclean stop: nothing had to be replayed"), "{told}");
+    place.runs(&["umount", "mnt"], 0);
+    assert!(is_clean());
+}
+
 /// Nobody needs to wait for a killed mount: the next command does, until the dying process has closed the image.
 #[test]
 fn a_command_right_after_a_kill_finds_the_image_free() {

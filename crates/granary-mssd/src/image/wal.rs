@@ -113,7 +113,8 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Empties the file, whose content is in its place. What is returned begins the log anew.
+    /// Puts a log that holds nothing, zeros, in the place of the file's content, which is in its place: no file without bytes, which
+    /// would say that the image was closed. What is returned begins the log anew.
     ///
     /// # Errors
     /// Host errors; those of [`Wal::start`].
@@ -122,6 +123,7 @@ impl Wal {
         // Memory beyond a file's end cannot be touched.
         drop(map);
         file.set_len(0)?;
+        file.set_len(2 * half)?;
         Ok(move || Wal::start(file, uuid, half, way))
     }
 

@@ -158,9 +158,7 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
     refuse(&args.memory, "export ram:")?;
     let (image, drive) =
         open_drive(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only, args.force)?;
-    let how = image.replayed().map_or("closed cleanly".to_owned(), |r| {
-        format!("recovered after an unclean stop: {} groups of changes", r.groups)
-    });
+    let how = image.replayed().map_or("closed cleanly".to_owned(), |r| r.to_string());
     let told = format!("a drive of {}, {how}", Bytes(drive.info().pages * PAGE_SIZE as u64));
     Ok(Opened { drive, image: Some(Arc::new(image)), record: None, told })
 }

@@ -33,7 +33,7 @@ pub fn run(image: &Path, mend: bool, json: bool) -> Result<ExitCode, LabError> {
 
 fn print_json(found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
     let mut value = serde_json::json!({
-        "clean": now.wrong.is_empty(), "replayed": found.replayed, "wrong": now.wrong,
+        "clean": now.wrong.is_empty(), "closed_cleanly": !found.unclean, "replayed": found.replayed, "wrong": now.wrong,
     });
     if let Some(r) = repaired {
         value["found"] = serde_json::json!(found.wrong);
@@ -45,11 +45,12 @@ fn print_json(found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
 
 fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
     let name = image.display();
-    if found.replayed > 0 {
-        say!(
-            "{name}: was not closed cleanly; checked as it is after recovery ({} groups of its redo log)",
-            found.replayed
-        );
+    if found.unclean {
+        let replayed = match found.replayed {
+            0 => "nothing had to be replayed".to_owned(),
+            n => format!("{n} groups of its redo log"),
+        };
+        say!("{name}: was not closed cleanly; checked as it is after recovery ({replayed})");
     }
     if let Some(r) = repaired {
         r.done.iter().for_each(|d| outln!("mended: {d}"));

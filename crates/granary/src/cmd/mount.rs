@@ -212,8 +212,7 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     match image.replayed() {
         None => told += ", closed cleanly",
         Some(r) => {
-            told += &format!(", recovered after an unclean stop: {} groups of changes", r.groups);
-            told += &format!(" ({}) from the redo log", Bytes(r.bytes));
+            told += &format!(", {r}");
             let (log, journal) =
                 (after.log, after.link.block_read[granary_mssd::Structure::Journal as usize]);
             if log.recovery_entries > 0 {
