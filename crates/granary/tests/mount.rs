@@ -144,6 +144,26 @@ fn an_image_whose_process_was_killed_with_an_empty_redo_log_is_not_called_clean(
     assert!(is_clean());
 }
 
+/// Names of files are bytes.
+#[test]
+fn an_image_whose_name_is_no_text_is_mounted_grown_and_exported() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(place) = Place::new() else { return };
+    for (fs, serve) in [("bytefs", "mount"), ("none", "export")] {
+        let image = std::ffi::OsStr::from_bytes(b"im\xffge");
+        let runs = |before: &[&str], after: &[&str]| {
+            let mut c = assert_cmd::Command::cargo_bin("granary").expect("built");
+            c.current_dir(place.dir()).args(before).arg(image).args(after).assert().success();
+        };
+        runs(&["mkfs", "--force", "--fs", fs, "--size", "64MiB"], &[]);
+        runs(&[serve, "--daemon"], &["mnt"]);
+        if serve == "mount" {
+            place.runs(&["grow", "mnt", "--size", "128MiB"], 0);
+        }
+        place.runs(&["umount", "mnt"], 0);
+    }
+}
+
 /// Nobody needs to wait for a killed mount: the next command does, until the dying process has closed the image.
 #[test]
 fn a_command_right_after_a_kill_finds_the_image_free() {

@@ -2,13 +2,14 @@
 
 use super::mount::{MemoryArgs, ServeArgs};
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Arguments of `granary export`.
 #[derive(Args, Clone)]
 pub struct ExportArgs {
     /// Image directory (make a blank one with `granary mkfs --fs none`), or ram: for a new drive in memory
-    pub image: String,
+    pub image: OsString,
     /// Empty directory, in which the drive will be the file "drive"
     pub dir: PathBuf,
     /// Also make a loop device of 4 KiB sectors over the file, and print its name; needs root

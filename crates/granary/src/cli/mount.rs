@@ -5,13 +5,14 @@ use clap::{Args, ValueEnum};
 use granary_mssd::image::Durability;
 use granary_sim::wall::Pacing;
 use granary_units::Bytes;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Arguments of `granary mount`.
 #[derive(Args, Clone)]
 pub struct MountArgs {
     /// Image directory made by `granary mkfs`, or ram:FS for a new file system on a drive in memory (ram:bytefs)
-    pub image: String,
+    pub image: OsString,
     /// Empty directory to mount on
     pub dir: PathBuf,
     #[command(flatten)]

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// Runs the command.
 pub fn run(args: &ExportArgs) -> Result<(), Failure> {
-    args.serve.check(args.image.starts_with("ram:"))?;
+    args.serve.check(serve::in_memory(&args.image).is_some())?;
     if args.serve.daemon { serve::start_daemon(&args.dir) } else { run_server(args) }
 }
 
@@ -99,7 +99,7 @@ fn announce(
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let device = if args.loop_device { Some(LoopDevice::over(&file, args.serve.read_only)?) } else { None };
     let place = device.as_ref().map_or(file, |d| d.path().to_owned());
-    let line = format!("{} is {}, {}", place.display(), args.image, opened.told);
+    let line = format!("{} is {}, {}", place.display(), args.image.display(), opened.told);
     if args.serve.background {
         serve::hand_over(log, &line)?;
     } else {
@@ -125,7 +125,7 @@ fn announce(
 
 fn options(args: &ExportArgs, opened: &Opened) -> Options {
     let live = Live::new(Sources {
-        source: args.image.clone(),
+        source: args.image.to_string_lossy().into_owned(),
         fs: EXPORTED.to_owned(),
         durability: args.serve.durability,
         vfs: None,
@@ -137,7 +137,7 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
     Options {
         read_only: args.serve.read_only,
         threads: args.serve.threads(),
-        source: args.image.clone(),
+        source: args.image.to_string_lossy().into_owned(),
         durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
         ..Options::default()
@@ -148,11 +148,11 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
     if args.image == "ram:" {
         return open_ram(args);
     }
-    if args.image.starts_with("ram:") {
+    if serve::in_memory(&args.image).is_some() {
         return Err(Failure::usage(format!(
             "{}: a drive is exported without a file system of granary's; say ram: alone, and make one with mkfs.ext4 on its \
              loop device",
-            args.image
+            args.image.display()
         )));
     }
     refuse(&args.memory, "export ram:")?;

@@ -20,13 +20,13 @@ use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Vfs;
 use rustix::process::geteuid;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: &MountArgs) -> Result<(), Failure> {
-    args.serve.check(args.image.starts_with("ram:"))?;
+    args.serve.check(serve::in_memory(&args.image).is_some())?;
     if (args.suid || args.dev) && !geteuid().is_root() {
         return Err(Failure::usage("--suid and --dev are for root: as mount(8) has it".to_owned()));
     }
@@ -86,8 +86,8 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     };
     // Before anybody is told that it is mounted: they may ask at once.
     let control = opened.image.as_ref().filter(|_| !args.serve.read_only);
-    let control = control.and_then(|image| take_requests(&args.image, image, &opened.vfs));
-    let line = format!("{} is mounted on {}: {}", args.image, mounted.dir().display(), opened.told);
+    let control = control.and_then(|image| take_requests(Path::new(&args.image), image, &opened.vfs));
+    let line = format!("{} is mounted on {}: {}", args.image.display(), mounted.dir().display(), opened.told);
     let announced = if args.serve.background {
         serve::hand_over(&log, &line)
     } else {
@@ -124,8 +124,8 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
 }
 
 /// Lets the image grow while it is mounted. A host without sockets must not keep anybody from mounting.
-fn take_requests(path: &str, image: &Arc<Image>, vfs: &Arc<Vfs>) -> Option<Control> {
-    let at = PathBuf::from(path);
+fn take_requests(path: &Path, image: &Arc<Image>, vfs: &Arc<Vfs>) -> Option<Control> {
+    let at = path.to_owned();
     let dir = image.directory()?.try_clone_to_owned();
     let (image, vfs) = (Arc::downgrade(image), Arc::downgrade(vfs));
     let started = dir.and_then(|dir| {
@@ -141,7 +141,7 @@ fn take_requests(path: &str, image: &Arc<Image>, vfs: &Arc<Vfs>) -> Option<Contr
 
 fn options(args: &MountArgs, opened: &Opened) -> Options {
     let live = Live::new(Sources {
-        source: args.image.clone(),
+        source: args.image.to_string_lossy().into_owned(),
         fs: opened.fs.to_owned(),
         durability: args.serve.durability,
         vfs: Some(opened.vfs.clone()),
@@ -157,15 +157,15 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         suid: args.suid,
         dev: args.dev,
         threads: args.serve.threads(),
-        source: args.image.clone(),
+        source: args.image.to_string_lossy().into_owned(),
         durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
     }
 }
 
 fn open(args: &MountArgs) -> Result<Opened, Failure> {
-    match args.image.strip_prefix("ram:") {
-        Some(fs) => open_ram(args, fs),
+    match serve::in_memory(&args.image) {
+        Some(fs) => open_ram(args, &fs),
         None => open_image(args),
     }
 }

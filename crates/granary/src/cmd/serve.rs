@@ -14,8 +14,11 @@ use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
 use granary_mssd::image::Image;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -179,10 +182,15 @@ pub fn hand_over(log: &File, line: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The path means nothing.
-pub fn absolute_image(image: &str) -> Result<String, Failure> {
-    if image.starts_with("ram:") {
+pub fn absolute_image(image: &OsStr) -> Result<OsString, Failure> {
+    if in_memory(image).is_some() {
         return Ok(image.to_owned());
     }
-    let path = std::path::absolute(image).map_err(|e| Failure::io(image, e))?;
-    Ok(path.to_string_lossy().into_owned())
+    let path = std::path::absolute(image).map_err(|e| Failure::io(image.display(), e))?;
+    Ok(path.into_os_string())
+}
+
+/// Of a drive in memory, ram:FS: what is behind the colon. An image may have any other name.
+pub fn in_memory(image: &OsStr) -> Option<Cow<'_, str>> {
+    image.as_bytes().strip_prefix(b"ram:").map(String::from_utf8_lossy)
 }
