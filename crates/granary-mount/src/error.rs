@@ -40,6 +40,9 @@ pub enum MountError {
     /// The directory does not exist.
     #[error("{0} does not exist: make it first (mkdir)")]
     NoDirectory(PathBuf),
+    /// The directory of which something is to be unmounted does not exist.
+    #[error("{0} does not exist, so nothing is mounted there: `grep granary /proc/mounts` lists what is")]
+    NothingThere(PathBuf),
     /// The path is not a directory.
     #[error("{0} is not a directory: give an empty directory to mount on")]
     NotADirectory(PathBuf),

@@ -221,9 +221,9 @@ impl Unmounter {
     /// The one for what is mounted on `dir`.
     ///
     /// # Errors
-    /// [`MountError::NotMounted`] where that is nothing of ours.
+    /// [`MountError::NotMounted`], [`MountError::NothingThere`] where that is nothing of ours.
     pub fn of(dir: &Path) -> Result<Unmounter, MountError> {
-        let plain = mountinfo::locate(dir).map_err(|_| MountError::NoDirectory(dir.to_owned()))?;
+        let plain = mountinfo::locate(dir).map_err(|_| MountError::NothingThere(dir.to_owned()))?;
         let entry = mountinfo::ours(&plain).map_err(MountError::io("reading /proc/self/mountinfo"))?;
         if entry.is_none() {
             return Err(MountError::NotMounted(plain));

@@ -36,6 +36,21 @@ pub fn flush() {
     with(Write::flush);
 }
 
+/// A name with what a terminal would obey, and what is no UTF-8, as C writes it.
+pub fn printable(name: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() {
+                true => shown.extend(c.escape_default()),
+                false => shown.push(c),
+            }
+        }
+        shown.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
+    }
+    shown
+}
+
 /// Whether somebody may still read.
 pub fn is_open() -> bool {
     TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).is_none()
@@ -78,4 +93,15 @@ macro_rules! outln {
 /// `eprintln!`, by [`say`].
 macro_rules! say {
     ($($arg:tt)*) => { $crate::out::say(format_args!($($arg)*)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_speak_to_the_terminal() {
+        assert_eq!(printable("grün x".as_bytes()), "grün x");
+        assert_eq!(printable(b"a\x1b[31m\n\xff"), r"a\u{1b}[31m\n\xff");
+    }
 }

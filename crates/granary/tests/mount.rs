@@ -144,6 +144,17 @@ fn an_image_whose_process_was_killed_with_an_empty_redo_log_is_not_called_clean(
     assert!(is_clean());
 }
 
+#[test]
+fn what_a_mount_says_is_one_line_and_an_unmount_of_nothing_gives_no_advice_for_mounts() {
+    let Some(place) = Place::new() else { return };
+    fs::create_dir(place.path("mnt/two\nlines")).expect("mkdir");
+    let (_, told) = place.runs(&["mount", "--daemon", "ram:bytefs", "mnt/two\nlines"], 0);
+    place.runs(&["umount", "mnt/two\nlines"], 0);
+    assert!(told.contains("mnt/two\\nlines: a new bytefs in memory") && told.lines().count() == 1, "{told}");
+    let (_, told) = place.runs(&["umount", "nowhere"], 2);
+    assert!(told.contains("nothing is mounted there") && !told.contains("mkdir"), "{told}");
+}
+
 /// Names of files are bytes.
 #[test]
 fn an_image_whose_name_is_no_text_is_mounted_grown_and_exported() {

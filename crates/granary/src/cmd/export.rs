@@ -99,11 +99,11 @@ fn announce(
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let device = if args.loop_device { Some(LoopDevice::over(&file, args.serve.read_only)?) } else { None };
     let place = device.as_ref().map_or(file, |d| d.path().to_owned());
-    let line = format!("{} is {}, {}", place.display(), args.image.display(), opened.told);
+    let line = format!("{} is {}, {}", serve::shown(&place), serve::shown(&args.image), opened.told);
     if args.serve.background {
         serve::hand_over(log, &line)?;
     } else {
-        let dir = exported.dir().display();
+        let dir = serve::shown(exported.dir());
         say!("{line}; unmount what uses it, then `granary umount {dir}` or Ctrl-C");
         if device.is_some() {
             outln!("{}", place.display());

@@ -42,24 +42,9 @@ pub fn run(image: &Path, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabE
 
 fn print_line(name: &[u8]) {
     match out::is_terminal() {
-        true => outln!("{}", printable(name)),
+        true => outln!("{}", out::printable(name)),
         false => out::bytes(&[name, b"\n"].concat()),
     }
-}
-
-/// A name with what a terminal would obey, and what is no UTF-8, as C writes it.
-fn printable(name: &[u8]) -> String {
-    let mut shown = String::new();
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c.is_control() {
-                true => shown.extend(c.escape_default()),
-                false => shown.push(c),
-            }
-        }
-        shown.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
-    }
-    shown
 }
 
 fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> Result<(), LabError> {
@@ -128,12 +113,6 @@ fn when(ns: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_cannot_speak_to_the_terminal() {
-        assert_eq!(printable("grün x".as_bytes()), "grün x");
-        assert_eq!(printable(b"a\x1b[31m\n\xff"), r"a\u{1b}[31m\n\xff");
-    }
 
     #[test]
     fn dates_and_permissions_read_as_ls_prints_them() {

@@ -87,11 +87,12 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     // Before anybody is told that it is mounted: they may ask at once.
     let control = opened.image.as_ref().filter(|_| !args.serve.read_only);
     let control = control.and_then(|image| take_requests(Path::new(&args.image), image, &opened.vfs));
-    let line = format!("{} is mounted on {}: {}", args.image.display(), mounted.dir().display(), opened.told);
+    let dir = serve::shown(mounted.dir());
+    let line = format!("{} is mounted on {dir}: {}", serve::shown(&args.image), opened.told);
     let announced = if args.serve.background {
         serve::hand_over(&log, &line)
     } else {
-        say!("{line}; unmount with `granary umount {}` or Ctrl-C", mounted.dir().display());
+        say!("{line}; unmount with `granary umount {dir}` or Ctrl-C");
         Ok(())
     };
     let Opened { vfs, image, drive, record, .. } = opened;

@@ -190,6 +190,11 @@ pub fn absolute_image(image: &OsStr) -> Result<OsString, Failure> {
     Ok(path.into_os_string())
 }
 
+/// A path as part of a message of one line: what a daemon says ends with its first newline.
+pub fn shown(path: impl AsRef<OsStr>) -> String {
+    out::printable(path.as_ref().as_bytes())
+}
+
 /// Of a drive in memory, ram:FS: what is behind the colon. An image may have any other name.
 pub fn in_memory(image: &OsStr) -> Option<Cow<'_, str>> {
     image.as_bytes().strip_prefix(b"ram:").map(String::from_utf8_lossy)
