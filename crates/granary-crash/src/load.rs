@@ -19,7 +19,7 @@ pub use torture::Torture;
 use crate::oracle::Promises;
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
-use granary_vfs::{Cred, Process, Vfs};
+use granary_vfs::{Cred, OpenFlags, Posix, Process, Result as FsResult, Vfs};
 use std::sync::Arc;
 
 /// Makes recorded clients of one mounted file system.
@@ -57,4 +57,42 @@ pub trait Load: Send + Sync {
     /// # Errors
     /// An error that the load did not provoke, in one sentence.
     fn run(&self, clients: &Clients, round: u32, random: &mut Stream) -> Result<(), String>;
+}
+
+/// Runs `n` clients at once, each a task with a stream of its own, and waits for all. `work` gives its client back.
+fn at_once<W>(
+    name: &str,
+    n: u32,
+    clients: &Clients,
+    random: &mut Stream,
+    work: impl Fn(u32, Recorded<Process>, Stream) -> W,
+) -> Result<(), String>
+where
+    W: FnOnce() -> Result<Recorded<Process>, String> + Send + 'static,
+{
+    let tasks: Vec<_> = (0..n)
+        .map(|id| {
+            let random = Stream::new(random.next_u64(), &format!("{name} client"));
+            let work = work(id, clients.client(), random);
+            granary_sim::spawn(&format!("{name} {id}"), move || {
+                work()?.into_inner().exit();
+                Ok(())
+            })
+        })
+        .collect();
+    tasks.into_iter().try_for_each(|task| task.join())
+}
+
+/// Opens a file that nobody writes, makes it durable, sometimes its data only, and closes it.
+fn fsync(posix: &mut Recorded<Process>, random: &mut Stream, path: &str) -> FsResult<()> {
+    let fd = posix.open(path, OpenFlags::RDONLY, 0)?;
+    let done = if random.chance(0.4) { posix.fdatasync(fd) } else { posix.fsync(fd) };
+    done.and(posix.close(fd))
+}
+
+/// Makes a directory durable.
+fn fsync_dir(posix: &mut Recorded<Process>, path: &str) -> FsResult<()> {
+    let fd = posix.open(path, OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0)?;
+    let done = posix.fsync(fd);
+    done.and(posix.close(fd))
 }

@@ -229,13 +229,11 @@ impl Checker<'_> {
 
     /// The attribute block of an inode: used once, by as many inodes as it says.
     fn attributes_of(&mut self, ino: u32, lba: u64) -> Result<()> {
-        let known = self.attributes.get_mut(&lba);
-        let first = known.is_none();
-        if let Some(known) = known {
-            known.1 += 1;
-        } else {
+        let (_, found) = self.attributes.entry(lba).or_default();
+        *found += 1;
+        let first = *found == 1;
+        if first {
             self.use_blocks(lba, 1, &|| format!("the attributes of inode {ino}"));
-            self.attributes.insert(lba, (None, 1));
         }
         if lba >= self.fs.groups.geo.blocks {
             return Ok(());

@@ -109,28 +109,23 @@ impl Ext4 {
         }
         let mut known = self.shared.lock();
         let old = node.state.lock().xattr_block;
-        let new = match self.same_xattrs(&mut known, old, string) {
-            Some((lba, block, users)) => {
-                h.change(&block, |b| xattr::write(b, lba, users + 1, string));
-                lba
-            }
-            None if old != 0 && self.xattr_block(old, ino)?.1.users == 1 => {
-                let (block, _) = self.xattr_block(old, ino)?;
-                h.change(&block, |b| xattr::write(b, old, 1, string));
-                known.add(old, string);
-                return Ok(());
-            }
-            None => {
-                // A short symbolic link has no tree to look into.
-                let has_tree = node.state.lock().flags & EXTENTS != 0;
-                let goal = if has_tree { self.goal(owner(inode), 0)? } else { 0 };
-                let wanted = Wanted { ino, logical: 0, len: 1, file_blocks: 1, goal, purpose: Purpose::Meta };
-                let (lba, _) = self.groups.allocate(h, &wanted)?;
-                let block = self.cache.fresh(Lpa(lba), Structure::Inode);
-                h.change(&block, |b| xattr::write(b, lba, 1, string));
-                known.add(lba, string);
-                lba
-            }
+        let new = if let Some((lba, block, users)) = self.same_xattrs(&mut known, old, string) {
+            h.change(&block, |b| xattr::write(b, lba, users + 1, string));
+            lba
+        } else if let Some(block) = self.own_xattr_block(old, ino)? {
+            h.change(&block, |b| xattr::write(b, old, 1, string));
+            known.add(old, string);
+            return Ok(());
+        } else {
+            // A short symbolic link has no tree to look into.
+            let has_tree = node.state.lock().flags & EXTENTS != 0;
+            let goal = if has_tree { self.goal(owner(inode), 0)? } else { 0 };
+            let wanted = Wanted { ino, logical: 0, len: 1, file_blocks: 1, goal, purpose: Purpose::Meta };
+            let (lba, _) = self.groups.allocate(h, &wanted)?;
+            let block = self.cache.fresh(Lpa(lba), Structure::Inode);
+            h.change(&block, |b| xattr::write(b, lba, 1, string));
+            known.add(lba, string);
+            lba
         };
         if old != 0 {
             self.leave_xattr_block(h, &mut known, old, ino)?;
@@ -139,6 +134,15 @@ impl Ext4 {
         s.xattr_block = new;
         s.blocks += u64::from(old == 0); // counted by each of its users, as in the kernel
         Ok(())
+    }
+
+    /// The block `lba` (0 = none) where inode `ino` is its only user.
+    fn own_xattr_block(&self, lba: u64, ino: u32) -> Result<Option<Arc<Block>>> {
+        if lba == 0 {
+            return Ok(None);
+        }
+        let (block, says) = self.xattr_block(lba, ino)?;
+        Ok((says.users == 1).then_some(block))
     }
 
     /// A block other than `own` that holds `string` and has room for a user more: where, itself, its users.

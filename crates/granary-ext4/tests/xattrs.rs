@@ -21,13 +21,23 @@ fn get(p: &mut Process, path: &str, name: &str) -> Vec<u8> {
     p.getxattr(path, name.as_bytes()).expect("is there")
 }
 
-/// Files of these numbers, and the free blocks with all of them there and freed ones back.
+/// Makes files `/0` to `/n-1`; the free blocks with them.
 fn files(m: &Mounted, n: u32) -> u64 {
     let mut p = m.process();
-    for f in 0..n {
-        make(&mut p, &format!("/{f}"));
-    }
+    (0..n).for_each(|f| make(&mut p, &format!("/{f}")));
     free(m)
+}
+
+/// On a new file system with `n` files which all have the same 2,000 B; `test` gets the free blocks of before those. All is sound
+/// after it.
+fn with_sharers(n: u32, test: impl FnOnce(&Mounted, &mut Process, u64) + 'static) {
+    run(move || {
+        let m = fresh(&drive(Bytes::mib(64)));
+        let (empty, mut p) = (files(&m, n), m.process());
+        (0..n).for_each(|f| set(&mut p, &format!("/{f}"), "user.name", &[7; 2000]));
+        test(&m, &mut p, empty);
+        m.check();
+    });
 }
 
 fn free(m: &Mounted) -> u64 {
@@ -43,9 +53,7 @@ fn a_hundred_files_with_the_same_attributes_are_the_kernels_blocks() {
         let empty = files(&m, 100);
         let before = m.fs.journal_stats().log_blocks;
         let mut p = m.process();
-        for f in 0..100 {
-            set(&mut p, &format!("/{f}"), "user.name", &[7; 2000]);
-        }
+        (0..100).for_each(|f| set(&mut p, &format!("/{f}"), "user.name", &[7; 2000]));
         assert_eq!(empty - free(&m), 1);
         let blocks = m.fs.journal_stats().log_blocks - before;
         assert!((11..=13).contains(&blocks), "{blocks} blocks");
@@ -56,47 +64,32 @@ fn a_hundred_files_with_the_same_attributes_are_the_kernels_blocks() {
 
 #[test]
 fn who_changes_its_attributes_leaves_those_of_the_others() {
-    run(|| {
-        let m = fresh(&drive(Bytes::mib(64)));
-        let empty = files(&m, 3);
-        let mut p = m.process();
-        for f in ["/0", "/1", "/2"] {
-            set(&mut p, f, "user.name", &[7; 2000]);
-        }
-        set(&mut p, "/1", "user.name", &[8; 2000]);
-        set(&mut p, "/2", "user.more", &[9; 200]);
-        assert_eq!(empty - free(&m), 3);
-        let is =
-            [get(&mut p, "/0", "user.name"), get(&mut p, "/1", "user.name"), get(&mut p, "/2", "user.name")];
+    with_sharers(3, |m, p, empty| {
+        set(p, "/1", "user.name", &[8; 2000]);
+        set(p, "/2", "user.more", &[9; 200]);
+        assert_eq!(empty - free(m), 3);
+        let is = ["/0", "/1", "/2"].map(|f| get(p, f, "user.name"));
         assert_eq!(is, [vec![7; 2000], vec![8; 2000], vec![7; 2000]]);
         assert_eq!(p.listxattr("/0").expect("lists"), [b"user.name"]);
         // Back to what another has: one block less.
-        set(&mut p, "/1", "user.name", &[7; 2000]);
+        set(p, "/1", "user.name", &[7; 2000]);
         p.removexattr("/2", b"user.more").expect("removes");
-        assert_eq!(empty - free(&m), 1);
-        m.check();
+        assert_eq!(empty - free(m), 1);
     });
 }
 
 #[test]
 fn the_last_of_its_users_frees_a_block() {
-    run(|| {
-        let m = fresh(&drive(Bytes::mib(64)));
-        let empty = files(&m, 3);
-        let mut p = m.process();
-        for f in ["/0", "/1", "/2"] {
-            set(&mut p, f, "user.name", &[7; 2000]);
-        }
+    with_sharers(3, |m, p, empty| {
         p.unlink("/0").expect("unlinks");
         p.removexattr("/1", b"user.name").expect("removes");
-        assert_eq!(empty - free(&m), 1);
-        assert_eq!(get(&mut p, "/2", "user.name"), [7; 2000]);
+        assert_eq!(empty - free(m), 1);
+        assert_eq!(get(p, "/2", "user.name"), [7; 2000]);
         p.unlink("/2").expect("unlinks");
-        assert_eq!(empty, free(&m));
+        assert_eq!(empty, free(m));
         // What is free is not shared any more.
-        set(&mut p, "/1", "user.name", &[7; 2000]);
-        assert_eq!(empty - free(&m), 1);
-        m.check();
+        set(p, "/1", "user.name", &[7; 2000]);
+        assert_eq!(empty - free(m), 1);
     });
 }
 
@@ -118,16 +111,7 @@ fn the_order_in_which_attributes_came_does_not_matter() {
 
 #[test]
 fn a_block_has_1024_users() {
-    run(|| {
-        let m = fresh(&drive(Bytes::mib(64)));
-        let empty = files(&m, 1025);
-        let mut p = m.process();
-        for f in 0..1025 {
-            set(&mut p, &format!("/{f}"), "user.name", &[7; 2000]);
-        }
-        assert_eq!(empty - free(&m), 2);
-        m.check();
-    });
+    with_sharers(1025, |m, _, empty| assert_eq!(empty - free(m), 2));
 }
 
 #[test]

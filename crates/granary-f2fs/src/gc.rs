@@ -7,7 +7,8 @@
 //!
 //! Foreground (greedy): before an operation, where free segments are down to the reserve, what dirty nodes and directory
 //! blocks will take (`has_not_enough_free_secs`), and what data the operation brings; victims until that many would be
-//! free after a checkpoint, or as many are left as that checkpoint may take; then the checkpoint. Background (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
+//! free after a checkpoint, or as many are left as that checkpoint may take; then the checkpoint. Background
+//! (cost-benefit): one victim every 30 to 60 s in which nobody did anything.
 
 use crate::F2fs;
 use crate::layout::node::{Footer, addr, addrs, decode, first_index};
@@ -26,7 +27,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Segments that a checkpoint may begin besides those of its dirty blocks: data, nodes, directories (`NR_GC_CHECKPOINT_SECS`).
 const FOR_CHECKPOINT: u32 = 3;
-/// Most rounds of cleaning that win nothing: after them logs fill holes.
+/// Most rounds of cleaning that win nothing: after them logs fill holes. Ours, so that no operation cleans for ever; Linux goes
+/// on while there are victims.
 const FRUITLESS: u32 = 4;
 
 /// Segments.

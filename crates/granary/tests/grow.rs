@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, signal};
 use granary_sim::rng::Stream;
 use std::fs;
 use std::path::Path;
@@ -123,7 +123,7 @@ fn a_mount_that_is_killed_while_it_grows_has_the_old_size_or_the_new_one_and_all
     let (mut mib, mut grown) = (64, 0);
     for n in 0..10u64 {
         place.runs(&["mount", "--daemon", "img", "mnt"], 0);
-        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+        let pid = place.server();
         for (name, seed) in &synced {
             assert!(fs::read(mnt.join(name)).expect("read") == content(*seed, 90_000), "{name}");
         }
@@ -139,7 +139,7 @@ fn a_mount_that_is_killed_while_it_grows_has_the_old_size_or_the_new_one_and_all
             .spawn()
             .expect("started");
         wait(n * n / 2);
-        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+        signal(&pid, "-9");
         let told = child.wait().expect("ended").success();
         while fs::read_dir(&mnt).is_ok() {
             std::thread::yield_now();

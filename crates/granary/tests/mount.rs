@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, signal};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use std::fs;
 use std::path::Path;
@@ -87,12 +87,7 @@ fn after_a_kill_the_next_mount_says_what_it_recovered_and_has_what_was_synced() 
         place.runs(&["mount", "--daemon", fs, "mnt"], 0);
         fs::write(place.path("mnt/f"), b"promised").expect("write");
         fs::File::open(place.path("mnt/f")).expect("open").sync_all().expect("fsync");
-        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
-        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
-        // The kernel notices when the process is gone.
-        while fs::read_dir(place.path("mnt")).is_ok() {
-            std::thread::yield_now();
-        }
+        place.kill_server();
         let (_, dead) = place.runs(&["stat", "mnt"], 2);
         assert!(dead.contains("dead"), "{dead}");
         place.runs(&["umount", "mnt"], 1);
@@ -121,27 +116,31 @@ fn an_image_whose_process_was_killed_with_an_empty_redo_log_is_not_called_clean(
         assert!(said.iter().all(|s| *s == said[0]), "{checked}{json}{shown}");
         said[0]
     };
-    let export = |args: &[&str]| {
-        let told = place.runs(&[&["export", "--daemon", "blank", "mnt"], args].concat(), 0).1;
-        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
-        (told, pid)
-    };
+    let export = |args: &[&str]| place.runs(&[&["export", "--daemon", "blank", "mnt"], args].concat(), 0).1;
     assert!(is_clean());
     // What only reads may end as it likes.
     for (args, clean) in [(&["--read-only"][..], true), (&[], false)] {
-        let (told, pid) = export(args);
+        let told = export(args);
         assert!(told.contains("closed cleanly"), "{told}");
-        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
-        while fs::read_dir(place.path("mnt")).is_ok() {
-            std::thread::yield_now();
-        }
+        place.kill_server();
         place.runs(&["umount", "mnt"], 1);
         assert_eq!(is_clean(), clean);
     }
-    let (told, _) = export(&[]);
+    let told = export(&[]);
     assert!(told.contains("recovered after an unclean stop: nothing had to be replayed"), "{told}");
     place.runs(&["umount", "mnt"], 0);
     assert!(is_clean());
+}
+
+/// The note that files may have access control lists cannot be written; the image is open then.
+#[test]
+fn a_mount_that_fails_after_opening_its_image_closes_it() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    fs::create_dir(place.path("img/acls.new")).expect("mkdir");
+    let (_, told) = place.runs(&["mount", "--xattrs", "img", "mnt"], 2);
+    assert!(told.contains("acls"), "{told}");
+    assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed"));
 }
 
 #[test]
@@ -184,8 +183,8 @@ fn a_command_right_after_a_kill_finds_the_image_free() {
         place.runs(&["mount", "--daemon", "img", "mnt"], 0);
         fs::write(place.path("mnt/f"), vec![n; 4 << 20]).expect("write");
         fs::File::open(place.path("mnt/f")).expect("open").sync_all().expect("fsync");
-        let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
-        assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+        let pid = place.server();
+        signal(&pid, "-9");
         place.runs(&["fsck", "img"], 0);
         unmount(place.path("mnt"), UnmountFlags::DETACH).expect("unmounted");
     }
@@ -256,8 +255,8 @@ fn a_signal_ends_the_mount_cleanly() {
     place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
     place.runs(&["mount", "--daemon", "img", "mnt"], 0);
     fs::write(place.path("mnt/f"), "not synced by its writer").expect("write");
-    let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    let pid = place.server();
+    signal(&pid, "-TERM");
     while Path::new(&format!("/proc/{pid}/exe")).exists() {
         std::thread::yield_now();
     }
@@ -271,10 +270,6 @@ impl Drop for Away {
     fn drop(&mut self) {
         let _ = unmount(&self.0, UnmountFlags::DETACH);
     }
-}
-
-fn signal(pid: &str, name: &str) {
-    assert!(std::process::Command::new("kill").args([name, pid]).status().expect("kill").success());
 }
 
 #[test]
@@ -320,7 +315,7 @@ fn nobody_waits_for_a_stopped_server() {
     place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
     place.runs(&["mount", "--daemon", "img", "mnt"], 0);
     fs::write(place.path("mnt/f"), "kept").expect("write");
-    let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+    let pid = place.server();
     signal(&pid, "-STOP");
     for command in [["stat", "mnt"], ["umount", "mnt"]] {
         let (_, told) = place.runs(&command, 2);
@@ -337,7 +332,7 @@ fn an_unmount_tells_of_a_server_that_was_dead() {
     place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
     place.runs(&["mount", "--daemon", "img", "mnt"], 0);
     fs::write(place.path("mnt/f"), "not synced").expect("write");
-    let pid = place.stats()["pid"].as_u64().expect("a number").to_string();
+    let pid = place.server();
     signal(&pid, "-KILL");
     // This file is never cached: the kernel answers for the server once it is gone.
     while fs::read(place.path("mnt/.granary-stats")).is_ok() {
@@ -409,7 +404,7 @@ fn watching_ends_with_an_error_when_the_server_dies() {
         &mut line,
     )
     .expect("a first line");
-    assert!(std::process::Command::new("kill").args(["-9", &pid]).status().expect("kill").success());
+    signal(&pid, "-9");
     let out = child.wait_with_output().expect("ends");
     let told = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(2), "{told}");

@@ -9,7 +9,7 @@
 //! What was accepted must reach the drive: an fsync without space is a failure, and so is a removal.
 
 use super::torture::expected;
-use super::{Clients, Load};
+use super::{Clients, Load, at_once, fsync, fsync_dir};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::Payload;
@@ -53,18 +53,11 @@ impl Load for Full {
         }
         (0..BALLAST).try_for_each(|n| first.fill(n))?;
         first.posix.into_inner().exit();
-        let tasks: Vec<_> = (0..self.clients)
-            .map(|id| {
-                let random = Stream::new(random.next_u64(), "full client");
-                let mut one = One { id, posix: clients.client(), random, load: *self };
-                granary_sim::spawn(&format!("full {id}"), move || {
-                    (0..one.load.ops).try_for_each(|_| one.step())?;
-                    one.posix.into_inner().exit();
-                    Ok(())
-                })
-            })
-            .collect();
-        tasks.into_iter().try_for_each(|task| task.join())
+        let load = *self;
+        at_once(self.name(), self.clients, clients, random, |id, posix, random| {
+            let mut one = One { id, posix, random, load };
+            move || (0..load.ops).try_for_each(|_| one.step()).map(|()| one.posix)
+        })
     }
 }
 
@@ -233,16 +226,10 @@ impl One {
 
     fn fsync(&mut self) -> Result<(), String> {
         let path = self.path();
-        let Some(fd) = expected("open", self.posix.open(path, OpenFlags::RDONLY, 0))? else { return Ok(()) };
-        let done = if self.random.chance(0.4) { self.posix.fdatasync(fd) } else { self.posix.fsync(fd) };
-        must("fsync", done)?;
-        expected("close", self.posix.close(fd)).map(drop)
+        must("fsync", fsync(&mut self.posix, &mut self.random, &path)).map(drop)
     }
 
     fn fsync_dir(&mut self) -> Result<(), String> {
-        let fd = self.posix.open(dir(self.id), OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0);
-        let Some(fd) = expected("open", fd)? else { return Ok(()) };
-        must("fsync", self.posix.fsync(fd))?;
-        expected("close", self.posix.close(fd)).map(drop)
+        must("fsync", fsync_dir(&mut self.posix, &dir(self.id))).map(drop)
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::torture::expected;
-use super::{Clients, Load};
+use super::{Clients, Load, at_once, fsync, fsync_dir};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
@@ -43,19 +43,11 @@ impl Load for Late {
         let mut first = clients.client();
         (0..self.clients).try_for_each(|id| expected("mkdir", first.mkdir(dir(id), 0o755)).map(drop))?;
         first.into_inner().exit();
-        let tasks: Vec<_> = (0..self.clients)
-            .map(|id| {
-                let random = Stream::new(random.next_u64(), "late client");
-                let mut one = One { id, posix: clients.client(), random };
-                let ops = self.ops;
-                granary_sim::spawn(&format!("late {id}"), move || {
-                    (0..ops).try_for_each(|_| one.step())?;
-                    one.posix.into_inner().exit();
-                    Ok(())
-                })
-            })
-            .collect();
-        tasks.into_iter().try_for_each(|task| task.join())
+        let ops = self.ops;
+        at_once(self.name(), self.clients, clients, random, |id, posix, random| {
+            let mut one = One { id, posix, random };
+            move || (0..ops).try_for_each(|_| one.step()).map(|()| one.posix)
+        })
     }
 }
 
@@ -176,16 +168,10 @@ impl One {
 
     /// Of what was written at some time before.
     fn fsync(&mut self, path: &str) -> Result<(), String> {
-        let Some(fd) = expected("open", self.posix.open(path, OpenFlags::RDONLY, 0))? else { return Ok(()) };
-        let done = if self.random.chance(0.4) { self.posix.fdatasync(fd) } else { self.posix.fsync(fd) };
-        expected("fsync", done)?;
-        expected("close", self.posix.close(fd)).map(drop)
+        expected("fsync", fsync(&mut self.posix, &mut self.random, path)).map(drop)
     }
 
     fn fsync_dir(&mut self) -> Result<(), String> {
-        let fd = self.posix.open(dir(self.id), OpenFlags::RDONLY | OpenFlags::DIRECTORY, 0);
-        let Some(fd) = expected("open", fd)? else { return Ok(()) };
-        expected("fsync", self.posix.fsync(fd))?;
-        expected("close", self.posix.close(fd)).map(drop)
+        expected("fsync", fsync_dir(&mut self.posix, &dir(self.id))).map(drop)
     }
 }

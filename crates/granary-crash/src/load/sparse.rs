@@ -8,7 +8,7 @@
 //! So nodes come and go between two fsyncs, and a file is fsynced where another was a moment ago.
 
 use super::torture::expected;
-use super::{Clients, Load};
+use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::Payload;
@@ -40,19 +40,11 @@ impl Load for Sparse {
     }
 
     fn run(&self, clients: &Clients, _round: u32, random: &mut Stream) -> Result<(), String> {
-        let tasks: Vec<_> = (0..self.clients)
-            .map(|id| {
-                let random = Stream::new(random.next_u64(), "sparse client");
-                let mut one = One { id, posix: clients.client(), random };
-                let ops = self.ops;
-                granary_sim::spawn(&format!("sparse {id}"), move || {
-                    (0..ops).try_for_each(|_| one.step())?;
-                    one.posix.into_inner().exit();
-                    Ok(())
-                })
-            })
-            .collect();
-        tasks.into_iter().try_for_each(|task| task.join())
+        let ops = self.ops;
+        at_once(self.name(), self.clients, clients, random, |id, posix, random| {
+            let mut one = One { id, posix, random };
+            move || (0..ops).try_for_each(|_| one.step()).map(|()| one.posix)
+        })
     }
 }
 

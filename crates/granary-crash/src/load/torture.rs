@@ -10,7 +10,7 @@
 //! racing calls wins is not the oracle's business. Every operation is drawn without knowing what exists; the errors
 //! that this provokes are expected.
 
-use super::{Clients, Load};
+use super::{Clients, Load, at_once};
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_units::{Dest, Payload};
@@ -63,25 +63,11 @@ impl Load for Torture {
             }
         }
         first.into_inner().exit();
-        let tasks: Vec<_> = (0..self.clients)
-            .map(|id| {
-                let random = Stream::new(random.next_u64(), "torture client");
-                let mut one = One {
-                    load: *self,
-                    id,
-                    posix: clients.client(),
-                    random,
-                    open: Vec::new(),
-                    appends: BTreeSet::new(),
-                };
-                granary_sim::spawn(&format!("torture {id}"), move || {
-                    one.run()?;
-                    one.posix.into_inner().exit();
-                    Ok(())
-                })
-            })
-            .collect();
-        tasks.into_iter().try_for_each(|task| task.join())
+        let load = *self;
+        at_once(self.name(), self.clients, clients, random, |id, posix, random| {
+            let mut one = One { load, id, posix, random, open: Vec::new(), appends: BTreeSet::new() };
+            move || one.run().map(|()| one.posix)
+        })
     }
 }
 

@@ -113,8 +113,8 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Puts a log that holds nothing, zeros, in the place of the file's content, which is in its place: no file without bytes, which
-    /// would say that the image was closed. What is returned begins the log anew.
+    /// Makes the file, whose content is in its place, a log that holds nothing: zeros, for a file without bytes would say that the
+    /// image was closed. What is returned begins the log anew.
     ///
     /// # Errors
     /// Host errors; those of [`Wal::start`].

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One request at a time. The socket is its owner's only, and reached through its directory's descriptor: names of sockets
-//! are at most 108 bytes long, and an image that is renamed while it is mounted takes its socket along. A mount that died leaves it behind; nobody answers there, and the next mount replaces it.
-//! Mounts that only read have none.
+//! are at most 108 bytes long, and an image that is renamed while it is mounted takes its socket along. A mount that died
+//! leaves it behind; nobody answers there, and the next mount replaces it. Mounts that only read have none.
 
 use crate::failure::Failure;
 use granary_lab::image::Grown;

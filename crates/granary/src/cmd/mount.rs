@@ -58,21 +58,11 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     granary_mount::check(&args.dir)?;
     let log = serve::open_log(args.serve.log.as_deref())?;
     let mut opened = open(&args)?;
-    if !opened.vfs.keeps_attributes() {
-        if args.xattrs {
-            opened.told += &format!("; without extended attributes, which {} does not keep", opened.fs);
-        }
-    } else if let Some(image) = &opened.image {
-        if args.xattrs && !args.serve.read_only {
-            note_lists(image)?;
-        } else if !args.xattrs && may_have_lists(image) {
-            args.xattrs = true;
-            opened.told += "; with --xattrs, because its files may have access control lists";
-        }
-    }
+    let settled = settle_xattrs(&mut args, &mut opened);
     // Recovery was not paced: its modelled time is told, nobody has to wait for it.
     set_pacing(args.serve.pacing());
-    let mounted = granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened));
+    let mounted = settled
+        .and_then(|()| Ok(granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened))?));
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(e) => {
@@ -81,7 +71,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
             let _ = vfs.unmount();
             drop((vfs, drive));
             let _ = image.and_then(Arc::into_inner).map(Image::close);
-            return Err(e.into());
+            return Err(e);
         }
     };
     // Before anybody is told that it is mounted: they may ask at once.
@@ -122,6 +112,23 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     recorded?;
     ended?;
     Ok(closed?)
+}
+
+/// Whether there are extended attributes: where they are asked for, and where files may have access control lists.
+fn settle_xattrs(args: &mut MountArgs, opened: &mut Opened) -> Result<(), Failure> {
+    if !opened.vfs.keeps_attributes() {
+        if args.xattrs {
+            opened.told += &format!("; without extended attributes, which {} does not keep", opened.fs);
+        }
+    } else if let Some(image) = &opened.image {
+        if args.xattrs && !args.serve.read_only {
+            note_lists(image)?;
+        } else if !args.xattrs && may_have_lists(image) {
+            args.xattrs = true;
+            opened.told += "; with --xattrs, because its files may have access control lists";
+        }
+    }
+    Ok(())
 }
 
 /// Lets the image grow while it is mounted. A host without sockets must not keep anybody from mounting.

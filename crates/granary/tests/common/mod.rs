@@ -45,6 +45,24 @@ impl Place {
     pub fn stats(&self) -> Value {
         serde_json::from_str(&self.runs(&["stat", "--json", "mnt"], 0).0).expect("JSON")
     }
+
+    /// The process that serves the mount.
+    pub fn server(&self) -> String {
+        self.stats()["pid"].as_u64().expect("a number").to_string()
+    }
+
+    /// Kills that process; on return the kernel has noticed.
+    pub fn kill_server(&self) {
+        signal(&self.server(), "-9");
+        while fs::read_dir(self.path("mnt")).is_ok() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Sends a signal (`-9`) to a process.
+pub fn signal(pid: &str, name: &str) {
+    assert!(std::process::Command::new("kill").args([name, pid]).status().expect("kill").success());
 }
 
 impl Drop for Place {
