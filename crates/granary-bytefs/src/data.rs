@@ -25,7 +25,7 @@ use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use granary_mssd::{Structure, Ticket};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
-use granary_vfs::{Cx, DirtyPage, Inode, Result};
+use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result};
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -80,17 +80,29 @@ impl Core {
 
     /// See [`granary_vfs::FileSystem::reserve`].
     pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
-        if !self.promise(node(inode), pages_of(pos, len))?.is_empty() {
-            self.put_blocks(inode);
+        let pages = pages_of(pos, len);
+        match self.promise(node(inode), pages.clone(), true) {
+            Ok(holes) if holes.is_empty() => {}
+            Ok(_) => self.put_blocks(inode),
+            // Perhaps only the promise is too large: the pages may lie one behind the other.
+            Err(FsError::NoSpace) => {
+                let _change = node(inode).change.lock();
+                let holes = self.promise(node(inode), pages, false)?;
+                let placed = self.fill_holes(inode, &holes);
+                self.put_blocks(inode);
+                placed?;
+            }
+            Err(e) => return Err(e),
         }
         Ok(())
     }
 
-    /// Promises blocks to the holes among these pages that have no promise yet; returns them.
+    /// Promises blocks to the holes among these pages that have no promise yet; returns them. `extents`: with room for an extent
+    /// each.
     ///
     /// # Errors
     /// `NoSpace`, with nothing promised.
-    pub fn promise(&self, node: &Node, pages: Range<u64>) -> Result<Vec<Range<u64>>> {
+    pub fn promise(&self, node: &Node, pages: Range<u64>, extents: bool) -> Result<Vec<Range<u64>>> {
         let mut body = node.body.lock();
         let map = &mut body.map;
         let mut holes: Vec<Range<u64>> = Vec::new();
@@ -111,7 +123,7 @@ impl Core {
             return Ok(holes);
         }
         let pages: u64 = holes.iter().map(|h| map.reserved.insert(h.clone())).sum();
-        let need = map.meta_needed();
+        let need = if extents { map.meta_needed() } else { 0 };
         let more = need.saturating_sub(map.reserved_meta);
         if self.space.reserve(pages + more, Claim::Free) {
             map.reserved_meta += more;
@@ -120,7 +132,7 @@ impl Core {
         for hole in holes {
             map.reserved.remove(hole);
         }
-        Err(granary_vfs::FsError::NoSpace)
+        Err(FsError::NoSpace)
     }
 
     /// See [`granary_vfs::FileSystem::wrote`].

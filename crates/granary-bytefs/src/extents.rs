@@ -37,7 +37,7 @@ impl Core {
             }
             return Ok(Half::Hot);
         }
-        let (slot_blocks, index_blocks) = body.map.blocks_missing(new.len() as u64);
+        let (slot_blocks, index_blocks) = body.map.blocks_missing(body.map.slots_for(new));
         drop(body);
         let mut half = Half::Hot;
         if slot_blocks > 0 {

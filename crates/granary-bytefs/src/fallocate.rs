@@ -100,21 +100,21 @@ impl Core {
         let node = node(inode);
         match call.how {
             Allocate::Reserve { .. } => {
-                let holes = self.promise(node, touched)?;
+                let holes = self.promise(node, touched, true)?;
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::PunchHole => self.punch(inode, &whole)?,
             Allocate::ZeroRange { .. }
                 if self.options.data == DataMode::Journal && self.standing(node) != Standing::Gone =>
             {
-                let holes = self.promise(node, touched)?;
+                let holes = self.promise(node, touched, true)?;
                 self.zero_in_place(inode, &whole)?;
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::ZeroRange { .. } => {
                 // Dirty pages of the range are about to be dropped: their promises are kept here.
                 let dirty = promised(node, whole.clone());
-                let mut holes = self.promise(node, touched)?;
+                let mut holes = self.promise(node, touched, true)?;
                 let mapped = node.body.lock().map.runs_in(whole);
                 if self.options.data == DataMode::Journal {
                     self.leave_journal(node, mapped.iter().copied())?;
@@ -175,7 +175,7 @@ impl Core {
     }
 
     /// Gives promised pages blocks that read as zeros.
-    fn fill_holes(&self, inode: &Inode, holes: &[Range<u64>]) -> Result<()> {
+    pub fn fill_holes(&self, inode: &Inode, holes: &[Range<u64>]) -> Result<()> {
         let mut left = holes.iter().flat_map(|h| {
             let h = h.clone();
             h.clone().step_by(LONGEST as usize).map(move |at| at..(at + LONGEST).min(h.end))
@@ -185,6 +185,7 @@ impl Core {
             let mut tx = Tx::new(self);
             let result = self.take_runs(&mut tx, node(inode), &mut part, &mut left);
             let result = result.and_then(|new| {
+                self.promise_slots(node(inode), &new)?;
                 self.trim(new.iter().map(|n| n.1))?;
                 self.point_at(tx, inode, &new, 0).map(drop)
             });
@@ -193,6 +194,23 @@ impl Core {
                 return Err(e);
             }
         }
+        Ok(())
+    }
+
+    /// Promises the extent blocks that these runs and the pages that stay promised need, where too few are.
+    fn promise_slots(&self, node: &Node, new: &[(u64, Run)]) -> Result<()> {
+        let mut body = node.body.lock();
+        if body.standing == Standing::Gone {
+            return Ok(());
+        }
+        let pages: u64 = new.iter().map(|(_, run)| run.len as u64).sum();
+        let stay = body.map.reserved.count() - pages;
+        let (slots, index) = body.map.blocks_missing(body.map.slots_for(new) + stay);
+        let more = (slots + index).saturating_sub(body.map.reserved_meta);
+        if !self.space.reserve(more, Claim::Free) {
+            return Err(FsError::NoSpace);
+        }
+        body.map.reserved_meta += more;
         Ok(())
     }
 

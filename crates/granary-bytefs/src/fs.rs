@@ -251,6 +251,10 @@ impl FileSystem for ByteFs {
         self.core.cache.drop_clean();
     }
 
+    fn reserves_worst_case(&self) -> bool {
+        true
+    }
+
     fn writes_through(&self) -> bool {
         self.core.options.data == DataMode::Journal
     }

@@ -163,6 +163,22 @@ impl FileMap {
         (slot_blocks, index)
     }
 
+    /// How many of these runs, which lay nowhere before and come in ascending order, need a slot: those that neither go on where
+    /// the one before ends nor lead to the one behind.
+    pub fn slots_for(&self, new: &[(u64, Run)]) -> u64 {
+        let mut end = None;
+        let mut needs = |&(block, run): &(u64, Run)| {
+            let goes_on = end.replace((block + run.len as u64, run.lba + run.len)) == Some((block, run.lba));
+            let i = self.extents.partition_point(|e| e.block < block);
+            let left = i.checked_sub(1).map(|i| &self.extents[i]);
+            let joins = goes_on
+                || left.is_some_and(|e| (e.block + e.len as u64, e.lba + e.len) == (block, run.lba))
+                || self.extents.get(i).is_some_and(|e| Some((e.block, e.lba)) == end);
+            !joins
+        };
+        new.iter().filter(|n| needs(n)).count() as u64
+    }
+
     /// Blocks that must be reserved besides the pages: room for one extent per reserved page.
     pub fn meta_needed(&self) -> u64 {
         match self.reserved.count() {

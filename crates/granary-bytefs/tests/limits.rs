@@ -502,3 +502,50 @@ fn removals_that_fail_keep_no_place_in_the_orphan_table() {
         assert_clean(&fs);
     });
 }
+
+/// Delayed allocation promises room for an extent to each page. A full file system does not miss that room: what statfs offers
+/// can be written without an fsync in between, by calls of any size, but for the extent blocks that are really needed, and a
+/// call that asks for more writes what there is.
+#[test]
+fn all_that_statfs_offers_can_be_written_before_anything_is_synced() {
+    /// An extent block and one that names it: so much may be left where the next page needs both.
+    const BESIDES: u64 = 2;
+    for (seed, step) in [4096, 3 * 4096, 1 << 20, 16 << 20].into_iter().enumerate() {
+        in_world(move || {
+            let drive = strict(32);
+            format(&drive);
+            let vfs =
+                Vfs::mount(open(&drive, &MountOptions::default()), VfsConfig::default()).expect("mounts");
+            let mut p = Process::new(vfs, Cred::ROOT);
+            let mut s = Stream::new(seed as u64, "offer");
+            let fd = p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o600).expect("creates");
+            let fill = |p: &mut Process, mut at: u64| {
+                while let Ok(n) = p.pwrite(fd, Payload::Fill { word: 2, len: step }, at) {
+                    at += n as u64;
+                }
+            };
+            // Blocks in use: pages, extent blocks.
+            let used = |p: &mut Process| {
+                let attr = p.fstat(fd).expect("stat").attr;
+                (attr.size / 4096, attr.blocks / 8 - attr.size / 4096)
+            };
+            fill(&mut p, 0);
+            assert_eq!(p.statfs().expect("statfs").available_blocks(), 0);
+            let mut rounds_with_rest = 0;
+            for round in 0..20 {
+                p.fsync(fd).expect("syncs");
+                let size = (used(&mut p).0 - 1 - s.below(40)) * 4096;
+                p.ftruncate(fd, size).expect("truncates");
+                let (offered, before) = (p.statfs().expect("statfs").available_blocks(), used(&mut p));
+                fill(&mut p, size);
+                let (rest, after) = (p.statfs().expect("statfs").available_blocks(), used(&mut p));
+                let all = after.0 - before.0 + after.1 - before.1 + rest;
+                assert_eq!(all, offered, "steps of {step}, round {round}");
+                assert!(rest <= BESIDES, "steps of {step}, round {round}: {rest}");
+                rounds_with_rest += u32::from(rest > 0);
+            }
+            assert!(rounds_with_rest <= 5, "steps of {step}: {rounds_with_rest}");
+            p.fsync(fd).expect("syncs");
+        });
+    }
+}

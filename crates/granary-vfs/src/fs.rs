@@ -449,6 +449,12 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
+    /// Whether [`FileSystem::reserve`] claims more than the pages may need (room for an extent each, say), so that writing them
+    /// back frees space. Then a call that finds none is made again when dirty pages are on media.
+    fn reserves_worst_case(&self) -> bool {
+        false
+    }
+
     /// Whether a hole that reaches beyond the end of the file takes its last page whole, and no blocks behind that
     /// (`ext4_punch_hole`).
     fn punches_last_page(&self) -> bool {

@@ -212,7 +212,8 @@ impl Vfs {
             self.start_flushers();
             return Err(FsError::Busy);
         }
-        self.write_back_all();
+        // Nothing is in use.
+        self.write_back_all(crate::fs::WriteBackCause::Sync);
         // What one file has lost keeps no other from media.
         let mut failed = None;
         for node in all {

@@ -118,7 +118,7 @@ impl Core {
         if lines > most {
             return Ok(false);
         }
-        let holes = if keeps { self.promise(node, call.touched.clone())? } else { Vec::new() };
+        let holes = if keeps { self.promise(node, call.touched.clone(), true)? } else { Vec::new() };
         let renewed = if keeps && way == Way::Blocks { old } else { 0 };
         let mut parts = holes.clone();
         if keeps && way == Way::Blocks && !whole.is_empty() {

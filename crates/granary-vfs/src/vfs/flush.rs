@@ -16,7 +16,7 @@
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};
 use crate::attr::{FileKind, Ino};
-use crate::error::Result;
+use crate::error::{FsError, Result};
 use crate::fs::{DirtyPage, DirtyPages, WriteBackCause};
 use crate::inode::Inode;
 use granary_sim::sync::Mutex;
@@ -183,6 +183,26 @@ impl Vfs {
         wrote
     }
 
+    /// Calls `change`, which may find no space only because dirty pages have more promised than they need: then again when those
+    /// of `node`, whose write-back lock is free, have been written, and once more when all have.
+    pub(super) fn with_space<T>(&self, node: &Node, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+        let first = change();
+        if !matches!(first, Err(FsError::NoSpace)) || !self.fs.reserves_worst_case() {
+            return first;
+        }
+        // An error of the write-back is its file's to remember.
+        if self.write_back(node, 0..u64::MAX, WriteBackCause::Background) == Ok(true) {
+            match change() {
+                Err(FsError::NoSpace) => {}
+                other => return other,
+            }
+        }
+        if !self.write_back_all(WriteBackCause::Background) {
+            return first;
+        }
+        change()
+    }
+
     /// Makes the inode durable.
     ///
     /// # Errors
@@ -238,12 +258,13 @@ impl Vfs {
         self.fs.sync()
     }
 
-    /// Writes back everything, for an unmount: nothing is in use.
-    pub(super) fn write_back_all(&self) {
-        for ino in self.cache.dirty_inodes() {
-            if let Some(node) = self.names.cached(ino) {
-                let _ = self.write_back(&node, 0..u64::MAX, WriteBackCause::Sync);
-            }
-        }
+    /// Writes back everything. Says whether there was anything.
+    pub(super) fn write_back_all(&self, why: WriteBackCause) -> bool {
+        let write = |ino| self.names.cached(ino).map(|node| self.write_back(&node, 0..u64::MAX, why));
+        self.cache
+            .dirty_inodes()
+            .into_iter()
+            .filter_map(write)
+            .fold(false, |any, wrote| any | (wrote == Ok(true)))
     }
 }

@@ -230,7 +230,7 @@ impl Vfs {
                 self.fs.setattr(&cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
             }
             let n = if self.is_direct(file) {
-                self.write_past_cache(&cx, node, pos, data)?;
+                self.with_space(node, || self.write_past_cache(&cx, node, pos, data))?;
                 data.len()
             } else {
                 self.write_cached(&cx, node, pos, data)?
@@ -247,13 +247,19 @@ impl Vfs {
     }
 
     fn write_cached(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<usize> {
-        let (c, mut done) = (costs(), 0);
+        let (c, mut done, mut most) = (costs(), 0, STEP * PAGE);
         while done < data.len() {
             let at = pos + done as u64;
-            let step = ((STEP * PAGE - at % PAGE) as usize).min(data.len() - done);
+            let step = ((most - at % PAGE) as usize).min(data.len() - done);
             let pages = (at % PAGE + step as u64).div_ceil(PAGE);
             cpu(c.page * pages + c.copy(step));
-            let wrote = self.write_step(cx, node, at, data.part(done, step));
+            let part = data.part(done, step);
+            let wrote = self.with_space(node, || self.write_step(cx, node, at, part));
+            if pages > 1 && wrote == Err(FsError::NoSpace) {
+                // What fits is written, to the page.
+                most = pages / 2 * PAGE;
+                continue;
+            }
             match wrote.and_then(|()| self.write_through(node, at, step as u64)) {
                 Ok(()) => done += step,
                 Err(_) if done > 0 => break,

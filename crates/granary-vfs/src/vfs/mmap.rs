@@ -172,7 +172,7 @@ impl Vfs {
         if !self.features.page_cache {
             return self.fs.write_direct(&cx, node, pos, data);
         }
-        self.fs.reserve(node, pos, data.len() as u64)?;
+        self.with_space(node, || self.fs.reserve(node, pos, data.len() as u64))?;
         let duplicates = loop {
             match self.cache.store(node, pos, data) {
                 Ok(duplicates) => break duplicates,

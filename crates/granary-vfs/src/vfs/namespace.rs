@@ -114,7 +114,7 @@ impl Vfs {
         let Inherited { mode, lists } = self.inherit_acls(dir, kind, mode)?;
         let node = NewNode { kind, mode, uid, gid, rdev, target };
         let cx = self.cx(cred);
-        let made = self.fs.create(&cx, dir, name, &node)?;
+        let made = self.with_space(dir, || self.fs.create(&cx, dir, name, &node))?;
         let node = Node::new(&self.names, made.ino, made.loaded);
         node.is_new(lists.is_empty());
         let locked = (!lists.is_empty()).then(|| node.rwsem.write());
@@ -158,7 +158,7 @@ impl Vfs {
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
-            self.fs.link(&self.cx(cred), dir, name, node)?;
+            self.with_space(node, || self.fs.link(&self.cx(cred), dir, name, node))?;
             self.names.set(dir, name, Some(node.ino()));
             self.effects.mark();
         }

@@ -49,7 +49,7 @@ impl Vfs {
             let _lock = node.rwsem.write();
             let cx = self.cx(cred);
             cpu(costs().inode_op);
-            self.fallocate_locked(&cx, node, how, pos..end)?;
+            self.with_space(node, || self.fallocate_locked(&cx, node, how, pos..end))?;
             if how.zeroes() {
                 self.write_through(node, pos, len)?;
             }

@@ -75,7 +75,7 @@ impl Vfs {
         }
         match Which::of(name) {
             Some(which) => self.set_acl(&self.cx(caller), node, which, Some(value))?,
-            None => self.fs.setxattr(&self.cx(cred), node, name, Some(value))?,
+            None => self.with_space(node, || self.fs.setxattr(&self.cx(cred), node, name, Some(value)))?,
         }
         self.effects.mark();
         Ok(())
