@@ -16,6 +16,7 @@
 //! It does *not* preempt and knows nothing about devices.
 
 mod park;
+mod queue;
 mod sched;
 
 pub(crate) use park::{Mode, NOBODY};

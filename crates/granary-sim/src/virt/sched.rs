@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // coroutine stacks: a task's yielder and the current scheduler are reached by pointer
 
 use super::park::{Mode, Parking, Waiter};
+use super::queue::Queue;
 use super::{Deadlock, Stop, WorldConfig, WorldStats};
 use crate::cost::HostCosts;
 use crate::rng::Stream;
@@ -10,8 +11,6 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use granary_units::Nanos;
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -47,20 +46,11 @@ struct Task {
     done: Cell<bool>,
 }
 
-#[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
-struct Event {
-    at: u64,
-    order: u64,
-    task: u32,
-    generation: u32,
-}
-
 /// The state of a running virtual world. All of it lives on one OS thread.
 pub(crate) struct Sched {
     now: Cell<u64>,
-    order: Cell<u64>,
     running: Cell<u32>,
-    events: RefCell<BinaryHeap<Reverse<Event>>>,
+    events: RefCell<Queue>,
     tasks: RefCell<Vec<Rc<Task>>>,
     parking: RefCell<Parking>,
     cores: RefCell<Server>,
@@ -85,7 +75,6 @@ impl Sched {
             .then(|| (config.jitter.0, RefCell::new(Stream::new(config.seed, "schedule jitter"))));
         let sched = Sched {
             now: Cell::new(0),
-            order: Cell::new(0),
             running: Cell::new(0),
             events: RefCell::default(),
             tasks: RefCell::default(),
@@ -125,7 +114,7 @@ impl Sched {
                 return Err(stop);
             }
             let next = self.events.borrow_mut().pop();
-            let Some(Reverse(event)) = next else {
+            let Some(event) = next else {
                 return Err(Stop::Deadlock(self.deadlock()));
             };
             let task = Rc::clone(&self.tasks.borrow()[event.task as usize]);
@@ -140,12 +129,12 @@ impl Sched {
             self.now.set(event.at);
             self.running.set(event.task);
             self.switches.set(self.switches.get() + 1);
-            let mut co = task.co.borrow_mut().take().expect("a task that is not running has its coroutine");
-            match co.resume(()) {
-                CoroutineResult::Yield(()) => *task.co.borrow_mut() = Some(co),
+            let mut co = task.co.borrow_mut();
+            match co.as_mut().expect("a task that is not done has its coroutine").resume(()) {
+                CoroutineResult::Yield(()) => {}
                 CoroutineResult::Return(()) => {
                     task.done.set(true);
-                    self.recycle(co);
+                    co.take().into_iter().for_each(|co| self.recycle(co));
                     if event.task == 0 {
                         return Ok(());
                     }
@@ -218,9 +207,7 @@ impl Sched {
     }
 
     fn push(&self, at: u64, task: u32, generation: u32) {
-        let order = self.order.get();
-        self.order.set(order + 1);
-        self.events.borrow_mut().push(Reverse(Event { at, order, task, generation }));
+        self.events.borrow_mut().push(at, task, generation);
     }
 
     fn me(&self) -> Rc<Task> {
@@ -230,7 +217,7 @@ impl Sched {
     /// Gives the thread back to the scheduler until an event of this task comes up.
     fn suspend(&self) {
         assert!(!self.dying.get(), "a destructor waits while the virtual world stops");
-        let yielder = self.me().yielder.get();
+        let yielder = self.tasks.borrow()[self.running.get() as usize].yielder.get();
         // SAFETY: the pointer was set by this very coroutine when it started and points to its yielder, which lives
         // as long as the coroutine runs; we are on its stack now.
         unsafe { &*yielder }.suspend(());
@@ -244,7 +231,7 @@ impl Sched {
     /// Nobody else runs, and the power stays on, before this instant, unless the caller makes somebody ready.
     #[inline]
     pub(crate) fn quiet_until(&self) -> Nanos {
-        let first = self.events.borrow().peek().map_or(u64::MAX, |Reverse(e)| e.at);
+        let first = self.events.borrow().first().unwrap_or(u64::MAX);
         Nanos(first.min(self.power_fail_at))
     }
 
@@ -258,16 +245,18 @@ impl Sched {
             self.now.set(t);
             return;
         }
-        let me = self.running.get();
-        let generation = self.tasks.borrow()[me as usize].generation.get();
-        self.push(t, me, generation);
-        self.suspend();
+        self.run_again(t);
     }
 
     pub(crate) fn yield_now(&self) {
+        self.run_again(self.now.get());
+    }
+
+    /// Lets others run until the caller's turn comes at `t`.
+    fn run_again(&self, t: u64) {
         let me = self.running.get();
         let generation = self.tasks.borrow()[me as usize].generation.get();
-        self.push(self.now.get(), me, generation);
+        self.events.borrow_mut().push_own(t, me, generation);
         self.suspend();
     }
 
