@@ -84,7 +84,7 @@ pub struct Ftl<M = RamMedium> {
     /// When everything asked for so far is done.
     busy_until: Nanos,
     /// Scratch space of gc.
-    moving: Vec<gc::Moving>,
+    moving: gc::Batch,
 }
 
 /// A map that maps nothing.
@@ -142,7 +142,7 @@ impl<M: Medium> Ftl<M> {
             counters: FlashCounters::default(),
             youngest: vec![0; if by_age { geometry.blocks() as usize } else { 0 }],
             busy_until: Nanos::ZERO,
-            moving: Vec::new(),
+            moving: gc::Batch::new(),
         })
     }
 

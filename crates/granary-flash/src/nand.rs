@@ -26,7 +26,7 @@ use crate::config::{FtlConfig, Geometry};
 use crate::error::FlashError;
 use crate::faults::{FaultRates, Faults};
 use crate::medium::{BlockHeader, BlockNo, Medium, Oob};
-use crate::timeline::{Cursor, Timeline};
+use crate::timeline::Timeline;
 use die::{Dies, Op};
 use granary_units::{Nanos, PAGE_SIZE, Page, Ppa};
 use serde::Serialize;
@@ -70,8 +70,6 @@ pub struct NandStats {
 pub(crate) struct Sequence {
     plane: u32,
     channel: u32,
-    array: Cursor,
-    bus: Cursor,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -281,14 +279,11 @@ impl<M: Medium> Nand<M> {
         let plane = self.geometry.plane_of(block);
         let channel = self.geometry.channel_of(plane);
         self.pass_at(plane);
-        let (array, bus) = match self.is_plain() {
-            true => (
-                self.planes[plane as usize].cursor(ready, self.read),
-                self.buses[channel as usize].cursor(ready, self.transfer),
-            ),
-            false => (Cursor::START, Cursor::START),
-        };
-        Sequence { plane, channel, array, bus }
+        if self.is_plain() {
+            self.planes[plane as usize].begin(ready, self.read);
+            self.buses[channel as usize].begin(ready, self.transfer);
+        }
+        Sequence { plane, channel }
     }
 
     /// Whether no rules of dies and no failures have to be thought of.
@@ -305,7 +300,7 @@ impl<M: Medium> Nand<M> {
     #[inline]
     pub(crate) fn read_on(
         &mut self,
-        s: &mut Sequence,
+        s: &Sequence,
         now: Nanos,
         block: u32,
         page: u32,
@@ -320,8 +315,8 @@ impl<M: Medium> Nand<M> {
             return Ok((content, lpa, done));
         }
         self.stats.reads += 1;
-        let sensed = self.planes[s.plane as usize].fill_on(&mut s.array, now, self.read).end;
-        let done = self.buses[s.channel as usize].fill_on(&mut s.bus, sensed, self.transfer).end;
+        let sensed = self.planes[s.plane as usize].fill_on(now, self.read).end;
+        let done = self.buses[s.channel as usize].fill_on(sensed, self.transfer).end;
         match content {
             Ok((content, lpa)) => Ok((content, lpa, done)),
             Err(e) => Err(self.unreadable(e, ppa, done)),
@@ -349,7 +344,7 @@ impl<M: Medium> Nand<M> {
     #[inline]
     pub(crate) fn program_on(
         &mut self,
-        s: &mut Sequence,
+        s: &Sequence,
         now: Nanos,
         block: u32,
         page: u32,
@@ -370,7 +365,7 @@ impl<M: Medium> Nand<M> {
         self.stats.programs += 1;
         let array = &mut self.planes[s.plane as usize];
         let ready = now.max(array.horizon().saturating_sub(self.transfer));
-        let loaded = self.buses[s.channel as usize].fill_on(&mut s.bus, ready, self.transfer).end;
+        let loaded = self.buses[s.channel as usize].fill_on(ready, self.transfer).end;
         Ok(array.append(loaded, self.program).end)
     }
 

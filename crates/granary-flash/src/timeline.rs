@@ -18,27 +18,19 @@
 //! before the horizon. Nothing is forgotten that lies after the instant of [`Timeline::pass`], up to [`MOST`] gaps.
 //! It does *not* interrupt: work that has begun stays where it is.
 
+mod gaps;
 mod queue;
 
+use gaps::Gaps;
 use granary_sim::Span;
 use granary_units::Nanos;
 use queue::Queue;
-use std::collections::VecDeque;
 
 /// Gaps, and reservations of a queue, at which those that have passed are forgotten.
 const FEW: usize = 32;
 /// Gaps, and reservations of a queue, that are remembered: pages of 16 MiB, a whole write buffer, on a single bus. Only
 /// who reserves very far ahead, or without saying what has passed, has more; then the older half is forgotten.
 const MOST: usize = 4096;
-
-/// Where a sequence of fills has come to ([`Timeline::cursor`], [`Timeline::fill_on`]).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor(usize);
-
-impl Cursor {
-    /// Before every gap.
-    pub(crate) const START: Cursor = Cursor(0);
-}
 
 /// The reserved time of a resource that does one thing at a time.
 #[derive(Clone, Debug)]
@@ -48,7 +40,7 @@ pub struct Timeline {
     shortest: u64,
     busy: u64,
     served: u64,
-    gaps: VecDeque<(u64, u64)>,
+    gaps: Gaps,
     /// Gaps at which to look for those that have passed.
     many: usize,
     queue: Option<Box<Queue>>,
@@ -59,7 +51,7 @@ pub struct Timeline {
 impl Timeline {
     /// An idle resource whose shortest piece of work lasts `shortest`.
     pub fn new(shortest: Nanos) -> Timeline {
-        let (gaps, shortest) = (VecDeque::new(), shortest.0.max(1));
+        let (gaps, shortest) = (Gaps::default(), shortest.0.max(1));
         Timeline { horizon: 0, shortest, busy: 0, served: 0, gaps, many: FEW, queue: None, now: 0 }
     }
 
@@ -114,7 +106,7 @@ impl Timeline {
     fn fill_as(&mut self, ready: Nanos, len: Nanos, urgent: bool) -> Span {
         // Most often the newest gap has passed already, and with it all others.
         if ready.0 < self.horizon
-            && self.gaps.back().is_some_and(|&(_, end)| end >= ready.0 + len.0)
+            && self.gaps.last().is_some_and(|(_, end)| end >= ready.0 + len.0)
             && let Some(i) = self.gap_for(ready.0, len.0)
         {
             let start = self.take(i, ready.0, len.0);
@@ -156,58 +148,31 @@ impl Timeline {
             [(a, b.min(start)), (a.max(end), b)]
         });
         let left: Vec<_> = left.filter(|(a, b)| b.saturating_sub(*a) >= self.shortest).collect();
-        self.gaps.drain(from..to);
+        self.gaps.remove_range(from..to);
         left.into_iter().rev().for_each(|gap| self.gaps.insert(from, gap));
         self.count(start, len)
     }
 
-    /// Where a sequence begins whose first work is ready at `ready` and lasts `len`.
+    /// Begins a sequence ([`Timeline::fill_on`]) whose first work is ready at `ready` and lasts `len`.
     #[inline]
-    pub(crate) fn cursor(&self, ready: Nanos, len: Nanos) -> Cursor {
-        let end = ready.0 + len.0;
-        // Most often the newest gap has passed already, and with it all others.
-        if self.gaps.back().is_none_or(|gap| gap.1 < end) {
-            return Cursor(self.gaps.len());
-        }
-        Cursor(self.gaps.partition_point(|gap| gap.1 < end))
+    pub(crate) fn begin(&mut self, ready: Nanos, len: Nanos) {
+        self.gaps.seek(ready.0 + len.0);
     }
 
     /// The same reservation as [`Timeline::fill`] for work of a sequence: all of one length, each ready no earlier than the one
-    /// before, and no other reservation in between. The search goes on where it ended, over gaps that have not been passed.
+    /// before, and no other reservation since [`Timeline::begin`]. The search goes on where it ended.
     #[inline]
-    pub(crate) fn fill_on(&mut self, cursor: &mut Cursor, ready: Nanos, len: Nanos) -> Span {
-        let end = ready.0 + len.0;
-        while let Some(&(gap_start, gap_end)) = self.gaps.get(cursor.0) {
-            if gap_end < end {
-                cursor.0 = self.gap_ending(cursor.0, end);
-            } else if gap_start.max(ready.0) + len.0 <= gap_end {
-                let start = self.take(cursor.0, ready.0, len.0);
+    pub(crate) fn fill_on(&mut self, ready: Nanos, len: Nanos) -> Span {
+        while let Some((gap_start, gap_end)) = self.gaps.next(ready.0 + len.0) {
+            let start = gap_start.max(ready.0);
+            if start + len.0 <= gap_end {
+                self.gaps.cut_next(start, start + len.0, self.shortest);
                 return self.account(start, len.0, false);
-            } else {
-                cursor.0 += 1;
             }
+            self.gaps.pass();
         }
-        let span = self.append(ready, len);
-        // What was remembered now ends where this work begins: too early for the next.
-        cursor.0 = self.gaps.len();
-        span
-    }
-
-    /// The first gap behind `i`, which ends before, that ends at `end` or later: as a rule it is near.
-    fn gap_ending(&self, mut i: usize, end: u64) -> usize {
-        let before = |i: usize| self.gaps.get(i).is_some_and(|gap| gap.1 < end);
-        let mut step = 1;
-        while before(i + step) {
-            i += step;
-            step *= 2;
-        }
-        while step > 1 {
-            step /= 2;
-            if before(i + step) {
-                i += step;
-            }
-        }
-        i + 1
+        // What is remembered of the time until then ends where this work begins: too early for the next.
+        self.append(ready, len)
     }
 
     /// Instant after which nothing is reserved.
@@ -231,8 +196,8 @@ impl Timeline {
         Nanos(match &self.queue {
             Some(queue) => queue.after(now.0).map(after).sum(),
             None => {
-                let gaps = self.gaps.iter().rev().take_while(|gap| gap.1 > now.0);
-                self.horizon - now.0 - gaps.map(|&gap| after(gap)).sum::<u64>()
+                let gaps = self.gaps.rev().take_while(|gap| gap.1 > now.0);
+                self.horizon - now.0 - gaps.map(after).sum::<u64>()
             }
         })
     }
@@ -288,26 +253,18 @@ impl Timeline {
     #[inline]
     fn remember(&mut self, gap: (u64, u64)) {
         // As a rule there is one, which has passed.
-        let only = self.gaps.len() == 1;
-        match self.gaps.back_mut() {
-            Some(last) if only && last.1 <= self.now => *last = gap,
-            _ => self.remember_more(gap),
-        }
-    }
-
-    fn remember_more(&mut self, gap: (u64, u64)) {
-        if self.gaps.back().is_some_and(|last| last.1 <= self.now) {
+        if self.gaps.last().is_some_and(|last| last.1 <= self.now) {
             self.gaps.clear();
         } else if self.gaps.len() >= self.many {
             self.forget_gaps();
         }
-        self.gaps.push_back(gap);
+        self.gaps.push(gap);
     }
 
     #[cold]
     fn forget_gaps(&mut self) {
         let passed = self.gaps.partition_point(|gap| gap.1 <= self.now);
-        self.gaps.drain(..if passed == 0 && self.gaps.len() >= MOST { MOST / 2 } else { passed });
+        self.gaps.forget(if passed == 0 && self.gaps.len() >= MOST { MOST / 2 } else { passed });
         // Twice as many as are left: looking costs each of them little.
         self.many = (2 * self.gaps.len()).clamp(FEW, MOST);
     }
@@ -323,21 +280,9 @@ impl Timeline {
     /// Takes the first `len` from `ready` on out of a gap, where they fit; returns when they begin.
     #[inline]
     fn take(&mut self, i: usize, ready: u64, len: u64) -> u64 {
-        let (gap_start, gap_end) = self.gaps[i];
-        let start = gap_start.max(ready);
-        let before = start - gap_start >= self.shortest;
-        let after = gap_end - (start + len) >= self.shortest;
-        match (before, after) {
-            (false, false) => {
-                self.gaps.remove(i);
-            }
-            (true, false) => self.gaps[i].1 = start,
-            (false, true) => self.gaps[i].0 = start + len,
-            (true, true) => {
-                self.gaps[i].1 = start;
-                self.gaps.insert(i + 1, (start + len, gap_end));
-            }
-        }
+        let start = self.gaps[i].0.max(ready);
+        self.gaps.seek_to(i);
+        self.gaps.cut_next(start, start + len, self.shortest);
         start
     }
 }
@@ -423,10 +368,10 @@ mod tests {
             assert!(all.windows(2).all(|w| w[0].1 <= w[1].0), "{all:?}");
             assert!(all.last().is_none_or(|last| last.1 <= t.horizon().0));
             let idle = |&&(a, b): &&(u64, u64)| all.iter().all(|&(start, end)| end <= a || start >= b);
-            assert!(t.gaps.iter().all(|g| idle(&g)), "{:?} of {all:?}", t.gaps);
+            assert!(t.gaps.rev().all(|g| idle(&&g)), "{:?} of {all:?}", t.gaps);
             // What lies between reservations and is long enough is known to be idle.
             let between = all.windows(2).filter(|w| w[0].1 >= now && w[1].0 - w[0].1 >= 3);
-            let known = between.map(|w| (w[0].1, w[1].0)).all(|gap| t.gaps.contains(&gap));
+            let known = between.map(|w| (w[0].1, w[1].0)).all(|gap| t.gaps.rev().any(|g| g == gap));
             assert!(known, "{all:?}: {:?}", t.gaps);
         }
         assert!(passed > 1_000, "{passed}");
@@ -517,10 +462,11 @@ mod tests {
                 t.append(Nanos(now + rng.below(400)), Nanos(5 + rng.below(20)));
             }
             let mut plain = t.clone();
-            let (mut cursor, mut ready) = (t.cursor(Nanos(now), Nanos(10)), now);
+            t.begin(Nanos(now), Nanos(10));
+            let mut ready = now;
             for _ in 0..rng.below(20) {
                 ready += [0, rng.below(8), rng.below(80)][rng.below(3) as usize];
-                let span = t.fill_on(&mut cursor, Nanos(ready), Nanos(10));
+                let span = t.fill_on(Nanos(ready), Nanos(10));
                 assert_eq!(span, plain.fill(Nanos(ready), Nanos(10)));
                 filled += (span.end < t.horizon()) as u32;
             }

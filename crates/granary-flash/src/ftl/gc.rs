@@ -63,13 +63,45 @@ impl Job {
 }
 
 /// A live page on its way to another block.
-#[derive(Clone, Debug)]
-pub(crate) struct Moving {
+#[derive(Clone, Debug, Default)]
+struct Moving {
     page: Page,
     /// When it has been read.
     read: Nanos,
     ppa: u32,
     lpa: u32,
+}
+
+/// Live pages on their way to another block. Their places are filled in field by field: a processor waits for what is copied as
+/// a whole after it was written in parts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Batch {
+    /// [`BATCH`] places; none in what stands in for a batch in use.
+    pages: Box<[Moving]>,
+    len: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Batch {
+        Batch { pages: vec![Moving::default(); BATCH as usize].into(), len: 0 }
+    }
+
+    fn push(&mut self, page: Page, read: Nanos, ppa: u32, lpa: u32) {
+        let place = &mut self.pages[self.len];
+        place.page = page;
+        (place.read, place.ppa, place.lpa) = (read, ppa, lpa);
+        self.len += 1;
+    }
+
+    fn pages(&self) -> &[Moving] {
+        &self.pages[..self.len]
+    }
+
+    /// The content may go.
+    fn clear(&mut self) {
+        self.pages[..self.len].iter_mut().for_each(|m| m.page = Page::ZERO);
+        self.len = 0;
+    }
 }
 
 /// How much of a job to do now.
@@ -122,7 +154,9 @@ impl<M: Medium> Ftl<M> {
         self.moving = moving;
         self.planes[plane as usize].job = if matches!(emptied, Ok(true)) { None } else { Some(job) };
         if matches!(emptied, Ok(false)) {
-            self.prefetch_entries(&job);
+            // The plane's next step will read what names its pages.
+            let first = job.block * self.config.geometry.pages_per_block;
+            self.nand.medium().prefetch_oob(BlockNo(job.block), job.next - first, BATCH);
         }
         let finished = emptied?;
         if finished {
@@ -138,7 +172,7 @@ impl<M: Medium> Ftl<M> {
         home: u32,
         job: &mut Job,
         mut budget: u32,
-        moving: &mut Vec<Moving>,
+        moving: &mut Batch,
     ) -> Result<bool, FlashError> {
         let end = (job.block + 1) * self.config.geometry.pages_per_block;
         loop {
@@ -149,8 +183,8 @@ impl<M: Medium> Ftl<M> {
                 return Ok(false);
             }
             self.read_live(now, job, budget.min(BATCH), moving)?;
-            budget -= moving.len() as u32;
-            let mut rest = &moving[..];
+            budget -= moving.len as u32;
+            let mut rest = moving.pages();
             while !rest.is_empty() {
                 let Some((moved, done)) = self.place(home, job.stream, rest)? else {
                     // No page is left to copy to: end of life. The data stays where it is.
@@ -165,19 +199,17 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
-    /// The plane's next step will look up the map entries of the job's next pages: by then they are in the processor's cache.
-    fn prefetch_entries(&self, job: &Job) {
+    /// Map entries of the next live pages of a block: by the time that their reads are booked they are in the processor's cache.
+    fn prefetch_entries(&self, block: u32, mut from: u32, most: u32) {
         let n = self.config.geometry.pages_per_block;
-        let (first, mut from) = (job.block * n, job.next);
-        for _ in 0..job.share.min(BATCH) {
+        let first = block * n;
+        for _ in 0..most {
             let Some(ppa) = self.live.next(from, first + n) else { break };
             from = ppa + 1;
-            if let Ok(lpa) = self.nand.medium().lpa(BlockNo(job.block), ppa - first) {
+            if let Ok(lpa) = self.nand.medium().lpa(BlockNo(block), ppa - first) {
                 prefetch(&self.l2p, lpa as usize);
             }
         }
-        // What names them, of the step after that.
-        self.nand.medium().prefetch_oob(BlockNo(job.block), (from - first).min(n - 1), BATCH);
     }
 
     /// Reads up to `most` live pages of the job's block, passing over those that cannot be read.
@@ -186,25 +218,26 @@ impl<M: Medium> Ftl<M> {
         now: Nanos,
         job: &mut Job,
         most: u32,
-        moving: &mut Vec<Moving>,
+        moving: &mut Batch,
     ) -> Result<(), FlashError> {
         let first = job.block * self.config.geometry.pages_per_block;
         let end = first + self.config.geometry.pages_per_block;
         let mut from = job.next;
-        let mut sequence = self.nand.sequence(now, job.block);
-        while moving.len() < most as usize
+        self.prefetch_entries(job.block, from, most);
+        let sequence = self.nand.sequence(now, job.block);
+        while moving.len < most as usize
             && let Some(ppa) = self.live.next(from, end)
         {
             from = ppa + 1;
             self.counters.read_pages[Cause::Gc as usize] += 1;
-            match self.nand.read_on(&mut sequence, now, job.block, ppa - first) {
-                Ok((page, lpa, read)) => moving.push(Moving { page, read, ppa, lpa: self.owner(ppa, lpa) }),
+            match self.nand.read_on(&sequence, now, job.block, ppa - first) {
+                Ok((page, lpa, read)) => moving.push(page, read, ppa, self.owner(ppa, lpa)),
                 Err(FlashError::Unreadable { .. }) => {
                     if !job.retire {
                         job.retire = true;
                         self.lose_block();
                     }
-                    if moving.is_empty() {
+                    if moving.len == 0 {
                         job.next = from;
                     }
                 }
@@ -212,7 +245,7 @@ impl<M: Medium> Ftl<M> {
             }
         }
         // A pass of its own: the map entries lie far apart, and this way their cache misses overlap.
-        match moving.iter().find(|m| self.l2p.get(m.lpa as usize) != Some(&(m.ppa + 1))) {
+        match moving.pages().iter().find(|m| self.l2p.get(m.lpa as usize) != Some(&(m.ppa + 1))) {
             None => Ok(()),
             Some(m) => Err(FlashError::Corrupt(format!(
                 "live flash page {} says it holds page {}, which is mapped elsewhere",
@@ -256,11 +289,11 @@ impl<M: Medium> Ftl<M> {
         let per_block = self.config.geometry.pages_per_block;
         let Open { block, used } = self.planes[plane as usize].open[stream as usize];
         let most = run.len().min((per_block - used) as usize);
-        let mut sequence = self.nand.sequence(run[0].read, block);
+        let sequence = self.nand.sequence(run[0].read, block);
         let (mut moved, mut done, mut stopped) = (0, Nanos::ZERO, None);
         for m in &run[..most] {
             let oob = Oob { lpa: m.lpa, seq: self.seq + 1 };
-            match self.nand.program_on(&mut sequence, m.read, block, used + moved, &m.page, oob) {
+            match self.nand.program_on(&sequence, m.read, block, used + moved, &m.page, oob) {
                 Ok(at) => (done, moved) = (done.max(at), moved + 1),
                 Err(e) => {
                     stopped = Some(e);

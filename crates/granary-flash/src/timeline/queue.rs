@@ -50,13 +50,18 @@ impl Queue {
         } else if self.work.len() >= self.many.max(FEW) {
             self.forget(now);
         }
-        let new = Work { start, end: start + len, urgent };
         if self.work.back().is_none_or(|last| last.end <= start) {
-            self.work.push_back(new);
+            // Made here and not before the branch, it is written where it belongs, and not copied from where it was just
+            // written in smaller parts, for which a processor waits.
+            self.work.push_back(Work { start, end: start + len, urgent });
         } else if start >= self.from {
-            let i = self.work.partition_point(|w| w.start < start);
-            self.work.insert(i, new);
+            self.book_between(start, len, urgent);
         }
+    }
+
+    fn book_between(&mut self, start: u64, len: u64, urgent: bool) {
+        let i = self.work.partition_point(|w| w.start < start);
+        self.work.insert(i, Work { start, end: start + len, urgent });
     }
 
     #[cold]
