@@ -70,6 +70,7 @@ pub struct NandStats {
 pub(crate) struct Sequence {
     plane: u32,
     channel: u32,
+    begun: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -273,17 +274,12 @@ impl<M: Medium> Nand<M> {
         Ok((content, lpa, done))
     }
 
-    /// Begins a sequence of reads or programs in one plane, the first of which is ready at `ready`.
+    /// Begins a sequence of reads or programs in the plane of a block.
     #[inline]
-    pub(crate) fn sequence(&mut self, ready: Nanos, block: u32) -> Sequence {
+    pub(crate) fn sequence(&mut self, block: u32) -> Sequence {
         let plane = self.geometry.plane_of(block);
-        let channel = self.geometry.channel_of(plane);
         self.pass_at(plane);
-        if self.is_plain() {
-            self.planes[plane as usize].begin(ready, self.read);
-            self.buses[channel as usize].begin(ready, self.transfer);
-        }
-        Sequence { plane, channel }
+        Sequence { plane, channel: self.geometry.channel_of(plane), begun: false }
     }
 
     /// Whether no rules of dies and no failures have to be thought of.
@@ -300,7 +296,7 @@ impl<M: Medium> Nand<M> {
     #[inline]
     pub(crate) fn read_on(
         &mut self,
-        s: &Sequence,
+        s: &mut Sequence,
         now: Nanos,
         block: u32,
         page: u32,
@@ -315,8 +311,16 @@ impl<M: Medium> Nand<M> {
             return Ok((content, lpa, done));
         }
         self.stats.reads += 1;
-        let sensed = self.planes[s.plane as usize].fill_on(now, self.read).end;
-        let done = self.buses[s.channel as usize].fill_on(sensed, self.transfer).end;
+        let (array, bus) = (&mut self.planes[s.plane as usize], &mut self.buses[s.channel as usize]);
+        if !s.begun {
+            array.begin(now, self.read);
+        }
+        let sensed = array.fill_on(now, self.read).end;
+        if !s.begun {
+            bus.begin(sensed, self.transfer);
+            s.begun = true;
+        }
+        let done = bus.fill_on(sensed, self.transfer).end;
         match content {
             Ok((content, lpa)) => Ok((content, lpa, done)),
             Err(e) => Err(self.unreadable(e, ppa, done)),
@@ -344,7 +348,7 @@ impl<M: Medium> Nand<M> {
     #[inline]
     pub(crate) fn program_on(
         &mut self,
-        s: &Sequence,
+        s: &mut Sequence,
         now: Nanos,
         block: u32,
         page: u32,
@@ -365,7 +369,12 @@ impl<M: Medium> Nand<M> {
         self.stats.programs += 1;
         let array = &mut self.planes[s.plane as usize];
         let ready = now.max(array.horizon().saturating_sub(self.transfer));
-        let loaded = self.buses[s.channel as usize].fill_on(ready, self.transfer).end;
+        let bus = &mut self.buses[s.channel as usize];
+        if !s.begun {
+            bus.begin(ready, self.transfer);
+            s.begun = true;
+        }
+        let loaded = bus.fill_on(ready, self.transfer).end;
         Ok(array.append(loaded, self.program).end)
     }
 

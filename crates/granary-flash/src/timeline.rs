@@ -85,7 +85,7 @@ impl Timeline {
         self.append(ready + distance * others, len);
     }
 
-    #[inline]
+    #[inline(always)]
     fn append_as(&mut self, ready: Nanos, len: Nanos, urgent: bool) -> Span {
         let start = ready.0.max(self.horizon);
         if start - self.horizon >= self.shortest {
@@ -105,12 +105,11 @@ impl Timeline {
     #[inline]
     fn fill_as(&mut self, ready: Nanos, len: Nanos, urgent: bool) -> Span {
         // Most often the newest gap has passed already, and with it all others.
-        if ready.0 < self.horizon
-            && self.gaps.last().is_some_and(|(_, end)| end >= ready.0 + len.0)
-            && let Some(i) = self.gap_for(ready.0, len.0)
-        {
-            let start = self.take(i, ready.0, len.0);
-            return self.account(start, len.0, urgent);
+        if ready.0 < self.horizon && self.gaps.last().is_some_and(|(_, end)| end >= ready.0 + len.0) {
+            self.gaps.seek(ready.0 + len.0);
+            if let Some(start) = self.cut_on(ready.0, len.0) {
+                return self.account(start, len.0, urgent);
+            }
         }
         self.append_as(ready, len, urgent)
     }
@@ -161,18 +160,28 @@ impl Timeline {
 
     /// The same reservation as [`Timeline::fill`] for work of a sequence: all of one length, each ready no earlier than the one
     /// before, and no other reservation since [`Timeline::begin`]. The search goes on where it ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fill_on(&mut self, ready: Nanos, len: Nanos) -> Span {
-        while let Some((gap_start, gap_end)) = self.gaps.next(ready.0 + len.0) {
-            let start = gap_start.max(ready.0);
-            if start + len.0 <= gap_end {
-                self.gaps.cut_next(start, start + len.0, self.shortest);
-                return self.account(start, len.0, false);
-            }
-            self.gaps.pass();
+        if let Some(start) = self.cut_on(ready.0, len.0) {
+            return self.account(start, len.0, false);
         }
         // What is remembered of the time until then ends where this work begins: too early for the next.
         self.append(ready, len)
+    }
+
+    /// Takes the first `len` from `ready` on out of the first gap that has room, from where the last search ended; returns when they
+    /// begin.
+    #[inline(always)]
+    fn cut_on(&mut self, ready: u64, len: u64) -> Option<u64> {
+        while let Some((gap_start, gap_end)) = self.gaps.next(ready + len) {
+            let start = gap_start.max(ready);
+            if start + len <= gap_end {
+                self.gaps.cut_next(start, start + len, self.shortest);
+                return Some(start);
+            }
+            self.gaps.pass();
+        }
+        None
     }
 
     /// Instant after which nothing is reserved.
@@ -275,15 +284,6 @@ impl Timeline {
         // earliest.
         let late_enough = self.gaps.partition_point(|&(_, end)| end < ready + len);
         (late_enough..self.gaps.len()).find(|&i| self.gaps[i].0.max(ready) + len <= self.gaps[i].1)
-    }
-
-    /// Takes the first `len` from `ready` on out of a gap, where they fit; returns when they begin.
-    #[inline]
-    fn take(&mut self, i: usize, ready: u64, len: u64) -> u64 {
-        let start = self.gaps[i].0.max(ready);
-        self.gaps.seek_to(i);
-        self.gaps.cut_next(start, start + len, self.shortest);
-        start
     }
 }
 

@@ -224,13 +224,13 @@ impl<M: Medium> Ftl<M> {
         let end = first + self.config.geometry.pages_per_block;
         let mut from = job.next;
         self.prefetch_entries(job.block, from, most);
-        let sequence = self.nand.sequence(now, job.block);
+        let mut sequence = self.nand.sequence(job.block);
         while moving.len < most as usize
             && let Some(ppa) = self.live.next(from, end)
         {
             from = ppa + 1;
             self.counters.read_pages[Cause::Gc as usize] += 1;
-            match self.nand.read_on(&sequence, now, job.block, ppa - first) {
+            match self.nand.read_on(&mut sequence, now, job.block, ppa - first) {
                 Ok((page, lpa, read)) => moving.push(page, read, ppa, self.owner(ppa, lpa)),
                 Err(FlashError::Unreadable { .. }) => {
                     if !job.retire {
@@ -289,11 +289,11 @@ impl<M: Medium> Ftl<M> {
         let per_block = self.config.geometry.pages_per_block;
         let Open { block, used } = self.planes[plane as usize].open[stream as usize];
         let most = run.len().min((per_block - used) as usize);
-        let sequence = self.nand.sequence(run[0].read, block);
+        let mut sequence = self.nand.sequence(block);
         let (mut moved, mut done, mut stopped) = (0, Nanos::ZERO, None);
         for m in &run[..most] {
             let oob = Oob { lpa: m.lpa, seq: self.seq + 1 };
-            match self.nand.program_on(&sequence, m.read, block, used + moved, &m.page, oob) {
+            match self.nand.program_on(&mut sequence, m.read, block, used + moved, &m.page, oob) {
                 Ok(at) => (done, moved) = (done.max(at), moved + 1),
                 Err(e) => {
                     stopped = Some(e);

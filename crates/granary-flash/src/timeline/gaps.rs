@@ -19,6 +19,8 @@ pub(super) type Gap = (u64, u64);
 
 /// Places that a new hole has at least.
 const HOLE: usize = 32;
+/// Gaps that are looked at one after the other, before the search begins in the middle.
+const NEAR: usize = 4;
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -41,7 +43,7 @@ impl Gaps {
         if place < self.a { place } else { place + (self.b - self.a) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn last(&self) -> Option<Gap> {
         self.len().checked_sub(1).map(|i| self[i])
     }
@@ -103,24 +105,31 @@ impl Gaps {
     /// Puts the hole before the first gap that does not end before `end`.
     #[inline]
     pub(super) fn seek(&mut self, end: u64) {
-        // Most often the newest gap has passed already, and with it all others.
-        let i = match self.last() {
-            Some(last) if last.1 >= end => self.partition_point(|gap| gap.1 < end),
-            _ => self.len(),
-        };
-        self.seek_to(i);
+        if self.places[self.from..self.a].last().is_some_and(|gap| gap.1 >= end) {
+            self.seek_to(self.places[self.from..self.a].partition_point(|gap| gap.1 < end));
+        } else {
+            self.next(end);
+        }
     }
 
     /// The first gap behind the hole that does not end before `end`; the hole is before it then.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self, end: u64) -> Option<Gap> {
-        while let Some(&gap) = self.places.get(self.b) {
-            if gap.1 >= end {
-                return Some(gap);
+        // As a rule it is near.
+        for _ in 0..NEAR {
+            match self.places.get(self.b) {
+                Some(gap) if gap.1 < end => self.pass(),
+                near => return near.copied(),
             }
-            self.pass();
         }
-        None
+        self.far(end)
+    }
+
+    /// [`Gaps::next`], by a search.
+    fn far(&mut self, end: u64) -> Option<Gap> {
+        let n = self.places[self.b..].partition_point(|gap| gap.1 < end);
+        self.seek_to(self.a - self.from + n);
+        self.places.get(self.b).copied()
     }
 
     /// Moves the gap behind the hole before it.
@@ -132,7 +141,7 @@ impl Gaps {
 
     /// Leaves of the gap behind the hole what is before `start` and what is from `end` on, where that is `shortest` or longer. The
     /// hole is between the two.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cut_next(&mut self, start: u64, end: u64, shortest: u64) {
         if self.a == self.b {
             self.lay_out(self.a - self.from);

@@ -39,7 +39,7 @@ impl Queue {
     }
 
     /// `len` from `start` on is reserved; what ended by `now` may be forgotten.
-    #[inline]
+    #[inline(always)]
     pub(super) fn book(&mut self, start: u64, len: u64, urgent: bool, now: u64) {
         // As a rule all of it has passed.
         if let Some(last) = self.work.back()
