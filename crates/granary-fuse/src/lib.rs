@@ -34,7 +34,7 @@ pub use device::Notifier;
 pub use listing::Listing;
 pub use mount::MountConfig;
 pub use reply::Reply;
-pub use request::{Malformed, Op, Request, SetTime, Setattr};
+pub use request::{Kept, Malformed, Op, Request, SetTime, Setattr};
 pub use session::{Server, Serving, Session};
 
 /// A node by the number that the kernel knows it by.

@@ -43,22 +43,22 @@ impl Reply {
     }
 
     /// The node of a name.
-    pub fn entry(self, entry: &EntryOut) {
+    pub fn entry(self, entry: EntryOut) {
         self.send(entry.as_bytes(), &[]);
     }
 
     /// Attributes.
-    pub fn attr(self, attr: &AttrOut) {
+    pub fn attr(self, attr: AttrOut) {
         self.send(attr.as_bytes(), &[]);
     }
 
     /// An open file or directory.
-    pub fn opened(self, file: &OpenOut) {
+    pub fn opened(self, file: OpenOut) {
         self.send(file.as_bytes(), &[]);
     }
 
     /// A new file, open.
-    pub fn created(self, entry: &EntryOut, file: &OpenOut) {
+    pub fn created(self, entry: EntryOut, file: OpenOut) {
         self.send(entry.as_bytes(), file.as_bytes());
     }
 
@@ -68,7 +68,7 @@ impl Reply {
     }
 
     /// Entries of a directory.
-    pub fn listing(self, listing: &Listing) {
+    pub fn listing(self, listing: Listing) {
         self.send(listing.bytes(), &[]);
     }
 
@@ -88,7 +88,7 @@ impl Reply {
     }
 
     /// What `statfs` tells.
-    pub fn statfs(self, statfs: &Statfs) {
+    pub fn statfs(self, statfs: Statfs) {
         self.send(statfs.as_bytes(), &[]);
     }
 
@@ -183,26 +183,27 @@ mod tests {
         assert_eq!(sent(|r| r.data(b"bytes")), (0, b"bytes".to_vec()));
         let mut list = Listing::new(4096);
         assert!(list.add(1, 2, 4, b"d"));
-        assert_eq!(sent(|r| r.listing(&list)).1, list.bytes());
+        let bytes = list.bytes().to_vec();
+        assert_eq!(sent(|r| r.listing(list)).1, bytes);
     }
 
     #[test]
     fn structures_are_those_of_the_kernel() {
         let attr = Attr { ino: 5, size: 6, mode: 0o100_600, nlink: 0, ..Attr::default() };
         let entry = EntryOut::new(attr, 9, Duration::from_secs(2), Duration::from_nanos(1_000_000_003));
-        let (_, bytes) = sent(|r| r.entry(&entry));
+        let (_, bytes) = sent(|r| r.entry(entry));
         assert_eq!(EntryOut::read_from_bytes(&bytes).expect("whole"), entry);
         assert_eq!((entry.nodeid, entry.entry_valid, entry.attr_valid, entry.attr_valid_nsec), (5, 2, 1, 3));
         let file = OpenOut::new(Handle(4), OpenedAs::KEEP_CACHE);
-        let (_, bytes) = sent(|r| r.created(&entry, &file));
+        let (_, bytes) = sent(|r| r.created(entry, file));
         let (first, rest) = EntryOut::read_from_prefix(&bytes).expect("first the entry");
         assert_eq!((first, OpenOut::read_from_bytes(rest).expect("then the file")), (entry, file));
-        let (_, bytes) = sent(|r| r.attr(&AttrOut::new(attr, Duration::from_secs(30))));
+        let (_, bytes) = sent(|r| r.attr(AttrOut::new(attr, Duration::from_secs(30))));
         assert_eq!(AttrOut::read_from_bytes(&bytes).expect("whole").attr, attr);
-        assert_eq!(sent(|r| r.opened(&file)).1, [4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(sent(|r| r.opened(file)).1, [4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(sent(|r| r.takes(7)).1, [7, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(sent(|r| r.offset(8)).1, [8, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(sent(|r| r.statfs(&Statfs::default())).1.len(), 80);
+        assert_eq!(sent(|r| r.statfs(Statfs::default())).1.len(), 80);
         assert_eq!(NodeId::ROOT, NodeId(1));
     }
 }

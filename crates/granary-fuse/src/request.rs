@@ -31,7 +31,12 @@ pub struct Request<'a> {
     pub pid: u32,
     /// What is asked.
     pub op: Op<'a>,
+    bytes: &'a [u8],
 }
+
+/// A request that outlives the buffer that it was read into.
+#[derive(Debug)]
+pub struct Kept(Vec<u8>);
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,7 +256,30 @@ impl<'a> Request<'a> {
             return Err(malformed);
         }
         let op = decode(h.opcode, Rest(rest)).ok_or(malformed)?;
-        Ok(Request { unique: h.unique, node: NodeId(h.nodeid), uid: h.uid, gid: h.gid, pid: h.pid, op })
+        Ok(Request {
+            unique: h.unique,
+            node: NodeId(h.nodeid),
+            uid: h.uid,
+            gid: h.gid,
+            pid: h.pid,
+            op,
+            bytes,
+        })
+    }
+
+    /// The same, with bytes of its own.
+    pub fn keep(&self) -> Kept {
+        Kept(self.bytes.to_vec())
+    }
+}
+
+impl Kept {
+    /// The request.
+    ///
+    /// # Panics
+    /// Never: these bytes have been decoded before.
+    pub fn request(&self) -> Request<'_> {
+        Request::decode(&self.0).expect("decoded before")
     }
 }
 

@@ -17,7 +17,8 @@ fn bytes(opcode: u32, parts: &[&[u8]]) -> Vec<u8> {
 fn reads(code: u32, parts: &[&[u8]], expected: Op<'_>) {
     let all = bytes(code, parts);
     let request = Request::decode(&all).expect("well formed");
-    assert_eq!(request, Request { unique: 9, node: NodeId(5), uid: 1, gid: 2, pid: 3, op: expected });
+    let whole = Request { unique: 9, node: NodeId(5), uid: 1, gid: 2, pid: 3, op: expected, bytes: &all };
+    assert_eq!((request, request.keep().request()), (whole, whole));
     for len in 0..all.len() {
         assert!(Request::decode(&all[..len]).is_err(), "opcode {code}: {len} of {} bytes", all.len());
         // The same where the header knows.
