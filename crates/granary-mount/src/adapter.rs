@@ -227,6 +227,10 @@ impl Adapter {
                 let (entry, handle) = self.create(who, node, name, (mode, umask), flags)?;
                 Ok(Answer::Created(entry, OpenOut::new(handle, files::OPENED)))
             }
+            Op::Tmpfile { mode, umask, flags } => {
+                let (entry, handle) = self.tmpfile(who, node, (mode, umask), flags)?;
+                Ok(Answer::Created(entry, OpenOut::new(handle, files::OPENED)))
+            }
             Op::Unlink { name } => self.unlink(node, name).map(|()| Answer::Done),
             Op::Rmdir { name } => self.rmdir(node, name).map(|()| Answer::Done),
             Op::Rename { name, to_dir, to, flags } => {

@@ -28,7 +28,7 @@ operations! {
     Read "read", Write "write", Release "release", Fsync "fsync", Fdatasync "fdatasync", SyncWrite "sync_write",
     Readdir "readdir", Readdirplus "readdirplus", Fsyncdir "fsyncdir", Statfs "statfs", Forget "forget",
     Fallocate "fallocate", Lseek "lseek", Setxattr "setxattr", Getxattr "getxattr", Listxattr "listxattr",
-    Removexattr "removexattr",
+    Removexattr "removexattr", Tmpfile "tmpfile",
 }
 
 impl Operation {
@@ -47,6 +47,7 @@ impl Operation {
             Op::Rename { .. } => Operation::Rename,
             Op::Link { .. } => Operation::Link,
             Op::Create { .. } => Operation::Create,
+            Op::Tmpfile { .. } => Operation::Tmpfile,
             Op::Open { .. } => Operation::Open,
             Op::Read { .. } => Operation::Read,
             Op::Write { .. } => Operation::Write,

@@ -5,9 +5,10 @@ use super::stats::{self, Statistics};
 use super::told;
 use crate::STATS_FILE;
 use crate::convert::{generation, open_flags};
+use crate::handles::Handles;
 use granary_fuse::abi::{Attr, EntryOut, ForgetOne};
 use granary_fuse::{Handle, NodeId};
-use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, Result};
+use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
 use rustix::fs::{OFlags, RenameFlags};
 use std::sync::Arc;
 
@@ -156,6 +157,30 @@ impl Adapter {
         Ok((self.entry(&node), handles.insert(Arc::new(file))))
     }
 
+    /// A file without a name: no name is told of, the node is held like any.
+    pub(super) fn tmpfile(
+        &self,
+        who: (u32, u32),
+        dir: NodeId,
+        (mode, umask): (u32, u32),
+        flags: u32,
+    ) -> Result<(EntryOut, Handle)> {
+        self.changes()?;
+        let dir = self.node(dir)?;
+        let mode = self.vfs.masked(&dir, (mode & 0o7777) as u16, (umask & 0o777) as u16)?;
+        let node = self.vfs.create_unnamed_for(&Cred::ROOT, who, &dir, mode)?;
+        let handle = match &self.handles {
+            Some(handles) => {
+                let file = self.vfs.open(&Cred::ROOT, node.clone(), open_flags(flags), true)?;
+                handles.insert(Arc::new(file))
+            }
+            None => Handles::<OpenFile>::NONE,
+        };
+        // What it will have had when it is closed is worth waiting for.
+        self.removed(&node);
+        Ok((self.entry(&node), handle))
+    }
+
     pub(super) fn unlink(&self, parent: NodeId, name: &[u8]) -> Result<()> {
         self.changes()?;
         self.may_change(parent, name)?;
@@ -214,6 +239,7 @@ impl Adapter {
         }
         let node = self.node(node)?;
         self.vfs.link(&Cred::ROOT, &node, &self.node(parent)?, name)?;
+        self.stays(&node);
         Ok(self.entry(&node))
     }
 }

@@ -106,6 +106,12 @@ impl Adapter {
         }
     }
 
+    /// It has a name again.
+    pub(super) fn stays(&self, node: &Node) {
+        let (ino, generation) = (node.ino(), node.generation());
+        self.leavers.removed.lock().files.retain(|f| (f.ino, f.generation) != (ino, generation));
+    }
+
     /// Drops those that have left, and those for whom nobody has patience any more. Says whether there are others.
     fn sort_out(&self, files: &mut Vec<Leaver>) -> bool {
         files.retain(|f| match self.vfs.farewell(f.ino, f.generation) {

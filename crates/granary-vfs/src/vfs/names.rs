@@ -164,6 +164,11 @@ impl NameCache {
         self.insert(&mut names, node)
     }
 
+    /// A node was created without a name.
+    pub(super) fn created_unnamed(&self, node: Arc<Node>) -> NodeRef {
+        self.insert(&mut self.names.lock(), node)
+    }
+
     fn insert(&self, names: &mut Names, node: Arc<Node>) -> NodeRef {
         let user = NodeRef::new(&node);
         names.inodes.insert(node);
