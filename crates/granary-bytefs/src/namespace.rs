@@ -11,6 +11,8 @@
 //! again before it is evicted and that transaction is committed. Only an inode whose blocks fill more bitmap lines than
 //! one transaction may change goes through the orphan table.
 //!
+//! A file that is made without a name is in that table from the first; the transaction of its first name takes it out.
+//!
 //! Source: ByteFS sections 4.3, 4.5, 4.7.
 
 use crate::core::Core;

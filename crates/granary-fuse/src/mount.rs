@@ -88,10 +88,9 @@ pub(crate) fn mount(dir: &Path, config: &MountConfig) -> io::Result<Device> {
 
 /// Takes the mount out of sight.
 pub(crate) fn unmount(dir: &Path) {
-    match unmount_call(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-        Err(Errno::PERM) => helper::unmount(dir),
-        // What cannot be taken away ends with this process.
-        _ => {}
+    // What cannot be taken away ends with this process.
+    if unmount_call(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) == Err(Errno::PERM) {
+        helper::unmount(dir);
     }
 }
 

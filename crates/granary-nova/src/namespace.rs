@@ -3,7 +3,8 @@
 //! ```text
 //!   create   dentry | inode, not valid | fence | transaction {dir tail, valid}: dir tail, valid
 //!   mkdir    the same, and a log page with "." and ".."; a symbolic link: a block with the target and its log
-//!   link     dentry, link change | transaction {dir tail, inode tail}
+//!   unnamed  inode, not valid
+//!   link     dentry, link change | transaction {dir tail, inode tail; valid with the first link}
 //!   unlink   dentry without inode, link change | transaction {inode tail, dir tail} or, with the last link,
 //!            {inode tail, valid, delete epoch, dir tail}; then the old dentry is marked dead
 //!            where the logs find no page: in place (in_place.rs)
@@ -11,7 +12,7 @@
 //! ```
 //!
 //! An inode whose last link is gone is not valid on media from then on: after a power failure its blocks belong to
-//! nobody, and the scan at mount finds them free.
+//! nobody, and the scan at mount finds them free. One that has no name yet is so from its beginning.
 //!
 //! Source: NOVA section 4.4 and 4.5; reference/baselines.md section 6.3.
 
