@@ -167,6 +167,10 @@ impl FileSystem for ByteFs {
         self.core.create(cx, dir, name, new)
     }
 
+    fn create_unnamed(&self, cx: &Cx<'_>, _dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.core.create_unnamed(cx, new)
+    }
+
     fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.core.link(cx, dir, name, inode)
     }

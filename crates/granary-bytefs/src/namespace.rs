@@ -11,6 +11,8 @@
 //! again before it is evicted and that transaction is committed. Only an inode whose blocks fill more bitmap lines than
 //! one transaction may change goes through the orphan table.
 //!
+//! A file that is made without a name is in that table from the first; the transaction of its first name takes it out.
+//!
 //! Source: ByteFS sections 4.3, 4.5, 4.7.
 
 use crate::core::Core;
@@ -80,6 +82,30 @@ impl Core {
         Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: Box::new(made) } })
     }
 
+    /// See [`granary_vfs::FileSystem::create_unnamed`]: from its beginning in the orphan table.
+    ///
+    /// # Errors
+    /// `NoSpace`, among others where the table is full.
+    pub fn create_unnamed(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
+        self.journal.alive()?;
+        let mut tx = Tx::new(self);
+        let (ino, block) = tx.take_inode()?;
+        let place = tx.take_orphan().ok_or(FsError::NoSpace)?;
+        let at = self.geometry.inode_place(ino).1;
+        let generation = block.with(|b| InodeRecord::read(b, at).generation.get().wrapping_add(1));
+        let mut body = Body::fresh(generation, 0);
+        body.standing = Standing::Orphan(place);
+        let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        tx.touch(&block, self.inode_lines(ino, Half::Both));
+        let seq = tx.run(|| {
+            self.orphans.block.change(|b| orphan::set(b, place, ino));
+            self.put_record(&block, ino, &mut body, &attr);
+        })?;
+        let made = Arc::new(Node::new(ino, new.kind, body));
+        made.depends(seq);
+        Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: Box::new(made) } })
+    }
+
     /// Writes a long target of a symbolic link into a block of its own, before the transaction that points there.
     fn put_target(&self, tx: &mut Tx<'_>, body: &mut Body, target: &[u8]) -> Result<()> {
         let run = tx.take_blocks(1, None, Claim::Free)?;
@@ -114,17 +140,27 @@ impl Core {
         let (parent, child) = (node(dir), node(inode));
         let _change = lock_all(&mut [parent, child]);
         self.may_enter(parent, name)?;
-        if child.body.lock().standing != Standing::Live {
-            return Err(FsError::NoEntry);
-        }
+        // With its first name it leaves the orphan table.
+        let orphan = match child.body.lock().standing {
+            Standing::Live => None,
+            Standing::Orphan(place) => Some(place),
+            Standing::Gone => return Err(FsError::NoEntry),
+        };
         let (dir_block, block) = (self.inode_block(parent.ino)?, self.inode_block(child.ino)?);
         let mut tx = Tx::new(self);
         let place = self.plan_entry(&mut tx, parent, name, Claim::Free)?;
         tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
         tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
+        if let Some(listed) = orphan {
+            tx.touch(&self.orphans.block, orphan::line_mask(listed));
+        }
         let seq = tx.run(|| {
             self.put_entry(parent, &place, name, child.ino, child.kind);
             self.stamp_dir(cx, dir, 0);
+            if let Some(listed) = orphan {
+                self.orphans.block.change(|b| orphan::set(b, listed, 0));
+                child.body.lock().standing = Standing::Live;
+            }
             inode.update(|a| {
                 a.nlink += 1;
                 a.ctime = cx.time;
@@ -132,6 +168,7 @@ impl Core {
             self.put_inode(&dir_block, dir);
             self.put_inode(&block, inode);
         })?;
+        orphan.into_iter().for_each(|listed| self.orphans.give(listed));
         parent.depends(seq);
         child.depends(seq);
         Ok(())

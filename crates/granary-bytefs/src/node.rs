@@ -31,7 +31,7 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 pub enum Standing {
     /// In use.
     Live,
-    /// Without links and in this place of the orphan table: too large to be freed in one transaction.
+    /// Without links and in this place of the orphan table: too large to be freed in one transaction, or without a name as yet.
     Orphan(u32),
     /// Freed together with its last name; lives in memory until it is evicted.
     Gone,

@@ -69,11 +69,18 @@ impl Ext4 {
         }
     }
 
-    pub(crate) fn make(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+    /// Makes an inode; without a name it is on the orphan list until it is given one.
+    pub(crate) fn make(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Inode,
+        name: Option<&[u8]>,
+        new: &NewNode<'_>,
+    ) -> Result<Created> {
         self.transaction(NAMES, |h| {
             let is_dir = new.kind == FileKind::Dir;
             let top = is_dir && number(dir.ino()) == ROOT_INO;
-            let spread = top.then(|| name_hash(self.hash_seed, name).0);
+            let spread = name.filter(|_| top).map(|name| name_hash(self.hash_seed, name).0);
             let place = self.groups.new_inode(h, number(dir.ino()), is_dir, spread)?;
             let slot = node::slot(place.ino, self.groups.geo.inodes_per_group);
             let generation = place.table.with(|b| RawInode::at(b, slot).generation.get()).wrapping_add(1);
@@ -93,6 +100,10 @@ impl Ext4 {
                 node::encode(raw, place.ino, &loaded.attr, &s);
                 (s.sync_tid, s.datasync_tid) = (tid, tid);
             });
+            if name.is_none() {
+                self.orphan_add(h, place.ino)?;
+                return Ok(Created { ino: Ino(place.ino as u64), loaded });
+            }
             dir.update(|a| {
                 (a.mtime, a.ctime) = (cx.time, cx.time);
                 if is_dir {
@@ -104,14 +115,14 @@ impl Ext4 {
         })
     }
 
-    /// Builds the new inode in memory, its first block, and its name.
+    /// Builds the new inode in memory, its first block, and its name if it has one.
     #[allow(clippy::too_many_arguments)]
     fn fill_new(
         &self,
         h: &mut Handle<'_>,
         cx: &Cx<'_>,
         dir: &Inode,
-        name: &[u8],
+        name: Option<&[u8]>,
         new: &NewNode<'_>,
         ino: u32,
         generation: u32,
@@ -130,7 +141,8 @@ impl Ext4 {
         } else {
             node.state.lock().root[..size].copy_from_slice(new.target);
         }
-        if let Err(e) = self.dir_insert(h, dir, name, ino, new.kind) {
+        let entered = name.map_or(Ok(()), |name| self.dir_insert(h, dir, name, ino, new.kind));
+        if let Err(e) = entered {
             if mapped {
                 self.remove_extents(h, Owner { node: &node, ino, meta: true }, 0)?;
             }
@@ -141,7 +153,10 @@ impl Ext4 {
             s.disksize = size as u64;
             s.blocks * 8
         };
-        let attr = Attr { size: size as u64, blocks, ..new.attr(cx.time) };
+        let mut attr = Attr { size: size as u64, blocks, ..new.attr(cx.time) };
+        if name.is_none() {
+            attr.nlink = 0;
+        }
         Ok(Loaded { attr, private: Box::new(node) })
     }
 

@@ -67,7 +67,11 @@ impl FileSystem for F2fs {
     }
 
     fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
-        self.make(cx, dir, name, new)
+        self.make(cx, dir, Some(name), new)
+    }
+
+    fn create_unnamed(&self, cx: &Cx<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.make(cx, dir, None, new)
     }
 
     fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {

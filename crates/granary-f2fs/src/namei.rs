@@ -34,9 +34,19 @@ fn is_cold(name: &[u8]) -> bool {
 }
 
 impl F2fs {
-    pub(crate) fn make(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+    /// Makes an inode; without a name it is an orphan until it is given one.
+    pub(crate) fn make(
+        &self,
+        cx: &Cx<'_>,
+        dir: &Inode,
+        name: Option<&[u8]>,
+        new: &NewNode<'_>,
+    ) -> Result<Created> {
         let created = {
             let _op = self.op()?;
+            if name.is_none() {
+                self.orphan_room()?;
+            }
             let ino = self.new_ino()?;
             let node = match self.fill_new(cx, dir, name, new, ino) {
                 Ok(node) => node,
@@ -52,11 +62,15 @@ impl F2fs {
                 s.nodes += 1;
                 s.inodes += 1;
             }
-            dir.update(|a| {
-                (a.mtime, a.ctime) = (cx.time, cx.time);
-                a.nlink += (new.kind == FileKind::Dir) as u32;
-            });
-            self.mark_inode(dir, true);
+            if name.is_some() {
+                dir.update(|a| {
+                    (a.mtime, a.ctime) = (cx.time, cx.time);
+                    a.nlink += (new.kind == FileKind::Dir) as u32;
+                });
+                self.mark_inode(dir, true);
+            } else {
+                self.memory.lock().orphans.insert(ino);
+            }
             Created { ino: Ino(ino as u64), loaded: node.loaded() }
         };
         self.charge(3);
@@ -68,12 +82,12 @@ impl F2fs {
         self.nat.take(None).inspect_err(|_| self.give_blocks(1))
     }
 
-    /// Builds the new inode and enters its name; after an error what it took but the inode itself is given back.
+    /// Builds the new inode and enters its name, if it has one; after an error what it took but the inode itself is given back.
     fn fill_new(
         &self,
         cx: &Cx<'_>,
         dir: &Inode,
-        name: &[u8],
+        name: Option<&[u8]>,
         new: &NewNode<'_>,
         ino: u32,
     ) -> Result<Arc<Node>> {
@@ -85,10 +99,13 @@ impl F2fs {
             FileKind::File => (INLINE_DATA, 0),
             _ => (0, 0),
         };
-        let attr = Attr { size: size as u64, blocks: 8 * long as u64, ..new.attr(cx.time) };
+        let mut attr = Attr { size: size as u64, blocks: 8 * long as u64, ..new.attr(cx.time) };
+        if name.is_none() {
+            attr.nlink = 0;
+        }
         let x = Extra {
             inline,
-            advise: if is_cold(name) { COLD_DATA } else { 0 },
+            advise: if name.is_some_and(is_cold) { COLD_DATA } else { 0 },
             depth: 0,
             parent: number(dir.ino()),
             blocks: long as u64,
@@ -97,7 +114,7 @@ impl F2fs {
         };
         let mut b = Box::new([0; BLOCK_SIZE]);
         encode(&mut b, &attr, &x);
-        set_name(&mut b, name);
+        set_name(&mut b, name.unwrap_or_default());
         Footer { nid: ino, ino, flags: if is_dir { 0 } else { COLD }, ..Footer::default() }.store(&mut b);
         let mut target = 0;
         if is_dir {
@@ -111,7 +128,8 @@ impl F2fs {
             b[INLINE_AT..INLINE_AT + new.target.len()].copy_from_slice(new.target);
         }
         self.nodes.fresh((ino, ino), &b);
-        if let Err(e) = self.dir_insert(dir, name, ino, new.kind) {
+        let entered = name.map_or(Ok(()), |name| self.dir_insert(dir, name, ino, new.kind));
+        if let Err(e) = entered {
             if long {
                 self.segs.lock().invalidate(target)?;
                 self.give_blocks(1);
@@ -125,11 +143,22 @@ impl F2fs {
         {
             let _op = self.op()?;
             self.dir_insert(dir, name, number(inode.ino()), inode.view(|a| a.kind))?;
-            inode.update(|a| {
+            let before = inode.update(|a| {
                 a.ctime = cx.time;
                 a.nlink += 1;
+                a.nlink - 1
             });
-            node(inode).state.lock().parent = number(dir.ino());
+            {
+                let mut s = node(inode).state.lock();
+                s.parent = number(dir.ino());
+                if before == 0 {
+                    // What recovery would enter is the name that it was made with: none.
+                    s.advise |= LOST_PARENT;
+                }
+            }
+            if before == 0 {
+                self.memory.lock().orphans.remove(&number(inode.ino()));
+            }
             self.mark_inode(inode, true);
             self.stamp_dir(cx, dir);
         }

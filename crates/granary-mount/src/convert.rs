@@ -4,10 +4,13 @@
 //!   FUSE node   1 = root          n = inode n, but the root's own number stands for inode 1, should there be one
 //! ```
 
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, TimeOrNow};
-use granary_vfs::{FileKind, FsError, Ino, Node, OpenFlags, SetTime, Stat, Time};
+use granary_fuse::abi::Attr;
+use granary_fuse::{NodeId, SetTime as Asked};
+use granary_vfs::{FsError, Ino, Node, OpenFlags, SetTime, Stat, Time};
 use rustix::fs::OFlags;
-use std::time::{Duration, SystemTime};
+use rustix::io::Errno;
+use std::io;
+use std::time::Duration;
 
 /// How long the kernel may believe in a name. Nobody changes names but through it.
 pub(crate) const NAME_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -22,12 +25,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    pub(crate) fn ino(self, node: INodeNo) -> Ino {
+    pub(crate) fn ino(self, node: NodeId) -> Ino {
         Ino(self.swap(node.0))
     }
 
-    pub(crate) fn node(self, ino: Ino) -> INodeNo {
-        INodeNo(self.swap(ino.0))
+    pub(crate) fn node(self, ino: Ino) -> NodeId {
+        NodeId(self.swap(ino.0))
     }
 
     fn swap(self, n: u64) -> u64 {
@@ -38,18 +41,21 @@ impl Numbers {
         }
     }
 
-    pub(crate) fn attr(self, stat: &Stat) -> FileAttr {
+    pub(crate) fn attr(self, stat: &Stat) -> Attr {
         let a = &stat.attr;
-        FileAttr {
-            ino: self.node(stat.ino),
+        let [(atime, atimensec), (mtime, mtimensec), (ctime, ctimensec)] =
+            [a.atime, a.mtime, a.ctime].map(date);
+        Attr {
+            ino: self.node(stat.ino).0,
             size: a.size,
             blocks: a.blocks,
-            atime: date(a.atime),
-            mtime: date(a.mtime),
-            ctime: date(a.ctime),
-            crtime: SystemTime::UNIX_EPOCH,
-            kind: file_type(a.kind),
-            perm: a.mode,
+            atime,
+            mtime,
+            ctime,
+            atimensec,
+            mtimensec,
+            ctimensec,
+            mode: u32::from(a.kind.code()) << 12 | u32::from(a.mode),
             nlink: a.nlink,
             uid: a.uid,
             gid: a.gid,
@@ -61,52 +67,32 @@ impl Numbers {
 }
 
 /// The kernel keeps 32 bits of a generation.
-pub(crate) fn generation(node: &Node) -> Generation {
-    Generation(node.generation() & u64::from(u32::MAX))
+pub(crate) fn generation(node: &Node) -> u64 {
+    node.generation() & u64::from(u32::MAX)
 }
 
-pub(crate) fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Dir => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::CharDev => FileType::CharDevice,
-        FileKind::BlockDev => FileType::BlockDevice,
-    }
+const SECOND: i64 = 1_000_000_000;
+
+/// Seconds and the nanoseconds after them.
+fn date(t: Time) -> (u64, u32) {
+    (t.0.div_euclid(SECOND) as u64, t.0.rem_euclid(SECOND) as u32)
 }
 
-fn date(t: Time) -> SystemTime {
-    let span = Duration::from_nanos(t.0.unsigned_abs());
-    if t.0 >= 0 { SystemTime::UNIX_EPOCH + span } else { SystemTime::UNIX_EPOCH - span }
-}
-
-/// A time that the kernel sent. `fuser` 0.18 turns (seconds, nanoseconds) before 1970 into "that many of both before
-/// 1970" where the nanoseconds count forward; this undoes it.
-fn time(t: SystemTime) -> Time {
-    let nanos = match t.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => after.as_nanos() as i128,
-        Err(e) => {
-            let before = e.duration();
-            i128::from(before.subsec_nanos()) - i128::from(before.as_secs()) * 1_000_000_000
-        }
-    };
-    Time(nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
-}
-
-pub(crate) fn set_time(t: Option<TimeOrNow>) -> SetTime {
+pub(crate) fn set_time(t: Option<Asked>) -> SetTime {
     match t {
         None => SetTime::Omit,
-        Some(TimeOrNow::Now) => SetTime::Now,
-        Some(TimeOrNow::SpecificTime(t)) => SetTime::At(time(t)),
+        Some(Asked::Now) => SetTime::Now,
+        Some(Asked::At { seconds, nanos }) => {
+            let nanos = i128::from(seconds) * i128::from(SECOND) + i128::from(nanos);
+            SetTime::At(Time(nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
+        }
     }
 }
 
 /// The flags that matter to an open file. The kernel has checked the access mode, places appending writes itself, and
 /// may read a page of a file that is open for writing only.
-pub(crate) fn open_flags(flags: i32) -> OpenFlags {
-    let given = OFlags::from_bits_retain(flags as u32);
+pub(crate) fn open_flags(flags: u32) -> OpenFlags {
+    let given = OFlags::from_bits_retain(flags);
     let mut out = match given & OFlags::ACCMODE {
         OFlags::RDONLY => OpenFlags::RDONLY,
         _ => OpenFlags::RDWR,
@@ -114,11 +100,16 @@ pub(crate) fn open_flags(flags: i32) -> OpenFlags {
     out.set(OpenFlags::DIRECT, given.contains(OFlags::DIRECT));
     out.set(OpenFlags::NOATIME, given.contains(OFlags::NOATIME));
     // `rustix` knows one of the two only; these bits are the same on all architectures that we run on.
-    out | OpenFlags::from_bits_retain(flags as u32) & OpenFlags::SYNC
+    out | OpenFlags::from_bits_retain(flags) & OpenFlags::SYNC
 }
 
 pub(crate) fn errno(e: &FsError) -> Errno {
-    Errno::from_i32(e.errno())
+    Errno::from_raw_os_error(e.errno())
+}
+
+/// What the host said; EIO where that has no number.
+pub(crate) fn io_errno(e: &io::Error) -> Errno {
+    Errno::from_io_error(e).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]
@@ -129,7 +120,7 @@ mod tests {
     fn the_root_is_node_one_and_every_number_comes_back() {
         for root in [1, 2, 77] {
             let n = Numbers { root: Ino(root) };
-            assert_eq!(n.node(Ino(root)), INodeNo(1));
+            assert_eq!(n.node(Ino(root)), NodeId(1));
             for i in 1..100 {
                 assert_eq!(n.ino(n.node(Ino(i))), Ino(i));
             }
@@ -138,10 +129,22 @@ mod tests {
 
     #[test]
     fn open_flags_keep_what_matters() {
-        let f = |o: OFlags| open_flags(o.bits() as i32);
+        let f = |o: OFlags| open_flags(o.bits());
         assert_eq!(f(OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC), OpenFlags::RDWR);
         assert_eq!(f(OFlags::RDONLY | OFlags::DIRECT), OpenFlags::RDONLY | OpenFlags::DIRECT);
         assert_eq!(f(OFlags::RDWR | OFlags::SYNC), OpenFlags::RDWR | OpenFlags::SYNC);
         assert_eq!(open_flags(0o10002), OpenFlags::RDWR | OpenFlags::DSYNC);
+    }
+
+    #[test]
+    fn times_go_there_and_back_before_1970_too() {
+        for nanos in [0, 1, -1, 1_000_000_000, -1_000_000_000, -1_200_000_000, i64::MIN, i64::MAX] {
+            let (seconds, rest) = date(Time(nanos));
+            let told = Some(Asked::At { seconds: seconds as i64, nanos: rest });
+            assert!(matches!(set_time(told), SetTime::At(Time(n)) if n == nanos), "{nanos}");
+        }
+        assert_eq!(date(Time(-1_200_000_000)), (-2i64 as u64, 800_000_000));
+        let far = Some(Asked::At { seconds: i64::MAX, nanos: 0 });
+        assert!(matches!(set_time(far), SetTime::At(Time(i64::MAX))));
     }
 }

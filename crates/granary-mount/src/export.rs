@@ -19,23 +19,21 @@
 //! Source: the kernel's `drivers/block/loop.c` (which request becomes which call) and `fs/fuse`.
 
 use crate::adapter::stats::{Statistics, nothing};
+use crate::convert::io_errno;
 use crate::error::MountError;
 use crate::operations::{Operation, Operations};
 use crate::options::{Options, wait_durable};
 use crate::session::{self, Unmounter};
-use fuser::{
-    BackgroundSession, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
-};
+use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
+use granary_fuse::{Handle, Listing, NodeId, Op, Reply, Request, Server, Serving, Session, Setattr};
 use granary_mssd::{DriveError, Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
+use granary_vfs::FileKind;
 use parking_lot::RwLock;
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -43,8 +41,10 @@ use std::time::{Duration, SystemTime};
 /// Name of the file.
 pub const DRIVE_FILE: &str = "drive";
 
-const ROOT: INodeNo = INodeNo(1);
-const FILE: INodeNo = INodeNo(2);
+const ROOT: NodeId = NodeId(1);
+const FILE: NodeId = NodeId(2);
+const DIR: u32 = FileKind::Dir.code() as u32;
+const REGULAR: u32 = FileKind::File.code() as u32;
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Largest request: what the kernel allows without a changed sysctl.
 const MAX_WRITE: u32 = 1 << 20;
@@ -55,8 +55,8 @@ const ZERO_BATCH: u64 = 256;
 /// How long the kernel may believe in names and attributes: they never change.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the export shares with the session that serves it.
-struct Shared {
+/// What serves it.
+struct Export {
     port: Port,
     size: u64,
     read_only: bool,
@@ -65,16 +65,14 @@ struct Shared {
     operations: Arc<Operations>,
     stats: Option<Statistics>,
     options: Options,
-    born: SystemTime,
+    /// Since 1970.
+    born: Duration,
 }
-
-#[derive(Clone)]
-struct Export(Arc<Shared>);
 
 /// A drive that is served as a file. Dropped without [`Exported::join`], it is detached.
 pub struct Exported {
-    session: Option<BackgroundSession>,
-    export: Export,
+    session: Option<Serving>,
+    export: Arc<Export>,
     unmounter: Unmounter,
 }
 
@@ -85,8 +83,8 @@ pub struct Exported {
 /// [`MountError`]: what is wrong with `/dev/fuse`, the directory or the permissions.
 pub fn export(port: Port, dir: &Path, options: &Options) -> Result<Exported, MountError> {
     #[allow(clippy::disallowed_methods)] // the date that the file carries
-    let born = SystemTime::now();
-    let export = Export(Arc::new(Shared {
+    let born = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let export = Arc::new(Export {
         size: port.info().pages * PAGE,
         port,
         read_only: options.read_only,
@@ -95,12 +93,13 @@ pub fn export(port: Port, dir: &Path, options: &Options) -> Result<Exported, Mou
         stats: options.stats.clone().map(Statistics::new),
         options: options.clone(),
         born,
-    }));
+    });
     let dir = session::check_directory(dir)?;
     session::check_device()?;
-    let served = Session::new(export.clone(), &dir, &session::config(options));
-    let served = served.map_err(|e| session::refused(&dir, e))?;
-    let served = served.spawn().map_err(MountError::io("starting the serving threads"))?;
+    // Without asynchronous direct I/O the kernel would wait for each request of a loop device before it sends the next one.
+    let config = session::config(options, InitFlags::ASYNC_DIO, (MAX_WRITE, MAX_BACKGROUND));
+    let served = Session::mount(&dir, &config).map_err(|e| session::refused(&dir, e))?;
+    let served = session::serve(served, &export, options)?;
     let unmounter = Unmounter::here(dir)?;
     Ok(Exported { session: Some(served), export, unmounter })
 }
@@ -127,7 +126,7 @@ impl Exported {
     fn finish(&mut self) -> Result<(), MountError> {
         let Some(served) = self.session.take() else { return Ok(()) };
         let served = session::ended(served);
-        let flushed = self.export.0.flush().map_err(|e| io::Error::from_raw_os_error(e.code()));
+        let flushed = self.export.flush().map_err(io::Error::from);
         flushed.map_err(MountError::io("flushing the drive"))?;
         served
     }
@@ -144,34 +143,37 @@ impl Drop for Exported {
 
 fn errno(e: &DriveError) -> Errno {
     match e {
-        DriveError::OutOfRange { .. } => Errno::ENOSPC,
-        DriveError::ReadOnly(_) => Errno::EROFS,
-        _ => Errno::EIO,
+        DriveError::OutOfRange { .. } => Errno::NOSPC,
+        DriveError::ReadOnly(_) => Errno::ROFS,
+        _ => Errno::IO,
     }
 }
 
-impl Shared {
-    fn root(&self) -> FileAttr {
-        FileAttr { ino: ROOT, kind: FileType::Directory, perm: 0o755, nlink: 2, ..self.owned() }
+impl Export {
+    fn root(&self) -> Attr {
+        Attr { ino: ROOT.0, mode: DIR << 12 | 0o755, nlink: 2, ..self.owned() }
     }
 
-    fn file(&self) -> FileAttr {
+    fn file(&self) -> Attr {
         let perm = if self.read_only { 0o400 } else { 0o600 };
-        FileAttr { ino: FILE, size: self.size, blocks: self.size / 512, perm, ..self.owned() }
+        let mode = REGULAR << 12 | perm;
+        Attr { ino: FILE.0, size: self.size, blocks: self.size / 512, mode, ..self.owned() }
     }
 
-    fn owned(&self) -> FileAttr {
-        let (at, uid, gid) = (self.born, getuid().as_raw(), getgid().as_raw());
-        FileAttr { atime: at, mtime: at, ctime: at, crtime: at, uid, gid, ..nothing() }
+    fn owned(&self) -> Attr {
+        let (at, uid, gid) = (self.born.as_secs(), getuid().as_raw(), getgid().as_raw());
+        let nsec = self.born.subsec_nanos();
+        let times = Attr { atime: at, mtime: at, ctime: at, ..nothing() };
+        Attr { atimensec: nsec, mtimensec: nsec, ctimensec: nsec, uid, gid, ..times }
     }
 
-    fn attr(&self, node: INodeNo) -> Result<FileAttr, Errno> {
+    fn attr(&self, node: NodeId) -> Result<Attr, Errno> {
         match node {
             ROOT => Ok(self.root()),
             FILE => Ok(self.file()),
             other => {
-                let stats = self.stats.as_ref().filter(|_| Statistics::is(other)).ok_or(Errno::ESTALE)?;
-                stats.attr(other).map_err(|_| Errno::ESTALE)
+                let stats = self.stats.as_ref().filter(|_| Statistics::is(other)).ok_or(Errno::STALE)?;
+                stats.attr(other).map_err(|_| Errno::STALE)
             }
         }
     }
@@ -208,7 +210,7 @@ impl Shared {
     fn inside(&self, pos: u64, len: u64) -> Result<(), Errno> {
         match pos.checked_add(len) {
             Some(end) if end <= self.size => Ok(()),
-            _ => Err(Errno::ENOSPC),
+            _ => Err(Errno::NOSPC),
         }
     }
 
@@ -248,7 +250,7 @@ impl Shared {
 
     fn flush(&self) -> Result<(), Errno> {
         self.port.flush().map_err(|e| errno(&e))?;
-        wait_durable(self.options.durable.as_ref()).map_err(Errno::from)
+        wait_durable(self.options.durable.as_ref()).map_err(|e| io_errno(&e))
     }
 
     /// Whole pages of `pos..end` by `pages(first, count)`, zeros to the edges.
@@ -274,10 +276,10 @@ impl Shared {
         self.write(last, &zeros[..(end - last) as usize])
     }
 
-    fn fallocate(&self, pos: u64, len: u64, mode: i32) -> Result<(), Errno> {
+    fn fallocate(&self, pos: u64, len: u64, mode: u32) -> Result<(), Errno> {
         self.inside(pos, len)?;
         let end = pos + len;
-        let mode = FallocateFlags::from_bits_retain(mode as u32).difference(FallocateFlags::KEEP_SIZE);
+        let mode = FallocateFlags::from_bits_retain(mode).difference(FallocateFlags::KEEP_SIZE);
         if mode == FallocateFlags::PUNCH_HOLE {
             self.clear(pos, end, |first, count| {
                 let ticket = self.port.trim(Lpa(first), count).map_err(|e| errno(&e))?;
@@ -296,188 +298,122 @@ impl Shared {
         } else if mode.is_empty() {
             Ok(()) // every block of a drive is there
         } else {
-            Err(Errno::EOPNOTSUPP)
+            Err(Errno::OPNOTSUPP)
         }
     }
 }
 
-impl Filesystem for Export {
-    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Without it the kernel would wait for each request of a loop device before it sends the next one.
-        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
-        let _ = config.set_max_write(MAX_WRITE);
-        let _ = config.set_max_background(MAX_BACKGROUND);
-        Ok(())
-    }
-
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let s = &self.0;
-        match (parent, name.as_bytes(), &s.stats) {
-            (ROOT, n, _) if n == DRIVE_FILE.as_bytes() => reply.entry(&TTL, &s.file(), Generation(0)),
+impl Export {
+    fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<EntryOut, Errno> {
+        match (parent, name, &self.stats) {
+            (ROOT, n, _) if n == DRIVE_FILE.as_bytes() => Ok(EntryOut::new(self.file(), 0, TTL, TTL)),
             (ROOT, n, Some(stats)) if n == crate::STATS_FILE.as_bytes() => {
-                let attr = stats.look(&s.operations);
-                reply.entry_with_ttls(&TTL, &Duration::ZERO, &attr, Generation(0));
+                Ok(EntryOut::new(stats.look(&self.operations), 0, Duration::ZERO, TTL))
             }
-            _ => reply.error(Errno::ENOENT),
+            _ => Err(Errno::NOENT),
         }
     }
 
-    fn forget(&self, _req: &Request, ino: INodeNo, _nlookup: u64) {
-        if let Some(stats) = self.0.stats.as_ref().filter(|_| Statistics::is(ino)) {
-            stats.forget(ino);
-        }
+    fn setattr(&self, node: NodeId, set: &Setattr) -> Result<Attr, Errno> {
+        let changes = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+        let same_size = set.size.is_none_or(|n| n == self.size);
+        let attr = self.attr(node)?;
+        // Times mean nothing for a drive; its size and owner are what they are.
+        if node == FILE && !changes && same_size { Ok(attr) } else { Err(Errno::PERM) }
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match self.0.attr(ino) {
-            Ok(attr) => reply.attr(&TTL, &attr),
-            Err(e) => reply.error(e),
+    fn read_any(&self, node: NodeId, pos: u64, len: u32) -> Result<Vec<u8>, Errno> {
+        if let Some(stats) = self.stats.as_ref().filter(|_| Statistics::is(node)) {
+            let mut out = vec![0; len as usize];
+            let n = stats.read(node, pos, &mut out).map_err(|_| Errno::STALE)?;
+            out.truncate(n);
+            return Ok(out);
         }
+        self.operations.count(Operation::Read);
+        let bytes = self.read(pos, u64::from(len))?;
+        self.operations.read(bytes.len());
+        Ok(bytes)
     }
 
-    fn setattr(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        _atime: Option<TimeOrNow>,
-        _mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let changes = mode.is_some() || uid.is_some() || gid.is_some();
-        let same_size = size.is_none_or(|n| n == self.0.size);
-        match self.0.attr(ino) {
-            // Times mean nothing for a drive; its size and owner are what they are.
-            Ok(attr) if ino == FILE && !changes && same_size => reply.attr(&TTL, &attr),
-            Ok(_) => reply.error(Errno::EPERM),
-            Err(e) => reply.error(e),
+    fn list(&self, dir: NodeId, from: u64, mut list: Listing) -> Result<Listing, Errno> {
+        if dir != ROOT {
+            return Err(Errno::NOTDIR);
         }
-    }
-
-    fn open(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-        reply.opened(FileHandle(0), if ino == FILE { direct } else { FopenFlags::empty() });
-    }
-
-    fn read(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        if let Some(stats) = self.0.stats.as_ref().filter(|_| Statistics::is(ino)) {
-            let mut out = vec![0; size as usize];
-            return match stats.read(ino, offset, &mut out) {
-                Ok(n) => reply.data(&out[..n]),
-                Err(_) => reply.error(Errno::ESTALE),
-            };
-        }
-        self.0.operations.count(Operation::Read);
-        match self.0.read(offset, u64::from(size)) {
-            Ok(bytes) => {
-                self.0.operations.read(bytes.len());
-                reply.data(&bytes);
-            }
-            Err(e) => reply.error(e),
-        }
-    }
-
-    fn write(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        if ino != FILE {
-            return reply.error(Errno::EPERM);
-        }
-        self.0.operations.count(Operation::Write);
-        match self.0.write(offset, data) {
-            Ok(()) => {
-                self.0.operations.wrote(data.len());
-                reply.written(data.len() as u32);
-            }
-            Err(e) => reply.error(e),
-        }
-    }
-
-    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        // Closing a block device promises nothing; who flushes it sends FSYNC.
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn fsync(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.0.operations.count(Operation::Fsync);
-        match self.0.flush() {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
-    }
-
-    fn fallocate(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        if ino != FILE {
-            return reply.error(Errno::EPERM);
-        }
-        self.0.operations.count(Operation::Fallocate);
-        match self.0.fallocate(offset, length, mode) {
-            Ok(()) => {
-                if FallocateFlags::from_bits_retain(mode as u32).contains(FallocateFlags::ZERO_RANGE) {
-                    self.0.operations.wrote(length as usize);
-                }
-                reply.ok();
-            }
-            Err(e) => reply.error(e),
-        }
-    }
-
-    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        if ino != ROOT {
-            return reply.error(Errno::ENOTDIR);
-        }
-        let all = [
-            (ROOT, FileType::Directory, "."),
-            (ROOT, FileType::Directory, ".."),
-            (FILE, FileType::RegularFile, DRIVE_FILE),
-        ];
-        for (i, (node, kind, name)) in all.into_iter().enumerate().skip(offset as usize) {
-            if reply.add(node, i as u64 + 1, kind, name) {
+        let all = [(ROOT, DIR, "."), (ROOT, DIR, ".."), (FILE, REGULAR, DRIVE_FILE)];
+        for (i, (node, kind, name)) in all.into_iter().enumerate().skip(from as usize) {
+            if !list.add(node.0, i as u64 + 1, kind, name.as_bytes()) {
                 break;
             }
         }
-        reply.ok();
+        Ok(list)
     }
 
-    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        reply.statfs(self.0.size / PAGE, 0, 0, 1, 0, PAGE_SIZE as u32, 255, PAGE_SIZE as u32);
+    fn statfs(&self) -> Statfs {
+        let page = PAGE_SIZE as u32;
+        let blocks = self.size / PAGE;
+        Statfs { blocks, files: 1, bsize: page, namelen: 255, frsize: page, ..Statfs::default() }
+    }
+}
+
+fn answer<T>(reply: Reply, result: Result<T, Errno>, ok: impl FnOnce(Reply, T)) {
+    match result {
+        Ok(value) => ok(reply, value),
+        Err(e) => reply.error(e),
+    }
+}
+
+impl Server for Export {
+    fn serve(&self, request: &Request<'_>, reply: Reply) {
+        let node = request.node;
+        let told = |reply: Reply, attr| reply.attr(AttrOut::new(attr, TTL));
+        match request.op {
+            Op::Lookup { name } => answer(reply, self.lookup(node, name), Reply::entry),
+            Op::Getattr => answer(reply, self.attr(node), told),
+            Op::Setattr(set) => answer(reply, self.setattr(node, &set), told),
+            Op::Open { .. } => {
+                let direct = OpenedAs::DIRECT_IO | OpenedAs::PARALLEL_DIRECT_WRITES;
+                let flags = if node == FILE { direct } else { OpenedAs::empty() };
+                reply.opened(OpenOut::new(Handle(0), flags));
+            }
+            Op::Opendir => reply.opened(OpenOut::new(Handle(0), OpenedAs::empty())),
+            Op::Read { offset, size, .. } => {
+                answer(reply, self.read_any(node, offset, size), |r, bytes| r.data(&bytes));
+            }
+            Op::Write { .. } | Op::Fallocate { .. } if node != FILE => reply.error(Errno::PERM),
+            Op::Write { offset, data, .. } => {
+                self.operations.count(Operation::Write);
+                answer(reply, self.write(offset, data), |reply, ()| {
+                    self.operations.wrote(data.len());
+                    reply.written(data.len() as u32);
+                });
+            }
+            Op::Fallocate { offset, length, mode, .. } => {
+                self.operations.count(Operation::Fallocate);
+                answer(reply, self.fallocate(offset, length, mode), |reply, ()| {
+                    if FallocateFlags::from_bits_retain(mode).contains(FallocateFlags::ZERO_RANGE) {
+                        self.operations.wrote(length as usize);
+                    }
+                    reply.ok();
+                });
+            }
+            Op::Fsync { .. } => {
+                self.operations.count(Operation::Fsync);
+                answer(reply, self.flush(), |reply, ()| reply.ok());
+            }
+            Op::Readdir { offset, size, .. } => {
+                answer(reply, self.list(node, offset, Listing::new(size)), Reply::listing);
+            }
+            Op::Release { .. } | Op::Releasedir { .. } => reply.ok(),
+            Op::Statfs => reply.statfs(self.statfs()),
+            // Among them FLUSH: closing a block device promises nothing; who flushes it sends FSYNC.
+            _ => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn forget(&self, nodes: &[ForgetOne]) {
+        if let Some(stats) = &self.stats {
+            nodes.iter().filter(|one| Statistics::is(one.node())).for_each(|one| stats.forget(one.node()));
+        }
     }
 }
 

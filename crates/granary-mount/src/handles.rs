@@ -1,6 +1,6 @@
 //! [`Handles`]: open files and directories by the number that the kernel knows them by.
 
-use fuser::FileHandle;
+use granary_fuse::Handle;
 use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ impl<T> Default for Handles<T> {
 
 impl<T> Handles<T> {
     /// The number of no open file.
-    pub(crate) const NONE: FileHandle = FileHandle(u64::MAX);
+    pub(crate) const NONE: Handle = Handle(u64::MAX);
 
-    pub(crate) fn insert(&self, file: Arc<T>) -> FileHandle {
+    pub(crate) fn insert(&self, file: Arc<T>) -> Handle {
         let mut slab = self.0.lock();
         let at = match slab.free.pop() {
             Some(at) => at,
@@ -33,15 +33,15 @@ impl<T> Handles<T> {
             }
         };
         slab.slots[at] = Some(file);
-        FileHandle(at as u64)
+        Handle(at as u64)
     }
 
     /// What has this number.
-    pub(crate) fn get(&self, fh: FileHandle) -> Result<Arc<T>> {
+    pub(crate) fn get(&self, fh: Handle) -> Result<Arc<T>> {
         self.0.lock().slots.get(fh.0 as usize).cloned().flatten().ok_or(FsError::BadFd)
     }
 
-    pub(crate) fn remove(&self, fh: FileHandle) -> Option<Arc<T>> {
+    pub(crate) fn remove(&self, fh: Handle) -> Option<Arc<T>> {
         let mut slab = self.0.lock();
         let at = fh.0 as usize;
         let file = slab.slots.get_mut(at)?.take()?;

@@ -15,12 +15,10 @@
 //! the paced drive) holds up no other.
 //!
 //! It contains no file-system logic. What it does *not* do: `sync(2)` and `syncfs(2)` (the kernel does not send them to
-//! a FUSE server), locks (`flock`, `fcntl`: the kernel keeps them), files without a name (O_TMPFILE: the crate `fuser` 0.18 does not
-//! know opcode 51, FUSE_TMPFILE, answers ENOSYS to it before any method of its trait is called, and has no hook for unknown
-//! requests; the kernel makes EOPNOTSUPP of it; `fuser` has a `tmpfile` since its pull request 740, in no release yet), `copy_file_range` (a request for it would not say whether the target was opened
-//! O_SYNC, so the kernel copies through its page cache, in writes that do), access control lists.
+//! a FUSE server), locks (`flock`, `fcntl`: the kernel keeps them), `copy_file_range` (a request for it would not say
+//! whether the target was opened O_SYNC, so the kernel copies through its page cache, in writes that do).
 //!
-//! Source: the kernel's `include/uapi/linux/fuse.h` and `fs/fuse`, through the crate `fuser`.
+//! Source: the kernel's `include/uapi/linux/fuse.h` and `fs/fuse`; what goes over the wire is [`granary_fuse`]'s.
 
 mod adapter;
 mod convert;

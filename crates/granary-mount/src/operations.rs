@@ -1,5 +1,6 @@
 //! [`Operations`]: how many requests of each kind the kernel sent, and how many bytes went through them.
 
+use granary_fuse::Op;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! operations {
@@ -27,7 +28,45 @@ operations! {
     Read "read", Write "write", Release "release", Fsync "fsync", Fdatasync "fdatasync", SyncWrite "sync_write",
     Readdir "readdir", Readdirplus "readdirplus", Fsyncdir "fsyncdir", Statfs "statfs", Forget "forget",
     Fallocate "fallocate", Lseek "lseek", Setxattr "setxattr", Getxattr "getxattr", Listxattr "listxattr",
-    Removexattr "removexattr",
+    Removexattr "removexattr", Tmpfile "tmpfile",
+}
+
+impl Operation {
+    /// The kind of a request; none for those that are not counted.
+    pub(crate) fn of(op: &Op<'_>) -> Option<Operation> {
+        Some(match op {
+            Op::Lookup { .. } => Operation::Lookup,
+            Op::Getattr => Operation::Getattr,
+            Op::Setattr(_) => Operation::Setattr,
+            Op::Readlink => Operation::Readlink,
+            Op::Mknod { .. } => Operation::Mknod,
+            Op::Mkdir { .. } => Operation::Mkdir,
+            Op::Unlink { .. } => Operation::Unlink,
+            Op::Rmdir { .. } => Operation::Rmdir,
+            Op::Symlink { .. } => Operation::Symlink,
+            Op::Rename { .. } => Operation::Rename,
+            Op::Link { .. } => Operation::Link,
+            Op::Create { .. } => Operation::Create,
+            Op::Tmpfile { .. } => Operation::Tmpfile,
+            Op::Open { .. } => Operation::Open,
+            Op::Read { .. } => Operation::Read,
+            Op::Write { .. } => Operation::Write,
+            Op::Release { .. } => Operation::Release,
+            Op::Fsync { data_only: false } => Operation::Fsync,
+            Op::Fsync { data_only: true } => Operation::Fdatasync,
+            Op::Readdir { .. } => Operation::Readdir,
+            Op::Readdirplus { .. } => Operation::Readdirplus,
+            Op::Fsyncdir { .. } => Operation::Fsyncdir,
+            Op::Statfs => Operation::Statfs,
+            Op::Fallocate { .. } => Operation::Fallocate,
+            Op::Lseek { .. } => Operation::Lseek,
+            Op::Setxattr { .. } => Operation::Setxattr,
+            Op::Getxattr { .. } => Operation::Getxattr,
+            Op::Listxattr { .. } => Operation::Listxattr,
+            Op::Removexattr { .. } => Operation::Removexattr,
+            _ => return None,
+        })
+    }
 }
 
 /// Counts since the mount.
@@ -41,6 +80,10 @@ pub struct Operations {
 impl Operations {
     pub(crate) fn count(&self, op: Operation) {
         self.counts[op as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn forgot(&self, nodes: usize) {
+        self.counts[Operation::Forget as usize].fetch_add(nodes as u64, Relaxed);
     }
 
     pub(crate) fn read(&self, bytes: usize) {

@@ -7,15 +7,16 @@
 //!        └─ close what is open, forget all lookups, Vfs::unmount (writes everything back), durable()
 //! ```
 
-use crate::adapter::Adapter;
 use crate::adapter::seek::Seeker;
 use crate::adapter::space::Leavers;
+use crate::adapter::{Adapter, MAX_BACKGROUND, MAX_WRITE};
 use crate::error::MountError;
 use crate::guard::Breaker;
 use crate::mountinfo::{self, MountEntry};
 use crate::operations::Operations;
 use crate::options::{Options, wait_durable};
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use granary_fuse::abi::InitFlags;
+use granary_fuse::{MountConfig, Server, Serving, Session};
 use granary_vfs::{FsError, Vfs};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, OpenOptions};
@@ -27,8 +28,8 @@ use std::sync::Arc;
 
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
-    session: Option<BackgroundSession>,
-    adapter: Adapter,
+    session: Option<Serving>,
+    adapter: Arc<Adapter>,
     unmounter: Unmounter,
 }
 
@@ -47,11 +48,12 @@ pub struct Unmounter {
 pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, MountError> {
     let dir = check_directory(dir)?;
     check_device()?;
-    let adapter = Adapter::new(vfs, options);
-    let session = Session::new(adapter.clone(), &dir, &config(options)).map_err(|e| refused(&dir, e))?;
-    Seeker::start(&adapter.0, session.notifier()).map_err(MountError::io("starting a thread"))?;
-    Leavers::start(&adapter.0).map_err(MountError::io("starting a thread"))?;
-    let session = session.spawn().map_err(MountError::io("starting the serving threads"))?;
+    let adapter = Arc::new(Adapter::new(vfs, options));
+    let config = config(options, adapter.wanted(), (MAX_WRITE, MAX_BACKGROUND));
+    let session = Session::mount(&dir, &config).map_err(|e| refused(&dir, e))?;
+    Seeker::start(&adapter, session.notifier()).map_err(MountError::io("starting a thread"))?;
+    Leavers::start(&adapter).map_err(MountError::io("starting a thread"))?;
+    let session = serve(session, &adapter, options)?;
     Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter::here(dir)? })
 }
 
@@ -65,22 +67,34 @@ pub fn check(dir: &Path) -> Result<(), MountError> {
     check_device()
 }
 
-pub(crate) fn config(options: &Options) -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
-        // `MountOption::Subtype` does not reach the kernel with a direct mount(2).
-        MountOption::CUSTOM("subtype=granary".to_owned()),
-        MountOption::DefaultPermissions,
+/// What is said to the kernel: the largest write, and how many requests it may send ahead.
+pub(crate) fn config(
+    options: &Options,
+    wanted: InitFlags,
+    (max_write, max_background): (u32, u16),
+) -> MountConfig {
+    MountConfig {
+        source: options.source.clone(),
+        subtype: "granary".to_owned(),
+        read_only: options.read_only,
         // An image may come from anywhere: no devices, no set-user-ID programs, unless asked for.
-        if options.dev { MountOption::Dev } else { MountOption::NoDev },
-        if options.suid { MountOption::Suid } else { MountOption::NoSuid },
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
-    config.n_threads = Some(options.threads.max(1));
-    config.clone_fd = true;
-    config
+        dev: options.dev,
+        suid: options.suid,
+        allow_other: options.allow_other,
+        wanted,
+        max_write,
+        max_background,
+    }
+}
+
+/// Starts the serving threads.
+pub(crate) fn serve(
+    session: Session,
+    server: &Arc<impl Server>,
+    options: &Options,
+) -> Result<Serving, MountError> {
+    let threads = options.threads.max(1);
+    session.serve(Arc::clone(server), threads).map_err(MountError::io("starting the serving threads"))
 }
 
 pub(crate) fn refused(dir: &Path, e: io::Error) -> MountError {
@@ -132,12 +146,8 @@ pub(crate) fn check_device() -> Result<(), MountError> {
 }
 
 /// Waits until the serving threads have ended.
-pub(crate) fn ended(session: BackgroundSession) -> Result<(), MountError> {
-    match session.join() {
-        // The kernel ended the connection while a thread was reading: an end like any other.
-        Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
-        other => other.map_err(MountError::io("serving /dev/fuse")),
-    }
+pub(crate) fn ended(session: Serving) -> Result<(), MountError> {
+    session.join().map_err(MountError::io("serving /dev/fuse"))
 }
 
 impl Mounted {
@@ -153,12 +163,12 @@ impl Mounted {
 
     /// To tell it of a panic.
     pub fn breaker(&self) -> Breaker {
-        Breaker(Arc::clone(&self.adapter.0.guard))
+        Breaker(Arc::clone(&self.adapter.guard))
     }
 
     /// What was asked of it.
     pub fn operations(&self) -> Arc<Operations> {
-        Arc::clone(&self.adapter.0.operations)
+        Arc::clone(&self.adapter.operations)
     }
 
     /// Waits until it is unmounted, and ends the file system cleanly: everything is written back and durable.
@@ -172,20 +182,20 @@ impl Mounted {
     fn finish(&mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         let served = ended(session);
-        let shared = &self.adapter.0;
-        shared.seeker.stop();
-        shared.leavers.stop();
-        if let Err(e) = shared.guard.sound() {
+        let adapter = &self.adapter;
+        adapter.seeker.stop();
+        adapter.leavers.stop();
+        if let Err(e) = adapter.guard.sound() {
             // What is in memory is doubtful: none of it is written back.
             return Err(MountError::Panicked(e.to_string()));
         }
-        shared.let_go();
-        let unmounted = shared.vfs.unmount();
+        adapter.let_go();
+        let unmounted = adapter.vfs.unmount();
         if unmounted == Err(FsError::Busy) {
             // Whatever is in its way: what programs wrote must not go with it.
-            let _ = shared.vfs.sync();
+            let _ = adapter.vfs.sync();
         }
-        let synced = wait_durable(shared.durable.as_ref());
+        let synced = wait_durable(adapter.durable.as_ref());
         unmounted?;
         synced.map_err(MountError::io("making the image durable"))?;
         served

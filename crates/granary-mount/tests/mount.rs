@@ -16,5 +16,6 @@ mod mount {
     pub mod rig;
     mod shadow;
     mod space;
+    mod unnamed;
     mod xattrs;
 }

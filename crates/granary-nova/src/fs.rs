@@ -69,6 +69,10 @@ impl FileSystem for Nova {
         self.create_node(cx, dir, name, new)
     }
 
+    fn create_unnamed(&self, cx: &Cx<'_>, _dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.create_unnamed_node(cx, new)
+    }
+
     fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.link_node(cx, dir, name, inode)
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!   create   dentry | inode, not valid | fence | transaction {dir tail, valid}: dir tail, valid
 //!   mkdir    the same, and a log page with "." and ".."; a symbolic link: a block with the target and its log
-//!   link     dentry, link change | transaction {dir tail, inode tail}
+//!   unnamed  inode, not valid
+//!   link     dentry, link change | transaction {dir tail, inode tail; valid with the first link}
 //!   unlink   dentry without inode, link change | transaction {inode tail, dir tail} or, with the last link,
 //!            {inode tail, valid, delete epoch, dir tail}; then the old dentry is marked dead
 //!            where the logs find no page: in place (in_place.rs)
@@ -11,7 +12,7 @@
 //! ```
 //!
 //! An inode whose last link is gone is not valid on media from then on: after a power failure its blocks belong to
-//! nobody, and the scan at mount finds them free.
+//! nobody, and the scan at mount finds them free. One that has no name yet is so from its beginning.
 //!
 //! Source: NOVA section 4.4 and 4.5; reference/baselines.md section 6.3.
 
@@ -30,6 +31,8 @@ use std::sync::atomic::AtomicU64;
 
 const INODE: Structure = Structure::Inode;
 const DENTRY: Structure = Structure::Dentry;
+/// The inode's first byte: it is valid.
+const VALID: u64 = 1;
 
 /// The file system's part of an inode.
 pub fn node(inode: &Inode) -> &Arc<Node> {
@@ -121,6 +124,22 @@ impl Nova {
         Ok(Created { ino, loaded: self.loaded(ino, attr, st, if is_dir { dir.ino().0 } else { 0 }) })
     }
 
+    /// A file without a name: it is not valid on media, like one that has lost its last name.
+    pub(crate) fn create_unnamed_node(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
+        let (ino, slot) = self.take_inode()?;
+        let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        let st = State::new(slot, inode::word(new.kind, new.mode, false, false), new.kind);
+        let made = self.stores(|b| {
+            b.put(slot, &inode::bytes(ino, &attr, LogPointers { head: 0, tail: 0 }), INODE)?;
+            b.write_back()
+        });
+        if let Err(e) = made {
+            self.give_inode(ino);
+            return Err(e);
+        }
+        Ok(Created { ino, loaded: self.loaded(ino, attr, st, 0) })
+    }
+
     /// Appends a link change; `apply` with [`Nova::link_changed`] after the commit.
     pub(crate) fn append_link(
         &self,
@@ -168,12 +187,23 @@ impl Nova {
                     return Err(e);
                 }
             };
-            let words = [(dst.slot + inode::TAIL, dst.tail), (st.slot + inode::TAIL, st.tail)];
+            let mut words = vec![(dst.slot + inode::TAIL, dst.tail), (st.slot + inode::TAIL, st.tail)];
+            // The first name makes it valid.
+            let word = st.word | VALID;
+            if word != st.word {
+                words.push((st.slot, st.word));
+            }
             self.transaction(b, &words, |b| {
                 b.fence()?;
                 self.put_tail(b, dst, &dp)?;
-                self.put_tail(b, st, &p)
+                self.put_tail(b, st, &p)?;
+                if word != st.word {
+                    b.fence()?;
+                    b.put_u64(st.slot, word, INODE)?;
+                }
+                Ok(())
             })?;
+            st.word = word;
             dp.apply(dst);
             p.apply(st);
             dst.dir_mut().insert(name, inode.ino().0, kind, addr);

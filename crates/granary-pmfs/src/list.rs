@@ -1,4 +1,4 @@
-//! The truncate list: inodes that are being cut, and inodes without links that are still open.
+//! The truncate list: inodes that are being cut, and inodes without links (removed, or without a name yet) that are still open.
 //!
 //! ```text
 //!   head (block 0) ──> inode {next, size, times, mode} ──> inode {next, ...} ──> 0

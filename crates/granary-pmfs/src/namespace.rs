@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   create   undo: new inode | directory inode | dentry (and pointers, where the directory grows)
+//!   unnamed  undo: new inode | head of the truncate list
+//!   link     undo: inode | directory inode | dentry | with the first name the pointer to the inode in the truncate list
 //!   unlink   undo: inode | dentry | directory inode, head of the truncate list with the last link
 //!   evict    undo: the pointer to the inode in the truncate list; then its blocks are free
 //! ```
@@ -16,7 +18,7 @@ use crate::{Pmfs, node};
 use granary_mssd::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Payload;
-use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Inode, NewNode, Result};
+use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Result};
 
 /// The bytes in which an inode changes.
 pub fn inode_edit(addr: u64, old: (&Attr, Tree), new: (&Attr, Tree)) -> Edit {
@@ -142,10 +144,33 @@ impl Pmfs {
         Ok(Created { ino, loaded: self.loaded(ino, addr, attr, tree, parent) })
     }
 
+    /// A file without a name is on the truncate list, like one that has lost its last name.
+    pub(crate) fn create_unnamed_node(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
+        let (ino, addr) = self.take_inode()?;
+        let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        let tree = Tree::default();
+        let mut list = self.list.lock();
+        let made = self.stores(|b| {
+            self.put_item(b, addr, &list, None)?;
+            let new = bytes(&attr, tree).to_vec();
+            let made = Edit { addr, old: vec![0; SIZE], new, what: Structure::Inode };
+            self.transact(b, &[vec![made], vec![self.head_edit(&list, ino.0)]])
+        });
+        if let Err(e) = made {
+            self.give_inode(ino);
+            return Err(e);
+        }
+        list.push(ino.0);
+        Ok(Created { ino, loaded: self.loaded(ino, addr, attr, tree, 0) })
+    }
+
     pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (above, own) = (node(dir), node(inode));
         let (dir_old, old) = (dir.attr(), inode.attr());
         let new = Attr { nlink: old.nlink.saturating_add(1), ctime: cx.time, ..old };
+        // With its first name it leaves the list.
+        let mut list = (old.nlink == 0).then(|| self.list.lock());
+        let off = list.as_ref().map(|list| self.unlisting(list, inode.ino())).transpose()?;
         self.stores(|b| {
             let entered = self.enter(b, dir, name, (inode.ino().0, old.kind), None)?;
             let dir_new = Attr {
@@ -160,13 +185,25 @@ impl Pmfs {
                 vec![inode_edit(own.addr, (&old, tree), (&new, tree))],
                 vec![inode_edit(above.addr, (&dir_old, dir_tree), (&dir_new, entered.tree))],
                 entered.edits,
+                off.into_iter().collect(),
             ];
             self.transact(b, &groups)?;
             *above.tree.write() = entered.tree;
             dir.update(|a| *a = dir_new);
             inode.update(|a| *a = new);
             Ok(())
-        })
+        })?;
+        if let Some(list) = &mut list {
+            list.retain(|i| *i != inode.ino().0);
+        }
+        Ok(())
+    }
+
+    /// Takes an inode out of the truncate list.
+    fn unlisting(&self, list: &[u64], ino: Ino) -> Result<Edit> {
+        let (addr, next) = self.list_pointer(list, ino)?;
+        let (old, new) = (ino.0.to_le_bytes().to_vec(), next.to_le_bytes().to_vec());
+        Ok(Edit { addr, old, new, what: Structure::Inode })
     }
 
     pub(crate) fn unlink_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
@@ -222,13 +259,7 @@ impl Pmfs {
         })?;
         {
             let mut list = self.list.lock();
-            let (addr, next) = self.list_pointer(&list, inode.ino())?;
-            let edit = Edit {
-                addr,
-                old: inode.ino().0.to_le_bytes().to_vec(),
-                new: next.to_le_bytes().to_vec(),
-                what: Structure::Inode,
-            };
+            let edit = self.unlisting(&list, inode.ino())?;
             self.stores(|b| self.transact(b, &[vec![edit]]))?;
             list.retain(|i| *i != inode.ino().0);
         }

@@ -298,7 +298,17 @@ pub trait FileSystem: Send + Sync {
     /// Makes a new inode and enters it as `name`.
     fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created>;
 
-    /// Enters an existing inode as `name`.
+    /// Makes a new inode without a name (`nlink` 0), in a directory only as far as it inherits from it. It lives as one whose last
+    /// name was removed; but [`FileSystem::link`] may give it a name. After a power loss before that recovery frees it.
+    ///
+    /// # Errors
+    /// `NotSupported` unless a file system does it.
+    fn create_unnamed(&self, cx: &Cx<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        let _ = (cx, dir, new);
+        Err(FsError::NotSupported)
+    }
+
+    /// Enters an existing inode as `name`. One without links was made by [`FileSystem::create_unnamed`] and had no name yet.
     fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()>;
 
     /// Removes the entry `name` of `inode`: a non-directory, or an empty directory. With its last link gone the inode

@@ -199,6 +199,15 @@ impl FileSystem for MemFs {
         })
     }
 
+    fn create_unnamed(&self, cx: &Cx<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.fault()?;
+        self.call(|s| {
+            let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+            let ino = s.allocate(MemInode::new(attr, dir.ino(), Vec::new()));
+            Ok(Created { ino, loaded: Loaded { attr, private: Box::new(()) } })
+        })
+    }
+
     fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         assert_exclusive(dir);
         assert_exclusive(inode);

@@ -98,6 +98,23 @@ fn an_unnamed_file_is_gone_with_its_last_user() {
 }
 
 #[test]
+fn an_unnamed_file_is_given_a_first_name_and_no_other_after_its_last() {
+    with_vfs(VfsConfig::default(), MemFsConfig::default(), |fs, vfs, mut p| {
+        let node = vfs.create_unnamed(&Cred::ROOT, &vfs.root(), 0o600).expect("creates");
+        assert_eq!(vfs.stat(&node).attr.nlink, 0);
+        vfs.link(&Cred::ROOT, &node, &vfs.root(), b"named").expect("links");
+        assert_eq!((vfs.stat(&node).attr.nlink, p.stat("/named").expect("is there").ino), (1, node.ino()));
+        let before = fs.statfs().expect("counts").free_inodes;
+        p.unlink("/named").expect("removes");
+        assert_eq!(vfs.link(&Cred::ROOT, &node, &vfs.root(), b"named"), Err(FsError::NoEntry));
+        drop(node);
+        vfs.reap();
+        assert_eq!(fs.statfs().expect("counts").free_inodes, before + 1);
+        p.exit();
+    });
+}
+
+#[test]
 fn dropped_caches_are_filled_again_from_media_and_keep_what_is_dirty() {
     with_vfs(VfsConfig::default(), MemFsConfig::default(), |_, vfs, mut p| {
         p.mkdir("/d", 0o755).expect("makes");

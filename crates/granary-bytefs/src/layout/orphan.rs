@@ -4,8 +4,8 @@
 //!   block: 960 x u32 inode number, 0 = empty place; 15 places and a checksum to a line
 //! ```
 //!
-//! Only removals and truncations that change too many lines for one transaction are entered here: they free their
-//! blocks in several steps, each atomic. Recovery reads this block alone: an inode without links is freed, another is
+//! Removals and truncations that change too many lines for one transaction are entered here: they free their
+//! blocks in several steps, each atomic; and files that have no name yet. Recovery reads this block alone: an inode without links is freed, another is
 //! cut to its size. A small file needs no entry, because its last name and all its blocks go in one transaction.
 
 use crate::layout::line::PAYLOAD;

@@ -65,6 +65,9 @@ impl FileSystem for Liar {
     fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         self.inner.create(cx, dir, name, new)
     }
+    fn create_unnamed(&self, cx: &Cx<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.inner.create_unnamed(cx, dir, new)
+    }
     fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.inner.link(cx, dir, name, inode)
     }

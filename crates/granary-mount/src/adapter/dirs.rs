@@ -7,12 +7,12 @@
 //!
 //! A file that the file system has under the statistics' name is not told: the kernel would believe that it is there.
 
-use super::{Shared, stats};
-use crate::convert::{ATTR_TTL, file_type, generation};
-use fuser::{FileAttr, FileHandle, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use super::Adapter;
+use super::told;
+use crate::convert::generation;
+use granary_fuse::abi::{Attr, EntryOut};
+use granary_fuse::{Handle, Listing, NodeId};
 use granary_vfs::{Cred, DirStream, FileKind, FsError, Ino, Result};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for up to
@@ -26,8 +26,8 @@ struct Listed {
     next: u64,
 }
 
-impl Shared {
-    pub(super) fn opendir(&self, dir: INodeNo) -> Result<FileHandle> {
+impl Adapter {
+    pub(super) fn opendir(&self, dir: NodeId) -> Result<Handle> {
         match self.node(dir)?.is_dir() {
             true => Ok(self.directories.insert(Arc::new(DirStream::default()))),
             false => Err(FsError::NotDir),
@@ -36,23 +36,24 @@ impl Shared {
 
     pub(super) fn readdir(
         &self,
-        (dir, fh): (INodeNo, FileHandle),
+        (dir, fh): (NodeId, Handle),
         from: u64,
-        reply: &mut ReplyDirectory,
-    ) -> Result<()> {
+        mut list: Listing,
+    ) -> Result<Listing> {
         let (parent, dir, stream) = (dir, self.node(dir)?, self.directories.get(fh)?);
         self.vfs.readdir(&dir, &stream, from, &mut |e| {
             self.is_statistics(parent, e.name)
-                || !reply.add(self.numbers.node(e.ino), e.next, file_type(e.kind), OsStr::from_bytes(e.name))
-        })
+                || list.add(self.numbers.node(e.ino).0, e.next, e.kind.code().into(), e.name)
+        })?;
+        Ok(list)
     }
 
     pub(super) fn readdirplus(
         &self,
-        (dir, fh): (INodeNo, FileHandle),
+        (dir, fh): (NodeId, Handle),
         from: u64,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Result<()> {
+        mut list: Listing,
+    ) -> Result<Listing> {
         let (parent, dir, stream) = (dir, self.node(dir)?, self.directories.get(fh)?);
         let mut listed = Vec::new();
         self.vfs.readdir(&dir, &stream, from, &mut |e| {
@@ -63,21 +64,19 @@ impl Shared {
             listed.len() < BATCH
         })?;
         for e in listed {
-            let name = OsStr::from_bytes(&e.name);
             let dots = e.name == b"." || e.name == b"..";
             if dots {
                 // The kernel takes no lookup for these two; it wants their number and kind.
-                let attr =
-                    FileAttr { ino: self.numbers.node(e.ino), kind: file_type(e.kind), ..stats::nothing() };
-                if reply.add(attr.ino, e.next, name, &ATTR_TTL, &attr, Generation(0)) {
+                let (ino, mode) = (self.numbers.node(e.ino).0, u32::from(e.kind.code()) << 12);
+                let entry = EntryOut { attr: Attr { ino, mode, ..Attr::default() }, ..EntryOut::default() };
+                if !list.add_plus(&entry, e.next, &e.name) {
                     break;
                 }
                 continue;
             }
             match self.vfs.lookup(&Cred::ROOT, &dir, &e.name) {
                 Ok(node) => {
-                    let attr = self.attr(&node);
-                    if reply.add(attr.ino, e.next, name, &ATTR_TTL, &attr, generation(&node)) {
+                    if !list.add_plus(&told(self.attr(&node), generation(&node)), e.next, &e.name) {
                         break;
                     }
                     self.vfs.remember(&node);
@@ -86,6 +85,6 @@ impl Shared {
                 Err(e) => return Err(e),
             }
         }
-        Ok(())
+        Ok(list)
     }
 }

@@ -11,29 +11,31 @@
 //!
 //! Flags that `fcntl(F_SETFL)` changes after open, and those of `pwritev2`, come with every request and count.
 
-use super::Shared;
+use super::Adapter;
 use super::stats::Statistics;
-use crate::convert::{errno, open_flags};
+use crate::convert::{errno, io_errno, open_flags};
 use crate::handles::Handles;
 use crate::operations::Operation;
-use fuser::{Errno, FileHandle, FopenFlags, INodeNo, ReplyData, ReplyEmpty, ReplyWrite};
+use granary_fuse::abi::OpenedAs;
+use granary_fuse::{Handle, NodeId, Reply};
 use granary_units::{Dest, Payload};
 use granary_vfs::{Allocate, Cred, FsError, OpenFile, OpenFlags, Result};
 use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 /// How files are opened: cached pages stay right from one open to the next, the mount is the only way to them.
-pub(super) const OPENED: FopenFlags = FopenFlags::FOPEN_KEEP_CACHE;
+pub(super) const OPENED: OpenedAs = OpenedAs::KEEP_CACHE;
 
 thread_local! {
     /// Where a serving thread puts what it reads. At most the largest read request, 1 MiB.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Shared {
-    pub(super) fn open(&self, node: INodeNo, flags: i32) -> Result<FileHandle> {
-        let given = OFlags::from_bits_retain(flags as u32);
+impl Adapter {
+    pub(super) fn open(&self, node: NodeId, flags: u32) -> Result<Handle> {
+        let given = OFlags::from_bits_retain(flags);
         if given & OFlags::ACCMODE != OFlags::RDONLY || given.contains(OFlags::TRUNC) {
             self.changes()?;
         }
@@ -47,7 +49,7 @@ impl Shared {
     /// Calls `f` with the file of a request, as it is opened now: with `flags`.
     fn with_file<T>(
         &self,
-        (node, fh): (INodeNo, FileHandle),
+        (node, fh): (NodeId, Handle),
         flags: OpenFlags,
         f: impl FnOnce(&OpenFile) -> Result<T>,
     ) -> Result<T> {
@@ -62,14 +64,7 @@ impl Shared {
         f(&self.vfs.open_for_call(file.node().clone(), flags)?)
     }
 
-    pub(super) fn read(
-        &self,
-        file: (INodeNo, FileHandle),
-        pos: u64,
-        size: usize,
-        flags: i32,
-        reply: ReplyData,
-    ) {
+    pub(super) fn read(&self, file: (NodeId, Handle), pos: u64, size: usize, flags: u32, reply: Reply) {
         BUFFER.with_borrow_mut(|buffer| {
             if buffer.len() < size {
                 buffer.resize(size, 0);
@@ -84,7 +79,7 @@ impl Shared {
         });
     }
 
-    fn read_into(&self, file: (INodeNo, FileHandle), pos: u64, flags: i32, out: &mut [u8]) -> Result<usize> {
+    fn read_into(&self, file: (NodeId, Handle), pos: u64, flags: u32, out: &mut [u8]) -> Result<usize> {
         if Statistics::is(file.0) {
             return self.statistics()?.read(file.0, pos, out);
         }
@@ -99,14 +94,14 @@ impl Shared {
     pub(super) fn write(
         &self,
         whom: usize,
-        file: (INodeNo, FileHandle),
+        file: (NodeId, Handle),
         pos: u64,
         data: &[u8],
-        flags: Option<i32>,
-        reply: ReplyWrite,
+        flags: Option<u32>,
+        reply: Reply,
     ) {
         if Statistics::is(file.0) {
-            return reply.error(Errno::EPERM);
+            return reply.error(Errno::PERM);
         }
         if let Err(e) = self.changes() {
             return reply.error(errno(&e));
@@ -115,27 +110,21 @@ impl Shared {
         match self.write_from(file, pos, data, flags) {
             Err(e) if self.is_worth_waiting(&e) => {
                 let data = data.to_vec();
-                self.again(whom, move |shared| {
-                    let written = shared.guard.run(|| shared.write_from(file, pos, &data, flags));
-                    shared.written(written, flags, reply);
+                self.again(whom, move |adapter| {
+                    let written = adapter.guard.run(|| adapter.write_from(file, pos, &data, flags));
+                    adapter.written(written, flags, reply);
                 });
             }
             written => self.written(written, flags, reply),
         }
     }
 
-    fn write_from(
-        &self,
-        file: (INodeNo, FileHandle),
-        pos: u64,
-        data: &[u8],
-        flags: OpenFlags,
-    ) -> Result<usize> {
+    fn write_from(&self, file: (NodeId, Handle), pos: u64, data: &[u8], flags: OpenFlags) -> Result<usize> {
         let payload = Payload::Bytes(data);
         Ok(self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload))?.1)
     }
 
-    fn written(&self, written: Result<usize>, flags: OpenFlags, reply: ReplyWrite) {
+    fn written(&self, written: Result<usize>, flags: OpenFlags, reply: Reply) {
         let n = match written {
             Ok(n) => n,
             Err(e) => return reply.error(errno(&e)),
@@ -147,16 +136,16 @@ impl Shared {
         self.operations.count(Operation::SyncWrite);
         self.durable(move |durable| match durable {
             Ok(()) => reply.written(n as u32),
-            Err(e) => reply.error(e.into()),
+            Err(e) => reply.error(io_errno(&e)),
         });
     }
 
-    pub(super) fn fallocate(&self, file: (INodeNo, FileHandle), pos: u64, len: u64, mode: i32) -> Result<()> {
+    pub(super) fn fallocate(&self, file: (NodeId, Handle), pos: u64, len: u64, mode: u32) -> Result<()> {
         if Statistics::is(file.0) {
             return Err(FsError::NotPermitted);
         }
         self.changes()?;
-        let given = FallocateFlags::from_bits_retain(mode as u32);
+        let given = FallocateFlags::from_bits_retain(mode);
         let keep_size = given.contains(FallocateFlags::KEEP_SIZE);
         let how = match given.difference(FallocateFlags::KEEP_SIZE) {
             rest if rest.is_empty() => Allocate::Reserve { keep_size },
@@ -168,7 +157,7 @@ impl Shared {
     }
 
     /// The reply comes when everything is durable, perhaps from another thread: this one goes on to the next request.
-    pub(super) fn fsync(&self, node: INodeNo, data_only: bool, reply: ReplyEmpty) {
+    pub(super) fn fsync(&self, node: NodeId, data_only: bool, reply: Reply) {
         if Statistics::is(node) {
             return reply.ok();
         }
@@ -176,7 +165,7 @@ impl Shared {
         match synced {
             Ok(()) => self.durable(move |durable| match durable {
                 Ok(()) => reply.ok(),
-                Err(e) => reply.error(e.into()),
+                Err(e) => reply.error(io_errno(&e)),
             }),
             Err(e) => reply.error(errno(&e)),
         }

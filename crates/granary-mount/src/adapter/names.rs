@@ -1,69 +1,71 @@
 //! Names and links: whatever is answered with an entry holds the node until the kernel forgets it.
 
-use super::Shared;
+use super::Adapter;
 use super::stats::{self, Statistics};
+use super::told;
 use crate::STATS_FILE;
 use crate::convert::{generation, open_flags};
-use crate::operations::Operation;
-use fuser::{FileAttr, FileHandle, Generation, INodeNo, RenameFlags};
-use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, Result};
-use rustix::fs::OFlags;
+use crate::handles::Handles;
+use granary_fuse::abi::{Attr, EntryOut, ForgetOne};
+use granary_fuse::{Handle, NodeId};
+use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
+use rustix::fs::{OFlags, RenameFlags};
 use std::sync::Arc;
 
-type Entry = (FileAttr, Generation);
-
-impl Shared {
+impl Adapter {
     /// The entry of a node, which the kernel now holds.
-    pub(super) fn entry(&self, node: &NodeRef) -> Entry {
+    pub(super) fn entry(&self, node: &NodeRef) -> EntryOut {
         self.vfs.remember(node);
-        (self.attr(node), generation(node))
+        told(self.attr(node), generation(node))
     }
 
     /// An entry that says: no such name, and you may believe it.
-    fn absent() -> Entry {
-        (FileAttr { ino: INodeNo(0), ..stats::nothing() }, Generation(0))
+    fn absent() -> EntryOut {
+        told(Attr { ino: 0, ..stats::nothing() }, 0)
     }
 
     /// Whether a name stands for the statistics, whatever the file system has under it.
-    pub(super) fn is_statistics(&self, parent: INodeNo, name: &[u8]) -> bool {
-        self.stats.is_some() && parent == INodeNo::ROOT && name == STATS_FILE.as_bytes()
+    pub(super) fn is_statistics(&self, parent: NodeId, name: &[u8]) -> bool {
+        self.stats.is_some() && parent == NodeId::ROOT && name == STATS_FILE.as_bytes()
     }
 
     /// Before a name is removed, renamed or replaced.
-    fn may_change(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+    fn may_change(&self, parent: NodeId, name: &[u8]) -> Result<()> {
         if self.is_statistics(parent, name) { Err(FsError::NotPermitted) } else { Ok(()) }
     }
 
-    pub(super) fn lookup(&self, parent: INodeNo, name: &[u8]) -> Result<Entry> {
+    pub(super) fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<EntryOut> {
         if self.is_statistics(parent, name)
             && let Some(stats) = &self.stats
         {
-            return Ok((stats.look(&self.operations), Generation(0)));
+            return Ok(told(stats.look(&self.operations), 0));
         }
         match self.vfs.lookup(&Cred::ROOT, &self.node(parent)?, name) {
             Ok(node) => Ok(self.entry(&node)),
-            Err(FsError::NoEntry) => Ok(Shared::absent()),
+            Err(FsError::NoEntry) => Ok(Adapter::absent()),
             Err(e) => Err(e),
         }
     }
 
-    pub(super) fn forget(&self, node: INodeNo, lookups: u64) {
-        if !Statistics::is(node) {
-            self.operations.count(Operation::Forget);
-            self.vfs.forget(self.numbers.ino(node), lookups);
-        } else if let Some(stats) = &self.stats {
-            stats.forget(node);
+    /// Lets go of nodes, all at once.
+    pub(super) fn forget_nodes(&self, nodes: &[ForgetOne]) {
+        let is_statistics = |one: &&ForgetOne| Statistics::is(one.node());
+        if let Some(stats) = &self.stats {
+            nodes.iter().filter(is_statistics).for_each(|one| stats.forget(one.node()));
         }
+        let files = nodes.iter().filter(|one| !is_statistics(one));
+        self.operations.forgot(files.clone().count());
+        self.vfs.forget(files.map(|one| (self.numbers.ino(one.node()), one.lookups())));
     }
 
-    pub(super) fn readlink(&self, node: INodeNo) -> Result<Vec<u8>> {
+    pub(super) fn readlink(&self, node: NodeId) -> Result<Vec<u8>> {
         self.vfs.readlink(&self.node(node)?)
     }
 
     fn make(
         &self,
         who: (u32, u32),
-        parent: INodeNo,
+        parent: NodeId,
         name: &[u8],
         new: &NewFile<'_>,
         umask: u32,
@@ -81,11 +83,11 @@ impl Shared {
     fn make_new(
         &self,
         who: (u32, u32),
-        parent: INodeNo,
+        parent: NodeId,
         name: &[u8],
         new: &NewFile<'_>,
         umask: u32,
-    ) -> Result<Entry> {
+    ) -> Result<EntryOut> {
         match self.make(who, parent, name, new, umask)? {
             (node, true) => Ok(self.entry(&node)),
             (_, false) => Err(FsError::Exists),
@@ -95,11 +97,11 @@ impl Shared {
     pub(super) fn mknod(
         &self,
         who: (u32, u32),
-        parent: INodeNo,
+        parent: NodeId,
         name: &[u8],
         (mode, umask): (u32, u32),
         rdev: u32,
-    ) -> Result<Entry> {
+    ) -> Result<EntryOut> {
         let kind = match (mode >> 12) as u8 {
             0 => FileKind::File,
             code => FileKind::from_code(code).ok_or(FsError::Invalid)?,
@@ -111,20 +113,20 @@ impl Shared {
     pub(super) fn mkdir(
         &self,
         who: (u32, u32),
-        parent: INodeNo,
+        parent: NodeId,
         name: &[u8],
         (mode, umask): (u32, u32),
-    ) -> Result<Entry> {
+    ) -> Result<EntryOut> {
         self.make_new(who, parent, name, &NewFile::dir((mode & 0o7777) as u16), umask)
     }
 
     pub(super) fn symlink(
         &self,
         who: (u32, u32),
-        parent: INodeNo,
+        parent: NodeId,
         name: &[u8],
         target: &[u8],
-    ) -> Result<Entry> {
+    ) -> Result<EntryOut> {
         self.make_new(
             who,
             parent,
@@ -137,14 +139,14 @@ impl Shared {
     pub(super) fn create(
         &self,
         who: (u32, u32),
-        parent: INodeNo,
+        parent: NodeId,
         name: &[u8],
         (mode, umask): (u32, u32),
-        flags: i32,
-    ) -> Result<(FileAttr, Generation, FileHandle)> {
+        flags: u32,
+    ) -> Result<(EntryOut, Handle)> {
         let handles = self.handles.as_ref().ok_or(FsError::NotSupported)?;
         let (node, created) = self.make(who, parent, name, &NewFile::file((mode & 0o7777) as u16), umask)?;
-        let given = OFlags::from_bits_retain(flags as u32);
+        let given = OFlags::from_bits_retain(flags);
         if !created && given.contains(OFlags::EXCL) {
             return Err(FsError::Exists);
         }
@@ -152,18 +154,41 @@ impl Shared {
         // Somebody else made it after the kernel looked: then it is opened, and cut if so asked.
         wanted.set(granary_vfs::OpenFlags::TRUNC, !created && given.contains(OFlags::TRUNC));
         let file = self.vfs.open(&Cred::ROOT, node.clone(), wanted, created)?;
-        let (attr, generation) = self.entry(&node);
-        Ok((attr, generation, handles.insert(Arc::new(file))))
+        Ok((self.entry(&node), handles.insert(Arc::new(file))))
     }
 
-    pub(super) fn unlink(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+    /// A file without a name: no name is told of, the node is held like any.
+    pub(super) fn tmpfile(
+        &self,
+        who: (u32, u32),
+        dir: NodeId,
+        (mode, umask): (u32, u32),
+        flags: u32,
+    ) -> Result<(EntryOut, Handle)> {
+        self.changes()?;
+        let dir = self.node(dir)?;
+        let mode = self.vfs.masked(&dir, (mode & 0o7777) as u16, (umask & 0o777) as u16)?;
+        let node = self.vfs.create_unnamed_for(&Cred::ROOT, who, &dir, mode)?;
+        let handle = match &self.handles {
+            Some(handles) => {
+                let file = self.vfs.open(&Cred::ROOT, node.clone(), open_flags(flags), true)?;
+                handles.insert(Arc::new(file))
+            }
+            None => Handles::<OpenFile>::NONE,
+        };
+        // What it will have had when it is closed is worth waiting for.
+        self.removed(&node);
+        Ok((self.entry(&node), handle))
+    }
+
+    pub(super) fn unlink(&self, parent: NodeId, name: &[u8]) -> Result<()> {
         self.changes()?;
         self.may_change(parent, name)?;
         let dir = self.node(parent)?;
         self.removing(&dir, name, || self.vfs.unlink(&Cred::ROOT, &dir, name))
     }
 
-    pub(super) fn rmdir(&self, parent: INodeNo, name: &[u8]) -> Result<()> {
+    pub(super) fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<()> {
         self.changes()?;
         self.may_change(parent, name)?;
         let dir = self.node(parent)?;
@@ -185,25 +210,26 @@ impl Shared {
 
     pub(super) fn rename(
         &self,
-        (from_dir, from): (INodeNo, &[u8]),
-        (to_dir, to): (INodeNo, &[u8]),
-        flags: RenameFlags,
+        (from_dir, from): (NodeId, &[u8]),
+        (to_dir, to): (NodeId, &[u8]),
+        flags: u32,
     ) -> Result<()> {
         self.changes()?;
-        if !(RenameFlags::RENAME_NOREPLACE | RenameFlags::RENAME_EXCHANGE).contains(flags) {
+        let flags = RenameFlags::from_bits_retain(flags);
+        if !(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE).contains(flags) {
             return Err(FsError::Invalid);
         }
         self.may_change(from_dir, from)?;
         self.may_change(to_dir, to)?;
         let flags = granary_vfs::RenameFlags {
-            no_replace: flags.contains(RenameFlags::RENAME_NOREPLACE),
-            exchange: flags.contains(RenameFlags::RENAME_EXCHANGE),
+            no_replace: flags.contains(RenameFlags::NOREPLACE),
+            exchange: flags.contains(RenameFlags::EXCHANGE),
         };
         let (from_dir, to_dir) = (self.node(from_dir)?, self.node(to_dir)?);
         self.removing(&to_dir, to, || self.vfs.rename(&Cred::ROOT, (&from_dir, from), (&to_dir, to), flags))
     }
 
-    pub(super) fn link(&self, node: INodeNo, parent: INodeNo, name: &[u8]) -> Result<Entry> {
+    pub(super) fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<EntryOut> {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
@@ -213,6 +239,7 @@ impl Shared {
         }
         let node = self.node(node)?;
         self.vfs.link(&Cred::ROOT, &node, &self.node(parent)?, name)?;
+        self.stays(&node);
         Ok(self.entry(&node))
     }
 }

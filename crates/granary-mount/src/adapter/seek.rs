@@ -17,10 +17,10 @@
 //!
 //! It holds nothing of the file system between requests, and it ends before the file system does ([`Seeker::stop`]).
 
-use super::Shared;
+use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
-use fuser::{INodeNo, Notifier, ReplyLseek};
+use granary_fuse::{NodeId, Notifier, Reply};
 use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::io;
@@ -30,17 +30,17 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 /// Linux's SEEK_DATA and SEEK_HOLE.
-const DATA: i32 = 3;
-const HOLE: i32 = 4;
+const DATA: u32 = 3;
+const HOLE: u32 = 4;
 /// Holes that one SEEK_HOLE looks at; a file that has them filled under its eyes has none, which is always a right answer.
 const MOST: usize = 64;
 
 /// A request for the thread.
 struct Seek {
-    node: INodeNo,
+    node: NodeId,
     pos: u64,
     hole: bool,
-    reply: ReplyLseek,
+    reply: Reply,
 }
 
 /// The thread. See the module.
@@ -52,20 +52,20 @@ impl Seeker {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn start(shared: &Arc<Shared>, kernel: Notifier) -> io::Result<()> {
+    pub(crate) fn start(adapter: &Arc<Adapter>, kernel: Notifier) -> io::Result<()> {
         let (ask, asked) = mpsc::channel::<Seek>();
-        let weak: Weak<Shared> = Arc::downgrade(shared);
+        let weak: Weak<Adapter> = Arc::downgrade(adapter);
         let thread = std::thread::Builder::new().name("seeks".to_owned()).spawn(move || {
             for seek in asked {
                 let Seek { node, pos, hole, reply } = seek;
                 let result = match weak.upgrade() {
-                    Some(shared) => shared.seek_with(node, pos, hole, |range| fetch(&kernel, node, range)),
+                    Some(adapter) => adapter.seek_with(node, pos, hole, |range| fetch(&kernel, node, range)),
                     None => Err(FsError::Stale),
                 };
                 send(reply, result);
             }
         })?;
-        *shared.seeker.0.lock() = Some((ask, thread));
+        *adapter.seeker.0.lock() = Some((ask, thread));
         Ok(())
     }
 
@@ -91,21 +91,21 @@ impl Seeker {
 }
 
 /// Makes the kernel write back what mappings changed in these bytes.
-fn fetch(kernel: &Notifier, node: INodeNo, range: Range<u64>) {
+fn fetch(kernel: &Notifier, node: NodeId, range: Range<u64>) {
     // What is refused (the mount is ending) leaves the answer as the media have it.
-    let _ = kernel.inval_inode(node, range.start as i64, (range.end - range.start) as i64);
+    let _ = kernel.invalidate(node, range.start as i64, (range.end - range.start) as i64);
 }
 
-fn send(reply: ReplyLseek, result: Result<u64>) {
+fn send(reply: Reply, result: Result<u64>) {
     match result {
-        Ok(pos) => reply.offset(pos as i64),
+        Ok(pos) => reply.offset(pos),
         Err(e) => reply.error(errno(&e)),
     }
 }
 
-impl Shared {
+impl Adapter {
     /// Where data or a hole begins; the kernel does the other kinds of `lseek` alone.
-    pub(super) fn seek(&self, node: INodeNo, pos: i64, whence: i32, reply: ReplyLseek) {
+    pub(super) fn seek(&self, node: NodeId, pos: i64, whence: u32, reply: Reply) {
         let hole = whence == HOLE;
         let pos = match u64::try_from(pos) {
             Ok(pos) if matches!(whence, DATA | HOLE) && !Statistics::is(node) => pos,
@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// What the vfs answers, and the hole on which the answer rests.
-    fn seek_once(&self, node: INodeNo, pos: u64, hole: bool) -> Result<(Result<u64>, Range<u64>)> {
+    fn seek_once(&self, node: NodeId, pos: u64, hole: bool) -> Result<(Result<u64>, Range<u64>)> {
         let node = self.node(node)?;
         let (answer, size) = (self.vfs.seek(&node, pos, hole), node.size());
         let data = |from: u64| match self.vfs.seek(&node, from, false) {
@@ -139,7 +139,7 @@ impl Shared {
     }
 
     /// The answer when the kernel has been made to tell, by `fetch`, what it knows of the holes in question.
-    fn seek_with(&self, node: INodeNo, pos: u64, hole: bool, fetch: impl Fn(Range<u64>)) -> Result<u64> {
+    fn seek_with(&self, node: NodeId, pos: u64, hole: bool, fetch: impl Fn(Range<u64>)) -> Result<u64> {
         let mut told = 0..0;
         for _ in 0..MOST {
             let (answer, empty) = self.seek_once(node, pos, hole)?;

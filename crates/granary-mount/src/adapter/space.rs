@@ -15,8 +15,8 @@
 //!
 //! The thread holds nothing of the file system between requests, and it ends before the file system does ([`Leavers::stop`]).
 
-use super::Shared;
-use granary_vfs::{Farewell, FsError, Ino, Node, Result};
+use super::Adapter;
+use granary_vfs::{Farewell, FsError, Ino, Node};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::mpsc::{self, Sender};
@@ -34,7 +34,7 @@ const STEP: Duration = Duration::from_micros(200);
 const FEW: usize = 64;
 
 /// A request that is done once more.
-type Again = Box<dyn FnOnce(&Shared) + Send>;
+type Again = Box<dyn FnOnce(&Adapter) + Send>;
 
 /// A file that has lost its last name.
 struct Leaver {
@@ -66,19 +66,19 @@ impl Leavers {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    pub(crate) fn start(adapter: &Arc<Adapter>) -> io::Result<()> {
         let (ask, asked) = mpsc::channel::<Again>();
-        let weak: Weak<Shared> = Arc::downgrade(shared);
+        let weak: Weak<Adapter> = Arc::downgrade(adapter);
         let thread = std::thread::Builder::new().name("space".to_owned()).spawn(move || {
             for again in asked {
                 // A reply that is dropped is an error.
-                if let Some(shared) = weak.upgrade() {
-                    shared.wait_for_leavers();
-                    again(&shared);
+                if let Some(adapter) = weak.upgrade() {
+                    adapter.wait_for_leavers();
+                    again(&adapter);
                 }
             }
         })?;
-        *shared.leavers.thread.lock() = Some((ask, thread));
+        *adapter.leavers.thread.lock() = Some((ask, thread));
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Leavers {
     }
 }
 
-impl Shared {
+impl Adapter {
     /// A name of this node is gone, perhaps the last.
     pub(super) fn removed(&self, node: &Node) {
         if !node.is_orphan() {
@@ -104,6 +104,12 @@ impl Shared {
             self.sort_out(&mut removed.files);
             removed.most = FEW.max(2 * removed.files.len());
         }
+    }
+
+    /// It has a name again.
+    pub(super) fn stays(&self, node: &Node) {
+        let (ino, generation) = (node.ino(), node.generation());
+        self.leavers.removed.lock().files.retain(|f| (f.ino, f.generation) != (ino, generation));
     }
 
     /// Drops those that have left, and those for whom nobody has patience any more. Says whether there are others.
@@ -134,24 +140,8 @@ impl Shared {
         }
     }
 
-    /// Does what needs space, and where there is none but some is coming, once more when it has come. Then `send` is called by
-    /// another thread: this one goes on to the next request.
-    pub(super) fn with_space<T>(
-        &self,
-        whom: usize,
-        request: impl Fn(&Shared) -> Result<T> + Send + 'static,
-        send: impl FnOnce(Result<T>) + Send + 'static,
-    ) {
-        match self.guard.run(|| request(self)) {
-            Err(FsError::NoSpace) if self.space_is_coming() => self.again(whom, move |shared| {
-                send(shared.guard.run(|| request(shared)));
-            }),
-            done => send(done),
-        }
-    }
-
     /// Calls `request` when the space that is coming has come, or at once where none is.
-    pub(super) fn when_there_is_space(&self, request: impl FnOnce(&Shared) + Send + 'static) {
+    pub(super) fn when_there_is_space(&self, request: impl FnOnce(&Adapter) + Send + 'static) {
         if self.space_is_coming() { self.again(0, request) } else { request(self) }
     }
 
@@ -161,10 +151,10 @@ impl Shared {
     }
 
     /// Hands a request to the thread.
-    pub(super) fn again(&self, whom: usize, request: impl FnOnce(&Shared) + Send + 'static) {
-        let request: Again = Box::new(move |shared| {
+    pub(super) fn again(&self, whom: usize, request: impl FnOnce(&Adapter) + Send + 'static) {
+        let request: Again = Box::new(move |adapter| {
             let _whose = granary_sim::on_behalf(whom);
-            request(shared);
+            request(adapter);
         });
         let refused = match &*self.leavers.thread.lock() {
             Some((ask, _)) => ask.send(request).err().map(|mpsc::SendError(request)| request),

@@ -10,12 +10,12 @@
 
 use crate::operations::Operations;
 use crate::options::StatsHook;
-use fuser::{FileAttr, FileType, INodeNo};
-use granary_vfs::{FsError, Result};
+use granary_fuse::NodeId;
+use granary_fuse::abi::Attr;
+use granary_vfs::{FileKind, FsError, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 const FIRST: u64 = 1 << 63;
 
@@ -31,28 +31,12 @@ pub(crate) struct Statistics {
 }
 
 /// Attributes that say as little as possible.
-pub(crate) fn nothing() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: SystemTime::UNIX_EPOCH,
-        mtime: SystemTime::UNIX_EPOCH,
-        ctime: SystemTime::UNIX_EPOCH,
-        crtime: SystemTime::UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0o444,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 4096,
-        flags: 0,
-    }
+pub(crate) fn nothing() -> Attr {
+    Attr { mode: u32::from(FileKind::File.code()) << 12 | 0o444, nlink: 1, blksize: 4096, ..Attr::default() }
 }
 
-fn attr(node: u64, text: &str) -> FileAttr {
-    FileAttr { ino: INodeNo(node), size: text.len() as u64, ..nothing() }
+fn attr(node: u64, text: &str) -> Attr {
+    Attr { ino: node, size: text.len() as u64, ..nothing() }
 }
 
 impl Statistics {
@@ -61,12 +45,12 @@ impl Statistics {
     }
 
     /// Whether a node is the file.
-    pub(crate) fn is(node: INodeNo) -> bool {
+    pub(crate) fn is(node: NodeId) -> bool {
         node.0 >= FIRST
     }
 
     /// Takes the text of this moment; the kernel gives it back with [`Statistics::forget`].
-    pub(crate) fn look(&self, operations: &Operations) -> FileAttr {
+    pub(crate) fn look(&self, operations: &Operations) -> Attr {
         let text: Arc<str> = (self.hook)(operations).into();
         let mut t = self.texts.lock();
         let node = t.next;
@@ -76,19 +60,19 @@ impl Statistics {
         attr
     }
 
-    pub(crate) fn forget(&self, node: INodeNo) {
+    pub(crate) fn forget(&self, node: NodeId) {
         self.texts.lock().texts.remove(&node.0);
     }
 
-    fn text(&self, node: INodeNo) -> Result<Arc<str>> {
+    fn text(&self, node: NodeId) -> Result<Arc<str>> {
         self.texts.lock().texts.get(&node.0).cloned().ok_or(FsError::Stale)
     }
 
-    pub(crate) fn attr(&self, node: INodeNo) -> Result<FileAttr> {
+    pub(crate) fn attr(&self, node: NodeId) -> Result<Attr> {
         Ok(attr(node.0, &self.text(node)?))
     }
 
-    pub(crate) fn read(&self, node: INodeNo, pos: u64, out: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read(&self, node: NodeId, pos: u64, out: &mut [u8]) -> Result<usize> {
         let text = self.text(node)?;
         let rest = text.as_bytes().get(pos.min(text.len() as u64) as usize..).unwrap_or_default();
         let n = rest.len().min(out.len());
@@ -97,7 +81,7 @@ impl Statistics {
     }
 }
 
-impl super::Shared {
+impl super::Adapter {
     pub(super) fn statistics(&self) -> Result<&Statistics> {
         self.stats.as_ref().ok_or(FsError::Stale)
     }

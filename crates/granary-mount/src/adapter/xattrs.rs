@@ -3,16 +3,16 @@
 //! They are off by default because they cost: a kernel that knows of them asks for `security.capability` before every
 //! write. Switched off, the first question is answered "no such call" and is the last.
 
-use super::Shared;
+use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
-use fuser::{INodeNo, ReplyXattr, Request};
+use granary_fuse::{NodeId, Reply, Request};
 use granary_vfs::{Cred, FsError, Result, SetXattr};
 
 /// Linux's XATTR_CREATE and XATTR_REPLACE.
-const CREATE: i32 = 1;
-const REPLACE: i32 = 2;
-const BOTH: i32 = CREATE | REPLACE;
+const CREATE: u32 = 1;
+const REPLACE: u32 = 2;
+const BOTH: u32 = CREATE | REPLACE;
 /// The list that decides about access (Linux's XATTR_NAME_POSIX_ACL_ACCESS).
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The list that a directory hands on (XATTR_NAME_POSIX_ACL_DEFAULT).
@@ -20,15 +20,15 @@ const DEFAULT_LIST: &[u8] = b"system.posix_acl_default";
 
 /// Who asks, for the one attribute where it matters, with the supplementary groups, which a request does not say. Of a caller who has none to show (it has ended, or
 /// is of another process namespace) none are known.
-pub(super) fn caller(req: &Request, name: &[u8]) -> Cred {
+pub(super) fn caller(req: &Request<'_>, name: &[u8]) -> Cred {
     if name != ACCESS_LIST {
         return Cred::ROOT;
     }
-    let status = match req.pid() {
+    let status = match req.pid {
         0 => String::new(),
         pid => std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
     };
-    Cred { uid: req.uid(), gid: req.gid(), groups: groups(&status) }
+    Cred { uid: req.uid, gid: req.gid, groups: groups(&status) }
 }
 
 /// The groups of a text like `/proc/PID/status` (proc_pid_status(5): "Groups: Supplementary group list").
@@ -37,14 +37,14 @@ fn groups(status: &str) -> Vec<u32> {
     line.split_whitespace().filter_map(|g| g.parse().ok()).collect()
 }
 
-impl Shared {
+impl Adapter {
     pub(super) fn setxattr(
         &self,
         caller: &Cred,
-        node: INodeNo,
+        node: NodeId,
         name: &[u8],
         value: &[u8],
-        flags: i32,
+        flags: u32,
     ) -> Result<()> {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
@@ -61,7 +61,7 @@ impl Shared {
         self.vfs.setxattr_for(&Cred::ROOT, caller, &self.node(node)?, name, value, how)
     }
 
-    pub(super) fn getxattr(&self, node: INodeNo, name: &[u8]) -> Result<Vec<u8>> {
+    pub(super) fn getxattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
         if Statistics::is(node) {
             return Err(FsError::NoAttribute);
         }
@@ -69,16 +69,16 @@ impl Shared {
     }
 
     /// The names that the caller may know of (`trusted.` is root's), each ended by a zero byte.
-    pub(super) fn listxattr(&self, req: &Request, node: INodeNo) -> Result<Vec<u8>> {
-        if Statistics::is(node) {
+    pub(super) fn listxattr(&self, req: &Request<'_>) -> Result<Vec<u8>> {
+        if Statistics::is(req.node) {
             return Ok(Vec::new());
         }
-        let cred = Cred { uid: req.uid(), gid: req.gid(), groups: Vec::new() };
-        let names = self.vfs.listxattr(&cred, &self.node(node)?)?;
+        let cred = Cred { uid: req.uid, gid: req.gid, groups: Vec::new() };
+        let names = self.vfs.listxattr(&cred, &self.node(req.node)?)?;
         Ok(names.into_iter().flat_map(|n| n.into_iter().chain([0])).collect())
     }
 
-    pub(super) fn removexattr(&self, node: INodeNo, name: &[u8]) -> Result<()> {
+    pub(super) fn removexattr(&self, node: NodeId, name: &[u8]) -> Result<()> {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
@@ -92,9 +92,9 @@ impl Shared {
 }
 
 /// Answers with the value, or its length where the caller offers no room.
-pub(super) fn answer(reply: ReplyXattr, room: u32, result: Result<Vec<u8>>) {
+pub(super) fn answer(reply: Reply, room: u32, result: Result<Vec<u8>>) {
     match result {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if room == 0 => reply.takes(value.len() as u32),
         Ok(value) if value.len() <= room as usize => reply.data(&value),
         Ok(_) => reply.error(errno(&FsError::Range)),
         Err(e) => reply.error(errno(&e)),

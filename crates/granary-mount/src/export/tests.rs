@@ -5,12 +5,12 @@ use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
 
-fn shared(size: Bytes) -> Shared {
+fn shared(size: Bytes) -> Export {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
     let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).expect("a drive"));
     let port = Port::new(drive);
-    Shared {
+    Export {
         size: port.info().pages * PAGE,
         port,
         read_only: false,
@@ -18,12 +18,12 @@ fn shared(size: Bytes) -> Shared {
         operations: Arc::default(),
         stats: None,
         options: Options::default(),
-        born: SystemTime::UNIX_EPOCH,
+        born: Duration::ZERO,
     }
 }
 
 /// The drive's counters of this export.
-fn commands(s: &Shared) -> granary_mssd::DriveCounters {
+fn commands(s: &Export) -> granary_mssd::DriveCounters {
     s.port.drive().counters()
 }
 
@@ -48,7 +48,7 @@ fn bytes_written_anywhere_are_read_back_and_holes_are_zeros() {
             2 => {
                 let zero =
                     if step % 2 == 0 { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
-                let mode = (zero | FallocateFlags::KEEP_SIZE).bits() as i32;
+                let mode = (zero | FallocateFlags::KEEP_SIZE).bits();
                 s.fallocate(pos, end - pos, mode).expect("cleared");
                 model[range].fill(0);
             }
@@ -65,7 +65,7 @@ fn a_request_of_whole_pages_is_one_command_and_a_flush_is_one_flush() {
     s.write(8 * PAGE, &[7; 16 * PAGE_SIZE]).expect("written");
     s.read(8 * PAGE, 16 * PAGE).expect("read");
     s.flush().expect("flushed");
-    s.fallocate(8 * PAGE, 16 * PAGE, FallocateFlags::PUNCH_HOLE.bits() as i32).expect("trimmed");
+    s.fallocate(8 * PAGE, 16 * PAGE, FallocateFlags::PUNCH_HOLE.bits()).expect("trimmed");
     let c = commands(&s).since(&before).commands;
     assert_eq!((c.writes, c.write_pages, c.reads, c.read_pages), (1, 16, 1, 16));
     assert_eq!((c.flushes, c.trim_pages), (1, 16));
@@ -81,6 +81,6 @@ fn nothing_lies_beyond_the_drives_end() {
     assert_eq!(s.read(s.size, 1).expect("read"), b"");
     assert_eq!(s.read(s.size - 10, 100).expect("read").len(), 10);
     for refused in [s.write(s.size - 1, &[1, 2]), s.write(u64::MAX, &[1]), s.fallocate(s.size, 1, 0)] {
-        assert_eq!(refused.expect_err("refused").code(), Errno::ENOSPC.code());
+        assert_eq!(refused.expect_err("refused"), Errno::NOSPC);
     }
 }

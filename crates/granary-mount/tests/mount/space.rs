@@ -1,9 +1,9 @@
-//! Space: what statfs tells while files come and go, the largest files, files that get a name later or never.
+//! Space: what statfs tells while files come and go, and the largest files.
 
 use super::rig::{self, Rig, eventually};
 use granary_mount::Options;
 use granary_units::Bytes;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, StatVfs, linkat, openat, seek};
+use rustix::fs::{SeekFrom, StatVfs, seek};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
@@ -85,23 +85,6 @@ fn a_file_of_the_largest_size_is_sparse() {
         let mut head = [0; 5];
         f.read_exact_at(&mut head, 5000).expect("read");
         assert_eq!(&head, first);
-    });
-}
-
-/// The crate `fuser` knows no FUSE_TMPFILE (Linux 6.1), so the kernel says so to programs, which then make a name.
-#[test]
-fn a_file_without_a_name_is_refused_as_where_no_file_system_has_them() {
-    each(|rig| {
-        let made = openat(CWD, rig.root(), OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o600));
-        assert_eq!(made.expect_err("not served"), Errno::OPNOTSUPP, "{}", rig.fs);
-        // What programs do instead: a name that is taken away, and one that is given from the open file.
-        fs::write(rig.path("hidden"), "kept").expect("written");
-        let f = File::open(rig.path("hidden")).expect("opens");
-        let fd = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&f));
-        linkat(CWD, &fd, CWD, rig.path("shown"), AtFlags::SYMLINK_FOLLOW).expect("linked by its open file");
-        fs::remove_file(rig.path("hidden")).expect("removed");
-        assert_eq!(fs::read_to_string(rig.path("shown")).expect("read"), "kept");
-        assert_eq!(f.metadata().expect("stat").nlink(), 1);
     });
 }
 

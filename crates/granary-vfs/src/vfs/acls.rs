@@ -149,8 +149,11 @@ impl Vfs {
     }
 }
 
+/// Access control lists of a new file: names and values.
+pub(super) type Lists = Vec<(&'static [u8], Vec<u8>)>;
+
 /// See [`Vfs::inherit_acls`].
 pub(super) struct Inherited {
     pub mode: u16,
-    pub lists: Vec<(&'static [u8], Vec<u8>)>,
+    pub lists: Lists,
 }

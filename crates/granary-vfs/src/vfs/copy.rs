@@ -3,18 +3,15 @@
 use super::Vfs;
 use super::io::OpenFile;
 use super::namespace::NewFile;
-use super::node::NodeRef;
+use super::node::{Node, NodeRef};
 use crate::error::{FsError, Result};
 use crate::fs::Cred;
 use crate::posix::OpenFlags;
 use granary_units::{Dest, Payload};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes copied at once.
 const STEP: u64 = 1 << 20;
-
-/// Numbers the names that files of `create_unnamed` have for a moment.
-static UNNAMED: AtomicU64 = AtomicU64::new(0);
 
 impl Vfs {
     /// Copies up to `len` bytes from one open file to another (or to another place of the same). Returns how many:
@@ -62,24 +59,47 @@ impl Vfs {
         Ok(done)
     }
 
-    /// Makes a regular file without a name (O_TMPFILE): it is gone with its last user. It has a name for a moment,
-    /// that of a hidden file; a power failure in that moment leaves it.
+    /// Makes a regular file without a name (O_TMPFILE): it is gone with its last user, unless [`Vfs::link`] gives it a name
+    /// before. Whatever happens, nothing is left of it without one.
     ///
     /// # Errors
-    /// As [`Vfs::create`].
+    /// `NotSupported` where the file system has none such; as [`Vfs::create`].
     pub fn create_unnamed(&self, cred: &Cred, dir: &NodeRef, mode: u16) -> Result<NodeRef> {
-        loop {
-            let name = format!(".granary-unnamed-{}", UNNAMED.fetch_add(1, Relaxed));
-            match self.create(cred, dir, name.as_bytes(), &NewFile::file(mode)) {
-                Ok(node) => {
-                    // Not the caller's: a sticky directory of somebody else lets nobody but the owner remove it, and
-                    // that is the caller.
-                    self.unlink(cred, dir, name.as_bytes())?;
-                    return Ok(node);
-                }
-                Err(FsError::Exists) => {}
-                Err(e) => return Err(e),
-            }
+        self.create_unnamed_for(cred, (cred.uid, cred.gid), dir, mode)
+    }
+
+    /// Like [`Vfs::create_unnamed`], for another `owner` than the caller: see [`Vfs::create_or_get_for`].
+    ///
+    /// # Errors
+    /// As [`Vfs::create_unnamed`].
+    pub fn create_unnamed_for(
+        &self,
+        cred: &Cred,
+        owner: (u32, u32),
+        dir: &NodeRef,
+        mode: u16,
+    ) -> Result<NodeRef> {
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
         }
+        let node = {
+            let _lock = dir.rwsem.read();
+            if dir.is_orphan() {
+                return Err(FsError::NoEntry);
+            }
+            let (new, lists) = self.may_create(cred, owner, dir, &NewFile::file(mode))?;
+            let cx = self.cx(cred);
+            let made = self.with_space(dir, || self.fs.create_unnamed(&cx, dir, &new))?;
+            let node = Node::new(&self.names, made.ino, made.loaded);
+            if let Err(e) = self.set_lists(&cx, &node, &lists) {
+                let _ = self.fs.evict(&node);
+                return Err(e);
+            }
+            node.unnamed.store(true, Relaxed);
+            self.effects.mark();
+            self.names.created_unnamed(node)
+        };
+        self.reap();
+        Ok(node)
     }
 }

@@ -68,9 +68,9 @@ impl Vfs {
         node.remember();
     }
 
-    /// Gives `n` lookups back.
-    pub fn forget(&self, ino: Ino, n: u64) {
-        self.names.forget(ino, n);
+    /// Gives lookups back: of each node so many.
+    pub fn forget(&self, nodes: impl Iterator<Item = (Ino, u64)>) {
+        self.names.forget(nodes);
         self.reap();
     }
 
@@ -82,10 +82,7 @@ impl Vfs {
 
     /// Gives all lookups of all nodes back: the kernel that held them is gone without a word.
     pub fn forget_all(&self) {
-        for node in self.names.all() {
-            self.names.forget(node.ino(), u64::MAX);
-        }
-        self.reap();
+        self.forget(self.names.all().iter().map(|node| (node.ino(), u64::MAX)));
     }
 
     /// The node that `name` stands for in `dir`, if any. Permission was checked; `dir` is not locked.

@@ -164,6 +164,11 @@ impl NameCache {
         self.insert(&mut names, node)
     }
 
+    /// A node was created without a name.
+    pub(super) fn created_unnamed(&self, node: Arc<Node>) -> NodeRef {
+        self.insert(&mut self.names.lock(), node)
+    }
+
     fn insert(&self, names: &mut Names, node: Arc<Node>) -> NodeRef {
         let user = NodeRef::new(&node);
         names.inodes.insert(node);
@@ -289,12 +294,15 @@ impl NameCache {
         std::mem::take(&mut self.names.lock().errors).into_values().next()
     }
 
-    /// Gives `n` lookups of a FUSE kernel back.
-    pub(super) fn forget(&self, ino: Ino, n: u64) {
-        let node = self.names.lock().inodes.get(ino).cloned();
-        if let Some(node) = node.filter(|node| node.forget(n)) {
-            drop_users(&node, 1);
+    /// Gives lookups of a FUSE kernel back, of each node so many, all under one lock.
+    pub(super) fn forget(&self, nodes: impl Iterator<Item = (Ino, u64)>) {
+        let mut last = Vec::new();
+        {
+            let names = self.names.lock();
+            let held = nodes.filter_map(|(ino, n)| names.inodes.get(ino).filter(|node| node.forget(n)));
+            last.extend(held.cloned());
         }
+        last.iter().for_each(|node| drop_users(node, 1));
     }
 
     /// How far a node without links has got.

@@ -1,13 +1,14 @@
 //! Names come and go: create, link, remove.
 
-use super::acls::Inherited;
+use super::acls::{Inherited, Lists};
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
 use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, NewNode};
+use crate::fs::{Cred, Cx, NewNode};
 use crate::posix::Access;
 use granary_sim::{costs, cpu};
+use std::sync::atomic::Ordering;
 
 /// A node to make.
 #[derive(Clone, Copy, Debug)]
@@ -91,11 +92,34 @@ impl Vfs {
     fn create_locked(
         &self,
         cred: &Cred,
-        (uid, gid): (u32, u32),
+        owner: (u32, u32),
         dir: &NodeRef,
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<NodeRef> {
+        let (new, lists) = self.may_create(cred, owner, dir, new)?;
+        let cx = self.cx(cred);
+        let made = self.with_space(dir, || self.fs.create(&cx, dir, name, &new))?;
+        let node = Node::new(&self.names, made.ino, made.loaded);
+        if let Err(e) = self.set_lists(&cx, &node, &lists) {
+            let _ = self.fs.unlink(&cx, dir, name, &node).and_then(|()| self.fs.evict(&node));
+            return Err(e);
+        }
+        if new.kind == FileKind::Dir {
+            node.set_parent(Some(dir.clone()));
+        }
+        self.effects.mark();
+        Ok(self.names.created(dir, name, node))
+    }
+
+    /// Whether a file may be made in `dir`, and what it is with what it inherits: itself, its access control lists.
+    pub(super) fn may_create<'a>(
+        &self,
+        cred: &Cred,
+        (uid, gid): (u32, u32),
+        dir: &NodeRef,
+        new: &NewFile<'a>,
+    ) -> Result<(NewNode<'a>, Lists)> {
         let above = dir.attr();
         self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
         if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && cred.uid != 0 {
@@ -112,24 +136,14 @@ impl Vfs {
         let (mode, gid) = perm::inherit(cred, gid, &above, new.kind, new.mode);
         let NewFile { kind, rdev, target, .. } = *new;
         let Inherited { mode, lists } = self.inherit_acls(dir, kind, mode)?;
-        let node = NewNode { kind, mode, uid, gid, rdev, target };
-        let cx = self.cx(cred);
-        let made = self.with_space(dir, || self.fs.create(&cx, dir, name, &node))?;
-        let node = Node::new(&self.names, made.ino, made.loaded);
+        Ok((NewNode { kind, mode, uid, gid, rdev, target }, lists))
+    }
+
+    /// Gives a new node the lists that it inherits.
+    pub(super) fn set_lists(&self, cx: &Cx<'_>, node: &Node, lists: &Lists) -> Result<()> {
         node.is_new(lists.is_empty());
-        let locked = (!lists.is_empty()).then(|| node.rwsem.write());
-        for (list, value) in &lists {
-            if let Err(e) = self.fs.setxattr(&cx, &node, list, Some(value)) {
-                let _ = self.fs.unlink(&cx, dir, name, &node).and_then(|()| self.fs.evict(&node));
-                return Err(e);
-            }
-        }
-        if kind == FileKind::Dir {
-            node.set_parent(Some(dir.clone()));
-        }
-        drop(locked);
-        self.effects.mark();
-        Ok(self.names.created(dir, name, node))
+        let _locked = (!lists.is_empty()).then(|| node.rwsem.write());
+        lists.iter().try_for_each(|(list, value)| self.fs.setxattr(cx, node, list, Some(value)))
     }
 
     /// Enters `node` as `name` in `dir`.
@@ -152,13 +166,14 @@ impl Vfs {
             }
             let _node = node.rwsem.write();
             match node.view(|a| a.nlink) {
-                0 => return Err(FsError::NoEntry),
+                0 if !node.unnamed.load(Ordering::Relaxed) => return Err(FsError::NoEntry),
                 n if n >= self.features.max_links => return Err(FsError::TooManyLinks),
                 _ => {}
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
             self.with_space(node, || self.fs.link(&self.cx(cred), dir, name, node))?;
+            node.unnamed.store(false, Ordering::Relaxed);
             self.names.set(dir, name, Some(node.ino()));
             self.effects.mark();
         }

@@ -37,6 +37,8 @@ pub struct Node {
     users: AtomicU32,
     /// Lookups that a kernel holds over FUSE; together they count as one user.
     lookups: AtomicU64,
+    /// Made without a name, and not given one yet.
+    pub(super) unnamed: AtomicBool,
     /// Looked up since the inode cache's clock hand last came by.
     pub(super) referenced: AtomicBool,
     /// Where ".." leads: known for a directory that was reached through its parent.
@@ -71,6 +73,7 @@ impl Node {
             home: Arc::clone(home),
             users: AtomicU32::new(0),
             lookups: AtomicU64::new(0),
+            unnamed: AtomicBool::new(false),
             referenced: AtomicBool::new(true),
             parent: parking_lot::Mutex::new(None),
             mapping: AtomicU32::new(NO_MAPPING),

@@ -1,0 +1,450 @@
+//! [`Request`]: what the kernel asks, out of the bytes that it sent.
+//!
+//! ```text
+//!   InHeader ──> who asks, of which node
+//!   opcode   ──> Op: structure read, names found (each ends with a zero byte), data left where it lies
+//! ```
+//!
+//! Invariant: any bytes are decoded or refused ([`Malformed`]); nothing is read beyond them.
+//!
+//! It does not judge what is asked: an empty name, an unknown flag are the server's to refuse.
+//!
+//! Source: `include/uapi/linux/fuse.h`, `fuse_in_header` and the `fuse_*_in` structures; the order of names is that of `fs/fuse`.
+
+use crate::abi::{self, InHeader, Valid, opcode};
+use crate::{Handle, NodeId};
+use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Number of the request, which its reply repeats.
+    pub unique: u64,
+    /// The node that is asked of: for names, their directory.
+    pub node: NodeId,
+    /// Who asks.
+    pub uid: u32,
+    /// Their group.
+    pub gid: u32,
+    /// Their process; 0 for the kernel itself, and for processes that cannot be seen from here.
+    pub pid: u32,
+    /// What is asked.
+    pub op: Op<'a>,
+    bytes: &'a [u8],
+}
+
+/// A request that outlives the buffer that it was read into.
+#[derive(Debug)]
+pub struct Kept(Vec<u8>);
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// This moment.
+    Now,
+    /// So many seconds after 1970 (before, where negative), and so many nanoseconds after those.
+    At {
+        /// Seconds.
+        seconds: i64,
+        /// Nanoseconds.
+        nanos: u32,
+    },
+}
+
+/// Attributes to change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setattr {
+    /// Permissions, with the kind of file.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes.
+    pub size: Option<u64>,
+    /// Time of access.
+    pub atime: Option<SetTime>,
+    /// Time of modification.
+    pub mtime: Option<SetTime>,
+}
+
+/// What is asked. `flags` are those of open(2), unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the kernel's names
+pub enum Op<'a> {
+    Lookup {
+        name: &'a [u8],
+    },
+    Getattr,
+    Setattr(Setattr),
+    Readlink,
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    Mknod {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+    },
+    Mkdir {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    Rmdir {
+        name: &'a [u8],
+    },
+    /// `flags` of renameat2(2).
+    Rename {
+        name: &'a [u8],
+        to_dir: NodeId,
+        to: &'a [u8],
+        flags: u32,
+    },
+    /// Gives `from` another name.
+    Link {
+        from: NodeId,
+        name: &'a [u8],
+    },
+    Open {
+        flags: u32,
+    },
+    Read {
+        handle: Handle,
+        offset: u64,
+        size: u32,
+        flags: u32,
+    },
+    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is open with.
+    Write {
+        handle: Handle,
+        offset: u64,
+        data: &'a [u8],
+        flags: u32,
+        cached: bool,
+    },
+    Statfs,
+    Release {
+        handle: Handle,
+    },
+    Fsync {
+        data_only: bool,
+    },
+    /// `flags` of setxattr(2).
+    Setxattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+    },
+    /// `size`: room for the value, 0 to ask for its length.
+    Getxattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    Listxattr {
+        size: u32,
+    },
+    Removexattr {
+        name: &'a [u8],
+    },
+    Flush,
+    Opendir,
+    Readdir {
+        handle: Handle,
+        offset: u64,
+        size: u32,
+    },
+    Readdirplus {
+        handle: Handle,
+        offset: u64,
+        size: u32,
+    },
+    Releasedir {
+        handle: Handle,
+    },
+    Fsyncdir {
+        data_only: bool,
+    },
+    Access,
+    Create {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+        flags: u32,
+    },
+    /// A file without a name in the directory; the name that comes with it is the kernel's own.
+    Tmpfile {
+        mode: u32,
+        umask: u32,
+        flags: u32,
+    },
+    /// `mode` of fallocate(2).
+    Fallocate {
+        handle: Handle,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    },
+    Lseek {
+        offset: i64,
+        whence: u32,
+    },
+    /// Lookups of one node are given back. No reply.
+    Forget {
+        lookups: u64,
+    },
+    /// Lookups of many. No reply.
+    BatchForget {
+        nodes: &'a [abi::ForgetOne],
+    },
+    Init(abi::InitIn),
+    Interrupt,
+    Destroy,
+    /// Anything else.
+    Unknown {
+        opcode: u32,
+    },
+}
+
+/// Bytes that are no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// The number of the request, where that much was there.
+    pub unique: Option<u64>,
+}
+
+/// What is left to decode.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<T: FromBytes + KnownLayout + Immutable>(&mut self) -> Option<T> {
+        let (value, rest) = T::read_from_prefix(self.0).ok()?;
+        self.0 = rest;
+        Some(value)
+    }
+
+    fn bytes(&mut self, len: u32) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(len as usize)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Up to the zero byte.
+    fn name(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|&b| b == 0)?;
+        let name = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(name)
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Decodes one request, as it was read from `/dev/fuse`.
+    ///
+    /// # Errors
+    /// [`Malformed`]: cut short, or longer or shorter than it says.
+    pub fn decode(bytes: &'a [u8]) -> Result<Request<'a>, Malformed> {
+        let (h, rest) = InHeader::read_from_prefix(bytes).map_err(|_| Malformed { unique: None })?;
+        let malformed = Malformed { unique: Some(h.unique) };
+        if h.len as usize != bytes.len() {
+            return Err(malformed);
+        }
+        let op = decode(h.opcode, Rest(rest)).ok_or(malformed)?;
+        Ok(Request {
+            unique: h.unique,
+            node: NodeId(h.nodeid),
+            uid: h.uid,
+            gid: h.gid,
+            pid: h.pid,
+            op,
+            bytes,
+        })
+    }
+
+    /// The same, with bytes of its own.
+    pub fn keep(&self) -> Kept {
+        Kept(self.bytes.to_vec())
+    }
+}
+
+impl Kept {
+    /// The request.
+    ///
+    /// # Panics
+    /// Never: these bytes have been decoded before.
+    pub fn request(&self) -> Request<'_> {
+        Request::decode(&self.0).expect("decoded before")
+    }
+}
+
+impl Op<'_> {
+    /// Whether the kernel asks this on nobody's behalf, too: with the user of whoever happens to run, or root.
+    pub(crate) fn is_the_kernels(&self) -> bool {
+        matches!(
+            self,
+            Op::Init(_)
+                | Op::Destroy
+                | Op::Forget { .. }
+                | Op::BatchForget { .. }
+                | Op::Read { .. }
+                | Op::Write { .. }
+                | Op::Readdir { .. }
+                | Op::Readdirplus { .. }
+                | Op::Fsync { .. }
+                | Op::Fsyncdir { .. }
+                | Op::Release { .. }
+                | Op::Releasedir { .. }
+        )
+    }
+}
+
+fn decode(code: u32, mut rest: Rest<'_>) -> Option<Op<'_>> {
+    let r = &mut rest;
+    Some(match code {
+        opcode::LOOKUP => Op::Lookup { name: r.name()? },
+        opcode::FORGET => Op::Forget { lookups: r.take::<abi::ForgetIn>()?.nlookup },
+        opcode::BATCH_FORGET => batch(r)?,
+        opcode::GETATTR => Op::Getattr,
+        opcode::SETATTR => Op::Setattr(setattr(&r.take()?)),
+        opcode::READLINK => Op::Readlink,
+        opcode::SYMLINK => Op::Symlink { name: r.name()?, target: r.name()? },
+        opcode::MKNOD => {
+            let abi::MknodIn { mode, rdev, umask, .. } = r.take()?;
+            Op::Mknod { name: r.name()?, mode, umask, rdev }
+        }
+        opcode::MKDIR => {
+            let abi::MkdirIn { mode, umask } = r.take()?;
+            Op::Mkdir { name: r.name()?, mode, umask }
+        }
+        opcode::UNLINK => Op::Unlink { name: r.name()? },
+        opcode::RMDIR => Op::Rmdir { name: r.name()? },
+        opcode::RENAME => {
+            let to_dir = NodeId(r.take::<abi::RenameIn>()?.newdir);
+            Op::Rename { name: r.name()?, to_dir, to: r.name()?, flags: 0 }
+        }
+        opcode::RENAME2 => {
+            let abi::Rename2In { newdir, flags, .. } = r.take()?;
+            Op::Rename { name: r.name()?, to_dir: NodeId(newdir), to: r.name()?, flags }
+        }
+        opcode::LINK => Op::Link { from: NodeId(r.take::<abi::LinkIn>()?.oldnodeid), name: r.name()? },
+        opcode::CREATE => {
+            let abi::CreateIn { flags, mode, umask, .. } = r.take()?;
+            Op::Create { name: r.name()?, mode, umask, flags }
+        }
+        opcode::TMPFILE => {
+            let abi::CreateIn { flags, mode, umask, .. } = r.take()?;
+            Op::Tmpfile { mode, umask, flags }
+        }
+        opcode::STATFS => Op::Statfs,
+        opcode::ACCESS => Op::Access,
+        opcode::INIT => Op::Init(init(r)?),
+        opcode::INTERRUPT => Op::Interrupt,
+        opcode::DESTROY => Op::Destroy,
+        opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::REMOVEXATTR => attribute(code, r)?,
+        _ => return open_file(code, r),
+    })
+}
+
+/// What is asked of open files and directories.
+fn open_file<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
+    Some(match code {
+        opcode::OPEN => Op::Open { flags: r.take::<abi::OpenIn>()?.flags },
+        opcode::OPENDIR => Op::Opendir,
+        opcode::FLUSH => Op::Flush,
+        opcode::READ => {
+            let abi::ReadIn { fh, offset, size, flags, .. } = r.take()?;
+            Op::Read { handle: Handle(fh), offset, size, flags }
+        }
+        opcode::WRITE => {
+            let abi::WriteIn { fh, offset, size, write_flags, flags, .. } = r.take()?;
+            let cached = write_flags & abi::WRITE_CACHE != 0;
+            Op::Write { handle: Handle(fh), offset, data: r.bytes(size)?, flags, cached }
+        }
+        opcode::READDIR => {
+            let abi::ReadIn { fh, offset, size, .. } = r.take()?;
+            Op::Readdir { handle: Handle(fh), offset, size }
+        }
+        opcode::READDIRPLUS => {
+            let abi::ReadIn { fh, offset, size, .. } = r.take()?;
+            Op::Readdirplus { handle: Handle(fh), offset, size }
+        }
+        opcode::RELEASE => Op::Release { handle: Handle(r.take::<abi::ReleaseIn>()?.fh) },
+        opcode::RELEASEDIR => Op::Releasedir { handle: Handle(r.take::<abi::ReleaseIn>()?.fh) },
+        opcode::FSYNC => Op::Fsync { data_only: data_only(r)? },
+        opcode::FSYNCDIR => Op::Fsyncdir { data_only: data_only(r)? },
+        opcode::FALLOCATE => {
+            let abi::FallocateIn { fh, offset, length, mode, .. } = r.take()?;
+            Op::Fallocate { handle: Handle(fh), offset, length, mode }
+        }
+        opcode::LSEEK => {
+            let abi::LseekIn { offset, whence, .. } = r.take()?;
+            Op::Lseek { offset: offset as i64, whence }
+        }
+        opcode => Op::Unknown { opcode },
+    })
+}
+
+fn data_only(r: &mut Rest<'_>) -> Option<bool> {
+    Some(r.take::<abi::FsyncIn>()?.fsync_flags & abi::FSYNC_DATA_ONLY != 0)
+}
+
+/// What is asked of extended attributes.
+fn attribute<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
+    Some(match code {
+        opcode::SETXATTR => {
+            let abi::SetxattrIn { size, flags } = r.take()?;
+            Op::Setxattr { name: r.name()?, value: r.bytes(size)?, flags }
+        }
+        opcode::GETXATTR => {
+            let size = r.take::<abi::GetxattrIn>()?.size;
+            Op::Getxattr { name: r.name()?, size }
+        }
+        opcode::LISTXATTR => Op::Listxattr { size: r.take::<abi::GetxattrIn>()?.size },
+        _ => Op::Removexattr { name: r.name()? },
+    })
+}
+
+fn batch<'a>(r: &mut Rest<'a>) -> Option<Op<'a>> {
+    let count = r.take::<abi::BatchForgetIn>()?.count as usize;
+    let (nodes, _) = <[abi::ForgetOne]>::ref_from_prefix_with_elems(r.0, count).ok()?;
+    Some(Op::BatchForget { nodes })
+}
+
+/// Kernels before 7.36 send less of it.
+fn init(r: &mut Rest<'_>) -> Option<abi::InitIn> {
+    let mut whole = [0; size_of::<abi::InitIn>()];
+    let len = r.0.len().min(whole.len());
+    // Up to `flags`.
+    (len >= 16).then(|| whole[..len].copy_from_slice(&r.0[..len]))?;
+    abi::InitIn::read_from_bytes(&whole).ok()
+}
+
+fn setattr(s: &abi::SetattrIn) -> Setattr {
+    let valid = Valid::from_bits_retain(s.valid);
+    let time = |set: Valid, now: Valid, seconds: u64, nanos: u32| {
+        let at = SetTime::At { seconds: seconds as i64, nanos };
+        valid.contains(set).then_some(if valid.contains(now) { SetTime::Now } else { at })
+    };
+    Setattr {
+        mode: valid.contains(Valid::MODE).then_some(s.mode),
+        uid: valid.contains(Valid::UID).then_some(s.uid),
+        gid: valid.contains(Valid::GID).then_some(s.gid),
+        size: valid.contains(Valid::SIZE).then_some(s.size),
+        atime: time(Valid::ATIME, Valid::ATIME_NOW, s.atime, s.atimensec),
+        mtime: time(Valid::MTIME, Valid::MTIME_NOW, s.mtime, s.mtimensec),
+    }
+}
+
+impl Malformed {
+    /// What such a request is answered.
+    pub(crate) const ERROR: Errno = Errno::INVAL;
+}
+
+#[cfg(test)]
+mod tests;
