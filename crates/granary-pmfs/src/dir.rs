@@ -12,6 +12,7 @@
 
 use crate::hints::{STEP, WORTH, Wanted};
 use crate::journal::Edit;
+use crate::layout::Bytes;
 use crate::layout::dentry::{Dentry, HEADER, bytes, needs, parse};
 use crate::layout::inode::Tree;
 use crate::{Node, Pmfs};
@@ -20,6 +21,7 @@ use granary_pm::bytes::put_u16;
 use granary_pm::{BLOCK, corrupt};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result};
+use smallvec::smallvec;
 use std::ops::{ControlFlow, Range};
 
 fn no_page(page: u64) -> FsError {
@@ -56,7 +58,7 @@ fn visit_page<T>(
     })
 }
 
-fn edit(addr: u64, old: Vec<u8>, new: Vec<u8>) -> Edit {
+fn edit(addr: u64, old: Bytes, new: Bytes) -> Edit {
     Edit { addr, old, new, what: Structure::Dentry }
 }
 
@@ -279,16 +281,16 @@ impl Pmfs {
         let new = bytes(ino, len, kind, name);
         // What a free area holds need not be put back, but the header of a free entry must.
         let old = match cut {
-            Some(_) => Vec::new(),
+            Some(_) => Bytes::new(),
             None => {
-                let mut old = vec![0; HEADER];
+                let mut old: Bytes = smallvec![0; HEADER];
                 self.pm.load(addr, &mut old, Structure::Dentry)?;
                 old
             }
         };
         let mut edits = vec![edit(addr, old, new)];
         if let Some((addr, used, len)) = cut {
-            let word = |n: usize| (n as u16).to_le_bytes().to_vec();
+            let word = |n: usize| Bytes::from_slice(&(n as u16).to_le_bytes());
             edits.push(edit(addr + 8, word(len), word(used)));
         }
         Ok(edits)
@@ -298,16 +300,16 @@ impl Pmfs {
     pub(crate) fn removal(&self, place: &Place) -> Edit {
         match place.before {
             Some((addr, len)) => {
-                let new = (len + place.len) as u16;
-                edit(addr + 8, (len as u16).to_le_bytes().to_vec(), new.to_le_bytes().to_vec())
+                let word = |n: usize| Bytes::from_slice(&(n as u16).to_le_bytes());
+                edit(addr + 8, word(len), word(len + place.len))
             }
-            None => edit(place.addr, place.ino.to_le_bytes().to_vec(), vec![0; 8]),
+            None => edit(place.addr, Bytes::from_slice(&place.ino.to_le_bytes()), smallvec![0; 8]),
         }
     }
 
     /// The edit that lets an entry stand for another inode.
     pub(crate) fn redirection(&self, place: &Place, ino: u64, kind: FileKind) -> Result<Edit> {
-        let mut old = vec![0; HEADER];
+        let mut old: Bytes = smallvec![0; HEADER];
         self.pm.load(place.addr, &mut old, Structure::Dentry)?;
         let mut new = old.clone();
         new[..8].copy_from_slice(&ino.to_le_bytes());
@@ -324,7 +326,7 @@ impl Pmfs {
     }
 
     /// The bytes of an entry that fills a new block.
-    pub(crate) fn lone_entry(ino: u64, kind: FileKind, name: &[u8]) -> Vec<u8> {
+    pub(crate) fn lone_entry(ino: u64, kind: FileKind, name: &[u8]) -> Bytes {
         let mut b = bytes(ino, PAGE_SIZE, kind, name);
         put_u16(&mut b, 8, PAGE_SIZE as u16);
         b

@@ -17,6 +17,7 @@
 //! Source: PMFS section 3.2; reference/baselines.md sections 7.2 and 7.4.
 
 use crate::Pmfs;
+use crate::layout::Bytes;
 use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, UNDO};
 use granary_mssd::Structure;
 use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
@@ -172,9 +173,9 @@ pub struct Edit {
     /// Where.
     pub addr: u64,
     /// What is there now; empty: need not be put back.
-    pub old: Vec<u8>,
+    pub old: Bytes,
     /// What is to be there.
-    pub new: Vec<u8>,
+    pub new: Bytes,
     /// What it belongs to.
     pub what: Structure,
 }

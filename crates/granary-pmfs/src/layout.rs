@@ -15,6 +15,11 @@ pub mod inode;
 pub mod journal;
 pub mod superblock;
 
+use smallvec::SmallVec;
+
+/// Bytes on media or to be; those of an inode or of most entries need no memory of their own.
+pub type Bytes = SmallVec<[u8; inode::SIZE]>;
+
 /// Address of the truncate list's head: an inode number, 0 = empty.
 pub const LIST_HEAD: u64 = 512;
 /// Pointers in a node.

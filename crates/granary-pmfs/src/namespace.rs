@@ -11,14 +11,15 @@
 //! Source: PMFS section 3.2; reference/baselines.md section 7.3.
 
 use crate::journal::Edit;
-use crate::layout::LIST_HEAD;
 use crate::layout::inode::{SIZE, Tree, bytes};
+use crate::layout::{Bytes, LIST_HEAD};
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_mssd::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Payload;
 use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Result};
+use smallvec::smallvec;
 
 /// The bytes in which an inode changes.
 pub fn inode_edit(addr: u64, old: (&Attr, Tree), new: (&Attr, Tree)) -> Edit {
@@ -27,10 +28,16 @@ pub fn inode_edit(addr: u64, old: (&Attr, Tree), new: (&Attr, Tree)) -> Edit {
     let end = (0..SIZE).rev().find(|i| old[*i] != new[*i]).map_or(8, |i| (i + 8) / 8 * 8);
     Edit {
         addr: addr + first as u64,
-        old: old[first..end].to_vec(),
-        new: new[first..end].to_vec(),
+        old: Bytes::from_slice(&old[first..end]),
+        new: Bytes::from_slice(&new[first..end]),
         what: Structure::Inode,
     }
+}
+
+/// An inode number in the truncate list changes.
+fn word_edit(addr: u64, old: u64, new: u64) -> Edit {
+    let word = |n: u64| Bytes::from_slice(&n.to_le_bytes());
+    Edit { addr, old: word(old), new: word(new), what: Structure::Inode }
 }
 
 /// A name that is to be entered, planned: nothing on media has changed.
@@ -54,8 +61,8 @@ impl Pmfs {
         let runs = m.runs(6);
         let edit = |(addr, new): (u64, Vec<u8>)| Edit {
             addr,
-            old: vec![0; new.len()],
-            new,
+            old: smallvec![0; new.len()],
+            new: new.into(),
             what: Structure::DataPointer,
         };
         runs.into_iter().map(edit).collect()
@@ -121,8 +128,12 @@ impl Pmfs {
             changed.nlink = changed.nlink.saturating_add(is_dir.into());
             (changed.size, changed.blocks) = (entered.size, entered.blocks);
             let old_tree = *above.tree.read();
-            let made =
-                Edit { addr, old: vec![0; SIZE], new: bytes(&attr, tree).to_vec(), what: Structure::Inode };
+            let made = Edit {
+                addr,
+                old: smallvec![0; SIZE],
+                new: bytes(&attr, tree).into(),
+                what: Structure::Inode,
+            };
             let groups = [
                 vec![made],
                 vec![inode_edit(above.addr, (&old, old_tree), (&changed, entered.tree))],
@@ -152,8 +163,8 @@ impl Pmfs {
         let mut list = self.list.lock();
         let made = self.stores(|b| {
             self.put_item(b, addr, &list, None)?;
-            let new = bytes(&attr, tree).to_vec();
-            let made = Edit { addr, old: vec![0; SIZE], new, what: Structure::Inode };
+            let new = bytes(&attr, tree).into();
+            let made = Edit { addr, old: smallvec![0; SIZE], new, what: Structure::Inode };
             self.transact(b, &[vec![made], vec![self.head_edit(&list, ino.0)]])
         });
         if let Err(e) = made {
@@ -202,8 +213,7 @@ impl Pmfs {
     /// Takes an inode out of the truncate list.
     fn unlisting(&self, list: &[u64], ino: Ino) -> Result<Edit> {
         let (addr, next) = self.list_pointer(list, ino)?;
-        let (old, new) = (ino.0.to_le_bytes().to_vec(), next.to_le_bytes().to_vec());
-        Ok(Edit { addr, old, new, what: Structure::Inode })
+        Ok(word_edit(addr, ino.0, next))
     }
 
     pub(crate) fn unlink_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
@@ -241,12 +251,7 @@ impl Pmfs {
 
     /// The list's head, to lead to `ino`.
     pub(crate) fn head_edit(&self, list: &[u64], ino: u64) -> Edit {
-        Edit {
-            addr: LIST_HEAD,
-            old: list.last().copied().unwrap_or(0).to_le_bytes().to_vec(),
-            new: ino.to_le_bytes().to_vec(),
-            what: Structure::Inode,
-        }
+        word_edit(LIST_HEAD, list.last().copied().unwrap_or(0), ino)
     }
 
     pub(crate) fn evict_node(&self, inode: &Inode) -> Result<()> {

@@ -21,9 +21,15 @@ use granary_pm::{BLOCK, Batch, Block, From, corrupt};
 use granary_units::{PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
 use rustc_hash::FxHashSet;
+use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 
 const WHAT: Structure = Structure::DataPointer;
+/// Pointers that need no memory of their own: those of a step of a directory search.
+const INLINE: usize = 16;
+
+/// Pointers as they follow each other.
+pub type Blocks = SmallVec<[u64; INLINE]>;
 
 /// What a walk calls with each block, its file page and its height; whether to go on below.
 type Visit<'a> = dyn FnMut(u64, u64, u8) -> Result<bool> + 'a;
@@ -119,28 +125,30 @@ impl Pmfs {
     }
 
     /// The blocks (0 = hole) of the pages from `page` on: at least one, at most `most`, as one node of pointers has them.
-    pub(crate) fn blocks(&self, tree: Tree, page: u64, most: u64) -> Result<Vec<u64>> {
+    pub(crate) fn blocks(&self, tree: Tree, page: u64, most: u64) -> Result<Blocks> {
         let most = most.max(1);
         if tree.root == 0 || page >= capacity(tree.height) {
-            return Ok(vec![0; most as usize]);
+            return Ok(smallvec![0; most as usize]);
         }
         let mut node = self.checked(tree.root)?;
         if tree.height == 0 {
-            return Ok(vec![node]);
+            return Ok(smallvec![node]);
         }
         for height in (2..=tree.height).rev() {
             let index = page / reach(height) % FANOUT;
             node = self.pointer(node * BLOCK + index * 8)?;
             if node == 0 {
                 let hole = reach(height) - page % reach(height);
-                return Ok(vec![0; most.min(hole) as usize]);
+                return Ok(smallvec![0; most.min(hole) as usize]);
             }
         }
         let index = page % FANOUT;
         let n = most.min(FANOUT - index) as usize;
-        let mut bytes = vec![0; n * 8];
+        let mut bytes: SmallVec<[u8; INLINE * 8]> = smallvec![0; n * 8];
         self.pm.load(node * BLOCK + index * 8, &mut bytes, WHAT)?;
-        (0..n).map(|i| self.checked(u64_at(&bytes, i * 8))).collect()
+        let blocks: Blocks = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+        blocks.iter().try_for_each(|block| self.checked(*block).map(drop))?;
+        Ok(blocks)
     }
 
     /// The first page from `from` on, before `end`, that has a block.

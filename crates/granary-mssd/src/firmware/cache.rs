@@ -13,10 +13,13 @@
 //! to do. Where the drive acknowledges programs, block writes go through the cache to the flash; stores do not.
 //!
 //! Invariants: a page is dirty exactly where its content differs from, or was written after, what the backend has; each
-//! cached page is in the list once. It does *not* know transactions.
+//! cached page is in the order of use (uses.rs) once. It does *not* know transactions.
 //!
 //! Source: ByteFS section 5.1 (baselines: 256 MB data cache in SSD DRAM). The released artifact sets the dirty bit on
 //! write hits only, and so loses pages that are written once; this one does not.
+
+mod chain;
+mod uses;
 
 use crate::config::DriveConfig;
 use crate::counters::CacheCounters;
@@ -26,12 +29,12 @@ use crate::image::ImageError;
 use crate::image::dram::{DRAM, Dram};
 use crate::image::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY, long, word};
 use crate::image::redo::Redo;
+use chain::Chain;
 use granary_flash::Cause;
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, prefetch, prefetch_at};
 use rustc_hash::FxHashMap;
-
-const NIL: u32 = u32::MAX;
+use uses::Uses;
 
 /// Times that a page is asked for while power fails, before it is taken for lost.
 const PATIENCE: u32 = 16;
@@ -48,21 +51,12 @@ struct Slot {
     dirty: bool,
     /// An image has this page's bytes (where it is dirty).
     saved_bytes: bool,
-    /// The slot that was asked for after this one in a chain of loads: likely to be so again.
-    then: u32,
 }
 
 impl Slot {
     fn new(lpa: Lpa, page: Page, ready: Nanos, dirty: bool) -> Slot {
-        Slot { lpa, page, ready, dirty, saved_bytes: false, then: NIL }
+        Slot { lpa, page, ready, dirty, saved_bytes: false }
     }
-}
-
-/// Neighbours in the order of use, kept apart from the pages: moving a page to the front touches four of them.
-#[derive(Clone, Copy)]
-struct Links {
-    newer: u32,
-    older: u32,
 }
 
 /// A line that was posted but not verified.
@@ -77,14 +71,11 @@ struct PostedLine {
 /// The page cache.
 pub struct Cache {
     slots: Vec<Slot>,
-    links: Vec<Links>,
+    uses: Uses,
     free: Vec<u32>,
     capacity: usize,
     by_page: FxHashMap<Lpa, u32>,
-    newest: u32,
-    oldest: u32,
-    /// The slot that a chain of loads asked for last.
-    last: u32,
+    chain: Chain,
     /// When the page that came last had a slot.
     admitted: Nanos,
     unverified: Vec<PostedLine>,
@@ -103,13 +94,11 @@ impl Cache {
     pub fn new(config: &DriveConfig) -> Cache {
         Cache {
             slots: Vec::new(),
-            links: Vec::new(),
+            uses: Uses::default(),
             free: Vec::new(),
             capacity: (config.firmware.cache.0 / PAGE_SIZE as u64) as usize,
             by_page: FxHashMap::default(),
-            newest: NIL,
-            oldest: NIL,
-            last: NIL,
+            chain: Chain::default(),
             admitted: Nanos::ZERO,
             unverified: Vec::new(),
             posts: 0,
@@ -168,7 +157,6 @@ impl Cache {
         while self.slots.len() as u64 <= number {
             self.free.push(self.slots.len() as u32);
             self.slots.push(Slot::new(NOWHERE, Page::ZERO, Nanos::ZERO, false));
-            self.links.push(Links { newer: NIL, older: NIL });
         }
         self.free.pop();
         let saved_bytes = flags & BYTES != 0;
@@ -181,7 +169,7 @@ impl Cache {
         };
         self.slots[number as usize] = Slot { saved_bytes, ..Slot::new(lpa, page, Nanos::ZERO, true) };
         self.inherited += 1;
-        self.link(number as u32);
+        self.uses.used(number as u32);
         self.by_page.insert(lpa, number as u32);
         Ok(())
     }
@@ -235,28 +223,6 @@ impl Cache {
         self.admitted
     }
 
-    fn unlink(&mut self, slot: u32) {
-        let Links { newer, older } = self.links[slot as usize];
-        match newer {
-            NIL => self.newest = older,
-            n => self.links[n as usize].older = older,
-        }
-        match older {
-            NIL => self.oldest = newer,
-            o => self.links[o as usize].newer = newer,
-        }
-    }
-
-    fn link(&mut self, slot: u32) {
-        let first = self.newest;
-        self.links[slot as usize] = Links { newer: NIL, older: first };
-        match first {
-            NIL => self.oldest = slot,
-            f => self.links[f as usize].newer = slot,
-        }
-        self.newest = slot;
-    }
-
     /// The slot of a cached page, made the most recently used one.
     #[inline]
     fn touch(&mut self, lpa: Lpa) -> Option<u32> {
@@ -271,10 +237,7 @@ impl Cache {
     #[inline]
     fn hit(&mut self, slot: u32) {
         self.counters.hits += 1;
-        if self.newest != slot {
-            self.unlink(slot);
-            self.link(slot);
-        }
+        self.uses.used(slot);
     }
 
     /// Puts a page whose content is there at `read` into the cache at `t`, in place of the least recently used one if it is
@@ -298,11 +261,10 @@ impl Cache {
             }
             None => {
                 self.slots.push(new);
-                self.links.push(Links { newer: NIL, older: NIL });
                 (self.slots.len() - 1) as u32
             }
         };
-        self.link(slot);
+        self.uses.used(slot);
         self.by_page.insert(lpa, slot);
         if dirty {
             self.counters.dirtied += 1;
@@ -312,7 +274,7 @@ impl Cache {
     }
 
     fn evict(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
-        let victim = self.oldest;
+        let victim = self.uses.longest().expect("a full cache has a page");
         let s = &self.slots[victim as usize];
         let mut t = t;
         if s.dirty {
@@ -326,31 +288,27 @@ impl Cache {
         Ok(t)
     }
 
-    /// The slot after the next of a chain goes into the processor's caches, and what the next one, which is there, has for
-    /// neighbours in the order of use.
+    /// A slot that a chain of loads will ask for soon goes into the processor's caches.
     #[inline]
-    fn prefetch_chain(&self, next: u32) {
-        let Some(s) = self.slots.get(next as usize) else { return };
-        prefetch(&self.slots, s.then as usize);
-        prefetch(&self.links, s.then as usize);
-        let Links { newer, older } = self.links[next as usize];
-        prefetch(&self.links, newer as usize);
-        prefetch(&self.links, older as usize);
+    fn prefetch_slot(&self, slot: u32) {
+        prefetch(&self.slots, slot as usize);
+        self.uses.prefetch(slot);
     }
 
-    /// What is evicted has not been used for long: the next victim's content, and the slot of the one after it, have left the
-    /// processor's caches.
-    fn prefetch_victims(&self) {
-        let Some(next) = self.links.get(self.oldest as usize) else { return };
-        prefetch(&self.slots, next.newer as usize);
-        prefetch(&self.links, next.newer as usize);
-        if let Some(at) = self.slots[self.oldest as usize].page.count_at() {
+    /// What is evicted has not been used for long: the slots of the next victims, and what the first of them holds, have left
+    /// the processor's caches.
+    fn prefetch_victims(&mut self) {
+        let Some(next) = self.uses.longest() else { return };
+        for slot in self.uses.next() {
+            prefetch(&self.slots, slot as usize);
+        }
+        if let Some(at) = self.slots[next as usize].page.count_at() {
             prefetch_at(at);
         }
     }
 
     fn drop_slot(&mut self, slot: u32) {
-        self.unlink(slot);
+        self.uses.out(slot);
         if self.slots[slot as usize].dirty {
             self.unsave(slot);
         }
@@ -391,29 +349,23 @@ impl Cache {
         }
     }
 
-    /// The slot that was asked for after the last one in an earlier chain of loads.
-    #[inline]
-    fn expected(&self) -> u32 {
-        self.slots.get(self.last as usize).map_or(NIL, |s| s.then)
-    }
-
     /// Whether the page that was asked for after the last one in an earlier chain of loads is this one, holds `known` and is there
     /// at `t`; then it has been used.
     #[inline]
     pub fn hit_next(&mut self, lpa: Lpa, known: &Page, t: Nanos) -> bool {
-        let then = self.expected();
+        let then = self.chain.expected();
         let Some(s) = self.slots.get(then as usize) else { return false };
         if s.lpa != lpa || s.ready > t || !s.page.is_same(known) {
             return false;
         }
-        self.prefetch_chain(s.then);
         self.hit(then);
-        self.last = then;
+        let ahead = self.chain.goes_on();
+        self.prefetch_slot(ahead);
         true
     }
 
     /// [`Cache::read_page`] of a page that held `known`; no content where it is still that. A directory is read in one order
-    /// again and again, so each slot names the one that came next: it need not be looked up.
+    /// again and again, so the slot that came next before need not be looked up.
     ///
     /// # Errors
     /// Unreadable flash.
@@ -425,27 +377,23 @@ impl Cache {
         lpa: Lpa,
         known: &Page,
     ) -> Result<(Option<Page>, Nanos), DriveError> {
-        let then = self.expected();
+        let then = self.chain.expected();
         let slot = match self.slots.get(then as usize) {
             Some(s) if s.lpa == lpa => then,
             _ => match self.by_page.get(&lpa) {
-                Some(&slot) => {
-                    if let Some(last) = self.slots.get_mut(self.last as usize) {
-                        last.then = slot;
-                    }
-                    slot
-                }
+                Some(&slot) => slot,
                 None => {
-                    self.last = NIL;
+                    self.chain.breaks();
                     let (page, done) = self.read_page(be, t, lpa)?;
                     return Ok(((!page.is_same(known)).then_some(page), done));
                 }
             },
         };
         self.hit(slot);
-        self.last = slot;
-        let Slot { page, then, ready, .. } = &self.slots[slot as usize];
-        self.prefetch_chain(*then);
+        for ahead in self.chain.comes_to(slot) {
+            self.prefetch_slot(ahead);
+        }
+        let Slot { page, ready, .. } = &self.slots[slot as usize];
         Ok(((!page.is_same(known)).then(|| page.clone()), t.max(*ready)))
     }
 
@@ -566,12 +514,39 @@ impl Cache {
         if self.tracking {
             self.remember(slot, first, data);
         }
+        self.put_lines(slot, first, data);
+        Ok(done)
+    }
+
+    fn put_lines(&mut self, slot: u32, first: usize, data: &[u8]) {
         let s = &mut self.slots[slot as usize];
         s.page.write(first * LINE_SIZE, Payload::Bytes(data));
         self.counters.dirtied += !s.dirty as u64;
         s.dirty = true;
         self.save(slot, Some((first * LINE_SIZE, data)));
         self.counters.lines += (data.len() / LINE_SIZE) as u64;
+    }
+
+    /// Changes whole lines that arrived at `t`, going by what they hold: [`Cache::read_lines`] of `reads` of them and
+    /// [`Cache::write_lines`] of all, with one look at the page; not while posted lines are tracked. `lines` is room for them.
+    ///
+    /// # Errors
+    /// As [`Cache::write_lines`].
+    pub fn change_lines(
+        &mut self,
+        be: &mut Backend,
+        t: Nanos,
+        lpa: Lpa,
+        first: usize,
+        lines: &mut [u8],
+        reads: usize,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<Nanos, DriveError> {
+        let (slot, done) = self.fetch(be, t, lpa)?;
+        self.counters.hits += reads as u64;
+        self.slots[slot as usize].page.copy_out(first * LINE_SIZE, lines);
+        change(lines);
+        self.put_lines(slot, first, lines);
         Ok(done)
     }
 
@@ -665,19 +640,17 @@ impl Cache {
     /// Read-only drive.
     pub fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
         let mut t = now;
-        let mut at = self.oldest;
-        while at != NIL {
-            let s = &mut self.slots[at as usize];
+        for slot in self.uses.iter().collect::<Vec<_>>() {
+            let s = &mut self.slots[slot as usize];
             if s.dirty {
                 t = be.write(t.max(s.ready), s.lpa, s.page.clone(), Cause::Host)?;
                 s.dirty = false;
                 self.counters.write_backs += 1;
-                self.unsave(at);
+                self.unsave(slot);
                 if be.is_publish_due() {
                     be.publish(|out| self.drain_redo(out))?;
                 }
             }
-            at = self.links[at as usize].newer;
         }
         Ok(t)
     }
@@ -749,21 +722,20 @@ impl Cache {
     /// Internal consistency.
     pub fn check(&self) -> Vec<String> {
         let mut bad = Vec::new();
-        let (mut at, mut newer, mut n) = (self.newest, NIL, 0);
-        while at != NIL && n <= self.slots.len() {
-            let s = &self.slots[at as usize];
-            let links = self.links[at as usize];
-            if links.newer != newer || self.by_page.get(&s.lpa) != Some(&at) {
-                bad.push(format!("page cache: {} is linked wrongly", s.lpa));
+        let mut n = 0;
+        for slot in self.uses.iter() {
+            let lpa = self.slots[slot as usize].lpa;
+            if self.by_page.get(&lpa) != Some(&slot) {
+                bad.push(format!("page cache: {lpa} is in the order of use, but not mapped"));
             }
-            (newer, at, n) = (at, links.older, n + 1);
+            n += 1;
         }
         let dirty = self.slots.iter().filter(|s| s.dirty).count() as u64 + self.counters.forgotten;
         if self.inherited + self.counters.dirtied != dirty + self.counters.write_backs {
             bad.push(format!("page cache: dirty pages do not balance: {:?}", self.counters));
         }
         if n != self.by_page.len() || n + self.free.len() != self.slots.len() || n > self.capacity {
-            bad.push(format!("page cache: {n} pages linked, {} mapped", self.by_page.len()));
+            bad.push(format!("page cache: {n} pages in the order of use, {} mapped", self.by_page.len()));
         }
         bad
     }

@@ -36,6 +36,20 @@ impl HeldLine {
         self.mask == u64::MAX
     }
 
+    /// Puts the bytes that were stored over those of the line.
+    pub fn overlay(&self, line: &mut [u8]) {
+        let (mut at, mut mask) = (0, self.mask);
+        while mask != 0 {
+            let skip = mask.trailing_zeros();
+            mask >>= skip;
+            at += skip as usize;
+            let n = mask.trailing_ones();
+            line[at..at + n as usize].copy_from_slice(&self.data[at..at + n as usize]);
+            mask = mask.checked_shr(n).unwrap_or(0);
+            at += n as usize;
+        }
+    }
+
     /// Whether `next` can travel in one posted write behind this line.
     pub fn joins(&self, next: &HeldLine) -> bool {
         self.line + 1 == next.line && self.tx == next.tx && !next.line.is_multiple_of(LINES_PER_PAGE as u64)

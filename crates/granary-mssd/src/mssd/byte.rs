@@ -97,20 +97,26 @@ impl State {
         let sent = self.link.lines_in(now, n);
         let work = c.firmware.entry_cost + c.firmware.line_cost * n as u64;
         let served = self.cores.serve(sent, work);
-        let mut t = served;
-
-        for (i, (held, to)) in run.iter().zip(data.chunks_exact_mut(LINE_SIZE)).enumerate() {
-            if held.is_whole() {
-                to.copy_from_slice(&held.data);
-                continue;
+        let (mut t, merged) = (served, run.iter().filter(|held| !held.is_whole()).count());
+        let taken = match &mut self.firmware {
+            Firmware::Cache(cache) if merged > 0 && !self.tracking => {
+                t = cache.change_lines(&mut self.backend, t, lpa, first, data, merged, |lines| {
+                    let lines = lines.chunks_exact_mut(LINE_SIZE);
+                    run.iter().zip(lines).for_each(|(held, line)| held.overlay(line));
+                })?;
+                t
             }
-            t = t.max(self.firmware.read_lines(&mut self.backend, t, lpa, first + i, to)?);
-            for (b, to) in to.iter_mut().enumerate().filter(|(b, _)| held.mask >> b & 1 == 1) {
-                *to = held.data[b];
+            firmware => {
+                for (i, (held, line)) in run.iter().zip(data.chunks_exact_mut(LINE_SIZE)).enumerate() {
+                    if !held.is_whole() {
+                        t = t.max(firmware.read_lines(&mut self.backend, t, lpa, first + i, line)?);
+                    }
+                    held.overlay(line);
+                }
+                firmware.write_lines(&mut self.backend, t, lpa, first, data, head.tx)?
             }
-            self.commands.merged_lines += 1;
-        }
-        let taken = self.firmware.write_lines(&mut self.backend, t, lpa, first, data, head.tx)?;
+        };
+        self.commands.merged_lines += merged as u64;
         let stalled = (taken > t && matches!(self.firmware, Firmware::Log(_))).then_some(taken);
         self.link.lines_taken(self.firmware.held_from(served, stalled), n);
         self.posted = self.posted.max(taken);

@@ -8,10 +8,12 @@
 //! need itself is free. An entry whose name or kind cannot be does not hide the others: it stands for nothing, and keeps its
 //! place. With a length that cannot be nobody knows where the next one begins.
 
+use super::Bytes;
 use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
 use granary_pm::corrupt;
 use granary_units::PAGE_SIZE;
 use granary_vfs::{FileKind, Result};
+use smallvec::smallvec;
 
 /// Bytes before the name.
 pub const HEADER: usize = 12;
@@ -53,8 +55,8 @@ impl Dentry<'_> {
 }
 
 /// The bytes of an entry: header and name.
-pub fn bytes(ino: u64, len: usize, kind: FileKind, name: &[u8]) -> Vec<u8> {
-    let mut b = vec![0; needs(name.len())];
+pub fn bytes(ino: u64, len: usize, kind: FileKind, name: &[u8]) -> Bytes {
+    let mut b: Bytes = smallvec![0; needs(name.len())];
     put_u64(&mut b, 0, ino);
     put_u16(&mut b, 8, len as u16);
     (b[10], b[11]) = (name.len() as u8, kind.code());
