@@ -262,9 +262,14 @@ impl Timeline {
     #[inline]
     fn remember(&mut self, gap: (u64, u64)) {
         // As a rule there is one, which has passed.
-        if self.gaps.last().is_some_and(|last| last.1 <= self.now) {
-            self.gaps.clear();
-        } else if self.gaps.len() >= self.many {
+        if self.gaps.last().is_none_or(|last| last.1 <= self.now) {
+            return self.gaps.only(gap);
+        }
+        self.remember_more(gap);
+    }
+
+    fn remember_more(&mut self, gap: (u64, u64)) {
+        if self.gaps.len() >= self.many {
             self.forget_gaps();
         }
         self.gaps.push(gap);

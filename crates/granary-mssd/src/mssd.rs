@@ -248,20 +248,34 @@ impl State {
     /// Does what is due by `now`; an error if the drive cannot serve anything.
     #[inline]
     fn begin(&mut self, now: Nanos) -> Result<(), DriveError> {
+        if self.tracking || !self.powered || self.fault.is_some() {
+            return self.begin_if_able(now);
+        }
+        self.advance(now);
+        Ok(())
+    }
+
+    #[cold]
+    fn begin_if_able(&mut self, now: Nanos) -> Result<(), DriveError> {
         if !self.powered {
             return Err(DriveError::PoweredOff);
         }
         if self.tracking {
             self.acknowledge(now);
         }
-        self.firmware.pump(&mut self.backend, now);
-        self.backend.pass(now);
-        self.link.pass(now);
-        self.cores.pass(now);
+        self.advance(now);
         match &self.fault {
             None => Ok(()),
             Some(fault) => Err(fault.clone()),
         }
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Nanos) {
+        self.firmware.pump(&mut self.backend, now);
+        self.backend.pass(now);
+        self.link.pass(now);
+        self.cores.pass(now);
     }
 
     /// What BAM changed belongs to what the flash changed just now: whoever hands over the one hands over both.

@@ -45,7 +45,23 @@ impl Gaps {
 
     #[inline(always)]
     pub(super) fn last(&self) -> Option<Gap> {
-        self.len().checked_sub(1).map(|i| self[i])
+        match self.places.get(self.b..) {
+            Some([.., last]) => Some(*last),
+            _ => self.places[self.from..self.a].last().copied(),
+        }
+    }
+
+    /// Forgets all gaps but this new one.
+    #[inline]
+    pub(super) fn only(&mut self, gap: Gap) {
+        (self.from, self.a, self.b) = (0, 0, 0);
+        match self.places.first_mut() {
+            Some(first) => {
+                *first = gap;
+                self.places.truncate(1);
+            }
+            None => self.places.push(gap),
+        }
     }
 
     /// The gaps, the last one first.

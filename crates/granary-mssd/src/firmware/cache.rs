@@ -349,19 +349,23 @@ impl Cache {
         }
     }
 
-    /// Whether the page that was asked for after the last one in an earlier chain of loads is this one, holds `known` and is there
-    /// at `t`; then it has been used.
-    #[inline]
-    pub fn hit_next(&mut self, lpa: Lpa, known: &Page, t: Nanos) -> bool {
-        let then = self.chain.expected();
-        let Some(s) = self.slots.get(then as usize) else { return false };
-        if s.lpa != lpa || s.ready > t || !s.page.is_same(known) {
-            return false;
+    /// Uses the first of these runs that are single pages which were asked for one after the other in an earlier chain of loads,
+    /// hold what is `known`, and are there at `t`; `most` at most. Returns how many they are.
+    pub fn hit_all(&mut self, runs: &[(Lpa, usize)], known: &[Page], t: Nanos, most: usize) -> usize {
+        let mut count = 0;
+        for (&(lpa, pages), known) in runs.iter().zip(known).take(most) {
+            let then = self.chain.expected();
+            let Some(s) = self.slots.get(then as usize) else { break };
+            if s.lpa != lpa || pages != 1 || s.ready > t || !s.page.is_same(known) {
+                break;
+            }
+            self.uses.used(then);
+            let ahead = self.chain.goes_on();
+            self.prefetch_slot(ahead);
+            count += 1;
         }
-        self.hit(then);
-        let ahead = self.chain.goes_on();
-        self.prefetch_slot(ahead);
-        true
+        self.counters.hits += count as u64;
+        count
     }
 
     /// [`Cache::read_page`] of a page that held `known`; no content where it is still that. A directory is read in one order

@@ -124,13 +124,9 @@ impl State {
         if !idle || pace.work.max(pace.sending).max(pace.half) > pace.whole {
             return none;
         }
-        let (mut count, mut t) = (0usize, now);
-        for (&(lpa, pages), known) in runs.iter().zip(known) {
-            if pages != 1 || t >= until || !cache.hit_next(lpa, known, t + pace.half) {
-                break;
-            }
-            (count, t) = (count + 1, t + pace.whole);
-        }
+        // As many as begin before `until`.
+        let most = until.saturating_sub(now).0.div_ceil(pace.whole.0.max(1)).min(runs.len() as u64);
+        let count = cache.hit_all(runs, known, asked, most as usize);
         let Some(others) = count.checked_sub(1) else { return none };
         let last = now + pace.whole * others as u64;
         self.backend.pass(last);

@@ -19,7 +19,7 @@ use granary_units::prefetch;
 /// No place: the slot is not in use.
 const NONE: u32 = u32::MAX;
 /// Uses that are kept for each slot, at most, before the stale ones are taken out.
-const KEPT: usize = 8;
+const KEPT: usize = 4;
 /// Uses that are kept however few slots there are.
 const LEAST: usize = 1 << 12;
 /// Uses that are looked at ahead.
@@ -38,17 +38,28 @@ impl Uses {
     /// `slot` was used.
     #[inline]
     pub fn used(&mut self, slot: u32) {
-        if self.log.last() == Some(&slot) && self.last[slot as usize] != NONE {
-            return;
+        if self.log.len() == self.log.capacity() {
+            self.make_room();
         }
-        if self.log.len() >= LEAST.max(self.last.len() * KEPT) {
-            self.forget_stale();
+        let place = self.log.len() as u32;
+        match self.last.get_mut(slot as usize) {
+            Some(last) => *last = place,
+            None => self.first_use(slot, place),
         }
-        if self.last.len() <= slot as usize {
-            self.last.resize(slot as usize + 1, NONE);
-        }
-        self.last[slot as usize] = self.log.len() as u32;
         self.log.push(slot);
+    }
+
+    #[cold]
+    fn first_use(&mut self, slot: u32, place: u32) {
+        self.last.resize(slot as usize + 1, NONE);
+        self.last[slot as usize] = place;
+    }
+
+    #[cold]
+    fn make_room(&mut self) {
+        self.forget_stale();
+        let want = LEAST.max(self.last.len() * KEPT);
+        self.log.reserve_exact(want.saturating_sub(self.log.len()));
     }
 
     /// `slot` is out of use.
@@ -133,7 +144,7 @@ mod tests {
                 assert_eq!(uses.iter().collect::<Vec<_>>(), list, "step {step}");
             }
         }
-        assert!(uses.log.len() <= LEAST, "stale uses are forgotten");
+        assert!(uses.log.capacity() <= 2 * LEAST, "stale uses are forgotten");
     }
 
     #[test]
