@@ -133,9 +133,28 @@ struct Slot {
     writes: bool,
 }
 
-/// Bits of an event's key that name the slot; those above count the events, so that equal instants are first come, first
+/// Bits of an event that name the slot; those above count the events, so that equal instants are first come, first
 /// served.
 const SLOT_BITS: u32 = 24;
+
+/// When which slot goes on: one number, so that a comparison is no branch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Event(u128);
+
+impl Event {
+    fn new(at: Nanos, order: u64, slot: u64) -> Event {
+        Event((at.0 as u128) << 64 | (order << SLOT_BITS | slot) as u128)
+    }
+
+    fn at(self) -> Nanos {
+        Nanos((self.0 >> 64) as u64)
+    }
+
+    fn slot(self) -> u64 {
+        self.0 as u64 & ((1 << SLOT_BITS) - 1)
+    }
+}
+
 /// Accesses under way in all.
 const MOST_SLOTS: u64 = 1 << 20;
 
@@ -294,12 +313,12 @@ impl<'a> Bench<'a> {
         let mut results: Vec<JobResult> = self.jobs.iter().map(JobResult::of).collect();
         let planned: u64 = clients.iter().map(|c| c.left.min(1 << 40)).sum();
         let mut slots = Vec::new();
-        // (instant, order << SLOT_BITS | slot), the earliest on top.
-        let mut events: BinaryHeap<Reverse<(Nanos, u64)>> = BinaryHeap::new();
+        // The earliest on top.
+        let mut events: BinaryHeap<Reverse<Event>> = BinaryHeap::new();
         for (client, c) in clients.iter().enumerate() {
             for _ in 0..c.spec.depth {
                 let n = slots.len() as u64;
-                events.push(Reverse((start, n << SLOT_BITS | n)));
+                events.push(Reverse(Event::new(start, n, n)));
                 let (client, step) = (client as u32, Step::Idle);
                 slots.push(Slot { client, step, at: 0, begun: start, writes: false });
             }
@@ -307,8 +326,8 @@ impl<'a> Bench<'a> {
         let (mut order, mut done, mut end) = (slots.len() as u64, 0u64, start);
         let mut io = Buffers::new(self.drive);
         while let Some(mut top) = events.peek_mut() {
-            let Reverse((now, key)) = *top;
-            let slot = &mut slots[(key & ((1 << SLOT_BITS) - 1)) as usize];
+            let (now, number) = (top.0.at(), top.0.slot());
+            let slot = &mut slots[number as usize];
             let c = &mut clients[slot.client as usize];
             let bs = c.spec.block_size.0;
             let next = match slot.step {
@@ -343,8 +362,7 @@ impl<'a> Bench<'a> {
                     self.drive.verify(now)?
                 }
             };
-            let slot = key & ((1 << SLOT_BITS) - 1);
-            *top = Reverse((next, order << SLOT_BITS | slot));
+            *top = Reverse(Event::new(next, order, number));
             order += 1;
         }
         Ok((results, end))

@@ -18,6 +18,8 @@
 //!
 //! Source: ByteFS section 4.9 (16 MB write buffer) and 4.3 (writes grouped over channels).
 
+mod programs;
+
 use crate::config::WriteAck;
 use crate::counters::BufferCounters;
 use crate::drive::DriveError;
@@ -27,9 +29,10 @@ use granary_flash::{
     BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
 };
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa};
+use programs::Programs;
 use rustc_hash::FxHashMap;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 /// Programs issued ahead of each plane: one in the cells, one in the register.
 const AHEAD: usize = 2;
@@ -62,8 +65,7 @@ pub struct Backend {
     capacity: usize,
     newest: FxHashMap<Lpa, u32>,
     waiting: VecDeque<u32>,
-    /// (program done, slot).
-    programming: BinaryHeap<Reverse<(Nanos, u32)>>,
+    programming: Programs,
     ahead: usize,
     ack: WriteAck,
     refused: Option<String>,
@@ -134,7 +136,7 @@ impl Backend {
             capacity: (size.0 / PAGE_SIZE as u64) as usize,
             newest: FxHashMap::default(),
             waiting: VecDeque::new(),
-            programming: BinaryHeap::new(),
+            programming: Programs::default(),
             ahead,
             ack: WriteAck::Buffer,
             refused: None,
@@ -225,7 +227,7 @@ impl Backend {
 
     /// When the next program will be done.
     pub fn next_done(&self) -> Option<Nanos> {
-        self.programming.peek().map(|Reverse((done, _))| *done)
+        self.programming.next_done()
     }
 
     /// Time has come to `now` ([`Ftl::pass`]).
@@ -237,17 +239,16 @@ impl Backend {
     /// Frees the slots whose programs are done by `now` and issues the next ones.
     #[inline]
     pub fn pump(&mut self, now: Nanos) {
-        while let Some(&Reverse((done, _))) = self.programming.peek()
-            && done <= now
-        {
+        while self.programming.next_done().is_some_and(|done| done <= now) {
             self.finish_one();
         }
     }
 
     fn finish_one(&mut self) -> Option<Nanos> {
-        let Reverse((done, slot)) = self.programming.pop()?;
+        let (done, slot) = self.programming.finish()?;
         self.release(slot);
         self.issue(done);
+        self.programming.close();
         Some(done)
     }
 
@@ -255,8 +256,10 @@ impl Backend {
         let s = &mut self.slots[slot as usize];
         s.state = State::Free;
         s.page = Page::ZERO;
-        if self.newest.get(&s.lpa) == Some(&slot) {
-            self.newest.remove(&s.lpa);
+        if let Entry::Occupied(newest) = self.newest.entry(s.lpa)
+            && *newest.get() == slot
+        {
+            newest.remove();
         }
         self.free.push(slot);
     }
@@ -279,7 +282,7 @@ impl Backend {
                 Ok(done) => {
                     s.state = State::Programming;
                     self.counters.issued += 1;
-                    self.programming.push(Reverse((done, slot)));
+                    self.programming.start(done, slot);
                 }
                 Err(e) => {
                     s.state = State::Refused;
@@ -409,7 +412,7 @@ impl Backend {
         match self.ftl.write(t, lpa, page, Cause::Host) {
             Ok(done) => {
                 self.counters.issued += 1;
-                self.programming.push(Reverse((done, slot)));
+                self.programming.start(done, slot);
                 Ok(done)
             }
             Err(e) => {
@@ -570,7 +573,8 @@ impl Backend {
     /// Flash errors while powering up.
     pub fn power_on(&mut self, at: Nanos) -> Result<Nanos, DriveError> {
         let ready = self.ftl.power_cycle(at, true).map_err(|e| DriveError::Failed(e.to_string()))?;
-        while let Some(Reverse((_, slot))) = self.programming.pop() {
+        while let Some((_, slot)) = self.programming.finish() {
+            self.programming.close();
             self.release(slot);
         }
         self.issue(ready);
