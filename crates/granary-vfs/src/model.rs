@@ -182,6 +182,15 @@ pub enum Op {
         old: String,
         new: String,
     },
+    OpenUnnamed {
+        dir: String,
+        flags: OpenFlags,
+        mode: u16,
+    },
+    LinkOpen {
+        fd: Fd,
+        new: String,
+    },
     Symlink {
         target: String,
         path: String,
@@ -287,6 +296,14 @@ fn attempt(p: &mut impl Posix, op: &Op) -> Result<Outcome> {
             }
             Outcome::Fd(fd)
         }
+        Op::OpenUnnamed { dir, flags, mode } => {
+            let fd = p.open_unnamed(dir, *flags, *mode)?;
+            if fd.0 >= DESCRIPTORS {
+                p.close(fd)?;
+            }
+            Outcome::Fd(fd)
+        }
+        Op::LinkOpen { fd, new } => p.link_open(*fd, new).map(done)?,
         Op::Close(fd) => p.close(*fd).map(done)?,
         Op::Read { fd, len } => {
             let mut buf = vec![0xee; *len];
@@ -420,6 +437,8 @@ fn is_unsupported(op: &Op, outcome: &Outcome) -> bool {
     let optional = matches!(
         op,
         Op::Fallocate { .. }
+            | Op::OpenUnnamed { .. }
+            | Op::LinkOpen { .. }
             | Op::Mmap { .. }
             | Op::MapLoad { .. }
             | Op::MapStore { .. }

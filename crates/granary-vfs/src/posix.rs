@@ -262,6 +262,17 @@ pub trait Posix {
     }
     /// A second name for a file.
     fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()>;
+    /// Opens a new file in a directory, without a name (O_TMPFILE), for writing at least; with `EXCL` it never gets one. Gone with
+    /// its last descriptor, unless [`Posix::link_open`] names it.
+    fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
+        let _ = (dir, flags, mode);
+        Err(FsError::NotSupported)
+    }
+    /// A name for an open file (linkat of its entry in /proc/self/fd): the first one, or one more.
+    fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> Result<()> {
+        let _ = (fd, new);
+        Err(FsError::NotSupported)
+    }
     /// A symbolic link.
     fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()>;
     /// The target of a symbolic link.

@@ -133,6 +133,21 @@ impl Process {
         self.vfs.create(&self.cred, &at.dir, &at.name, &new).map(|_| ())
     }
 
+    /// Enters a node that was looked up, on the way past `count` components, at another path.
+    fn link_node(&mut self, node: Result<NodeRef>, new: &[u8], mut count: u64) -> Result<()> {
+        let at = node.and_then(|n| Ok((n, self.resolve_parent(new, &mut count)?)));
+        self.charge(count, Nanos::ZERO);
+        let (node, at) = at?;
+        if at.last != Last::Name {
+            return Err(FsError::Exists);
+        }
+        if at.slash {
+            let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
+            return Err(if exists { FsError::Exists } else { FsError::NoEntry });
+        }
+        self.vfs.link(&self.cred, &node, &at.dir, &at.name)
+    }
+
     fn open_node(
         &mut self,
         path: &[u8],
@@ -457,17 +472,34 @@ impl Posix for Process {
     fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
         let mut count = 0;
         let node = self.lookup_path(old.as_ref(), false, &mut count);
-        let at = node.and_then(|n| Ok((n, self.resolve_parent(new.as_ref(), &mut count)?)));
-        self.charge(count, Nanos::ZERO);
-        let (node, at) = at?;
-        if at.last != Last::Name {
-            return Err(FsError::Exists);
+        self.link_node(node, new.as_ref(), count)
+    }
+
+    fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
+        if !flags.access_is_valid() || !flags.writes() || flags.contains(OpenFlags::CREAT) {
+            return Err(FsError::Invalid);
         }
-        if at.slash {
-            let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
-            return Err(if exists { FsError::Exists } else { FsError::NoEntry });
+        let mut count = 0;
+        let dir = self.lookup_path(dir.as_ref(), !flags.contains(OpenFlags::NOFOLLOW), &mut count);
+        self.charge(count, costs().inode_op);
+        let dir = dir?;
+        if !dir.is_dir() {
+            return Err(FsError::NotDir);
         }
-        self.vfs.link(&self.cred, &node, &at.dir, &at.name)
+        let mode = self.vfs.masked(&dir, mode & mode::ALL, self.umask)?;
+        let node = self.vfs.create_unnamed(&self.cred, &dir, mode)?;
+        if flags.contains(OpenFlags::EXCL) {
+            self.vfs.never_name(&node);
+        }
+        let file = self.vfs.open(&self.cred, node, flags, true)?;
+        let fd = self.install(file);
+        self.vfs.reap();
+        fd
+    }
+
+    fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> Result<()> {
+        let node = self.file(fd).map(|file| file.file.node().clone());
+        self.link_node(node, new.as_ref(), 0)
     }
 
     fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {

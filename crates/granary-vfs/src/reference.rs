@@ -44,6 +44,8 @@ struct Node {
     parent: u64,
     target: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// It had no name yet, and may get one.
+    unnamed: bool,
 }
 
 /// The reference file system's state.
@@ -71,6 +73,7 @@ impl RefFs {
             parent: ROOT,
             target: Vec::new(),
             xattrs: BTreeMap::new(),
+            unnamed: false,
         };
         RefFs { nodes: BTreeMap::from([(ROOT, Arc::new(root))]), limits }
     }
@@ -315,6 +318,15 @@ impl View<'_> {
         rdev: u32,
         target: &[u8],
     ) -> Result<u64> {
+        let ino = self.make_node(dir, kind, bits, rdev, target)?;
+        let above = self.fs.at_mut(dir);
+        above.names.insert(name.to_vec(), ino);
+        above.nlink += u32::from(kind == FileKind::Dir);
+        Ok(ino)
+    }
+
+    /// Makes a node for an entry of `dir`.
+    fn make_node(&mut self, dir: u64, kind: FileKind, bits: u16, rdev: u32, target: &[u8]) -> Result<u64> {
         let above = self.fs.at(dir);
         if above.nlink == 0 {
             return Err(FsError::NoEntry);
@@ -350,11 +362,9 @@ impl View<'_> {
             parent: dir,
             target: target.to_vec(),
             xattrs: BTreeMap::new(),
+            unnamed: false,
         };
         self.fs.nodes.insert(ino, Arc::new(node));
-        let above = self.fs.at_mut(dir);
-        above.names.insert(name.to_vec(), ino);
-        above.nlink += u32::from(kind == FileKind::Dir);
         Ok(ino)
     }
 

@@ -6,7 +6,7 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
 use granary_vfs::model::{Generator, Mix, Op, Outcome, apply, compare_trees, run_sequence};
 use granary_vfs::reference::{Limits, RefFs, RefProcess};
-use granary_vfs::{Cred, FileSystem, Posix, Process, Tracking, Vfs, VfsConfig, Whence};
+use granary_vfs::{Cred, FileSystem, FsError, Posix, Process, Tracking, Vfs, VfsConfig, Whence};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 5 };
@@ -148,4 +148,29 @@ fn a_failed_call_changes_nothing() {
             panic!("seed {seed}: {why}");
         }
     }
+}
+
+/// The random calls do make files without a name, name them, and find that they cannot.
+#[test]
+fn files_without_a_name_are_made_and_named() {
+    let (mut made, mut named, mut refused) = (0, 0, 0);
+    for seed in 600..640 {
+        let reference = Arc::new(parking_lot::Mutex::new(RefFs::new(LIMITS)));
+        let mut p = RefProcess::new(reference, Cred::ROOT);
+        let mut generator = Generator::new(seed, Mix::default());
+        for _ in 0..1_000 {
+            let op = generator.next_op();
+            let had_no_name = match &op {
+                Op::LinkOpen { fd, .. } => p.fstat(*fd).is_ok_and(|s| s.attr.nlink == 0),
+                _ => false,
+            };
+            match (&op, apply(&mut p, &op)) {
+                (Op::OpenUnnamed { .. }, Outcome::Fd(_)) => made += 1,
+                (Op::LinkOpen { .. }, Outcome::Done) => named += u32::from(had_no_name),
+                (Op::LinkOpen { .. }, Outcome::Failed(FsError::NoEntry)) => refused += u32::from(had_no_name),
+                _ => {}
+            }
+        }
+    }
+    assert!(made > 100 && named > 5 && refused > 10, "{made} made, {named} named, {refused} refused");
 }

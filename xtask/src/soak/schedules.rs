@@ -81,7 +81,9 @@ fn call(random: &mut Stream) -> Op {
     let (fd, pos, at) = (Fd(0), random.below(12_000), path(random));
     let len = 1 + random.below(6_000) as usize;
     let map = MapId(0);
-    match random.below(23) {
+    match random.below(26) {
+        23 | 24 => Op::LinkOpen { fd: Fd(random.below(2) as u32), new: at },
+        25 => Op::OpenUnnamed { dir: "/d".to_owned(), flags: OpenFlags::RDWR, mode: 0o644 },
         0 | 1 => open(at, pick(random, &[OpenFlags::CREAT, OpenFlags::CREAT | OpenFlags::EXCL])),
         2 | 3 => Op::Unlink(at),
         4..7 => {

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   a, b, .. x/a, y/b ── files ── SLOTS x { a cached descriptor, a direct one }      model: names, bytes
+//!              without a name ─┘
 //! ```
 //!
 //! The calls on what a file holds are in [`super::content`]. `cargo xtask soak --kind calls` makes them by the million on a mount
@@ -143,8 +144,28 @@ impl Exercise {
         self.model.drop_dead(&open);
     }
 
+    /// Opens a new file without a name in that slot.
+    fn open_unnamed(&mut self, slot: usize, what: &mut String) -> Result<(), String> {
+        let dir = ["", "x", "y"][self.rng.below(3) as usize];
+        let exclusive = self.rng.chance(0.2);
+        let exclude = if exclusive { OFlags::EXCL } else { OFlags::empty() };
+        *what = format!("open of a file without a name in '{dir}', {exclude:?}");
+        self.open[slot] = None;
+        self.forget_dead();
+        let opened = open(&self.root.join(dir), OFlags::TMPFILE | exclude);
+        let cached = opened.map_err(|e| format!("{e:?}"))?;
+        let file = self.model.create_unnamed(exclusive);
+        *what += &format!(": file {file}");
+        let direct = again(&cached, OFlags::DIRECT)?;
+        self.open[slot] = Some(Open { file, cached, direct });
+        Ok(())
+    }
+
     /// Opens another file in that slot, new or not.
     fn open_some(&mut self, slot: usize, what: &mut String) -> Result<(), String> {
+        if self.rng.chance(0.15) {
+            return self.open_unnamed(slot, what);
+        }
         let kinds = [
             OFlags::empty(),
             OFlags::CREATE,
@@ -189,7 +210,15 @@ impl Exercise {
     fn change_names(&mut self, what: &mut String) -> Result<(), String> {
         let (from, to) = (self.any_name(), self.any_name());
         let (old, new) = (self.root.join(from), self.root.join(to));
-        let (got, expected) = match self.rng.below(8) {
+        let (got, expected) = match self.rng.below(10) {
+            8.. => {
+                let slot = self.rng.below(SLOTS as u64) as usize;
+                let Some(open) = &self.open[slot] else { return Ok(()) };
+                *what = format!("link of the open file {} as {to}", open.file);
+                let fd = in_proc(&open.cached);
+                let got = linkat(CWD, &fd, CWD, &new, AtFlags::SYMLINK_FOLLOW);
+                (got, self.model.link_open(open.file, to))
+            }
             0..2 => {
                 *what = format!("link of {from} as {to}");
                 (linkat(CWD, &old, CWD, &new, AtFlags::empty()), self.model.link(from, to))
@@ -297,6 +326,10 @@ fn open(path: &Path, flags: OFlags) -> Result<File, Errno> {
 
 /// Another descriptor for an open file, whatever became of its name.
 fn again(file: &File, flags: OFlags) -> Result<File, String> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    open(Path::new(&path), flags).map_err(|e| format!("opened once more: {e}"))
+    open(Path::new(&in_proc(file)), flags).map_err(|e| format!("opened once more: {e}"))
+}
+
+/// A path that leads to an open file, whatever became of its name.
+fn in_proc(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }

@@ -22,6 +22,8 @@ pub type Id = u32;
 pub struct Content {
     /// All of its bytes.
     pub bytes: Vec<u8>,
+    /// Made without a name, and may get its first.
+    unnamed: bool,
 }
 
 impl Content {
@@ -65,8 +67,16 @@ impl Model {
         self.next
     }
 
+    /// open(2) with O_TMPFILE, and O_EXCL where `exclusive`: then it never gets a name.
+    pub fn create_unnamed(&mut self, exclusive: bool) -> Id {
+        let file = self.create();
+        self.file_mut(file).unnamed = !exclusive;
+        file
+    }
+
     /// Gives the file a name that leads nowhere yet.
     pub fn name(&mut self, name: &'static str, file: Id) {
+        self.file_mut(file).unnamed = false;
         self.names.insert(name, file);
     }
 
@@ -98,8 +108,16 @@ impl Model {
     /// link(2).
     pub fn link(&mut self, from: &str, to: &'static str) -> Result<(), Errno> {
         let file = self.find(from).ok_or(Errno::NOENT)?;
+        self.link_open(file, to)
+    }
+
+    /// linkat(2) of an open file.
+    pub fn link_open(&mut self, file: Id, to: &'static str) -> Result<(), Errno> {
         if self.find(to).is_some() {
             return Err(Errno::EXIST);
+        }
+        if self.links(file) == 0 && !self.file(file).unnamed {
+            return Err(Errno::NOENT);
         }
         self.name(to, file);
         Ok(())

@@ -139,6 +139,15 @@ impl Generator {
         flags
     }
 
+    /// Flags to open a file without a name with: mostly such as may be.
+    fn unnamed_flags(&mut self) -> OpenFlags {
+        let mut flags = self.flags() - OpenFlags::CREAT - OpenFlags::DIRECTORY;
+        if !flags.writes() && self.chance(90) {
+            flags.insert(OpenFlags::RDWR);
+        }
+        flags
+    }
+
     fn xattr(&mut self) -> String {
         let name = self.pick(&[
             "user.a",
@@ -176,7 +185,16 @@ impl Generator {
     /// A call on names.
     pub fn name_op(&mut self) -> Op {
         let path = self.path();
-        match self.rng.below(20) {
+        match self.rng.below(23) {
+            20 => {
+                // Most paths lead to no directory.
+                let dir = if self.chance(60) { "/".to_owned() } else { path };
+                Op::OpenUnnamed { dir, flags: self.unnamed_flags(), mode: self.mode() }
+            }
+            21 | 22 => {
+                let near = format!("/{}", self.pick(&["a", "b", "c", "m"]));
+                Op::LinkOpen { fd: self.fd(), new: if self.chance(50) { near } else { path } }
+            }
             0..4 => Op::Open { path, flags: self.flags(), mode: self.mode() },
             4..7 => Op::Mkdir { path, mode: self.mode() },
             7 => Op::Mknod {

@@ -92,6 +92,37 @@ impl RefProcess {
         })
     }
 
+    fn install(&mut self, ino: u64, flags: OpenFlags) -> Fd {
+        let fd = (0..).find(|n| !self.me.files.contains_key(n)).expect("a free number");
+        self.me.files.insert(fd, File { ino, flags, pos: 0 });
+        Fd(fd)
+    }
+
+    fn link_ino(v: &mut View<'_>, ino: u64, new: &[u8]) -> R<()> {
+        let Place { dir, last, slash } = v.parent(new)?;
+        let Last::Name(name) = last else { return Err(FsError::Exists) };
+        if v.fs.at(dir).names.contains_key(&name) {
+            return Err(FsError::Exists);
+        }
+        if slash || v.fs.at(dir).nlink == 0 {
+            return Err(FsError::NoEntry);
+        }
+        v.may(dir, Access::WRITE | Access::EXEC)?;
+        if v.fs.is_dir(ino) {
+            return Err(FsError::NotPermitted);
+        }
+        if v.fs.at(ino).nlink == 0 && !v.fs.at(ino).unnamed {
+            return Err(FsError::NoEntry);
+        }
+        if v.fs.at(ino).nlink >= v.fs.limits.max_links {
+            return Err(FsError::TooManyLinks);
+        }
+        let node = v.fs.at_mut(ino);
+        (node.nlink, node.unnamed) = (node.nlink + 1, false);
+        v.fs.at_mut(dir).names.insert(name, ino);
+        Ok(())
+    }
+
     fn open_ino(v: &mut View<'_>, path: &[u8], flags: OpenFlags, bits: u16) -> R<(u64, bool)> {
         if !flags.contains(OpenFlags::CREAT) {
             return Ok((v.find(path, !flags.contains(OpenFlags::NOFOLLOW))?, false));
@@ -206,9 +237,7 @@ impl Posix for RefProcess {
             }
             Ok(ino)
         })?;
-        let fd = (0..).find(|n| !self.me.files.contains_key(n)).expect("a free number");
-        self.me.files.insert(fd, File { ino, flags, pos: 0 });
-        Ok(Fd(fd))
+        Ok(self.install(ino, flags))
     }
 
     fn close(&mut self, fd: Fd) -> R<()> {
@@ -546,25 +575,30 @@ impl Posix for RefProcess {
     fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> R<()> {
         self.with(|v| {
             let ino = v.find(old.as_ref(), false)?;
-            let Place { dir, last, slash } = v.parent(new.as_ref())?;
-            let Last::Name(name) = last else { return Err(FsError::Exists) };
-            if v.fs.at(dir).names.contains_key(&name) {
-                return Err(FsError::Exists);
-            }
-            if slash || v.fs.at(dir).nlink == 0 {
-                return Err(FsError::NoEntry);
-            }
-            v.may(dir, Access::WRITE | Access::EXEC)?;
-            if v.fs.is_dir(ino) {
-                return Err(FsError::NotPermitted);
-            }
-            if v.fs.at(ino).nlink >= v.fs.limits.max_links {
-                return Err(FsError::TooManyLinks);
-            }
-            v.fs.at_mut(ino).nlink += 1;
-            v.fs.at_mut(dir).names.insert(name, ino);
-            Ok(())
+            RefProcess::link_ino(v, ino, new.as_ref())
         })
+    }
+
+    fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, bits: u16) -> R<Fd> {
+        if !flags.access_is_valid() || !flags.writes() || flags.contains(OpenFlags::CREAT) {
+            return Err(FsError::Invalid);
+        }
+        let ino = self.with(|v| {
+            let dir = v.find(dir.as_ref(), !flags.contains(OpenFlags::NOFOLLOW))?;
+            if !v.fs.is_dir(dir) {
+                return Err(FsError::NotDir);
+            }
+            let ino = v.make_node(dir, FileKind::File, bits & 0o7777 & !v.me.umask, 0, b"")?;
+            let node = v.fs.at_mut(ino);
+            (node.nlink, node.unnamed) = (0, !flags.contains(OpenFlags::EXCL));
+            Ok(ino)
+        })?;
+        Ok(self.install(ino, flags))
+    }
+
+    fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> R<()> {
+        let ino = self.file(fd)?.ino;
+        self.with(|v| RefProcess::link_ino(v, ino, new.as_ref()))
     }
 
     fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> R<()> {

@@ -102,4 +102,9 @@ impl Vfs {
         self.reap();
         Ok(node)
     }
+
+    /// A file of [`Vfs::create_unnamed`] never gets a name (O_TMPFILE with O_EXCL).
+    pub fn never_name(&self, node: &NodeRef) {
+        node.unnamed.store(false, Relaxed);
+    }
 }
