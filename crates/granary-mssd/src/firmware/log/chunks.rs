@@ -463,14 +463,21 @@ impl Chunks {
     /// Takes the older versions of exactly these lines out of the list at `below`; returns how many. `None` where one
     /// has some of the lines and others.
     fn drop_older(&mut self, below: usize, count: usize, lines: u64) -> Option<usize> {
-        if (0..count).any(|i| {
-            let m = self.older_at(below + 2 * i).mask();
-            m & lines != 0 && m != lines
-        }) {
-            return None;
-        }
-        let mut kept = below;
+        // As a rule at most one is concerned: nothing before it moves.
+        let mut first = None;
         for i in 0..count {
+            let m = self.older_at(below + 2 * i).mask();
+            if m & lines == 0 {
+                continue;
+            }
+            if m != lines {
+                return None;
+            }
+            first = first.or(Some(i));
+        }
+        let Some(first) = first else { return Some(0) };
+        let mut kept = below + 2 * first;
+        for i in first..count {
             let at = below + 2 * i;
             if self.older_at(at).mask() & lines == 0 {
                 (self.words[kept], self.words[kept + 1]) = (self.words[at], self.words[at + 1]);
