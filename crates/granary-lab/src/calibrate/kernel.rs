@@ -335,16 +335,6 @@ impl Posix for KernelClient {
         sys::link(self.path(old), self.path(new)).map_err(failed)
     }
 
-    fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
-        let unnamed = OpenFlags::from_bits_retain(OFlags::TMPFILE.bits());
-        self.open(dir, flags | unnamed, mode)
-    }
-
-    fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> Result<()> {
-        let old = format!("/proc/self/fd/{}", self.file(fd)?.as_raw_fd());
-        sys::linkat(sys::CWD, old, sys::CWD, self.path(new), AtFlags::SYMLINK_FOLLOW).map_err(failed)
-    }
-
     fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         sys::symlink(OsStr::from_bytes(target.as_ref()), self.path(path)).map_err(failed)
     }

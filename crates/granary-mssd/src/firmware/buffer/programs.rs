@@ -38,7 +38,7 @@ impl Programs {
         self.heap.peek().map(|Reverse(key)| Nanos((key >> SLOT_BITS) as u64))
     }
 
-    /// The slot of `slot` is done at `done`.
+    /// The program of `slot` is under way, and done at `done`.
     #[inline]
     pub(super) fn start(&mut self, done: Nanos, slot: u32) {
         let key = Reverse((done.0 as u128) << SLOT_BITS | slot as u128);
