@@ -16,6 +16,7 @@
 
 pub mod classify;
 pub mod kernel;
+mod land;
 pub mod layout;
 pub mod load;
 pub mod model;

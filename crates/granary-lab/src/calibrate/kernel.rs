@@ -1,5 +1,6 @@
 //! [`KernelClient`]: the calls of a workload as system calls, below a directory of this machine.
 
+use crate::calibrate::land::land;
 use crate::error::LabError;
 use granary_ext4::JournalShare;
 use granary_units::{Dest, Payload};
@@ -11,7 +12,7 @@ use rustix::fs::{self as sys, AtFlags, FallocateFlags, Mode, OFlags, Timespec, T
 use rustix::io::{Errno, pread, pwrite, read, write};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -241,7 +242,7 @@ impl Posix for KernelClient {
         // This file system only: others of the machine are nobody's business here.
         let root =
             sys::open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).map_err(failed)?;
-        sys::syncfs(root).map_err(failed)
+        land(root.as_fd()).and_then(|()| sys::syncfs(root)).map_err(failed)
     }
 
     fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
