@@ -9,8 +9,8 @@
 //!     classify(record, start..end) | model(load) -> table
 //! ```
 //!
-//! What a sync of Linux commits is a matter of chance: it commits once when the data has been sent, and again where an inode was
-//! changed after that, by data that landed late. Where that decides, the run is made again: see [`TRIES`].
+//! Both syncs of the kernel's side wait for the data first ([`KernelClient`]): how often Linux's sync commits would be a matter of
+//! chance otherwise.
 //!
 //! Exit code 1 where the aims are missed: all bytes written within 10 %, each structure of weight within 20 %.
 
@@ -29,10 +29,6 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-
-/// Most runs of the kernel's side. It is run again where the aims are missed and it committed more often than the model; of all
-/// runs the one with the fewest commits counts.
-const TRIES: u32 = 10;
 
 /// Runs the command.
 pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
@@ -62,22 +58,7 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
         say!("{}: granary-ext4", load.name);
         let ours = model(load, args.seed, size, args.data.mode(), journal_share(&release))?;
         say!("{}: the kernel's ext4", load.name);
-        let mut kernel = Rig::new(size, args.data)?.measure(load, args.seed)?;
-        for _ in 1..TRIES {
-            if kernel.commits <= ours.commits || judge(&kernel, &ours).is_empty() {
-                break;
-            }
-            say!(
-                "{}: the kernel made {} commits, the model {}: once more",
-                load.name,
-                kernel.commits,
-                ours.commits
-            );
-            let again = Rig::new(size, args.data)?.measure(load, args.seed)?;
-            if again.commits < kernel.commits {
-                kernel = again;
-            }
-        }
+        let kernel = Rig::new(size, args.data)?.measure(load, args.seed)?;
         let misses = judge(&kernel, &ours);
         if args.json {
             outln!("{}", json(load.name, args, &kernel, &ours, &misses));
