@@ -100,21 +100,21 @@ impl Core {
         let node = node(inode);
         match call.how {
             Allocate::Reserve { .. } => {
-                let holes = self.promise(node, touched, true)?;
+                let holes = self.promise_filled(node, touched)?;
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::PunchHole => self.punch(inode, &whole)?,
             Allocate::ZeroRange { .. }
                 if self.options.data == DataMode::Journal && self.standing(node) != Standing::Gone =>
             {
-                let holes = self.promise(node, touched, true)?;
+                let holes = self.promise_filled(node, touched)?;
                 self.zero_in_place(inode, &whole)?;
                 self.fill_holes(inode, &holes)?;
             }
             Allocate::ZeroRange { .. } => {
                 // Dirty pages of the range are about to be dropped: their promises are kept here.
                 let dirty = promised(node, whole.clone());
-                let mut holes = self.promise(node, touched, true)?;
+                let mut holes = self.promise_filled(node, touched)?;
                 let mapped = node.body.lock().map.runs_in(whole);
                 if self.options.data == DataMode::Journal {
                     self.leave_journal(node, mapped.iter().copied())?;
@@ -174,8 +174,25 @@ impl Core {
         Ok(())
     }
 
+    /// Promises the holes among these pages, which get their blocks at once: with the extent blocks that any places of theirs
+    /// need, or else with none, since they may lie one behind the other ([`Core::fill_holes`] finds out).
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing promised.
+    pub fn promise_filled(&self, node: &Node, pages: Range<u64>) -> Result<Vec<Range<u64>>> {
+        match self.promise(node, pages.clone(), true) {
+            Err(FsError::NoSpace) => self.promise(node, pages, false),
+            other => other,
+        }
+    }
+
     /// Gives promised pages blocks that read as zeros.
+    ///
+    /// # Errors
+    /// Of the drive; `NoSpace` for extent blocks, where they were not promised: the pages have lost their promises then, but for
+    /// those that came into their places with earlier transactions.
     pub fn fill_holes(&self, inode: &Inode, holes: &[Range<u64>]) -> Result<()> {
+        let mut later: u64 = holes.iter().map(|h| h.end - h.start).sum();
         let mut left = holes.iter().flat_map(|h| {
             let h = h.clone();
             h.clone().step_by(LONGEST as usize).map(move |at| at..(at + LONGEST).min(h.end))
@@ -185,7 +202,8 @@ impl Core {
             let mut tx = Tx::new(self);
             let result = self.take_runs(&mut tx, node(inode), &mut part, &mut left);
             let result = result.and_then(|new| {
-                self.promise_slots(node(inode), &new)?;
+                later -= new.iter().map(|(_, run)| run.len as u64).sum::<u64>();
+                self.promise_slots(node(inode), &new, later)?;
                 self.trim(new.iter().map(|n| n.1))?;
                 self.point_at(tx, inode, &new, 0).map(drop)
             });
@@ -197,14 +215,15 @@ impl Core {
         Ok(())
     }
 
-    /// Promises the extent blocks that these runs and the pages that stay promised need, where too few are.
-    fn promise_slots(&self, node: &Node, new: &[(u64, Run)]) -> Result<()> {
+    /// Promises the extent blocks that these runs and the pages that stay promised need, where too few are; but for `later` of
+    /// those pages, which get their places in this call, too.
+    pub fn promise_slots(&self, node: &Node, new: &[(u64, Run)], later: u64) -> Result<()> {
         let mut body = node.body.lock();
         if body.standing == Standing::Gone {
             return Ok(());
         }
         let pages: u64 = new.iter().map(|(_, run)| run.len as u64).sum();
-        let stay = body.map.reserved.count() - pages;
+        let stay = body.map.reserved.count() - pages - later;
         let (slots, index) = body.map.blocks_missing(body.map.slots_for(new) + stay);
         let more = (slots + index).saturating_sub(body.map.reserved_meta);
         if !self.space.reserve(more, Claim::Free) {

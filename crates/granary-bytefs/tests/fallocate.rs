@@ -1,4 +1,4 @@
-//! fallocate with a data journal: one transaction for each call, on a full file system, too.
+//! fallocate: with a data journal one transaction for each call; on a full file system all that is there, to the block.
 
 mod common;
 
@@ -12,12 +12,18 @@ const PAGE: u64 = 4096;
 const KEEP: Allocate = Allocate::Reserve { keep_size: true };
 const GROW: Allocate = Allocate::Reserve { keep_size: false };
 const ZERO: Allocate = Allocate::ZeroRange { keep_size: true };
+/// Extents that an inode holds (SPEC).
+const INLINE: u64 = 3;
 const ZERO_GROW: Allocate = Allocate::ZeroRange { keep_size: false };
 
 fn mounted(mib: u64) -> (Arc<ByteFs>, Process) {
+    mounted_as(mib, DataMode::Journal)
+}
+
+fn mounted_as(mib: u64, data: DataMode) -> (Arc<ByteFs>, Process) {
     let drive = strict(mib);
     format(&drive);
-    let options = MountOptions { data: DataMode::Journal, ..MountOptions::default() };
+    let options = MountOptions { data, ..MountOptions::default() };
     let fs = open(&drive, &options);
     let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("mounts");
     (fs, Process::new(vfs, Cred::ROOT))
@@ -102,4 +108,41 @@ fn on_a_full_file_system_pages_are_zeroed_in_their_places() {
         p.sync().expect("syncs");
         assert_clean(&fs);
     });
+}
+
+/// What statfs offers can be reserved, in pieces of any size, but for the extent blocks that the pieces really take.
+#[test]
+fn the_last_blocks_of_a_file_system_can_be_reserved() {
+    let modes = [DataMode::Ordered, DataMode::Journal];
+    for (data, piece) in modes.into_iter().flat_map(|d| [1, 3, 700, u64::MAX].map(|piece| (d, piece))) {
+        in_world(move || {
+            let (fs, mut p) = mounted_as(16, data);
+            // As many extents as an inode holds: the next that joins none takes an extent block, with the block that names it.
+            let fd = create(&mut p, "/f");
+            for n in 0..INLINE {
+                p.fallocate(fd, KEEP, (100_000 + 2 * n) * PAGE, PAGE).expect("there is room");
+            }
+            p.sync().expect("syncs");
+            let mut size = 0;
+            loop {
+                let left = p.statfs().expect("statfs").available_blocks();
+                let Some(most) = Some(piece.min(left)).filter(|&n| n > 0) else { break };
+                let before = fs.stats().transactions;
+                let fits = (0..=2).map(|less| most - less).find(|n| {
+                    let done = p.fallocate(fd, GROW, size, n * PAGE);
+                    assert!(matches!(done, Ok(()) | Err(FsError::NoSpace)), "{done:?}");
+                    assert!(done.is_ok() || p.statfs().expect("statfs").available_blocks() == left);
+                    done.is_ok()
+                });
+                size +=
+                    PAGE * fits.expect("what is left but for an extent block and the block that names it");
+                if data == DataMode::Journal {
+                    assert_eq!(fs.stats().transactions - before, 1);
+                }
+            }
+            p.sync().expect("syncs");
+            assert_eq!(fs.stats().reserved_blocks, 0, "{data:?} {piece}");
+            assert_clean(&fs);
+        });
+    }
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// What the command line allocates with.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
 
 const WHAT: Structure = Structure::Data;
 

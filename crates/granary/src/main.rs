@@ -21,10 +21,13 @@ use std::process::ExitCode;
 /// A simulation is made of millions of small nodes, and a page for each page of the drive: its arenas in large pages take a
 /// hundredth of the page faults (docs/BENCHMARKS.md, "The allocator").
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if matches!(cli.command, Command::Run(_) | Command::Reproduce(_) | Command::Drive(_)) {
+        granary_alloc::keep(); // simulations end; a mount stays
+    }
     let result = match cli.command {
         Command::Run(args) => done(cmd::run::run(&args)),
         Command::Reproduce(args) => done(cmd::reproduce::run(&args)),

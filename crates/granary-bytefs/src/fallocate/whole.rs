@@ -118,7 +118,12 @@ impl Core {
         if lines > most {
             return Ok(false);
         }
-        let holes = if keeps { self.promise(node, call.touched.clone(), true)? } else { Vec::new() };
+        let touched = call.touched.clone();
+        let holes = match keeps {
+            true if cut.is_empty() => self.promise_filled(node, touched)?,
+            true => self.promise(node, touched, true)?,
+            false => Vec::new(),
+        };
         let renewed = if keeps && way == Way::Blocks { old } else { 0 };
         let mut parts = holes.clone();
         if keeps && way == Way::Blocks && !whole.is_empty() {
@@ -157,6 +162,9 @@ impl Core {
                 lines = left;
                 new.push(run);
             }
+        }
+        if cut.is_empty() {
+            self.promise_slots(node(call.inode), &new, 0)?;
         }
         self.trim(new.iter().map(|n| n.1))?;
         self.finish(call, tx, zeroed, cut, &new)?;
