@@ -20,8 +20,11 @@
 //!
 //! Source: ByteFS section 4.3.
 
-use super::index::{Versions, needed};
+mod cut;
+
+use super::index::Versions;
 use super::lean::{self, LEAN, Lean};
+pub use cut::Scratch;
 use granary_units::prefetch;
 
 /// Names an entry of either half of the log: region in bit 31, *native* (not migrated) in bit 30, number below.
@@ -147,14 +150,6 @@ pub struct Chunks {
     len: u32,
 }
 
-/// Working memory for the rare insertions that cut other chunks.
-#[derive(Default)]
-pub struct Scratch {
-    current: Vec<Piece>,
-    older: Vec<Piece>,
-    stack: Vec<Piece>,
-}
-
 /// The smallest class with room for `payload` words.
 fn class_for(payload: usize) -> usize {
     let class = CLASSES.iter().position(|&c| c as usize >= payload);
@@ -163,6 +158,18 @@ fn class_for(payload: usize) -> usize {
 
 fn range_word(p: &Piece) -> u32 {
     p.first as u32 | (p.lines as u32) << 8
+}
+
+/// The older version of which these are the words.
+#[inline]
+fn piece_of(entry: u32, range: u32) -> Piece {
+    Piece { entry: EntryRef(entry), first: range as u8, lines: (range >> 8) as u8 }
+}
+
+/// Lines 0 to `end` - 1; `end` is 0 to 64.
+#[inline]
+fn lines_upto(end: u8) -> u64 {
+    if end == 64 { u64::MAX } else { (1 << end) - 1 }
 }
 
 impl Chunks {
@@ -322,8 +329,7 @@ impl Chunks {
 
     #[inline]
     fn older_at(&self, at: usize) -> Piece {
-        let range = self.word(at + 1);
-        Piece { entry: EntryRef(self.word(at)), first: range as u8, lines: (range >> 8) as u8 }
+        piece_of(self.word(at), self.word(at + 1))
     }
 
     /// Lines of all chunks of a record, older versions included.
@@ -465,8 +471,8 @@ impl Chunks {
     fn drop_older(&mut self, below: usize, count: usize, lines: u64) -> Option<usize> {
         // As a rule at most one is concerned: nothing before it moves.
         let mut first = None;
-        for i in 0..count {
-            let m = self.older_at(below + 2 * i).mask();
+        for (i, pair) in self.words[below..below + 2 * count].chunks_exact(2).enumerate() {
+            let m = piece_of(pair[0], pair[1]).mask();
             if m & lines == 0 {
                 continue;
             }
@@ -487,44 +493,6 @@ impl Chunks {
         Some(count - (kept - below) / 2)
     }
 
-    /// The general case: makes the record anew.
-    fn cut(&mut self, head: u32, piece: Piece, versions: &impl Versions, s: &mut Scratch) -> (u32, i64) {
-        let before = self.lines(head) as i64;
-        let new = piece.mask();
-        s.current.clear();
-        s.older.clear();
-        s.stack.clear();
-        self.lookup(head, u64::MAX, &mut s.current);
-        s.stack.push(piece);
-        s.stack.extend(s.current.iter().flat_map(|c| c.parts(new)));
-        let displaced = s.stack.len();
-        self.gather_older(head, &mut s.stack);
-        // What lies outside the new chunk's lines stays as it is; the order matters only between versions of a line.
-        let mut nth = 0;
-        let older = &mut s.older;
-        s.stack.retain(|p| {
-            nth += 1;
-            if nth > displaced {
-                older.extend(p.parts(!new));
-            }
-            nth <= displaced || p.mask() & new != 0
-        });
-        nth = 0;
-        needed(&s.stack, versions, |p, need| {
-            if nth > 0 {
-                older.extend(p.parts(need & new));
-            }
-            nth += 1;
-        });
-        s.stack.clear();
-        s.stack.extend(s.current.iter().flat_map(|c| c.parts(!new)));
-        let place = s.stack.partition_point(|c| c.first < piece.first);
-        s.stack.insert(place, piece);
-        self.release(head);
-        let made = self.build(&s.stack, &s.older);
-        (made, self.lines(made) as i64 - before)
-    }
-
     /// A record of disjoint ascending chunks and older versions, newest first for each line.
     fn build(&mut self, current: &[Piece], older: &[Piece]) -> u32 {
         match Lean::new(current, older) {
@@ -541,14 +509,11 @@ impl Chunks {
     }
 
     fn build_masks(&mut self, current: &[Piece], older: &[Piece]) -> u32 {
-        // Where there are older versions there will be more: without room for them every insertion would end here.
-        let class = class_for(current.len() + 2 * older.len() + older.len() / 2 * 2);
-        let head = self.allocate(class);
-        let (mut cover, mut starts) = (0, 0);
+        let cover = current.iter().fold(0, |all, p| all | p.mask());
+        let starts = current.iter().fold(0, |all, p| all | 1 << p.first);
+        let head = self.begin(cover, starts, current.len(), older.len());
         let mut at = head as usize + HEADER;
         for p in current {
-            cover |= p.mask();
-            starts |= 1 << p.first;
             self.words[at] = p.entry.0;
             at += 1;
         }
@@ -557,9 +522,17 @@ impl Chunks {
             self.words[at + 1] = range_word(p);
             at += 2;
         }
+        head
+    }
+
+    /// A record with its header, for so many chunks and older versions.
+    fn begin(&mut self, cover: u64, starts: u64, chunks: usize, older: usize) -> u32 {
+        // Where there are older versions there will be more: without room for them every insertion would make it anew.
+        let class = class_for(chunks + 2 * older + older / 2 * 2);
+        let head = self.allocate(class);
         self.set_mask(head as usize, cover);
         self.set_mask(head as usize + 2, starts);
-        self.set_older(head, older.len(), class);
+        self.set_older(head, older, class);
         head
     }
 
