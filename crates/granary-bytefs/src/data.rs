@@ -162,7 +162,7 @@ impl Core {
         let mut tx = Tx::new(self);
         let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
         let by_byte = |i: usize| !targets[i].new && pages[i].lines.count_ones() < self.threshold;
-        let (mut all, mut scratch, mut i) = (Ticket::NONE, Vec::new(), 0);
+        let (mut all, mut scratch, mut i) = (Ticket::NONE, Vec::with_capacity(pages.len()), 0);
         while i < pages.len() {
             let first = i;
             scratch.clear();

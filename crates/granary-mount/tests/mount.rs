@@ -6,6 +6,7 @@ mod mount {
     mod durability;
     mod exercise;
     mod exerciser;
+    mod image;
     mod lifetime;
     mod locks;
     mod machine;

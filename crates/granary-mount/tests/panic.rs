@@ -1,19 +1,20 @@
 //! A panic in one request: that one is answered with an error, the mount takes no more changes, reads go on, nothing reaches
 //! the image any more, and the next mount recovers what was promised. (A file of its own: the hook is the process's.)
 
+#[path = "mount/image.rs"]
+mod image;
 #[path = "mount/rig.rs"]
 #[allow(dead_code)]
 mod rig;
 
 use granary_lab::registry::FsEntry;
-use granary_lab::testbed::Testbed;
-use granary_mount::{MountError, Options, host_config};
+use granary_mount::{MountError, Options};
 use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Image, ImageMeta, OpenOptions};
-use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Mode, Port, Structure};
+use granary_mssd::image::{Durability, Image};
+use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Dest, Nanos, TxId};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -83,17 +84,9 @@ impl Drive for Brittle {
 }
 
 fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>, Arc<Brittle>) {
-    let options = OpenOptions { wal_half: Some(1 << 20), ..OpenOptions::default() };
-    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+    let (image, drive) = image::open(host, Durability::Process);
     let brittle = Arc::new(Brittle { inner: drive, armed: AtomicBool::new(false) });
-    let port = Port::new(brittle.clone());
-    if new {
-        (entry.mkfs)(&port).expect("mkfs");
-    }
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let fs = (entry.mount)(port, &testbed.host).expect("mounts");
-    let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
-    (image, Vfs::mount(fs, config).expect("vfs"), brittle)
+    (image, image::vfs_on(brittle.clone(), entry, new), brittle)
 }
 
 fn put(path: &Path, byte: u8) -> std::io::Result<()> {
@@ -110,13 +103,7 @@ const EIO: Option<i32> = Some(5);
 const EROFS: Option<i32> = Some(30);
 
 fn one(entry: &'static FsEntry) {
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
-    (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
-    config.flash = config.flash.with_capacity(Bytes::mib(64));
-    (config.firmware.log_region, config.firmware.cache) = (Bytes::mib(4), Bytes::mib(4));
-    let host = MemoryHost::new();
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
+    let host = image::create(entry, Some(Bytes::mib(4)));
     let (image, vfs, brittle) = open(&host, entry, true);
     let image = Arc::new(image);
     let dir = tempfile::tempdir().expect("a directory");

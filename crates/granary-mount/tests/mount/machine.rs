@@ -6,16 +6,15 @@
 //!   the test, at random moments: takes what was told, then a copy of the files ─> opens it: recovery, check, all there
 //! ```
 
+use super::image;
 use super::rig::{eventually, possible, systems};
 use granary_lab::registry::FsEntry;
-use granary_lab::testbed::Testbed;
-use granary_mount::{Options, host_config};
+use granary_mount::Options;
 use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image, ImageMeta, OpenOptions};
-use granary_mssd::{Mode, Port};
+use granary_mssd::image::{Durability, Image};
 use granary_sim::rng::Stream;
-use granary_units::{Bytes, Dest};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_units::Dest;
+use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -68,13 +67,7 @@ fn a_copy_of_the_synced_bytes_holds_everything_acknowledged() {
 }
 
 fn explore(entry: &'static FsEntry) {
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
-    // Few planes: each brings blocks of its own for gc, and every copy copies them all.
-    (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
-    config.flash = config.flash.with_capacity(Bytes::mib(64));
-    let host = MemoryHost::new();
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
+    let host = image::create(entry, None);
     let (image, vfs) = open(&host, entry, true);
     image.barrier().expect("what mkfs made is safe");
     let image = Arc::new(image);
@@ -131,17 +124,8 @@ impl Drop for Stop<'_> {
 
 /// Opens the image with machine durability, and its file system, which is made first where `new`.
 fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>) {
-    let options =
-        OpenOptions { durability: Durability::Machine, wal_half: Some(1 << 20), ..OpenOptions::default() };
-    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
-    let port = Port::new(drive);
-    if new {
-        (entry.mkfs)(&port).expect("mkfs");
-    }
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let fs = (entry.mount)(port, &testbed.host).expect("mounts");
-    let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
-    (image, Vfs::mount(fs, config).expect("vfs"))
+    let (image, drive) = image::open(host, Durability::Machine);
+    (image, image::vfs_on(drive, entry, new))
 }
 
 /// Writes until told to stop; what is durable is told after the call that promised it.

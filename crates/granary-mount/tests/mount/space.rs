@@ -152,8 +152,9 @@ fn a_removed_file_that_is_open_keeps_its_space() {
         held.read_exact_at(&mut [0], all as u64 - 1).expect("there");
         drop(held);
         let back = eventually(|| {
+            // Until then names may find no place.
             let written = File::create(rig.path("next")).map_or(0, |mut f| fill(&mut f));
-            fs::remove_file(rig.path("next")).expect("removed");
+            let _ = fs::remove_file(rig.path("next"));
             written > all / 10 * 9
         });
         assert!(back, "{}: it is free again", rig.fs);

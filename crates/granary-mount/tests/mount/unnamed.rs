@@ -1,14 +1,13 @@
 //! Files without a name (O_TMPFILE): they live while they are open, get a name or leave nothing.
 
+use super::image;
 use super::rig::{self, Rig, each, each_with, eventually};
 use granary_lab::registry::FsEntry;
-use granary_lab::testbed::Testbed;
-use granary_mount::{Options, host_config};
+use granary_mount::Options;
 use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Image, ImageMeta, OpenOptions};
-use granary_mssd::{Mode, Port};
+use granary_mssd::image::{Durability, Image};
 use granary_units::Bytes;
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat, openat};
 use rustix::io::{Errno, Result};
 use std::fs::{self, File};
@@ -152,16 +151,8 @@ fn many_live_side_by_side() {
 }
 
 fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>) {
-    let options = OpenOptions { wal_half: Some(1 << 20), ..OpenOptions::default() };
-    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
-    let port = Port::new(drive);
-    if new {
-        (entry.mkfs)(&port).expect("mkfs");
-    }
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let fs = (entry.mount)(port, &testbed.host).expect("mounts");
-    let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
-    (image, Vfs::mount(fs, config).expect("vfs"))
+    let (image, drive) = image::open(host, Durability::Process);
+    (image, image::vfs_on(drive, entry, new))
 }
 
 fn content(p: &mut Process, path: &str) -> Option<Vec<u8>> {
@@ -186,13 +177,7 @@ fn sound(vfs: &Arc<Vfs>, entry: &FsEntry) {
 
 /// Dies with files open that have no name, and one that was given one: by an unmount, or as by `kill -9`.
 fn one(entry: &'static FsEntry, killed: bool) {
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
-    (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
-    config.flash = config.flash.with_capacity(Bytes::mib(64));
-    (config.firmware.log_region, config.firmware.cache) = (Bytes::mib(4), Bytes::mib(4));
-    let host = MemoryHost::new();
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
+    let host = image::create(entry, Some(Bytes::mib(4)));
     let (image, vfs) = open(&host, entry, true);
     vfs.sync().expect("sync");
     let free = vfs.statfs().expect("statfs");

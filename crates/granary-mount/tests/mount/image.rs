@@ -1,0 +1,44 @@
+//! Images in memory: what a test mounts, kills or copies, and opens again.
+
+use granary_lab::registry::FsEntry;
+use granary_lab::testbed::Testbed;
+use granary_mount::host_config;
+use granary_mssd::image::host::memory::MemoryHost;
+use granary_mssd::image::{Durability, Image, ImageMeta, OpenOptions};
+use granary_mssd::{Drive, Mode, Port};
+use granary_units::Bytes;
+use granary_vfs::{Vfs, VfsConfig};
+use std::sync::Arc;
+
+/// An image of 64 MiB for this file system, with so much log or cache, or the testbed's.
+pub fn create(entry: &FsEntry, log: Option<Bytes>) -> MemoryHost {
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
+    // Few planes: each brings blocks of its own for gc, and every copy copies them all.
+    (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
+    config.flash = config.flash.with_capacity(Bytes::mib(64));
+    if let Some(log) = log {
+        (config.firmware.log_region, config.firmware.cache) = (log, log);
+    }
+    let host = MemoryHost::new();
+    Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
+    host
+}
+
+/// Opens it.
+pub fn open(host: &MemoryHost, durability: Durability) -> (Image, Arc<dyn Drive>) {
+    let options = OpenOptions { durability, wal_half: Some(1 << 20), ..OpenOptions::default() };
+    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+    (image, drive)
+}
+
+/// The file system on a drive, made first where `new`.
+pub fn vfs_on(drive: Arc<dyn Drive>, entry: &FsEntry, new: bool) -> Arc<Vfs> {
+    let port = Port::new(drive);
+    if new {
+        (entry.mkfs)(&port).expect("mkfs");
+    }
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let fs = (entry.mount)(port, &testbed.host).expect("mounts");
+    Vfs::mount(fs, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs")
+}
