@@ -3,7 +3,6 @@
 use crate::core::Core;
 use crate::node::Node;
 use granary_vfs::{FileKind, FsError, Ino, Result};
-use std::sync::Arc;
 
 /// How one regular file lies on the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl Core {
             if loaded.attr.kind != FileKind::File {
                 continue;
             }
-            let Some(node) = loaded.private.downcast_ref::<Arc<Node>>() else {
+            let Some(node) = loaded.private.downcast_ref::<Node>() else {
                 return Err(FsError::Corrupt(format!("inode {} has no node", ino.0)));
             };
             let body = node.body.lock();

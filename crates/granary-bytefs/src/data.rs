@@ -26,6 +26,7 @@ use crate::space::{Claim, Run};
 use granary_mssd::{Structure, Ticket};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,6 +40,13 @@ pub struct Target {
 }
 
 const NOWHERE: u32 = u32::MAX;
+
+/// Where the pages of one call go.
+pub type Targets = SmallVec<[Target; 8]>;
+/// Runs that a file gets, with their first blocks in the file.
+pub type NewRuns = SmallVec<[(u64, Run); 2]>;
+/// Pages without a block and without a promise of one.
+pub type Holes = SmallVec<[Range<u64>; 2]>;
 
 /// The blocks that pages have already.
 pub fn old_blocks(targets: &[Target]) -> impl Iterator<Item = Run> {
@@ -102,10 +110,10 @@ impl Core {
     ///
     /// # Errors
     /// `NoSpace`, with nothing promised.
-    pub fn promise(&self, node: &Node, pages: Range<u64>, extents: bool) -> Result<Vec<Range<u64>>> {
+    pub fn promise(&self, node: &Node, pages: Range<u64>, extents: bool) -> Result<Holes> {
         let mut body = node.body.lock();
         let map = &mut body.map;
-        let mut holes: Vec<Range<u64>> = Vec::new();
+        let mut holes = Holes::new();
         for gap in map.reserved.missing(pages) {
             let mut at = gap.start;
             while at < gap.end {
@@ -162,7 +170,7 @@ impl Core {
         let mut tx = Tx::new(self);
         let new = self.allocate(&mut tx, node, |i| pages[i].index, &mut targets)?;
         let by_byte = |i: usize| !targets[i].new && pages[i].lines.count_ones() < self.threshold;
-        let (mut all, mut scratch, mut i) = (Ticket::NONE, Vec::with_capacity(pages.len()), 0);
+        let (mut all, mut scratch, mut i) = (Ticket::NONE, SmallVec::<[Page; 8]>::new(), 0);
         while i < pages.len() {
             let first = i;
             scratch.clear();
@@ -185,7 +193,7 @@ impl Core {
     }
 
     /// Where these pages are now.
-    pub fn targets(&self, node: &Node, indexes: impl Iterator<Item = u64>) -> Vec<Target> {
+    pub fn targets(&self, node: &Node, indexes: impl Iterator<Item = u64>) -> Targets {
         let body = node.body.lock();
         let mut from = 0;
         let mut piece = Piece::Hole { len: 0 };
@@ -209,8 +217,8 @@ impl Core {
         node: &Node,
         index: impl Fn(usize) -> u64,
         targets: &mut [Target],
-    ) -> Result<Vec<(u64, Run)>> {
-        let mut new: Vec<(u64, Run)> = Vec::new();
+    ) -> Result<NewRuns> {
+        let mut new = NewRuns::new();
         let mut i = 0;
         while i < targets.len() {
             if targets[i].lba != NOWHERE {

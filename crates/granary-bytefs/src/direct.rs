@@ -10,7 +10,7 @@
 //! Source: ByteFS section 4.6 (direct data access).
 
 use crate::core::Core;
-use crate::data::{old_blocks, pages_of};
+use crate::data::{NewRuns, old_blocks, pages_of};
 use crate::journal::Tx;
 use crate::map::Piece;
 use crate::node::{Dirty, Standing, node};
@@ -83,7 +83,7 @@ impl Core {
                 self.store_data(node, target.lba, part.inside, &buf)?;
             }
             self.journal.verify_all(&self.port)?;
-            Vec::new()
+            NewRuns::new()
         } else {
             let new = self.allocate(&mut tx, node, |i| range.start + i as u64, &mut targets)?;
             let mut pages = vec![Page::ZERO; targets.len()];

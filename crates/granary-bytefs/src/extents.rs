@@ -7,7 +7,7 @@
 use crate::core::Core;
 use crate::journal::Tx;
 use crate::layout::{POINTERS_PER_INDEX, extent};
-use crate::map::SlotEdit;
+use crate::map::{SlotEdit, SlotEdits};
 use crate::node::{Body, Half, Node, Standing};
 use crate::space::{Claim, Run};
 use granary_mssd::Structure;
@@ -29,7 +29,7 @@ impl Core {
     /// # Errors
     /// `NoSpace` for extent blocks, with nothing changed; drive errors, which stop the journal.
     pub fn add_extents(&self, tx: &mut Tx<'_>, node: &Node, new: &[(u64, Run)]) -> Result<Half> {
-        let mut edits = Vec::with_capacity(new.len());
+        let mut edits = SlotEdits::new();
         let mut body = node.body.lock();
         if body.standing == Standing::Gone {
             for &(block, run) in new {
@@ -131,7 +131,7 @@ impl Core {
     pub fn cut_step(&self, tx: &mut Tx<'_>, node: &Node, keep: u64) -> Result<(Half, bool)> {
         // `cut` counts a line for each run and slot; many share lines.
         let lines = self.options.max_free_lines.max(4).saturating_mul(4);
-        let (mut freed, mut edits) = (Vec::new(), Vec::new());
+        let (mut freed, mut edits) = (Vec::new(), SlotEdits::new());
         let mut body = node.body.lock();
         let done = body.map.cut(keep, lines, &mut freed, &mut edits);
         Ok((self.write_freed(tx, node, body, freed, edits)?, done))
@@ -154,7 +154,7 @@ impl Core {
             half = self.add_slot_blocks(tx, node, missing.0, missing.1)?;
         }
         let lines = self.options.max_free_lines.max(5).saturating_mul(4);
-        let (mut freed, mut edits) = (Vec::new(), Vec::new());
+        let (mut freed, mut edits) = (Vec::new(), SlotEdits::new());
         let mut body = node.body.lock();
         let done = body.map.punch(range, !gone, lines, &mut freed, &mut edits);
         if gone {
@@ -190,7 +190,7 @@ impl Core {
         if slots > 0 {
             half = self.add_slot_blocks(tx, node, slots, index)?;
         }
-        let (mut freed, mut edits) = (Vec::new(), Vec::with_capacity(new.len()));
+        let (mut freed, mut edits) = (Vec::new(), SlotEdits::new());
         let mut body = node.body.lock();
         while !body.map.punch(cut, true, u32::MAX, &mut freed, &mut edits) {}
         for &(block, run) in new {
@@ -212,7 +212,7 @@ impl Core {
         node: &Node,
         mut body: MutexGuard<'_, Body>,
         mut freed: Vec<Run>,
-        mut edits: Vec<SlotEdit>,
+        mut edits: SlotEdits,
     ) -> Result<Half> {
         let mut half = Half::Hot;
         if let Some(dropped) = body.map.shrink_slots() {

@@ -22,7 +22,7 @@
 mod whole;
 
 use crate::core::Core;
-use crate::data::pages_of;
+use crate::data::{Holes, pages_of};
 use crate::journal::Tx;
 use crate::map::{FileMap, Piece};
 use crate::node::{Node, Standing, node};
@@ -179,7 +179,7 @@ impl Core {
     ///
     /// # Errors
     /// `NoSpace`, with nothing promised.
-    pub fn promise_filled(&self, node: &Node, pages: Range<u64>) -> Result<Vec<Range<u64>>> {
+    pub fn promise_filled(&self, node: &Node, pages: Range<u64>) -> Result<Holes> {
         match self.promise(node, pages.clone(), true) {
             Err(FsError::NoSpace) => self.promise(node, pages, false),
             other => other,

@@ -17,6 +17,7 @@ use crate::layout::bitmap::BITS_PER_GROUP;
 use crate::layout::{Extent, INLINE_SLOTS, POINTERS_PER_INDEX, SLOTS_PER_EXTENT_BLOCK, extent};
 use crate::ranges::Ranges;
 use crate::space::Run;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The slot of an extent that is not on media.
@@ -54,12 +55,14 @@ pub enum Piece {
 
 /// A slot to write: its number and its new content.
 pub type SlotEdit = (u32, Extent);
+/// Most changes of a map write one or two.
+pub type SlotEdits = SmallVec<[SlotEdit; 4]>;
 
 /// Where a file's blocks are.
 #[derive(Default)]
 pub struct FileMap {
-    extents: Vec<Mapped>,
-    free_slots: Vec<u32>,
+    extents: SmallVec<[Mapped; 2]>,
+    free_slots: SmallVec<[u32; INLINE_SLOTS as usize + 1]>,
     slots: u32,
     /// Extent blocks on media.
     pub slot_blocks: Vec<u32>,
@@ -190,7 +193,7 @@ impl FileMap {
         }
     }
 
-    fn write(&mut self, slot: u32, e: Extent, edits: &mut Vec<SlotEdit>) {
+    fn write(&mut self, slot: u32, e: Extent, edits: &mut SlotEdits) {
         if slot != NO_SLOT {
             if let Some(inline) = self.inline.get_mut(slot as usize) {
                 *inline = e;
@@ -199,12 +202,12 @@ impl FileMap {
         }
     }
 
-    fn write_extent(&mut self, i: usize, edits: &mut Vec<SlotEdit>) {
+    fn write_extent(&mut self, i: usize, edits: &mut SlotEdits) {
         let e = self.extents[i];
         self.write(e.slot, Extent::new(e.block, e.lba, e.len), edits);
     }
 
-    fn clear(&mut self, slot: u32, edits: &mut Vec<SlotEdit>) {
+    fn clear(&mut self, slot: u32, edits: &mut SlotEdits) {
         self.write(slot, Extent::default(), edits);
         if slot != NO_SLOT {
             self.free_slots.push(slot);
@@ -213,7 +216,7 @@ impl FileMap {
 
     /// Enters that file blocks from `block` on lie in `run`; they lay nowhere before. With `on_media`, slots must be
     /// there ([`FileMap::blocks_missing`]).
-    pub fn add(&mut self, block: u64, run: Run, on_media: bool, edits: &mut Vec<SlotEdit>) {
+    pub fn add(&mut self, block: u64, run: Run, on_media: bool, edits: &mut SlotEdits) {
         let i = self.extents.partition_point(|e| e.block < block);
         let end = (block + run.len as u64, run.lba + run.len);
         self.mapped += run.len as u64;
@@ -252,7 +255,7 @@ impl FileMap {
 
     /// Makes the slots in use reach into the last extent block: new extents may have joined others, so that a block
     /// allocated for them is not needed yet, but which blocks exist is told by [`FileMap::slots`] alone.
-    pub fn cover_slot_blocks(&mut self, edits: &mut Vec<SlotEdit>) {
+    pub fn cover_slot_blocks(&mut self, edits: &mut SlotEdits) {
         while (extent::blocks_for(self.slots) as usize) < self.slot_blocks.len() {
             self.slots += 1;
             self.clear(self.slots - 1, edits);
@@ -261,7 +264,7 @@ impl FileMap {
 
     /// Removes blocks from `keep` on, from the end backwards, until done or `lines` lines (of the bitmap and of slots)
     /// would be changed. Returns whether it is done; `freed` and `edits` receive what to do.
-    pub fn cut(&mut self, keep: u64, lines: u32, freed: &mut Vec<Run>, edits: &mut Vec<SlotEdit>) -> bool {
+    pub fn cut(&mut self, keep: u64, lines: u32, freed: &mut Vec<Run>, edits: &mut SlotEdits) -> bool {
         let mut left = lines as u64;
         while let Some(&e) = self.extents.last() {
             let end = e.block + e.len as u64;
@@ -308,7 +311,7 @@ impl FileMap {
         on_media: bool,
         lines: u32,
         freed: &mut Vec<Run>,
-        edits: &mut Vec<SlotEdit>,
+        edits: &mut SlotEdits,
     ) -> bool {
         let mut left = lines as u64;
         loop {
@@ -427,7 +430,7 @@ mod tests {
         let mut media = vec![Extent::default(); 2000];
         let mut next_lba = 1000u32;
         for round in 0..3000 {
-            let mut edits = Vec::new();
+            let mut edits = SlotEdits::new();
             if round % 40 == 39 {
                 let start = s.below(600);
                 let range = start..start + 1 + s.below(40);
@@ -500,7 +503,7 @@ mod tests {
     #[test]
     fn a_huge_extent_is_cut_in_steps_of_bounded_size() {
         let mut map = FileMap::default();
-        let mut edits = Vec::new();
+        let mut edits = SlotEdits::new();
         map.add(0, Run { lba: 100, len: 100_000 }, true, &mut edits);
         let mut steps = 0;
         loop {

@@ -21,6 +21,7 @@ use crate::journal::Tx;
 use crate::layout::bitmap::BITS_PER_GROUP;
 use crate::layout::inode::INLINE_SIZE;
 use crate::layout::{InodeRecord, orphan};
+use crate::map::SlotEdits;
 use crate::node::{Body, Half, Node, Standing, node};
 use crate::space::Claim;
 use granary_mssd::Structure;
@@ -40,7 +41,7 @@ pub struct Removal {
 }
 
 /// The `change` locks of several inodes, taken in the order of their numbers.
-pub fn lock_all<'a>(nodes: &mut [&'a Arc<Node>]) -> Vec<MutexGuard<'a, ()>> {
+pub fn lock_all<'a>(nodes: &mut [&'a Node]) -> Vec<MutexGuard<'a, ()>> {
     nodes.sort_unstable_by_key(|n| n.ino);
     nodes.chunk_by(|a, b| a.ino == b.ino).map(|same| same[0].change.lock()).collect()
 }
@@ -79,7 +80,7 @@ impl Core {
         let made = Arc::new(Node::new(ino, new.kind, body));
         made.depends(seq);
         parent.depends(seq);
-        Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: Box::new(made) } })
+        Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: made } })
     }
 
     /// See [`granary_vfs::FileSystem::create_unnamed`]: from its beginning in the orphan table.
@@ -103,7 +104,7 @@ impl Core {
         })?;
         let made = Arc::new(Node::new(ino, new.kind, body));
         made.depends(seq);
-        Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: Box::new(made) } })
+        Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: made } })
     }
 
     /// Writes a long target of a symbolic link into a block of its own, before the transaction that points there.
@@ -112,7 +113,7 @@ impl Core {
         let mut page = Page::ZERO;
         page.write(0, Payload::Bytes(target));
         self.port.write(Lpa(run.lba as u64), &[page], Structure::Data)?;
-        body.map.add(0, run, true, &mut Vec::new());
+        body.map.add(0, run, true, &mut SlotEdits::new());
         Ok(())
     }
 

@@ -89,8 +89,8 @@ pub struct Node {
 }
 
 /// The private part of an inode.
-pub fn node(inode: &Inode) -> &Arc<Node> {
-    inode.private::<Arc<Node>>()
+pub fn node(inode: &Inode) -> &Node {
+    inode.private()
 }
 
 impl Node {
@@ -177,8 +177,8 @@ pub struct DirtyList {
 
 impl DirtyList {
     /// Adds an inode that is not in the list.
-    fn push(&mut self, node: &Arc<Node>) {
-        self.nodes.push(Arc::clone(node));
+    fn push(&mut self, node: Arc<Node>) {
+        self.nodes.push(node);
         if self.nodes.len() >= self.prune_at.max(256) {
             self.nodes.retain(|n| {
                 let mut body = n.body.lock();
@@ -247,7 +247,7 @@ impl Core {
         if !body.listed && body.standing != Standing::Gone {
             body.listed = true;
             drop(body);
-            self.dirty.lock().push(node);
+            self.dirty.lock().push(inode.share_private());
         }
     }
 
@@ -292,7 +292,7 @@ impl Core {
         // What it was when it left memory may still be uncommitted: `fsync` of the new node has to cover that, too.
         node.depends(self.journal.sealed());
         node.posted.store(self.journal.posted_so_far(), Relaxed);
-        Ok(Loaded { attr, private: Box::new(node) })
+        Ok(Loaded { attr, private: node })
     }
 
     fn load_map(&self, ino: u32, record: &InodeRecord) -> Result<FileMap> {

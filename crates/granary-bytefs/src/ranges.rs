@@ -1,11 +1,12 @@
 //! [`Ranges`]: a set of page numbers as sorted, disjoint, non-touching ranges (which pages of a file are reserved).
 
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// A set of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
-    ranges: Vec<Range<u64>>,
+    ranges: SmallVec<[Range<u64>; 1]>,
     count: u64,
 }
 
@@ -64,10 +65,11 @@ impl Ranges {
             to += 1;
         }
         let new = merged.end - merged.start - held;
-        if to == from + 1 {
-            self.ranges[from] = merged;
+        if to == from {
+            self.ranges.insert(from, merged);
         } else {
-            self.ranges.splice(from..to, [merged]);
+            self.ranges[from] = merged;
+            self.ranges.drain(from + 1..to);
         }
         self.count += new;
         new
@@ -92,7 +94,8 @@ impl Ranges {
             to += 1;
         }
         if to > from {
-            self.ranges.splice(from..to, left.into_iter().chain(right));
+            self.ranges.drain(from..to);
+            self.ranges.insert_many(from, left.into_iter().chain(right));
         }
         self.count -= gone;
         gone

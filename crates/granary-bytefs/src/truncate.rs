@@ -13,6 +13,7 @@
 use crate::core::Core;
 use crate::journal::Tx;
 use crate::layout::orphan;
+use crate::map::SlotEdits;
 use crate::node::{Dirty, Half, Standing, node};
 use granary_units::{Lpa, PAGE_SIZE};
 use granary_vfs::{Cx, FileKind, FsError, Inode, Result, SetAttr};
@@ -111,7 +112,7 @@ impl Core {
             let mut body = node(inode).body.lock();
             self.unreserve_from(&mut body, blocks_of(size));
             body.disk_size = size;
-            while !body.map.cut(blocks_of(size), u32::MAX, &mut freed, &mut Vec::new()) {}
+            while !body.map.cut(blocks_of(size), u32::MAX, &mut freed, &mut SlotEdits::new()) {}
         }
         self.put_blocks(inode);
         let seq = self.journal.sealed();

@@ -16,7 +16,6 @@ use crate::space::{Claim, Run};
 use granary_mssd::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
 use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
-use std::sync::Arc;
 
 impl Core {
     /// The blocks of an inode's attributes as its record and their head say.
@@ -138,7 +137,7 @@ impl Core {
     }
 
     /// An inode without links is freed: its attributes' blocks, too.
-    pub fn free_xattrs(&self, tx: &mut Tx<'_>, node: &Arc<Node>) {
+    pub fn free_xattrs(&self, tx: &mut Tx<'_>, node: &Node) {
         for lba in std::mem::take(&mut node.body.lock().map.xattr_blocks) {
             self.cache.forget(Lpa(lba as u64));
             tx.free_blocks(Run { lba, len: 1 }, true);

@@ -13,6 +13,7 @@ use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::node::{self, Node, number, show_blocks};
 use granary_mssd::Structure;
 use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+use std::sync::Arc;
 
 /// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index levels
 /// split, extents of both, up to four inodes, bitmaps, descriptors, superblock.
@@ -157,7 +158,7 @@ impl Ext4 {
         if name.is_none() {
             attr.nlink = 0;
         }
-        Ok(Loaded { attr, private: Box::new(node) })
+        Ok(Loaded { attr, private: Arc::new(node) })
     }
 
     pub(crate) fn add_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {

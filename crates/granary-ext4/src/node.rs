@@ -17,6 +17,7 @@ use granary_sim::sync::RwLock;
 use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode, xattr_string};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The private part of an inode.
 pub(crate) struct Node {
@@ -123,7 +124,7 @@ pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
             return Err(corrupt(format!("inode {ino} has a size of {}", attr.size)));
         }
     }
-    Ok(Loaded { attr, private: Box::new(node) })
+    Ok(Loaded { attr, private: Arc::new(node) })
 }
 
 /// Writes attributes and private part; the link of the orphan list is left alone. Returns whether size or blocks

@@ -131,7 +131,7 @@ impl F2fs {
         }
     }
 
-    fn sync_nodes(&self, node: &Arc<Node>, data_only: bool) -> Result<Left> {
+    fn sync_nodes(&self, node: &Node, data_only: bool) -> Result<Left> {
         let ino = node.ino;
         let _op = self.op()?;
         let _lock = self.inode_lock(ino);

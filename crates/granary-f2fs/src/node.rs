@@ -65,8 +65,8 @@ impl State {
 }
 
 /// The private part.
-pub(crate) fn node(inode: &Inode) -> &Arc<Node> {
-    inode.private::<Arc<Node>>()
+pub(crate) fn node(inode: &Inode) -> &Node {
+    inode.private()
 }
 
 /// Our numbers have 32 bits.
@@ -96,7 +96,7 @@ impl Node {
 
     pub fn loaded(self: &Arc<Node>) -> Loaded {
         let attr = self.state.lock().attr;
-        Loaded { attr, private: Box::new(Arc::clone(self)) }
+        Loaded { attr, private: Arc::<Node>::clone(self) }
     }
 }
 
@@ -115,7 +115,7 @@ impl F2fs {
     }
 
     /// An inode leaves memory: its node gets the attributes, and what fsync has still to do is remembered.
-    pub(crate) fn unload(&self, node: &Arc<Node>) -> Result<()> {
+    pub(crate) fn unload(&self, node: &Node) -> Result<()> {
         let _op = self.checkpoint_lock.read();
         self.settle_inode(node)?;
         let unsynced = node.state.lock().unsynced;
@@ -136,12 +136,12 @@ impl F2fs {
             std::mem::replace(&mut s.dirty, true)
         };
         if !was {
-            self.dirty_inodes.lock().insert(node.ino, Arc::clone(node));
+            self.dirty_inodes.lock().insert(node.ino, inode.share_private());
         }
     }
 
     /// Writes an inode's attributes into its node in memory, where they are newer. Returns the node.
-    pub(crate) fn settle_inode(&self, node: &Arc<Node>) -> Result<Arc<Entry>> {
+    pub(crate) fn settle_inode(&self, node: &Node) -> Result<Arc<Entry>> {
         let entry = self.inode_node(node.ino)?;
         self.dirty_inodes.lock().remove(&node.ino);
         let mut s = node.state.lock();

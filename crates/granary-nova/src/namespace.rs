@@ -35,8 +35,8 @@ const DENTRY: Structure = Structure::Dentry;
 const VALID: u64 = 1;
 
 /// The file system's part of an inode.
-pub fn node(inode: &Inode) -> &Arc<Node> {
-    inode.private::<Arc<Node>>()
+pub fn node(inode: &Inode) -> &Node {
+    inode.private()
 }
 
 impl Nova {
@@ -44,7 +44,7 @@ impl Nova {
     pub(crate) fn loaded(&self, ino: Ino, attr: Attr, state: State, parent: u64) -> Loaded {
         let node = Arc::new(Node { ino, state: RwLock::new(state), parent: AtomicU64::new(parent) });
         self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
-        Loaded { attr, private: Box::new(node) }
+        Loaded { attr, private: node }
     }
 
     pub(crate) fn create_node(

@@ -86,8 +86,8 @@ pub struct Pmfs {
     recovery: Recovery,
 }
 
-fn node(inode: &Inode) -> &Arc<Node> {
-    inode.private::<Arc<Node>>()
+fn node(inode: &Inode) -> &Node {
+    inode.private()
 }
 
 impl Pmfs {
@@ -127,6 +127,6 @@ impl Pmfs {
             zero_behind: AtomicBool::new(false),
         });
         self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
-        Loaded { attr, private: Box::new(node) }
+        Loaded { attr, private: node }
     }
 }

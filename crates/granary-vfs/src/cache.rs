@@ -39,6 +39,7 @@ use granary_sim::now;
 use granary_units::{LINE_SIZE, Nanos, PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;
 use slots::{Slots, State, Track};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -64,6 +65,9 @@ pub struct CacheStats {
     /// The most duplicates at any time.
     pub most_duplicates: u64,
 }
+
+/// Dirty pages on their way to the file system; most files have few.
+pub(crate) type Batch = SmallVec<[DirtyPage; 8]>;
 
 /// What a look for pages finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,7 +353,7 @@ impl PageCache {
         pages: Range<u64>,
         max: usize,
         size: u64,
-        out: &mut Vec<DirtyPage>,
+        out: &mut Batch,
     ) -> u64 {
         let id = node.mapping.load(Relaxed);
         if id == NO_MAPPING {

@@ -25,6 +25,7 @@ use crate::error::{FsError, Result};
 use crate::inode::Inode;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::any::Any;
+use std::sync::Arc;
 use std::sync::Weak;
 
 /// Who calls.
@@ -71,7 +72,7 @@ pub struct Loaded {
     /// Attributes.
     pub attr: Attr,
     /// Whatever the file system wants to keep with the inode; reached by [`Inode::private`].
-    pub private: Box<dyn Any + Send + Sync>,
+    pub private: Arc<dyn Any + Send + Sync>,
 }
 
 /// A node to create.

@@ -12,6 +12,7 @@ use crate::fs::Loaded;
 use granary_sim::sync::RwLock;
 use parking_lot::Mutex;
 use std::any::Any;
+use std::sync::Arc;
 
 /// An inode in memory.
 pub struct Inode {
@@ -19,7 +20,7 @@ pub struct Inode {
     /// Linux's `i_rwsem`: see the module's drawing. Taken by the vfs, not by file systems.
     pub rwsem: RwLock<()>,
     attr: Mutex<Attr>,
-    private: Box<dyn Any + Send + Sync>,
+    private: Arc<dyn Any + Send + Sync>,
 }
 
 impl Inode {
@@ -60,5 +61,13 @@ impl Inode {
     /// Where it has another type: one file system was handed another's inode.
     pub fn private<T: 'static>(&self) -> &T {
         self.private.downcast_ref().expect("the inode belongs to this file system")
+    }
+
+    /// The same, to keep.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn share_private<T: Send + Sync + 'static>(&self) -> Arc<T> {
+        Arc::clone(&self.private).downcast().expect("the inode belongs to this file system")
     }
 }

@@ -25,6 +25,7 @@ use granary_sim::sleep;
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
 use parking_lot::Mutex;
 use state::{Entry, MemInode, State};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -144,7 +145,7 @@ impl FileSystem for MemFs {
     fn load_inode(&self, ino: Ino) -> Result<Loaded> {
         self.call(|s| {
             let node = s.inodes.get(&ino).ok_or(FsError::Stale)?;
-            Ok(Loaded { attr: node.attr, private: Box::new(()) })
+            Ok(Loaded { attr: node.attr, private: Arc::new(()) })
         })
     }
 
@@ -195,7 +196,7 @@ impl FileSystem for MemFs {
             let ino = s.allocate(MemInode::new(attr, dir.ino(), new.target.to_vec()));
             s.enter(dir, name, Entry { ino, kind: new.kind, cookie: 0 });
             s.stamp(dir, cx.time, |a| a.nlink += u32::from(is_dir));
-            Ok(Created { ino, loaded: Loaded { attr, private: Box::new(()) } })
+            Ok(Created { ino, loaded: Loaded { attr, private: Arc::new(()) } })
         })
     }
 
@@ -204,7 +205,7 @@ impl FileSystem for MemFs {
         self.call(|s| {
             let attr = Attr { nlink: 0, ..new.attr(cx.time) };
             let ino = s.allocate(MemInode::new(attr, dir.ino(), Vec::new()));
-            Ok(Created { ino, loaded: Loaded { attr, private: Box::new(()) } })
+            Ok(Created { ino, loaded: Loaded { attr, private: Arc::new(()) } })
         })
     }
 

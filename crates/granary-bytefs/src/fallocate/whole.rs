@@ -16,6 +16,7 @@
 
 use super::Call;
 use crate::core::Core;
+use crate::data::Holes;
 use crate::journal::{Tx, area::Making};
 use crate::layout::bitmap::BITS_PER_GROUP;
 use crate::map::Piece;
@@ -122,7 +123,7 @@ impl Core {
         let holes = match keeps {
             true if cut.is_empty() => self.promise_filled(node, touched)?,
             true => self.promise(node, touched, true)?,
-            false => Vec::new(),
+            false => Holes::new(),
         };
         let renewed = if keeps && way == Way::Blocks { old } else { 0 };
         let mut parts = holes.clone();
@@ -148,7 +149,7 @@ impl Core {
     fn take_and_finish(
         &self,
         call: &Call<'_>,
-        parts: Vec<Range<u64>>,
+        parts: Holes,
         mut lines: u64,
         zeroed: &[Zeroed],
         cut: &Range<u64>,

@@ -19,7 +19,7 @@
 //! a TxID and a COMMIT for each operation, which is `commit = "sync"` here.
 
 use crate::journal::redo::{Image, Redo};
-use crate::journal::tx::Bits;
+use crate::journal::tx::ManyBits;
 use crate::space::Run;
 use granary_mssd::Port;
 use granary_sim::sync::{Condvar, Mutex};
@@ -41,7 +41,7 @@ struct State {
     /// Lines of the running group, of those inside too.
     lines: u64,
     /// What its transactions change in the bitmaps, in the order of their seals.
-    bits: Vec<Bits>,
+    bits: ManyBits,
     /// Its lines, where the host keeps the redo log.
     images: Vec<Image>,
     sealed: u64,
@@ -82,7 +82,7 @@ impl Journal {
             outside: 0,
             waiting: 0,
             lines: 0,
-            bits: Vec::new(),
+            bits: ManyBits::new(),
             images: Vec::new(),
             sealed: 0,
             committed: 0,
@@ -172,7 +172,7 @@ impl Journal {
 
     /// Gives a transaction that entered, all of whose lines are stored, its place in the order. Returns its sequence
     /// number, and how many transactions wait now.
-    pub fn seal(&self, bits: Vec<Bits>, image: Option<Box<Image>>) -> (u64, usize) {
+    pub fn seal(&self, bits: ManyBits, image: Option<Box<Image>>) -> (u64, usize) {
         let mut s = self.state.lock();
         s.bits.extend(bits);
         s.images.extend(image.map(|i| *i));
@@ -234,7 +234,7 @@ impl Journal {
         &self,
         port: &Port,
         seq: u64,
-        store_bits: impl Fn(TxId, Vec<Bits>) -> Result<Option<Box<Image>>>,
+        store_bits: impl Fn(TxId, ManyBits) -> Result<Option<Box<Image>>>,
     ) -> Result<bool> {
         if self.committed() >= seq {
             return Ok(false);

@@ -20,6 +20,7 @@ use granary_mssd::Structure;
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,11 +41,14 @@ pub struct Bits {
     set: bool,
 }
 
+/// Those of one transaction, or of a group of them.
+pub type ManyBits = SmallVec<[Bits; 4]>;
+
 /// A transaction being planned.
 pub struct Tx<'a> {
     core: &'a Core,
-    pages: Vec<(Arc<Block>, u64)>,
-    bits: Vec<Bits>,
+    pages: SmallVec<[(Arc<Block>, u64); 8]>,
+    bits: ManyBits,
     /// Blocks to give back if the transaction never runs, and on what ground they were taken.
     taken: Vec<(Run, Claim)>,
     taken_inode: Option<u32>,
@@ -63,8 +67,8 @@ impl<'a> Tx<'a> {
     pub fn new(core: &'a Core) -> Tx<'a> {
         Tx {
             core,
-            pages: Vec::with_capacity(8),
-            bits: Vec::with_capacity(4),
+            pages: SmallVec::new(),
+            bits: ManyBits::new(),
             taken: Vec::new(),
             taken_inode: None,
             taken_orphan: None,
@@ -347,7 +351,7 @@ impl<'a> Tx<'a> {
 impl Core {
     /// Changes and stores the bitmap lines of a group, each once however many transactions changed it. One task at a
     /// time does that, so these lines need no locks.
-    pub fn store_bits(&self, tx: TxId, bits: Vec<Bits>) -> Result<Option<Box<Image>>> {
+    pub fn store_bits(&self, tx: TxId, bits: ManyBits) -> Result<Option<Box<Image>>> {
         let mut all = Tx::new(self);
         all.bits = bits;
         all.touch_bits();

@@ -30,6 +30,15 @@ impl<M: Medium> Ftl<M> {
         }
     }
 
+    /// Reads of `n` pages from `lpa` on come now: what the medium holds of them is fetched into the processor's cache together.
+    #[inline]
+    pub fn prefetch_reads(&self, lpa: Lpa, n: usize) {
+        for ppa in (0..n.min(TOGETHER) as u64).filter_map(|i| self.location(lpa.offset(i))) {
+            let (block, page) = self.config.geometry.split(ppa);
+            self.nand.medium().prefetch_oob(BlockNo(block), page, 1);
+        }
+    }
+
     /// A write to this page comes soon: its map entry is fetched into the processor's cache.
     #[inline]
     pub fn prefetch_entry(&self, lpa: Lpa) {

@@ -473,6 +473,18 @@ impl Backend {
         self.ftl.look_ahead(lpas);
     }
 
+    /// Reads of `n` pages from `lpa` on come now ([`Ftl::prefetch_reads`]).
+    #[inline]
+    pub fn prefetch_reads(&self, lpa: Lpa, n: usize) {
+        self.ftl.prefetch_reads(lpa, n);
+    }
+
+    /// A page will be read soon: its map entry is fetched into the processor's cache.
+    #[inline]
+    pub fn prefetch_entry(&self, lpa: Lpa) {
+        self.ftl.prefetch_entry(lpa);
+    }
+
     /// Drops a page's content.
     ///
     /// # Errors

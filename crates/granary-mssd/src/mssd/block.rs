@@ -41,6 +41,7 @@ impl State {
     ) -> Result<Nanos, DriveError> {
         let t = self.accept(c, now);
         let mut last = t;
+        self.backend.prefetch_reads(lpa, out.len());
         for (i, page) in out.iter_mut().enumerate() {
             let lpa = lpa.offset(i as u64);
             let (content, ready) = match self.in_flight.seen(lpa) {

@@ -36,11 +36,15 @@ struct Queue {
 #[derive(Default)]
 pub(super) struct Parking {
     queues: FxHashMap<usize, Queue>,
+    /// Queues that nobody waits in any more, for the next ones: a lock is waited for all the time.
+    spare: Vec<VecDeque<Waiter>>,
 }
 
 impl Parking {
     pub(super) fn push(&mut self, key: usize, holder: u32, waiter: Waiter) {
-        let queue = self.queues.entry(key).or_insert_with(|| Queue { holder, waiters: VecDeque::new() });
+        let spare = &mut self.spare;
+        let empty = || Queue { holder, waiters: spare.pop().unwrap_or_default() };
+        let queue = self.queues.entry(key).or_insert_with(empty);
         queue.waiters.push_back(waiter);
     }
 
@@ -59,8 +63,8 @@ impl Parking {
         queue.waiters.pop_front();
         queue.holder = if first.mode == Mode::Exclusive { first.task } else { NOBODY };
         let more = !queue.waiters.is_empty();
-        if !more {
-            self.queues.remove(&key);
+        if !more && let Some(empty) = self.queues.remove(&key) {
+            self.spare.push(empty.waiters);
         }
         Some((first, more))
     }

@@ -369,13 +369,24 @@ impl Sched {
     pub(crate) fn find_cycle(&self, key: usize, holder: u32) -> Option<String> {
         let (tasks, parking) = (self.tasks.borrow(), self.parking.borrow());
         let me = self.running.get();
-        let mut chain = vec![format!("{} wants lock {key:#x}", tasks[me as usize].name)];
-        let mut at = holder;
+        let next = |at: u32| {
+            let (lock, _) = tasks.get(at as usize)?.waits_for.get()?;
+            Some((lock, parking.holder(lock)?))
+        };
+        // Every wait asks, and hardly ever is there a cycle: nothing is written down before there is.
+        let (mut at, mut steps) = (holder, 0);
         while at != me {
-            let task = tasks.get(at as usize)?;
-            let (next, _) = task.waits_for.get().filter(|_| chain.len() <= tasks.len())?;
-            chain.push(format!("held by {}, which wants lock {next:#x}", task.name));
-            at = parking.holder(next)?;
+            (at, steps) = (next(at)?.1, steps + 1);
+            if steps > tasks.len() {
+                return None;
+            }
+        }
+        let mut chain = vec![format!("{} wants lock {key:#x}", tasks[me as usize].name)];
+        at = holder;
+        while at != me {
+            let (lock, then) = next(at)?;
+            chain.push(format!("held by {}, which wants lock {lock:#x}", tasks[at as usize].name));
+            at = then;
         }
         chain.push(format!("held by {}", tasks[me as usize].name));
         Some(chain.join(", "))

@@ -13,6 +13,7 @@ use crate::error::{FsError, Result};
 use crate::posix::Access;
 use crate::vfs::{NodeRef, Side, perm};
 use crate::{NAME_MAX, PATH_MAX};
+use smallvec::SmallVec;
 
 /// Symbolic links followed in one walk (MAXSYMLINKS).
 const MAX_LINKS: u32 = 40;
@@ -36,7 +37,7 @@ pub(super) struct Resolved {
     pub(super) dir: NodeRef,
     pub(super) last: Last,
     /// The last component where it is a name.
-    pub(super) name: Vec<u8>,
+    pub(super) name: SmallVec<[u8; 32]>,
     /// Slashes follow it.
     pub(super) slash: bool,
     /// Links followed so far.
@@ -110,7 +111,7 @@ impl Process {
                 at = path.iter().take_while(|&&c| c == b'/').count();
             }
             if at == path.len() {
-                return Ok(Resolved { dir, last: Last::Root, name: Vec::new(), slash: false, links });
+                return Ok(Resolved { dir, last: Last::Root, name: SmallVec::new(), slash: false, links });
             }
             if let Some(node) = self.vfs.walk_cached(&self.cred, &dir, path, &mut at, count)? {
                 dir = node;
@@ -128,7 +129,7 @@ impl Process {
                     b".." => Last::DotDot,
                     _ => Last::Name,
                 };
-                return Ok(Resolved { dir, last, name: name.to_vec(), slash, links });
+                return Ok(Resolved { dir, last, name: name.into(), slash, links });
             }
             at = next;
             let node = match name {

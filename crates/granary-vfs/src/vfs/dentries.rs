@@ -1,8 +1,9 @@
 //! [`DentryTable`]: names in memory, present and absent ones.
 //!
 //! ```text
-//!   buckets [hash] --> entry --> entry (chained)      entries: one slab, also the face of the clock
-//!   entry = { directory's key, name, inode number or ABSENT, referenced? }
+//!   places: (hash, entry) (hash, entry) ...       open addressing, linear: a look reads one line of the processor's cache
+//!   entries: one slab, also the face of the clock
+//!   entry = { directory's key, name, inode number or ABSENT, referenced? }       one line of the cache, the name within
 //! ```
 //!
 //! Keyed by [`super::node::Node::key`], which is never reused: the entries of a directory that left memory can no
@@ -12,6 +13,7 @@
 
 use crate::attr::Ino;
 use rustc_hash::FxHasher;
+use smallvec::SmallVec;
 use std::hash::Hasher;
 
 const NONE: u32 = u32::MAX;
@@ -28,18 +30,31 @@ pub(super) enum Hit {
     Present(Ino),
 }
 
+/// Fills a line of the processor's cache: a million of them are looked at once in a while.
+#[repr(align(64))]
 struct Entry {
-    name: Box<[u8]>,
+    name: SmallVec<[u8; 32]>,
     dir: u64,
     target: u64,
     hash: u32,
-    chain: u32,
     referenced: bool,
 }
 
+const _: () = assert!(size_of::<Entry>() == 64);
+
+/// Where an entry is, and enough of its name to pass most others by; or nothing.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u32,
+    entry: u32,
+}
+
+const EMPTY: Place = Place { hash: 0, entry: NONE };
+
 /// See the module.
 pub(super) struct DentryTable {
-    buckets: Vec<u32>,
+    /// A power of two of them, at most two thirds in use.
+    places: Vec<Place>,
     entries: Vec<Entry>,
     hand: usize,
     capacity: usize,
@@ -56,23 +71,33 @@ fn hash(dir: u64, name: &[u8]) -> u32 {
 impl DentryTable {
     /// A table of at most `capacity` names (at least one).
     pub(super) fn new(capacity: usize) -> DentryTable {
-        DentryTable { buckets: vec![NONE; 64], entries: Vec::new(), hand: 0, capacity: capacity.max(1) }
+        DentryTable { places: vec![EMPTY; 64], entries: Vec::new(), hand: 0, capacity: capacity.max(1) }
     }
 
-    fn bucket(&self, hash: u32) -> usize {
-        hash as usize & (self.buckets.len() - 1)
+    /// The place at which something with this hash lies, or after which.
+    fn home(&self, hash: u32) -> usize {
+        hash as usize & (self.places.len() - 1)
+    }
+
+    fn after(&self, place: usize) -> usize {
+        (place + 1) & (self.places.len() - 1)
     }
 
     fn find(&self, hash: u32, dir: u64, name: &[u8]) -> Option<usize> {
-        let mut at = self.buckets[self.bucket(hash)];
-        while at != NONE {
-            let e = &self.entries[at as usize];
-            if e.hash == hash && e.dir == dir && *e.name == *name {
-                return Some(at as usize);
+        let mut at = self.home(hash);
+        loop {
+            let place = self.places[at];
+            if place.entry == NONE {
+                return None;
             }
-            at = e.chain;
+            if place.hash == hash {
+                let e = &self.entries[place.entry as usize];
+                if e.dir == dir && *e.name == *name {
+                    return Some(place.entry as usize);
+                }
+            }
+            at = self.after(at);
         }
-        None
     }
 
     /// Forgets everything.
@@ -100,47 +125,55 @@ impl DentryTable {
             self.entries[i].target = target;
             return;
         }
-        let entry = Entry { name: name.into(), dir, target, hash, chain: NONE, referenced: false };
-        let at = if self.entries.len() < self.capacity {
+        let entry = Entry { name: name.into(), dir, target, hash, referenced: false };
+        if self.entries.len() < self.capacity {
+            let at = self.entries.len() as u32;
             self.entries.push(entry);
-            if self.entries.len() > self.buckets.len() {
-                self.rehash();
-                return;
+            if self.entries.len() * 3 > self.places.len() * 2 {
+                self.double();
+            } else {
+                self.place(Place { hash, entry: at });
             }
-            self.entries.len() - 1
         } else {
             let at = self.victim();
-            self.unchain(at);
+            self.displace(at);
             self.entries[at] = entry;
-            at
-        };
-        self.chain(at);
-    }
-
-    fn chain(&mut self, at: usize) {
-        let b = self.bucket(self.entries[at].hash);
-        self.entries[at].chain = self.buckets[b];
-        self.buckets[b] = at as u32;
-    }
-
-    fn unchain(&mut self, at: usize) {
-        let b = self.bucket(self.entries[at].hash);
-        let next = self.entries[at].chain;
-        if self.buckets[b] == at as u32 {
-            self.buckets[b] = next;
-            return;
+            self.place(Place { hash, entry: at as u32 });
         }
-        let mut i = self.buckets[b] as usize;
-        while self.entries[i].chain != at as u32 {
-            i = self.entries[i].chain as usize;
-        }
-        self.entries[i].chain = next;
     }
 
-    fn rehash(&mut self) {
-        self.buckets = vec![NONE; self.buckets.len() * 2];
+    /// Puts an entry into the first free place.
+    fn place(&mut self, new: Place) {
+        let mut at = self.home(new.hash);
+        while self.places[at].entry != NONE {
+            at = self.after(at);
+        }
+        self.places[at] = new;
+    }
+
+    /// Takes an entry out of its place. Those behind it move up as far as they may, so that no look ends before them.
+    fn displace(&mut self, entry: usize) {
+        let mut hole = self.home(self.entries[entry].hash);
+        while self.places[hole].entry != entry as u32 {
+            hole = self.after(hole);
+        }
+        let mask = self.places.len() - 1;
+        let mut at = self.after(hole);
+        while self.places[at].entry != NONE {
+            let home = self.home(self.places[at].hash);
+            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
+                self.places[hole] = self.places[at];
+                hole = at;
+            }
+            at = self.after(at);
+        }
+        self.places[hole] = EMPTY;
+    }
+
+    fn double(&mut self) {
+        self.places = vec![EMPTY; self.places.len() * 2];
         for at in 0..self.entries.len() {
-            self.chain(at);
+            self.place(Place { hash: self.entries[at].hash, entry: at as u32 });
         }
     }
 

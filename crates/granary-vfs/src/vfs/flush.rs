@@ -16,6 +16,7 @@
 use super::Vfs;
 use super::node::{NO_TAIL, Node, NodeRef};
 use crate::attr::{FileKind, Ino};
+use crate::cache::Batch;
 use crate::error::{FsError, Result};
 use crate::fs::{DirtyPage, DirtyPages, WriteBackCause};
 use crate::inode::Inode;
@@ -139,7 +140,7 @@ impl Vfs {
         within_size: bool,
         why: WriteBackCause,
     ) -> Result<bool> {
-        let mut batch = Vec::new();
+        let mut batch = Batch::new();
         let mut result = Ok(false);
         // What grows the file from here on needs its old end to be written again, and its new pages are another call's: that
         // end may be in a batch that has gone already.
@@ -175,7 +176,7 @@ impl Vfs {
         if index * PAGE >= size || !may(node, size.min((index + 1) * PAGE))? {
             return Ok(());
         }
-        let mut batch = Vec::new();
+        let mut batch = Batch::new();
         let compared = self.cache.gather(node, index..index + 1, 1, size, &mut batch);
         cpu(self.config.compare_page * compared);
         let wrote = batch.iter().try_for_each(|page| write(node, page));

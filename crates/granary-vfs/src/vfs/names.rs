@@ -100,7 +100,9 @@ impl NameCache {
             Hit::Unknown => Cached::Unknown,
             Hit::Absent => Cached::Absent,
             Hit::Present(ino) => {
-                names.inodes.get(ino).map_or(Cached::Number(ino), |n| Cached::Node(NodeRef::new(n)))
+                let Some(node) = names.inodes.get(ino) else { return Cached::Number(ino) };
+                Node::prefetch(node);
+                Cached::Node(NodeRef::new(node))
             }
         }
     }

@@ -147,12 +147,19 @@ impl Log {
         self.unverified.clear();
         let (mut ready, mut work) = (t, Nanos::ZERO);
         let mut pages = 0;
+        // Which pages come next, for the processor's caches.
+        let mut soon = None;
         while pages < self.batch {
             let cursor = self.regions[region].cleaned_below();
             let Some(lpa) = self.index.at_or_after(cursor) else {
                 self.end_cleaning();
                 return Ok(ready.max(t + work));
             };
+            if let Some(next) = soon.or_else(|| self.index.at_or_after(lpa as u64 + 1)) {
+                be.prefetch_reads(Lpa(next as u64), 1);
+                soon = self.index.at_or_after(next as u64 + 1);
+                soon.iter().for_each(|&then| be.prefetch_entry(Lpa(then as u64)));
+            }
             let done = self.clean_page(be, t, lpa, cause, &mut work)?;
             if let Some(done) = done {
                 ready = ready.max(done);
