@@ -8,7 +8,7 @@ mod cpu_time;
 
 use cpu_time::CpuTime;
 use criterion::{BatchSize, Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use granary_mssd::bench::{EntryRef, Index, Piece, Versions};
+use granary_mssd::bench::{EntryRef, Index, Piece, TOGETHER, Versions};
 use granary_sim::rng::Stream;
 use granary_units::TxId;
 use rustc_hash::FxHashMap;
@@ -88,6 +88,18 @@ fn bench(c: &mut Criterion<CpuTime>) {
         g.bench_function("lookup of a line", |b| {
             b.iter(|| {
                 let (page, line) = probe();
+                found.clear();
+                index.lookup(page, line as usize, 1, &mut found)
+            });
+        });
+        // What many commands in flight ask for, or one of many lines, is known ahead: as `drive bench` looks it up.
+        g.bench_function("lookup of a line, 32 looked ahead", |b| {
+            let mut next = probes.chunks(TOGETHER).cycle().flat_map(|lines| {
+                black_box(index.look_ahead(lines));
+                lines
+            });
+            b.iter(|| {
+                let &(page, line) = next.next().expect("it begins again");
                 found.clear();
                 index.lookup(page, line as usize, 1, &mut found)
             });

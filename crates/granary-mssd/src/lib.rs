@@ -45,6 +45,6 @@ pub use structure::Structure;
 #[doc(hidden)]
 pub mod bench {
     //! The log index on its own, for `benches/index.rs`. Not part of the interface.
-    pub use crate::firmware::log::index::{Index, Versions};
+    pub use crate::firmware::log::index::{Index, TOGETHER, Versions};
     pub use crate::firmware::log::{EntryRef, Piece};
 }

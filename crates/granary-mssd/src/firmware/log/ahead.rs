@@ -9,11 +9,10 @@
 //! ahead, all first things are fetched together, then all second ones. No result depends on it, and nothing is counted.
 
 use super::Log;
-use super::chunks::{Chunks, EntryRef};
+use super::chunks::EntryRef;
+use super::index::TOGETHER;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa};
 
-/// Reads looked up together.
-const TOGETHER: usize = 32;
 /// Lines of a log that the processor's caches hold anyway: half a megabyte.
 const CACHED: u64 = 8192;
 
@@ -25,36 +24,24 @@ impl Log {
             missed.extend(at.iter().map(|at| at.lpa()));
             return;
         }
-        let mut records: [Option<(&Chunks, u32)>; TOGETHER] = [None; TOGETHER];
-        let mut found = [(0, 0); TOGETHER];
         for at in at.chunks(TOGETHER) {
-            for (record, at) in records.iter_mut().zip(at) {
-                *record = self.index.record_of(at.lpa().0 as u32);
-                if let Some((chunks, head)) = record {
-                    chunks.prefetch(*head);
-                }
+            let mut lines = [(0, 0); TOGETHER];
+            for (line, at) in lines.iter_mut().zip(at) {
+                *line = (at.lpa().0 as u32, (at.in_page() / LINE_SIZE) as u8);
             }
-            // Of the lines that are there, the places of their entries; then the entries.
-            let mut n = 0;
-            for (i, at) in at.iter().enumerate() {
-                let line = (at.in_page() / LINE_SIZE) as u32;
-                match records[i].and_then(|(chunks, head)| Some((chunks, chunks.place_of(head, line)?))) {
+            let places = self.index.look_ahead(&lines[..at.len()]);
+            let (mut found, mut n) = ([(EntryRef(0), 0); TOGETHER], 0);
+            for ((place, at), (_, line)) in places.iter().zip(at).zip(lines) {
+                match place {
                     Some((chunks, place)) => {
-                        chunks.prefetch(place);
-                        (records[n], found[n], n) = (Some((chunks, place)), (place, line), n + 1);
+                        let entry = chunks.entry_at(*place);
+                        self.regions[entry.region()].prefetch_place(entry.number());
+                        (found[n], n) = ((entry, line), n + 1);
                     }
                     None => missed.push(at.lpa()),
                 }
             }
-            for (record, found) in records[..n].iter().zip(&mut found) {
-                if let Some((chunks, place)) = record {
-                    let entry = chunks.entry_at(*place);
-                    self.regions[entry.region()].prefetch_place(entry.number());
-                    found.0 = entry.0;
-                }
-            }
             for &(entry, line) in &found[..n] {
-                let entry = EntryRef(entry);
                 self.regions[entry.region()].prefetch_data(entry.number(), line as usize);
             }
         }

@@ -25,6 +25,8 @@ use granary_units::TxId;
 
 /// Pages in a partition: 16 MB.
 const PARTITION: u32 = KEYS as u32;
+/// Lines that are looked up ahead together: the memory's waits for as many overlap.
+pub const TOGETHER: usize = 32;
 
 /// What the index asks about entries.
 pub trait Versions {
@@ -115,10 +117,32 @@ impl Index {
         part.chunks.lookup(record, mask(first, lines), found)
     }
 
-    /// The record of a page, and the array that it is in.
-    #[inline]
-    pub fn record_of(&self, lpa: u32) -> Option<(&Chunks, u32)> {
-        self.record(lpa).map(|(part, record)| (&part.chunks, record))
+    /// Looks up to [`TOGETHER`] lines (page, line in it) ahead: one after the other, what all of them read first, second, and
+    /// so on is fetched into the processor's cache, down to their entries. Returns where those are; none where the log does not
+    /// hold the line.
+    pub fn look_ahead(&self, lines: &[(u32, u8)]) -> [Option<(&Chunks, u32)>; TOGETHER] {
+        let parts = |step: fn(&Pages, u16)| {
+            for &(page, _) in lines {
+                let (p, key) = split(page);
+                self.partitions[p].iter().for_each(|part| step(&part.pages, key));
+            }
+        };
+        parts(Pages::prefetch_group);
+        parts(Pages::prefetch_record);
+        let mut at = [None; TOGETHER];
+        for (at, &(page, _)) in at.iter_mut().zip(lines) {
+            *at = self.record(page).map(|(part, record)| (&part.chunks, record));
+            if let Some((chunks, record)) = at {
+                chunks.prefetch(*record);
+            }
+        }
+        for (at, &(_, line)) in at.iter_mut().zip(lines) {
+            *at = at.and_then(|(chunks, record)| Some((chunks, chunks.place_of(record, line as u32)?)));
+            if let Some((chunks, place)) = at {
+                chunks.prefetch(*place);
+            }
+        }
+        at
     }
 
     /// Adds the newest version of some lines; older versions that can no longer be needed leave the index.
