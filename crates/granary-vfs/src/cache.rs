@@ -204,6 +204,12 @@ impl PageCache {
         if found == 0 { Look::Missing } else { Look::Found(found) }
     }
 
+    /// Pages of the file are looked for soon: its mapping is fetched into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, node: &Node) {
+        self.inner.lock().prefetch(node.mapping.load(Relaxed));
+    }
+
     /// The first of these pages that is in the cache (`there`), or that is not; pages that are still being read are not.
     pub(crate) fn next(&self, node: &Node, pages: Range<u64>, there: bool) -> Option<u64> {
         let inner = self.inner.lock();

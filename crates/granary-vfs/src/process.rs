@@ -198,6 +198,9 @@ impl Posix for Process {
         }
         let mut count = 0;
         let found = self.open_node(path.as_ref(), flags, mode, &mut count);
+        if let Ok((node, _)) = &found {
+            self.vfs.cache.prefetch(node);
+        }
         self.charge(count, costs().inode_op);
         let (node, created) = found?;
         let file = self.vfs.open(&self.cred, node, flags, created)?;

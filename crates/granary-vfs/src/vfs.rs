@@ -74,7 +74,7 @@ pub struct Vfs {
     config: VfsConfig,
     features: Features,
     names: Arc<NameCache>,
-    cache: PageCache,
+    pub(crate) cache: PageCache,
     root: NodeRef,
     /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's shape.
     rename_lock: Mutex<()>,

@@ -9,7 +9,7 @@ use super::mapping::{Mapping, NONE};
 use crate::attr::Ino;
 use crate::diff::changed_lines;
 use crate::vfs::{NO_MAPPING, Node};
-use granary_units::{Nanos, Page};
+use granary_units::{LINE_SIZE, Nanos, Page, prefetch_at};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -122,6 +122,16 @@ impl Slots {
         self.unqueue(id);
         self.mappings[id as usize] = None;
         self.free_mappings.push(id);
+    }
+
+    /// Fetches both lines of a mapping into the processor's cache.
+    #[inline]
+    pub(super) fn prefetch(&self, id: u32) {
+        if let Some(mapping) = self.mappings.get(id as usize) {
+            let first = std::ptr::from_ref(mapping).addr();
+            prefetch_at(first);
+            prefetch_at(first + LINE_SIZE);
+        }
     }
 
     /// The slot of a page.

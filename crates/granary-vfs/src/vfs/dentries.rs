@@ -12,6 +12,7 @@
 //! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
 
 use crate::attr::Ino;
+use granary_units::prefetch;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::Hasher;
@@ -98,6 +99,12 @@ impl DentryTable {
             }
             at = self.after(at);
         }
+    }
+
+    /// A look for `name` comes soon: the first of what it reads is fetched into the processor's cache.
+    #[inline]
+    pub(super) fn prefetch(&self, dir: u64, name: &[u8]) {
+        prefetch(&self.places, self.home(hash(dir, name)));
     }
 
     /// Forgets everything.

@@ -123,6 +123,7 @@ impl NameCache {
         loop {
             let (name, next) = perm::component(path, *at);
             if next == path.len() {
+                dentries.prefetch(here.key, name);
                 break;
             }
             if !here.has_no_acl(Which::Access) && !here.view(|a| perm::mode_decides(cred, a)) {

@@ -106,6 +106,7 @@ impl Node {
     pub(super) fn prefetch(node: &Arc<Node>) {
         let first = Arc::as_ptr(node).addr() - 2 * size_of::<usize>();
         (1..4).for_each(|line| prefetch_at(first + line * LINE_SIZE));
+        node.prefetch_private();
     }
 
     /// Whether it is known to have no such access control list.
