@@ -15,7 +15,7 @@ mod table;
 use crate::error::Result;
 use granary_mssd::{Port, Structure};
 use granary_sim::sync::Mutex;
-use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
+use granary_units::{Bytes, LINE_SIZE, Lpa, PAGE_SIZE, Page, prefetch, prefetch_at};
 use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -80,6 +80,17 @@ impl Block {
     /// Looks at the content. `f` must not wait.
     pub fn with<T>(&self, f: impl FnOnce(&[u8; PAGE_SIZE]) -> T) -> T {
         self.content.read().with_bytes(f)
+    }
+
+    /// These lines of it will be changed soon: the first of them is fetched into the processor's cache, and what a change looks at
+    /// before.
+    #[inline]
+    pub fn prefetch(&self, lines: u64) {
+        let content = self.content.read();
+        content.count_at().into_iter().for_each(prefetch_at);
+        if let Some(bytes) = content.as_bytes() {
+            prefetch(bytes, lines.trailing_zeros() as usize * LINE_SIZE);
+        }
     }
 
     /// Changes the content in memory. `f` must not wait. Snapshots taken earlier keep the old content.

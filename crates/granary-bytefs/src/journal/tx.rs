@@ -85,7 +85,10 @@ impl<'a> Tx<'a> {
                 debug_assert!(Arc::ptr_eq(&page.0, block), "two copies of {}", block.lpa());
                 page.1 |= mask;
             }
-            None => self.pages.push((Arc::clone(block), mask)),
+            None => {
+                block.prefetch(mask);
+                self.pages.push((Arc::clone(block), mask));
+            }
         }
     }
 

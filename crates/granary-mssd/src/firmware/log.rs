@@ -79,6 +79,8 @@ pub struct Log {
     posts: u64,
     tracking: bool,
     found: Vec<Piece>,
+    /// Pages that lines are on their way to, the last first: see `expect`.
+    coming: [u32; 2],
     /// Everything in the index has committed: RECOVER is under way.
     all_committed: bool,
     /// Working memory of cleaning: the pieces of a page to merge, to move, that stay.
@@ -144,6 +146,7 @@ impl Log {
             posts: 0,
             tracking: false,
             found: Vec::new(),
+            coming: [0; 2],
             all_committed: false,
             sorted: Default::default(),
             counters: LogCounters::default(),

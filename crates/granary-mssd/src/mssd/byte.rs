@@ -32,6 +32,9 @@ impl State {
     ) -> Result<Nanos, DriveError> {
         self.backend.writable()?;
         self.commands.stores += 1;
+        if let Firmware::Log(log) = &mut self.firmware {
+            log.expect(at.lpa());
+        }
         let mut t = now;
         for (line, byte, offset, len) in split(at, data.len()) {
             let part = &data[offset..offset + len];

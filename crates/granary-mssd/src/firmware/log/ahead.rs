@@ -17,6 +17,20 @@ use granary_units::{ByteAddr, LINE_SIZE, Lpa};
 const CACHED: u64 = 8192;
 
 impl Log {
+    /// Lines of this page will be written soon: it takes the first of the index's steps that the write will take, and those that
+    /// came before it their next ones.
+    #[inline]
+    pub fn expect(&mut self, lpa: Lpa) {
+        let [last, before] = self.coming;
+        let lpa = lpa.0 as u32;
+        if lpa != last {
+            self.index.prefetch_group(lpa);
+            self.index.prefetch_record(last);
+            self.index.prefetch_chunks(before);
+            self.coming = [lpa, last];
+        }
+    }
+
     /// Fetches what reads of the lines that hold these bytes will look up; pages of lines that the log may not hold are
     /// appended to `missed`.
     pub fn look_ahead(&self, at: &[ByteAddr], missed: &mut Vec<Lpa>) {

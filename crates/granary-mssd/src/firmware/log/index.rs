@@ -117,18 +117,35 @@ impl Index {
         part.chunks.lookup(record, mask(first, lines), found)
     }
 
+    /// What is to be done with a page comes soon: the first of what it reads is fetched into the processor's cache, the second
+    /// ([`Index::prefetch_record`]) when the first has come, then the third ([`Index::prefetch_chunks`]).
+    #[inline]
+    pub fn prefetch_group(&self, lpa: u32) {
+        let (p, key) = split(lpa);
+        self.partitions[p].iter().for_each(|part| part.pages.prefetch_group(key));
+    }
+
+    /// See [`Index::prefetch_group`].
+    #[inline]
+    pub fn prefetch_record(&self, lpa: u32) {
+        let (p, key) = split(lpa);
+        self.partitions[p].iter().for_each(|part| part.pages.prefetch_record(key));
+    }
+
+    /// See [`Index::prefetch_group`].
+    #[inline]
+    pub fn prefetch_chunks(&self, lpa: u32) {
+        if let Some((part, record)) = self.record(lpa) {
+            part.chunks.prefetch(record);
+        }
+    }
+
     /// Looks up to [`TOGETHER`] lines (page, line in it) ahead: one after the other, what all of them read first, second, and
     /// so on is fetched into the processor's cache, down to their entries. Returns where those are; none where the log does not
     /// hold the line.
     pub fn look_ahead(&self, lines: &[(u32, u8)]) -> [Option<(&Chunks, u32)>; TOGETHER] {
-        let parts = |step: fn(&Pages, u16)| {
-            for &(page, _) in lines {
-                let (p, key) = split(page);
-                self.partitions[p].iter().for_each(|part| step(&part.pages, key));
-            }
-        };
-        parts(Pages::prefetch_group);
-        parts(Pages::prefetch_record);
+        lines.iter().for_each(|&(page, _)| self.prefetch_group(page));
+        lines.iter().for_each(|&(page, _)| self.prefetch_record(page));
         let mut at = [None; TOGETHER];
         for (at, &(page, _)) in at.iter_mut().zip(lines) {
             *at = self.record(page).map(|(part, record)| (&part.chunks, record));
