@@ -50,7 +50,7 @@ pub struct Tx<'a> {
     pages: SmallVec<[(Arc<Block>, u64); 8]>,
     bits: ManyBits,
     /// Blocks to give back if the transaction never runs, and on what ground they were taken.
-    taken: Vec<(Run, Claim)>,
+    taken: SmallVec<[(Run, Claim); 2]>,
     taken_inode: Option<u32>,
     /// The same of a place of the orphan table.
     taken_orphan: Option<u32>,
@@ -69,7 +69,7 @@ impl<'a> Tx<'a> {
             core,
             pages: SmallVec::new(),
             bits: ManyBits::new(),
-            taken: Vec::new(),
+            taken: SmallVec::new(),
             taken_inode: None,
             taken_orphan: None,
             freed: Vec::new(),
