@@ -116,3 +116,46 @@ impl InodeTable {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::NameCache;
+    use super::*;
+    use crate::attr::{Attr, FileKind, Time};
+    use crate::fs::Loaded;
+    use granary_sim::rng::Stream;
+    use std::collections::BTreeMap;
+
+    /// Numbers close together and far apart come, go and are let go of; what the table holds is what a plain map holds.
+    #[test]
+    fn the_table_is_a_map_and_lets_go_of_what_it_holds() {
+        let home = NameCache::new(1, 1);
+        let (mut table, mut map) = (InodeTable::default(), BTreeMap::new());
+        let (mut rng, mut let_go) = (Stream::new(1, "inodes"), 0);
+        for step in 0..20_000 {
+            let ino = Ino(if rng.chance(0.5) { rng.below(300) } else { rng.below(300) << 40 });
+            match rng.below(4) {
+                0 => assert_eq!(table.remove(ino).map(|n| n.key), map.remove(&ino.0)),
+                1 if step % 8 == 0 => {
+                    if let Some(gone) = table.victim(500) {
+                        assert_eq!(map.remove(&gone.ino().0), Some(gone.key));
+                        let_go += 1;
+                    }
+                }
+                _ if !map.contains_key(&ino.0) => {
+                    let attr = Attr::new(FileKind::File, 0o644, Time(0));
+                    let node = Node::new(&home, ino, Loaded { attr, private: Arc::new(()) });
+                    map.insert(ino.0, node.key);
+                    table.insert(node);
+                }
+                _ => {}
+            }
+            assert_eq!(table.get(ino).map(|n| n.key), map.get(&ino.0).copied());
+            assert_eq!(table.len(), map.len());
+        }
+        assert!(let_go > 100, "{let_go}");
+        let held: Vec<_> = table.all().iter().map(|n| (n.ino().0, n.key)).collect();
+        assert_eq!(held, map.into_iter().collect::<Vec<_>>());
+        assert!(table.pages.values().all(|p| p.held == p.nodes.iter().flatten().count() && p.held > 0));
+    }
+}
