@@ -178,9 +178,17 @@ impl Mssd {
     ) -> Result<T, DriveError> {
         let mut s = self.state.lock();
         s.begin(now)?;
-        let done = work(&mut s);
-        s.publish()?;
-        done
+        // Each in its own way: a result that was written in parts and is then copied as a whole makes the processor wait.
+        match work(&mut s) {
+            Ok(done) => {
+                s.publish()?;
+                Ok(done)
+            }
+            Err(e) => {
+                s.publish()?;
+                Err(e)
+            }
+        }
     }
 
     /// The drive's configuration.

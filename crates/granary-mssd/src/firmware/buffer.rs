@@ -28,7 +28,7 @@ use crate::image::medium::ImageMedium;
 use granary_flash::{
     BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
 };
-use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa};
+use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa, prefetch};
 use programs::Programs;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -249,6 +249,9 @@ impl Backend {
         self.release(slot);
         self.issue(done);
         self.programming.close();
+        if let Some(next) = self.programming.next_slot() {
+            prefetch(&self.slots, next as usize);
+        }
         Some(done)
     }
 
@@ -272,6 +275,9 @@ impl Backend {
             if let Some(&next) = self.waiting.get(SOON) {
                 self.ftl.prefetch_entry(self.slots[next as usize].lpa);
                 self.ftl.prefetch_copy(self.slots[self.waiting[SOON / 2] as usize].lpa);
+            }
+            if let Some(&then) = self.waiting.get(SOON + SOON / 2) {
+                prefetch(&self.slots, then as usize);
             }
             let s = &mut self.slots[slot as usize];
             if s.state == State::Trimmed {

@@ -38,6 +38,12 @@ impl Programs {
         self.heap.peek().map(|Reverse(key)| Nanos((key >> SLOT_BITS) as u64))
     }
 
+    /// Which will be done first, as far as one knows now.
+    #[inline]
+    pub(super) fn next_slot(&self) -> Option<u32> {
+        self.heap.peek().map(|Reverse(key)| *key as u32)
+    }
+
     /// The program of `slot` is under way, and done at `done`.
     #[inline]
     pub(super) fn start(&mut self, done: Nanos, slot: u32) {
