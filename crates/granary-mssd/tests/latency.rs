@@ -196,6 +196,20 @@ fn callers_errors_are_told_apart() {
     d.power_on(Nanos(3)).expect("powers on");
 }
 
+#[test]
+fn nothing_is_stored_at_the_very_end() {
+    for mode in [Mode::Log, Mode::Cache] {
+        let mut config = DriveConfig::bytefs_emulator().with_mode(mode);
+        config.flash.over_provisioning_permille = 1000;
+        let d = Mssd::new(&config).expect("valid");
+        assert_eq!(d.info().pages % 4096, 0, "the log's partitions end where the drive does");
+        let end = ByteAddr(d.info().pages * 4096);
+        assert_eq!(d.store(Nanos::ZERO, end, &[], TxId::NONE, WHAT), Ok(Nanos::ZERO));
+        let e = d.store(Nanos::ZERO, end, &[0], TxId::NONE, WHAT);
+        assert!(matches!(e, Err(DriveError::OutOfRange { .. })), "{e:?}");
+    }
+}
+
 /// The paper measures 4.2 s on its 1 GB prototype: 0.9 s load, 2.7 s scan and flush, the rest in the file system (section 5.5).
 #[test]
 fn a_nearly_full_log_is_recovered_within_the_papers_time() {

@@ -18,12 +18,13 @@ const CACHED: u64 = 8192;
 
 impl Log {
     /// Lines of this page will be written soon: it takes the first of the index's steps that the write will take, and those that
-    /// came before it their next ones.
+    /// came before it their next ones. A store of no bytes may name the page
+    /// behind the last, which the index does not know.
     #[inline]
     pub fn expect(&mut self, lpa: Lpa) {
         let [last, before] = self.coming;
-        let lpa = lpa.0 as u32;
-        if lpa != last {
+        if lpa.0 != last as u64 && lpa.0 < self.pages {
+            let lpa = lpa.0 as u32;
             self.index.prefetch_group(lpa);
             self.index.prefetch_record(last);
             self.index.prefetch_chunks(before);
