@@ -18,7 +18,7 @@
 pub mod index;
 
 use crate::core::Core;
-use crate::dir::index::{NameIndex, hash};
+use crate::dir::index::{NameIndex, Named, hash};
 use crate::journal::Tx;
 use crate::layout::dentry::{self, MAX_SLOTS, line_of};
 use crate::layout::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
@@ -124,11 +124,11 @@ impl Dir {
                 self.free[rest as usize - 1].push(place.slot + place.slots);
             }
         }
-        self.index.insert(hash(name), place.slot, ino);
+        self.index.insert(hash(name), Named { slot: place.slot, ino });
     }
 
     fn leave(&mut self, name: &[u8], slot: u32, slots: u32) {
-        self.index.remove(hash(name), slot);
+        self.index.remove(hash(name), |named| named.slot == slot);
         self.free[slots as usize - 1].push(slot);
     }
 }
@@ -201,7 +201,10 @@ impl Core {
                 walk(bytes, (n, block.lpa()), end, node.ino, |slot, head, rest| {
                     match head.is_free() {
                         true => dir.free[head.len.get() as usize - 1].push(slot),
-                        false => dir.index.insert(hash(dentry::name(rest, head)), slot, head.ino.get()),
+                        false => {
+                            let named = Named { slot, ino: head.ino.get() };
+                            dir.index.insert(hash(dentry::name(rest, head)), named);
+                        }
                     }
                     true
                 })
@@ -233,9 +236,11 @@ impl Core {
             let (slot, ino, lpa) = {
                 let body = node.body.lock();
                 let dir = body.dir.as_ref().expect("the directory is loaded");
-                let Some(c) = dir.index.next(hash(name), after) else { return Ok(None) };
-                after = Some(c.position);
-                (c.slot, c.ino, dir_block(&body.map, (c.slot / SLOTS_PER_BLOCK) as u64, node.ino)?)
+                let Some((Named { slot, ino }, at)) = dir.index.next(hash(name), after) else {
+                    return Ok(None);
+                };
+                after = Some(at);
+                (slot, ino, dir_block(&body.map, (slot / SLOTS_PER_BLOCK) as u64, node.ino)?)
             };
             // Whoever finds a name looks at its inode next.
             let (table, record) = self.geometry.inode_place(ino);
@@ -399,8 +404,8 @@ impl Core {
         found.block.change(|b| dentry::write_entry(&mut b[at..at + len], line, found.ino, kind, to));
         let mut body = node.body.lock();
         let dir = body.dir.as_mut().expect("the directory is loaded");
-        dir.index.remove(hash(from), found.slot);
-        dir.index.insert(hash(to), found.slot, found.ino);
+        dir.index.remove(hash(from), |named| named.slot == found.slot);
+        dir.index.insert(hash(to), Named { slot: found.slot, ino: found.ino });
     }
 
     /// Slots of a directory up to the last that was ever used.

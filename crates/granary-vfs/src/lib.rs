@@ -24,6 +24,7 @@ pub mod direct;
 mod error;
 mod fs;
 mod gate;
+mod hash_index;
 mod inode;
 pub mod memfs;
 pub mod model;
@@ -45,6 +46,7 @@ pub use fs::{
     Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,
     Rename, RenameFlags, StatFs, WriteBackCause,
 };
+pub use hash_index::{HashIndex, Vacant};
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;

@@ -1,7 +1,7 @@
 //! [`DentryTable`]: names in memory, present and absent ones.
 //!
 //! ```text
-//!   places: (hash, entry) (hash, entry) ...       open addressing, linear: a look reads one line of the processor's cache
+//!   places: (hash, entry) (hash, entry) ...       hash_index.rs
 //!   entries: one slab, also the face of the clock
 //!   entry = { directory's key, name, inode number or ABSENT, referenced? }       one line of the cache, the name within
 //! ```
@@ -12,12 +12,11 @@
 //! Invariant: what the table says is true while the directory's `rwsem` is held. It does *not* pin inodes.
 
 use crate::attr::Ino;
-use granary_units::prefetch;
+use crate::hash_index::{HashIndex, Vacant};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use std::hash::Hasher;
 
-const NONE: u32 = u32::MAX;
 const ABSENT: u64 = u64::MAX;
 
 /// What the table knows about a name.
@@ -43,19 +42,21 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 64);
 
-/// Where an entry is, and enough of its name to pass most others by; or nothing.
-#[derive(Clone, Copy)]
-struct Place {
-    hash: u32,
-    entry: u32,
-}
+/// An entry's number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Number(u32);
 
-const EMPTY: Place = Place { hash: 0, entry: NONE };
+impl Vacant for Number {
+    const VACANT: Number = Number(u32::MAX);
+
+    fn is_vacant(self) -> bool {
+        self == Number::VACANT
+    }
+}
 
 /// See the module.
 pub(super) struct DentryTable {
-    /// A power of two of them, at most two thirds in use.
-    places: Vec<Place>,
+    places: HashIndex<Number>,
     entries: Vec<Entry>,
     hand: usize,
     capacity: usize,
@@ -72,39 +73,25 @@ fn hash(dir: u64, name: &[u8]) -> u32 {
 impl DentryTable {
     /// A table of at most `capacity` names (at least one).
     pub(super) fn new(capacity: usize) -> DentryTable {
-        DentryTable { places: vec![EMPTY; 64], entries: Vec::new(), hand: 0, capacity: capacity.max(1) }
-    }
-
-    /// The place at which something with this hash lies, or after which.
-    fn home(&self, hash: u32) -> usize {
-        hash as usize & (self.places.len() - 1)
-    }
-
-    fn after(&self, place: usize) -> usize {
-        (place + 1) & (self.places.len() - 1)
+        DentryTable { places: HashIndex::default(), entries: Vec::new(), hand: 0, capacity: capacity.max(1) }
     }
 
     fn find(&self, hash: u32, dir: u64, name: &[u8]) -> Option<usize> {
-        let mut at = self.home(hash);
+        let mut after = None;
         loop {
-            let place = self.places[at];
-            if place.entry == NONE {
-                return None;
+            let (Number(at), place) = self.places.next(hash, after)?;
+            let e = &self.entries[at as usize];
+            if e.dir == dir && *e.name == *name {
+                return Some(at as usize);
             }
-            if place.hash == hash {
-                let e = &self.entries[place.entry as usize];
-                if e.dir == dir && *e.name == *name {
-                    return Some(place.entry as usize);
-                }
-            }
-            at = self.after(at);
+            after = Some(place);
         }
     }
 
     /// A look for `name` comes soon: the first of what it reads is fetched into the processor's cache.
     #[inline]
     pub(super) fn prefetch(&self, dir: u64, name: &[u8]) {
-        prefetch(&self.places, self.home(hash(dir, name)));
+        self.places.prefetch(hash(dir, name));
     }
 
     /// Forgets everything.
@@ -133,55 +120,16 @@ impl DentryTable {
             return;
         }
         let entry = Entry { name: name.into(), dir, target, hash, referenced: false };
-        if self.entries.len() < self.capacity {
-            let at = self.entries.len() as u32;
+        let at = if self.entries.len() < self.capacity {
             self.entries.push(entry);
-            if self.entries.len() * 3 > self.places.len() * 2 {
-                self.double();
-            } else {
-                self.place(Place { hash, entry: at });
-            }
+            self.entries.len() - 1
         } else {
             let at = self.victim();
-            self.displace(at);
+            self.places.remove(self.entries[at].hash, |n| n == Number(at as u32));
             self.entries[at] = entry;
-            self.place(Place { hash, entry: at as u32 });
-        }
-    }
-
-    /// Puts an entry into the first free place.
-    fn place(&mut self, new: Place) {
-        let mut at = self.home(new.hash);
-        while self.places[at].entry != NONE {
-            at = self.after(at);
-        }
-        self.places[at] = new;
-    }
-
-    /// Takes an entry out of its place. Those behind it move up as far as they may, so that no look ends before them.
-    fn displace(&mut self, entry: usize) {
-        let mut hole = self.home(self.entries[entry].hash);
-        while self.places[hole].entry != entry as u32 {
-            hole = self.after(hole);
-        }
-        let mask = self.places.len() - 1;
-        let mut at = self.after(hole);
-        while self.places[at].entry != NONE {
-            let home = self.home(self.places[at].hash);
-            if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
-                self.places[hole] = self.places[at];
-                hole = at;
-            }
-            at = self.after(at);
-        }
-        self.places[hole] = EMPTY;
-    }
-
-    fn double(&mut self) {
-        self.places = vec![EMPTY; self.places.len() * 2];
-        for at in 0..self.entries.len() {
-            self.place(Place { hash: self.entries[at].hash, entry: at as u32 });
-        }
+            at
+        };
+        self.places.insert(hash, Number(at as u32));
     }
 
     fn victim(&mut self) -> usize {
