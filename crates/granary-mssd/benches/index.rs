@@ -15,6 +15,10 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 
+/// What the command line allocates with: an index of 20 MB in small pages of memory waits for their places, too.
+#[global_allocator]
+static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
+
 /// Pages of a 32 GB drive.
 const PAGES: u64 = 8 << 20;
 /// Single-line entries that fit into both halves: 256 MiB / 80 B.

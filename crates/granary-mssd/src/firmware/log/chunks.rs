@@ -144,6 +144,12 @@ const CLASSES: [u32; 34] = [
 /// The records of a partition.
 pub struct Chunks {
     words: Vec<u32>,
+    /// What a look for lines does not read.
+    room: Box<Room>,
+}
+
+/// What is free in the records' array, and what is not.
+struct Room {
     /// First free record of each class, then of each length of lean ones; the next one is in its first word.
     free: [u32; CLASSES.len() + lean::MOST],
     /// Records in use.
@@ -175,17 +181,18 @@ fn lines_upto(end: u8) -> u64 {
 impl Chunks {
     /// None.
     pub fn new() -> Chunks {
-        Chunks { words: Vec::new(), free: [NIL; CLASSES.len() + lean::MOST], len: 0 }
+        let room = Room { free: [NIL; CLASSES.len() + lean::MOST], len: 0 };
+        Chunks { words: Vec::new(), room: Box::new(room) }
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of memory taken beyond the value itself.
     pub fn memory(&self) -> usize {
-        self.words.capacity() * 4 + size_of::<Chunks>()
+        self.words.capacity() * 4 + size_of::<Room>()
     }
 
     /// Records in use.
     pub fn len(&self) -> usize {
-        self.len as usize
+        self.room.len as usize
     }
 
     #[inline]
@@ -556,9 +563,9 @@ impl Chunks {
             _ => CLASSES.len() + self.lean(head).pieces().len() - 1,
         };
         let at = head & !LEAN;
-        self.words[at as usize] = self.free[list];
-        self.free[list] = at;
-        self.len -= 1;
+        self.words[at as usize] = self.room.free[list];
+        self.room.free[list] = at;
+        self.room.len -= 1;
     }
 
     fn allocate(&mut self, class: usize) -> u32 {
@@ -567,10 +574,10 @@ impl Chunks {
 
     /// A record of `size` words, from a list of free ones if it can be.
     fn take(&mut self, list: usize, size: usize) -> u32 {
-        self.len += 1;
-        let free = self.free[list];
+        self.room.len += 1;
+        let free = self.room.free[list];
         if free != NIL {
-            self.free[list] = self.words[free as usize];
+            self.room.free[list] = self.words[free as usize];
             return free;
         }
         let at = self.words.len();

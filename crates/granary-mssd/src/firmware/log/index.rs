@@ -36,14 +36,18 @@ pub trait Versions {
     fn committed(&self, tx: TxId) -> bool;
 }
 
+/// What leads from a page to its lines lies on one line of memory, in the table itself: each step to another is waited for.
+#[repr(align(64))]
 struct Partition {
     pages: Pages,
     chunks: Chunks,
 }
 
+const _: () = assert!(size_of::<Option<Partition>>() == 64);
+
 /// The index of the write log.
 pub struct Index {
-    partitions: Vec<Option<Box<Partition>>>,
+    partitions: Vec<Option<Partition>>,
     heights: Stream,
     scratch: Scratch,
     lines: u64,
@@ -97,15 +101,15 @@ impl Index {
     /// Bytes of memory that the index takes.
     pub fn memory(&self) -> usize {
         let parts = self.partitions.iter().flatten();
-        self.partitions.len() * 8
-            + parts.map(|p| size_of::<Partition>() + p.pages.memory() + p.chunks.memory()).sum::<usize>()
+        self.partitions.len() * size_of::<Option<Partition>>()
+            + parts.map(|p| p.pages.memory() + p.chunks.memory()).sum::<usize>()
     }
 
     /// The partition and the record of a page.
     #[inline]
     fn record(&self, lpa: u32) -> Option<(&Partition, u32)> {
         let (p, key) = split(lpa);
-        let part = self.partitions[p].as_deref()?;
+        let part = self.partitions[p].as_ref()?;
         Some((part, part.pages.find(key)?))
     }
 
@@ -166,7 +170,7 @@ impl Index {
     pub fn insert(&mut self, lpa: u32, piece: Piece, versions: &impl Versions) {
         let (p, key) = split(lpa);
         let part = self.partitions[p]
-            .get_or_insert_with(|| Box::new(Partition { pages: Pages::new(), chunks: Chunks::new() }));
+            .get_or_insert_with(|| Partition { pages: Pages::new(), chunks: Chunks::new() });
         let head = part.pages.find(key);
         let (record, change) = part.chunks.insert(head.unwrap_or(NIL), piece, versions, &mut self.scratch);
         self.lines = self.lines.checked_add_signed(change).expect("a record loses lines that it had");
@@ -196,7 +200,7 @@ impl Index {
             return;
         }
         let (p, key) = split(lpa);
-        let Some(part) = self.partitions[p].as_deref_mut() else { return };
+        let Some(part) = self.partitions[p].as_mut() else { return };
         let Some(head) = part.pages.find(key) else { return };
         self.lines -= part.chunks.lines(head);
         let record = part.chunks.set(head, newest_first);
@@ -207,7 +211,7 @@ impl Index {
     /// Removes a page; returns how many lines of chunks it had.
     pub fn remove(&mut self, lpa: u32) -> u64 {
         let (p, key) = split(lpa);
-        let Some(part) = self.partitions[p].as_deref_mut() else { return 0 };
+        let Some(part) = self.partitions[p].as_mut() else { return 0 };
         let Some(head) = part.pages.remove(key) else { return 0 };
         let lines = part.chunks.lines(head);
         part.chunks.release(head);
@@ -222,7 +226,7 @@ impl Index {
     pub fn at_or_after(&self, lpa: u64) -> Option<u32> {
         let (first, mut key) = ((lpa / PARTITION as u64) as usize, (lpa % PARTITION as u64) as u16);
         for (p, part) in self.partitions.iter().enumerate().skip(first) {
-            if let Some(k) = part.as_deref().and_then(|part| part.pages.at_or_after(key)) {
+            if let Some(k) = part.as_ref().and_then(|part| part.pages.at_or_after(key)) {
                 return Some(p as u32 * PARTITION + k as u32);
             }
             key = 0;
@@ -235,7 +239,7 @@ impl Index {
         let mut bad = Vec::new();
         let mut lines = 0;
         for (p, part) in self.partitions.iter().enumerate() {
-            let Some(part) = part.as_deref() else { continue };
+            let Some(part) = part.as_ref() else { continue };
             let mut records = 0;
             if part.pages.is_empty() {
                 bad.push(format!("log index: partition {p} is empty"));

@@ -33,22 +33,22 @@ const ONE: u64 = 1 << GROUP;
 /// An ordered map from 12-bit keys to records (32 bits).
 pub enum Pages {
     /// Few keys.
-    Sparse(SkipList),
+    Sparse(Box<SkipList>),
     /// Many.
-    Crowded(Box<Packed>),
+    Crowded(Packed),
 }
 
 /// The records of the keys that are held, in their order.
 pub struct Packed {
     /// From bit 0 on which keys of the group are held; above, how many of all groups before.
-    groups: [u64; GROUPS],
+    groups: Box<[u64; GROUPS]>,
     records: Vec<u32>,
 }
 
 impl Pages {
     /// An empty map.
     pub fn new() -> Pages {
-        Pages::Sparse(SkipList::new())
+        Pages::Sparse(Box::new(SkipList::new()))
     }
 
     /// Whether there is no key.
@@ -62,8 +62,8 @@ impl Pages {
     /// Bytes of memory taken beyond the value itself.
     pub fn memory(&self) -> usize {
         match self {
-            Pages::Sparse(list) => list.memory(),
-            Pages::Crowded(packed) => size_of::<Packed>() + packed.records.capacity() * 4,
+            Pages::Sparse(list) => size_of::<SkipList>() + list.memory(),
+            Pages::Crowded(packed) => size_of_val(&*packed.groups) + packed.records.capacity() * 4,
         }
     }
 
@@ -80,8 +80,7 @@ impl Pages {
     #[inline]
     pub fn prefetch_group(&self, key: u16) {
         if let Pages::Crowded(packed) = self {
-            prefetch(&packed.groups, split(key).0);
-            prefetch(std::slice::from_ref(&packed.records), 0);
+            prefetch(&*packed.groups, split(key).0);
         }
     }
 
@@ -115,7 +114,7 @@ impl Pages {
             Pages::Sparse(list) => {
                 list.insert(key, record, random);
                 if list.len() >= CROWDED {
-                    let mut packed = Box::new(Packed { groups: [0; GROUPS], records: Vec::new() });
+                    let mut packed = Packed { groups: Box::new([0; GROUPS]), records: Vec::new() };
                     list.iter().for_each(|(key, record)| packed.insert(key, record));
                     *self = Pages::Crowded(packed);
                 }
