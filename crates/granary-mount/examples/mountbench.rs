@@ -94,6 +94,14 @@ fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
             let direct = open(&data, rustix::fs::OFlags::DIRECT)?;
             time(count, |i| direct.read_exact_at(block, place(i, 4096)))
         }
+        // What a commit of one page asks of the disk under an image at least: the page, its records, and a sync.
+        "bare_sync" => {
+            let direct = open(&data, rustix::fs::OFlags::DIRECT)?;
+            let space = bytes(3 * BLOCK);
+            let skip = space.as_ptr().align_offset(BLOCK);
+            let commit = &space[skip..skip + 2 * BLOCK];
+            time(count, |i| direct.write_all_at(commit, place(i, 8192)).and_then(|()| direct.sync_data()))
+        }
         "cached_read" => {
             let mut all = vec![0; FILE as usize];
             plain.read_exact_at(&mut all, 0)?;
@@ -166,7 +174,7 @@ fn main() -> io::Result<()> {
         }
         _ => {
             eprintln!("usage: mountbench DIR OPERATION COUNT [THREADS]; OPERATION is one of");
-            eprintln!("create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read");
+            eprintln!("create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read bare_sync");
             std::process::exit(2);
         }
     }
