@@ -174,7 +174,9 @@ fn main() -> io::Result<()> {
         }
         _ => {
             eprintln!("usage: mountbench DIR OPERATION COUNT [THREADS]; OPERATION is one of");
-            eprintln!("create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read bare_sync");
+            eprintln!(
+                "create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read bare_sync"
+            );
             std::process::exit(2);
         }
     }
