@@ -162,6 +162,31 @@ fn a_removed_file_that_is_open_keeps_its_space() {
     }
 }
 
+/// However long it was open: what it had is there for who comes right after its close.
+#[test]
+fn a_removed_file_that_was_open_for_long_gives_its_space_when_it_is_closed() {
+    if !rig::possible() {
+        return;
+    }
+    for fs in rig::systems() {
+        let rig = Rig::of(fs, Bytes::mib(64), &Options { threads: 4, ..Options::default() });
+        let path = rig.path("held");
+        let mut held = File::create(&path).expect("created");
+        let all = fill(&mut held);
+        fs::remove_file(&path).expect("removed");
+        // Nobody has patience with it any more.
+        for _ in 0..3 {
+            let _ = File::create(rig.path("other")).map(|mut f| fill(&mut f));
+            let _ = fs::remove_file(rig.path("other"));
+        }
+        (0..410).for_each(|_| rig::pause());
+        drop(held);
+        let written = File::create(rig.path("next")).map_or(0, |mut f| fill(&mut f));
+        assert!(written > all / 10 * 9, "{}: {written} of {all}", rig.fs);
+        rig.finish();
+    }
+}
+
 /// Whichever thread serves them: they go by who asks.
 #[test]
 fn the_appends_of_one_program_lie_together() {

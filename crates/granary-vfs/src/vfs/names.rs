@@ -312,7 +312,8 @@ impl NameCache {
     pub(super) fn farewell(&self, ino: Ino, key: u64) -> Farewell {
         let names = self.names.lock();
         match names.inodes.get(ino) {
-            Some(node) if node.key == key => Farewell::Held,
+            Some(node) if node.key == key && node.is_known() => Farewell::Held,
+            Some(node) if node.key == key => Farewell::Leaving,
             None if names.busy.contains(&ino) => Farewell::Leaving,
             _ => Farewell::Gone,
         }

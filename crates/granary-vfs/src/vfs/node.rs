@@ -173,6 +173,11 @@ impl Node {
         before.is_ok_and(|held| held <= n)
     }
 
+    /// Whether a FUSE kernel has lookups of it: a program may have it open.
+    pub(super) fn is_known(&self) -> bool {
+        self.lookups.load(Ordering::Acquire) > 0
+    }
+
     /// Whether all its names are gone.
     pub fn is_orphan(&self) -> bool {
         self.inode.view(|a| a.nlink == 0)
@@ -204,12 +209,12 @@ impl Deref for Node {
     }
 }
 
-/// How far a node without links has got.
+/// How far a node without links, of which a FUSE kernel has had lookups, has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// Somebody still holds it.
+    /// The kernel still holds it.
     Held,
-    /// It is being freed.
+    /// It is being freed, or will be when a call or a write-back that is under way lets go of it.
     Leaving,
     /// What it had is free.
     Gone,
