@@ -6,7 +6,7 @@
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Sixteen threads of mixed work with a check at the end are a test: GRANARY_SECONDS=300 GRANARY_FS=bytefs,ext4
-# cargo test --release -p granary-mount --test mount parallel
+# cargo test --release -p granary-mount --test it parallel
 # Exit code 0: bounded and whole; 1: not; 2: no mount possible. Needs root and fio.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)

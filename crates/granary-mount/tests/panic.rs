@@ -1,9 +1,9 @@
 //! A panic in one request: that one is answered with an error, the mount takes no more changes, reads go on, nothing reaches
 //! the image any more, and the next mount recovers what was promised. (A file of its own: the hook is the process's.)
 
-#[path = "mount/image.rs"]
+#[path = "it/image.rs"]
 mod image;
-#[path = "mount/rig.rs"]
+#[path = "it/rig.rs"]
 #[allow(dead_code)]
 mod rig;
 

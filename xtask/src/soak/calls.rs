@@ -11,13 +11,13 @@ use super::mounted::{Mounted, Work};
 use exerciser::Exercise;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[path = "../../../crates/granary-mount/tests/mount/content.rs"]
+#[path = "../../../crates/granary-mount/tests/it/content.rs"]
 mod content;
-#[path = "../../../crates/granary-mount/tests/mount/exerciser.rs"]
+#[path = "../../../crates/granary-mount/tests/it/exerciser.rs"]
 mod exerciser;
 #[path = "calls/mapping.rs"]
 mod mapping;
-#[path = "../../../crates/granary-mount/tests/mount/model.rs"]
+#[path = "../../../crates/granary-mount/tests/it/model.rs"]
 mod model;
 
 /// Calls between two mounts.

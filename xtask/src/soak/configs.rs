@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-#[path = "../../../crates/granary-mssd/tests/configs/steady.rs"]
+#[path = "../../../crates/granary-mssd/tests/it/configs/steady.rs"]
 mod steady;
 
 #[derive(Default)]

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-#[path = "../../../crates/granary-mssd/tests/model/faults.rs"]
+#[path = "../../../crates/granary-mssd/tests/it/model/faults.rs"]
 mod faults;
-#[path = "../../../crates/granary-mssd/tests/model/rig.rs"]
+#[path = "../../../crates/granary-mssd/tests/it/model/rig.rs"]
 mod rig;
 
 #[derive(Default)]

@@ -9,9 +9,9 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[path = "../../../crates/granary-mssd/tests/image/crash.rs"]
+#[path = "../../../crates/granary-mssd/tests/it/image/crash.rs"]
 mod crash;
-#[path = "../../../crates/granary-mssd/tests/image/rig.rs"]
+#[path = "../../../crates/granary-mssd/tests/it/image/rig.rs"]
 mod rig;
 
 struct Lives {

@@ -1,0 +1,179 @@
+//! The explorer finds bugs: each one planted here, in a file system or in a drive, within a bounded number of seeds.
+
+use granary_crash::{Explorer, Failure, Target};
+use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
+use granary_sim::{HostCosts, rng::Stream};
+use granary_units::{ByteAddr, Nanos, TxId};
+use granary_vfs::{FileSystem, FsError, VfsConfig};
+use crate::liar::{Liar, Lie};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    In(Lie),
+    /// The drive acknowledges every 20th COMMIT and forgets it.
+    LostCommit,
+    /// The drive acknowledges every 50th flush of lines without write-back.
+    LostLine,
+}
+
+/// A target with a bug.
+struct Planted {
+    inner: Arc<dyn Target>,
+    bug: Bug,
+}
+
+impl Target for Planted {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn drive(&self, seed: u64) -> Arc<dyn Drive> {
+        let inner = self.inner.drive(seed);
+        match self.bug {
+            Bug::In(_) => inner,
+            bug => Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0) }),
+        }
+    }
+    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
+        self.inner.mkfs(drive)
+    }
+    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
+        let inner = self.inner.mount(drive)?;
+        Ok(match self.bug {
+            Bug::In(lie) => Arc::new(Liar { inner, lie }),
+            _ => inner,
+        })
+    }
+    fn vfs(&self) -> VfsConfig {
+        self.inner.vfs()
+    }
+    fn costs(&self) -> HostCosts {
+        self.inner.costs()
+    }
+}
+
+/// A drive that acknowledges what it forgets at once.
+struct Forgetful {
+    inner: Arc<dyn Drive>,
+    bug: Bug,
+    count: AtomicU64,
+}
+
+impl Forgetful {
+    fn forgets(&self, bug: Bug, every: u64) -> bool {
+        self.bug == bug && self.count.fetch_add(1, Relaxed) % every == every - 1
+    }
+}
+
+impl Drive for Forgetful {
+    fn info(&self) -> DriveInfo {
+        self.inner.info()
+    }
+    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
+        self.inner.load(now, at, out, what)
+    }
+    fn store(
+        &self,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        if self.forgets(Bug::LostLine, 50) {
+            return Ok(now);
+        }
+        self.inner.store(now, at, data, tx, what)
+    }
+    fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
+        self.inner.flush_lines(now, at, len)
+    }
+    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.verify(now)
+    }
+    fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        if matches!(command, Command::Commit { .. }) && self.forgets(Bug::LostCommit, 20) {
+            return Ok(now);
+        }
+        self.inner.submit(now, command)
+    }
+    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.settle(now)
+    }
+    fn power_fail(&self, now: Nanos, random: &mut Stream) {
+        self.inner.power_fail(now, random);
+    }
+    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.inner.power_on(now)
+    }
+    fn track_in_flight(&self, on: bool) {
+        self.inner.track_in_flight(on);
+    }
+    fn traffic(&self) -> LinkTraffic {
+        self.inner.traffic()
+    }
+    fn check(&self) -> Result<(), Vec<String>> {
+        self.inner.check()
+    }
+}
+
+/// The first failure within `seeds` seeds.
+fn found(fs: &str, load: &str, bug: Bug, seeds: u64) -> Failure {
+    let target = Planted { inner: crate::targets::by_name(fs).expect("a target"), bug };
+    let explorer = match Explorer::new(Arc::new(target), crate::targets::load(load).expect("a load")) {
+        Ok(explorer) => explorer,
+        // Some bugs need no power failure to show.
+        Err(failure) => return failure,
+    };
+    let failure = (1..=seeds).find_map(|seed| explorer.point(seed).err());
+    failure.unwrap_or_else(|| panic!("{bug:?} in {fs} under {load} not found within {seeds} seeds"))
+}
+
+#[test]
+fn an_fsync_that_does_nothing_is_found() {
+    for fs in ["bytefs", "ext4"] {
+        let failure = found(fs, "varmail", Bug::In(Lie::Fsync), 20);
+        let text = failure.to_string();
+        assert!(text.contains("lost name") || text.contains("may be") || text.contains("may have"), "{text}");
+    }
+}
+
+#[test]
+fn an_fsync_that_leaves_the_times_behind_is_found() {
+    let text = found("ext4", "torture", Bug::In(Lie::Times), 60).to_string();
+    assert!(text.contains("time of modification"), "{text}");
+}
+
+#[test]
+fn a_sync_that_does_nothing_is_found() {
+    found("bytefs", "torture", Bug::In(Lie::Sync), 60);
+}
+
+#[test]
+fn a_rename_in_two_steps_is_found() {
+    let text = found("bytefs-sync", "torture", Bug::In(Lie::Rename), 60).to_string();
+    assert!(text.contains("a rename happened at the new name only"), "{text}");
+}
+
+#[test]
+fn a_page_that_never_reached_the_drive_is_found() {
+    let text = found("ext4", "fileserver", Bug::In(Lie::LostPage), 20).to_string();
+    assert!(text.contains("it may be"), "{text}");
+}
+
+#[test]
+fn a_drive_that_forgets_commits_is_found() {
+    found("bytefs", "varmail", Bug::LostCommit, 20);
+}
+
+#[test]
+fn a_drive_that_forgets_lines_is_found() {
+    found("bytefs", "varmail", Bug::LostLine, 20);
+}
+
+#[test]
+fn a_seed_replays_its_point_exactly() {
+    let run = || found("bytefs", "varmail", Bug::In(Lie::Fsync), 20);
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,219 @@
+//! Every file system keeps its promises at a sample of power failures; `cargo xtask soak` does the large counts.
+
+use granary_crash::{Explorer, Report};
+
+fn explore(fs: &str, load: &str, points: u64) {
+    let report = explore_seeds(fs, load, 1..1 + points);
+    let seen = &report.coverage;
+    assert!(
+        seen.failures >= points && seen.in_recovery > 0 && seen.files > points,
+        "saw hardly anything: {report}"
+    );
+}
+
+fn explore_seeds(fs: &str, load: &str, seeds: std::ops::Range<u64>) -> Report {
+    let (target, load) = (crate::targets::by_name(fs).expect("a target"), crate::targets::load(load).expect("a load"));
+    let explorer = Explorer::new(target, load).unwrap_or_else(|f| panic!("without a power failure: {f}"));
+    let report = explorer.explore(seeds);
+    assert!(report.failures.is_empty(), "{report}");
+    report
+}
+
+#[test]
+fn bytefs_keeps_its_promises_under_torture() {
+    explore("bytefs", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_synchronous_commits_keeps_its_promises_under_torture() {
+    explore("bytefs-sync", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_torture() {
+    explore("bytefs-dual", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_fileserver() {
+    explore("bytefs-dual", "fileserver", 40);
+}
+
+#[test]
+fn bytefs_with_a_data_journal_keeps_its_promises_under_torture() {
+    explore("bytefs-journal", "torture", 60);
+}
+
+#[test]
+fn bytefs_with_a_data_journal_keeps_its_promises_under_fileserver() {
+    explore("bytefs-journal", "fileserver", 40);
+}
+
+#[test]
+fn bytefs_keeps_its_promises_under_varmail() {
+    explore("bytefs", "varmail", 60);
+}
+
+#[test]
+fn bytefs_keeps_its_promises_under_fileserver() {
+    explore("bytefs", "fileserver", 60);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_torture() {
+    explore("ext4", "torture", 60);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_varmail() {
+    explore("ext4", "varmail", 60);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_fileserver() {
+    explore("ext4", "fileserver", 60);
+}
+
+#[test]
+fn ext4_in_writeback_mode_keeps_its_promises_under_torture() {
+    explore("ext4-writeback", "torture", 60);
+}
+
+#[test]
+fn ext4_in_writeback_mode_keeps_its_promises_under_fileserver() {
+    explore("ext4-writeback", "fileserver", 40);
+}
+
+#[test]
+fn ext4_with_a_data_journal_keeps_its_promises_under_torture() {
+    explore("ext4-journal", "torture", 60);
+}
+
+#[test]
+fn ext4_with_a_data_journal_keeps_its_promises_under_fileserver() {
+    explore("ext4-journal", "fileserver", 40);
+}
+
+#[test]
+fn nova_keeps_its_promises_under_torture() {
+    explore("nova", "torture", 60);
+}
+
+#[test]
+fn nova_with_data_in_place_keeps_its_promises_under_torture() {
+    explore("nova-in-place", "torture", 30);
+}
+
+#[test]
+fn nova_keeps_its_promises_under_varmail() {
+    explore("nova", "varmail", 40);
+}
+
+#[test]
+fn nova_keeps_its_promises_under_fileserver() {
+    explore("nova", "fileserver", 40);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_under_torture() {
+    explore("f2fs", "torture", 60);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_with_nodes_that_come_and_go() {
+    explore("f2fs", "sparse", 60);
+}
+
+#[test]
+fn f2fs_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("f2fs", "late", 20);
+}
+
+#[test]
+fn f2fs_with_strict_fsyncs_keeps_its_promises_under_torture() {
+    explore("f2fs-strict", "torture", 60);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_under_varmail() {
+    explore("f2fs", "varmail", 40);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_under_fileserver() {
+    explore("f2fs", "fileserver", 40);
+}
+
+#[test]
+fn bytefs_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("bytefs", "late", 10);
+}
+
+#[test]
+fn ext4_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("ext4", "late", 10);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_under_torture() {
+    explore("pmfs", "torture", 60);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_with_nodes_that_come_and_go() {
+    explore("pmfs", "sparse", 20);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_under_varmail() {
+    explore("pmfs", "varmail", 40);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_under_fileserver() {
+    explore("pmfs", "fileserver", 40);
+}
+
+#[test]
+fn bytefs_keeps_its_promises_under_oltp() {
+    explore("bytefs", "oltp", 30);
+}
+
+#[test]
+fn ext4_keeps_its_promises_under_oltp() {
+    explore("ext4", "oltp", 30);
+}
+
+#[test]
+fn bytefs_keeps_its_promises_on_a_full_drive() {
+    explore("bytefs", "full", 8);
+}
+
+#[test]
+fn ext4_keeps_its_promises_on_a_full_drive() {
+    explore("ext4", "full", 8);
+}
+
+#[test]
+fn f2fs_keeps_its_promises_on_a_full_drive() {
+    explore("f2fs", "full", 20);
+    explore("f2fs-never-in-place", "full", 20);
+}
+
+#[test]
+fn nova_keeps_its_promises_on_a_full_drive() {
+    explore("nova", "full", 8);
+}
+
+#[test]
+fn pmfs_keeps_its_promises_on_a_full_drive() {
+    explore("pmfs", "full", 8);
+}
+
+/// Write-back waited for an inode's table block, cold after a recovery, and then wrote the link count of before: the file
+/// was unlinked meanwhile.
+#[test]
+fn ext4_unlinks_while_write_back_marks_the_inode() {
+    let report = explore_seeds("ext4", "fileserver", 700_324..700_325);
+    assert_eq!(report.coverage.failures, 2, "another life than the one it was found in: {report}");
+}

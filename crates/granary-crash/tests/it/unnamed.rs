@@ -1,0 +1,151 @@
+//! Files without a name, with the power failing at every command of what is done with them: one is there under the name that
+//! it was given, or nothing is left of it; its content and its name are there once fsync has said so.
+
+use granary_crash::{Faulty, Target, Trip};
+use granary_mssd::Drive;
+use granary_sim::rng::Stream;
+use granary_sim::{Stop, World, WorldConfig, sleep_until};
+use granary_units::{Dest, Nanos, Payload};
+use granary_vfs::{Cred, FileSystem, FsError, NodeRef, OpenFlags, Posix, Process, StatFs, Vfs};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+const LEN: u64 = 40_000;
+const NAMES: [&str; 6] = ["/a0", "/b0", "/d0", "/a1", "/b1", "/d1"];
+
+/// What was promised, and what was free before.
+#[derive(Default)]
+struct Told {
+    promised: Vec<String>,
+    free: Option<StatFs>,
+}
+
+fn mounted(target: &dyn Target, drive: Arc<dyn Drive>) -> Result<(Arc<dyn FileSystem>, Arc<Vfs>), FsError> {
+    let fs = target.mount(drive)?;
+    Ok((fs.clone(), Vfs::mount(fs, target.vfs())?))
+}
+
+fn make(vfs: &Arc<Vfs>, word: u64) -> Result<NodeRef, FsError> {
+    let node = vfs.create_unnamed(&Cred::ROOT, &vfs.root(), 0o600)?;
+    let file = vfs.open(&Cred::ROOT, node.clone(), OpenFlags::RDWR, true)?;
+    vfs.write(&Cred::ROOT, &file, 0, Payload::Fill { word, len: LEN as usize })?;
+    vfs.close(file);
+    Ok(node)
+}
+
+fn load(vfs: &Arc<Vfs>, told: &Mutex<Told>) -> Result<(), FsError> {
+    let (cred, root) = (Cred::ROOT, vfs.root());
+    let promise = |name: String| told.lock().promised.push(name);
+    for round in 0..2 {
+        let (a, b) = (make(vfs, 1)?, make(vfs, 2)?);
+        vfs.fsync(&a, false)?;
+        let name = format!("/a{round}");
+        vfs.link(&cred, &a, &root, &name.as_bytes()[1..])?;
+        vfs.fsync(&a, false)?;
+        promise(name);
+        let name = format!("/b{round}");
+        vfs.link(&cred, &b, &root, &name.as_bytes()[1..])?;
+        drop(make(vfs, 3)?);
+        vfs.reap();
+        let d = make(vfs, 4)?;
+        let gone = format!("d{round}");
+        vfs.link(&cred, &d, &root, gone.as_bytes())?;
+        vfs.unlink(&cred, &root, gone.as_bytes())?;
+        drop(d);
+        vfs.reap();
+        vfs.fsync(&b, false)?;
+        promise(name);
+        vfs.sync()?;
+    }
+    Ok(())
+}
+
+/// Whether the file has the content that it was given, to its end.
+fn is_whole(p: &mut Process, path: &str) -> Result<bool, FsError> {
+    let word = if path.starts_with("/a") { 1u64 } else { 2 };
+    let fd = p.open(path, OpenFlags::RDONLY, 0)?;
+    let mut bytes = vec![0; LEN as usize + 8];
+    let n = p.pread(fd, Dest::Bytes(&mut bytes), 0)?;
+    p.close(fd)?;
+    Ok(n as u64 == LEN && bytes[..n].chunks(8).all(|c| c == word.to_le_bytes()))
+}
+
+fn look(target: &dyn Target, drive: Arc<dyn Drive>, told: &Told) -> Result<(), String> {
+    let say = |e: FsError| e.to_string();
+    let (fs, vfs) = mounted(target, drive).map_err(say)?;
+    let sound = |when: &str| {
+        vfs.sync().map_err(say)?;
+        let bad = fs.check().map_err(say)?;
+        if bad.is_empty() { Ok(()) } else { Err(format!("{when}: {}", bad.join("\n"))) }
+    };
+    sound("after recovery")?;
+    let mut p = Process::new(vfs.clone(), Cred::ROOT);
+    for name in &told.promised {
+        if !is_whole(&mut p, name).map_err(|e| format!("{name}: {e}"))? {
+            return Err(format!("{name} has not what was fsynced"));
+        }
+    }
+    for name in NAMES {
+        match p.stat(name) {
+            Ok(found) if found.attr.nlink == 1 && found.attr.size <= LEN => p.unlink(name).map_err(say)?,
+            Ok(found) => return Err(format!("{name}: {:?}", found.attr)),
+            Err(FsError::NoEntry) => {}
+            Err(e) => return Err(e.to_string()),
+        }
+    }
+    p.exit();
+    sound("after all names are gone")?;
+    let (now, before) = (vfs.statfs().map_err(say)?, told.free.as_ref().expect("told first"));
+    // What a directory has grown by stays.
+    if now.free_blocks + 16 < before.free_blocks || now.free_inodes + 1 < before.free_inodes {
+        return Err(format!("free now {now:?}, before {before:?}"));
+    }
+    vfs.unmount().map_err(say)
+}
+
+/// The power fails at `trip`. Returns how many commands the load took, where it came to its end.
+fn point(target: &Arc<dyn Target>, trip: Option<Trip>) -> Option<u64> {
+    let drive = target.drive(1);
+    let told = Arc::new(Mutex::new(Told::default()));
+    let (shared, t, d) = (told.clone(), target.clone(), drive.clone());
+    let stopped = World::new(WorldConfig::default()).run(move || {
+        t.mkfs(&d).expect("mkfs");
+        let faulty = Arc::new(Faulty::new(d.clone()));
+        let (_, vfs) = mounted(&*t, faulty.clone()).expect("mount");
+        vfs.sync().expect("sync");
+        shared.lock().free = Some(vfs.statfs().expect("statfs"));
+        d.track_in_flight(true);
+        let before = faulty.commands();
+        faulty.arm(trip);
+        load(&vfs, &shared).expect("works");
+        faulty.commands() - before
+    });
+    let at = match stopped {
+        Ok(commands) => return Some(commands),
+        Err(Stop::PowerFail(at)) => at,
+        Err(other) => panic!("{}, {trip:?}: {other}", target.name()),
+    };
+    drive.power_fail(at, &mut Stream::new(at.0, "survivors"));
+    let ready = drive.power_on(at + Nanos(1)).expect("power on");
+    let told = std::mem::take(&mut *told.lock());
+    let t = target.clone();
+    let result = World::default().run(move || {
+        sleep_until(ready);
+        look(&*t, drive, &told)
+    });
+    let result = result.expect("ends");
+    assert_eq!(result, Ok(()), "{}, {trip:?}", target.name());
+    None
+}
+
+#[test]
+fn an_unnamed_file_has_its_name_whole_or_leaves_nothing() {
+    for name in crate::targets::ALL {
+        let target = crate::targets::by_name(name).expect("known");
+        let commands = point(&target, None).expect("it ends");
+        for n in 1..=commands {
+            point(&target, Some(Trip::Before(n)));
+            point(&target, Some(Trip::After(n)));
+        }
+    }
+}

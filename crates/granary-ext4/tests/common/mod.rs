@@ -1,4 +1,0 @@
-//! ext4 as a subject of `granary_vfs::suite`.
-#![allow(dead_code)] // each test uses a part
-
-granary_vfs::subject!(granary_ext4, Ext4, u32::MAX as u64 * 4096, 65000);

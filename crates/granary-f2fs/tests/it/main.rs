@@ -1,0 +1,10 @@
+//! F2FS from outside: one binary, one module for each property that is looked at.
+
+mod common;
+mod damage;
+mod kernel_table;
+mod model;
+mod payload;
+mod policies;
+mod power;
+mod space;

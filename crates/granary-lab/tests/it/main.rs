@@ -1,0 +1,3 @@
+//! Experiments from outside.
+
+mod worn;

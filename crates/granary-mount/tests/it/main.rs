@@ -1,0 +1,20 @@
+//! The mount as programs see it: real mounts of every file system of the registry on drives in memory.
+
+mod content;
+mod data;
+mod durability;
+mod exercise;
+mod exerciser;
+mod image;
+mod lifetime;
+mod locks;
+mod machine;
+mod model;
+mod names;
+mod parallel;
+mod permissions;
+mod rig;
+mod shadow;
+mod space;
+mod unnamed;
+mod xattrs;

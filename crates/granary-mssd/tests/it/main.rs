@@ -1,0 +1,11 @@
+//! The drive from outside: one binary, one module for each property that is looked at.
+
+mod balance;
+mod bam;
+mod chains;
+mod configs;
+mod image;
+mod latency;
+mod model;
+mod priority;
+mod transactions;

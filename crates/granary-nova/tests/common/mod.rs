@@ -1,4 +1,0 @@
-//! NOVA as a subject of `granary_vfs::suite`.
-#![allow(dead_code)] // each test uses a part
-
-granary_vfs::subject!(granary_nova, Nova, granary_nova::MAX_FILE_SIZE, 65000);

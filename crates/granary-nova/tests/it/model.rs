@@ -1,0 +1,57 @@
+//! Random calls behave as on the reference model, across remounts, with small caches and under many schedules.
+
+use crate::common::Subject;
+use granary_nova::{DataMode, MkfsOptions, MountOptions};
+use granary_units::Bytes;
+use granary_vfs::VfsConfig;
+use granary_vfs::model::Mix;
+use granary_vfs::suite;
+
+fn busy() -> Subject {
+    Subject { mkfs: MkfsOptions { cpus: 3, ..MkfsOptions::default() }, ..Subject::default() }
+}
+
+#[test]
+fn calls_behave_as_the_reference_with_tiny_caches() {
+    suite::calls_behave_as_the_reference(&busy(), 0..6, suite::tiny_caches(), Mix::default(), 3_000);
+}
+
+#[test]
+fn calls_behave_as_the_reference_with_large_caches_and_data_in_place() {
+    let subject = Subject { mount: MountOptions { data: DataMode::InPlace }, ..busy() };
+    suite::calls_behave_as_the_reference(&subject, 100..104, VfsConfig::default(), Mix::default(), 4_000);
+}
+
+#[test]
+fn long_sparse_files_behave_as_the_reference() {
+    let mix = Mix { names: 1, attrs: 1, data: 20, users: false, longest: 700_000, largest: 3_000_000 };
+    let config = VfsConfig { page_cache: Bytes::kib(512), ..suite::tiny_caches() };
+    suite::calls_behave_as_the_reference(&busy(), 300..302, config, mix, 600);
+}
+
+#[test]
+fn names_behave_as_the_reference() {
+    let mix = Mix { names: 10, attrs: 2, data: 1, ..Mix::default() };
+    suite::calls_behave_as_the_reference(&busy(), 400..404, suite::tiny_caches(), mix, 4_000);
+}
+
+#[test]
+fn attributes_behave_as_the_reference() {
+    let mix = Mix { names: 2, attrs: 12, data: 2, ..Mix::default() };
+    suite::calls_behave_as_the_reference(&busy(), 500..503, suite::tiny_caches(), mix, 4_000);
+}
+
+#[test]
+fn concurrent_calls_have_a_serial_order() {
+    suite::concurrent_calls_have_a_serial_order(&busy());
+}
+
+#[test]
+fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
+    suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy());
+}
+
+#[test]
+fn threads_on_the_wall_clock_leave_a_sound_file_system() {
+    suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
+}

@@ -1,4 +1,0 @@
-//! PMFS as a subject of `granary_vfs::suite`.
-#![allow(dead_code)] // each test uses a part
-
-granary_vfs::subject!(granary_pmfs, Pmfs, granary_pmfs::MAX_FILE_SIZE, 65000);

@@ -1,0 +1,8 @@
+//! The vfs from outside: one binary, one module for each property that is looked at.
+
+mod acl;
+mod caches;
+mod concurrent;
+mod mmap;
+mod model;
+mod more_calls;

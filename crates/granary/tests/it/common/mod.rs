@@ -1,0 +1,71 @@
+//! A place for tests that mount images.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory with a place to mount on, unmounted lazily whatever happens.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Option<Place> {
+        if !Path::new("/dev/fuse").exists() {
+            eprintln!("skipped: /dev/fuse is missing");
+            return None;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("mnt")).expect("mkdir");
+        Some(Place { dir })
+    }
+
+    /// Where the commands run.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs granary; its standard output and error.
+    pub fn runs(&self, args: &[&str], code: i32) -> (String, String) {
+        let out =
+            Command::cargo_bin("granary").expect("built").args(args).current_dir(self.dir.path()).output();
+        let out = out.expect("runs");
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        let (stdout, stderr) = (text(&out.stdout), text(&out.stderr));
+        assert_eq!(out.status.code(), Some(code), "granary {args:?}: {stdout}{stderr}");
+        (stdout, stderr)
+    }
+
+    pub fn stats(&self) -> Value {
+        serde_json::from_str(&self.runs(&["stat", "--json", "mnt"], 0).0).expect("JSON")
+    }
+
+    /// The process that serves the mount.
+    pub fn server(&self) -> String {
+        self.stats()["pid"].as_u64().expect("a number").to_string()
+    }
+
+    /// Kills that process; on return the kernel has noticed.
+    pub fn kill_server(&self) {
+        signal(&self.server(), "-9");
+        while fs::read_dir(self.path("mnt")).is_ok() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Sends a signal (`-9`) to a process.
+pub fn signal(pid: &str, name: &str) {
+    assert!(std::process::Command::new("kill").args([name, pid]).status().expect("kill").success());
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.path("mnt"), rustix::mount::UnmountFlags::DETACH);
+    }
+}

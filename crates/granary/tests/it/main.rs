@@ -1,0 +1,14 @@
+//! The command line as programs and people use it.
+
+mod cli;
+mod commit;
+mod common;
+mod export;
+mod grow;
+mod image;
+mod kill;
+mod mapped;
+mod mount;
+mod moved;
+mod posix_tools;
+mod records;
