@@ -98,15 +98,16 @@ impl Drive for Faulty {
         self.inner.load(now, at, out, what)
     }
 
-    fn store(
+    fn store_from(
         &self,
+        core: u16,
         now: Nanos,
         at: ByteAddr,
         data: &[u8],
         tx: TxId,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        self.pass(|d| d.store(now, at, data, tx, what))
+        self.pass(|d| d.store_from(core, now, at, data, tx, what))
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {

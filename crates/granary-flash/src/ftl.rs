@@ -171,6 +171,12 @@ impl<M: Medium> Ftl<M> {
         self.counters
     }
 
+    /// Pages that gc has copied so far.
+    #[inline]
+    pub fn copied(&self) -> u64 {
+        self.counters.program_pages[Cause::Gc as usize]
+    }
+
     /// What the NAND array itself counted, and how long it was busy.
     pub fn nand_stats(&self) -> NandStats {
         self.nand.stats()

@@ -152,6 +152,12 @@ impl Timeline {
         self.count(start, len)
     }
 
+    /// When [`Timeline::fill`] would begin the work, without reserving anything.
+    pub fn probe(&self, ready: Nanos, len: Nanos) -> Nanos {
+        let gap = (ready.0 < self.horizon).then(|| self.gap_for(ready.0, len.0)).flatten();
+        Nanos(ready.0.max(gap.map_or(self.horizon, |i| self.gaps[i].0)))
+    }
+
     /// Begins a sequence ([`Timeline::fill_on`]) whose first work is ready at `ready` and lasts `len`.
     #[inline]
     pub(crate) fn begin(&mut self, ready: Nanos, len: Nanos) {
@@ -310,6 +316,18 @@ mod tests {
         assert_eq!(t.fill(Nanos(95), Nanos(10)), span(110, 120), "does not fit before 100");
         assert_eq!(t.append(Nanos(0), Nanos(10)), span(120, 130), "append never goes back");
         assert_eq!((t.busy(), t.served()), (Nanos(50), 5));
+    }
+
+    #[test]
+    fn a_probe_says_where_the_work_would_go() {
+        let mut t = Timeline::new(Nanos(3));
+        let mut rng = Stream::new(5, "probe");
+        for now in (0..20_000).step_by(9) {
+            let (ready, len) = (Nanos(now + rng.below(200)), Nanos(3 + rng.below(15)));
+            let would = t.probe(ready, len);
+            assert_eq!(would, t.fill(ready, len).start);
+            t.pass(Nanos(now));
+        }
     }
 
     /// No two reservations overlap and none starts before it is ready, whatever the order of calls.

@@ -248,8 +248,20 @@ pub trait Drive: Send + Sync {
     /// Outside the drive, unreadable flash, no power (as for every call below).
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError>;
 
-    /// Store through the byte window into the write-combining buffers. Unaligned ends make the drive merge with the
-    /// line's present content. Returns when the CPU can go on.
+    /// Store through the byte window into the write-combining buffers of one of the host's cores. Unaligned ends make the
+    /// drive merge with the line's present content. Returns when the CPU can go on. Buffers of all cores are coherent: a line
+    /// is in those of the core that stored to it last.
+    fn store_from(
+        &self,
+        core: u16,
+        now: Nanos,
+        at: ByteAddr,
+        data: &[u8],
+        tx: TxId,
+        what: Structure,
+    ) -> Result<Nanos, DriveError>;
+
+    /// [`Drive::store_from`] of the first core: for whoever is alone.
     fn store(
         &self,
         now: Nanos,
@@ -257,7 +269,9 @@ pub trait Drive: Send + Sync {
         data: &[u8],
         tx: TxId,
         what: Structure,
-    ) -> Result<Nanos, DriveError>;
+    ) -> Result<Nanos, DriveError> {
+        self.store_from(0, now, at, data, tx, what)
+    }
 
     /// Writes back the lines of a range (clwb + sfence): they become posted writes. Returns when the CPU can go on.
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError>;

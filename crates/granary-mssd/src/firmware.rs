@@ -10,6 +10,9 @@
 //!   Backend:     write buffer (buffer.rs)  ──> FTL (granary-flash)
 //! ```
 //!
+//! All of it is work of the drive's processors ([`Cores`]): commands and posted lines as they come, log cleaning and gc in the
+//! time that they leave.
+//!
 //! Every function takes the instant at which its work begins and returns the one at which it is done. State changes at
 //! once; only its time lies in the future.
 
@@ -30,7 +33,8 @@ use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos, Page, TxId};
 use log::Log;
 
-/// The drive's processors.
+/// The drive's processors. What a host waits for is served in the order in which it is ready; background work takes time
+/// that nobody else has asked for, in pieces that are not interrupted.
 pub struct Cores(Vec<Timeline>);
 
 impl Cores {
@@ -41,11 +45,28 @@ impl Cores {
 
     /// Serves `len` of work that arrives at `ready` on the processor that is free first; returns when it is done.
     pub fn serve(&mut self, ready: Nanos, len: Nanos) -> Nanos {
-        let core = match &mut self.0[..] {
+        self.idlest().fill(ready, len).end
+    }
+
+    /// A piece of background work whose turn comes at `ready`, which is not later than the drive's present: it takes idle time.
+    /// Whoever comes while the piece is under way waits for its end. Returns when it is done.
+    pub fn serve_idle(&mut self, ready: Nanos, len: Nanos) -> Nanos {
+        self.serve(ready, len)
+    }
+
+    /// A piece of background work that lies ahead, since somebody waits for where it leads. It is counted and takes the time that
+    /// is idle as far as one knows, but keeps nobody who comes meanwhile waiting: the host goes first. Returns when it is done.
+    pub fn serve_ahead(&mut self, ready: Nanos, len: Nanos) -> Nanos {
+        let core = self.idlest();
+        core.charge(1, len);
+        core.probe(ready, len) + len
+    }
+
+    fn idlest(&mut self) -> &mut Timeline {
+        match &mut self.0[..] {
             [one] => one,
             many => many.iter_mut().min_by_key(|c| c.horizon()).expect("at least one processor"),
-        };
-        core.fill(ready, len).end
+        }
     }
 
     /// From when on one of them has nothing to do.

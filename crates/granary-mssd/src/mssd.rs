@@ -60,7 +60,6 @@ pub struct Mssd {
 struct State {
     link: Link,
     wc: WriteCombining,
-    cores: Cores,
     firmware: Firmware,
     backend: Backend,
     bam: Option<Bam>,
@@ -133,6 +132,7 @@ impl Mssd {
             backend.keep_p2l();
         }
         backend.acknowledge(config.firmware.write_ack);
+        backend.cores = Cores::new(config.firmware.cores);
         let info = DriveInfo {
             pages: config.pages(),
             write_log: config.firmware.mode == Mode::Log,
@@ -143,7 +143,6 @@ impl Mssd {
         let state = State {
             link: Link::new(&config.link),
             wc: WriteCombining::default(),
-            cores: Cores::new(config.firmware.cores),
             firmware,
             backend,
             bam,
@@ -181,6 +180,7 @@ impl Mssd {
         // Each in its own way: a result that was written in parts and is then copied as a whole makes the processor wait.
         match work(&mut s) {
             Ok(done) => {
+                s.charge_gc(now, self.at_clock.firmware.entry_cost);
                 s.publish()?;
                 Ok(done)
             }
@@ -283,7 +283,16 @@ impl State {
         self.firmware.pump(&mut self.backend, now);
         self.backend.pass(now);
         self.link.pass(now);
-        self.cores.pass(now);
+        self.backend.cores.pass(now);
+    }
+
+    /// The processor's part of the gc that a call at `now` led to: an entry of the map for each page.
+    #[inline]
+    fn charge_gc(&mut self, now: Nanos, entry: Nanos) {
+        let copied = self.backend.take_copied();
+        if copied > 0 {
+            self.backend.cores.serve_idle(now, entry * copied);
+        }
     }
 
     /// What BAM changed belongs to what the flash changed just now: whoever hands over the one hands over both.
@@ -311,7 +320,7 @@ impl State {
         let (buffer, flash) = self.backend.counters();
         let (link_to_drive, link_to_host) = self.link.busy();
         let (planes, channels) = self.backend.busy();
-        let busy = BusyTime { link_to_host, link_to_drive, cores: self.cores.busy(), channels, planes };
+        let busy = BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.busy(), channels, planes };
         let bam = self.bam.as_ref().map_or_else(Default::default, Bam::counters);
         DriveCounters { link: self.traffic, flash, log, cache, buffer, bam, commands: self.commands, busy }
     }
@@ -320,7 +329,7 @@ impl State {
         let mut c = self.counters();
         let (link_to_drive, link_to_host) = self.link.ahead(now);
         let (planes, channels) = self.backend.ahead(now);
-        let ahead = BusyTime { link_to_host, link_to_drive, cores: self.cores.ahead(now), channels, planes };
+        let ahead = BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.ahead(now), channels, planes };
         c.busy = c.busy.since(&ahead);
         c
     }
@@ -363,8 +372,9 @@ impl Drive for Mssd {
         self.call(now, |s| s.load(&self.at_clock, now, at, out, what))
     }
 
-    fn store(
+    fn store_from(
         &self,
+        core: u16,
         now: Nanos,
         at: ByteAddr,
         data: &[u8],
@@ -375,7 +385,7 @@ impl Drive for Mssd {
         if tx != TxId::NONE && !self.info.write_log {
             return Err(DriveError::Unsupported("transactions"));
         }
-        self.call(now, |s| s.store(&self.at_clock, now, at, data, tx, what))
+        self.call(now, |s| s.store(&self.at_clock, core, now, at, data, tx, what))
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {

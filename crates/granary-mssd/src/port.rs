@@ -7,11 +7,15 @@
 //!   submit_*:    the same without the wait; Port::wait ends it
 //! ```
 //!
+//! load, store, stream, write-back and verify read: the core that executes them is held until they are done (a load from a
+//! device stalls its core, a fence waits for what came before it), so nobody else runs on it meanwhile.  Who waits for a
+//! command's completion sleeps, and the core is free.
+//!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 
 use crate::drive::{BamEntry, Command, Drive, DriveError, DriveInfo, Streamed};
 use crate::structure::Structure;
-use granary_sim::{costs, cpu, now, quiet_until, sleep_until};
+use granary_sim::{core, costs, cpu, hold, now, quiet_until, sleep_until};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use std::sync::Arc;
 
@@ -36,6 +40,12 @@ impl Ticket {
     pub fn and(self, other: Ticket) -> Ticket {
         Ticket { done: self.done.max(other.done), commands: self.commands + other.commands }
     }
+}
+
+/// Holds a core until what `op` began at the instant that it is told is done.
+#[inline]
+fn stall(op: impl FnOnce(Nanos) -> Result<Nanos, DriveError>) -> Result<(), DriveError> {
+    hold(op, |done| done.as_ref().map_or(Nanos::ZERO, |&t| t)).map(drop)
 }
 
 /// A drive as a file system uses it.
@@ -188,33 +198,30 @@ impl Port {
 
     /// Loads bytes through the byte window.
     pub fn load(&self, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<(), DriveError> {
-        sleep_until(self.drive.load(now(), at, out, what)?);
-        Ok(())
+        stall(|now| self.drive.load(now, at, out, what))
     }
 
     /// Stores bytes and writes their lines back (clwb): on their way to the drive, safe after [`Port::verify`].
     pub fn store(&self, at: ByteAddr, data: &[u8], tx: TxId, what: Structure) -> Result<(), DriveError> {
-        let t = self.drive.store(now(), at, data, tx, what)?;
-        sleep_until(t);
-        sleep_until(self.drive.flush_lines(now(), at, data.len())?);
-        Ok(())
+        stall(|now| self.drive.store_from(core(), now, at, data, tx, what))?;
+        stall(|now| self.drive.flush_lines(now, at, data.len()))
     }
 
     /// Stores bytes without writing their lines back: to be followed by [`Port::flush_lines`].
     pub fn stage(&self, at: ByteAddr, data: &[u8], tx: TxId, what: Structure) -> Result<(), DriveError> {
-        sleep_until(self.drive.store(now(), at, data, tx, what)?);
-        Ok(())
+        stall(|now| self.drive.store_from(core(), now, at, data, tx, what))
     }
 
     /// Writes back the lines of several ranges: one clwb per line and a single sfence, so that their way to the drive
     /// overlaps.
     pub fn flush_lines(&self, ranges: impl Iterator<Item = (ByteAddr, usize)>) -> Result<(), DriveError> {
-        let (start, mut done) = (now(), Nanos::ZERO);
-        for (at, len) in ranges {
-            done = done.max(self.drive.flush_lines(start, at, len)?);
-        }
-        sleep_until(done);
-        Ok(())
+        stall(|now| {
+            let mut done = now;
+            for (at, len) in ranges {
+                done = done.max(self.drive.flush_lines(now, at, len)?);
+            }
+            Ok(done)
+        })
     }
 
     /// Non-temporal stores to a page, see [`Drive::stream`]: safe after [`Port::verify`].
@@ -225,8 +232,7 @@ impl Port {
         data: Streamed<'_>,
         what: Structure,
     ) -> Result<(), DriveError> {
-        sleep_until(self.drive.stream(now(), lpa, from, data, what)?);
-        Ok(())
+        stall(|now| self.drive.stream(now, lpa, from, data, what))
     }
 
     /// Loads the bytes `at..at + len` into the pages that hold them, see [`Drive::load_pages`].
@@ -237,8 +243,7 @@ impl Port {
         out: &mut [Page],
         what: Structure,
     ) -> Result<(), DriveError> {
-        sleep_until(self.drive.load_pages(now(), at, len, out, what)?);
-        Ok(())
+        stall(|now| self.drive.load_pages(now, at, len, out, what))
     }
 
     /// Loads runs of whole pages (first page, number of pages) one after the other, see [`Drive::load_known`], until one holds
@@ -254,9 +259,9 @@ impl Port {
     ) -> Result<(usize, u64), DriveError> {
         let (mut at, mut pages) = (0, 0);
         loop {
-            let chain =
-                self.drive.load_known(now(), &runs[at..], quiet_until(), &known[pages..], fresh, what);
-            sleep_until(chain.done);
+            let load =
+                |now| self.drive.load_known(now, &runs[at..], quiet_until(), &known[pages..], fresh, what);
+            let chain = hold(load, |chain| chain.done);
             if let Some(e) = chain.failed {
                 return Err(e);
             }
@@ -270,7 +275,6 @@ impl Port {
 
     /// Write-verify read: everything stored before is safe when this returns.
     pub fn verify(&self) -> Result<(), DriveError> {
-        sleep_until(self.drive.verify(now())?);
-        Ok(())
+        stall(|now| self.drive.verify(now))
     }
 }

@@ -8,6 +8,9 @@
 //! It is a timeline: reservations are made in call order and never moved. It does *not* block anybody; whoever
 //! reserves decides whether to wait until [`Span::end`]. A reservation made for a later instant leaves the gap before
 //! it unused, so callers reserve at the moment the work arrives.
+//!
+//! Work whose length shows only once it has begun takes a place out ([`Server::take`]) and brings it back with the
+//! instant of its end ([`Server::give`]).
 
 use granary_units::Nanos;
 
@@ -39,20 +42,44 @@ impl Server {
         Server { free: vec![0; places], busy: 0, served: 0 }
     }
 
-    /// Reserves the place that becomes free first, for `len` from `ready` on or as soon after as it is free.
+    /// Reserves the place that becomes free first, for `len` from `ready` on or as soon after as it is free. `None` while
+    /// all places are taken out.
     #[inline]
-    pub fn reserve(&mut self, ready: Nanos, len: Nanos) -> Span {
-        let start = ready.0.max(self.free[0]);
+    pub fn reserve(&mut self, ready: Nanos, len: Nanos) -> Option<Span> {
+        let start = ready.0.max(*self.free.first()?);
         let end = start + len.0;
         self.busy += len.0;
         self.served += 1;
         self.replace_first(end);
-        Span { start: Nanos(start), end: Nanos(end) }
+        Some(Span { start: Nanos(start), end: Nanos(end) })
     }
 
-    /// The earliest instant at which a place is free.
-    pub fn next_free(&self) -> Nanos {
-        Nanos(self.free[0])
+    /// The earliest instant at which a place is free; `None` while all are taken out.
+    pub fn next_free(&self) -> Option<Nanos> {
+        self.free.first().map(|&t| Nanos(t))
+    }
+
+    /// Takes out the place that becomes free first, for work that begins then. Returns when that is; `None` where all places
+    /// are taken out already.
+    pub fn take(&mut self) -> Option<Nanos> {
+        let first = *self.free.first()?;
+        let last = self.free.pop()?;
+        if !self.free.is_empty() {
+            self.replace_first(last);
+        }
+        Some(Nanos(first))
+    }
+
+    /// Brings a place back whose work began at `start` and ends at `end`.
+    pub fn give(&mut self, start: Nanos, end: Nanos) {
+        self.busy += end.saturating_sub(start).0;
+        self.served += 1;
+        self.free.push(end.0);
+        let mut i = self.free.len() - 1;
+        while i > 0 && self.free[(i - 1) / 2] > self.free[i] {
+            self.free.swap(i, (i - 1) / 2);
+            i = (i - 1) / 2;
+        }
     }
 
     /// Total service time given so far, over all places; for utilisation.
@@ -63,11 +90,6 @@ impl Server {
     /// Reservations made so far.
     pub fn served(&self) -> u64 {
         self.served
-    }
-
-    /// Forgets all reservations that end after `at`: every place is free from `at` on (power failure).
-    pub fn reset(&mut self, at: Nanos) {
-        self.free.fill(at.0);
     }
 
     fn replace_first(&mut self, value: u64) {
@@ -97,9 +119,10 @@ mod tests {
     #[test]
     fn one_place_serves_in_order() {
         let mut s = Server::new(1);
-        assert_eq!(s.reserve(Nanos(0), Nanos(10)), Span { start: Nanos(0), end: Nanos(10) });
-        assert_eq!(s.reserve(Nanos(5), Nanos(10)), Span { start: Nanos(10), end: Nanos(20) });
-        assert_eq!(s.reserve(Nanos(50), Nanos(1)), Span { start: Nanos(50), end: Nanos(51) });
+        let span = |start, end| Some(Span { start: Nanos(start), end: Nanos(end) });
+        assert_eq!(s.reserve(Nanos(0), Nanos(10)), span(0, 10));
+        assert_eq!(s.reserve(Nanos(5), Nanos(10)), span(10, 20));
+        assert_eq!(s.reserve(Nanos(50), Nanos(1)), span(50, 51));
         assert_eq!(s.busy(), Nanos(21));
     }
 
@@ -116,10 +139,27 @@ mod tests {
             let first = naive.iter_mut().min().expect("five places");
             let start = (*first).max(t);
             *first = start + len;
-            assert_eq!(
-                s.reserve(Nanos(t), Nanos(len)),
-                Span { start: Nanos(start), end: Nanos(start + len) }
-            );
+            let span = Span { start: Nanos(start), end: Nanos(start + len) };
+            assert_eq!(s.reserve(Nanos(t), Nanos(len)), Some(span));
         }
+    }
+
+    /// Places that are taken out and brought back are served like reservations of the same length.
+    #[test]
+    fn taking_and_giving_is_reserving() {
+        let (mut reserved, mut taken) = (Server::new(3), Server::new(3));
+        let mut rng = crate::rng::Stream::new(2, "server");
+        let mut t = 0;
+        for _ in 0..10_000 {
+            t += rng.below(40);
+            let len = Nanos(rng.below(100));
+            let span = reserved.reserve(Nanos(t), len).expect("a place");
+            let start = taken.take().expect("a place").max(Nanos(t));
+            taken.give(start, start + len);
+            assert_eq!((start, start + len), (span.start, span.end));
+        }
+        assert_eq!((taken.busy(), taken.served()), (reserved.busy(), reserved.served()));
+        assert!((0..3).all(|_| taken.take().is_some()));
+        assert_eq!((taken.take(), taken.next_free(), taken.reserve(Nanos(0), Nanos(1))), (None, None, None));
     }
 }

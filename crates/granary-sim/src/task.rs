@@ -60,6 +60,31 @@ pub fn cpu(cost: Nanos) {
     }
 }
 
+/// Does what stalls a processor: `op`, told the instant at which a host core is free for it, says what came of it, and `end` until
+/// when the core waits for that. The core does nothing else meanwhile, unlike with [`sleep_until`]: a load from a device stalls
+/// the core that executes it, a command that was submitted does not. `op` must not wait. On the wall clock: [`sleep_until`].
+#[inline]
+pub fn hold<T>(op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
+    match virt::current() {
+        Some(w) => w.hold(op, end),
+        None => {
+            let out = op(wall::now());
+            wall::sleep_until(end(&out));
+            out
+        }
+    }
+}
+
+/// Number of the host core that the caller is taken to be on, below 65,536: in virtual time tasks are dealt to the host's cores in
+/// turn and stay there; on the wall clock each thread, or whom it works for ([`on_behalf`]), is one.
+#[inline]
+pub fn core() -> u16 {
+    match virt::current() {
+        Some(w) => w.core() as u16,
+        None => cpu_id(1 << 16) as u16,
+    }
+}
+
 /// The host's cost table (all zero on the wall clock).
 #[inline]
 pub fn costs() -> &'static HostCosts {

@@ -371,7 +371,15 @@ mod tests {
         fn load(&self, _: Nanos, _: ByteAddr, _: &mut [u8], _: Structure) -> Result<Nanos, DriveError> {
             Err(DriveError::Unsupported("load"))
         }
-        fn store(&self, _: Nanos, _: ByteAddr, _: &[u8], _: TxId, _: Structure) -> Result<Nanos, DriveError> {
+        fn store_from(
+            &self,
+            _: u16,
+            _: Nanos,
+            _: ByteAddr,
+            _: &[u8],
+            _: TxId,
+            _: Structure,
+        ) -> Result<Nanos, DriveError> {
             Err(DriveError::Unsupported("store"))
         }
         fn flush_lines(&self, now: Nanos, _: ByteAddr, _: usize) -> Result<Nanos, DriveError> {

@@ -73,8 +73,9 @@ impl Drive for Forgetful {
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         self.inner.load(now, at, out, what)
     }
-    fn store(
+    fn store_from(
         &self,
+        core: u16,
         now: Nanos,
         at: ByteAddr,
         data: &[u8],
@@ -84,7 +85,7 @@ impl Drive for Forgetful {
         if self.forgets(Bug::LostLine, 50) {
             return Ok(now);
         }
-        self.inner.store(now, at, data, tx, what)
+        self.inner.store_from(core, now, at, data, tx, what)
     }
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
         self.inner.flush_lines(now, at, len)

@@ -361,9 +361,9 @@ impl Replay<'_> {
                 r.pages.resize(pages as usize, Page::ZERO);
                 d.load_pages(now, at, len as usize, &mut r.pages, what)?
             }
-            Op::Store(at, bytes, tx, what) => {
+            Op::Store(core, at, bytes, tx, what) => {
                 let at = self.bytes_at(r, at, bytes.len() as u64)?;
-                d.store(now, at, &bytes, tx, what)?
+                d.store_from(core, now, at, &bytes, tx, what)?
             }
             Op::FlushLines(at, len) => {
                 let at = self.bytes_at(r, at, len)?;
@@ -508,7 +508,7 @@ fn moved(op: &Op) -> (u64, u64) {
         Op::Read(_, pages, _) => (pages * PAGE, 0),
         Op::Load(_, len, _) | Op::LoadPages(_, len, ..) => (*len, 0),
         Op::Write(_, written, _) | Op::FsWrite(_, written, ..) => (0, written.count() * PAGE),
-        Op::Store(_, bytes, ..) => (0, bytes.len() as u64),
+        Op::Store(_, _, bytes, ..) => (0, bytes.len() as u64),
         Op::Stream(_, _, piece, _) => (
             0,
             match piece {

@@ -54,8 +54,8 @@ pub enum Op {
     Load(ByteAddr, u64, Structure),
     /// The same into this number of pages.
     LoadPages(ByteAddr, u64, u64, Structure),
-    /// Store into the write-combining buffers.
-    Store(ByteAddr, Vec<u8>, TxId, Structure),
+    /// Store into the write-combining buffers of a core.
+    Store(u16, ByteAddr, Vec<u8>, TxId, Structure),
     /// Write-back of lines (clwb).
     FlushLines(ByteAddr, u64),
     /// Non-temporal stores at a byte of a page.

@@ -23,6 +23,7 @@ mod programs;
 use crate::config::WriteAck;
 use crate::counters::BufferCounters;
 use crate::drive::DriveError;
+use crate::firmware::Cores;
 use crate::firmware::store::Store;
 use crate::image::medium::ImageMedium;
 use granary_flash::{
@@ -57,8 +58,10 @@ struct Slot {
     state: State,
 }
 
-/// Write buffer and FTL.
+/// Write buffer and FTL, and the processors that the firmware runs on.
 pub struct Backend {
+    /// The drive's processors.
+    pub cores: Cores,
     ftl: Ftl<Store>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -74,6 +77,8 @@ pub struct Backend {
     /// Nothing outlives this process: what the flash refuses is taken all the same, so that one can look at what there is.
     fleeting: bool,
     counters: BufferCounters,
+    /// Pages that gc had copied when somebody last asked.
+    copied: u64,
 }
 
 /// The drive's word for a flash error at `lpa`.
@@ -130,6 +135,7 @@ impl Backend {
 
     fn over(ftl: Ftl<Store>, size: Bytes, ahead: usize) -> Backend {
         Backend {
+            cores: Cores::new(1),
             ftl,
             slots: Vec::new(),
             free: Vec::new(),
@@ -142,6 +148,7 @@ impl Backend {
             refused: None,
             owed: false,
             fleeting: false,
+            copied: 0,
             counters: BufferCounters::default(),
         }
     }
@@ -331,6 +338,13 @@ impl Backend {
 
     fn read_only(&self) -> Option<DriveError> {
         self.refused.clone().map(DriveError::ReadOnly)
+    }
+
+    /// Pages that gc has copied since the last time.
+    #[inline]
+    pub fn take_copied(&mut self) -> u64 {
+        let copied = self.ftl.copied();
+        copied - std::mem::replace(&mut self.copied, copied)
     }
 
     /// Whether the drive still takes data.

@@ -1,13 +1,14 @@
-//! [`WriteCombining`]: the lines that the host's CPU holds between a store and its clwb.
+//! [`WriteCombining`]: the lines that the host's cores hold between a store and its clwb.
 //!
 //! ```text
-//!   store ──> | line 40: bytes 0..8, 16..64 | line 41: all 64 | ...    oldest first, at most `wc_buffers`
+//!   store ──> | line 40, core 0: bytes 0..8, 16..64 | line 41, core 3: all 64 | ...    oldest first, `wc_buffers` a core
 //!                   | flush_lines(range), or pushed out by another line
 //!                   v
 //!             run of neighbouring lines of one page and one transaction = one posted write
 //! ```
 //!
-//! Invariants: a line is held once, for one transaction; power loss takes every held line or leaves it, each on its own.
+//! Invariants: a line is held once, by the core that stored to it last (caches are coherent: a write-back or a load by any core
+//! finds it), for one transaction; power loss takes every held line or leaves it, each on its own.
 //! It does *not* know time.
 //!
 //! Source: ByteFS section 4.2 (write combining, clwb).
@@ -26,6 +27,8 @@ pub struct HeldLine {
     pub mask: u64,
     /// The transaction.
     pub tx: TxId,
+    /// The core that holds it.
+    pub core: u16,
     /// What is being written.
     pub what: Structure,
 }
@@ -83,9 +86,11 @@ fn byte_mask(first: usize, len: usize) -> u64 {
 
 impl WriteCombining {
     /// Stores the part of one line; returns the lines that must be posted first: this line's bytes of another
-    /// transaction, or the oldest line of full buffers.
+    /// transaction, or the oldest line of the core's buffers where `limit` of them are full.
+    #[allow(clippy::too_many_arguments, reason = "a store as the drive gets it, in pieces of a line")]
     pub fn store(
         &mut self,
+        core: u16,
         limit: usize,
         line: u64,
         byte: usize,
@@ -100,14 +105,19 @@ impl WriteCombining {
             if held.tx == tx {
                 held.data[byte..byte + data.len()].copy_from_slice(data);
                 held.mask |= bits;
-                held.what = what;
+                (held.what, held.core) = (what, core);
                 return None;
             }
             pushed = Some(self.held.remove(i));
         } else if self.held.len() >= limit {
-            pushed = Some(self.held.remove(0));
+            let mut own = self.held.iter().enumerate().filter(|(_, h)| h.core == core).map(|(i, _)| i);
+            let oldest = own.next();
+            // The first and `limit - 1` more.
+            if let Some(oldest) = oldest.filter(|_| own.count() + 1 >= limit) {
+                pushed = Some(self.held.remove(oldest));
+            }
         }
-        let mut held = HeldLine { line, data: [0; LINE_SIZE], mask: bits, tx, what };
+        let mut held = HeldLine { line, data: [0; LINE_SIZE], mask: bits, tx, core, what };
         held.data[byte..byte + data.len()].copy_from_slice(data);
         self.held.push(held);
         pushed
@@ -140,7 +150,7 @@ mod tests {
     use super::*;
 
     fn store(wc: &mut WriteCombining, line: u64, byte: usize, data: &[u8], tx: u32) -> Option<HeldLine> {
-        wc.store(2, line, byte, data, TxId(tx), Structure::Data)
+        wc.store(0, 2, line, byte, data, TxId(tx), Structure::Data)
     }
 
     #[test]
@@ -160,6 +170,20 @@ mod tests {
         assert!(store(&mut wc, 5, 0, &[1], 0).is_none());
         assert!(store(&mut wc, 9, 0, &[1], 0).is_none());
         assert_eq!(store(&mut wc, 7, 0, &[1], 0).map(|h| h.line), Some(5));
+    }
+
+    #[test]
+    fn each_core_has_buffers_of_its_own_and_a_line_goes_to_who_stores_to_it() {
+        let mut wc = WriteCombining::default();
+        let mut store = |core, line| wc.store(core, 2, line, 0, &[1], TxId::NONE, Structure::Data).map(|h| h.line);
+        assert_eq!([store(0, 1), store(1, 2), store(0, 3), store(1, 4)], [None; 4], "two cores, two buffers each");
+        assert_eq!(store(1, 5), Some(2), "the second core's oldest");
+        assert_eq!(store(1, 1), None, "the first core's line moves over, though the second core is full");
+        assert_eq!(store(0, 6), None, "the first core has room again");
+        let mut out = Vec::new();
+        wc.take(0, 7, &mut out);
+        let held: Vec<_> = out.iter().map(|h| (h.line, h.core)).collect();
+        assert_eq!(held, [(1, 1), (3, 0), (4, 1), (5, 1), (6, 0)]);
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl State {
         self.backend.writable()?;
         let cost = costs(c, "REMAP command")?.remap_cost;
         let begin = (now + c.link.nvme.fetch).max(self.remapped);
-        let t = self.cores.serve(begin, c.firmware.command_cost + cost * count);
+        let t = self.backend.cores.serve(begin, c.firmware.command_cost + cost * count);
         self.remapped = t;
         let mut done = t;
         if self.tracking {

@@ -27,7 +27,7 @@ impl State {
     /// The same with `more` work.
     #[inline]
     pub(super) fn accept_with(&mut self, c: &DriveConfig, now: Nanos, more: Nanos) -> Nanos {
-        self.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost + more)
+        self.backend.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost + more)
     }
 
     #[inline]

@@ -24,6 +24,7 @@ impl State {
     pub(super) fn store(
         &mut self,
         c: &DriveConfig,
+        core: u16,
         now: Nanos,
         at: ByteAddr,
         data: &[u8],
@@ -38,7 +39,7 @@ impl State {
         let mut t = now;
         for (line, byte, offset, len) in split(at, data.len()) {
             let part = &data[offset..offset + len];
-            if let Some(pushed) = self.wc.store(c.link.wc_buffers, line, byte, part, tx, what) {
+            if let Some(pushed) = self.wc.store(core, c.link.wc_buffers, line, byte, part, tx, what) {
                 t = t.max(self.post(c, now, &[pushed])?);
             }
         }
@@ -99,7 +100,7 @@ impl State {
         }
         let sent = self.link.lines_in(now, n);
         let work = c.firmware.entry_cost + c.firmware.line_cost * n as u64;
-        let served = self.cores.serve(sent, work);
+        let served = self.backend.cores.serve(sent, work);
         let (mut t, merged) = (served, run.iter().filter(|held| !held.is_whole()).count());
         let taken = match &mut self.firmware {
             Firmware::Cache(cache) if merged > 0 && !self.tracking => {
@@ -154,7 +155,7 @@ impl State {
             self.land(lpa, now);
         }
         let sent = self.link.lines_in(now, n);
-        let t = self.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
+        let t = self.backend.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
         let taken = match &mut self.firmware {
             Firmware::Cache(cache) if !self.tracking => {
                 cache.write_part(&mut self.backend, t, lpa, from, data, n)?
@@ -266,7 +267,7 @@ impl State {
         let lines = (end - first) as usize;
         let work = c.firmware.entry_cost + c.firmware.line_cost * lines as u64;
         // The 4.8 us contain the firmware's work; waiting for the processor comes on top.
-        let start = (self.cores.serve(asked, work) - work).max(self.posted);
+        let start = (self.backend.cores.serve(asked, work) - work).max(self.posted);
         let ready = fetch(self, start, first, end)?;
         let sent = self.link.lines_out(ready, lines);
         let done = sent - self.link.line_out() + (c.link.line_read - half);

@@ -119,7 +119,7 @@ impl State {
         }
         let pace = self.pace(c);
         let asked = now + pace.half;
-        let idle = self.posted.max(self.cores.idle_from()).max(self.link.out_idle_from()) <= asked;
+        let idle = self.posted.max(self.backend.cores.idle_from()).max(self.link.out_idle_from()) <= asked;
         let Firmware::Cache(cache) = &mut self.firmware else { return none };
         if !idle || pace.work.max(pace.sending).max(pace.half) > pace.whole {
             return none;
@@ -131,8 +131,8 @@ impl State {
         let last = now + pace.whole * others as u64;
         self.backend.pass(last);
         self.link.pass(last);
-        self.cores.pass(last);
-        self.cores.serve_each(asked, pace.work, pace.whole, count);
+        self.backend.cores.pass(last);
+        self.backend.cores.serve_each(asked, pace.work, pace.whole, count);
         self.link.lines_out_each(asked, LINES_PER_PAGE, pace.whole, count);
         let lines = (count * LINES_PER_PAGE) as u64;
         self.traffic.byte_read[what as usize] += lines * LINE_SIZE as u64;

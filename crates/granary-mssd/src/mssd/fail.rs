@@ -112,7 +112,7 @@ impl State {
             return Ok(now);
         }
         self.link.reset(now);
-        self.cores.reset(now);
+        self.backend.cores.reset(now);
         let flash = self.backend.power_on(now)?;
         let ready = flash.max(now + c.firmware.power_on);
         self.firmware.power_on(ready, ready - now);

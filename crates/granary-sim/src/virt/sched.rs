@@ -54,6 +54,9 @@ pub(crate) struct Sched {
     tasks: RefCell<Vec<Rc<Task>>>,
     parking: RefCell<Parking>,
     cores: RefCell<Server>,
+    host_cores: usize,
+    /// When those begin who took a core out and have not begun.
+    claims: RefCell<Vec<u64>>,
     costs: HostCosts,
     jitter: Option<(u64, RefCell<Stream>)>,
     power_fail_at: u64,
@@ -80,6 +83,8 @@ impl Sched {
             tasks: RefCell::default(),
             parking: RefCell::default(),
             cores: RefCell::new(Server::new(config.host_cores)),
+            host_cores: config.host_cores,
+            claims: RefCell::default(),
             costs: config.costs,
             jitter,
             power_fail_at: config.power_fail_at.map_or(u64::MAX, |t| t.0),
@@ -265,8 +270,68 @@ impl Sched {
         if cost.0 == 0 {
             return;
         }
-        let end = self.cores.borrow_mut().reserve(self.now(), cost).end;
+        loop {
+            let span = self.cores.borrow_mut().reserve(self.now(), cost);
+            match span {
+                Some(span) => return self.sleep_until(span.end),
+                None => self.wait_for_core(),
+            }
+        }
+    }
+
+    /// Runs `op` on a core, which waits with it until `end` of its result.
+    #[inline]
+    pub(crate) fn hold<T>(&self, op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
+        let idle = self.cores.borrow().next_free().is_some_and(|t| t <= self.now());
+        if !idle {
+            return self.hold_later(op, end);
+        }
+        let start = self.now();
+        let out = op(start);
+        let end = end(&out).max(start);
+        if end > start {
+            // Nobody else has run since: the place is there.
+            self.cores.borrow_mut().reserve(start, end - start);
+            self.sleep_until(end);
+        }
+        out
+    }
+
+    /// The same where all cores are busy: in turn with whoever asks for one.
+    #[cold]
+    fn hold_later<T>(&self, op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
+        let start = loop {
+            let taken = self.cores.borrow_mut().take();
+            match taken {
+                Some(start) => break start.max(self.now()),
+                None => self.wait_for_core(),
+            }
+        };
+        self.claims.borrow_mut().push(start.0);
+        // A switch even where it is free now: who took a place before runs first.
+        self.run_again(start.0);
+        let mut claims = self.claims.borrow_mut();
+        let mine = claims.iter().position(|&t| t == start.0).expect("claimed above");
+        claims.swap_remove(mine);
+        drop(claims);
+        let out = op(start);
+        let end = end(&out).max(start);
+        self.cores.borrow_mut().give(start, end);
         self.sleep_until(end);
+        out
+    }
+
+    /// Waits until one of those who took the cores out brings one back.
+    #[cold]
+    fn wait_for_core(&self) {
+        let first = self.claims.borrow().iter().copied().min().expect("somebody has it");
+        self.run_again(first.max(self.now.get()));
+    }
+
+    /// The core that the running task is taken to be on.
+    #[inline]
+    pub(crate) fn core(&self) -> usize {
+        self.running.get() as usize % self.host_cores
     }
 
     pub(crate) fn costs(&self) -> &HostCosts {

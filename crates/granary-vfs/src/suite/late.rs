@@ -95,7 +95,15 @@ impl Drive for LateDrive {
         Err(DriveError::Unsupported("byte window"))
     }
 
-    fn store(&self, _: Nanos, _: ByteAddr, _: &[u8], _: TxId, _: Structure) -> Result<Nanos, DriveError> {
+    fn store_from(
+            &self,
+            _: u16,
+            _: Nanos,
+            _: ByteAddr,
+            _: &[u8],
+            _: TxId,
+            _: Structure,
+        ) -> Result<Nanos, DriveError> {
         Err(DriveError::Unsupported("byte window"))
     }
 

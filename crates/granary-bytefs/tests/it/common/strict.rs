@@ -125,8 +125,9 @@ impl Drive for StrictDrive {
         Ok(now + Nanos(4800 * lines))
     }
 
-    fn store(
+    fn store_from(
         &self,
+        _: u16,
         now: Nanos,
         at: ByteAddr,
         data: &[u8],

@@ -135,8 +135,8 @@ pub enum OpRef<'a> {
     Write(Lpa, &'a [Page], Structure),
     /// Vendor: FS_WRITE.
     FsWrite(Lpa, &'a [Page], FileBlock, Structure),
-    /// Store into the write-combining buffers.
-    Store(ByteAddr, &'a [u8], TxId, Structure),
+    /// Store into the write-combining buffers of a core.
+    Store(u16, ByteAddr, &'a [u8], TxId, Structure),
     /// Non-temporal stores at a byte of a page.
     Stream(Lpa, usize, granary_mssd::Streamed<'a>, Structure),
     /// Any without content.
@@ -166,6 +166,8 @@ mod kind {
     pub const REMAP: u8 = 19;
     pub const BAM_RESET: u8 = 20;
     pub const BAM_READ: u8 = 21;
+    /// A store of another core than the first.
+    pub const STORE_FROM: u8 = 22;
 }
 
 /// Forms of content.
@@ -221,7 +223,8 @@ impl Encoder {
             OpRef::Read(..) => kind::READ,
             OpRef::Write(..) => kind::WRITE,
             OpRef::FsWrite(..) => kind::FS_WRITE,
-            OpRef::Store(..) => kind::STORE,
+            OpRef::Store(0, ..) => kind::STORE,
+            OpRef::Store(..) => kind::STORE_FROM,
             OpRef::Stream(..) => kind::STREAM,
             OpRef::Plain(op) => match op {
                 Op::Read(..) => kind::READ,
@@ -259,7 +262,10 @@ impl Encoder {
                 self.numbers([lpa.0, pages.len() as u64, block.ino, block.offset as u64, *what as u64]);
                 pages.iter().for_each(|p| self.page(p));
             }
-            OpRef::Store(at, bytes, tx, what) => {
+            OpRef::Store(core, at, bytes, tx, what) => {
+                if *core > 0 {
+                    self.number(*core as u64);
+                }
                 self.numbers([at.0, tx.0 as u64, *what as u64]);
                 self.bytes(bytes);
             }
@@ -471,6 +477,11 @@ impl Reader {
         }
     }
 
+    fn core(&mut self) -> Part<u16> {
+        let n = self.number()?;
+        u16::try_from(n).or_else(|_| damaged(format!("core {n}")))
+    }
+
     fn tx(&mut self) -> Part<TxId> {
         let n = self.number()?;
         u32::try_from(n).map(TxId).or_else(|_| damaged(format!("transaction {n}")))
@@ -533,9 +544,10 @@ impl Reader {
             kind::RECOVER => Op::Recover,
             kind::LOAD => Op::Load(self.at()?, self.count()?, self.structure()?),
             kind::LOAD_PAGES => Op::LoadPages(self.at()?, self.count()?, self.count()?, self.structure()?),
-            kind::STORE => {
+            kind::STORE | kind::STORE_FROM => {
+                let core = if number == kind::STORE { 0 } else { self.core()? };
                 let (at, tx, what) = (self.at()?, self.tx()?, self.structure()?);
-                Op::Store(at, self.bytes()?, tx, what)
+                Op::Store(core, at, self.bytes()?, tx, what)
             }
             kind::FLUSH_LINES => Op::FlushLines(self.at()?, self.count()?),
             kind::STREAM => self.stream()?,

@@ -159,15 +159,17 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
         self.call(now, op, |d| d.load(now, at, out, what))
     }
 
-    fn store(
+    fn store_from(
         &self,
+        core: u16,
         now: Nanos,
         at: ByteAddr,
         data: &[u8],
         tx: TxId,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        self.call(now, OpRef::Store(at, data, tx, what), |d| d.store(now, at, data, tx, what))
+        let op = OpRef::Store(core, at, data, tx, what);
+        self.call(now, op, |d| d.store_from(core, now, at, data, tx, what))
     }
 
     fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   start   active half passes 85 %: halves change roles, the TxLog's length is marked
-//!   batch   for as many pages as the flash has planes, ascending from the cursor:
+//!   page    ascending from the cursor, when the firmware's processor has time:
 //!             partial update? read the flash page          merge the newest committed versions
 //!             into the write buffer (programs spread over the channels)
 //!             uncommitted chunks: append to the active half, flagged migrated
-//!           next batch: when the reads are back, the cleaner's processor is free and the buffer is not half full
+//!   batch   as many pages as the flash has planes; the next one when the reads are back and the buffer is not half full
 //!   end     old half cleared, TxLog purged up to the mark
 //! ```
 //!
-//! Runs in the background: every call of the drive first runs the batches whose time has come. So it neither blocks a
-//! command nor fills the flash's queues in advance. It has a processor of its own (double buffering "to prevent a long
-//! cleaning process from blocking normal IO", section 4.3; the emulator pins a thread for it).
+//! Runs in the background: every call of the drive first cleans the pages whose time has come. So it fills no queues of
+//! the flash in advance, and a command waits for one page's work of the processor at most: commands and cleaning share the
+//! firmware's processors (one ARM core runs all firmware, section 4.9), and commands go first (the point of double buffering
+//! is "to prevent a long cleaning process from blocking normal IO accesses", section 4.3).
 //!
 //! Invariants: pages below the cursor are out of the old half; they are safe (battery-backed buffer or flash) before the
 //! cursor passes them. The reserve covers all that may have to move.
@@ -24,6 +25,7 @@ use super::index::{Versions, needed};
 use super::region::{MIGRATED, Region};
 use super::{Committed, Log, Piece, View};
 use crate::drive::DriveError;
+use crate::firmware::Cores;
 use crate::firmware::buffer::Backend;
 use granary_flash::Cause;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
@@ -70,12 +72,19 @@ fn sort(
     });
 }
 
+/// How the firmware's processors do a piece of cleaning's work.
+type Serve = fn(&mut Cores, Nanos, Nanos) -> Nanos;
+
 /// A cleaning in progress. Its cursor is in the old half's header.
 pub(super) struct Cleaning {
     /// The half being cleaned.
     pub region: usize,
-    /// When the next batch may start.
+    /// When the next page may be cleaned.
     pub next: Nanos,
+    /// The page after the next one, whose entries are being fetched.
+    pub ahead: Option<u32>,
+    /// Pages of the batch that have been cleaned, and when all of them have been read.
+    pub batch: (usize, Nanos),
     /// Length of the TxLog at the start: purged up to here at the end.
     pub mark: usize,
     /// Bytes of the active half kept for what has to move.
@@ -99,6 +108,8 @@ impl Log {
         self.cleaning = Some(Cleaning {
             region: self.active,
             next: t,
+            ahead: None,
+            batch: (0, t),
             mark: self.txlog.len(),
             reserved: self.running_space,
             cause,
@@ -108,7 +119,7 @@ impl Log {
         self.save_roles();
     }
 
-    /// Runs the batches whose time has come. What the flash refuses is tried again later; whoever needs the room then
+    /// Cleans the pages whose time has come. What the flash refuses is tried again later; whoever needs the room then
     /// gets the error.
     #[inline]
     pub fn pump(&mut self, be: &mut Backend, now: Nanos) {
@@ -117,10 +128,10 @@ impl Log {
             if at > now {
                 break;
             }
-            let wait = if be.is_busy() {
+            let wait = if c.batch.0 == 0 && be.is_busy() {
                 Some(be.next_done().filter(|&d| d > at).unwrap_or(at + RETRY))
             } else {
-                self.clean_batch(be, at).err().map(|_| at + RETRY)
+                self.clean_next(be, at, Cores::serve_idle).err().map(|_| at + RETRY)
             };
             if let (Some(wait), Some(c)) = (wait, &mut self.cleaning) {
                 c.next = wait;
@@ -134,43 +145,44 @@ impl Log {
         let mut end = t;
         while let Some(c) = &self.cleaning {
             end = end.max(c.next);
-            end = self.clean_batch(be, end)?;
+            let next = self.clean_next(be, end, Cores::serve_ahead)?;
+            end = end.max(next);
         }
         Ok(end)
     }
 
-    /// Cleans a batch of pages at `t`; returns when the next one may start.
-    fn clean_batch(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
+    /// Cleans the next page at `t`, with `serve` for the processor's work; returns when the one after it may be cleaned, or
+    /// when cleaning ended.
+    fn clean_next(&mut self, be: &mut Backend, t: Nanos, serve: Serve) -> Result<Nanos, DriveError> {
         let Some(c) = &self.cleaning else { return Ok(t) };
-        let (region, cause) = (c.region, c.cause);
+        let (region, cause, (pages, ready), ahead) = (c.region, c.cause, c.batch, c.ahead);
         // What survives power loss from here on has been decided: superseded versions leave the log for good.
         self.unverified.clear();
-        let (mut ready, mut work) = (t, Nanos::ZERO);
-        let mut pages = 0;
+        let cursor = self.regions[region].cleaned_below();
+        let Some(lpa) = self.index.at_or_after(cursor) else {
+            self.end_cleaning();
+            return Ok(t.max(ready));
+        };
         // Which pages come next, for the processor's caches.
-        let mut soon = None;
-        while pages < self.batch {
-            let cursor = self.regions[region].cleaned_below();
-            let Some(lpa) = self.index.at_or_after(cursor) else {
-                self.end_cleaning();
-                return Ok(ready.max(t + work));
-            };
-            if let Some(next) = soon.or_else(|| self.index.at_or_after(lpa as u64 + 1)) {
-                be.prefetch_reads(Lpa(next as u64), 1);
-                soon = self.index.at_or_after(next as u64 + 1);
-                soon.iter().for_each(|&then| be.prefetch_entry(Lpa(then as u64)));
-            }
-            let done = self.clean_page(be, t, lpa, cause, &mut work)?;
-            if let Some(done) = done {
-                ready = ready.max(done);
-                pages += 1;
-            }
-            self.regions[region].set_cleaned_below(lpa as u64 + 1);
-            self.publish_if_due(be)?;
+        let mut then = None;
+        if let Some(next) = ahead.or_else(|| self.index.at_or_after(lpa as u64 + 1)) {
+            be.prefetch_reads(Lpa(next as u64), 1);
+            then = self.index.at_or_after(next as u64 + 1);
+            then.iter().for_each(|&then| be.prefetch_entry(Lpa(then as u64)));
         }
-        let next = ready.max(t + work);
+        let cleaned = self.clean_page(be, t, lpa, cause, serve)?;
+        self.regions[region].set_cleaned_below(lpa as u64 + 1);
+        self.publish_if_due(be)?;
+        let (next, batch) = match cleaned {
+            None => (t, (pages, ready)),
+            Some((worked, read)) if pages + 1 < self.batch => (worked, (pages + 1, ready.max(read))),
+            Some((worked, read)) => {
+                let all = worked.max(ready).max(read);
+                (all, (0, all))
+            }
+        };
         if let Some(c) = &mut self.cleaning {
-            c.next = next;
+            (c.next, c.batch, c.ahead) = (next, batch, then);
         }
         Ok(next)
     }
@@ -183,21 +195,21 @@ impl Log {
         }
     }
 
-    /// Takes one page out of the old half. Returns when its content is in the write buffer; `None` where the old half
-    /// held nothing of it.
+    /// Takes one page out of the old half. Returns when the processor is done with it and when its content is in the write
+    /// buffer; `None` where the old half held nothing of it.
     fn clean_page(
         &mut self,
         be: &mut Backend,
         t: Nanos,
         lpa: u32,
         cause: Cause,
-        work: &mut Nanos,
-    ) -> Result<Option<Nanos>, DriveError> {
+        serve: Serve,
+    ) -> Result<Option<(Nanos, Nanos)>, DriveError> {
         let mut all = std::mem::take(&mut self.found);
         all.clear();
         self.index.gather(lpa, &mut all);
         let result = if all.iter().any(|p| p.entry.region() != self.active) {
-            self.clean_pieces(be, t, lpa, cause, work, &mut all).map(Some)
+            self.clean_pieces(be, t, lpa, cause, serve, &mut all).map(Some)
         } else {
             Ok(None)
         };
@@ -211,11 +223,12 @@ impl Log {
         t: Nanos,
         lpa: u32,
         cause: Cause,
-        work: &mut Nanos,
+        serve: Serve,
         all: &mut [Piece],
-    ) -> Result<Nanos, DriveError> {
+    ) -> Result<(Nanos, Nanos), DriveError> {
         let before: u64 = all.iter().map(|p| p.lines as u64).sum();
-        *work += self.entry_cost * all.len() as u64 + self.line_cost * before;
+        let work = self.entry_cost * all.len() as u64 + self.line_cost * before;
+        let t = serve(&mut be.cores, t, work);
         let mut sorted = std::mem::take(&mut self.sorted);
         let view = View { regions: &self.regions, txlog: &self.txlog };
         if self.all_committed {
@@ -226,7 +239,7 @@ impl Log {
         let done = self.clean_sorted(be, t, lpa, cause, &mut sorted);
         sorted.iter_mut().for_each(Vec::clear);
         self.sorted = sorted;
-        done
+        Ok((t, done?))
     }
 
     fn clean_sorted(

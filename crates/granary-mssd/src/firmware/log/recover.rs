@@ -88,7 +88,7 @@ impl Log {
         self.txlog.reload();
         self.scan();
         if let Some(c) = &mut self.cleaning {
-            c.next = now;
+            (c.next, c.batch) = (now, (0, now));
         }
         self.counters.load_time += load;
     }
@@ -187,7 +187,7 @@ impl Log {
     pub fn recover(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
         self.unverified.clear();
         let entries: u64 = self.regions.iter().map(|r| r.entries() as u64).sum();
-        let scanned = t + self.entry_cost * entries;
+        let scanned = be.cores.serve_ahead(t, self.entry_cost * entries);
         let pages = self.lose_uncommitted();
         self.counters.lines_dropped += self.drop_uncommitted(&pages);
         // One long call that programs many pages: the image may put them where they belong at once.

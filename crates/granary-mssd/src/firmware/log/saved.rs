@@ -96,7 +96,15 @@ impl Log {
             return Err(ImageError::damaged(DRAM, format!("log region {}: {why}", self.active)));
         }
         let (region, cause) = (1 - self.active, Cause::LogCleaning);
-        self.cleaning = Some(Cleaning { region, next: Nanos::ZERO, mark, reserved, cause });
+        self.cleaning = Some(Cleaning {
+            region,
+            next: Nanos::ZERO,
+            ahead: None,
+            batch: (0, Nanos::ZERO),
+            mark,
+            reserved,
+            cause,
+        });
         Ok(())
     }
 

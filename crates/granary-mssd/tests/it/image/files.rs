@@ -218,7 +218,7 @@ fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
         for durability in [Durability::Process, Durability::Machine] {
             let host = MemoryHost::new();
             Image::create_on(&host, &DriveConfig::tiny(mode), ImageMeta::default(), false).expect("made");
-            let options = crate::rig::options(durability, 128 << 10);
+            let options = super::rig::options(durability, 128 << 10);
             let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
             host.limit_space(Some(300 << 10));
             let mut done = 0;
