@@ -176,11 +176,12 @@ impl Mssd {
         work: impl FnOnce(&mut State) -> Result<T, DriveError>,
     ) -> Result<T, DriveError> {
         let mut s = self.state.lock();
+        let copied = s.backend.copied();
         s.begin(now)?;
         // Each in its own way: a result that was written in parts and is then copied as a whole makes the processor wait.
         match work(&mut s) {
             Ok(done) => {
-                s.charge_gc(now, self.at_clock.firmware.entry_cost);
+                s.charge_gc(now, copied, self.at_clock.firmware.entry_cost);
                 s.publish()?;
                 Ok(done)
             }
@@ -286,10 +287,11 @@ impl State {
         self.backend.cores.pass(now);
     }
 
-    /// The processor's part of the gc that a call at `now` led to: an entry of the map for each page.
+    /// The processor's part of the gc that a call at `now` led to, before which `copied` pages had been copied: an entry of the
+    /// map for each page.
     #[inline]
-    fn charge_gc(&mut self, now: Nanos, entry: Nanos) {
-        let copied = self.backend.take_copied();
+    fn charge_gc(&mut self, now: Nanos, copied: u64, entry: Nanos) {
+        let copied = self.backend.copied() - copied;
         if copied > 0 {
             self.backend.cores.serve_idle(now, entry * copied);
         }
@@ -320,7 +322,8 @@ impl State {
         let (buffer, flash) = self.backend.counters();
         let (link_to_drive, link_to_host) = self.link.busy();
         let (planes, channels) = self.backend.busy();
-        let busy = BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.busy(), channels, planes };
+        let busy =
+            BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.busy(), channels, planes };
         let bam = self.bam.as_ref().map_or_else(Default::default, Bam::counters);
         DriveCounters { link: self.traffic, flash, log, cache, buffer, bam, commands: self.commands, busy }
     }
@@ -329,7 +332,8 @@ impl State {
         let mut c = self.counters();
         let (link_to_drive, link_to_host) = self.link.ahead(now);
         let (planes, channels) = self.backend.ahead(now);
-        let ahead = BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.ahead(now), channels, planes };
+        let ahead =
+            BusyTime { link_to_host, link_to_drive, cores: self.backend.cores.ahead(now), channels, planes };
         c.busy = c.busy.since(&ahead);
         c
     }

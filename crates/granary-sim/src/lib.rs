@@ -42,7 +42,7 @@ pub use daemon::{Daemon, Kicker, Signal, Stopper};
 pub use hist::Histogram;
 pub use server::{Server, Span};
 pub use task::{
-    JoinHandle, OnBehalf, core, costs, cpu, cpu_id, hold, in_virtual_time, now, on_behalf, power_fail, quiet_until,
-    sleep, sleep_until, spawn, task_name, yield_now,
+    JoinHandle, OnBehalf, core, costs, cpu, cpu_id, hold, in_virtual_time, now, on_behalf, power_fail,
+    quiet_until, sleep, sleep_until, spawn, task_name, yield_now,
 };
 pub use virt::{Deadlock, Stop, World, WorldConfig, WorldStats};

@@ -8,9 +8,6 @@
 //! It is a timeline: reservations are made in call order and never moved. It does *not* block anybody; whoever
 //! reserves decides whether to wait until [`Span::end`]. A reservation made for a later instant leaves the gap before
 //! it unused, so callers reserve at the moment the work arrives.
-//!
-//! Work whose length shows only once it has begun takes a place out ([`Server::take`]) and brings it back with the
-//! instant of its end ([`Server::give`]).
 
 use granary_units::Nanos;
 
@@ -42,37 +39,42 @@ impl Server {
         Server { free: vec![0; places], busy: 0, served: 0 }
     }
 
-    /// Reserves the place that becomes free first, for `len` from `ready` on or as soon after as it is free. `None` while
-    /// all places are taken out.
+    /// Reserves the place that becomes free first, for `len` from `ready` on or as soon after as it is free.
+    ///
+    /// # Panics
+    /// Where all places have been taken out.
     #[inline]
-    pub fn reserve(&mut self, ready: Nanos, len: Nanos) -> Option<Span> {
-        let start = ready.0.max(*self.free.first()?);
+    pub fn reserve(&mut self, ready: Nanos, len: Nanos) -> Span {
+        let start = ready.0.max(self.free[0]);
         let end = start + len.0;
         self.busy += len.0;
         self.served += 1;
         self.replace_first(end);
-        Some(Span { start: Nanos(start), end: Nanos(end) })
+        Span { start: Nanos(start), end: Nanos(end) }
     }
 
-    /// The earliest instant at which a place is free; `None` while all are taken out.
-    pub fn next_free(&self) -> Option<Nanos> {
-        self.free.first().map(|&t| Nanos(t))
+    /// The earliest instant at which a place is free; the end of time where all have been taken out.
+    #[inline]
+    pub fn next_free(&self) -> Nanos {
+        self.free.first().map_or(Nanos::MAX, |&t| Nanos(t))
     }
 
-    /// Takes out the place that becomes free first, for work that begins then. Returns when that is; `None` where all places
-    /// are taken out already.
-    pub fn take(&mut self) -> Option<Nanos> {
-        let first = *self.free.first()?;
-        let last = self.free.pop()?;
+    /// Takes the place out that becomes free first, for work whose length shows when it begins. Returns when that can be.
+    ///
+    /// # Panics
+    /// With no place left.
+    pub fn take(&mut self) -> Nanos {
+        let first = self.free[0];
+        let last = self.free.pop().expect("it is there");
         if !self.free.is_empty() {
             self.replace_first(last);
         }
-        Some(Nanos(first))
+        Nanos(first)
     }
 
-    /// Brings a place back whose work began at `start` and ends at `end`.
+    /// Brings a place back that was taken out: its work began at `start` and ends at `end`.
     pub fn give(&mut self, start: Nanos, end: Nanos) {
-        self.busy += end.saturating_sub(start).0;
+        self.busy += (end - start).0;
         self.served += 1;
         self.free.push(end.0);
         let mut i = self.free.len() - 1;
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn one_place_serves_in_order() {
         let mut s = Server::new(1);
-        let span = |start, end| Some(Span { start: Nanos(start), end: Nanos(end) });
+        let span = |start, end| Span { start: Nanos(start), end: Nanos(end) };
         assert_eq!(s.reserve(Nanos(0), Nanos(10)), span(0, 10));
         assert_eq!(s.reserve(Nanos(5), Nanos(10)), span(10, 20));
         assert_eq!(s.reserve(Nanos(50), Nanos(1)), span(50, 51));
@@ -140,7 +142,7 @@ mod tests {
             let start = (*first).max(t);
             *first = start + len;
             let span = Span { start: Nanos(start), end: Nanos(start + len) };
-            assert_eq!(s.reserve(Nanos(t), Nanos(len)), Some(span));
+            assert_eq!(s.reserve(Nanos(t), Nanos(len)), span);
         }
     }
 
@@ -153,13 +155,14 @@ mod tests {
         for _ in 0..10_000 {
             t += rng.below(40);
             let len = Nanos(rng.below(100));
-            let span = reserved.reserve(Nanos(t), len).expect("a place");
-            let start = taken.take().expect("a place").max(Nanos(t));
+            let span = reserved.reserve(Nanos(t), len);
+            assert_eq!(taken.next_free(), taken.clone().take());
+            let start = taken.take().max(Nanos(t));
             taken.give(start, start + len);
             assert_eq!((start, start + len), (span.start, span.end));
         }
         assert_eq!((taken.busy(), taken.served()), (reserved.busy(), reserved.served()));
-        assert!((0..3).all(|_| taken.take().is_some()));
-        assert_eq!((taken.take(), taken.next_free(), taken.reserve(Nanos(0), Nanos(1))), (None, None, None));
+        (0..3).for_each(|_| assert!(taken.take() < Nanos::MAX));
+        assert_eq!(taken.next_free(), Nanos::MAX);
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::common::client::Client;
 use crate::common::model::{Model, Open, assert_same, real_shape, step, walk};
-use crate::common::{assert_clean, format, in_world, open, small_cached, small_mssd, strict, until_power_fails};
+use crate::common::{
+    assert_clean, format, in_world, open, small_cached, small_mssd, strict, until_power_fails,
+};
 use granary_bytefs::{CommitMode, DataMode, MountOptions, Variant};
 use granary_mssd::Drive;
 use granary_sim::rng::Stream;

@@ -1,11 +1,11 @@
 //! The explorer finds bugs: each one planted here, in a file system or in a drive, within a bounded number of seeds.
 
+use crate::liar::{Liar, Lie};
 use granary_crash::{Explorer, Failure, Target};
 use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::{HostCosts, rng::Stream};
 use granary_units::{ByteAddr, Nanos, TxId};
 use granary_vfs::{FileSystem, FsError, VfsConfig};
-use crate::liar::{Liar, Lie};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -12,7 +12,8 @@ fn explore(fs: &str, load: &str, points: u64) {
 }
 
 fn explore_seeds(fs: &str, load: &str, seeds: std::ops::Range<u64>) -> Report {
-    let (target, load) = (crate::targets::by_name(fs).expect("a target"), crate::targets::load(load).expect("a load"));
+    let (target, load) =
+        (crate::targets::by_name(fs).expect("a target"), crate::targets::load(load).expect("a load"));
     let explorer = Explorer::new(target, load).unwrap_or_else(|f| panic!("without a power failure: {f}"));
     let report = explorer.explore(seeds);
     assert!(report.failures.is_empty(), "{report}");

@@ -77,8 +77,6 @@ pub struct Backend {
     /// Nothing outlives this process: what the flash refuses is taken all the same, so that one can look at what there is.
     fleeting: bool,
     counters: BufferCounters,
-    /// Pages that gc had copied when somebody last asked.
-    copied: u64,
 }
 
 /// The drive's word for a flash error at `lpa`.
@@ -148,7 +146,6 @@ impl Backend {
             refused: None,
             owed: false,
             fleeting: false,
-            copied: 0,
             counters: BufferCounters::default(),
         }
     }
@@ -340,11 +337,10 @@ impl Backend {
         self.refused.clone().map(DriveError::ReadOnly)
     }
 
-    /// Pages that gc has copied since the last time.
+    /// Pages that gc has copied so far.
     #[inline]
-    pub fn take_copied(&mut self) -> u64 {
-        let copied = self.ftl.copied();
-        copied - std::mem::replace(&mut self.copied, copied)
+    pub fn copied(&self) -> u64 {
+        self.ftl.copied()
     }
 
     /// Whether the drive still takes data.

@@ -175,8 +175,13 @@ mod tests {
     #[test]
     fn each_core_has_buffers_of_its_own_and_a_line_goes_to_who_stores_to_it() {
         let mut wc = WriteCombining::default();
-        let mut store = |core, line| wc.store(core, 2, line, 0, &[1], TxId::NONE, Structure::Data).map(|h| h.line);
-        assert_eq!([store(0, 1), store(1, 2), store(0, 3), store(1, 4)], [None; 4], "two cores, two buffers each");
+        let mut store =
+            |core, line| wc.store(core, 2, line, 0, &[1], TxId::NONE, Structure::Data).map(|h| h.line);
+        assert_eq!(
+            [store(0, 1), store(1, 2), store(0, 3), store(1, 4)],
+            [None; 4],
+            "two cores, two buffers each"
+        );
         assert_eq!(store(1, 5), Some(2), "the second core's oldest");
         assert_eq!(store(1, 1), None, "the first core's line moves over, though the second core is full");
         assert_eq!(store(0, 6), None, "the first core has room again");

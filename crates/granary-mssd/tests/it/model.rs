@@ -7,11 +7,11 @@ mod faults;
 mod rig;
 mod unreadable;
 
+use self::rig::{Model, Op, PAGES, WHAT};
 use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, TxId};
 use proptest::prelude::*;
-use self::rig::{Model, Op, PAGES, WHAT};
 
 /// Random schedules with failing flash and failing power; `cargo xtask soak --kind drive-faults` goes on from here.
 #[test]

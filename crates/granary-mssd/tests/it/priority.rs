@@ -59,7 +59,7 @@ fn reads_beside(writes: bool) -> (u64, u64) {
     (slowest, sum / n)
 }
 
-/// The cleaner has a processor of its own and takes as many pages at a time as there are planes; programs are issued two
+/// Cleaning shares the firmware's processor, page by page, and takes as many pages at a time as there are planes; programs are issued two
 /// ahead of a plane; gc pays its share with each write. So a host's read waits for what its plane is doing, not for a queue
 /// of background work: at the worst an erase and what was issued behind it.
 #[test]
@@ -70,6 +70,44 @@ fn a_hosts_read_goes_before_log_cleaning_and_gc() {
     let bound = alone + t.erase.0 + 8 * (t.program.0 + t.read.0);
     assert!(slowest <= bound, "slowest read {slowest} ns, {alone} ns on an idle drive");
     assert!(mean <= 3 * alone, "mean read {mean} ns, {alone} ns on an idle drive");
+}
+
+/// Log cleaning is work of the firmware's processor: it is counted there, and while it goes on a command waits for a page's
+/// work of it at most. On a second processor it is in nobody's way.
+#[test]
+fn log_cleaning_shares_the_firmwares_processor_and_lets_commands_go_first() {
+    let run = |cores: usize, pause: u64| {
+        let mut c = DriveConfig::bytefs_emulator();
+        c.firmware.cores = cores;
+        c.firmware.log_region = Bytes::mib(8);
+        let d = Mssd::new(&c).expect("valid");
+        d.fill(Lpa(0), 1 << 15, |lpa| Page::word(lpa.0)).expect("fills");
+        let flush = |now: Nanos| d.submit(now, Command::Flush).expect("flushes") - now;
+        let alone = flush(Nanos::ZERO);
+        let (mut now, mut slowest, mut rng) = (Nanos(10_000), alone, Stream::new(7, "lines"));
+        let before = d.counters();
+        for _ in 0..100_000 {
+            let at = ByteAddr(rng.below(1 << 21) * 64);
+            d.store(now, at, &[1; 64], TxId::NONE, WHAT).expect("stores");
+            now = d.flush_lines(now, at, 64).expect("written back") + Nanos(700);
+            slowest = slowest.max(flush(now));
+            now += Nanos(pause);
+        }
+        let counted = d.counters().since(&before);
+        let cleaned = (c.firmware.entry_cost + c.firmware.line_cost) * counted.log.lines_cleaned;
+        let asked = (c.firmware.entry_cost + c.firmware.line_cost + c.firmware.command_cost) * 100_000;
+        assert!(counted.log.cleanings > 1, "{:?}", counted.log);
+        assert!(counted.busy.cores >= asked + cleaned, "{} for {asked} and {cleaned}", counted.busy.cores);
+        let done = d.counters_at(now).busy.cores;
+        assert!(done <= now * cores as u64, "{done} of work in {now}");
+        // Lines lie in the log at random: a few of them to a page.
+        let page = (c.firmware.entry_cost + c.firmware.line_cost) * 16;
+        assert!(slowest <= alone + page, "the slowest command took {slowest}, {alone} alone");
+        counted.log.lines_cleaned
+    };
+    // The busier it is with commands, the less it cleans in the same number of them.
+    let (idle, busy, two) = (run(1, 3_000), run(1, 0), run(2, 0));
+    assert!(busy < idle && busy < two, "{busy} lines, {idle} with pauses, {two} by two processors");
 }
 
 /// 32 writes at a time keep every plane of a drive with 7 % spare space busy, four fifths of it with gc. A read waits for what its

@@ -11,6 +11,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use granary_units::Nanos;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -22,6 +23,9 @@ thread_local! {
     /// Stacks of ended tasks, for the next ones: worlds are started by the thousand in tests.
     static STACKS: RefCell<Vec<(usize, DefaultStack)>> = const { RefCell::new(Vec::new()) };
 }
+
+/// No instant.
+const NEVER: u64 = u64::MAX;
 
 const MAX_POOLED_STACKS: usize = 256;
 
@@ -55,8 +59,10 @@ pub(crate) struct Sched {
     parking: RefCell<Parking>,
     cores: RefCell<Server>,
     host_cores: usize,
-    /// When those begin who took a core out and have not begun.
-    claims: RefCell<Vec<u64>>,
+    /// When the task that waits for a core, to hold it for a time that is not known yet, begins; else [`NEVER`].
+    begins: Cell<u64>,
+    /// Tasks that ask for a core behind it.
+    queue: RefCell<VecDeque<u32>>,
     costs: HostCosts,
     jitter: Option<(u64, RefCell<Stream>)>,
     power_fail_at: u64,
@@ -84,7 +90,8 @@ impl Sched {
             parking: RefCell::default(),
             cores: RefCell::new(Server::new(config.host_cores)),
             host_cores: config.host_cores,
-            claims: RefCell::default(),
+            begins: Cell::new(NEVER),
+            queue: RefCell::default(),
             costs: config.costs,
             jitter,
             power_fail_at: config.power_fail_at.map_or(u64::MAX, |t| t.0),
@@ -270,11 +277,33 @@ impl Sched {
         if cost.0 == 0 {
             return;
         }
+        self.await_turn();
+        let end = self.cores.borrow_mut().reserve(self.now(), cost).end;
+        self.sleep_until(end);
+    }
+
+    /// Waits until all who asked for a core before know when theirs is free again: as a rule that is so at once. Only who holds a
+    /// core for a time that shows when it begins, and waits for the core to begin, leaves it open.
+    #[inline]
+    fn await_turn(&self) {
+        let open = self.begins.get() != NEVER && self.cores.borrow().next_free() > self.now();
+        if open || !self.queue.borrow().is_empty() {
+            self.queue_up();
+        }
+    }
+
+    #[cold]
+    fn queue_up(&self) {
+        let me = self.running.get();
+        self.queue.borrow_mut().push_back(me);
         loop {
-            let span = self.cores.borrow_mut().reserve(self.now(), cost);
-            match span {
-                Some(span) => return self.sleep_until(span.end),
-                None => self.wait_for_core(),
+            // When that one begins, whoever is first in the queue goes on; it may be the next to leave it open.
+            let begins = self.begins.get();
+            self.run_again(if begins == NEVER { self.now.get() } else { begins.max(self.now.get()) });
+            let open = self.begins.get() != NEVER && self.cores.borrow().next_free() > self.now();
+            if !open && self.queue.borrow().front() == Some(&me) {
+                self.queue.borrow_mut().pop_front();
+                return;
             }
         }
     }
@@ -282,50 +311,33 @@ impl Sched {
     /// Runs `op` on a core, which waits with it until `end` of its result.
     #[inline]
     pub(crate) fn hold<T>(&self, op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
-        let idle = self.cores.borrow().next_free().is_some_and(|t| t <= self.now());
-        if !idle {
+        self.await_turn();
+        if self.cores.borrow().next_free() > self.now() {
             return self.hold_later(op, end);
         }
         let start = self.now();
         let out = op(start);
         let end = end(&out).max(start);
         if end > start {
-            // Nobody else has run since: the place is there.
+            // Nobody else has run since: the core is there.
             self.cores.borrow_mut().reserve(start, end - start);
             self.sleep_until(end);
         }
         out
     }
 
-    /// The same where all cores are busy: in turn with whoever asks for one.
+    /// The same on the core that is free next.
     #[cold]
     fn hold_later<T>(&self, op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
-        let start = loop {
-            let taken = self.cores.borrow_mut().take();
-            match taken {
-                Some(start) => break start.max(self.now()),
-                None => self.wait_for_core(),
-            }
-        };
-        self.claims.borrow_mut().push(start.0);
-        // A switch even where it is free now: who took a place before runs first.
+        let start = self.cores.borrow_mut().take();
+        self.begins.set(start.0);
         self.run_again(start.0);
-        let mut claims = self.claims.borrow_mut();
-        let mine = claims.iter().position(|&t| t == start.0).expect("claimed above");
-        claims.swap_remove(mine);
-        drop(claims);
+        self.begins.set(NEVER);
         let out = op(start);
         let end = end(&out).max(start);
         self.cores.borrow_mut().give(start, end);
         self.sleep_until(end);
         out
-    }
-
-    /// Waits until one of those who took the cores out brings one back.
-    #[cold]
-    fn wait_for_core(&self) {
-        let first = self.claims.borrow().iter().copied().min().expect("somebody has it");
-        self.run_again(first.max(self.now.get()));
     }
 
     /// The core that the running task is taken to be on.

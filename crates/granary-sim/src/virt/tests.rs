@@ -2,7 +2,8 @@
 
 use crate::sync::{Condvar, Mutex, RwLock};
 use crate::{
-    Daemon, Signal, Stop, World, WorldConfig, cpu, now, power_fail, quiet_until, sleep, sleep_until, spawn,
+    Daemon, Signal, Stop, World, WorldConfig, cpu, hold, now, power_fail, quiet_until, sleep, sleep_until,
+    spawn,
 };
 use granary_units::Nanos;
 use std::sync::Arc;
@@ -68,6 +69,75 @@ fn nobody_else_runs_before_the_quiet_ends() {
         sleep_until(Nanos(500));
     });
     assert_eq!(end, Err(Stop::PowerFail(Nanos(500))));
+}
+
+/// Runs `tasks` tasks that each wait `waits` times for 100 ns, on `cores` cores; returns when the last one is done.
+fn waiting(cores: usize, tasks: u64, waits: u64, wait: fn()) -> Nanos {
+    let config = WorldConfig { host_cores: cores, ..WorldConfig::default() };
+    let all = move || {
+        let each = move || (0..waits).for_each(|_| wait());
+        let tasks: Vec<_> = (0..tasks).map(|_| spawn("waits", each)).collect();
+        tasks.into_iter().for_each(|t| t.join());
+        now()
+    };
+    World::new(config).run(all).expect("no deadlock")
+}
+
+fn load() {
+    let begun = hold(|now| now, |&begun| begun + Nanos(100));
+    assert_eq!(now(), begun + Nanos(100));
+}
+
+#[test]
+fn a_core_that_waits_for_a_load_is_held_and_one_that_sleeps_is_not() {
+    assert_eq!(waiting(1, 6, 10, load), Nanos(6_000));
+    assert_eq!(waiting(4, 6, 10, load), Nanos(1_500));
+    assert_eq!(waiting(28, 6, 10, load), Nanos(1_000));
+    assert_eq!(waiting(1, 6, 10, || sleep(Nanos(100))), Nanos(1_000));
+}
+
+/// Work of a known length and held cores share the cores in the order in which they ask: no core does two things, none idles
+/// while somebody waits, and nobody is passed over.
+#[test]
+fn held_cores_and_work_take_turns() {
+    for cores in 1..5 {
+        let config = WorldConfig { host_cores: cores, ..WorldConfig::default() };
+        let (all, stats) = World::new(config).run_stats(move || {
+            let spans = Arc::new(Mutex::new(Vec::new()));
+            let tasks: Vec<_> = (0..9u64)
+                .map(|id| {
+                    let spans = spans.clone();
+                    spawn(&format!("task {id}"), move || {
+                        let mut random = crate::rng::Stream::new(id, "held");
+                        for _ in 0..200 {
+                            let len = Nanos(1 + random.below(50));
+                            let asked = now();
+                            if random.chance(0.5) {
+                                cpu(len);
+                            } else {
+                                hold(|now| now, |&now| now + len);
+                            }
+                            spans.lock().push((asked, now() - len, now()));
+                            sleep(Nanos(random.below(20)));
+                        }
+                    })
+                })
+                .collect();
+            tasks.into_iter().for_each(|t| t.join());
+            Arc::into_inner(spans).expect("all have ended").into_inner()
+        });
+        let all = all.expect("no deadlock");
+        let at_once = |t: Nanos| all.iter().filter(|(_, start, end)| *start <= t && t < *end).count();
+        for &(asked, start, _) in &all {
+            assert!(start >= asked && at_once(start) <= cores, "{} at once on {cores} cores", at_once(start));
+            if start > asked {
+                assert_eq!(at_once(start - Nanos(1)), cores, "a core idles while a task waits");
+            }
+            let passed = all.iter().filter(|other| other.0 > asked && other.1 < start).count();
+            assert_eq!(passed, 0, "who asked later goes first on {cores} cores");
+        }
+        assert_eq!(stats.cpu_busy, Nanos(all.iter().map(|(_, start, end)| (*end - *start).0).sum()));
+    }
 }
 
 #[test]

@@ -96,14 +96,14 @@ impl Drive for LateDrive {
     }
 
     fn store_from(
-            &self,
-            _: u16,
-            _: Nanos,
-            _: ByteAddr,
-            _: &[u8],
-            _: TxId,
-            _: Structure,
-        ) -> Result<Nanos, DriveError> {
+        &self,
+        _: u16,
+        _: Nanos,
+        _: ByteAddr,
+        _: &[u8],
+        _: TxId,
+        _: Structure,
+    ) -> Result<Nanos, DriveError> {
         Err(DriveError::Unsupported("byte window"))
     }
 
