@@ -14,6 +14,7 @@ mod fsx;
 mod image;
 mod mounted;
 mod power;
+mod prefix;
 mod schedules;
 mod state;
 
@@ -37,6 +38,8 @@ pub enum Kind {
     DriveFaults,
     /// The crate fsx on mounted images.
     Fsx,
+    /// File systems with a data journal, of which a power failure leaves a prefix of the calls.
+    Prefix,
     /// Calls of every kind, direct ones included, on mounted images.
     Calls,
 }
@@ -90,6 +93,7 @@ pub fn run(args: &Args) -> Result<u64, String> {
         Kind::Image => image::jobs(),
         Kind::DriveConfigs => configs::jobs(),
         Kind::DriveFaults => drive_faults::jobs(),
+        Kind::Prefix => prefix::jobs(),
         Kind::Fsx => mounted::jobs(fsx::Fsx, &args.fs)?,
         Kind::Calls => mounted::jobs(calls::Calls, &args.fs)?,
     };

@@ -69,21 +69,21 @@ fn agrees(drive: Arc<dyn Drive>, seed: u64, steps: usize) {
 
 #[test]
 fn random_operations_agree_with_the_model_on_a_strict_drive() {
-    for seed in 0..12 {
+    for seed in 0..6 {
         agrees(strict(8), seed, 300);
     }
 }
 
 #[test]
 fn random_operations_agree_with_the_model_on_an_emulated_drive() {
-    for seed in 100..104 {
+    for seed in 100..102 {
         agrees(small_mssd(16), seed, 300);
     }
 }
 
 #[test]
 fn random_operations_agree_with_the_model_without_a_write_log() {
-    for seed in 300..304 {
+    for seed in 300..302 {
         agrees(small_cached(16), seed, 300);
     }
 }
@@ -193,21 +193,21 @@ fn survives(drive: Arc<dyn Drive>, seed: u64) {
 
 #[test]
 fn a_power_failure_leaves_one_point_of_the_history_on_a_strict_drive() {
-    for seed in 0..40 {
+    for seed in 0..12 {
         survives(strict(8), seed);
     }
 }
 
 #[test]
 fn a_power_failure_leaves_one_point_of_the_history_on_an_emulated_drive() {
-    for seed in 200..215 {
+    for seed in 200..205 {
         survives(small_mssd(16), seed);
     }
 }
 
 #[test]
 fn a_power_failure_leaves_one_point_of_the_history_without_a_write_log() {
-    for seed in 400..412 {
+    for seed in 400..404 {
         survives(small_cached(16), seed);
     }
 }

@@ -22,193 +22,193 @@ fn explore_seeds(fs: &str, load: &str, seeds: std::ops::Range<u64>) -> Report {
 
 #[test]
 fn bytefs_keeps_its_promises_under_torture() {
-    explore("bytefs", "torture", 60);
+    explore("bytefs", "torture", 16);
 }
 
 #[test]
 fn bytefs_with_synchronous_commits_keeps_its_promises_under_torture() {
-    explore("bytefs-sync", "torture", 60);
+    explore("bytefs-sync", "torture", 16);
 }
 
 #[test]
 fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_torture() {
-    explore("bytefs-dual", "torture", 60);
+    explore("bytefs-dual", "torture", 16);
 }
 
 #[test]
 fn bytefs_with_a_redo_log_of_the_host_keeps_its_promises_under_fileserver() {
-    explore("bytefs-dual", "fileserver", 40);
+    explore("bytefs-dual", "fileserver", 12);
 }
 
 #[test]
 fn bytefs_with_a_data_journal_keeps_its_promises_under_torture() {
-    explore("bytefs-journal", "torture", 60);
+    explore("bytefs-journal", "torture", 16);
 }
 
 #[test]
 fn bytefs_with_a_data_journal_keeps_its_promises_under_fileserver() {
-    explore("bytefs-journal", "fileserver", 40);
+    explore("bytefs-journal", "fileserver", 12);
 }
 
 #[test]
 fn bytefs_keeps_its_promises_under_varmail() {
-    explore("bytefs", "varmail", 60);
+    explore("bytefs", "varmail", 16);
 }
 
 #[test]
 fn bytefs_keeps_its_promises_under_fileserver() {
-    explore("bytefs", "fileserver", 60);
+    explore("bytefs", "fileserver", 16);
 }
 
 #[test]
 fn ext4_keeps_its_promises_under_torture() {
-    explore("ext4", "torture", 60);
+    explore("ext4", "torture", 16);
 }
 
 #[test]
 fn ext4_keeps_its_promises_under_varmail() {
-    explore("ext4", "varmail", 60);
+    explore("ext4", "varmail", 16);
 }
 
 #[test]
 fn ext4_keeps_its_promises_under_fileserver() {
-    explore("ext4", "fileserver", 60);
+    explore("ext4", "fileserver", 16);
 }
 
 #[test]
 fn ext4_in_writeback_mode_keeps_its_promises_under_torture() {
-    explore("ext4-writeback", "torture", 60);
+    explore("ext4-writeback", "torture", 16);
 }
 
 #[test]
 fn ext4_in_writeback_mode_keeps_its_promises_under_fileserver() {
-    explore("ext4-writeback", "fileserver", 40);
+    explore("ext4-writeback", "fileserver", 12);
 }
 
 #[test]
 fn ext4_with_a_data_journal_keeps_its_promises_under_torture() {
-    explore("ext4-journal", "torture", 60);
+    explore("ext4-journal", "torture", 16);
 }
 
 #[test]
 fn ext4_with_a_data_journal_keeps_its_promises_under_fileserver() {
-    explore("ext4-journal", "fileserver", 40);
+    explore("ext4-journal", "fileserver", 12);
 }
 
 #[test]
 fn nova_keeps_its_promises_under_torture() {
-    explore("nova", "torture", 60);
+    explore("nova", "torture", 16);
 }
 
 #[test]
 fn nova_with_data_in_place_keeps_its_promises_under_torture() {
-    explore("nova-in-place", "torture", 30);
+    explore("nova-in-place", "torture", 10);
 }
 
 #[test]
 fn nova_keeps_its_promises_under_varmail() {
-    explore("nova", "varmail", 40);
+    explore("nova", "varmail", 12);
 }
 
 #[test]
 fn nova_keeps_its_promises_under_fileserver() {
-    explore("nova", "fileserver", 40);
+    explore("nova", "fileserver", 12);
 }
 
 #[test]
 fn f2fs_keeps_its_promises_under_torture() {
-    explore("f2fs", "torture", 60);
+    explore("f2fs", "torture", 16);
 }
 
 #[test]
 fn f2fs_keeps_its_promises_with_nodes_that_come_and_go() {
-    explore("f2fs", "sparse", 60);
+    explore("f2fs", "sparse", 16);
 }
 
 #[test]
 fn f2fs_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("f2fs", "late", 20);
+    explore("f2fs", "late", 8);
 }
 
 #[test]
 fn f2fs_with_strict_fsyncs_keeps_its_promises_under_torture() {
-    explore("f2fs-strict", "torture", 60);
+    explore("f2fs-strict", "torture", 16);
 }
 
 #[test]
 fn f2fs_keeps_its_promises_under_varmail() {
-    explore("f2fs", "varmail", 40);
+    explore("f2fs", "varmail", 12);
 }
 
 #[test]
 fn f2fs_keeps_its_promises_under_fileserver() {
-    explore("f2fs", "fileserver", 40);
+    explore("f2fs", "fileserver", 12);
 }
 
 #[test]
 fn bytefs_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("bytefs", "late", 10);
+    explore("bytefs", "late", 6);
 }
 
 #[test]
 fn ext4_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("ext4", "late", 10);
+    explore("ext4", "late", 6);
 }
 
 #[test]
 fn pmfs_keeps_its_promises_under_torture() {
-    explore("pmfs", "torture", 60);
+    explore("pmfs", "torture", 16);
 }
 
 #[test]
 fn pmfs_keeps_its_promises_with_nodes_that_come_and_go() {
-    explore("pmfs", "sparse", 20);
+    explore("pmfs", "sparse", 8);
 }
 
 #[test]
 fn pmfs_keeps_its_promises_under_varmail() {
-    explore("pmfs", "varmail", 40);
+    explore("pmfs", "varmail", 12);
 }
 
 #[test]
 fn pmfs_keeps_its_promises_under_fileserver() {
-    explore("pmfs", "fileserver", 40);
+    explore("pmfs", "fileserver", 12);
 }
 
 #[test]
 fn bytefs_keeps_its_promises_under_oltp() {
-    explore("bytefs", "oltp", 30);
+    explore("bytefs", "oltp", 10);
 }
 
 #[test]
 fn ext4_keeps_its_promises_under_oltp() {
-    explore("ext4", "oltp", 30);
+    explore("ext4", "oltp", 10);
 }
 
 #[test]
 fn bytefs_keeps_its_promises_on_a_full_drive() {
-    explore("bytefs", "full", 8);
+    explore("bytefs", "full", 4);
 }
 
 #[test]
 fn ext4_keeps_its_promises_on_a_full_drive() {
-    explore("ext4", "full", 8);
+    explore("ext4", "full", 4);
 }
 
 #[test]
 fn f2fs_keeps_its_promises_on_a_full_drive() {
-    explore("f2fs", "full", 20);
-    explore("f2fs-never-in-place", "full", 20);
+    explore("f2fs", "full", 8);
+    explore("f2fs-never-in-place", "full", 8);
 }
 
 #[test]
 fn nova_keeps_its_promises_on_a_full_drive() {
-    explore("nova", "full", 8);
+    explore("nova", "full", 4);
 }
 
 #[test]
 fn pmfs_keeps_its_promises_on_a_full_drive() {
-    explore("pmfs", "full", 8);
+    explore("pmfs", "full", 4);
 }
 
 /// Write-back waited for an inode's table block, cold after a recovery, and then wrote the link count of before: the file
