@@ -24,7 +24,9 @@ use crate::node::{Dirty, Half, Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use granary_mssd::{Structure, Ticket};
+use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
+use granary_vfs::work::Call;
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -91,7 +93,10 @@ impl Core {
         let pages = pages_of(pos, len);
         match self.promise(node(inode), pages.clone(), true) {
             Ok(holes) if holes.is_empty() => {}
-            Ok(_) => self.put_blocks(inode),
+            Ok(holes) => {
+                cpu(costs().delayed_page * holes.iter().map(|h| h.end - h.start).sum::<u64>());
+                self.put_blocks(inode);
+            }
             // Perhaps only the promise is too large: the pages may lie one behind the other.
             Err(FsError::NoSpace) => {
                 let _change = node(inode).change.lock();
@@ -252,6 +257,7 @@ impl Core {
                 Standing::Gone => tx.take_unrecorded(want as u64, goal, claim)?,
                 _ => tx.take_blocks(want as u64, goal, claim)?,
             };
+            tx.work(Call::WriteBack.inodes());
             for (k, t) in targets[i..i + run.len as usize].iter_mut().enumerate() {
                 t.lba = run.lba + k as u32;
             }

@@ -9,6 +9,7 @@ use crate::mount::RecoveryReport;
 use crate::node::node;
 use crate::options::DataMode;
 use crate::supers::{check_copies, write_superblock};
+use granary_sim::cpu;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{
@@ -135,7 +136,9 @@ impl FileSystem for ByteFs {
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         let dir = node(dir);
         self.core.load_dir(dir, false)?;
-        Ok(self.core.find(dir, name)?.map(|f| Ino(f.ino as u64)))
+        let found = self.core.find(dir, name)?;
+        cpu(self.core.search_work(dir, found.is_some()));
+        Ok(found.map(|f| Ino(f.ino as u64)))
     }
 
     fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {

@@ -27,6 +27,7 @@ use crate::space::Claim;
 use granary_mssd::Structure;
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
+use granary_vfs::work::Call;
 use granary_vfs::{
     Attr, Block, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result,
 };
@@ -54,8 +55,9 @@ impl Core {
         self.may_enter(parent, name)?;
         let dir_block = self.inode_block(parent.ino)?;
         let mut tx = Tx::new(self);
-        let (ino, block) = tx.take_inode()?;
         let is_dir = new.kind == FileKind::Dir;
+        tx.work(Call::made(is_dir));
+        let (ino, block) = tx.take_inode()?;
         let at = self.geometry.inode_place(ino).1;
         let generation = block.with(|b| InodeRecord::read(b, at).generation.get().wrapping_add(1));
         let mut body = Body::fresh(generation, if is_dir { parent.ino } else { 0 });
@@ -90,6 +92,7 @@ impl Core {
     pub fn create_unnamed(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
         self.journal.alive()?;
         let mut tx = Tx::new(self);
+        tx.work(Call::made(false));
         let (ino, block) = tx.take_inode()?;
         let place = tx.take_orphan().ok_or(FsError::NoSpace)?;
         let at = self.geometry.inode_place(ino).1;
@@ -149,6 +152,7 @@ impl Core {
         };
         let (dir_block, block) = (self.inode_block(parent.ino)?, self.inode_block(child.ino)?);
         let mut tx = Tx::new(self);
+        tx.work(Call::Link.inodes());
         let place = self.plan_entry(&mut tx, parent, name, Claim::Free)?;
         tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
         tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
@@ -182,6 +186,7 @@ impl Core {
         let found = self.find_entry(parent, name, child.ino)?;
         let dir_block = self.inode_block(parent.ino)?;
         let mut tx = Tx::new(self);
+        tx.work(Call::Unlink.inodes() + self.removal_work(parent));
         let removal = self.plan_removal(&mut tx, inode)?;
         tx.touch(&found.block, found.head_line());
         tx.touch(&dir_block, self.inode_lines(parent.ino, Half::Hot));
@@ -241,6 +246,7 @@ impl Core {
             if !small && self.groups_of(&body) + 64 > self.most_lines {
                 return Err(FsError::NoSpace);
             }
+            tx.work(Call::End.inodes());
             tx.free_inode(child.ino);
             body.map.all_runs().for_each(|run| tx.free_blocks(run, false));
             return Ok(Removal { block: None, standing: Standing::Gone });

@@ -17,7 +17,7 @@ use crate::layout::line::PAYLOAD;
 use crate::layout::{InodeRecord, Superblock, extent, line};
 use crate::map::FileMap;
 use granary_mssd::Structure;
-use granary_sim::sync;
+use granary_sim::{costs, cpu, sync};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
 use granary_vfs::{Attr, Block, FileKind, FsError, Ino, Inode, Loaded, Result};
 use parking_lot::Mutex;
@@ -262,6 +262,7 @@ impl Core {
         }
         let ino = ino.0 as u32;
         let block = self.inode_block(ino)?;
+        cpu(costs().inode_read);
         let at = self.geometry.inode_place(ino).1;
         let (record, damaged) = block.with(|b| {
             let lines = inode::LINES << (at / LINE_SIZE);

@@ -15,6 +15,7 @@ use crate::journal::Tx;
 use crate::namespace::{Removal, lock_all};
 use crate::node::{Half, node};
 use crate::space::Claim;
+use granary_vfs::work::Call;
 use granary_vfs::{Block, Cx, FileKind, FsError, Inode, Rename, Result};
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ impl Core {
         let moved_block = self.inode_block(moved.ino)?;
         let target_block = r.target.map(|t| self.inode_block(node(t).ino)).transpose()?;
         let mut tx = Tx::new(self);
+        tx.work(Call::Rename.inodes() + self.removal_work(from_dir));
         let way = self.plan_way(&mut tx, r, &found)?;
         let to_half = if let Way::Move(place) = &way { place.half } else { Half::Hot };
         tx.touch(&from_block, self.inode_lines(from_dir.ino, Half::Hot));

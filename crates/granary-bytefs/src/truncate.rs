@@ -15,7 +15,9 @@ use crate::journal::Tx;
 use crate::layout::orphan;
 use crate::map::SlotEdits;
 use crate::node::{Dirty, Half, Standing, node};
+use granary_sim::costs;
 use granary_units::{Lpa, PAGE_SIZE};
+use granary_vfs::work::Call;
 use granary_vfs::{Cx, FileKind, FsError, Inode, Result, SetAttr};
 
 /// File blocks that `size` bytes take.
@@ -53,6 +55,9 @@ impl Core {
                 entry = tx.take_orphan();
             }
         }
+        let call =
+            if set.size.is_some_and(|size| size < inode.size()) { Call::Truncate } else { Call::Attributes };
+        tx.work(call.inodes() + costs().inode_dirty);
         tx.touch(&block, self.inode_lines(node.ino, half));
         let seq = tx.run(|| {
             {
@@ -162,6 +167,7 @@ impl Core {
     /// Frees the inode in place `place` of the orphan table; its blocks are free already.
     pub fn free_orphan(&self, inode: &Inode, place: u32) -> Result<()> {
         let mut tx = Tx::new(self);
+        tx.work(Call::End.inodes() + costs().orphan);
         tx.free_inode(node(inode).ino);
         self.free_xattrs(&mut tx, node(inode));
         tx.touch(&self.orphans.block, orphan::line_mask(place));

@@ -88,6 +88,7 @@ impl Core {
         }
         let table = self.inode_block(node.ino)?;
         let mut tx = Tx::new(self);
+        tx.work(granary_sim::costs().xattr_update);
         let mut lbas = had.clone();
         lbas.truncate(count);
         while lbas.len() < count {

@@ -25,8 +25,9 @@ use crate::layout::inode::INDEX;
 use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::{Node, number, show_blocks};
 use granary_mssd::Structure;
-use granary_units::Lpa;
-use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_sim::{costs, cpu};
+use granary_units::{Lpa, Nanos};
+use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use std::sync::Arc;
 
 /// An index block on the way to a leaf.
@@ -127,40 +128,48 @@ impl Ext4 {
         Ok(Some(hash))
     }
 
-    fn find(&self, node: &Node, name: &[u8]) -> Result<Option<Place>> {
+    /// The place of `name`, and what looking for it costs the processor.
+    fn find(&self, node: &Node, name: &[u8]) -> Result<(Option<Place>, Nanos)> {
         let in_block = |block: Arc<Block>, from: usize| {
-            let found = block.with(|b| dirent::find(b, from, name))?;
-            Ok::<_, FsError>(found.map(|found| Place { block, from, found }))
+            let (found, passed) = block.with(|b| dirent::find(b, from, name))?;
+            Ok::<_, FsError>((found.map(|found| Place { block, from, found }), passed))
         };
         if !is_indexed(node) {
-            return in_block(self.dir_block(node, 0)?, AFTER_DOTS);
+            let (place, passed) = in_block(self.dir_block(node, 0)?, AFTER_DOTS)?;
+            return Ok((place, work::search(passed, false)));
         }
         let hash = name_hash(self.hash_seed, name).0;
         let mut probe = self.probe(node, hash)?;
+        let mut all = 0;
         loop {
-            if let Some(place) = in_block(self.dir_block(node, probe.leaf)?, 0)? {
-                return Ok(Some(place));
-            }
-            match self.next_leaf(node, &mut probe)? {
-                Some(h) if h == hash | 1 => {}
-                _ => return Ok(None),
+            let (place, passed) = in_block(self.dir_block(node, probe.leaf)?, 0)?;
+            all += passed;
+            let ends = place.is_some() || self.next_leaf(node, &mut probe)?.is_none_or(|h| h != hash | 1);
+            if ends {
+                return Ok((place, work::search(all, true)));
             }
         }
     }
 
     /// The inode that `name` stands for.
     pub(crate) fn dir_lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
-        Ok(self.find(dir.private::<Node>(), name)?.map(|p| Ino(p.found.ino as u64)))
+        let (place, cost) = self.find(dir.private::<Node>(), name)?;
+        cpu(cost);
+        Ok(place.map(|p| Ino(p.found.ino as u64)))
     }
 
-    fn must_find(&self, dir: &Inode, name: &[u8]) -> Result<Place> {
-        self.find(dir.private::<Node>(), name)?.ok_or(FsError::NoEntry)
+    fn must_find(&self, h: &mut Handle<'_>, dir: &Inode, name: &[u8]) -> Result<Place> {
+        let (place, cost) = self.find(dir.private::<Node>(), name)?;
+        h.work(cost);
+        place.ok_or(FsError::NoEntry)
     }
 
     /// Removes `name`.
     pub(crate) fn dir_remove(&self, h: &mut Handle<'_>, dir: &Inode, name: &[u8]) -> Result<()> {
-        let p = self.must_find(dir, name)?;
-        h.change(&p.block, |b| dirent::remove(b, p.from, p.found.at))
+        let p = self.must_find(h, dir, name)?;
+        let passed = h.change(&p.block, |b| dirent::remove(b, p.from, p.found.at))?;
+        h.work(work::remove(passed));
+        Ok(())
     }
 
     /// Lets `name` stand for another inode.
@@ -171,7 +180,7 @@ impl Ext4 {
         name: &[u8],
         inode: &Inode,
     ) -> Result<()> {
-        let p = self.must_find(dir, name)?;
+        let p = self.must_find(h, dir, name)?;
         h.change(&p.block, |b| dirent::repoint(b, p.found.at, number(inode.ino()), inode.attr().kind));
         Ok(())
     }
@@ -191,7 +200,8 @@ impl Ext4 {
         let node = dir.private::<Node>();
         if !is_indexed(node) {
             let block = self.dir_block(node, 0)?;
-            if h.change(&block, |b| dirent::insert(b, AFTER_DOTS, name, ino, kind))? {
+            if let Some(passed) = h.change(&block, |b| dirent::insert(b, AFTER_DOTS, name, ino, kind))? {
+                h.work(work::insert(passed, false));
                 return Ok(());
             }
             self.make_index(h, dir, &block)?;
@@ -200,7 +210,8 @@ impl Ext4 {
         loop {
             let probe = self.probe(node, hash)?;
             let leaf = self.dir_block(node, probe.leaf)?;
-            if h.change(&leaf, |b| dirent::insert(b, 0, name, ino, kind))? {
+            if let Some(passed) = h.change(&leaf, |b| dirent::insert(b, 0, name, ino, kind))? {
+                h.work(work::insert(passed, true));
                 return Ok(());
             }
             self.make_dir_room(h, dir, &probe, &leaf)?;
@@ -279,6 +290,8 @@ impl Ext4 {
         let hash = high[0].hash.0;
         let continues = low.last().is_some_and(|l| l.hash.0 == hash);
         let (logical, new) = self.append_dir_block(h, dir)?;
+        // Both halves are written anew.
+        h.work(costs().dir_block_init * 2);
         fill(h, &new, &high)?;
         fill(h, leaf, &low)?;
         h.change(&frame.block, |b| {
@@ -411,7 +424,7 @@ fn fill(h: &mut Handle<'_>, leaf: &Arc<Block>, entries: &[Loose]) -> Result<()> 
         // Entries end to end: each insertion goes behind the one before.
         let mut at = 0;
         for e in entries {
-            if !dirent::insert(b, at, &e.name, e.ino, e.kind)? {
+            if dirent::insert(b, at, &e.name, e.ino, e.kind)?.is_none() {
                 return Err(corrupt("entries of one directory block do not fit into one"));
             }
             at = dirent::last(b, at)?;

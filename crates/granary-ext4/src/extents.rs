@@ -23,6 +23,7 @@ use crate::layout::inode::ROOT_SIZE;
 use crate::layout::{BLOCKS_PER_GROUP, corrupt};
 use crate::node::Node;
 use granary_mssd::Structure;
+use granary_sim::costs;
 use granary_units::Lpa;
 use granary_vfs::{Block, Result};
 use std::sync::Arc;
@@ -204,6 +205,7 @@ impl Ext4 {
     /// # Errors
     /// `NoSpace` where a tree block is needed and there is none: the tree is valid, the extent not in it.
     pub(crate) fn insert_extent(&self, h: &mut Handle<'_>, owner: Owner<'_>, e: Entry) -> Result<()> {
+        h.work(costs().extent_update);
         self.enter_extent(h, owner, e)?;
         self.fold(h, owner);
         Ok(())
@@ -383,6 +385,7 @@ impl Ext4 {
                 false => self.groups.free(h, start, len)?,
             }
             owner.node.state.lock().blocks -= len as u64;
+            h.work(costs().extent_update);
             owner.edit(h, &at, |b| match keep {
                 0 => node_bytes::remove(b, n - 1),
                 _ => node_bytes::set(b, n - 1, Entry { len: keep, ..e }),

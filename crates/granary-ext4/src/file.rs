@@ -31,8 +31,10 @@ use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use crate::ranges::Ranges;
 use granary_mssd::{Structure, Ticket};
+use granary_sim::{costs, cpu};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;
+use granary_vfs::work::Call;
 use granary_vfs::{Cx, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
 use std::collections::BTreeSet;
 use std::sync::Weak;
@@ -95,6 +97,7 @@ impl Ext4 {
         }
         let n: u64 = holes.iter().map(|(a, b)| (b - a) as u64).sum();
         self.groups.promise(n)?;
+        cpu(costs().delayed_page * n);
         let mut s = node.state.lock();
         for (a, b) in &holes {
             s.delayed.insert(*a, *b);
@@ -138,6 +141,7 @@ impl Ext4 {
             if orphan {
                 self.orphan_del(h, number(inode.ino()))?;
             }
+            h.work(Call::Attributes.inodes() + costs().inode_dirty);
             self.mark_inode(h, inode)
         })
     }
@@ -376,6 +380,7 @@ impl Ext4 {
         end: u32,
         unwritten: bool,
     ) -> Result<(u64, u32)> {
+        h.work(Call::WriteBack.inodes());
         let node = inode.private::<Node>();
         // Pages that nobody reserved for (a caller without `reserve`) are promised now.
         let missing = end - at - node.state.lock().delayed.count(at, end);
@@ -561,6 +566,7 @@ impl Ext4 {
             _ => None,
         };
         self.journal.run(INODE, |h| {
+            h.work(if shrinks { Call::Truncate } else { Call::Attributes }.inodes() + costs().inode_dirty);
             if shrinks {
                 self.orphan_add(h, number(inode.ino()))?;
             }

@@ -12,6 +12,8 @@ use crate::layout::htree::name_hash;
 use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::node::{self, Node, number, show_blocks};
 use granary_mssd::Structure;
+use granary_sim::costs;
+use granary_vfs::work::Call;
 use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
 use std::sync::Arc;
 
@@ -82,6 +84,7 @@ impl Ext4 {
             let is_dir = new.kind == FileKind::Dir;
             let top = is_dir && number(dir.ino()) == ROOT_INO;
             let spread = name.filter(|_| top).map(|name| name_hash(self.hash_seed, name).0);
+            h.work(Call::made(is_dir));
             let place = self.groups.new_inode(h, number(dir.ino()), is_dir, spread)?;
             let slot = node::slot(place.ino, self.groups.geo.inodes_per_group);
             let generation = place.table.with(|b| RawInode::at(b, slot).generation.get()).wrapping_add(1);
@@ -163,6 +166,7 @@ impl Ext4 {
 
     pub(crate) fn add_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.transaction(NAMES, |h| {
+            h.work(Call::Link.inodes());
             self.dir_insert(h, dir, name, number(inode.ino()), inode.attr().kind)?;
             let before = inode.update(|a| {
                 a.ctime = cx.time;
@@ -193,6 +197,7 @@ impl Ext4 {
 
     pub(crate) fn remove_name(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.transaction(NAMES, |h| {
+            h.work(Call::Unlink.inodes());
             self.dir_remove(h, dir, name)?;
             let is_dir = inode.attr().kind == FileKind::Dir;
             dir.update(|a| {
@@ -208,6 +213,7 @@ impl Ext4 {
 
     pub(crate) fn move_name(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
         self.transaction(NAMES, |h| {
+            h.work(Call::Rename.inodes());
             if r.exchange {
                 return self.exchange(h, cx, r);
             }
@@ -307,6 +313,7 @@ impl Ext4 {
         let is_dir = inode.attr().kind == FileKind::Dir;
         self.drop_promises(inode, 0);
         self.truncate_blocks(inode, 0, |h| {
+            h.work(Call::End.inodes() + costs().inode_free);
             self.orphan_del(h, ino)?;
             self.free_xattr_block(h, inode)?;
             self.change_raw(h, ino, |raw| {

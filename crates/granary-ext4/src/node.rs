@@ -14,6 +14,7 @@ use crate::layout::inode::{EXTENTS, INODES_PER_BLOCK, ROOT_SIZE, RawInode};
 use crate::layout::{corrupt, extent};
 use crate::ranges::Ranges;
 use granary_sim::sync::RwLock;
+use granary_sim::{costs, cpu};
 use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode, xattr_string};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -199,6 +200,7 @@ impl Ext4 {
         }
         let ino = number(ino);
         let block = self.inode_block(ino)?;
+        cpu(costs().inode_read);
         let tid = self.journal.present_tid();
         let slot = slot(ino, self.groups.geo.inodes_per_group);
         let loaded = block.with(|b| decode(RawInode::at(b, slot), ino, tid))?;

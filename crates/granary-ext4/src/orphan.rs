@@ -41,6 +41,7 @@ impl Ext4 {
 
     /// Puts an inode on the list; does nothing where it is.
     pub(crate) fn orphan_add(&self, h: &mut Handle<'_>, ino: u32) -> Result<()> {
+        h.work(granary_sim::costs().orphan);
         let mut o = self.orphans.lock();
         if o.links.contains_key(&ino) {
             return Ok(());
@@ -58,6 +59,7 @@ impl Ext4 {
 
     /// Takes an inode off the list; does nothing where it is not on it.
     pub(crate) fn orphan_del(&self, h: &mut Handle<'_>, ino: u32) -> Result<()> {
+        h.work(granary_sim::costs().orphan);
         let mut o = self.orphans.lock();
         let Some((newer, older)) = o.links.get(&ino).copied() else { return Ok(()) };
         match newer {

@@ -23,6 +23,7 @@ use crate::layout::{corrupt, xattr};
 use crate::mbcache::Known;
 use crate::node::{Node, number, show_blocks};
 use granary_mssd::Structure;
+use granary_sim::costs;
 use granary_units::Lpa;
 use granary_vfs::{Block, Cx, FsError, Inode, Result, xattr_string};
 use std::sync::Arc;
@@ -88,6 +89,7 @@ impl Ext4 {
         let other = xattr_string::ordered(&other);
         let node = inode.private::<Node>();
         self.transaction(XATTR, |h| {
+            h.work(costs().xattr_update);
             if other != before {
                 self.place_xattrs(h, inode, &other)?;
             }

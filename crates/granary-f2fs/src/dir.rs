@@ -20,8 +20,9 @@ use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATT
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};
 use crate::node::{node, number};
 use granary_mssd::Structure;
+use granary_sim::cpu;
 use granary_units::{Lpa, Page};
-use granary_vfs::{DirEntry, FileKind, FsError, Ino, Inode, Result};
+use granary_vfs::{DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use std::sync::Arc;
 
 /// Where entries are.
@@ -84,8 +85,16 @@ impl F2fs {
         Ok(Some(entry))
     }
 
+    /// The place of `name`. Takes the processor for the search: all of the entries in the blocks before, half of those beside it.
     fn find(&self, dir: &Inode, name: &[u8]) -> Result<Option<Place>> {
+        let (place, passed, hashed) = self.find_passing(dir, name)?;
+        cpu(work::search(passed, hashed));
+        Ok(place)
+    }
+
+    fn find_passing(&self, dir: &Inode, name: &[u8]) -> Result<(Option<Place>, u64, bool)> {
         let node = node(dir);
+        let mut passed = 0;
         let hash = name_hash(name);
         let (is_inline, depth) = {
             let s = node.state.lock();
@@ -93,13 +102,16 @@ impl F2fs {
         };
         if is_inline {
             let entry = self.inode_node(node.ino)?;
-            let found = entry.with(|b| INLINE.find(inline(b), name, hash));
-            return Ok(found.map(|found| Place { table: Table::Inline(entry), found }));
+            let (found, used) = entry.with(|b| (INLINE.find(inline(b), name, hash), INLINE.used(inline(b))));
+            let passed = if found.is_some() { used / 2 } else { used };
+            return Ok((found.map(|found| Place { table: Table::Inline(entry), found }), passed, false));
         }
         for level in 0..depth {
             for index in bucket(level, hash).into_iter().flatten() {
                 let Some(e) = self.dent(node.ino, index)? else { continue };
+                let used = e.with(|b| BLOCK.used(b));
                 if !e.names.may_have(hash) {
+                    passed += used;
                     continue;
                 }
                 let found = e.with(|b| {
@@ -110,11 +122,13 @@ impl F2fs {
                     found
                 });
                 if let Some(found) = found {
-                    return Ok(Some(Place { table: Table::Block(e, index), found }));
+                    let place = Place { table: Table::Block(e, index), found };
+                    return Ok((Some(place), passed + used / 2, true));
                 }
+                passed += used;
             }
         }
-        Ok(None)
+        Ok((None, passed, true))
     }
 
     pub(crate) fn dir_lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
@@ -138,6 +152,7 @@ impl F2fs {
     /// Removes `name`.
     pub(crate) fn dir_remove(&self, dir: &Inode, name: &[u8]) -> Result<()> {
         let p = self.find(dir, name)?.ok_or(FsError::NoEntry)?;
+        cpu(work::remove(0));
         let empty = self.change_table(&p.table, |form, b| {
             form.remove(b, p.found.slot);
             form.is_empty(b)
@@ -174,6 +189,7 @@ impl F2fs {
         if node.state.lock().has_inline_dentries() {
             let entry = self.inode_node(node.ino)?;
             if let Some(slot) = entry.with(|b| INLINE.room(inline(b), name.len())) {
+                cpu(work::insert(0, false));
                 self.nodes.change(&entry, |b| INLINE.insert(inline_mut(b), slot, name, ino, kind));
                 return Ok(());
             }
@@ -187,6 +203,7 @@ impl F2fs {
                     None => self.add_dir_block(dir, index)?,
                 };
                 let Some(slot) = e.with(|b| BLOCK.room(b, name.len())) else { continue };
+                cpu(work::insert(0, true));
                 self.dents.change(&e, |b| {
                     BLOCK.insert(b, slot, name, ino, kind);
                     e.names.note(hash);

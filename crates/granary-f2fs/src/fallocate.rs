@@ -19,6 +19,8 @@ use crate::layout::node::{NODE_ADDRS, addr, addr_at};
 use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::tree::Dnode;
+use granary_sim::{costs, cpu};
+use granary_vfs::work::Call;
 use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
 use std::ops::Range;
 
@@ -48,7 +50,7 @@ impl F2fs {
             }
             self.mark_inode(inode, true);
         }
-        self.charge(1);
+        cpu(costs().extent_alloc + costs().extent_update + Call::Allocate.inodes());
         Ok(())
     }
 

@@ -22,6 +22,7 @@ use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu, now};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;
+use granary_vfs::work::Call;
 use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -54,11 +55,6 @@ impl F2fs {
         Ok(guard)
     }
 
-    /// Host processor time for changing so many metadata blocks in memory.
-    pub(crate) fn charge(&self, blocks: u64) {
-        cpu(costs().metadata_update * blocks);
-    }
-
     /// Promises blocks for the holes of a range that is about to be dirtied; inline content that would not fit any
     /// more gets a block.
     pub(crate) fn promise_range(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
@@ -86,7 +82,8 @@ impl F2fs {
             self.counted(inode, before);
             reserved?;
         }
-        self.charge(1);
+        let more = node.state.lock().blocks.saturating_sub(before);
+        cpu(costs().delayed_page * more);
         Ok(())
     }
 
@@ -212,8 +209,9 @@ impl F2fs {
             _ => log::COLD_DATA,
         };
         let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
-        let mut placed = Ok(());
+        let (mut placed, mut runs) = (Ok(()), 0);
         for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
+            runs += 1;
             let content = run.iter().map(|p| p.page.clone());
             placed = self.place_blocks(node, run[0].index, content, in_place, log, &mut batch, &mut moved);
             if placed.is_err() {
@@ -224,8 +222,14 @@ impl F2fs {
         self.finish_write(node, batch, moved, placed)?;
         self.grown(inode, end, false)?;
         drop((lock, op));
-        self.charge(1);
+        self.charge_write(runs);
         Ok(())
+    }
+
+    /// The processor's part of writing so many runs of blocks: each gets its place, and its addresses change.
+    fn charge_write(&self, runs: usize) {
+        let c = costs();
+        cpu((c.extent_alloc + c.extent_update + Call::WriteBack.inodes()) * runs as u64);
     }
 
     fn write_inline(&self, node: &Node, page: &Page) -> Result<()> {
@@ -405,7 +409,7 @@ impl F2fs {
         self.stamp_write(cx, inode, pos + len);
         self.grown(inode, pos + len, false)?;
         drop((lock, op));
-        self.charge(1);
+        self.charge_write(1);
         Ok(())
     }
 
@@ -414,7 +418,7 @@ impl F2fs {
         if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
             return Err(FsError::TooBig);
         }
-        let node = node(inode);
+        let (node, old_size) = (node(inode), inode.size());
         {
             let _op = self.op()?;
             let _lock = self.inode_lock(node.ino);
@@ -425,7 +429,9 @@ impl F2fs {
             self.mark_inode(inode, true);
             self.show_blocks(inode);
         }
-        self.charge(1);
+        let call =
+            if set.size.is_some_and(|size| size < old_size) { Call::Truncate } else { Call::Attributes };
+        cpu(call.inodes() + costs().inode_dirty);
         Ok(())
     }
 

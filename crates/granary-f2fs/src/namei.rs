@@ -13,7 +13,9 @@ use crate::layout::node::{
 use crate::layout::{BLOCK_SIZE, put32};
 use crate::node::{Node, node, number};
 use crate::segs::log;
+use granary_sim::{costs, cpu};
 use granary_units::Page;
+use granary_vfs::work::Call;
 use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
 use std::sync::Arc;
 
@@ -73,7 +75,7 @@ impl F2fs {
             }
             Created { ino: Ino(ino as u64), loaded: node.loaded() }
         };
-        self.charge(3);
+        cpu(Call::made(new.kind == FileKind::Dir));
         Ok(created)
     }
 
@@ -162,7 +164,7 @@ impl F2fs {
             self.mark_inode(inode, true);
             self.stamp_dir(cx, dir);
         }
-        self.charge(2);
+        cpu(Call::Link.inodes());
         Ok(())
     }
 
@@ -218,7 +220,8 @@ impl F2fs {
             self.stamp_dir(cx, dir);
             self.drop_link(cx, dir, name, inode);
         }
-        self.charge(2);
+        let last = inode.view(|a| a.nlink == 0);
+        cpu(Call::Unlink.inodes() + costs().orphan * last as u64);
         Ok(())
     }
 
@@ -250,7 +253,7 @@ impl F2fs {
             self.stamp_dir(cx, r.from_dir);
             self.stamp_dir(cx, r.to_dir);
         }
-        self.charge(3);
+        cpu(Call::Rename.inodes());
         Ok(())
     }
 
@@ -319,7 +322,9 @@ impl F2fs {
             memory.cuts.remove(&ino);
             memory.unsynced.remove(&ino);
         }
-        self.charge(2);
+        let c = costs();
+        let freed = (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64;
+        cpu(Call::End.inodes() + c.orphan + c.inode_free + freed);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 use crate::cache::Entry;
 use crate::layout::node::{self, Extra, INLINE_DATA, INLINE_DENTRY};
 use crate::{F2fs, Unsynced};
+use granary_sim::{costs, cpu};
 use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -108,6 +109,7 @@ impl F2fs {
         }
         let ino = number(ino);
         let entry = self.inode_node(ino)?;
+        cpu(costs().inode_read);
         let (attr, x) = entry.with(|b| node::decode(b, ino))?;
         let node = Node::new(ino, attr, &x);
         node.state.lock().unsynced = self.memory.lock().unsynced.remove(&ino).unwrap_or_default();

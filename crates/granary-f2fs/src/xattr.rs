@@ -15,6 +15,7 @@ use crate::cache::Entry;
 use crate::layout::node::{Footer, XATTR_PLACE};
 use crate::layout::xattr;
 use crate::node::{Node, node};
+use granary_sim::{costs, cpu};
 use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ impl F2fs {
             inode.update(|a| a.ctime = cx.time);
             self.mark_inode(inode, true);
         }
-        self.charge(1);
+        cpu(costs().xattr_update);
         Ok(())
     }
 

@@ -144,7 +144,7 @@ impl Nova {
             }
             (p.current, p.tail) = (next, st.pages[next].block * BLOCK);
         }
-        cpu(costs().metadata_update);
+        cpu(costs().log_entry);
         let at = p.tail;
         b.put(at, entry, what)?;
         match p.counts.last_mut() {

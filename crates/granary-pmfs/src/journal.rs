@@ -187,7 +187,7 @@ impl Pmfs {
         let entries: usize = groups.iter().flatten().map(|e| e.old.len().div_ceil(DATA)).sum();
         let mut tx = self.begin(b, entries as u64)?;
         for group in groups.iter().filter(|g| !g.is_empty()) {
-            cpu(costs().metadata_update);
+            cpu(costs().log_entry);
             for e in group {
                 for (i, part) in e.old.chunks(DATA).enumerate() {
                     self.entry(b, &mut tx, UNDO, e.addr + (i * DATA) as u64, part)?;

@@ -34,6 +34,7 @@ pub mod reference;
 mod repair;
 pub mod suite;
 mod vfs;
+pub mod work;
 mod xattr;
 pub mod xattr_string;
 

@@ -8,7 +8,7 @@
 //! Planning takes blocks and inodes out of the allocators at once, but changes nothing else; [`Tx::run`] applies all
 //! changes while the lines are locked. A transaction that is dropped before that gives back what it took.
 //!
-//! Neighbouring lines are one store. Each run of lines is one changed structure for the CPU cost table.
+//! Neighbouring lines are one store. For the CPU cost table a transaction is a handle, and each run of lines a block of it.
 
 use crate::core::Core;
 use crate::journal::area::Making;
@@ -18,7 +18,7 @@ use crate::options::CommitMode;
 use crate::space::{Claim, Run};
 use granary_mssd::Structure;
 use granary_sim::{costs, cpu};
-use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
+use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -60,6 +60,8 @@ pub struct Tx<'a> {
     data: Vec<(Lpa, Page, u64)>,
     /// The entry of a record of file data.
     entry: Option<Making>,
+    /// Processor time of the changes, beyond the transaction's.
+    work: Nanos,
 }
 
 impl<'a> Tx<'a> {
@@ -75,7 +77,13 @@ impl<'a> Tx<'a> {
             freed: Vec::new(),
             data: Vec::new(),
             entry: None,
+            work: Nanos::ZERO,
         }
+    }
+
+    /// The operation's changes cost the processor so much, beyond the transaction's part.
+    pub fn work(&mut self, cost: Nanos) {
+        self.work += cost;
     }
 
     /// The transaction changes these lines of `block`.
@@ -118,6 +126,9 @@ impl<'a> Tx<'a> {
     /// `NoSpace`.
     pub fn take_blocks(&mut self, want: u64, goal: Option<u32>, claim: Claim) -> Result<Run> {
         let run = self.core.take_blocks(want, goal, claim)?;
+        let c = costs();
+        // Free runs are in memory by processor: nothing is searched.
+        self.work(c.extent_alloc + c.extent_update);
         self.taken.push((run, claim));
         self.set_bits(Bitmap::Blocks, run.lba as u64, run.len as u64, true);
         Ok(run)
@@ -149,6 +160,7 @@ impl<'a> Tx<'a> {
         debug_assert!(self.taken_orphan.is_none());
         let place = self.core.orphans.take()?;
         self.taken_orphan = Some(place);
+        self.work(costs().orphan);
         self.touch(&self.core.orphans.block, orphan::line_mask(place));
         Some(place)
     }
@@ -156,6 +168,7 @@ impl<'a> Tx<'a> {
     /// Clears blocks in the bitmap. With `release` they become free with the COMMIT; otherwise an inode without links
     /// goes on using them until it is evicted.
     pub fn free_blocks(&mut self, run: Run, release: bool) {
+        self.work(costs().extent_free + costs().extent_update);
         self.set_bits(Bitmap::Blocks, run.lba as u64, run.len as u64, false);
         if release {
             self.freed.push(run);
@@ -164,6 +177,7 @@ impl<'a> Tx<'a> {
 
     /// Clears an inode in the bitmap. Its number stays taken in memory until it is evicted.
     pub fn free_inode(&mut self, ino: u32) {
+        self.work(costs().inode_free);
         self.set_bits(Bitmap::Inodes, ino as u64, 1, false);
     }
 
@@ -268,7 +282,8 @@ impl<'a> Tx<'a> {
     /// Charges the CPU time of the changes.
     fn charge(&mut self) {
         self.pages.sort_unstable_by_key(|p| p.0.lpa());
-        cpu(costs().metadata_update * self.pages.iter().map(|p| runs(p.1).count() as u64).sum::<u64>());
+        let (c, changed) = (costs(), self.pages.iter().map(|p| runs(p.1).count() as u64).sum::<u64>());
+        cpu(c.journal_handle + c.journal_block * changed + self.work);
     }
 
     fn locked(&self) -> impl Iterator<Item = (u64, u64)> + Clone {

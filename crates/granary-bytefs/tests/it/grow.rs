@@ -111,7 +111,7 @@ fn a_full_file_system_that_grows_takes_more_at_once_and_keeps_what_it_has() {
 fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
     in_world(|| {
         // 30,720 blocks to a bitmap block.
-        let drive: Arc<dyn Drive> = Arc::new(common::strict::StrictDrive::new(200_000));
+        let drive: Arc<dyn Drive> = Arc::new(crate::common::strict::StrictDrive::new(200_000));
         format(&drive, 30_000);
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
@@ -135,7 +135,7 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
 #[test]
 fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() {
     in_world(|| {
-        let drive: Arc<dyn Drive> = Arc::new(common::strict::StrictDrive::new(200_000));
+        let drive: Arc<dyn Drive> = Arc::new(crate::common::strict::StrictDrive::new(200_000));
         let made = MkfsOptions { discard: false, blocks: Some(16_384), ..MkfsOptions::default() };
         mkfs(&Port::new(drive.clone()), &made).expect("mkfs");
         for end in [32_768, 65_536, 100_000] {

@@ -104,7 +104,7 @@ fn an_unmount_in_the_midst_of_write_back_has_everything_on_media() {
 fn groups(tasks: usize, commit: CommitMode) -> (f64, u64) {
     let config = WorldConfig { jitter: Nanos(500), seed: tasks as u64, ..WorldConfig::default() };
     let run = move || {
-        let drive = common::small_mssd(128);
+        let drive = crate::common::small_mssd(128);
         format(&drive);
         let fs: Arc<ByteFs> = open(&drive, &MountOptions { cpus: 1, commit, ..MountOptions::default() });
         let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("mounts");

@@ -125,12 +125,21 @@ fn costs() -> HostCosts {
         namespace_op: Nanos(900),
         page: Nanos(300),
         copy_bandwidth: Bytes(8_000_000_000),
-        metadata_update: Nanos(700),
+        journal_handle: Nanos(110),
+        journal_block: Nanos(30),
+        dentry_find: Nanos(160),
+        dentry_insert: Nanos(250),
+        inode_update: Nanos(120),
+        inode_read: Nanos(960),
+        extent_alloc: Nanos(510),
+        delayed_page: Nanos(350),
+        log_entry: Nanos(410),
         bio_submit: Nanos(720),
         dma_map: Nanos(520),
         nvme_submit: Nanos(370),
         request_complete: Nanos(810),
         context_switch: Nanos(950),
+        ..HostCosts::ZERO
     }
 }
 

@@ -6,6 +6,7 @@ use super::{GroupState, Groups};
 use crate::journal::Handle;
 use crate::layout::group::{BLOCK_UNINIT, GroupDesc};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, corrupt};
+use granary_sim::{costs, cpu};
 use granary_vfs::{FsError, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -55,6 +56,7 @@ impl Groups {
         let got = found.as_ref().map_or(0, |r| r.len);
         self.return_space(wanted.purpose, asked - got);
         let run = found?;
+        h.work(costs().extent_alloc);
         match self.mark_used(h, run) {
             Ok(()) => Ok((run.start, run.len)),
             Err(e) => {
@@ -103,6 +105,7 @@ impl Groups {
     /// Takes a run of up to `want` blocks out of the views: the first that is long enough from `goal` on, group
     /// after group; else the longest of the first group that has any.
     pub(super) fn claim(&self, goal: u64, want: u32) -> Result<Option<Run>> {
+        cpu(costs().extent_search);
         let goal = if goal < self.geo.blocks { goal } else { 0 };
         let (first, from) = (self.geo.group_of(goal), (goal % BLOCKS_PER_GROUP as u64) as u32);
         for any in [false, true] {
@@ -233,6 +236,7 @@ impl Groups {
             if !h.change(&bitmap, |b| clear_range(b, bit, run.len)) {
                 return Err(corrupt(format!("blocks {}+{} were free already", run.start, run.len)));
             }
+            h.work(costs().extent_free);
             self.change_desc(h, group, |d| change_free(d, run.len as i64));
             self.flex[(group / self.geo.flex) as usize].free_blocks.fetch_add(run.len as u64, Relaxed);
             self.space.lock().free += run.len as u64;

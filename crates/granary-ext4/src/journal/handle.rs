@@ -20,17 +20,33 @@ pub(crate) struct Handle<'j> {
     used: u32,
     seen: [u64; SEEN],
     touched: u32,
+    /// Processor time of the changes, beyond the journal's.
+    work: Nanos,
     open: bool,
 }
 
 impl<'j> Handle<'j> {
     pub(super) fn new(journal: &'j Journal, tid: u32, credits: u32) -> Handle<'j> {
-        Handle { journal, tid, credits, used: 0, seen: [u64::MAX; SEEN], touched: 0, open: true }
+        Handle {
+            journal,
+            tid,
+            credits,
+            used: 0,
+            seen: [u64::MAX; SEEN],
+            touched: 0,
+            work: Nanos::ZERO,
+            open: true,
+        }
     }
 
     /// The transaction.
     pub fn tid(&self) -> u32 {
         self.tid
+    }
+
+    /// The operation's changes cost the processor so much, beyond the journal's part.
+    pub fn work(&mut self, cost: Nanos) {
+        self.work += cost;
     }
 
     /// Blocks that may still be brought into the transaction.
@@ -156,7 +172,10 @@ impl<'j> Handle<'j> {
 
     /// Charges the CPU time of the changes and lets the transaction go.
     pub fn stop(mut self) {
-        cpu(costs().metadata_update * self.touched as u64);
+        let c = costs();
+        let journal =
+            c.journal_handle + c.journal_block * self.touched as u64 + c.journal_join * self.used as u64;
+        cpu(journal + self.work);
         self.let_go();
     }
 

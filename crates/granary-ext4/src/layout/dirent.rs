@@ -84,21 +84,22 @@ fn write(block: &mut BlockBytes, at: usize, len: usize, ino: u32, kind: FileKind
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn find(block: &BlockBytes, from: usize, name: &[u8]) -> Result<Option<Found>> {
+pub fn find(block: &BlockBytes, from: usize, name: &[u8]) -> Result<(Option<Found>, u64)> {
     // Names of one directory tend to differ at their ends: that decides most comparisons with one load.
     let ending = |bytes: &[u8]| bytes.last_chunk::<4>().map(|c| u32::from_le_bytes(*c));
-    let (mut at, wanted) = (from, ending(name));
+    let (mut at, wanted, mut passed) = (from, ending(name), 0);
     while at < END {
         let len = rec_len(block, at)?;
         if block[at + 6] as usize == name.len() {
             let here = &block[at + HEADER..at + HEADER + name.len()];
             if ending(here) == wanted && here == name && le32(block, at) != 0 {
-                return Ok(Some(Found { at, ino: le32(block, at) }));
+                return Ok((Some(Found { at, ino: le32(block, at) }), passed));
             }
         }
         at += len;
+        passed += 1;
     }
-    Ok(None)
+    Ok((None, passed))
 }
 
 /// The entries in use from `from` on, "." and ".." left out, given to `each` until it returns false.
@@ -126,13 +127,19 @@ pub fn each(block: &BlockBytes, from: usize, mut each: impl FnMut(Entry<'_>) -> 
     Ok(())
 }
 
-/// Adds an entry where there is room. Returns whether there was.
+/// Adds an entry where there is room. Returns how many it passed over, or `None` where there is no room.
 ///
 /// # Errors
 /// `Corrupt`.
-pub fn insert(block: &mut BlockBytes, from: usize, name: &[u8], ino: u32, kind: FileKind) -> Result<bool> {
+pub fn insert(
+    block: &mut BlockBytes,
+    from: usize,
+    name: &[u8],
+    ino: u32,
+    kind: FileKind,
+) -> Result<Option<u64>> {
     let want = needed(name.len());
-    let mut at = from;
+    let (mut at, mut passed) = (from, 0);
     while at < END {
         let len = rec_len(block, at)?;
         let used = used(block, at);
@@ -141,11 +148,12 @@ pub fn insert(block: &mut BlockBytes, from: usize, name: &[u8], ino: u32, kind: 
                 put16(block, at + 4, used as u16);
             }
             write(block, at + used, len - used, ino, kind, name);
-            return Ok(true);
+            return Ok(Some(passed));
         }
         at += len;
+        passed += 1;
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// The last entry from `from` on.
@@ -163,12 +171,12 @@ pub fn last(block: &BlockBytes, from: usize) -> Result<usize> {
     }
 }
 
-/// Removes the entry at `target`: the one before it takes its room over.
+/// Removes the entry at `target`: the one before it takes its room over. Returns how many it passed over.
 ///
 /// # Errors
 /// `Corrupt` where no entry begins there.
-pub fn remove(block: &mut BlockBytes, from: usize, target: usize) -> Result<()> {
-    let (mut at, mut before) = (from, None);
+pub fn remove(block: &mut BlockBytes, from: usize, target: usize) -> Result<u64> {
+    let (mut at, mut before, mut passed) = (from, None, 0);
     while at < END {
         let len = rec_len(block, at)?;
         if at == target {
@@ -180,10 +188,11 @@ pub fn remove(block: &mut BlockBytes, from: usize, target: usize) -> Result<()> 
                 }
                 None => put32(block, at, 0),
             }
-            return Ok(());
+            return Ok(passed);
         }
         before = Some(at);
         at += len;
+        passed += 1;
     }
     Err(corrupt(format!("no directory entry at {target}")))
 }

@@ -250,7 +250,7 @@ fn a_file_with_damaged_attributes_can_be_removed() {
         let image = Image::new();
         let lba = image.raw("/a").xattr_block.get();
         image.change(lba, |b| b[50] ^= 1);
-        let m = common::again(&image.drive);
+        let m = crate::common::again(&image.drive);
         let mut p = m.process();
         assert!(matches!(p.getxattr("/a", b"user.name"), Err(FsError::Corrupt(_))));
         p.unlink("/a").expect("unlinks");

@@ -144,6 +144,11 @@ impl Form {
         None
     }
 
+    /// Slots in use.
+    pub fn used(&self, b: &[u8]) -> u64 {
+        b[..self.slots.div_ceil(8)].iter().map(|byte| byte.count_ones() as u64).sum()
+    }
+
     /// The hashes of all names, and perhaps of some that are gone.
     pub fn hashes<'a>(&self, b: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
         let entries = b[self.entries..self.names].chunks_exact(ENTRY);

@@ -332,7 +332,7 @@ fn an_fsync_that_was_cut_short_leaves_nothing_behind() {
 #[test]
 fn an_fsync_that_finds_all_written_waits_for_the_flush_of_another() {
     suite::run(|| {
-        let m = common::fresh(&drive(Bytes::mib(64)));
+        let m = crate::common::fresh(&drive(Bytes::mib(64)));
         let mut p = m.process();
         let fd = write_all(&mut p, "/f", 5, 4096).expect("write");
         p.sync().expect("sync");

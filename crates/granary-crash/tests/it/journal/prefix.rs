@@ -5,10 +5,10 @@ use granary_crash::{Faulty, Target, Trip};
 use granary_mssd::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
-use granary_units::{Dest, Nanos, Payload};
+use granary_units::Nanos;
 use granary_vfs::model::{Entry, Generator, Mix, Op, Outcome, Shown, Snapshot, apply, snapshot};
 use granary_vfs::reference::{Limits, RefFs, RefProcess};
-use granary_vfs::{Allocate, Cred, FileSystem, FsError, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{Cred, FileSystem, FsError, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -22,7 +22,10 @@ struct Log {
     under_way: Option<Op>,
 }
 
-pub(super) fn process(target: &dyn Target, drive: Arc<dyn Drive>) -> Result<(Arc<dyn FileSystem>, Process), FsError> {
+pub(super) fn process(
+    target: &dyn Target,
+    drive: Arc<dyn Drive>,
+) -> Result<(Arc<dyn FileSystem>, Process), FsError> {
     let fs = target.mount(drive)?;
     let vfs = Vfs::mount(fs.clone(), target.vfs())?;
     Ok((fs, Process::new(vfs, Cred::ROOT)))
@@ -225,6 +228,7 @@ pub fn point(name: &str, seed: u64, kept: Kept, aim: Aim) -> usize {
 }
 
 /// The targets, with what each keeps and where the power fails, of which [`point`] takes a seed each.
+#[allow(dead_code, reason = "the soak's: tests name theirs")]
 pub const ALL: [(&str, Kept, Aim); 5] = [
     ("bytefs-journal", Kept::Sync, Aim::Anywhere),
     ("bytefs-journal-sync", Kept::Always, Aim::Anywhere),

@@ -1,0 +1,85 @@
+//! What the work of a file system on its structures costs the host's processor, in rows of the testbed's table.
+//!
+//! The rows are measured on kernel file systems, and so is how often a call does what (docs/HOST_COSTS.md): an inode goes to its
+//! table four times in a create on ext4. F2FS and ByteFS are charged by ext4's counts: ByteFS was built on ext4 (ByteFS section
+//! 4.9), and F2FS's creates and deletes take within 6 % of ext4's time (NOVA, FAST'16, figure 6). What a directory's length or
+//! an allocation costs is each file system's own.
+//!
+//! It does *not* charge: whoever calls it adds up and takes the processor once.
+
+use granary_sim::costs;
+use granary_units::Nanos;
+
+/// Entries of a full leaf of a hashed directory, of which a measured one held 100 to 250.
+const LEAF: u64 = 170;
+
+/// Looking for a name among entries of which `passed` are looked at; `hashed`: behind a walk through the index.
+pub fn search(passed: u64, hashed: bool) -> Nanos {
+    let c = costs();
+    c.dentry_find + c.dentry_scan * passed + c.dentry_hash * hashed as u64
+}
+
+/// Entering a name.
+pub fn insert(passed: u64, hashed: bool) -> Nanos {
+    let c = costs();
+    c.dentry_insert + c.dentry_scan * passed + c.dentry_hash * hashed as u64
+}
+
+/// Removing a name that has been found.
+pub fn remove(passed: u64) -> Nanos {
+    let c = costs();
+    c.dentry_remove + c.dentry_scan * passed
+}
+
+/// Entries that a search passes over, on average, in a directory of so many names whose leaves are ext4's: all of a leaf where
+/// the name is not `there`.
+pub fn passed(names: u64, there: bool) -> (u64, bool) {
+    let leaf = names.min(LEAF);
+    (if there { leaf / 2 } else { leaf }, names > LEAF)
+}
+
+/// A call, by how often it writes inodes to their table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// A file, a link or another inode without blocks is made.
+    Create,
+    /// A directory is made.
+    Mkdir,
+    /// An inode gets another name.
+    Link,
+    /// A name goes.
+    Unlink,
+    /// A name changes.
+    Rename,
+    /// Attributes change.
+    Attributes,
+    /// Blocks beyond a size are given back.
+    Truncate,
+    /// An extent is reserved.
+    Allocate,
+    /// An extent of new data gets its place at write-back.
+    WriteBack,
+    /// What is left of an inode without names goes.
+    End,
+}
+
+impl Call {
+    /// Writing the call's inodes to their table.
+    pub fn inodes(self) -> Nanos {
+        let times = match self {
+            Call::Attributes => 1,
+            Call::Link | Call::Unlink | Call::Allocate | Call::End => 2,
+            Call::Rename | Call::WriteBack => 3,
+            Call::Create => 4,
+            Call::Truncate => 7,
+            Call::Mkdir => 8,
+        };
+        costs().inode_update * times
+    }
+
+    /// An inode, perhaps a `dir`, is made.
+    pub fn made(dir: bool) -> Nanos {
+        let c = costs();
+        c.inode_alloc + if dir { Call::Mkdir.inodes() + c.dir_block_init } else { Call::Create.inodes() }
+    }
+}
