@@ -16,7 +16,7 @@ use crate::drive::trace::native::Header;
 use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
-use crate::record::{Amplification, Bytes2, OpType, Ops, Period, RECORD_VERSION, Record};
+use crate::record::{Amplification, Bytes2, OpType, Ops, PageCache, Period, RECORD_VERSION, Record};
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Testbed, figures};
 use crate::warnings;
@@ -62,6 +62,8 @@ pub struct Experiment {
     pub commit: String,
     /// Where to record what the drive is asked, from mkfs to unmount.
     pub record: Option<PathBuf>,
+    /// Share of the lines that a random write changes, 0 to 1 ([`RunOptions::changed_lines`]).
+    pub changed_lines: f64,
 }
 
 /// Where workload and testbed come from, beside their names: what it takes to run the same again.
@@ -98,6 +100,8 @@ struct Finished {
     outcome: Outcome,
     snapshots: [Snapshot; 4],
     page_cache: bool,
+    /// Pages in the page cache when the run ended, and the most duplicates of pages until then.
+    cache: (u64, u64),
 }
 
 impl Experiment {
@@ -172,8 +176,13 @@ impl Experiment {
             let vfs = Arc::clone(&vfs);
             Arc::new(move |progress| on(Report { progress, calls: vfs.calls() })) as ProgressFn
         });
-        let mut run =
-            Run::new(&self.workload, clients, RunOptions { seed: self.seed, progress, ..Default::default() });
+        let options = RunOptions {
+            seed: self.seed,
+            progress,
+            changed_lines: self.changed_lines,
+            ..RunOptions::default()
+        };
+        let mut run = Run::new(&self.workload, clients, options);
         let start = at(&drive);
         run.setup().map_err(|e| LabError::run(name, "setup", e))?;
         // Idle before the run, so that what run and drain write is the run's own and not the setup's leftovers.
@@ -192,6 +201,8 @@ impl Experiment {
         let outcome = run.measure_then(at_end).map_err(|e| LabError::run(name, "run", e))?;
         let done = done.lock().take().expect("a run that came to its end has told of it");
         drop(run);
+        let stats = vfs.cache_stats();
+        let cache = (stats.pages, stats.most_duplicates);
         vfs.sync().map_err(LabError::fs(name, "drain"))?;
         let idle = drive.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
@@ -203,7 +214,7 @@ impl Experiment {
             recorded.finish()?;
         }
         let page_cache = vfs.fs().features().page_cache;
-        Ok(Finished { outcome, snapshots: [start, ready, done, drained], page_cache })
+        Ok(Finished { outcome, snapshots: [start, ready, done, drained], page_cache, cache })
     }
 
     /// One line for a record of the drive's calls.
@@ -249,7 +260,7 @@ impl Experiment {
     }
 
     fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
-        let Finished { outcome, snapshots: [start, ready, done, drained], page_cache } = finished;
+        let Finished { outcome, snapshots: [start, ready, done, drained], page_cache, cache } = finished;
         let run = phase(&ready, &done);
         let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
@@ -305,6 +316,8 @@ impl Experiment {
             firmware: done.firmware_since(&ready),
             setup: phase(&start, &ready),
             drain: phase(&done, &drained),
+            changed_lines: self.changed_lines,
+            page_cache: PageCache { pages: cache.0, most_duplicates: cache.1 },
             periods: outcome.periods.iter().map(period).collect(),
             messages: outcome.messages.clone(),
             warnings: Vec::new(),
@@ -354,6 +367,7 @@ mod tests {
             seed: 1,
             commit: String::new(),
             record: None,
+            changed_lines: 0.0,
         };
         experiment.run(None).expect("runs")
     }

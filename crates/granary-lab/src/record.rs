@@ -65,6 +65,12 @@ pub struct Record {
     pub setup: Phase,
     /// Final sync, log cleaning and cache write-back after it.
     pub drain: Phase,
+    /// Share of the lines that a random write changed.
+    #[serde(default)]
+    pub changed_lines: f64,
+    /// The host's page cache when the run ended.
+    #[serde(default)]
+    pub page_cache: PageCache,
     /// The parts that the workload's `psrun` reports; they add up to the measured run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<Period>,
@@ -73,6 +79,15 @@ pub struct Record {
     pub messages: Vec<String>,
     /// What limits how far the numbers can be trusted.
     pub warnings: Vec<String>,
+}
+
+/// The host's page cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageCache {
+    /// Pages in it when the run ended.
+    pub pages: u64,
+    /// The most duplicates of pages until then, since the mount: what XOR tracking and mappings keep.
+    pub most_duplicates: u64,
 }
 
 /// A part of the measured run that `psrun` reports.

@@ -13,6 +13,7 @@
 pub mod figures;
 mod limits;
 pub mod measure;
+mod memory;
 mod source;
 mod unset;
 
@@ -92,7 +93,11 @@ impl Host {
 }
 
 /// What was a key of file systems' sections once, without effect, and what says it.
-const ELSEWHERE: [(&str, &str); 2] = [
+const ELSEWHERE: [(&str, &str); 3] = [
+    (
+        "metadata_update",
+        "each kind of update has a row of its own now, from host.costs.journal_handle to log_entry (docs/HOST_COSTS.md)",
+    ),
     (
         "metadata_cache",
         "no file system has a metadata_cache of its own: it is host.metadata_cache, for whatever is mounted",
@@ -111,8 +116,9 @@ fn merge(under: &mut Table, over: &Table) {
 }
 
 /// Name and text of each built-in testbed.
-const BUILTIN: [(&str, &str); 4] = [
+const BUILTIN: [(&str, &str); 5] = [
     ("bytefs-emulator", include_str!("../../../testbeds/bytefs-emulator.toml")),
+    ("bytefs-reproduction", include_str!("../../../testbeds/bytefs-reproduction.toml")),
     ("bytefs-fpga", include_str!("../../../testbeds/bytefs-fpga.toml")),
     ("cxl", include_str!("../../../testbeds/cxl.toml")),
     ("pebblessd", include_str!("../../../testbeds/pebblessd.toml")),

@@ -158,6 +158,10 @@ pub struct FirmwareConfig {
     /// When a block write (also FS_WRITE) is acknowledged. Durable once acknowledged it is in either case.
     #[serde(default)]
     pub write_ack: WriteAck,
+    /// The same in cache mode, where it differs: the released emulator acknowledges what ByteFS's log takes at once, and the
+    /// baselines' blocks when they are programmed.
+    #[serde(default)]
+    pub cache_write_ack: Option<WriteAck>,
     /// Processors that serve the host.
     #[serde(default = "cores")]
     pub cores: usize,
@@ -377,6 +381,14 @@ impl DriveConfig {
         }
     }
 
+    /// When a block write is acknowledged in the firmware's mode.
+    pub fn acknowledges(&self) -> WriteAck {
+        match self.firmware.mode {
+            Mode::Log => self.firmware.write_ack,
+            Mode::Cache => self.firmware.cache_write_ack.unwrap_or(self.firmware.write_ack),
+        }
+    }
+
     /// The same drive with the other firmware.
     pub fn with_mode(mut self, mode: Mode) -> DriveConfig {
         self.firmware.mode = mode;
@@ -532,6 +544,7 @@ impl FirmwareConfig {
             cache: dram_256m(),
             write_buffer: write_buffer(),
             write_ack: WriteAck::default(),
+            cache_write_ack: None,
             cores: cores(),
             clock_mhz: clock(),
             rated_mhz: clock(),

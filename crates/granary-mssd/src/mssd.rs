@@ -131,7 +131,7 @@ impl Mssd {
         if bam.is_some() {
             backend.keep_p2l();
         }
-        backend.acknowledge(config.firmware.write_ack);
+        backend.acknowledge(config.acknowledges());
         backend.cores = Cores::new(config.firmware.cores);
         let info = DriveInfo {
             pages: config.pages(),

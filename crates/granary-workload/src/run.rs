@@ -25,6 +25,7 @@
 //! it differs.
 
 mod aio;
+mod content;
 mod draw;
 mod error;
 mod events;
@@ -122,14 +123,16 @@ pub struct RunOptions {
     pub progress: Option<ProgressFn>,
     /// CPU time of one store of `hog`, in picoseconds.
     pub hog_store_ps: u64,
+    /// Share of the 64-byte lines that a random write changes in what is there: 0 to 1.
+    pub changed_lines: f64,
 }
 
 impl Default for RunOptions {
     /// Seed 1, no progress reports, and 370 ps per store of `hog`: the loop stores through a pointer that it must
     /// load again each time (a `char` store may alias it), about one turn per cycle, at the 2.7 GHz base frequency
-    /// of the ByteFS paper's hosts (section 5.1).
+    /// of the ByteFS paper's hosts (section 5.1). Rewriting changes nothing, as in Filebench (`content.rs`).
     fn default() -> RunOptions {
-        RunOptions { seed: 1, progress: None, hog_store_ps: 370 }
+        RunOptions { seed: 1, progress: None, hog_store_ps: 370, changed_lines: 0.0 }
     }
 }
 
@@ -410,6 +413,7 @@ struct Shared {
     randoms: Arc<[RandomVar]>,
     mode: QuitMode,
     hog_store_ps: u64,
+    changed_lines: f64,
     progress: Option<ProgressFn>,
     finish_count: Option<u64>,
     aio: aio::Totals,
@@ -451,6 +455,7 @@ impl Shared {
             randoms: Arc::clone(&run.randoms),
             mode: run.workload.mode,
             hog_store_ps: run.options.hog_store_ps,
+            changed_lines: run.options.changed_lines,
             progress: run.options.progress.clone(),
             finish_count: plan.finish_count,
             aio: aio::Totals::default(),

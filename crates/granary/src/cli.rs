@@ -152,6 +152,12 @@ pub struct RunArgs {
     /// Factor on the number of files and operations; 1 is the workload as written (the paper's size for built-in ones)
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
+    /// Scale page cache, drive cache and log region along: a hundredth of the files in a hundredth of the memory
+    #[arg(long)]
+    pub scale_memory: bool,
+    /// Share of the 64-byte lines that a random write changes, 0 to 1; Filebench rewrites what was there, which is 0
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub changed_lines: f64,
     /// Number of threads of the kind of which the workload has most, instead of its own; other kinds stay as they are
     #[arg(long)]
     pub threads: Option<u32>,
@@ -181,21 +187,35 @@ pub struct RunArgs {
     pub jobs: usize,
 }
 
+/// A number from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a number from 0 to 1, for example 0.125".to_owned()),
+    }
+}
+
 #[derive(Args)]
 pub struct ReproduceArgs {
     /// The paper: bytefs (ASPLOS'25)
     pub paper: String,
-    /// Workloads, comma-separated
-    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::reproduce::WORKLOADS.map(str::to_owned))]
+    /// Figures, tables and sections of the paper, comma-separated; all where left out
+    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::reproduce::FIGURES.map(str::to_owned))]
+    pub figure: Vec<String>,
+    /// Of their workloads only these, comma-separated
+    #[arg(long, value_delimiter = ',')]
     pub workload: Vec<String>,
-    /// File systems, comma-separated
-    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::reproduce::FILE_SYSTEMS.map(str::to_owned))]
+    /// Of their file systems only these, comma-separated
+    #[arg(long, value_delimiter = ',')]
     pub fs: Vec<String>,
+    /// Instead: each statement under each choice of the testbed (ways, channels, tracking, acknowledgement) and with three seeds
+    #[arg(long, conflicts_with_all = ["json", "export", "record"])]
+    pub sensitivity: bool,
     /// Built-in testbed or path of a .toml file
-    #[arg(long, default_value = "bytefs-emulator")]
+    #[arg(long, default_value = "bytefs-reproduction")]
     pub testbed: String,
-    /// Factor on the paper's number of files and operations, and on the running time of oltp
-    #[arg(long, default_value_t = 0.05)]
+    /// Factor on the paper's files, operations and memories; of oltp on its running time alone
+    #[arg(long, default_value_t = 0.02)]
     pub scale: f64,
     /// Root seed: equal seeds give equal results
     #[arg(long, default_value_t = 1)]

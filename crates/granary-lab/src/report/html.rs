@@ -36,12 +36,23 @@ pub fn html(records: &[Record]) -> String {
             workloads.push(&record.workload);
         }
     }
-    let title = format!("Granary: {}", workloads.join(", "));
+    html_with(&format!("Granary: {}", workloads.join(", ")), "", records)
+}
+
+/// The page with this title, and `first` before the runs.
+pub(crate) fn html_with(title: &str, first: &str, records: &[Record]) -> String {
+    let mut workloads: Vec<&str> = Vec::new();
+    for record in records {
+        if !workloads.contains(&record.workload.as_str()) {
+            workloads.push(&record.workload);
+        }
+    }
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{0}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
-        escape(&title)
+        escape(title)
     );
+    out += first;
     for workload in workloads {
         let runs: Vec<&Record> = records.iter().filter(|r| r.workload == workload).collect();
         section(&mut out, &runs);
@@ -193,7 +204,7 @@ fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
 }
 
 /// Text as HTML shows it as it is.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,10 +1,9 @@
-//! The matrix and the claims as tables.
+//! The runs and the statements as tables.
 
-use super::claims::Judged;
-use super::sum;
+use super::{Judged, MAIN, Results};
 use crate::record::Record;
 use crate::report::{grid, group, right};
-use comfy_table::Cell;
+use comfy_table::{Cell, CellAlignment, ContentArrangement};
 use granary_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,59 +11,77 @@ fn factor(v: Option<f64>) -> String {
     v.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"))
 }
 
-/// Workloads by file systems: throughput, host link and flash in both directions. All but the throughput with the drain.
-pub fn matrix_table(records: &[Record]) -> String {
-    let header = [
-        "workload",
-        "fs",
-        "ops/s",
-        "meta written",
-        "meta read",
-        "data written",
-        "data read",
-        "flash programs",
-        "flash reads",
-        "W ampl. + drain",
-        "R ampl. + drain",
-    ];
+fn verdict(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "-",
+    }
+}
+
+/// Workloads by file systems: throughput, host link and flash in both directions, of the measured run.
+pub fn matrix_table(results: &Results) -> String {
+    let header = ["workload", "fs", "ops/s", "meta w", "meta r", "data w", "data r", "programs", "flash r"];
     let mut t = grid(header.map(str::to_owned).to_vec());
-    let mut last = "";
-    for r in records {
-        let ((mw, mr), (dw, dr), (programs, reads)) = (sum::metadata(r), sum::data(r), sum::flash(r));
-        let (wa, ra) = sum::amplification(r);
-        let mut cells = vec![Cell::new(if r.workload == last { "" } else { &r.workload }), Cell::new(&r.fs)];
+    let mut last = String::new();
+    for (setting, r) in &results.runs {
+        let name = if setting == MAIN { r.workload.clone() } else { format!("{} ({setting})", r.workload) };
+        let h = &r.host;
+        let mut cells = vec![Cell::new(if name == last { "" } else { &name }), Cell::new(&r.fs)];
         cells.push(right(group(r.ops.per_s.round() as u64)));
-        cells.extend([mw, mr, dw, dr].map(|n| right(Bytes(n).to_string())));
-        cells.extend([programs, reads].map(|n| right(group(n))));
-        cells.extend([wa, ra].map(|v| right(factor(v))));
+        let bytes = [h.metadata_written(), h.metadata_read(), h.data_written(), h.data_read()];
+        cells.extend(bytes.map(|n| right(Bytes(n).to_string())));
+        cells.extend([r.flash.programs(), r.flash.reads()].map(|n| right(group(n))));
         t.add_row(cells);
-        last = &r.workload;
+        last = name;
     }
     t.to_string()
 }
 
-/// Paper, ours, ours over the paper's; of claims whose runs were made.
+/// Paper, ours, ours over the paper's, whether it says the same, and why not; of figures that were asked for.
 pub fn claims_table(judged: &[Judged]) -> String {
-    let header = ["paper", "workloads", "what", "paper", "ours", "ours/paper"];
+    let header = ["figure", "on", "what", "paper", "ours", "ratio", "holds", "why"];
     let mut t = grid(header.map(str::to_owned).to_vec());
-    let (ran, missing): (Vec<_>, Vec<_>) = judged.iter().partition(|j| j.ran);
-    for j in &ran {
-        let c = &j.claim;
+    t.set_content_arrangement(ContentArrangement::Dynamic).set_width(160);
+    for j in judged {
         t.add_row([
-            Cell::new(c.place),
-            Cell::new(c.on()),
-            Cell::new(c.metric()),
-            right(format!("{:.2}", c.paper)),
+            Cell::new(j.figure),
+            Cell::new(j.on),
+            Cell::new(j.what),
+            right(j.paper.text()),
             right(factor(j.ours)),
-            right(factor(j.ours.map(|o| o / c.paper))),
+            right(factor(j.ratio())),
+            Cell::new(verdict(j.holds())).set_alignment(CellAlignment::Center),
+            Cell::new(j.reason()),
         ]);
     }
-    let mut out = if ran.is_empty() { String::new() } else { format!("{t}\n") };
-    if !missing.is_empty() {
-        let all = judged.len();
-        out += &format!("{} of the paper's {all} numbers are about runs that were not made\n", missing.len());
+    let count = |of: Option<bool>| judged.iter().filter(|j| j.holds() == of).count();
+    let (yes, no, none) = (count(Some(true)), count(Some(false)), count(None));
+    format!("{t}\n{} statements: {yes} hold, {no} do not, {none} without a number\n", judged.len())
+}
+
+/// Each statement with a number under each column: what the choices of the testbed move.
+pub fn sensitivity_table(columns: &[(String, Vec<Judged>)]) -> String {
+    let mut header: Vec<String> = ["figure", "on", "what", "paper"].map(str::to_owned).to_vec();
+    header.extend(columns.iter().map(|(name, _)| name.clone()));
+    let mut t = grid(header);
+    for (i, first) in columns.first().map_or(&[][..], |(_, judged)| judged).iter().enumerate() {
+        if columns.iter().all(|(_, judged)| judged[i].ours.is_none()) {
+            continue;
+        }
+        let mut cells = vec![
+            Cell::new(first.figure),
+            Cell::new(first.on),
+            Cell::new(first.what),
+            right(first.paper.text()),
+        ];
+        cells.extend(columns.iter().map(|(_, judged)| {
+            let j = &judged[i];
+            right(format!("{}{}", factor(j.ours), if j.holds() == Some(false) { " x" } else { "" }))
+        }));
+        t.add_row(cells);
     }
-    out
+    format!("{t}\nx: does not say what the paper says\n")
 }
 
 /// Warnings, each once, with the runs that it concerns; those that differ in numbers only are one.
@@ -79,7 +96,11 @@ pub fn warnings_text(records: &[Record]) -> String {
         }
     }
     let line = |(texts, runs): (BTreeSet<&str>, Vec<String>)| {
-        let of = if runs.len() == records.len() { "all runs".to_owned() } else { runs.join(", ") };
+        let of = match runs.len() {
+            n if n == records.len() => "all runs".to_owned(),
+            n if n > 12 => format!("{n} runs"),
+            _ => runs.join(", "),
+        };
         let one_of = if texts.len() > 1 { "; the numbers are one run's" } else { "" };
         format!("warning ({of}{one_of}): {}\n", texts.first().expect("each kind has a text"))
     };
@@ -89,6 +110,7 @@ pub fn warnings_text(records: &[Record]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::Paper;
 
     #[test]
     fn warnings_that_differ_in_numbers_only_are_one() {
@@ -103,5 +125,31 @@ mod tests {
             warnings_text(&records),
             "warning (all runs; the numbers are one run's): lasted 0.5 s\nwarning (w a): short\n"
         );
+    }
+
+    #[test]
+    fn a_table_counts_what_holds() {
+        let judged = |ours| Judged {
+            figure: "6",
+            on: "create",
+            what: "throughput",
+            paper: Paper::Number(6.0),
+            factor: true,
+            ours,
+            why: "because",
+        };
+        let text = claims_table(&[judged(Some(5.9)), judged(Some(0.5)), judged(None)]);
+        assert!(text.contains("3 statements: 1 hold, 1 do not, 1 without a number"), "{text}");
+        assert_eq!(
+            text.matches("because").count(),
+            2,
+            "near the paper's number there is nothing to explain: {text}"
+        );
+        let columns = [
+            ("a".to_owned(), vec![judged(Some(5.9)), judged(None)]),
+            ("b".to_owned(), vec![judged(Some(0.5)), judged(None)]),
+        ];
+        let text = sensitivity_table(&columns);
+        assert!(text.contains("0.50 x") && text.matches("create").count() == 1, "{text}");
     }
 }

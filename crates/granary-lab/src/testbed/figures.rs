@@ -106,7 +106,7 @@ pub fn lone_read(t: &Testbed) -> Nanos {
 pub fn lone_write(t: &Testbed) -> Nanos {
     let (d, page) = (&t.drive.at_clock(), PAGE_SIZE as u64);
     let l = &d.link;
-    let program = match d.firmware.write_ack {
+    let program = match d.acknowledges() {
         WriteAck::Buffer => Nanos::ZERO,
         WriteAck::Program => d.flash.timing.transfer(page) + d.flash.timing.program,
     };

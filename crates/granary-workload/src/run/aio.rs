@@ -15,11 +15,12 @@
 //! memory; here a thread with [`MOST`] writes on their way waits before it starts another.
 
 use super::Shared;
+use super::content::Content;
 use super::error::RunError;
 use super::halt::{Monitor, Waited};
 use super::tree::PathBuffer;
-use granary_sim::JoinHandle;
-use granary_units::{Nanos, Payload};
+use granary_sim::{JoinHandle, now};
+use granary_units::Nanos;
 use granary_vfs::{Fd, FsError, OpenFlags, Posix};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -221,8 +222,8 @@ impl<P: Posix> Writer<P> {
         }
         if let Some(&(_, Some(fd))) = self.open.get(&write.slot) {
             let word = self.shared.sets[write.set as usize].word(write.file);
-            let data = Payload::Fill { word, len: write.len };
-            let written = self.client.pwrite(fd, data, write.offset).map_err(|e| ("pwrite", e))?;
+            let data = Content::new(word, write.len, write.offset, self.shared.changed_lines, now());
+            let written = self.client.pwrite(fd, data.payload(), write.offset).map_err(|e| ("pwrite", e))?;
             if self.shared.halt.in_time() {
                 self.shared.ledger.wrote(written as u64);
             }

@@ -46,6 +46,19 @@ impl Workload {
         Ok(())
     }
 
+    /// Multiplies the seconds of the run alone, at least one: files and counts stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// As [`Workload::scale`].
+    pub fn scale_time(&mut self, factor: f64) -> Result<(), Error> {
+        if !(factor.is_finite() && factor > 0.0) {
+            return Err(Error::BadScale(factor));
+        }
+        self.run.seconds = self.run.seconds.map(|seconds| scaled(seconds, factor));
+        Ok(())
+    }
+
     /// Runs `count` client threads (`--threads`).
     ///
     /// The clients are the threads of which there are most, counted over all processes; when several kinds tie,

@@ -3,6 +3,7 @@
 use granary_lab::LabError;
 use granary_lab::record::Record;
 use granary_lab::report::{csv, html, json_line};
+use granary_lab::reproduce::{Judged, Results, claims_csv, claims_json, claims_page};
 use std::path::{Path, PathBuf};
 
 /// A file to write, and how.
@@ -42,6 +43,32 @@ pub fn export(text: &str) -> Result<Export, String> {
         _ if path.is_dir() => Err("this is a directory".to_owned()),
         _ => Ok(Export { path, format }),
     }
+}
+
+/// Writes the files of a reproduction: statements beside the paper's, and its runs. A CSV file has the statements; the runs go
+/// beside it, into NAME.runs.csv.
+///
+/// # Errors
+/// The first that cannot be written.
+pub fn write_claims(exports: &[Export], judged: &[Judged], results: &Results) -> Result<(), LabError> {
+    let put = |path: &Path, text: String| {
+        std::fs::write(path, text)
+            .map_err(|source| LabError::Io { what: format!("writing {}", path.display()), source })
+    };
+    for Export { path, format } in exports {
+        match format {
+            Format::Json => put(path, claims_json(judged, results))?,
+            Format::JsonLines => {
+                write(&[Export { path: path.clone(), format: *format }], &results.records())?;
+            }
+            Format::Csv => {
+                put(path, claims_csv(judged))?;
+                put(&path.with_extension("runs.csv"), csv(&results.records()))?;
+            }
+            Format::Html => put(path, claims_page(judged, results))?,
+        }
+    }
+    Ok(())
 }
 
 /// Writes the files.

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), Failure> {
-    let testbed = Testbed::load(&args.testbed, &args.set)?;
+    let (testbed, set) = testbed(args)?;
     for fs in &args.fs {
         registry::find(fs)?;
     }
@@ -48,11 +48,12 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             scale: args.scale,
             fs: fs.clone(),
             testbed: testbed.clone(),
-            set: args.set.clone(),
+            set: set.clone(),
             origin: origin.clone(),
             seed: args.seed,
             commit: env!("GRANARY_COMMIT").to_owned(),
             record: args.record.clone(),
+            changed_lines: args.changed_lines,
         })
         .collect();
     if args.record.is_some() {
@@ -78,6 +79,16 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         results::write(&args.export, &records)?;
     }
     ended(&failed)
+}
+
+/// The testbed, and the changes that made it.
+fn testbed(args: &RunArgs) -> Result<(Testbed, Vec<String>), LabError> {
+    let whole = Testbed::load(&args.testbed, &args.set)?;
+    if !args.scale_memory {
+        return Ok((whole, args.set.clone()));
+    }
+    let set = [whole.memory_sets(args.scale, &args.set), args.set.clone()].concat();
+    Ok((Testbed::load(&args.testbed, &set)?, set))
 }
 
 /// The workload, with variables set, scaled, and with its threads; and where it comes from.

@@ -7,6 +7,7 @@
 //! Data written to a file repeats its word ([`crate::run::content_word`]); data read is discarded.
 
 use super::{Exit, Node, Step, Worker};
+use crate::run::content::Content;
 use crate::spec::{FileRef, Io};
 use granary_sim::now;
 use granary_units::{Dest, Payload};
@@ -117,7 +118,10 @@ impl<P: Posix + Send + 'static> Worker<P> {
         self.buffer(node, file, size)?;
         let at = if io.random { Some(self.random_offset(node, slot, size)?) } else { None };
         let fd = self.slots[slot].fd.expect("it was opened");
-        let data = Payload::Fill { word: self.word(slot), len: size as usize };
+        // Over what is there where the place is random; elsewhere more of the same.
+        let share = if at.is_some() { self.shared.changed_lines } else { 0.0 };
+        let data = Content::new(self.word(slot), size as usize, at.unwrap_or(0), share, now());
+        let data = data.payload();
         let start = now();
         let written = match at {
             Some(at) => self.client.pwrite(fd, data, at).map_err(|e| ("pwrite", e)),

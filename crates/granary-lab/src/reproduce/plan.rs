@@ -1,0 +1,261 @@
+//! [`Plan`]: the runs that the asked-for figures need, each once.
+
+use super::{FILE_SYSTEMS, MACRO, MAIN, MICRO, WORKLOADS};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Origin};
+use crate::testbed::Testbed;
+use granary_workload::{Workload, builtin};
+
+/// Figures, tables and sections that `--figure` takes. Those of YCSB are not among them: it is not there yet.
+pub const FIGURES: [&str; 13] =
+    ["1", "6", "8", "9", "10", "11", "12", "13", "14", "recovery", "table2", "4.3", "4.6"];
+
+/// Flash read and program times in us of Figure 13, beside the main setting's 40/60; the last one over CXL (section 5.6: 175 ns a
+/// line). The paper prints the pairs as labels of its figure only; 3/80 is in its text, 25/200 is the stale constant of the
+/// artifact's NOVA (`timing_model.h`) with a read to match.
+const FLASH: [(&str, &[&str]); 3] = [
+    ("flash 3/80", &["nand.read_ns=3000", "nand.program_ns=80000"]),
+    ("flash 25/200", &["nand.read_ns=25000", "nand.program_ns=200000"]),
+    (
+        "flash 3/80, CXL",
+        &["nand.read_ns=3000", "nand.program_ns=80000", "link.line_read=175", "link.verify_read=175"],
+    ),
+];
+/// The log of Figure 14 beside the main setting's 256 MiB.
+const LOGS: [u64; 3] = [64, 128, 512];
+/// Workloads of Figure 12.
+const ABLATION: [&str; 4] = ["varmail", "fileserver", "webproxy", "oltp"];
+
+/// A run to be made.
+#[derive(Clone)]
+pub struct Planned {
+    /// Its setting.
+    pub setting: String,
+    /// What to run.
+    pub experiment: Experiment,
+}
+
+/// What to run, on what, how large.
+pub struct Plan<'a> {
+    /// The testbed's name or path.
+    pub testbed: &'a str,
+    /// Changes to it.
+    pub set: &'a [String],
+    /// Factor on files and operations; of oltp, on the time.
+    pub scale: f64,
+    /// Root seed.
+    pub seed: u64,
+    /// The commit this program was built from.
+    pub commit: &'a str,
+    /// Workloads to leave out all others; none: all.
+    pub workloads: &'a [String],
+    /// The same of file systems.
+    pub file_systems: &'a [String],
+}
+
+impl Plan<'_> {
+    /// The runs for these figures, in a fixed order.
+    ///
+    /// # Errors
+    /// A figure, workload, file system or testbed that is not there; no such scale.
+    pub fn runs(&self, figures: &[String]) -> Result<Vec<Planned>, LabError> {
+        if let Some(unknown) = figures.iter().find(|f| !FIGURES.contains(&f.as_str())) {
+            let known = FIGURES.join(", ");
+            return Err(LabError::Usage(format!("there is no figure `{unknown}`: choose from {known}")));
+        }
+        for name in self.workloads.iter().filter(|w| !WORKLOADS.contains(&w.as_str())) {
+            let known = WORKLOADS.join(", ");
+            return Err(LabError::Usage(format!("the paper has no workload `{name}`: choose from {known}")));
+        }
+        self.file_systems.iter().try_for_each(|fs| crate::registry::find(fs).map(drop))?;
+        let asked = |figure: &str| figures.iter().any(|f| f == figure);
+        let mut all: Vec<(String, &str, &str)> = Vec::new();
+        let mut add = |setting: &str, workloads: &[&'static str], file_systems: &[&'static str]| {
+            for &workload in workloads {
+                for &fs in file_systems {
+                    let run = (setting.to_owned(), workload, fs);
+                    if !all.contains(&run) {
+                        all.push(run);
+                    }
+                }
+            }
+        };
+        if ["6", "10", "11"].iter().any(|f| asked(f)) {
+            add(MAIN, &WORKLOADS, &FILE_SYSTEMS);
+        }
+        if asked("8") {
+            add(MAIN, &MICRO, &FILE_SYSTEMS);
+        }
+        if asked("9") {
+            add(MAIN, &["webproxy", "webserver", "oltp"], &FILE_SYSTEMS);
+        }
+        if asked("1") {
+            add(MAIN, &WORKLOADS, &["ext4", "f2fs"]);
+        }
+        if asked("table2") {
+            add(MAIN, &MACRO, &["ext4", "f2fs"]);
+        }
+        if asked("4.6") {
+            add(MAIN, &MACRO, &["bytefs"]);
+        }
+        if asked("12") {
+            add(MAIN, &ABLATION, &["bytefs-dual", "bytefs-log", "bytefs"]);
+        }
+        if asked("13") {
+            for setting in [MAIN].into_iter().chain(FLASH.map(|(setting, _)| setting)) {
+                add(setting, &ABLATION, &["bytefs", "f2fs", "nova"]);
+            }
+        }
+        if asked("14") {
+            add(MAIN, &MACRO, &["bytefs"]);
+            for mib in LOGS {
+                add(&format!("log {mib} MiB"), &MACRO, &["bytefs"]);
+            }
+        }
+        let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+        all.retain(|(_, w, fs)| wanted(self.workloads, w) && wanted(self.file_systems, fs));
+        all.into_iter()
+            .map(|(setting, w, fs)| Ok(Planned { experiment: self.experiment(&setting, w, fs)?, setting }))
+            .collect()
+    }
+
+    /// The testbed of the main setting, with nothing scaled: what a drive alone is made of.
+    ///
+    /// # Errors
+    /// As [`Testbed::load`].
+    pub fn whole(&self) -> Result<Testbed, LabError> {
+        Testbed::load(self.testbed, self.set)
+    }
+
+    fn experiment(&self, setting: &str, workload: &str, fs: &str) -> Result<Experiment, LabError> {
+        let whole = self.whole()?;
+        // oltp is as large as in the paper at any scale, and so is what it runs in.
+        let memory = if workload == "oltp" { 1.0 } else { self.scale };
+        let mut set: Vec<String> = self.set.to_vec();
+        if let Some((_, changes)) = FLASH.iter().find(|(name, _)| *name == setting) {
+            set.extend(changes.iter().map(|&c| c.to_owned()));
+        }
+        if let Some(mib) = LOGS.iter().find(|mib| setting == format!("log {mib} MiB")) {
+            let kib = ((*mib as f64 * 1024.0 * memory) as u64 / 8 * 8).max(64);
+            set.push(format!("firmware.log_region={kib}KiB"));
+        }
+        let set = [whole.memory_sets(memory, &set), set].concat();
+        let testbed = Testbed::load(self.testbed, &set)?;
+        let (scaled, note) = workload_of(workload, self.scale)?;
+        let origin = Origin {
+            testbed_file: Testbed::file(self.testbed),
+            notes: note.map(str::to_owned).into_iter().chain(testbed.impostor(self.testbed)).collect(),
+            ..Origin::default()
+        };
+        Ok(Experiment {
+            workload: scaled,
+            scale: self.scale,
+            fs: fs.to_owned(),
+            testbed,
+            set,
+            origin,
+            seed: self.seed,
+            commit: self.commit.to_owned(),
+            record: None,
+            changed_lines: 0.0,
+        })
+    }
+}
+
+/// A workload of the paper as its experiment has it, and what to say of it.
+fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>), LabError> {
+    match name {
+        "oltp" => {
+            let mut oltp = Workload::from_builtin(name, &[])?;
+            oltp.scale_time(scale)?;
+            Ok((oltp, Some("all of the paper's files and memories, a part of its time")))
+        }
+        "delete" | "rmdir" => {
+            let text = builtin(name).expect("a workload of the paper");
+            let cold = "\ncreate files\nsystem \"sync\"\nsystem \"echo 3 > /proc/sys/vm/drop_caches\"\nrun\n";
+            let mut workload = Workload::parse(name, &text.replacen("\nrun\n", cold, 1), &[])?;
+            name.clone_into(&mut workload.name);
+            workload.scale(scale)?;
+            Ok((workload, Some("caches are dropped before the run")))
+        }
+        _ => {
+            let mut workload = Workload::from_builtin(name, &[])?;
+            workload.scale(scale)?;
+            Ok((workload, None))
+        }
+    }
+}
+
+/// What the profile's three choices move, one at a time: the name of a column and the changes of the testbed.
+pub fn sensitivity() -> [(&'static str, &'static [&'static str]); 6] {
+    [
+        ("profile", &[]),
+        ("16x1", &["geometry.channels=16", "geometry.blocks_per_plane=4384"]),
+        ("8x8", &["geometry.ways=8", "geometry.blocks_per_plane=1096"]),
+        ("mask", &["vfs.tracking=mask"]),
+        ("all: buffer", &["firmware.cache_write_ack=buffer"]),
+        ("all: program", &["firmware.write_ack=program"]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(figures: &[&str]) -> Vec<Planned> {
+        let plan = Plan {
+            testbed: "bytefs-reproduction",
+            set: &[],
+            scale: 0.01,
+            seed: 1,
+            commit: "",
+            workloads: &[],
+            file_systems: &[],
+        };
+        plan.runs(&figures.iter().map(|&f| f.to_owned()).collect::<Vec<_>>()).expect("there is a plan")
+    }
+
+    #[test]
+    fn figures_share_their_runs() {
+        let (six, all) = (plan(&["6"]), plan(&FIGURES));
+        assert_eq!(six.len(), 45);
+        assert_eq!(plan(&["6", "8", "10", "11", "table2", "1"]).len(), 45);
+        let names =
+            |p: &Planned| (p.setting.clone(), p.experiment.workload.name.clone(), p.experiment.fs.clone());
+        let mut each: Vec<_> = all.iter().map(names).collect();
+        each.sort();
+        each.dedup();
+        assert_eq!(each.len(), all.len());
+        assert_eq!(plan(&["recovery", "4.3"]).len(), 0);
+    }
+
+    #[test]
+    fn settings_differ_in_what_their_figure_varies() {
+        let all = plan(&["13", "14"]);
+        let of = |setting: &str, workload: &str| {
+            let named = |p: &&Planned| p.setting == setting && p.experiment.workload.name == workload;
+            all.iter().find(named).map(|p| p.experiment.testbed.clone()).expect("planned")
+        };
+        let kib = |t: &Testbed| t.drive.firmware.log_region.0 / 1024;
+        assert_eq!(kib(&of("log 64 MiB", "varmail")) * 8, kib(&of("log 512 MiB", "varmail")));
+        assert_eq!(kib(&of("log 512 MiB", "oltp")), 512 * 1024, "oltp is not scaled");
+        assert_eq!(of("flash 3/80", "varmail").drive.flash.timing.read.0, 3000);
+        assert_eq!(of("flash 3/80, CXL", "oltp").drive.link.line_read.0, 175);
+        assert_eq!(of(MAIN, "varmail").drive.flash.timing.read.0, 40000);
+    }
+
+    #[test]
+    fn an_unknown_figure_is_refused_with_those_that_there_are() {
+        let plan = Plan {
+            testbed: "bytefs-reproduction",
+            set: &[],
+            scale: 0.01,
+            seed: 1,
+            commit: "",
+            workloads: &[],
+            file_systems: &[],
+        };
+        let said = plan.runs(&["7".to_owned()]).err().expect("refused").to_string();
+        assert!(said.contains("`7`") && said.contains("13"), "{said}");
+    }
+}
