@@ -1,14 +1,15 @@
 //! Recovery from a power failure over a full log, by the drive alone (section 5.5), and what the log's index takes (section 4.3).
 //!
-//! Both halves are filled while time stands still, so that cleaning frees nothing: entries of one line, twelve to a page (the
-//! authors' stray outputs have 2.5 to 3.1 million entries on 33,400 pages; a page of theirs has 74 to 94), in transactions of
-//! eleven, and one entry in twelve of a transaction that never commits.
+//! Both halves are filled while time stands still, so that cleaning frees nothing: entries of one line over pages that flash holds,
+//! in transactions of eleven, and one entry in twelve of a transaction that never commits. How many lines a page has in the log
+//! decides how many pages are read and programmed; the paper does not say it. Twelve is [choice]; the leftovers of the authors'
+//! runs have 74 to 94 entries for each page that cleaning wrote (2.5 to 3.1 million on 33,400).
 
 use crate::error::LabError;
 use crate::testbed::Testbed;
 use granary_mssd::{Command, Drive, Mode, Mssd, Structure};
 use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Nanos, PAGE_SIZE, TxId};
+use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 /// Lines of each page that are in the log.
 const LINES: u64 = 12;
@@ -38,6 +39,8 @@ pub fn recovery(testbed: &Testbed, seed: u64) -> Result<Recovery, LabError> {
     let config = testbed.drive.clone().with_mode(Mode::Log);
     let failed = |e: &dyn std::fmt::Display| LabError::Usage(format!("the recovery experiment: {e}"));
     let drive = Mssd::new(&config).map_err(|e| failed(&e))?;
+    let pages = (config.firmware.log_region.0 / 80 / LINES + 1).min(drive.info().pages);
+    drive.fill(Lpa(0), pages, |lpa| Page::word(lpa.0 + 1)).map_err(|e| failed(&e))?;
     let entries = fill(&drive).map_err(|e| failed(&e))?;
     let index_bytes = drive.index_memory() as u64;
     drive.power_fail(Nanos::ZERO, &mut Stream::new(seed, "recovery"));

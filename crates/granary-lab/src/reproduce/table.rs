@@ -42,8 +42,21 @@ pub fn matrix_table(results: &Results) -> String {
 pub fn claims_table(judged: &[Judged]) -> String {
     let header = ["figure", "on", "what", "paper", "ours", "ratio", "holds", "why"];
     let mut t = grid(header.map(str::to_owned).to_vec());
-    t.set_content_arrangement(ContentArrangement::Dynamic).set_width(160);
+    t.set_content_arrangement(ContentArrangement::Dynamic).set_width(118);
+    // Reasons that several rows share stand once, below.
+    let mut reasons: Vec<&str> = Vec::new();
     for j in judged {
+        let reason = match j.reason() {
+            "" => String::new(),
+            why => {
+                let known = reasons.iter().position(|r| *r == why);
+                let number = known.unwrap_or_else(|| {
+                    reasons.push(why);
+                    reasons.len() - 1
+                });
+                format!("({})", number + 1)
+            }
+        };
         t.add_row([
             Cell::new(j.figure),
             Cell::new(j.on),
@@ -52,12 +65,13 @@ pub fn claims_table(judged: &[Judged]) -> String {
             right(factor(j.ours)),
             right(factor(j.ratio())),
             Cell::new(verdict(j.holds())).set_alignment(CellAlignment::Center),
-            Cell::new(j.reason()),
+            Cell::new(reason),
         ]);
     }
+    let reasons: String = reasons.iter().enumerate().map(|(i, why)| format!("({}) {why}\n", i + 1)).collect();
     let count = |of: Option<bool>| judged.iter().filter(|j| j.holds() == of).count();
     let (yes, no, none) = (count(Some(true)), count(Some(false)), count(None));
-    format!("{t}\n{} statements: {yes} hold, {no} do not, {none} without a number\n", judged.len())
+    format!("{t}\n{} statements: {yes} hold, {no} do not, {none} without a number\n\n{reasons}", judged.len())
 }
 
 /// Each statement with a number under each column: what the choices of the testbed move.
@@ -141,10 +155,11 @@ mod tests {
         let text = claims_table(&[judged(Some(5.9)), judged(Some(0.5)), judged(None)]);
         assert!(text.contains("3 statements: 1 hold, 1 do not, 1 without a number"), "{text}");
         assert_eq!(
-            text.matches("because").count(),
-            2,
+            text.matches("(1)").count(),
+            3,
             "near the paper's number there is nothing to explain: {text}"
         );
+        assert!(text.ends_with("(1) because\n"), "{text}");
         let columns = [
             ("a".to_owned(), vec![judged(Some(5.9)), judged(None)]),
             ("b".to_owned(), vec![judged(Some(0.5)), judged(None)]),
