@@ -296,7 +296,8 @@ fn default_jobs() -> usize {
 pub enum DriveCommand {
     /// Measure raw accesses: throughput, latency, how busy each part of the drive is
     Bench(DriveBenchArgs),
-    /// Replay a trace: MSR-Cambridge CSV, text of blkparse, or a record made with --record (docs/WORKLOADS.md)
+    /// Replay a trace: of MSR-Cambridge, SPC, Alibaba, Tencent, FIU, blkparse, fio, DiskSim, MQSim, or a record made with
+    /// --record (docs/WORKLOADS.md)
     Replay(DriveReplayArgs),
     /// Show what the tables of a PebbleSSD take of its persistent memory
     Space(SpaceArgs),
@@ -338,7 +339,7 @@ pub struct DriveArgs {
 pub struct DriveReplayArgs {
     /// The trace, or - for standard input
     pub trace: PathBuf,
-    /// Its format: msr, blkparse, granary [default: found out]
+    /// Its format: granary, msr, blkparse, iolog (fio), spc, alibaba, tencent, fiu, disksim, mqsim [default: found out]
     #[arg(long)]
     pub format: Option<String>,
     /// Issue each operation as soon as one of --depth places is free, instead of when its time stamp says
@@ -356,7 +357,7 @@ pub struct DriveReplayArgs {
     /// blkparse: events to replay, D (given to the driver) or Q (queued) [default: D]
     #[arg(long, value_name = "D|Q")]
     pub event: Option<String>,
-    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR)
+    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR), /dev/sda (iolog), a number (others)
     #[arg(long)]
     pub device: Option<String>,
     /// Replay what there is of a record that is cut off, because the process that wrote it was killed

@@ -9,7 +9,7 @@
 
 use super::bench::{JobResult, Measured};
 use super::job::Job;
-use super::replay::{Bent, Replayed};
+use super::replay::{Bent, Pace, Replayed};
 use super::trace::Seen;
 use crate::phase::{by_cause, host};
 use crate::record::{Flash, Host};
@@ -86,7 +86,7 @@ pub struct ReplayRecord {
 pub struct TraceRecord {
     /// Path.
     pub file: String,
-    /// `msr`, `blkparse`, `granary`.
+    /// Name of its format: `msr`, `blkparse`, `granary` and so on.
     pub format: String,
     /// Time stamps and their factor, or as fast as possible and the depth.
     pub pace: String,
@@ -100,6 +100,9 @@ pub struct TraceRecord {
     pub small_trims: u64,
     /// Lines that are no access of the chosen device and event.
     pub skipped: u64,
+    /// Commands that passed the block layer by (SCSI, ATA, NVMe) and were left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub passed_through: u64,
 }
 
 /// What moved in a drive, and how busy its parts were.
@@ -223,6 +226,10 @@ pub struct Utilization {
     pub planes: f64,
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl DriveRecord {
     /// The record of a run.
     pub fn new(origin: Origin, drive: &DriveConfig, jobs: &[Job], m: &Measured) -> DriveRecord {
@@ -263,10 +270,11 @@ impl ReplayRecord {
         drive: &DriveConfig,
         file: &str,
         format: &str,
-        pace: &str,
+        pace: Pace,
         m: &Replayed,
     ) -> ReplayRecord {
-        let (Bent { wrapped, late }, Seen { unaligned, small_trims, skipped, .. }) = (m.bent, m.seen);
+        let Bent { wrapped, late } = m.bent;
+        let Seen { unaligned, small_trims, skipped, passed_through, untimed, .. } = m.seen;
         let mut warnings = Vec::new();
         for (n, what) in [
             (
@@ -278,10 +286,21 @@ impl ReplayRecord {
                 late,
                 "operations were stamped earlier than others before them in the trace and were issued late",
             ),
+            (
+                passed_through,
+                "commands passed the block layer by (SCSI, ATA, NVMe: no sectors are known of them) and were left out",
+            ),
         ] {
             if n > 0 {
                 warnings.push(format!("{n} {what}"));
             }
+        }
+        if untimed && pace.is_stamped() {
+            warnings.push(
+                "the trace says no time, so all of it was issued at once: --as-fast-as-possible --depth N keeps N operations \
+                 under way"
+                    .to_owned(),
+            );
         }
         let writes = m.ops.values().any(|r| r.write_bytes > 0);
         common_warnings(
@@ -291,10 +310,20 @@ impl ReplayRecord {
             &Work { time: m.time, run: &m.run, drain_time: m.drain_time, drain: &m.drain },
             &mut warnings,
         );
-        let (file, format, pace) = (file.to_owned(), format.to_owned(), pace.to_owned());
+        let (file, format, pace) = (file.to_owned(), format.to_owned(), pace.to_string());
         ReplayRecord {
             v: DRIVE_RECORD_VERSION,
-            trace: TraceRecord { file, format, pace, wrapped, late, unaligned, small_trims, skipped },
+            trace: TraceRecord {
+                file,
+                format,
+                pace,
+                wrapped,
+                late,
+                unaligned,
+                small_trims,
+                skipped,
+                passed_through,
+            },
             ops: m
                 .ops
                 .iter()

@@ -38,6 +38,13 @@ pub enum Pace {
     Fast(u32),
 }
 
+impl Pace {
+    /// As the time stamps say.
+    pub fn is_stamped(self) -> bool {
+        matches!(self, Pace::Stamped(_))
+    }
+}
+
 impl std::fmt::Display for Pace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

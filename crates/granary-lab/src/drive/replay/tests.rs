@@ -166,7 +166,7 @@ fn a_replayed_bench_gives_the_same_record() {
         let r = replay_on(&again, &mut source, Pace::Stamped(1.0), false).expect("replays");
         assert_eq!((again.traffic(), again.counters()), (drive.traffic(), drive.counters()));
         same_content(&again, &drive);
-        let replay = crate::drive::ReplayRecord::new(origin.clone(), &config, "t", "granary", "", &r);
+        let replay = crate::drive::ReplayRecord::new(origin.clone(), &config, "t", "granary", Pace::Stamped(1.0), &r);
         assert_eq!(Some(replay.moved), bench.map(|b| b.moved), "{mode:?}");
         // As fast as possible, one at a time: other times, the same bytes.
         let serial = Mssd::new(&config).expect("valid");

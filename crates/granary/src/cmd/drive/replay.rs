@@ -13,7 +13,7 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     let format = args
         .format
         .as_deref()
-        .map(|name| Format::named(name).ok_or_else(|| usage("--format", name, "msr, blkparse, granary")));
+        .map(|name| Format::named(name).ok_or_else(|| usage("--format", name, &Format::names())));
     let event = match &args.event {
         Some(name) => Action::named(name).ok_or_else(|| usage("--event", name, "D and Q"))?,
         None => Action::default(),
@@ -51,8 +51,7 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     let replayed = replayed?;
     bed.finish()?;
     bed.clock.report(replayed.ops.values().map(|o| o.accesses).sum());
-    let (format, pace) = (opened.format.name(), pace.to_string());
-    let mut record = ReplayRecord::new(bed.origin, &config, &name, format, &pace, &replayed);
+    let mut record = ReplayRecord::new(bed.origin, &config, &name, opened.format.name(), pace, &replayed);
     record.warnings.extend(part_of_a_run(opened.header.as_ref(), &replayed));
     print(&record, args.drive.json, replay_table);
     Ok(())
@@ -80,16 +79,16 @@ fn without_effect(args: &DriveReplayArgs, name: &str, format: Format) -> Result<
             "{option} chooses {of}, and {name} is a trace of the format {format}: leave it out"
         )))
     };
-    match format {
-        Format::Msr | Format::Granary if args.event.is_some() => {
-            refused("--event", "among the events of blkparse")
-        }
-        Format::Msr | Format::Blkparse if args.cut => refused("--cut", "what there is of a Granary record"),
-        Format::Granary if args.device.is_some() => {
-            refused("--device", "one of the devices of an MSR or blkparse trace")
-        }
-        _ => Ok(()),
+    if args.event.is_some() && format != Format::Blkparse {
+        return refused("--event", "among the events of blkparse");
     }
+    if args.cut && format != Format::Granary {
+        return refused("--cut", "what there is of a Granary record");
+    }
+    if args.device.is_some() && format == Format::Granary {
+        return refused("--device", "one of the devices of a block trace");
+    }
+    Ok(())
 }
 
 /// The drive: of the testbed that was asked for, else that of the record.
