@@ -76,7 +76,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     check_geometry(&geometry, &port, &sb)?;
     if sb.state.get() == REPAIRING {
         return Err(FsError::Corrupt(
-            "a repair was interrupted; repair again (granary fsck --repair)".into(),
+            "a repair was interrupted; repair again (`granary fsck IMAGE --repair`)".into(),
         ));
     }
     if from_copy.is_some() {

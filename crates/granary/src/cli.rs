@@ -10,7 +10,8 @@ use granary_units::Bytes;
 use std::path::PathBuf;
 
 /// What a command ends with.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check found something, 2 usage or environment.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check found something, 2 usage or environment, 130 (143) stopped by Ctrl-C \
+                          (SIGTERM) with what was measured until then.";
 
 /// File systems for memory-semantic SSDs: run them on an emulated drive and see what moves.
 #[derive(Parser)]
@@ -167,6 +168,9 @@ pub struct RunArgs {
     /// Print one JSON object per file system instead of tables (docs/RESULTS.md)
     #[arg(long)]
     pub json: bool,
+    /// Also show the other percentiles of latencies, beside mean and 99th
+    #[arg(long, conflicts_with = "json")]
+    pub latencies: bool,
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -333,6 +337,9 @@ pub struct DriveArgs {
     /// Print a JSON object instead of tables (docs/RESULTS.md)
     #[arg(long)]
     pub json: bool,
+    /// Also show the other percentiles of latencies, beside mean and 99th
+    #[arg(long, conflicts_with = "json")]
+    pub latencies: bool,
 }
 
 #[derive(Args)]
