@@ -53,14 +53,17 @@ fn fill(fs: &'static str, size: Bytes, how: How, used: bool) {
                 p.fallocate(fd, all, 0, offered)
                     .unwrap_or_else(|e| panic!("{told}: reserving {offered}: {e}"));
             }
+            // NOVA writes to new pages, also into space that is reserved (docs/GUARANTEES.md).
+            let writes = how == How::Write || fs != "nova";
             let mut at = 0;
-            while at < offered {
+            while writes && at < offered {
                 let len = (offered - at).min(1 << 20) as usize;
                 let n = p.pwrite(fd, Payload::Fill { word: 7, len }, at);
                 at += n.unwrap_or_else(|e| panic!("{told}: byte {at} of {offered}: {e}")) as u64;
             }
             p.fsync(fd).unwrap_or_else(|e| panic!("{told}: fsync: {e}"));
             p.close(fd).expect("closes");
+            vfs.sync().expect("syncs");
             let found = vfs.fs().check().expect("checks");
             assert!(found.is_empty(), "{told}: {found:?}");
             drop(p);
