@@ -73,10 +73,9 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<ByteFs>> {
     let begin = now();
     let (mut sb, from_copy) = read_superblock(&port)?;
     let geometry = sb.geometry();
-    check_geometry(&geometry, &port, &sb)?;
     if sb.state.get() == REPAIRING {
         return Err(FsError::Corrupt(
-            "a repair was interrupted; repair again (granary fsck --repair)".into(),
+            "a repair was interrupted; repair again (`granary fsck IMAGE --repair`)".into(),
         ));
     }
     if from_copy.is_some() {
@@ -182,42 +181,6 @@ fn sound(
         lines if lines != 0 && blind.is_none() => Err(useless(line::sentence(what, lpa.0, lines))),
         lines => Ok((block, lines)),
     }
-}
-
-/// Whether areas lie where they can on this drive.
-///
-/// # Errors
-/// `Corrupt`.
-pub fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
-    let ordered = 0 < g.orphans
-        && g.orphans < g.inode_bitmap
-        && g.inode_bitmap
-            .checked_add(bitmap::blocks_for(g.first_inodes))
-            .is_some_and(|e| e <= g.block_bitmap)
-        && g.block_bitmap.checked_add(bitmap::blocks_for(g.first_blocks)).is_some_and(|e| e <= g.inode_table)
-        && g.inode_table.checked_add(g.first_inodes / 32).is_some_and(|end| end <= g.journal)
-        && g.journal_blocks >= Geometry::MIN_JOURNAL
-        && g.journal.checked_add(g.journal_blocks).is_some_and(|end| end <= g.data)
-        && g.data + 1 < g.first_blocks
-        && g.blocks() <= port.info().pages
-        && g.blocks() <= u32::MAX as u64
-        && g.first_inodes <= u32::MAX as u64
-        && g.first_inodes.is_multiple_of(32)
-        && g.segments().all(|s| {
-            s.start < s.end
-                && s.data < s.copy()
-                && s.first_inode <= s.inodes
-                && s.inodes <= u32::MAX as u64
-                && s.inodes.is_multiple_of(32)
-        });
-    if ordered && sb.root.get() == ROOT {
-        return Ok(());
-    }
-    Err(FsError::Corrupt(format!(
-        "superblock: {g:?}, root {} on a drive of {} pages",
-        sb.root,
-        port.info().pages
-    )))
 }
 
 fn load(

@@ -29,7 +29,7 @@ use crate::grow;
 use crate::journal::area::Lost;
 use crate::layout::superblock::{CLEAN_LOOSE, REPAIRING};
 use crate::layout::{Geometry, InodeRecord};
-use crate::mount::{check_geometry, is_unreadable, replay_sound};
+use crate::mount::{is_unreadable, replay_sound};
 use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
 use granary_mssd::{Port, Structure};
 use granary_units::PAGE_SIZE;
@@ -146,7 +146,6 @@ fn set_bit(words: &mut [u64], n: u64, on: bool) {
 pub fn repair(port: &Port) -> Result<Repaired> {
     let (mut sb, from_copy) = read_superblock(port)?;
     let g = Arc::new(sb.geometry());
-    check_geometry(&g, port, &sb)?;
     if port.info().write_log {
         port.recover()?;
     }

@@ -6,16 +6,19 @@
 //!   last block of the drive, else searched from its end backwards
 //! ```
 //!
-//! A copy says which block it is in, so bytes of a file that look like a superblock are none.
+//! A copy says which block it is in, so bytes of a file that look like a superblock are none. Of block 0 and of a copy the
+//! checksum is not enough: one whose areas cannot lie on the drive is damaged, too.
 //!
 //! Invariants: a copy is as good as block 0 for finding everything: whoever changes what both say writes the copies before
 //! anything relies on the change. While a repair is at work all say so.
 
 use crate::layout::Superblock;
 use crate::layout::superblock::{IN_USE, REPAIRING};
+use crate::layout::{Geometry, bitmap};
+use crate::mkfs::ROOT;
 use granary_mssd::{Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::Result;
+use granary_vfs::{FsError, Result};
 use zerocopy::little_endian::U32;
 
 /// Blocks read together in a search.
@@ -49,13 +52,57 @@ pub fn write_copies(port: &Port, sb: &Superblock) -> Result<()> {
     Ok(())
 }
 
+/// The superblock in block `place`, where it also describes areas that there can be on this drive: a checksum says only that
+/// it was written so.
+fn sound(port: &Port, block: &[u8; PAGE_SIZE], place: u64) -> Result<Superblock> {
+    let sb = Superblock::read(block, place)?;
+    check_geometry(&sb.geometry(), port, &sb)?;
+    Ok(sb)
+}
+
+/// Whether areas lie where they can on this drive.
+///
+/// # Errors
+/// `Corrupt`.
+fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
+    let ordered = 0 < g.orphans
+        && g.orphans < g.inode_bitmap
+        && g.inode_bitmap
+            .checked_add(bitmap::blocks_for(g.first_inodes))
+            .is_some_and(|e| e <= g.block_bitmap)
+        && g.block_bitmap.checked_add(bitmap::blocks_for(g.first_blocks)).is_some_and(|e| e <= g.inode_table)
+        && g.inode_table.checked_add(g.first_inodes / 32).is_some_and(|end| end <= g.journal)
+        && g.journal_blocks >= Geometry::MIN_JOURNAL
+        && g.journal.checked_add(g.journal_blocks).is_some_and(|end| end <= g.data)
+        && g.data.checked_add(1).is_some_and(|first| first < g.first_blocks)
+        && g.blocks() <= port.info().pages
+        && g.blocks() <= u32::MAX as u64
+        && g.first_inodes <= u32::MAX as u64
+        && g.first_inodes.is_multiple_of(32)
+        && g.segments().all(|s| {
+            s.start < s.end
+                && s.data < s.copy()
+                && s.first_inode <= s.inodes
+                && s.inodes <= u32::MAX as u64
+                && s.inodes.is_multiple_of(32)
+        });
+    if ordered && sb.root.get() == ROOT {
+        return Ok(());
+    }
+    Err(FsError::Corrupt(format!(
+        "superblock: {g:?}, root {} on a drive of {} pages",
+        sb.root,
+        port.info().pages
+    )))
+}
+
 /// The superblock, and the block of the copy that it was taken from where block 0 cannot be used.
 ///
 /// # Errors
 /// Why block 0 cannot be used, where there is no copy, either.
 pub fn read_superblock(port: &Port) -> Result<(Superblock, Option<u64>)> {
     let first = read(port, 0);
-    let why = match first.map(|block| (block, Superblock::read(&block, 0))) {
+    let why = match first.map(|block| (block, sound(port, &block, 0))) {
         Ok((_, Ok(sb))) => return Ok((sb, None)),
         Ok((block, Err(e))) if Superblock::is_older(&block) => return Err(e),
         Ok((_, Err(e))) | Err(e) => e,
@@ -80,7 +127,7 @@ fn find_copy(port: &Port) -> Option<(u64, Superblock)> {
             }
         }
         for (lba, page) in (first..end).rev().zip(pages.iter().rev()) {
-            if let Ok(sb) = Superblock::read(&page.to_bytes(), lba) {
+            if let Ok(sb) = sound(port, &page.to_bytes(), lba) {
                 return Some((lba, sb));
             }
         }

@@ -376,27 +376,27 @@ impl Checker<'_> {
         })?;
         for (ino, kind, hash, name) in list {
             let impossible = name.iter().any(|b| matches!(b, 0 | b'/'));
-            let name = String::from_utf8_lossy(&name).into_owned();
+            let name = granary_vfs::quoted(&name);
             if impossible {
-                self.problem(format!("directory {dir}: {name:?} has a byte that no name has"));
+                self.problem(format!("directory {dir}: {name} has a byte that no name has"));
             }
             if !(hashes.0..=hashes.1).contains(&hash) {
-                self.problem(format!("directory {dir}: '{name}' is in a leaf of other hashes"));
+                self.problem(format!("directory {dir}: {name} is in a leaf of other hashes"));
             }
             let Some(known) = self.inodes.get_mut(&ino) else {
-                self.problem(format!("directory {dir}: '{name}' is inode {ino}, which is not in use"));
+                self.problem(format!("directory {dir}: {name} is inode {ino}, which is not in use"));
                 continue;
             };
             known.names += 1;
             let Attr { kind: real, nlink, .. } = known.inode.attr();
             if real != kind || nlink == 0 {
-                self.problem(format!("directory {dir}: '{name}' is a {kind:?}, inode {ino} a {real:?}"));
+                self.problem(format!("directory {dir}: {name} is a {kind:?}, inode {ino} a {real:?}"));
             }
             if kind == FileKind::Dir {
                 let child = self.dir_block(ino, 0)?;
                 let parent = child.with(dirent::parent)?;
                 if parent != dir {
-                    self.problem(format!("directory {dir}: '{name}' has parent {parent}"));
+                    self.problem(format!("directory {dir}: {name} has parent {parent}"));
                 }
                 if let Some(k) = self.inodes.get_mut(&dir) {
                     k.subdirs += 1;

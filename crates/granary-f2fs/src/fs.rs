@@ -1,7 +1,7 @@
 //! The [`FileSystem`] trait over the operations of the other modules.
 
 use crate::layout::dentry::BLOCK;
-use crate::layout::node::{INLINE_AT, ROOT_INO};
+use crate::layout::node::{INLINE_AT, NODE_ADDRS, ROOT_INO};
 use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::node;
 use crate::{F2fs, MAX_FILE_SIZE, Unsynced};
@@ -181,7 +181,9 @@ impl FileSystem for F2fs {
         let nids = (self.geo.nids() - crate::layout::node::FIRST_NID) as u64;
         let inodes = nids.min(s.user);
         let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
-        Ok(StatFs { blocks: s.user, free_blocks, reserved_blocks: 0, inodes, free_inodes })
+        // A block of nodes names so many of data: what is offered can be filled.
+        let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_ADDRS as u64);
+        Ok(StatFs { blocks: s.user, free_blocks, reserved_blocks, inodes, free_inodes })
     }
 
     fn unmount(&self) -> Result<()> {

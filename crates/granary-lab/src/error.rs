@@ -6,10 +6,12 @@ use granary_vfs::FsError;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// No testbed of that name, and no such file.
-    #[error("no testbed '{name}': the built-in ones are {known}; or give the path of a .toml file")]
+    #[error("no testbed '{name}': {meant}the built-in ones are {known}; or give the path of a .toml file")]
     UnknownTestbed {
         /// What was asked for.
         name: String,
+        /// What may have been meant, as a question.
+        meant: String,
         /// The built-in names.
         known: String,
     },
@@ -30,10 +32,12 @@ pub enum LabError {
         message: String,
     },
     /// No file system of that name.
-    #[error("no file system '{name}': there are {known}")]
+    #[error("no file system '{name}': {meant}there are {known}")]
     UnknownFs {
         /// What was asked for.
         name: String,
+        /// What may have been meant, as a question.
+        meant: String,
         /// The registered names.
         known: String,
     },
@@ -48,16 +52,9 @@ pub enum LabError {
         /// What is wrong and what would be right.
         message: String,
     },
-    /// A drive job file with a mistake.
-    #[error("{file}, line {line}: {message}")]
-    BadJobFile {
-        /// Path.
-        file: String,
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong and what would be right.
-        message: String,
-    },
+    /// A job file with mistakes.
+    #[error("{0}")]
+    BadJobFile(granary_workload::fio::Mistakes),
     /// A line of a trace that cannot be replayed.
     #[error("{file}:{line}: {message}")]
     BadTrace {
@@ -101,6 +98,9 @@ pub enum LabError {
     /// The workload does not fit onto the drive.
     #[error("{0}")]
     DoesNotFit(String),
+    /// Somebody stopped it before there was anything to show.
+    #[error("{0}: interrupted before anything was measured")]
+    Interrupted(String),
     /// A phase of the run failed.
     #[error("{fs}, {phase}: {message}")]
     Run {

@@ -24,10 +24,13 @@ use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, Outcome, Progress, ProgressFn, Run, RunOptions};
+use granary_workload::run::{Clients, Finish, Outcome, Progress, ProgressFn, Run, RunError, RunOptions};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+mod room;
 
 /// Called with the progress of a run; from the thread that runs it.
 pub type OnProgress = Arc<dyn Fn(Report) + Send + Sync>;
@@ -110,6 +113,18 @@ impl Experiment {
     /// # Errors
     /// Where a phase fails or a consistency check finds something.
     pub fn run(&self, progress: Option<OnProgress>) -> Result<Record, LabError> {
+        self.run_until(progress, None)
+    }
+
+    /// The same; `stop`, set from another thread, ends it: what was measured until then is the record.
+    ///
+    /// # Errors
+    /// The same, and where nothing had been measured.
+    pub fn run_until(
+        &self,
+        progress: Option<OnProgress>,
+        stop: Option<Arc<AtomicBool>>,
+    ) -> Result<Record, LabError> {
         let fs = registry::find(&self.fs)?;
         self.must_fit()?;
         let config = WorldConfig {
@@ -120,7 +135,7 @@ impl Experiment {
         };
         let me = self.clone();
         let finished = World::new(config)
-            .run(move || me.in_virtual_time(fs, progress))
+            .run(move || me.in_virtual_time(fs, progress, stop))
             .map_err(|stop| LabError::run(&self.fs, "run", stop))??;
         Ok(self.record(fs, finished))
     }
@@ -132,22 +147,26 @@ impl Experiment {
     }
 
     fn must_fit(&self) -> Result<(), LabError> {
-        let capacity = self.testbed.drive.pages() as f64 * granary_units::PAGE_SIZE as f64;
-        let needs = self.workload.expected_bytes();
-        if needs > capacity * 0.95 {
-            return Err(LabError::DoesNotFit(format!(
-                "the workload's files need {:.1} GiB, the testbed's drive has {:.1} GiB: use a smaller --scale",
-                needs / (1u64 << 30) as f64,
-                capacity / (1u64 << 30) as f64
-            )));
+        room::must_fit(&self.workload, &self.testbed)
+    }
+
+    /// A failed phase of the workload; where there was no room, with where more is to be had.
+    fn failed(&self, phase: &'static str, e: &RunError) -> LabError {
+        if *e == RunError::Interrupted {
+            return LabError::Interrupted(format!("{} on {}", self.workload.name, self.fs));
         }
-        Ok(())
+        let more = match e.is_no_space() {
+            true => format!("; {}", room::more(&self.workload, &self.testbed)),
+            false => String::new(),
+        };
+        LabError::run(&self.fs, phase, format!("{e}{more}"))
     }
 
     fn in_virtual_time(
         &self,
         fs: &'static FsEntry,
         progress: Option<OnProgress>,
+        stop: Option<Arc<AtomicBool>>,
     ) -> Result<Finished, LabError> {
         let name = fs.name;
         let drive_config = self.drive(fs);
@@ -179,12 +198,13 @@ impl Experiment {
         let options = RunOptions {
             seed: self.seed,
             progress,
+            stop,
             changed_lines: self.changed_lines,
             ..RunOptions::default()
         };
         let mut run = Run::new(&self.workload, clients, options);
         let start = at(&drive);
-        run.setup().map_err(|e| LabError::run(name, "setup", e))?;
+        run.setup().map_err(|e| self.failed("setup", &e))?;
         // Idle before the run, so that what run and drain write is the run's own and not the setup's leftovers.
         vfs.sync().map_err(LabError::fs(name, "setup"))?;
         sleep_until(drive.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
@@ -198,7 +218,7 @@ impl Experiment {
                 *done.lock() = Some(at(&drive));
             }
         };
-        let outcome = run.measure_then(at_end).map_err(|e| LabError::run(name, "run", e))?;
+        let outcome = run.measure_then(at_end).map_err(|e| self.failed("run", &e))?;
         let done = done.lock().take().expect("a run that came to its end has told of it");
         drop(run);
         let stats = vfs.cache_stats();
@@ -304,6 +324,7 @@ impl Experiment {
             threads: self.workload.threads(),
             virtual_s,
             ended_by: outcome.finished_because.to_string(),
+            cut_short: outcome.finished_because == Finish::Interrupt,
             ops: Ops {
                 total: outcome.total_ops,
                 per_s: if virtual_s > 0.0 { outcome.total_ops as f64 / virtual_s } else { 0.0 },
@@ -324,6 +345,10 @@ impl Experiment {
         };
         let judge = warnings::Run { fs, page_cache, host: &self.testbed.host, workload: &self.workload };
         record.warnings = self.origin.notes.clone();
+        if record.cut_short {
+            let so_far = "cut short by an interrupt: the figures are of what was done until then, another run ends elsewhere";
+            record.warnings.insert(0, so_far.to_owned());
+        }
         record.warnings.extend(figures::of_run(&self.drive(fs), Some(&self.testbed.host)));
         record.warnings.extend(judge.warnings(&record, &outcome.warnings));
         record

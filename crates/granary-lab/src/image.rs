@@ -15,7 +15,7 @@ use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions}
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
-    Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
+    Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig, quoted,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -150,8 +150,8 @@ fn refuse_smaller(path: &Path, has: Bytes, size: Bytes) -> Result<(), LabError> 
         return Ok(());
     }
     Err(LabError::Usage(format!(
-        "{}: its drive has {has}, and images do not shrink: make a smaller one (granary mkfs) and copy the files \
-         (granary cp-out, granary cp-in)",
+        "{}: its drive has {has}, and images do not shrink: make a smaller one (`granary mkfs IMAGE --size SIZE`) and copy the \
+         files (`granary cp-out IMAGE / DIR`, `granary cp-in IMAGE DIR /`)",
         path.display()
     )))
 }
@@ -216,7 +216,8 @@ fn ask(
 }
 
 /// What to do instead of growing.
-const COPY: &str = "make a larger image (granary mkfs) and copy the files (granary cp-out, granary cp-in)";
+const COPY: &str = "make a larger image (`granary mkfs IMAGE --size SIZE`) and copy the files (`granary cp-out IMAGE / DIR`, \
+                    `granary cp-in IMAGE DIR /`)";
 /// Pages with which any metadata have place.
 const ROOMY: u64 = 1 << 20;
 
@@ -289,13 +290,13 @@ impl OpenImage {
         let meta = Image::describe_on(&**place)?.meta;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
-                "{}: a blank drive, without a file system of ours: serve it with `granary export`",
+                "{0}: a blank drive, without a file system of ours: serve it with `granary export {0} DIR`",
                 path.display()
             )));
         }
         if meta.unfinished {
             return Err(LabError::Usage(format!(
-                "{0}: its making was interrupted, and there is no file system on it: granary mkfs --force {0} makes it anew",
+                "{0}: its making was interrupted, and there is no file system on it: `granary mkfs --force {0}` makes it anew",
                 path.display()
             )));
         }
@@ -317,7 +318,7 @@ impl OpenImage {
             return Err(LabError::BadSet {
                 set: set.clone(),
                 message: format!(
-                    "{path} is the image's, since it was made: make another image (granary mkfs --set {set})"
+                    "{path} is the image's, since it was made: make another image (`granary mkfs IMAGE --set {set}`)"
                 ),
             });
         }
@@ -396,7 +397,7 @@ pub fn open_drive(
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
-             or make a blank image (granary mkfs --fs {BLANK})",
+             or make a blank image (`granary mkfs IMAGE --fs {BLANK}`)",
             path.display()
         )));
     }
@@ -504,10 +505,9 @@ fn unreadable(vfs: &Arc<Vfs>) -> Vec<String> {
     let mut process = Process::new(vfs.clone(), Cred::ROOT);
     let mut dirs = vec![Vec::new()];
     while let Some(dir) = dirs.pop() {
-        let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
         let at = if dir.is_empty() { b"/" } else { &dir[..] };
         let entries = process.list(at).unwrap_or_else(|e| {
-            wrong.push(format!("{}: cannot be listed: {e}", name(at)));
+            wrong.push(format!("{}: cannot be listed: {e}", quoted(at)));
             Vec::new()
         });
         for entry in entries.iter().filter(|e| e.name != b"." && e.name != b"..") {
@@ -516,7 +516,7 @@ fn unreadable(vfs: &Arc<Vfs>) -> Vec<String> {
                 FileKind::Dir => dirs.push(path),
                 FileKind::File => {
                     if let Err((pos, e)) = read_whole(&mut process, &path) {
-                        wrong.push(format!("{}: cannot be read from byte {pos} on: {e}", name(&path)));
+                        wrong.push(format!("{}: cannot be read from byte {pos} on: {e}", quoted(&path)));
                     }
                 }
                 _ => {}
@@ -571,7 +571,9 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
         let name = Image::describe_on(&*place)?.meta.fs;
         return Err(LabError::call(
             format!("repairing {}", path.display()),
-            format!("{name} has no repair; copy out what you need (granary cp-out) and make a new image"),
+            format!(
+                "{name} has no repair; copy out what you need (`granary cp-out IMAGE / DIR`) and make a new image"
+            ),
         ));
     }
     let open = OpenImage::open_on(&place, Durability::Process, false)?;

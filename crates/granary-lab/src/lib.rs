@@ -27,3 +27,8 @@ pub use error::LabError;
 pub fn hash(content: &[u8]) -> String {
     format!("crc32c:{:08x}", crc32c::crc32c(content))
 }
+
+/// The known name that `name` may have been meant for, as a question with a blank behind it; nothing where none is near.
+pub fn meant<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
+    granary_workload::nearest(name, known).map_or(String::new(), |near| format!("did you mean `{near}`? "))
+}

@@ -49,6 +49,9 @@ pub struct Record {
     /// What ended it: `time`, or the flowop that did.
     #[serde(default)]
     pub ended_by: String,
+    /// An interrupt ended it: it did less than it was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
     /// Operations of the measured run.
     pub ops: Ops,
     /// Bytes that the application read and wrote in the measured run.

@@ -114,6 +114,7 @@ fn bytefs(port: Port, host: &Host, variant: Variant) -> Result<Arc<dyn FileSyste
 pub fn find(name: &str) -> std::result::Result<&'static FsEntry, LabError> {
     FILE_SYSTEMS.iter().find(|f| f.name == name).ok_or_else(|| {
         let known: Vec<&str> = FILE_SYSTEMS.iter().map(|f| f.name).collect();
-        LabError::UnknownFs { name: name.to_owned(), known: known.join(", ") }
+        let meant = crate::meant(name, known.iter().copied());
+        LabError::UnknownFs { name: name.to_owned(), meant, known: known.join(", ") }
     })
 }

@@ -14,6 +14,7 @@ pub mod figures;
 mod limits;
 pub mod measure;
 mod memory;
+mod set;
 mod source;
 mod unset;
 
@@ -23,7 +24,8 @@ use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 use serde::{Deserialize, Serialize};
-use source::{NO_WORD, Sources, blames, plain};
+use set::{apply, once, read};
+use source::{Sources, blames};
 use toml::{Table, Value};
 
 /// A host and its drive.
@@ -139,7 +141,8 @@ pub fn text(name: &str) -> Result<String, LabError> {
     }
     if !std::path::Path::new(name).exists() {
         let known: Vec<&str> = builtins().map(|(n, _)| n).collect();
-        return Err(LabError::UnknownTestbed { name: name.to_owned(), known: known.join(", ") });
+        let meant = crate::meant(name, known.iter().copied());
+        return Err(LabError::UnknownTestbed { name: name.to_owned(), meant, known: known.join(", ") });
     }
     std::fs::read_to_string(name).map_err(|source| LabError::Io { what: format!("reading {name}"), source })
 }
@@ -157,7 +160,8 @@ impl Testbed {
             // Writing the testbed out first makes every key present, also those the file leaves at their default.
             let mut tree = Table::try_from(&testbed).map_err(|e| sources.bad(None, &e.to_string()))?;
             for set in sets {
-                changed.push(apply(&mut tree, set)?);
+                changed.push(apply(&mut tree, set, name)?);
+                once(sets, &changed)?;
                 testbed = read(&mut tree, set)?;
             }
         }
@@ -177,7 +181,8 @@ impl Testbed {
         let (unchanged, mut testbed, mut paths) = (self.clone(), self, Vec::new());
         for set in sets {
             let mut tree = Table::try_from(&testbed).map_err(|e| bad(set, e.to_string()))?;
-            paths.push(apply(&mut tree, set)?);
+            paths.push(apply(&mut tree, set, &unchanged.name)?);
+            once(sets, &paths)?;
             testbed = read(&mut tree, set)?;
         }
         let (Err(message), Some(last)) = (testbed.validate(), sets.last()) else {
@@ -200,7 +205,7 @@ impl Testbed {
             for (_, set) in sets.iter().enumerate().filter(|(n, _)| n != skipped) {
                 let tree = Table::try_from(&testbed).ok();
                 let changed = tree.and_then(|mut tree| {
-                    apply(&mut tree, set).ok()?;
+                    apply(&mut tree, set, &self.name).ok()?;
                     read(&mut tree, set).ok()
                 });
                 let Some(changed) = changed else { return false };
@@ -288,81 +293,6 @@ impl Testbed {
     }
 }
 
-/// The testbed of the tree after a `KEY=VALUE`.
-fn read(tree: &mut Table, set: &str) -> Result<Testbed, LabError> {
-    let refused =
-        |message: &str| LabError::BadSet { set: set.to_owned(), message: plain(message).to_owned() };
-    Testbed::deserialize(tree.clone()).or_else(|e| match set.split_once('=') {
-        // As a word it is refused with the list of those that there are.
-        Some((key, value)) if e.message() == NO_WORD => {
-            apply(tree, &format!("{key}='{}'", value.trim()))?;
-            Testbed::deserialize(tree.clone()).map_err(|e| refused(e.message()))
-        }
-        _ => Err(refused(e.message())),
-    })
-}
-
-/// Applies one `KEY=VALUE` to the tree; returns the key's whole path.
-fn apply(tree: &mut Table, set: &str) -> Result<String, LabError> {
-    let bad = |message: String| LabError::BadSet { set: set.to_owned(), message };
-    let (key, value) = set.split_once('=').ok_or_else(|| bad("write KEY=VALUE".to_owned()))?;
-    let (key, value) = (key.trim(), value.trim());
-    let mut keys = Vec::new();
-    collect_keys(tree, "", &mut keys);
-    keys.extend(unset::keys_of(tree));
-    let ending = format!(".{key}");
-    let matches: Vec<&String> = keys.iter().filter(|k| *k == key || k.ends_with(&ending)).collect();
-    let path = match matches.as_slice() {
-        [one] => (*one).clone(),
-        [] => {
-            let last = key.rsplit('.').next().unwrap_or(key);
-            if let Some((_, why)) = ELSEWHERE.iter().find(|(key, _)| *key == last) {
-                return Err(bad((*why).to_owned()));
-            }
-            let near: Vec<&str> = keys.iter().filter(|k| k.contains(last)).map(String::as_str).collect();
-            let hint = if near.is_empty() { String::new() } else { format!("; perhaps {}", near.join(", ")) };
-            return Err(bad(format!(
-                "the testbed has no key '{key}'{hint}; `granary testbed show --values` lists them"
-            )));
-        }
-        many => {
-            let all: Vec<&str> = many.iter().map(|k| k.as_str()).collect();
-            return Err(bad(format!("'{key}' could be {}: write more of the path", all.join(", "))));
-        }
-    };
-    // A bare word is a string: `atime=noatime`, `size=16k`.
-    let parsed = toml::from_str::<Table>(&format!("v = {value}"))
-        .ok()
-        .and_then(|mut t| t.remove("v"))
-        .unwrap_or_else(|| Value::String(value.to_owned()));
-    let (last, parents) = path
-        .split('.')
-        .collect::<Vec<_>>()
-        .split_last()
-        .map(|(l, p)| (l.to_string(), p.join(".")))
-        .expect("a path has a key");
-    let mut table = tree;
-    for part in parents.split('.').filter(|p| !p.is_empty()) {
-        table = match table.get_mut(part) {
-            Some(Value::Table(t)) => t,
-            _ => return Err(bad(format!("'{part}' is not a section"))),
-        };
-    }
-    table.insert(last, parsed);
-    Ok(path)
-}
-
-/// All dotted paths of values below `table`.
-fn collect_keys(table: &Table, prefix: &str, out: &mut Vec<String>) {
-    for (k, v) in table {
-        let path = if prefix.is_empty() { k.clone() } else { format!("{prefix}.{k}") };
-        match v {
-            Value::Table(t) => collect_keys(t, &path, out),
-            _ => out.push(path),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -413,12 +343,53 @@ mod tests {
     fn a_wrong_set_says_what_would_be_right() {
         let message =
             |set: &str| Testbed::load("bytefs-emulator", &[set.to_owned()]).expect_err(set).to_string();
-        assert!(message("syscal=1").contains("no key 'syscal'"));
+        let said = message("syscal=1");
+        assert!(said.contains("no key 'syscal'; did you mean `syscall`? "), "{said}");
+        let said = message("nand.raed_ns=3");
+        assert!(said.contains("did you mean `nand.read_ns`? "), "{said}");
+        // Where the end of the path is not enough, more of it is said.
+        let said = message("writeback_intervall=3");
+        assert!(
+            said.contains("did you mean `ext4.writeback_interval` or `vfs.writeback_interval`? "),
+            "{said}"
+        );
         assert!(message("syscall").contains("write KEY=VALUE"));
         assert!(
             message("ext4.data=3").contains("ext4.data=3: unknown variant `3`, expected one of `ordered`")
         );
-        assert!(message("costs.syscall=fast").contains("--set costs.syscall=fast: invalid type"));
+        for (set, word) in [
+            (
+                "nand.read_ns=abc",
+                "drive.flash.nand.read_ns takes a whole number of nanoseconds; it is 40000 in bytefs-emulator",
+            ),
+            ("nand.read_ns=-1", "drive.flash.nand.read_ns takes a whole number of nanoseconds"),
+            ("nand.read_ns=1.5", "drive.flash.nand.read_ns takes a whole number of nanoseconds"),
+            ("costs.syscall=fast", "host.costs.syscall takes a whole number of nanoseconds; it is 90 in"),
+            ("host.cores=many", "host.cores takes a whole number; it is 28 in"),
+            (
+                "channels=99999999999",
+                "drive.flash.geometry.channels takes a whole number up to 4294967295; it is 8 in",
+            ),
+            ("log_region=much", "drive.firmware.log_region takes a size (or bandwidth): "),
+            ("log_region=much", "; it is 268435456 in bytefs-emulator"),
+            ("gc_sleep=9", "host.f2fs.gc_sleep takes a list of 3; it is [30000000000, "),
+            ("ext4.data=orderd", "did you mean `ordered`?"),
+        ] {
+            let said = message(set);
+            assert!(said.starts_with(&format!("--set {set}: ")) && said.contains(word), "{word}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_set_once() {
+        let sets = ["nand.read_ns=3", "channels=4", "drive.flash.nand.read_ns=4"].map(str::to_owned);
+        let said = Testbed::load("bytefs-emulator", &sets).expect_err("twice").to_string();
+        assert_eq!(
+            said,
+            "--set drive.flash.nand.read_ns=4: drive.flash.nand.read_ns is set already, by --set nand.read_ns=3: leave one out"
+        );
+        let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        assert_eq!(testbed.with(&sets).expect_err("twice").to_string(), said);
     }
 
     /// What loading a file of this text says.
@@ -559,7 +530,10 @@ mod tests {
             .to_string();
         assert!(said.contains("mine.toml: line 5: ") && said.contains("gc_start (3)"), "{said}");
         let said = load(&format!("{head}[drive.flash]\ngc_stpo = 2\n")).expect_err("unknown").to_string();
-        assert!(said.contains("mine.toml: line 5: unknown field `gc_stpo`"), "{said}");
+        assert!(
+            said.contains("mine.toml: line 5: unknown field `gc_stpo`: did you mean `gc_stop`?"),
+            "{said}"
+        );
         // Of two keys that contradict each other the one that stands here is named, not the base's.
         let said =
             load(&format!("{head}[drive.flash]\ngc_start = 5\n")).expect_err("contradicts").to_string();
@@ -629,6 +603,8 @@ mod tests {
     #[test]
     fn an_unknown_testbed_lists_the_known_ones() {
         let e = Testbed::load("no-such", &[]).expect_err("unknown").to_string();
-        assert!(e.contains("bytefs-emulator"), "{e}");
+        assert!(e.contains("bytefs-emulator") && !e.contains("did you mean"), "{e}");
+        let e = Testbed::load("bytefs-emulater", &[]).expect_err("unknown").to_string();
+        assert!(e.contains("did you mean `bytefs-emulator`?"), "{e}");
     }
 }

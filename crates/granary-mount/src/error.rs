@@ -50,7 +50,7 @@ pub enum MountError {
     #[error("{0} is not empty: give an empty directory, the mount would hide what is in it")]
     NotEmpty(PathBuf),
     /// Something is mounted there.
-    #[error("{dir} is busy: {what} is mounted there; unmount it first (granary umount {dir})")]
+    #[error("{dir} is busy: {what} is mounted there; unmount it first (`granary umount {dir}`)")]
     Busy {
         /// The directory.
         dir: PathBuf,

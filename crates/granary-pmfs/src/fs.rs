@@ -204,7 +204,8 @@ impl FileSystem for Pmfs {
         Ok(StatFs {
             blocks,
             free_blocks: free,
-            reserved_blocks: 0,
+            // Nodes of trees: what is offered can be filled.
+            reserved_blocks: StatFs::index_of_all(free, FANOUT),
             inodes,
             free_inodes: inodes.saturating_sub(used),
         })

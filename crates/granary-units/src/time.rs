@@ -1,13 +1,13 @@
 //! [`Nanos`]: integer nanoseconds, the only unit of time in Granary.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
 
 /// A span of time, or an instant counted from the start of the world, in nanoseconds.
 ///
 /// Range 0 to 2^64-1 ns (584 years); arithmetic panics on overflow, which only a bug can cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
@@ -45,6 +45,30 @@ impl Nanos {
     /// `self + other`, or [`Nanos::MAX`].
     pub const fn saturating_add(self, other: Nanos) -> Nanos {
         Nanos(self.0.saturating_add(other.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Nanos {
+    /// From a whole number; what is none is refused as no number *of nanoseconds*.
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Nanos, D::Error> {
+        struct Whole;
+        impl serde::de::Visitor<'_> for Whole {
+            type Value = Nanos;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number of nanoseconds")
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Nanos, E> {
+                Ok(Nanos(n))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Nanos, E> {
+                let negative = || E::invalid_value(serde::de::Unexpected::Signed(n), &self);
+                u64::try_from(n).map(Nanos).map_err(|_| negative())
+            }
+        }
+        d.deserialize_u64(Whole)
     }
 }
 

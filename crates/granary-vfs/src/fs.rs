@@ -224,7 +224,7 @@ pub struct StatFs {
     pub blocks: u64,
     /// Free blocks.
     pub free_blocks: u64,
-    /// Those of the free blocks that the file system keeps for its own metadata.
+    /// Those of the free blocks that the file system keeps for its own metadata, or needs to name the others.
     pub reserved_blocks: u64,
     /// Inodes in all.
     pub inodes: u64,
@@ -236,6 +236,25 @@ impl StatFs {
     /// Free blocks that programs can fill: `f_bavail`.
     pub fn available_blocks(&self) -> u64 {
         self.free_blocks.saturating_sub(self.reserved_blocks)
+    }
+
+    /// Of so many free blocks those that the index of one file would take that filled the others, where a block of an index
+    /// names `fanout` blocks: what can be filled is the rest.
+    pub fn index_of_all(free: u64, fanout: u64) -> u64 {
+        let index = |data: u64| {
+            let (mut all, mut level) = (0, data);
+            while level > 1 {
+                level = level.div_ceil(fanout);
+                all += level;
+            }
+            all
+        };
+        // What `free` blocks of data would need is enough; a few less may be.
+        let mut share = index(free).min(free);
+        while share > 0 && index(free - (share - 1)) < share {
+            share -= 1;
+        }
+        share
     }
 }
 
@@ -521,4 +540,28 @@ pub trait FileSystem: Send + Sync {
     /// Compares everything on media (and in memory) with everything else; one sentence per violation. The file
     /// system is quiet and synced.
     fn check(&self) -> Result<Vec<String>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::StatFs;
+
+    #[test]
+    fn the_rest_and_its_index_fill_what_is_free() {
+        for fanout in [2, 512, 1018] {
+            for free in (0..3000).chain([1 << 20, 1 << 30]) {
+                let share = StatFs::index_of_all(free, fanout);
+                let index = |data: u64| {
+                    let levels = std::iter::successors(Some(data), |n| (*n > 1).then(|| n.div_ceil(fanout)));
+                    levels.skip(1).sum::<u64>()
+                };
+                let data = free - share;
+                assert!(data + index(data) <= free, "{free} at {fanout}: {share}");
+                assert!(
+                    share == 0 || data + 1 + index(data + 1) > free,
+                    "{free} at {fanout}: {share} is too much"
+                );
+            }
+        }
+    }
 }

@@ -30,6 +30,7 @@ pub mod memfs;
 pub mod model;
 mod posix;
 mod process;
+mod quote;
 pub mod reference;
 mod repair;
 pub mod suite;
@@ -51,6 +52,7 @@ pub use hash_index::{HashIndex, Vacant};
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
+pub use quote::quoted;
 pub use repair::Repaired;
 pub use vfs::{Change, DirStream, Farewell, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs, is_name};
 

@@ -39,7 +39,8 @@ mod targets;
 mod vars;
 
 pub use source::Diagnostic;
-pub(crate) use suggest::{names, nearest};
+pub(crate) use suggest::names;
+pub use suggest::nearest;
 
 use crate::Error;
 use crate::spec::Workload;

@@ -11,9 +11,12 @@
 //!
 //! [`run`] executes it in virtual time on anything that implements `granary_vfs::Posix`.
 //!
-//! `lang` and `spec` draw no random numbers and touch no file system.
+//! [`fio`] reads fio's job files into plain jobs, for whoever runs them on a drive or a file system.
+//!
+//! `lang`, `fio` and `spec` draw no random numbers and touch no file system.
 
 pub mod error;
+pub mod fio;
 pub mod lang;
 pub mod run;
 pub mod spec;
@@ -22,5 +25,5 @@ mod builtin;
 
 pub use builtin::{Builtin, builtin, list};
 pub use error::Error;
-pub use lang::Diagnostic;
+pub use lang::{Diagnostic, nearest};
 pub use spec::Workload;

@@ -63,6 +63,7 @@ use semaphore::{Gate, Semaphore};
 use standstill::Standstill;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use worker::Worker;
 
 /// Hands out one client (process) of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`.
@@ -125,6 +126,8 @@ pub struct RunOptions {
     pub hog_store_ps: u64,
     /// Share of the 64-byte lines that a random write changes in what is there: 0 to 1.
     pub changed_lines: f64,
+    /// Set from another thread, it ends the run as soon as that can be: what was done until then is the outcome.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for RunOptions {
@@ -132,7 +135,7 @@ impl Default for RunOptions {
     /// load again each time (a `char` store may alias it), about one turn per cycle, at the 2.7 GHz base frequency
     /// of the ByteFS paper's hosts (section 5.1). Rewriting changes nothing, as in Filebench (`content.rs`).
     fn default() -> RunOptions {
-        RunOptions { seed: 1, progress: None, hog_store_ps: 370, changed_lines: 0.0 }
+        RunOptions { seed: 1, progress: None, hog_store_ps: 370, changed_lines: 0.0, stop: None }
     }
 }
 
@@ -185,7 +188,8 @@ impl<C: Clients> Run<C> {
     /// Does the prologue: makes the filesets below their paths, and what else the workload says comes first.
     ///
     /// # Errors
-    /// [`RunError::Setup`] for a call that failed, [`RunError::Fileset`] for a fileset that cannot be.
+    /// [`RunError::Setup`] for a call that failed, [`RunError::Fileset`] for a fileset that cannot be,
+    /// [`RunError::Interrupted`] where it was told to stop.
     pub fn setup(&mut self) -> Result<(), RunError> {
         let steps = self.workload.prologue.clone();
         for step in &steps {
@@ -210,7 +214,8 @@ impl<C: Clients> Run<C> {
     fn create_filesets(&mut self) -> Result<(), RunError> {
         let specs = &self.workload.filesets;
         let mut trees = fileset::trees(specs, &self.randoms, self.options.seed)?;
-        let counter = Arc::new(setup::Counter::new(self.options.progress.clone(), &trees));
+        let counter =
+            Arc::new(setup::Counter::new(self.options.progress.clone(), self.options.stop.clone(), &trees));
         let mut sets = Vec::new();
         for (i, spec) in specs.iter().enumerate().rev() {
             let tree = trees.pop().expect("one tree per fileset");
@@ -422,7 +427,7 @@ struct Shared {
 
 impl Shared {
     fn new<C>(run: &Run<C>, plan: &mut Plan, sets: Vec<Arc<Fileset>>, deadline: Nanos) -> Shared {
-        let halt = Halt::new(deadline);
+        let halt = Halt::new(deadline, run.options.stop.clone());
         let sleepers = Arc::new(Monitor::new(()));
         halt.enrol(Arc::clone(&sleepers) as _);
         let running = Arc::new(Monitor::new(plan.threads.len()));

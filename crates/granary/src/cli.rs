@@ -10,7 +10,8 @@ use granary_units::Bytes;
 use std::path::PathBuf;
 
 /// What a command ends with.
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check found something, 2 usage or environment.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 a check found something, 2 usage or environment, 130 (143) stopped by Ctrl-C \
+                          (SIGTERM) with what was measured until then.";
 
 /// File systems for memory-semantic SSDs: run them on an emulated drive and see what moves.
 #[derive(Parser)]
@@ -173,6 +174,9 @@ pub struct RunArgs {
     /// Print one JSON object per file system instead of tables (docs/RESULTS.md)
     #[arg(long)]
     pub json: bool,
+    /// Also show the other percentiles of latencies, beside mean and 99th
+    #[arg(long, conflicts_with = "json")]
+    pub latencies: bool,
     /// Also write results.jsonl and results.txt into this directory
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -316,7 +320,8 @@ fn default_jobs() -> usize {
 pub enum DriveCommand {
     /// Measure raw accesses: throughput, latency, how busy each part of the drive is
     Bench(DriveBenchArgs),
-    /// Replay a trace: MSR-Cambridge CSV, text of blkparse, or a record made with --record (docs/WORKLOADS.md)
+    /// Replay a trace: of MSR-Cambridge, SPC, Alibaba, Tencent, FIU, blkparse, fio, DiskSim, MQSim, or a record made with
+    /// --record (docs/WORKLOADS.md)
     Replay(DriveReplayArgs),
     /// Show what the tables of a PebbleSSD take of its persistent memory
     Space(SpaceArgs),
@@ -352,13 +357,16 @@ pub struct DriveArgs {
     /// Print a JSON object instead of tables (docs/RESULTS.md)
     #[arg(long)]
     pub json: bool,
+    /// Also show the other percentiles of latencies, beside mean and 99th
+    #[arg(long, conflicts_with = "json")]
+    pub latencies: bool,
 }
 
 #[derive(Args)]
 pub struct DriveReplayArgs {
     /// The trace, or - for standard input
     pub trace: PathBuf,
-    /// Its format: msr, blkparse, granary [default: found out]
+    /// Its format: granary, msr, blkparse, iolog (fio), spc, alibaba, tencent, fiu, disksim, mqsim [default: found out]
     #[arg(long)]
     pub format: Option<String>,
     /// Issue each operation as soon as one of --depth places is free, instead of when its time stamp says
@@ -376,7 +384,7 @@ pub struct DriveReplayArgs {
     /// blkparse: events to replay, D (given to the driver) or Q (queued) [default: D]
     #[arg(long, value_name = "D|Q")]
     pub event: Option<String>,
-    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR)
+    /// The device, where a trace is of several: 8,16 (blkparse), usr.0 (MSR), /dev/sda (iolog), a number (others)
     #[arg(long)]
     pub device: Option<String>,
     /// Replay what there is of a record that is cut off, because the process that wrote it was killed

@@ -31,6 +31,13 @@ impl Failure {
         Failure { message: message.into(), code: FOUND }
     }
 
+    /// It was stopped by this signal, as asked: 128 and the signal's number, as shells say it.
+    pub fn stopped(signal: i32) -> Failure {
+        let name = if signal == signal_hook::consts::SIGINT { "SIGINT" } else { "SIGTERM" };
+        let message = format!("stopped by {name}: what is shown was done until then");
+        Failure { message, code: 128 + u8::try_from(signal).unwrap_or(0) }
+    }
+
     /// What the program ends with.
     pub fn code(&self) -> u8 {
         self.code
@@ -71,7 +78,7 @@ impl From<FsError> for Failure {
     fn from(e: FsError) -> Failure {
         let hint = match &e {
             FsError::Drive(DriveError::ReadOnly(_)) => {
-                "; its files can be read: mount it with --read-only, or granary cp-out"
+                "; its files can be read: mount it with --read-only, or `granary cp-out IMAGE / DIR`"
             }
             _ => "",
         };

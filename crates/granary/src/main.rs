@@ -10,6 +10,8 @@ mod out;
 mod cli;
 mod cmd;
 mod failure;
+#[cfg(test)]
+mod hints;
 mod progress;
 mod speed;
 

@@ -5,6 +5,7 @@
 //! without an end ask [`is_open`]. Any other trouble (a full disk) is remembered, and [`finish`] has it. Talk that nobody can hear
 //! is no trouble at all: `eprintln!` would end the command in the middle of its work.
 
+use granary_lab::report::View;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -36,21 +37,6 @@ pub fn flush() {
     with(Write::flush);
 }
 
-/// A name with what a terminal would obey, and what is no UTF-8, as C writes it.
-pub fn printable(name: &[u8]) -> String {
-    let mut shown = String::new();
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c.is_control() {
-                true => shown.extend(c.escape_default()),
-                false => shown.push(c),
-            }
-        }
-        shown.extend(chunk.invalid().iter().map(|b| format!("\\x{b:02x}")));
-    }
-    shown
-}
-
 /// Whether somebody may still read.
 pub fn is_open() -> bool {
     TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).is_none()
@@ -60,6 +46,18 @@ pub fn is_open() -> bool {
 #[allow(clippy::disallowed_methods, reason = "this is the way")]
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+/// How wide tables may be: as the terminal is, or as `COLUMNS` says; what is neither gets those of a wide terminal.
+pub fn view(latencies: bool) -> View {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    #[allow(clippy::disallowed_methods, reason = "this is the way")]
+    let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let width = said.or_else(|| terminal().filter(|_| is_terminal())).filter(|width| *width > 0);
+    View {
+        latencies,
+        ..width.map_or_else(View::default, |width: usize| View { width: width.max(40), ..View::default() })
+    }
 }
 
 /// Hands on the rest.
@@ -93,15 +91,4 @@ macro_rules! outln {
 /// `eprintln!`, by [`say`].
 macro_rules! say {
     ($($arg:tt)*) => { $crate::out::say(format_args!($($arg)*)) };
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_cannot_speak_to_the_terminal() {
-        assert_eq!(printable("grün x".as_bytes()), "grün x");
-        assert_eq!(printable(b"a\x1b[31m\n\xff"), r"a\u{1b}[31m\n\xff");
-    }
 }

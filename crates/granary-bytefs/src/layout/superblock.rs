@@ -112,7 +112,7 @@ impl Superblock {
         if sb.version.get() != VERSION {
             return bad(format!(
                 "ByteFS of format version {}, this program reads {VERSION}: copy the files out with the granary that made it \
-                 (granary cp-out), and into a new image (granary mkfs, granary cp-in)",
+                 (`granary cp-out IMAGE / DIR`), and into a new image (`granary mkfs IMAGE`, `granary cp-in IMAGE DIR /`)",
                 sb.version
             ));
         }

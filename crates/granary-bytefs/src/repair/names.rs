@@ -39,7 +39,7 @@ pub(super) struct Dir {
 }
 
 fn text(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
+    granary_vfs::quoted(name)
 }
 
 impl Repair<'_> {

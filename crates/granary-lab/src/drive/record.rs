@@ -8,8 +8,8 @@
 //! Invariant: no wall-clock time; equal seeds give equal bytes.
 
 use super::bench::{JobResult, Measured};
-use super::job::Job;
-use super::replay::{Bent, Replayed};
+use super::job::{Job, Part, extras};
+use super::replay::{Bent, Pace, Replayed};
 use super::trace::Seen;
 use crate::phase::{by_cause, host};
 use crate::record::{Flash, Host};
@@ -21,6 +21,8 @@ use serde::Serialize;
 
 /// Version of the records' format.
 pub const DRIVE_RECORD_VERSION: u32 = 2;
+/// What is said of a run that was stopped.
+const CUT_SHORT: &str = "cut short by an interrupt: the figures are of what was done until then";
 
 /// Where the numbers come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,6 +55,9 @@ pub struct DriveRecord {
     /// Where the numbers come from.
     #[serde(flatten)]
     pub origin: Origin,
+    /// An interrupt ended it: the jobs did less than they were asked for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
     /// By job.
     pub jobs: Vec<JobRecord>,
     /// What moved in the drive.
@@ -72,6 +77,9 @@ pub struct ReplayRecord {
     pub origin: Origin,
     /// The trace and how it was replayed.
     pub trace: TraceRecord,
+    /// An interrupt ended it before the end of the trace.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cut_short: bool,
     /// By kind of operation.
     pub ops: Vec<OpRecord>,
     /// What moved in the drive.
@@ -86,7 +94,7 @@ pub struct ReplayRecord {
 pub struct TraceRecord {
     /// Path.
     pub file: String,
-    /// `msr`, `blkparse`, `granary`.
+    /// Name of its format: `msr`, `blkparse`, `granary` and so on.
     pub format: String,
     /// Time stamps and their factor, or as fast as possible and the depth.
     pub pace: String,
@@ -100,6 +108,9 @@ pub struct TraceRecord {
     pub small_trims: u64,
     /// Lines that are no access of the chosen device and event.
     pub skipped: u64,
+    /// Commands that passed the block layer by (SCSI, ATA, NVMe) and were left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub passed_through: u64,
 }
 
 /// What moved in a drive, and how busy its parts were.
@@ -131,8 +142,11 @@ pub struct JobRecord {
     pub name: String,
     /// `randread` and so on.
     pub rw: String,
-    /// Bytes of one access.
+    /// Bytes of one access; of the smallest, where there are several sizes.
     pub bs: u64,
+    /// Of the largest, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bs_max: Option<u64>,
     /// In flight per client.
     pub iodepth: u32,
     /// Clients.
@@ -153,6 +167,12 @@ pub struct JobRecord {
     /// Accesses asked of each client; absent: one of each block, or as many as the time allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accesses_each: Option<u64>,
+    /// What else shapes it, as a job file says it: `rate=1048576 (writes)`, `stonewall`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
+    /// When it began to be counted, virtual ns after the run began: behind a stonewall, a delay or a lead-in.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub begin_ns: u64,
     /// How many, how fast.
     #[serde(flatten)]
     pub rates: Rates,
@@ -162,6 +182,9 @@ pub struct JobRecord {
     /// And of its writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<Rates>,
+    /// Where it flushes: its flushes, which are not among the accesses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flushes: Option<Rates>,
 }
 
 /// One kind of operation of a trace.
@@ -185,7 +208,10 @@ pub struct Rates {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Bytes of both per virtual second.
+    /// Bytes trimmed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub trim_bytes: u64,
+    /// Bytes of all per virtual second.
     pub bytes_per_s: f64,
     /// Latency in ns.
     pub latency: Latency,
@@ -223,12 +249,17 @@ pub struct Utilization {
     pub planes: f64,
 }
 
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 impl DriveRecord {
     /// The record of a run.
     pub fn new(origin: Origin, drive: &DriveConfig, jobs: &[Job], m: &Measured) -> DriveRecord {
         let mut warnings = Vec::new();
+        warnings.extend(m.cut.then(|| CUT_SHORT.to_owned()));
         let (reads, writes) =
-            (jobs.iter().any(|j| !j.pattern.first.writes()), jobs.iter().any(|j| j.pattern.second.writes()));
+            (jobs.iter().any(|j| j.pattern.first.reads()), jobs.iter().any(|j| j.pattern.second.writes()));
         if reads && origin.precondition == "none" && !origin.warm {
             warnings.push(
                 "reads of pages that were never written do not reach the flash: use --precondition fill"
@@ -244,10 +275,12 @@ impl DriveRecord {
         );
         DriveRecord {
             v: DRIVE_RECORD_VERSION,
+            cut_short: m.cut,
             jobs: jobs
                 .iter()
                 .zip(&m.jobs)
-                .map(|(j, r)| job_record(j, r, drive.pages() * granary_units::PAGE_SIZE as u64))
+                .zip(&m.parts)
+                .map(|((j, r), part)| job_record(j, r, *part))
                 .collect(),
             moved: Moved::new(drive, m.time, &m.run, &m.drain),
             warnings,
@@ -263,11 +296,13 @@ impl ReplayRecord {
         drive: &DriveConfig,
         file: &str,
         format: &str,
-        pace: &str,
+        pace: Pace,
         m: &Replayed,
     ) -> ReplayRecord {
-        let (Bent { wrapped, late }, Seen { unaligned, small_trims, skipped, .. }) = (m.bent, m.seen);
+        let Bent { wrapped, late } = m.bent;
+        let Seen { unaligned, small_trims, skipped, passed_through, untimed, .. } = m.seen;
         let mut warnings = Vec::new();
+        warnings.extend(m.cut.then(|| CUT_SHORT.to_owned()));
         for (n, what) in [
             (
                 wrapped,
@@ -278,10 +313,21 @@ impl ReplayRecord {
                 late,
                 "operations were stamped earlier than others before them in the trace and were issued late",
             ),
+            (
+                passed_through,
+                "commands passed the block layer by (SCSI, ATA, NVMe: no sectors are known of them) and were left out",
+            ),
         ] {
             if n > 0 {
                 warnings.push(format!("{n} {what}"));
             }
+        }
+        if untimed && pace.is_stamped() {
+            warnings.push(
+                "the trace says no time, so all of it was issued at once: --as-fast-as-possible --depth N keeps N operations \
+                 under way"
+                    .to_owned(),
+            );
         }
         let writes = m.ops.values().any(|r| r.write_bytes > 0);
         common_warnings(
@@ -291,10 +337,21 @@ impl ReplayRecord {
             &Work { time: m.time, run: &m.run, drain_time: m.drain_time, drain: &m.drain },
             &mut warnings,
         );
-        let (file, format, pace) = (file.to_owned(), format.to_owned(), pace.to_owned());
+        let (file, format, pace) = (file.to_owned(), format.to_owned(), pace.to_string());
         ReplayRecord {
             v: DRIVE_RECORD_VERSION,
-            trace: TraceRecord { file, format, pace, wrapped, late, unaligned, small_trims, skipped },
+            cut_short: m.cut,
+            trace: TraceRecord {
+                file,
+                format,
+                pace,
+                wrapped,
+                late,
+                unaligned,
+                small_trims,
+                skipped,
+                passed_through,
+            },
             ops: m
                 .ops
                 .iter()
@@ -325,23 +382,28 @@ impl Moved {
     }
 }
 
-fn job_record(job: &Job, r: &JobResult, capacity: u64) -> JobRecord {
-    let part = |n: usize| r.split.as_ref().map(|split| rates(&split[n], r.time));
+fn job_record(job: &Job, r: &JobResult, part: Part) -> JobRecord {
+    let Part { offset, size, .. } = part;
+    let half = |n: usize| r.split.as_ref().map(|split| rates(&split[n], r.time));
     JobRecord {
         name: job.name.clone(),
         rw: job.pattern.name(),
-        bs: job.block_size.0,
-        iodepth: job.depth,
+        bs: job.least(),
+        bs_max: Some(job.most()).filter(|most| *most != job.least()),
+        iodepth: job.in_flight(),
         numjobs: job.clients,
-        offset: job.offset.0,
-        size: job.size.map_or(capacity.saturating_sub(job.offset.0), |s| s.0),
+        offset,
+        size,
         rwmixread: job.pattern.is_mixed().then_some(job.read_percent),
         norandommap: job.pattern.random && !job.random_map,
         runtime_ns: job.runtime.map(|t| t.0),
         accesses_each: job.accesses,
+        settings: extras(job),
+        begin_ns: r.begin.0,
         rates: rates(r, r.time),
-        read: part(0),
-        write: part(1),
+        read: half(0),
+        write: half(1),
+        flushes: r.flushes.as_ref().map(|f| rates(f, r.time)),
     }
 }
 
@@ -354,7 +416,8 @@ fn rates(r: &JobResult, time: Nanos) -> Rates {
         per_s: rate(r.accesses),
         read_bytes: r.read_bytes,
         write_bytes: r.write_bytes,
-        bytes_per_s: rate(r.read_bytes + r.write_bytes),
+        trim_bytes: r.trim_bytes,
+        bytes_per_s: rate(r.read_bytes + r.write_bytes + r.trim_bytes),
         latency: Latency {
             mean_ns: r.latency.mean().0,
             p50_ns: q(0.5),

@@ -28,6 +28,8 @@ const PAGE: u64 = PAGE_SIZE as u64;
 const WINDOW: usize = 4096;
 /// Events between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 14;
+/// Events between two looks at whether to stop.
+const STOP_EVERY: u64 = 1 << 8;
 
 /// When operations are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +38,13 @@ pub enum Pace {
     Stamped(f64),
     /// As fast as possible, with so many under way.
     Fast(u32),
+}
+
+impl Pace {
+    /// As the time stamps say.
+    pub fn is_stamped(self) -> bool {
+        matches!(self, Pace::Stamped(_))
+    }
 }
 
 impl std::fmt::Display for Pace {
@@ -59,6 +68,8 @@ pub struct Replay<'a> {
     pub wrap: bool,
     /// Told when the measured run begins and ends.
     pub mark: &'a dyn Fn(Nanos, Phase),
+    /// Asked now and then whether to end here.
+    pub stop: &'a dyn Fn() -> bool,
 }
 
 /// What a replay could not do as the trace has it.
@@ -87,6 +98,8 @@ pub struct Replayed {
     pub bent: Bent,
     /// What the reader saw.
     pub seen: Seen,
+    /// It was stopped before the end of the trace.
+    pub cut: bool,
     /// The trace has the end of its measured run: always, but for a record of a run that was stopped.
     pub whole: bool,
 }
@@ -196,9 +209,13 @@ impl Replay<'_> {
             bytes: Vec::new(),
         };
         let mut events = Ordered::new(source);
-        let mut n = 0u64;
+        let (mut n, mut cut) = (0u64, false);
         while let Some(event) = events.next()? {
             n += 1;
+            if n.is_multiple_of(STOP_EVERY) && (self.stop)() {
+                cut = true;
+                break;
+            }
             if n.is_multiple_of(REPORT_EVERY) {
                 progress(events.source.seen().position);
             }
@@ -214,10 +231,10 @@ impl Replay<'_> {
             let message = events.source.nothing();
             return Err(LabError::BadTrace { file: self.name.to_owned(), line: 1, message });
         }
-        self.finish(r, seen)
+        self.finish(r, seen, cut)
     }
 
-    fn finish(&self, mut r: Run, seen: Seen) -> Result<Replayed, LabError> {
+    fn finish(&self, mut r: Run, seen: Seen, cut: bool) -> Result<Replayed, LabError> {
         let refused = |e: DriveError| LabError::run("drive", "drain", e);
         let whole = !r.is_record || r.begun && r.after.is_some();
         let (after, end) = match r.after.take() {
@@ -241,6 +258,7 @@ impl Replay<'_> {
             drain_time: drained.saturating_sub(end),
             bent: r.bent,
             seen,
+            cut,
             whole,
         })
     }

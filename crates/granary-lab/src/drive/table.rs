@@ -1,46 +1,45 @@
 //! The terminal tables of a drive bench and of a replay.
 
-use super::record::{DriveRecord, Moved, Origin, Rates, ReplayRecord};
-use crate::report::{grid, group, right};
+use super::record::{DriveRecord, Latency, Moved, Origin, Rates, ReplayRecord};
+use crate::report::{Column, Unit, View, grid, group, right, tables};
 use comfy_table::Cell;
-use granary_units::{Bytes, Nanos};
+use granary_units::Bytes;
 use std::fmt::Write as _;
 
 /// Jobs with their rates and latencies, then how busy the drive's parts were, then flash traffic.
-pub fn table(r: &DriveRecord) -> String {
+pub fn table(r: &DriveRecord, view: View) -> String {
     let mut out = head(&r.origin, &r.moved);
-    let mut t = rate_grid(&["job", "rw", "bs", "depth x jobs"]);
+    let mut rows = Vec::new();
     for j in &r.jobs {
-        let mut row = vec![Cell::new(&j.name), Cell::new(&j.rw), right(Bytes(j.bs).to_string())];
-        row.push(right(format!("{} x {}", j.iodepth, j.numjobs)));
-        row.extend(rate_cells(&j.rates));
-        t.add_row(row);
-        for (what, rates) in [("reads", &j.read), ("writes", &j.write)] {
+        let bs = match j.bs_max {
+            None => Bytes(j.bs).to_string(),
+            Some(most) => format!("{}-{}", Bytes(j.bs), Bytes(most)),
+        };
+        rows.push(([j.name.clone(), j.rw.clone(), bs, format!("{} x {}", j.iodepth, j.numjobs)], &j.rates));
+        for (what, rates) in [("reads", &j.read), ("writes", &j.write), ("flushes", &j.flushes)] {
             if let Some(rates) = rates {
-                let mut row =
-                    vec![Cell::new(format!("  its {what}")), Cell::new(""), Cell::new(""), Cell::new("")];
-                row.extend(rate_cells(rates));
-                t.add_row(row);
+                rows.push(([format!("  its {what}"), String::new(), String::new(), String::new()], rates));
             }
         }
     }
-    let _ = writeln!(out, "{t}\n");
+    let words = |n: usize| rows.iter().map(|(words, _)| words[n].clone()).collect();
+    let labels = [Column::words("job", words(0)), Column::words("rw", words(1))];
+    let shape = [Column::new("bs", words(2)), Column::new("depth x jobs", words(3))];
+    let rates: Vec<&Rates> = rows.iter().map(|(_, rates)| *rates).collect();
+    let _ = writeln!(out, "{}", rate_tables(view, &labels, shape.to_vec(), &rates));
     moved(&mut out, &r.moved);
     warnings(&mut out, &r.warnings);
     out
 }
 
 /// The same for a trace, by kind of operation.
-pub fn replay_table(r: &ReplayRecord) -> String {
+pub fn replay_table(r: &ReplayRecord, view: View) -> String {
     let mut out = format!("{} ({}), {}\n", r.trace.file, r.trace.format, r.trace.pace);
     out += &head(&r.origin, &r.moved);
-    let mut t = rate_grid(&["operation", "count"]);
-    for op in &r.ops {
-        let mut row = vec![Cell::new(&op.name), right(group(op.rates.accesses))];
-        row.extend(rate_cells(&op.rates));
-        t.add_row(row);
-    }
-    let _ = writeln!(out, "{t}\n");
+    let labels = [Column::words("operation", r.ops.iter().map(|op| op.name.clone()).collect())];
+    let counts = Column::new("count", r.ops.iter().map(|op| group(op.rates.accesses)).collect());
+    let rates: Vec<&Rates> = r.ops.iter().map(|op| &op.rates).collect();
+    let _ = writeln!(out, "{}", rate_tables(view, &labels, vec![counts], &rates));
     moved(&mut out, &r.moved);
     warnings(&mut out, &r.warnings);
     out
@@ -55,18 +54,35 @@ fn head(o: &Origin, m: &Moved) -> String {
     )
 }
 
-fn rate_grid(first: &[&str]) -> comfy_table::Table {
-    let rest = ["accesses/s", "MB/s", "mean", "p50", "p95", "p99", "p99.9", "max"];
-    grid(first.iter().chain(&rest).map(|s| (*s).to_owned()).collect())
-}
-
-fn rate_cells(r: &Rates) -> Vec<Cell> {
-    let l = &r.latency;
-    let mut row = vec![right(group(r.per_s.round() as u64)), right(format!("{:.1}", r.bytes_per_s / 1e6))];
-    for ns in [l.mean_ns, l.p50_ns, l.p95_ns, l.p99_ns, l.p999_ns, l.max_ns] {
-        row.push(right(Nanos(ns).to_string()));
+/// Rates with mean and 99th percentile; where all of the latencies are asked for, those in a table of their own.
+fn rate_tables(view: View, labels: &[Column], mut first: Vec<Column>, rates: &[&Rates]) -> String {
+    let column = |head: &str, show: &dyn Fn(&Rates) -> String| {
+        Column::new(head, rates.iter().map(|r| show(r)).collect())
+    };
+    let time = |head: &str, ns: fn(&Latency) -> u64| {
+        column(head, &|r| Unit::of(r.latency.mean_ns).show(ns(&r.latency)))
+    };
+    let unit = || column("unit", &|r| Unit::of(r.latency.mean_ns).name().to_owned());
+    first.extend([
+        column("accesses/s", &|r| group(r.per_s.round() as u64)),
+        column("MB/s", &|r| format!("{:.1}", r.bytes_per_s / 1e6)),
+        time("mean", |l| l.mean_ns),
+        time("p99", |l| l.p99_ns),
+        unit(),
+    ]);
+    let mut out = tables(view, labels, &[first]);
+    if view.latencies {
+        let all = vec![
+            unit(),
+            time("p50", |l| l.p50_ns),
+            time("p95", |l| l.p95_ns),
+            time("p99", |l| l.p99_ns),
+            time("p99.9", |l| l.p999_ns),
+            time("max", |l| l.max_ns),
+        ];
+        out += &tables(view, labels, &[all]);
     }
-    row
+    out
 }
 
 fn moved(out: &mut String, r: &Moved) {

@@ -1,27 +1,39 @@
 //! Traces: what a host asked a drive for, call by call, from other machines or from a run of our own.
 //!
 //! ```text
-//!   MSR-Cambridge CSV (msr.rs) ─┐ lines
-//!   blkparse text (blkparse.rs) ┼──> Event { at, op } ──> replay (../replay.rs) ──> Drive
-//!   Granary record (native.rs) ─┘ calls of a Drive
-//!                 ^
+//!   columns (rows.rs): msr, spc, alibaba, tencent, fiu, disksim, mqsim ─┐ lines
+//!   blkparse text (blkparse.rs), fio's iolog (iolog.rs) ────────────────┼──> Event { at, op } ──> replay (../replay.rs) ──> Drive
+//!   Granary record (native.rs) ─────────────────────────────────────────┘ calls of a Drive
+//!                 ^                                  format.rs: which one it is
 //!   Recorded (recorded.rs): a Drive that writes down what it is asked
 //! ```
 //!
-//! Block traces have offsets in bytes of 512 B sectors, the drive has pages of 4 KiB: a read or write takes all pages
+//! Block traces have offsets in bytes or sectors of 512 B, the drive has pages of 4 KiB: a read or write takes all pages
 //! that it touches, a trim those that it covers. Their content is not known: a write brings a repeated word.
 //!
 //! A trace is read as a stream: a line at a time, never the whole.
 
+mod alibaba;
 pub mod blkparse;
-pub mod msr;
+mod disksim;
+mod fiu;
+mod format;
+mod iolog;
+mod lines;
+mod mqsim;
+mod msr;
 pub mod native;
 pub mod recorded;
+mod rows;
+mod spc;
+mod tencent;
+
+pub use format::Format;
 
 use crate::error::LabError;
 use granary_mssd::Structure;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
-use std::collections::BTreeSet;
+use lines::bad;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -193,8 +205,12 @@ pub struct Seen {
     pub unaligned: u64,
     /// Trims that covered no whole page.
     pub small_trims: u64,
-    /// Lines that are no access (other events of blkparse).
+    /// Lines that are no access (other events of blkparse, other devices).
     pub skipped: u64,
+    /// Commands that passed the block layer by (SCSI, ATA, NVMe): no sectors are known of them.
+    pub passed_through: u64,
+    /// The trace says no time at all.
+    pub untimed: bool,
     /// A record was cut off behind so many whole operations.
     pub cut: Option<u64>,
 }
@@ -218,50 +234,6 @@ pub trait Source {
     /// Whether the events are calls of a drive, whose order must be kept.
     fn is_record(&self) -> bool {
         false
-    }
-}
-
-/// Formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// MSR-Cambridge CSV.
-    Msr,
-    /// Text of blkparse in its default format.
-    Blkparse,
-    /// Granary's own record.
-    Granary,
-}
-
-impl Format {
-    /// Name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Msr => "msr",
-            Format::Blkparse => "blkparse",
-            Format::Granary => "granary",
-        }
-    }
-
-    /// From its name.
-    pub fn named(name: &str) -> Option<Format> {
-        [Format::Msr, Format::Blkparse, Format::Granary].into_iter().find(|f| f.name() == name)
-    }
-
-    /// From the first bytes of a trace.
-    fn of(head: &[u8]) -> Option<Format> {
-        if head.starts_with(native::MAGIC) {
-            return Some(Format::Granary);
-        }
-        let text = String::from_utf8_lossy(head);
-        text.lines().find_map(|line| {
-            if msr::looks_like(line) {
-                Some(Format::Msr)
-            } else if blkparse::looks_like(line) {
-                Some(Format::Blkparse)
-            } else {
-                None
-            }
-        })
     }
 }
 
@@ -312,157 +284,47 @@ pub fn open(path: &Path, choice: &Choice) -> Result<Trace, LabError> {
 pub fn read(name: &str, input: Box<dyn Read>, bytes: u64, choice: &Choice) -> Result<Trace, LabError> {
     let mut input = BufReader::with_capacity(1 << 18, input);
     let head = input.fill_buf().map_err(|source| LabError::Io { what: format!("reading {name}"), source })?;
-    let is_packed =
-        head.starts_with(&[0x1f, 0x8b]) || head.starts_with(b"BZh") || head.starts_with(b"\xfd7zXZ");
-    if is_packed {
-        return Err(bad(
-            name,
-            1,
-            "the file is compressed: unpack it, for example `zcat FILE | granary drive replay -`",
-        ));
+    if let Some(instead) = other_than_a_trace(head) {
+        return Err(bad(name, 1, instead));
     }
     let Some(format) = choice.format.or_else(|| Format::of(&head[..head.len().min(1 << 16)])) else {
+        let known = Format::ALL.map(|f| format!("{} ({})", f.name(), f.about())).join("; ");
         return Err(bad(
             name,
             1,
-            "neither MSR-Cambridge CSV nor text of blkparse nor a Granary record: look at the file, or say --format",
+            format!("no line is one of a known format: look at the file, or say --format; known are {known}"),
         ));
     };
-    let (source, header): (Box<dyn Source>, _) = match format {
-        Format::Msr => (Box::new(msr::Msr::new(name, input, choice.device.clone())), None),
-        Format::Blkparse => {
-            (Box::new(blkparse::Blkparse::new(name, input, choice.event, choice.device.clone())), None)
-        }
-        Format::Granary => {
+    let (source, header) = match format.reader(name, input, choice) {
+        Ok(source) => (source, None),
+        Err(input) => {
             let reader = native::Reader::new(name, input)?.take_cut(choice.cut);
             let header = reader.header().clone();
-            (Box::new(reader), Some(header))
+            (Box::new(reader) as Box<dyn Source>, Some(header))
         }
     };
     Ok(Trace { format, header, source, bytes })
 }
 
-fn bad(file: &str, line: u64, message: impl Into<String>) -> LabError {
-    LabError::BadTrace { file: file.to_owned(), line, message: message.into() }
-}
-
-/// The pages that `offset..offset + len` touches, and whether it consists of whole ones.
-fn touched(offset: u64, len: u64) -> (Lpa, u64, bool) {
-    let (first, end) = (offset / PAGE, (offset + len).div_ceil(PAGE));
-    (Lpa(first), end - first, offset.is_multiple_of(PAGE) && len.is_multiple_of(PAGE))
-}
-
-/// The pages that `offset..offset + len` covers.
-fn covered(offset: u64, len: u64) -> (Lpa, u64) {
-    let (first, end) = (offset.div_ceil(PAGE), (offset + len) / PAGE);
-    (Lpa(first), end.saturating_sub(first))
-}
-
-/// Lines of a text trace: their number, their text, the bytes read.
-struct Lines {
-    file: String,
-    input: BufReader<Box<dyn Read>>,
-    text: String,
-    nth: u64,
-    position: u64,
-}
-
-/// No line of a trace is as long.
-const LONGEST_LINE: u64 = 1 << 16;
-
-impl Lines {
-    fn new(file: &str, input: BufReader<Box<dyn Read>>) -> Lines {
-        Lines { file: file.to_owned(), input, text: String::new(), nth: 0, position: 0 }
+/// What to do with a file that no reader can read as it is.
+fn other_than_a_trace(head: &[u8]) -> Option<&'static str> {
+    let begins = |with: &[&[u8]]| with.iter().any(|w| head.starts_with(w));
+    // The second is zstd's (RFC 8878, "Zstandard Frames").
+    if begins(&[b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"7z\xbc\xaf"]) {
+        return Some("the file is compressed: unpack it, for example `zcat FILE | granary drive replay -`");
     }
-
-    /// Reads the next line that is not empty into `text`; false at the end.
-    fn advance(&mut self) -> Result<bool, LabError> {
-        loop {
-            self.text.clear();
-            let mut bounded = (&mut self.input).take(LONGEST_LINE);
-            let n = match bounded.read_line(&mut self.text) {
-                Ok(n) => n as u64,
-                Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
-                    self.nth += 1;
-                    return Err(self.bad("the line is no text: the file is damaged, or --format is wrong"));
-                }
-                Err(source) => {
-                    return Err(LabError::Io { what: format!("reading {}", self.file), source });
-                }
-            };
-            if n == 0 {
-                return Ok(false);
-            }
-            self.nth += 1;
-            self.position += n;
-            if n == LONGEST_LINE {
-                return Err(self.bad("the line has no end: the file is damaged, or --format is wrong"));
-            }
-            if !self.text.trim().is_empty() {
-                return Ok(true);
-            }
-        }
+    if begins(&[b"\xff\xfe", b"\xfe\xff"]) {
+        return Some(
+            "the file is text in UTF-16: turn it into UTF-8, `iconv -f UTF-16 -t UTF-8 FILE | granary drive replay -`",
+        );
     }
-
-    fn bad(&self, message: impl Into<String>) -> LabError {
-        bad(&self.file, self.nth, message)
+    // BLK_IO_TRACE_MAGIC and a version, of either byte order (Linux, include/uapi/linux/blktrace_api.h).
+    if head.len() > 4 && (head[1..4] == *b"tae" || head[..3] == *b"eat") {
+        return Some(
+            "the file is binary output of blktrace: print it as text, `blkparse -i FILE | granary drive replay -`",
+        );
     }
-}
-
-/// The one device that a trace is about.
-struct Device {
-    wanted: Option<String>,
-    found: Option<String>,
-    /// Some of those that were not wanted.
-    others: BTreeSet<String>,
-}
-
-/// Most devices that are listed where the one that was chosen is not there.
-const MOST_OTHERS: usize = 16;
-
-impl Device {
-    fn new(wanted: Option<String>) -> Device {
-        Device { wanted, found: None, others: BTreeSet::new() }
-    }
-
-    /// Whether accesses of `name` count.
-    ///
-    /// # Errors
-    /// A second device where none was chosen.
-    fn is_it(&mut self, name: &str) -> Result<bool, String> {
-        if let Some(wanted) = &self.wanted {
-            if wanted != name && self.others.len() < MOST_OTHERS && !self.others.contains(name) {
-                self.others.insert(name.to_owned());
-            }
-            return Ok(wanted == name);
-        }
-        match &self.found {
-            None => {
-                self.found = Some(name.to_owned());
-                Ok(true)
-            }
-            Some(found) if found == name => Ok(true),
-            Some(found) => Err(format!(
-                "a second device, {name} beside {found}, and one drive to replay them on: choose with --device {found} or \
-                 --device {name}"
-            )),
-        }
-    }
-
-    /// Why there was no access.
-    fn nothing(&self) -> String {
-        let others: Vec<&str> = self.others.iter().map(String::as_str).collect();
-        match &self.wanted {
-            Some(wanted) if !others.is_empty() => {
-                let more = if others.len() == MOST_OTHERS { ", ..." } else { "" };
-                format!(
-                    "there is no access of --device {wanted} in the trace, but of {}{more}",
-                    others.join(", ")
-                )
-            }
-            _ => "there is no access in the trace".to_owned(),
-        }
-    }
+    None
 }
 
 #[cfg(test)]
@@ -480,31 +342,23 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_recognised() {
-        let of = |text: &str| Format::of(text.as_bytes());
-        assert_eq!(of("128166372003061629,hm,1,Read,383496192,32768,59\n"), Some(Format::Msr));
-        assert_eq!(of("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n"), Some(Format::Msr));
-        assert_eq!(
-            of("  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kj]\n"),
-            Some(Format::Blkparse)
-        );
-        assert_eq!(
-            of("Input file sda.blktrace.0 added\n8,0 3 1 0.0 697 Q W 2 + 8 [kj]\n"),
-            Some(Format::Blkparse)
-        );
-        assert_eq!(of("GRNYTRAC...."), Some(Format::Granary));
-        assert_eq!(of("hello\n"), None);
-    }
-
-    #[test]
     fn what_is_no_trace_is_refused_with_what_to_do() {
         let why = |text: &str| events(text, &Choice::default()).expect_err("refused");
         assert!(why("hello\n").contains("--format"));
         assert!(why("\x1f\x00").contains("--format"));
-        let packed: Box<dyn Read> = Box::new(std::io::Cursor::new(vec![0x1f, 0x8b, 8]));
-        let Err(e) = read("t", packed, 3, &Choice::default()) else { panic!("refused") };
-        assert!(e.to_string().contains("zcat"), "{e}");
-        assert!(why("").contains("neither"));
+        assert!(Format::ALL.iter().all(|f| why("hello\n").contains(f.name())), "all formats are named");
+        assert!(why("").contains("known format"));
+        for (head, word) in [
+            (&b"\x1f\x8b\x08"[..], "zcat"),
+            (b"\x28\xb5\x2f\xfd..", "unpack"),
+            (b"\xff\xfe1\0", "iconv"),
+            (b"\x07tae.....", "blkparse -i"),
+            (b"eat\x07.....", "blkparse -i"),
+        ] {
+            let input: Box<dyn Read> = Box::new(std::io::Cursor::new(head.to_vec()));
+            let Err(e) = read("t", input, 3, &Choice::default()) else { panic!("refused") };
+            assert!(e.to_string().contains(word), "{e}");
+        }
     }
 
     #[test]
@@ -515,10 +369,11 @@ mod tests {
             let text: String = (0..random.below(120))
                 .map(|_| alphabet[random.below(alphabet.len() as u64) as usize])
                 .collect();
-            for format in [Format::Msr, Format::Blkparse, Format::Granary] {
+            for format in Format::ALL {
                 // What counts is that nothing panics.
                 let _ = events(&text, &Choice { format: Some(format), ..Choice::default() });
             }
+            let _ = events(&format!("fio version 2 iolog\n{text}"), &Choice::default());
         }
     }
 }

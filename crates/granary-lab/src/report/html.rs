@@ -6,6 +6,8 @@
 //!                  warnings            what limits how far the numbers can be trusted
 //! ```
 //!
+//! On a narrow screen a row's cells stand below each other, each with its file system: the page scrolls nowhere sideways.
+//!
 //! Two equal sets of records give equal pages: no date is in them. All text is escaped.
 
 mod bars;
@@ -25,6 +27,13 @@ svg{width:100%;max-width:720px;display:block}svg text{font:13px system-ui,sans-s
 table{border-collapse:collapse;margin:1.2em 0;font-variant-numeric:tabular-nums}
 th,td{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:right;font-weight:400}
 th{text-align:left}thead th{font-weight:600;border-bottom:2px solid #999}thead th+th{text-align:right}
+li,h1,h2,p{overflow-wrap:anywhere}
+@media(max-width:48em){
+body{margin:1em auto}svg{width:100%}svg text{font-size:19px}
+table,tbody,tr,th,td,caption{display:block}thead{display:none}
+tr{border-bottom:1px solid #999;padding:.3em 0}th,td{border:0;padding:.1em 0;overflow-wrap:anywhere}
+tbody th{font-weight:600}td{display:flex;justify-content:space-between;gap:1em}td::before{content:attr(data-of);color:#555}
+}
 li{margin:.2em 0}footer{color:#555;margin-top:3em;border-top:1px solid #ccc}
 ";
 
@@ -48,7 +57,8 @@ pub(crate) fn html_with(title: &str, first: &str, records: &[Record]) -> String 
         }
     }
     let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{0}</title>\n\
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>{0}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
         escape(title)
     );
@@ -162,7 +172,7 @@ fn factor(v: Option<f64>) -> String {
 fn figures(out: &mut String, runs: &[&Record]) {
     head(out, "Figures", "", runs);
     for (name, show) in FIGURES {
-        row(out, name, runs.iter().map(|r| show(r)));
+        row(out, name, runs, show);
     }
     *out += "</tbody>\n</table>\n";
 }
@@ -176,7 +186,7 @@ fn latencies(out: &mut String, runs: &[&Record]) {
     for name in names {
         let counted = runs.iter().filter_map(|r| r.ops.by_type.get(name)).any(|op| op.counted);
         let shown = if counted { name.clone() } else { format!("({name})") };
-        row(out, &shown, runs.iter().map(|r| r.ops.by_type.get(name).map_or("-".to_owned(), latency)));
+        row(out, &shown, runs, |r| r.ops.by_type.get(name).map_or("-".to_owned(), latency));
     }
     *out += "</tbody>\n</table>\n";
 }
@@ -198,8 +208,10 @@ fn head(out: &mut String, caption: &str, first: &str, runs: &[&Record]) {
     );
 }
 
-fn row(out: &mut String, name: &str, cells: impl Iterator<Item = String>) {
-    let cells: String = cells.map(|cell| format!("<td>{}</td>", escape(&cell))).collect();
+/// A row, whose cells say what they are of: on a narrow screen they stand below each other.
+fn row(out: &mut String, name: &str, runs: &[&Record], show: impl Fn(&Record) -> String) {
+    let cell = |r: &&Record| format!("<td data-of=\"{}\">{}</td>", escape(&r.fs), escape(&show(r)));
+    let cells: String = runs.iter().map(cell).collect();
     let _ = writeln!(out, "<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(name));
 }
 

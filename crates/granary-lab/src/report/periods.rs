@@ -1,26 +1,21 @@
 //! The parts that `psrun` reports, file systems side by side.
 
-use super::table::{grid, group, right};
+use super::columns::{Column, View, tables};
+use super::table::group;
 use crate::record::Record;
-use comfy_table::Cell;
 use granary_units::Bytes;
 
 /// One row per period: what each file system did in it. Empty where the workload has no `psrun`.
-pub fn periods(records: &[Record]) -> String {
+pub fn periods(records: &[Record], view: View) -> String {
     let most = records.iter().map(|r| r.periods.len()).max().unwrap_or(0);
     if most == 0 {
         return String::new();
     }
-    let mut header = vec!["until".to_owned()];
-    header.extend(records.iter().map(|r| r.fs.clone()));
-    let mut t = grid(header);
-    for i in 0..most {
-        let end = records.iter().filter_map(|r| r.periods.get(i)).map(|p| p.end_s).fold(0.0, f64::max);
-        let mut cells = vec![Cell::new(format!("{end:.3} s"))];
-        cells.extend(records.iter().map(|r| right(period(r, i))));
-        t.add_row(cells);
-    }
-    format!("Periods (psrun): operations per second / read / written\n{t}\n")
+    let end = |i: usize| records.iter().filter_map(|r| r.periods.get(i)).map(|p| p.end_s).fold(0.0, f64::max);
+    let labels = [Column::words("until", (0..most).map(|i| format!("{:.3} s", end(i))).collect())];
+    let columns = records.iter().map(|r| Column::new(&r.fs, (0..most).map(|i| period(r, i)).collect()));
+    let tables = tables(view, &labels, &[columns.collect()]);
+    format!("Periods (psrun): operations per second / read / written\n{tables}")
 }
 
 fn period(record: &Record, i: usize) -> String {

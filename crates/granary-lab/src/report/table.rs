@@ -1,26 +1,32 @@
-//! The terminal table: file systems side by side, ratios to the first.
+//! The terminal table: file systems side by side, ratios to the first; as wide as the terminal and no wider.
 
+use super::columns::{Column, View, tables};
 use crate::record::{OpType, Record};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use granary_units::{Bytes, Nanos};
+use granary_units::Bytes;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 const PAGE: u64 = granary_units::PAGE_SIZE as u64;
 
 /// Renders runs of one workload: throughput, latency per operation, traffic, flash, amplification, warnings.
-pub fn table(records: &[Record]) -> String {
+pub fn table(records: &[Record], view: View) -> String {
     let Some(first) = records.first() else { return String::new() };
     let vars: String = first.vars.iter().map(|var| format!(", {var}")).collect();
     let mut out = format!(
         "{} at scale {} on {}: {} threads, seed {}{vars}\n\n",
         first.workload, first.scale, first.testbed, first.threads, first.seed
     );
-    out.push_str(&format!("{}\n\n", summary(records)));
-    out.push_str(&format!(
-        "Latency per operation: mean / p95 / p99 (in brackets: not counted as an operation)\n{}\n\n",
-        latencies(records)
-    ));
-    out.push_str(&format!("Host-link bytes by data structure\n{}\n", structures(records)));
+    let _ = writeln!(out, "{}", summary(records, view));
+    let _ = writeln!(
+        out,
+        "Latency per operation: mean / p99 (in brackets: not counted as one)\n{}",
+        latencies(records, view)
+    );
+    if view.latencies {
+        let _ = writeln!(out, "{}", all_latencies(records, view));
+    }
+    let _ = write!(out, "Host-link bytes by data structure\n{}", structures(records, view));
     let warnings = warnings(records);
     if !warnings.is_empty() {
         out.push_str(&format!("\n{warnings}"));
@@ -40,17 +46,15 @@ pub(crate) fn right(text: String) -> Cell {
 }
 
 /// One row per figure, one column per file system, then the ratio of each further file system to the first.
-fn summary(records: &[Record]) -> Table {
-    let mut header = vec![String::new()];
-    header.extend(records.iter().map(|r| r.fs.clone()));
-    header.extend(records[1..].iter().map(|r| format!("{}/{}", r.fs, records[0].fs)));
-    let mut t = grid(header);
+fn summary(records: &[Record], view: View) -> String {
+    let mut names = Vec::new();
+    let mut values: Vec<Vec<String>> = vec![Vec::new(); records.len()];
+    let mut ratios: Vec<Vec<String>> = vec![Vec::new(); records.len() - 1];
     let mut row = |name: &str, show: &dyn Fn(f64) -> String, value: &dyn Fn(&Record) -> f64| {
-        let values: Vec<f64> = records.iter().map(value).collect();
-        let mut cells = vec![Cell::new(name)];
-        cells.extend(values.iter().map(|&v| right(show(v))));
-        cells.extend(values[1..].iter().map(|&v| right(ratio(v, values[0]))));
-        t.add_row(cells);
+        let of: Vec<f64> = records.iter().map(value).collect();
+        names.push(name.to_owned());
+        values.iter_mut().zip(&of).for_each(|(column, v)| column.push(show(*v)));
+        ratios.iter_mut().zip(&of[1..]).for_each(|(column, v)| column.push(ratio(*v, of[0])));
     };
     let count = |v: f64| group(v.round() as u64);
     let size = |v: f64| Bytes(v as u64).to_string();
@@ -62,24 +66,27 @@ fn summary(records: &[Record]) -> Table {
     row("application writes", &size, &|r| r.app.write_bytes as f64);
     row("host writes: metadata", &size, &|r| r.host.metadata_written() as f64);
     row("host writes: data", &size, &|r| r.host.data_written() as f64);
-    row("host writes: by byte interface", &size, &|r| r.host.byte.write_bytes.values().sum::<u64>() as f64);
-    row("host writes: by block interface", &size, &|r| r.host.block.write_bytes.values().sum::<u64>() as f64);
+    row("host writes: byte interface", &size, &|r| r.host.byte.write_bytes.values().sum::<u64>() as f64);
+    row("host writes: block interface", &size, &|r| r.host.block.write_bytes.values().sum::<u64>() as f64);
     row("host reads: metadata", &size, &|r| r.host.metadata_read() as f64);
     row("host reads: data", &size, &|r| r.host.data_read() as f64);
-    row("write amplification (host/app)", &factor, &|r| r.amplification.write.unwrap_or(f64::NAN));
-    row("read amplification (host/app)", &factor, &|r| r.amplification.read.unwrap_or(f64::NAN));
-    row("host writes, drain included", &size, &|r| (r.host.written() + r.drain.host.written()) as f64);
+    row("write amplification", &factor, &|r| r.amplification.write.unwrap_or(f64::NAN));
+    row("read amplification", &factor, &|r| r.amplification.read.unwrap_or(f64::NAN));
+    row("host writes + drain", &size, &|r| (r.host.written() + r.drain.host.written()) as f64);
     for cause in causes(records, |r| [&r.flash.program_pages, &r.drain.flash.program_pages]) {
-        row(&format!("flash programs, drain included: {cause}"), &size, &|r| {
+        row(&format!("flash programs + drain: {cause}"), &size, &|r| {
             (pages(&r.flash.program_pages, &cause) + pages(&r.drain.flash.program_pages, &cause)) as f64
         });
     }
     for cause in causes(records, |r| [&r.flash.read_pages, &r.drain.flash.read_pages]) {
-        row(&format!("flash reads, drain included: {cause}"), &size, &|r| {
+        row(&format!("flash reads + drain: {cause}"), &size, &|r| {
             (pages(&r.flash.read_pages, &cause) + pages(&r.drain.flash.read_pages, &cause)) as f64
         });
     }
-    t
+    let values = records.iter().zip(values).map(|(r, cells)| Column::new(&r.fs, cells)).collect();
+    let against = records[1..].iter().map(|r| format!("{}/{}", r.fs, records[0].fs));
+    let ratios = against.zip(ratios).map(|(head, cells)| Column::new(head, cells)).collect();
+    tables(view, &[Column::words("", names)], &[values, ratios])
 }
 
 fn pages(map: &BTreeMap<String, u64>, cause: &str) -> u64 {
@@ -96,27 +103,79 @@ fn causes<'a>(
     all
 }
 
-fn latencies(records: &[Record]) -> Table {
-    let counts = columns_of_counts(records);
-    let mut header = vec!["operation".to_owned()];
-    let one = counts.len() == 1;
-    header.extend(counts.iter().map(|r| if one { "count".to_owned() } else { format!("count {}", r.fs) }));
-    header.extend(records.iter().map(|r| r.fs.clone()));
-    let mut t = grid(header);
+/// The operations of all records, and how each is shown: in brackets what is none of the operations per second.
+fn operations(records: &[Record]) -> Vec<(&String, String)> {
     let mut names: Vec<&String> = records.iter().flat_map(|r| r.ops.by_type.keys()).collect();
     names.sort();
     names.dedup();
-    for name in names {
-        let of = |r: &Record| r.ops.by_type.get(name).cloned().unwrap_or_default();
-        // What is none of the operations per second stands in brackets.
+    let shown = |name: &String| {
         let counted = records.iter().filter_map(|r| r.ops.by_type.get(name)).any(|op| op.counted);
-        let shown = if counted { name.clone() } else { format!("({name})") };
-        let mut cells = vec![Cell::new(shown)];
-        cells.extend(counts.iter().map(|r| right(group(of(r).count))));
-        cells.extend(records.iter().map(|r| right(latency(&of(r)))));
-        t.add_row(cells);
+        if counted { name.clone() } else { format!("({name})") }
+    };
+    names.into_iter().map(|name| (name, shown(name))).collect()
+}
+
+fn of<'r>(record: &'r Record, name: &str) -> Option<&'r OpType> {
+    record.ops.by_type.get(name).filter(|op| op.count > 0)
+}
+
+/// The unit of a row: that of its smallest mean.
+fn unit_of(records: &[Record], name: &str) -> Unit {
+    Unit::of(records.iter().filter_map(|r| of(r, name)).map(|op| op.mean_ns).min().unwrap_or(0))
+}
+
+fn latencies(records: &[Record], view: View) -> String {
+    let operations = operations(records);
+    let counts = columns_of_counts(records);
+    let one = counts.len() == 1;
+    let column = |show: &dyn Fn(&String) -> String| operations.iter().map(|(name, _)| show(name)).collect();
+    let labels = [
+        Column::words("operation", operations.iter().map(|(_, shown)| shown.clone()).collect()),
+        Column::words("unit", column(&|name| unit_of(records, name).name().to_owned())),
+    ];
+    let counted = counts.iter().map(|r| {
+        let head = if one { "count".to_owned() } else { format!("count {}", r.fs) };
+        Column::new(head, column(&|name| group(of(r, name).map_or(0, |op| op.count))))
+    });
+    let times = records.iter().map(|r| {
+        let shown = |name: &String| {
+            of(r, name).map_or("-".to_owned(), |op| {
+                let unit = unit_of(records, name);
+                format!("{} / {}", unit.show(op.mean_ns), unit.show(op.p99_ns))
+            })
+        };
+        Column::new(&r.fs, column(&shown))
+    });
+    if one {
+        return tables(view, &labels, &[counted.chain(times).collect()]);
     }
-    t
+    tables(view, &labels, &[times.collect(), counted.collect()])
+}
+
+/// A table per operation, with all that is known of its latencies.
+fn all_latencies(records: &[Record], view: View) -> String {
+    let mut out = String::new();
+    for (name, shown) in operations(records) {
+        let unit = unit_of(records, name);
+        let some: Vec<(&Record, &OpType)> = records.iter().filter_map(|r| Some((r, of(r, name)?))).collect();
+        let column = |head: &str, ns: fn(&OpType) -> u64| {
+            Column::new(head, some.iter().map(|(_, op)| unit.show(ns(op))).collect())
+        };
+        let labels = [Column::words(
+            format!("{shown}, {}", unit.name()),
+            some.iter().map(|(r, _)| r.fs.clone()).collect(),
+        )];
+        let counts = Column::new("count", some.iter().map(|(_, op)| group(op.count)).collect());
+        let times = [
+            column("mean", |op| op.mean_ns),
+            column("p50", |op| op.p50_ns),
+            column("p95", |op| op.p95_ns),
+            column("p99", |op| op.p99_ns),
+            column("max", |op| op.max_ns),
+        ];
+        out += &tables(view, &labels, &[[counts].into_iter().chain(times).collect()]);
+    }
+    out
 }
 
 /// The records whose counts are shown: the first, where all have the same.
@@ -128,33 +187,65 @@ fn columns_of_counts(records: &[Record]) -> &[Record] {
     if records.iter().all(|r| counts(r) == first) { &records[..1] } else { records }
 }
 
-fn latency(op: &OpType) -> String {
-    if op.count == 0 {
-        return "-".to_owned();
-    }
-    let us = |ns: u64| format!("{:.1}", Nanos(ns).as_secs_f64() * 1e6);
-    format!("{} / {} / {} us", us(op.mean_ns), us(op.p95_ns), us(op.p99_ns))
+/// A unit of time in which the numbers of a row are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Nano,
+    Micro,
+    Milli,
+    Second,
 }
 
-fn structures(records: &[Record]) -> Table {
-    let mut header = vec!["written (byte + block)".to_owned()];
-    header.extend(records.iter().map(|r| r.fs.clone()));
-    let mut t = grid(header);
-    for s in granary_mssd::Structure::ALL {
-        let of = |r: &Record| {
-            let pick = |m: &BTreeMap<String, u64>| m.get(s.name()).copied().unwrap_or(0);
-            (pick(&r.host.byte.write_bytes), pick(&r.host.block.write_bytes))
-        };
-        if records.iter().any(|r| of(r) != (0, 0)) {
-            let mut cells = vec![Cell::new(s.name())];
-            cells.extend(records.iter().map(|r| {
-                let (byte, block) = of(r);
-                right(format!("{} + {}", Bytes(byte), Bytes(block)))
-            }));
-            t.add_row(cells);
+impl Unit {
+    /// The largest in which so many nanoseconds are at least 1.
+    pub fn of(ns: u64) -> Unit {
+        match ns {
+            0..1_000 => Unit::Nano,
+            1_000..1_000_000 => Unit::Micro,
+            1_000_000..1_000_000_000 => Unit::Milli,
+            _ => Unit::Second,
         }
     }
-    t
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Nano => "ns",
+            Unit::Micro => "us",
+            Unit::Milli => "ms",
+            Unit::Second => "s",
+        }
+    }
+
+    /// The number alone.
+    pub fn show(self, ns: u64) -> String {
+        let tenths = match self {
+            Unit::Nano => return group(ns),
+            Unit::Micro => (ns + 50) / 100,
+            Unit::Milli => (ns + 50_000) / 100_000,
+            Unit::Second => (ns + 50_000_000) / 100_000_000,
+        };
+        format!("{}.{}", group(tenths / 10), tenths % 10)
+    }
+}
+
+fn structures(records: &[Record], view: View) -> String {
+    let of = |r: &Record, s: granary_mssd::Structure| {
+        let pick = |m: &BTreeMap<String, u64>| m.get(s.name()).copied().unwrap_or(0);
+        (pick(&r.host.byte.write_bytes), pick(&r.host.block.write_bytes))
+    };
+    let used: Vec<_> = granary_mssd::Structure::ALL
+        .into_iter()
+        .filter(|s| records.iter().any(|r| of(r, *s) != (0, 0)))
+        .collect();
+    let labels = [Column::words("byte + block", used.iter().map(|s| s.name().to_owned()).collect())];
+    let columns = records.iter().map(|r| {
+        let shown = |s: &granary_mssd::Structure| {
+            let (byte, block) = of(r, *s);
+            format!("{} + {}", Bytes(byte), Bytes(block))
+        };
+        Column::new(&r.fs, used.iter().map(shown).collect())
+    });
+    tables(view, &labels, &[columns.collect()])
 }
 
 /// Warnings, each once, with the file systems that it concerns.
@@ -192,6 +283,58 @@ mod tests {
     #[test]
     fn digits_are_grouped() {
         assert_eq!([0, 999, 1000, 1234567].map(group), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn a_row_has_one_unit() {
+        assert_eq!(
+            [0, 999, 1_000, 1_000_000, 1_000_000_000].map(|ns| Unit::of(ns).name()),
+            ["ns", "ns", "us", "ms", "s"]
+        );
+        assert_eq!(Unit::Micro.show(108_849), "108.8");
+        assert_eq!(Unit::Micro.show(12_345_678), "12,345.7");
+        assert_eq!(
+            (Unit::Nano.show(1234), Unit::Second.show(59_960_000_000)),
+            ("1,234".to_owned(), "60.0".to_owned())
+        );
+    }
+
+    /// Five file systems, latencies from nanoseconds to seconds, long names: on a terminal of 80 columns.
+    #[test]
+    fn five_file_systems_fit_on_a_terminal() {
+        let record = |n: u64, fs: &str| {
+            let mut r = Record { fs: fs.to_owned(), workload: "w".to_owned(), ..Record::default() };
+            r.ops.per_s = 1e6 / n as f64;
+            for (name, ns) in [("createfile2", 900 * n), ("an-operation-with-a-long-name", 70_000_000 * n)] {
+                let op = OpType {
+                    counted: true,
+                    count: 38_467 + n,
+                    mean_ns: ns,
+                    p99_ns: 9_000 * ns,
+                    ..OpType::default()
+                };
+                r.ops.by_type.insert(name.to_owned(), op);
+            }
+            r.host.block.write_bytes.insert("inode".to_owned(), 317_280_000 * n);
+            r.host.byte.write_bytes.insert("data".to_owned(), 809_010_000 * n);
+            r.flash.program_pages.insert("log_cleaning".to_owned(), 1 << 30);
+            r
+        };
+        let all: Vec<Record> = ["bytefs", "ext4", "f2fs", "nova", "bytefs-dual"]
+            .iter()
+            .zip(1..)
+            .map(|(fs, n)| record(n, fs))
+            .collect();
+        for (width, latencies) in [(80, false), (80, true), (120, false), (120, true), (60, true)] {
+            let text = table(&all, View { width, latencies });
+            let lines = text.lines().filter(|l| l.starts_with(['│', '┌', '╞', '└']));
+            let widest = lines.map(|l| l.chars().count()).max().unwrap_or(0);
+            assert!(widest <= width, "{widest} of {width}:\n{text}");
+            assert_eq!(text.contains("p95"), latencies);
+            for fs in ["bytefs", "ext4", "f2fs", "nova", "bytefs-dual"] {
+                assert!(text.contains(&format!(" {fs} ")), "{fs}: {text}");
+            }
+        }
     }
 
     #[test]

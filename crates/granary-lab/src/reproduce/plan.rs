@@ -63,7 +63,7 @@ impl Plan<'_> {
             let known = FIGURES.join(", ");
             return Err(LabError::Usage(format!("there is no figure `{unknown}`: choose from {known}")));
         }
-        for name in self.workloads.iter().filter(|w| !WORKLOADS.contains(&w.as_str())) {
+        if let Some(name) = self.workloads.iter().find(|w| !WORKLOADS.contains(&w.as_str())) {
             let known = WORKLOADS.join(", ");
             return Err(LabError::Usage(format!("the paper has no workload `{name}`: choose from {known}")));
         }

@@ -226,11 +226,10 @@ fn value(what: What, testbed: &Testbed, name: &str, last: &mut Last) -> Result<(
         let jobs = [Job {
             name: rw.to_owned(),
             pattern: Pattern::named(rw).expect("one of the names"),
-            block_size: Bytes(bs),
             depth,
-            size: Some(size),
+            size: Some(size.into()),
             accesses: Some(accesses),
-            ..Job::default()
+            ..Job::default().with_block_size(Bytes(bs))
         }];
         let measured = Bench { warm, ..Bench::of(&d, &jobs) }.run(|_, _| {})?;
         *last = Some((command.clone(), measured));

@@ -41,18 +41,32 @@ struct Head {
 /// What toml says of a number or truth value for an option that takes one of some words.
 pub const NO_WORD: &str = "invalid type: unit variant, expected string only";
 /// What it says of anything but a number from 0 on or a text for [`granary_units::Bytes`].
-const NO_SIZE: &str = "data did not match any variant of untagged enum Either";
+pub const NO_SIZE: &str = "data did not match any variant of untagged enum Either";
 
 /// What toml says, where that speaks of our types.
-pub fn plain(message: &str) -> &str {
+pub fn plain(message: &str) -> String {
     match message {
-        NO_WORD => "a word in quotes belongs here",
+        NO_WORD => "a word in quotes belongs here".to_owned(),
         NO_SIZE => {
-            "a size (or bandwidth) belongs here: a whole number of bytes, 0 and more, or a text such as \"16MiB\""
+            "a size (or bandwidth) belongs here: a whole number of bytes, 0 and more, or a text such as \"16MiB\"".to_owned()
         }
-        other => {
-            ELSEWHERE.iter().find(|(key, _)| unknown(other) == Some(*key)).map_or(other, |(_, why)| *why)
-        }
+        other => match ELSEWHERE.iter().find(|(key, _)| unknown(other) == Some(*key)) {
+            Some((_, why)) => (*why).to_owned(),
+            None => with_nearest(other),
+        },
+    }
+}
+
+/// What toml says of an unknown key or word (``unknown field `a`, expected one of `b`, `c` ``), with the one that was meant.
+fn with_nearest(message: &str) -> String {
+    if !message.starts_with("unknown ") {
+        return message.to_owned();
+    }
+    let mut words = message.split('`').skip(1).step_by(2);
+    let (Some(given), known) = (words.next(), words) else { return message.to_owned() };
+    match (granary_workload::nearest(given, known), message.split_once("`,")) {
+        (Some(near), Some((head, tail))) => format!("{head}`: did you mean `{near}`?{tail}"),
+        _ => message.to_owned(),
     }
 }
 
@@ -129,7 +143,7 @@ impl Sources {
     /// An error about what begins at `at`.
     pub fn bad(&self, at: Option<usize>, message: &str) -> LabError {
         let (file, line) = self.place(at.unwrap_or(usize::MAX));
-        bad(file, at.map(|_| line), plain(message))
+        bad(file, at.map(|_| line), &plain(message))
     }
 
     /// An error about a contradiction. Of keys that contradict each other the one is named that stands in the testbed itself, not

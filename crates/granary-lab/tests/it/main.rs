@@ -1,3 +1,4 @@
 //! Experiments from outside.
 
+mod offered;
 mod worn;

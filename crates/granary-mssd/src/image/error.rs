@@ -14,7 +14,7 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The path holds something else.
-    #[error("{} is no Granary image ({why}): check the path, or make an image elsewhere with `granary mkfs`", path.display())]
+    #[error("{} is no Granary image ({why}): check the path, or make an image elsewhere with `granary mkfs IMAGE`", path.display())]
     Foreign {
         /// The path.
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum ImageError {
     },
     /// Files of the image are truncated or hold what was never written.
     #[error(
-        "the image is damaged: {file}: {check}; restore the image from a copy, or make it anew with `granary mkfs --force`"
+        "the image is damaged: {file}: {check}; restore the image from a copy, or make it anew with `granary mkfs IMAGE --force`"
     )]
     Damaged {
         /// The file of the image directory.
@@ -44,7 +44,7 @@ pub enum ImageError {
     /// Written by an earlier version.
     #[error(
         "{} has image format {found}, this program reads format {known}: copy its files out with the granary that made it \
-         (granary cp-out), and into a new image", path.display()
+         (`granary cp-out IMAGE / DIR`), and into a new image", path.display()
     )]
     Older {
         /// The path.
@@ -69,7 +69,9 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The header describes no drive.
-    #[error("{config}; the image's header contradicts itself: make it anew with `granary mkfs --force`")]
+    #[error(
+        "{config}; the image's header contradicts itself: make it anew with `granary mkfs IMAGE --force`"
+    )]
     Geometry {
         /// What is contradictory.
         config: ConfigError,

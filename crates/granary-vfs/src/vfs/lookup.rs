@@ -130,8 +130,8 @@ impl Vfs {
         };
         let node = self.node(ino).map_err(|e| match e {
             FsError::Stale => {
-                let name = String::from_utf8_lossy(name);
-                FsError::Corrupt(format!("{name:?} in {} leads to {ino}, which is not in use", dir.ino()))
+                let name = crate::quoted(name);
+                FsError::Corrupt(format!("{name} in {} leads to {ino}, which is not in use", dir.ino()))
             }
             other => other,
         })?;

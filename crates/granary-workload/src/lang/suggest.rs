@@ -7,7 +7,7 @@ const MAX_COMPARED: usize = 40;
 
 /// The candidate closest to `name` (letters changed, added, left out or swapped; case does not count), if one is
 /// close enough to be meant. The first of several equally close ones.
-pub(crate) fn nearest<'n>(name: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
     if length == 0 || length > MAX_COMPARED {
         return None;

@@ -32,10 +32,7 @@ pub enum RunError {
         source: FsError,
     },
     /// A flowop found no file or directory to work on, and the run was meant to end by time.
-    #[error(
-        "flowop `{flowop}` of {thread} found no {wanted} in fileset `{fileset}`; give the fileset more entries, \
-         run for a shorter time, or use `set mode quit alldone` (or firstdone)"
-    )]
+    #[error("flowop `{flowop}` of {thread} found no {wanted} in fileset `{fileset}`; {instead}")]
     NothingToPick {
         /// Name of the flowop.
         flowop: String,
@@ -45,6 +42,8 @@ pub enum RunError {
         wanted: &'static str,
         /// Where it looked.
         fileset: String,
+        /// What to do.
+        instead: String,
     },
     /// A flowop was used in a way that cannot work.
     #[error("flowop `{flowop}` of {thread}: {reason}")]
@@ -78,7 +77,21 @@ pub enum RunError {
         /// The threads, the flowops that they wait in with file and line, and what for.
         waiters: String,
     },
+    /// It was told to stop before the measured phase began.
+    #[error("interrupted before the run began: nothing was measured")]
+    Interrupted,
     /// [`super::Run::measure`] before [`super::Run::setup`].
     #[error("the filesets of the run are not set up")]
     NotSetUp,
+}
+
+impl RunError {
+    /// Whether the file system had no room.
+    pub fn is_no_space(&self) -> bool {
+        matches!(
+            self,
+            RunError::Setup { source: FsError::NoSpace, .. }
+                | RunError::Call { source: FsError::NoSpace, .. }
+        )
+    }
 }

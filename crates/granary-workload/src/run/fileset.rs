@@ -17,6 +17,10 @@ pub(crate) struct Fileset {
     pub(crate) dirs: Pool,
     pub(crate) readonly: bool,
     pub(crate) writeonly: bool,
+    /// It is one file (`define file`).
+    pub(crate) single_file: bool,
+    /// Share of its entries that were made before the run, percent.
+    pub(crate) prealloc_percent: u8,
 }
 
 impl Fileset {
@@ -37,6 +41,8 @@ impl Fileset {
             tree,
             readonly: spec.readonly,
             writeonly: spec.writeonly,
+            single_file: spec.single_file,
+            prealloc_percent: spec.prealloc_percent,
         }
     }
 

@@ -31,6 +31,8 @@ pub enum Finish {
     AllDone(String),
     /// This flowop found nothing to work on (`quit firstdone`).
     FirstDone(String),
+    /// Somebody outside asked for it ([`super::RunOptions::stop`]).
+    Interrupt,
 }
 
 impl std::fmt::Display for Finish {
@@ -41,6 +43,7 @@ impl std::fmt::Display for Finish {
             Finish::Bytes(flowop) => write!(f, "finishonbytes `{flowop}`"),
             Finish::AllDone(flowop) => write!(f, "nothing left for `{flowop}` in the last thread"),
             Finish::FirstDone(flowop) => write!(f, "nothing left for `{flowop}` in one thread"),
+            Finish::Interrupt => write!(f, "an interrupt"),
         }
     }
 }
@@ -56,6 +59,8 @@ pub(crate) trait Wake: Send + Sync {
 /// The end of the run as its threads see it.
 pub(crate) struct Halt {
     stopped: AtomicBool,
+    /// Set from outside the world: end here.
+    asked: Option<Arc<AtomicBool>>,
     deadline: Nanos,
     end: parking_lot::Mutex<Option<End>>,
     enrolled: parking_lot::Mutex<Vec<Arc<dyn Wake>>>,
@@ -66,10 +71,11 @@ pub(crate) struct Halt {
 pub(crate) type AtEnd = Box<dyn FnOnce() + Send>;
 
 impl Halt {
-    /// A run that ends at `deadline` at the latest ([`Nanos::MAX`]: no time limit).
-    pub(crate) fn new(deadline: Nanos) -> Halt {
+    /// A run that ends at `deadline` at the latest ([`Nanos::MAX`]: no time limit), or when `asked` is set.
+    pub(crate) fn new(deadline: Nanos, asked: Option<Arc<AtomicBool>>) -> Halt {
         Halt {
             stopped: AtomicBool::new(false),
+            asked,
             deadline,
             end: parking_lot::Mutex::new(None),
             enrolled: parking_lot::Mutex::new(Vec::new()),
@@ -97,13 +103,28 @@ impl Halt {
 
     #[inline]
     pub(crate) fn over(&self) -> bool {
-        self.stopped.load(Relaxed) || (self.deadline != Nanos::MAX && granary_sim::now() >= self.deadline)
+        self.stopped.load(Relaxed)
+            || (self.deadline != Nanos::MAX && granary_sim::now() >= self.deadline)
+            || self.is_asked()
+    }
+
+    #[inline]
+    fn is_asked(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.load(Relaxed))
+    }
+
+    /// Ends the run where that was asked for; who calls it holds no lock of the run. (`over` may be asked under one, so that it
+    /// only tells.)
+    pub(crate) fn heed(&self) {
+        if self.is_asked() {
+            self.stop(Ok(Finish::Interrupt));
+        }
     }
 
     /// Whether what ended now was in time: before the end, or exactly at the deadline.
     #[inline]
     pub(crate) fn in_time(&self) -> bool {
-        !self.over() || granary_sim::now() == self.deadline
+        !self.over() || granary_sim::now() == self.deadline && !self.is_asked()
     }
 
     pub(crate) fn deadline(&self) -> Nanos {

@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn picks_in_rotation_and_passes_over_busy_entries() {
-        let halt = Halt::new(Nanos::MAX);
+        let halt = Halt::new(Nanos::MAX, None);
         let pool = pool(&[1, 2, 5], 8);
         let pick = |wanted| pool.pick(&halt, wanted, From::Last);
         assert_eq!(pick(Wanted::Present), Picked::Entry(1));
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn an_entry_moves_between_absent_and_present() {
-        let halt = Halt::new(Nanos::MAX);
+        let halt = Halt::new(Nanos::MAX, None);
         let pool = pool(&[0], 2);
         assert_eq!(pool.pick(&halt, Wanted::Absent, From::Last), Picked::Entry(1));
         pool.release(1, Some(true), Opens::OneMore);
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn threads_with_a_rotor_of_their_own_start_at_the_first_entry() {
-        let halt = Halt::new(Nanos::MAX);
+        let halt = Halt::new(Nanos::MAX, None);
         let pool = pool(&[0, 1, 2], 3);
         for _ in 0..2 {
             let mut own = 0;

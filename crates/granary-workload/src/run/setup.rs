@@ -24,7 +24,7 @@ use granary_units::Payload;
 use granary_vfs::{FileKind, FsError, OpenFlags, Posix};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Files that `paralloc` writes at once (Filebench's limit).
 const PARALLEL: usize = 32;
@@ -38,17 +38,30 @@ type Done<T = ()> = Result<T, RunError>;
 /// Counts what has been made, for the progress bar.
 pub(crate) struct Counter {
     report: Option<ProgressFn>,
+    stop: Option<Arc<AtomicBool>>,
     done: AtomicU64,
     total: u64,
 }
 
 impl Counter {
-    pub(crate) fn new(report: Option<ProgressFn>, trees: &[Tree]) -> Counter {
+    pub(crate) fn new(report: Option<ProgressFn>, stop: Option<Arc<AtomicBool>>, trees: &[Tree]) -> Counter {
         let total = trees.iter().map(|t| (t.dirs() + t.files() + t.leaves()) as u64).sum();
-        Counter { report, done: AtomicU64::new(0), total }
+        Counter { report, stop, done: AtomicU64::new(0), total }
     }
 
-    fn step(&self) {
+    /// Whether nothing more is to be made.
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed))
+    }
+
+    /// One more is about to be made.
+    ///
+    /// # Errors
+    /// It was told to stop.
+    fn step(&self) -> Done {
+        if self.is_stopped() {
+            return Err(RunError::Interrupted);
+        }
         let done = self.done.fetch_add(1, Relaxed) + 1;
         if (done.is_multiple_of(REPORT) || done == self.total)
             && let Some(report) = &self.report
@@ -56,6 +69,7 @@ impl Counter {
             let total = Some(self.total);
             report(Progress { phase: Phase::Setup, done, total, virtual_now: granary_sim::now() });
         }
+        Ok(())
     }
 }
 
@@ -108,7 +122,7 @@ pub(crate) fn create<C: Clients>(
     let mut leaves = Chooser::new(job.tree.leaves(), spec, seed, "leafdirs");
     let mut path = PathBuffer::new();
     while let Some((leaf, made)) = leaves.next() {
-        counter.step();
+        counter.step()?;
         let path = path.leaf(&job.tree, leaf);
         if made && !(keep && exists(&mut client, path)?) {
             client.mkdir(path, 0o755).map_err(|e| failed("mkdir", path, e))?;
@@ -142,7 +156,10 @@ impl Job {
             // The lock is dropped before the next wait.
             let next = self.chooser.lock().next();
             let Some((file, made)) = next else { return };
-            self.counter.step();
+            if let Err(stopped) = self.counter.step() {
+                self.error.lock().get_or_insert(stopped);
+                return;
+            }
             if made && let Err((call, e)) = self.allocate(client, file, &mut path) {
                 let path = path.file(&self.tree, file);
                 self.error.lock().get_or_insert_with(|| failed(call, path, e));
@@ -178,7 +195,8 @@ impl Job {
             _ => {
                 let word = content_word(self.id, file);
                 let mut left = size;
-                while left > 0 {
+                // What is left of a large file is not worth waiting for.
+                while left > 0 && !self.counter.is_stopped() {
                     let len = left.min(CHUNK) as usize;
                     let written = client.write(fd, Payload::Fill { word, len }).map_err(|e| ("write", e))?;
                     left -= written as u64;
@@ -228,7 +246,7 @@ fn make_dirs<P: Posix>(client: &mut P, tree: &Tree, counter: &Counter) -> Done {
     let mut path = PathBuffer::new();
     let mut made = IndexSet::empty(tree.dirs());
     made.insert(0);
-    counter.step();
+    counter.step()?;
     let mut missing = Vec::new();
     for dir in (1..tree.dirs() as u32).rev() {
         let mut above = Some(dir);
@@ -240,7 +258,7 @@ fn make_dirs<P: Posix>(client: &mut P, tree: &Tree, counter: &Counter) -> Done {
             let path = path.dir(tree, dir);
             client.mkdir(path, 0o755).map_err(|e| failed("mkdir", path, e))?;
             made.insert(dir as usize);
-            counter.step();
+            counter.step()?;
         }
     }
     Ok(())

@@ -51,6 +51,7 @@ pub(crate) enum Exit {
         flowop: String,
         wanted: &'static str,
         fileset: String,
+        instead: String,
     },
     Failed(Box<RunError>),
 }
@@ -163,15 +164,21 @@ impl<P: Posix + Send + 'static> Worker<P> {
         let mut nothing_for = None;
         let halt = &self.shared.halt;
         match exit {
-            Exit::Over => {}
+            Exit::Over => halt.heed(),
             Exit::Finished(finish) => halt.stop(Ok(finish)),
             Exit::Failed(error) => halt.stop(Err(error)),
-            Exit::Nothing { flowop, wanted, fileset } => match self.shared.mode {
+            Exit::Nothing { flowop, wanted, fileset, instead } => match self.shared.mode {
                 QuitMode::AllDone => nothing_for = Some(flowop),
                 QuitMode::FirstDone => halt.stop(Ok(Finish::FirstDone(flowop))),
                 QuitMode::Timeout => {
                     let thread = self.name.clone();
-                    halt.stop(Err(Box::new(RunError::NothingToPick { flowop, thread, wanted, fileset })));
+                    halt.stop(Err(Box::new(RunError::NothingToPick {
+                        flowop,
+                        thread,
+                        wanted,
+                        fileset,
+                        instead,
+                    })));
                 }
             },
         }
@@ -304,7 +311,33 @@ impl<P: Posix + Send + 'static> Worker<P> {
         self.failed(node, call, &path, source)
     }
 
-    fn nothing(&self, node: &Node, wanted: &'static str, set: usize) -> Exit {
-        Exit::Nothing { flowop: node.name.clone(), wanted, fileset: self.set(set).name.clone() }
+    /// There is no entry to work on: one that exists, or (`absent`) one that does not.
+    fn nothing(&self, node: &Node, wanted: &'static str, absent: bool, set: usize) -> Exit {
+        let set = self.set(set);
+        let (flowop, fileset) = (node.name.clone(), set.name.clone());
+        Exit::Nothing { flowop, wanted, fileset, instead: instead(set, absent) }
+    }
+}
+
+/// What to do where no entry of a fileset exists, or all of them do (`absent` is what was wanted).
+fn instead(set: &Fileset, absent: bool) -> String {
+    let Fileset { name, single_file, prealloc_percent: percent, .. } = set;
+    let define = if *single_file { "define file" } else { "define fileset" };
+    let wait = "run for a shorter time, or use `set mode quit alldone` (or firstdone)";
+    match (absent, *percent) {
+        (false, 0) if *single_file => format!(
+            "nothing has made the file: add `prealloc` to `{define} name={name}`, or a createfile flowop before this one"
+        ),
+        (false, 0) => format!(
+            "none exists before the run: add `prealloc` to `{define} name={name}`, or a createfile flowop before this one; or {wait}"
+        ),
+        (false, 1..100) => format!(
+            "{percent} of 100 exist before the run: raise `prealloc` of `{define} name={name}`, give it more entries, {wait}"
+        ),
+        (true, 100) => format!(
+            "all exist before the run: give `{define} name={name}` a lower `prealloc` (80, for example) or more entries, or delete \
+             some first"
+        ),
+        _ => format!("give the fileset more entries, {wait}"),
     }
 }

@@ -115,7 +115,7 @@ impl ServeArgs {
         }
         if in_memory && self.durability == Survives::Machine {
             return Err(Failure::usage(
-                "--durability machine: a drive in memory is gone with its process; make an image (granary mkfs)".to_owned(),
+                "--durability machine: a drive in memory is gone with its process; make an image (`granary mkfs IMAGE`)".to_owned(),
             ));
         }
         Ok(())

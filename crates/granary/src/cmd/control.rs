@@ -145,7 +145,7 @@ pub fn ask(dir: BorrowedFd<'_>, image: &Path, request: Request) -> Result<Option
         Ok(Reply::Grown { before, after }) => Ok(Some(Grown { before, after })),
         Ok(Reply::Refused(why)) => Err(Failure::usage(why)),
         Err(_) => Err(Failure::usage(format!(
-            "{}: the mount ended without an answer; the image has the old size or the new one, `granary stat` tells which",
+            "{}: the mount ended without an answer; the image has the old size or the new one, `granary stat IMAGE` tells which",
             image.display()
         ))),
     }

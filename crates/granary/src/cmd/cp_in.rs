@@ -13,7 +13,7 @@ use granary_lab::LabError;
 use granary_mount::STATS_FILE;
 use granary_mssd::image::Image;
 use granary_units::Payload;
-use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time};
+use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time, quoted};
 use rustc_hash::FxHashMap;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
@@ -88,7 +88,7 @@ fn copy_one(
 ) -> Result<Option<Metadata>, LabError> {
     if is_statistics(to) {
         return Err(LabError::call(
-            format!("copying {}", from.display()),
+            format!("copying {}", quoted(from.as_os_str().as_bytes())),
             format!(
                 "the name {STATS_FILE} in the root directory is that of a mount's counters: copy it under another"
             ),
@@ -104,7 +104,7 @@ fn copy_one(
         return Ok(Some(m));
     }
     if kind.is_socket() {
-        say!("granary: {} is a socket: left out", from.display());
+        say!("granary: {} is a socket: left out", quoted(from.as_os_str().as_bytes()));
         return Ok(None);
     }
     let several = m.nlink() > 1;

@@ -4,7 +4,10 @@ mod bench;
 mod replay;
 
 use crate::cli::{DriveArgs, DriveBenchArgs, DriveBenchKind, DriveCommand};
-use crate::cmd::{interrupt, moves};
+use crate::cmd::interrupt::Stop;
+use crate::cmd::{moves, results};
+use crate::failure::Failure;
+use crate::out;
 use crate::progress::Fraction;
 use crate::speed::on_cpu;
 use granary_lab::LabError;
@@ -12,6 +15,7 @@ use granary_lab::drive::record::Origin;
 use granary_lab::drive::trace::Phase;
 use granary_lab::drive::trace::native::Header;
 use granary_lab::drive::{Precondition, Recorded};
+use granary_lab::report::View;
 use granary_lab::testbed::Testbed;
 use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
 use granary_units::Nanos;
@@ -21,15 +25,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Runs the command.
-pub fn run(command: &DriveCommand) -> Result<(), LabError> {
+pub fn run(command: &DriveCommand) -> Result<(), Failure> {
     match command {
         DriveCommand::Bench(DriveBenchArgs { kind: Some(DriveBenchKind::Move(args)), .. }) => {
-            moves::run(args)
+            moves::run(args)?;
         }
-        DriveCommand::Bench(args) => bench::run(args),
-        DriveCommand::Space(args) => moves::space(args),
-        DriveCommand::Replay(args) => replay::run(args),
+        DriveCommand::Bench(args) => return bench::run(args),
+        DriveCommand::Space(args) => moves::space(args)?,
+        DriveCommand::Replay(args) => return replay::run(args),
     }
+    Ok(())
 }
 
 /// What a drive is made of.
@@ -49,6 +54,7 @@ struct Bed {
     recorded: Option<Recorded<Mssd>>,
     origin: Origin,
     clock: Clock,
+    stop: Stop,
 }
 
 /// The drive's configuration from a testbed, with the firmware that the arguments choose.
@@ -70,6 +76,8 @@ impl Bed {
     /// Makes and preconditions the drive.
     fn new(plan: Plan, args: &DriveArgs, bar: &Fraction) -> Result<Bed, LabError> {
         let clock = Clock::new();
+        args.record.as_deref().map(results::writable).transpose()?;
+        let stop = Stop::watch()?;
         check_memory(&plan.config)?;
         let make = if args.no_data { Mssd::without_data } else { Mssd::new };
         let bad = |e: granary_mssd::ConfigError| LabError::BadTestbed {
@@ -92,11 +100,7 @@ impl Bed {
             drive: plan.config,
         };
         let recorded = match &args.record {
-            Some(path) => {
-                let recorded = Recorded::create(path, &header, drive.clone())?;
-                interrupt::end_records_first()?;
-                Some(recorded)
-            }
+            Some(path) => Some(Recorded::create(path, &header, drive.clone())?),
             None => None,
         };
         let origin = Origin {
@@ -109,7 +113,7 @@ impl Bed {
             warm: false,
             no_data: args.no_data,
         };
-        Ok(Bed { drive, recorded, origin, clock })
+        Ok(Bed { drive, recorded, origin, clock, stop })
     }
 
     /// What is to be called: the drive, or the recorder around it.
@@ -122,6 +126,9 @@ impl Bed {
 
     /// A phase begins: for the record, and for the wall clock.
     fn mark(&self, now: Nanos, phase: Phase) {
+        if phase == Phase::Run {
+            self.stop.measuring();
+        }
         self.clock.lap(match phase {
             Phase::Run => "prepared",
             Phase::Drain => "ran",
@@ -139,6 +146,11 @@ impl Bed {
             None => Ok(()),
         }
     }
+}
+
+/// The end of a command that may have been stopped: what it did is shown.
+fn ended(stop: &Stop) -> Result<(), Failure> {
+    stop.signal().map_or(Ok(()), |signal| Err(Failure::stopped(signal)))
 }
 
 /// How long the parts of a run really took: talk, for stderr. No result depends on it.
@@ -202,14 +214,14 @@ fn check_memory(config: &DriveConfig) -> Result<(), LabError> {
 }
 
 /// Prints a record as JSON, or as its table.
-fn print<R: Serialize>(record: &R, json: bool, table: impl FnOnce(&R) -> String) {
-    if json {
+fn print<R: Serialize>(record: &R, args: &DriveArgs, table: impl FnOnce(&R, View) -> String) {
+    if args.json {
         outln!(
             "{}",
             serde_json::to_string(record).expect("a record has only string keys and finite numbers")
         );
     } else {
-        out!("{}", table(record));
+        out!("{}", table(record, out::view(args.latencies)));
     }
 }
 
@@ -218,7 +230,8 @@ fn parse_precondition(text: &str) -> Result<Precondition, LabError> {
 }
 
 fn usage(flag: &str, given: &str, wanted: &str) -> LabError {
-    LabError::Usage(format!("{flag} {given}: there are {wanted}"))
+    let meant = granary_lab::meant(given, wanted.split([',', ' ']).filter(|word| word.len() > 1));
+    LabError::Usage(format!("{flag} {given}: {meant}there are {wanted}"))
 }
 
 #[cfg(test)]

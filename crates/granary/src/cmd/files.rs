@@ -4,7 +4,8 @@ use granary_lab::LabError;
 use granary_lab::image::OpenImage;
 use granary_mssd::image::{Durability, Image};
 use granary_units::Bytes;
-use granary_vfs::{Cred, FsError, Process};
+use granary_vfs::{Cred, FsError, Process, quoted};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -70,13 +71,13 @@ fn process_umask(process: &mut Process) {
 
 /// A failed call on a file of the image.
 pub fn failed(what: &str, path: impl AsRef<[u8]>) -> impl FnOnce(FsError) -> LabError {
-    let what = format!("{what} {}", String::from_utf8_lossy(path.as_ref()));
+    let what = format!("{what} {}", quoted(path.as_ref()));
     move |e| LabError::call(what, e)
 }
 
 /// A failed call on a file of this machine.
 pub fn host_failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> LabError {
-    let what = format!("{what} {}", path.display());
+    let what = format!("{what} {}", quoted(path.as_os_str().as_bytes()));
     move |e| LabError::call(what, e)
 }
 

@@ -74,10 +74,10 @@ fn advice(image: &Path, state: State, repaired: bool) -> String {
     let (reach, copy) = match state {
         State::Unusable => return "the image cannot be opened: take a copy of it, if there is one".into(),
         State::Opens if fs == BLANK => {
-            return "copy what you need off the drive (granary export --read-only)".into();
+            return "copy what you need off the drive (`granary export --read-only IMAGE DIR`)".into();
         }
         State::Opens => ("its files cannot be reached", ": take a copy of the image, if there is one"),
-        State::Mounts => ("copy out what you need (granary cp-out)", ", then mkfs and cp-in"),
+        State::Mounts => ("copy out what you need (`granary cp-out IMAGE / DIR`)", ", then mkfs and cp-in"),
     };
     if repaired {
         return reach.into();

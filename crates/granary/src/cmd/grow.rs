@@ -57,10 +57,11 @@ fn grow_mounted(path: &Path, source: &Path, size: Bytes) -> Result<Grown, Failur
     let dir = stats.directory.and_then(|it| it.open(stats.pid, source)).ok_or_else(|| {
         Failure::usage(format!(
             "{0}: the image was moved while mounted: it is no longer {1}, and its process, {2}, does not tell us where it is; say \
-             granary grow with its path, or unmount it first (granary umount {0})",
+             `granary grow IMAGE --size {3}` with its path, or unmount it first (`granary umount {0}`)",
             path.display(),
             source.display(),
-            stats.pid
+            stats.pid,
+            size
         ))
     })?;
     ask(dir.as_fd(), source, size)
@@ -70,7 +71,7 @@ fn ask(dir: BorrowedFd<'_>, image: &Path, size: Bytes) -> Result<Grown, Failure>
     control::ask(dir, image, Request::Grow(size))?.ok_or_else(|| {
         Failure::usage(format!(
             "{0}: in use by a process that takes no requests (a mount that only reads, an export, another command): end that \
-             (granary umount), then grow the image (granary grow {0})",
+             (`granary umount DIR`), then grow the image (`granary grow {0} --size {size}`)",
             image.display()
         ))
     })

@@ -42,7 +42,7 @@ pub fn run(args: &StatArgs) -> Result<(), Failure> {
                 |above| {
                     let (path, above) = (args.path.display(), above.display());
                     Failure::usage(format!(
-                        "{path} is in the file system that is mounted on {above}: granary stat {above}"
+                        "{path} is in the file system that is mounted on {above}: `granary stat {above}`"
                     ))
                 },
             )
@@ -124,7 +124,7 @@ pub fn is_of_the_dead(e: &io::Error) -> bool {
 pub fn look(path: &Path) -> Result<Stats, Failure> {
     let text = ask(path)?.map_err(|e| match e {
         e if is_of_the_dead(&e) => Failure::usage(format!(
-            "{0}: the process that served it is dead; unmount it (granary umount {0}) and mount it again",
+            "{0}: the process that served it is dead; unmount it (`granary umount {0}`) and mount it again",
             path.display()
         )),
         e => Failure::io(path.display(), e),

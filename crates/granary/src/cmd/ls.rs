@@ -1,12 +1,12 @@
 //! `granary ls [-l] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed: exit code 1 then.
 //!
-//! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, what does not print is
-//! shown as C would write it.
+//! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, they are quoted as GNU ls
+//! does.
 
 use super::files::{Troubles, failed, join, with_process};
 use crate::out;
 use granary_lab::LabError;
-use granary_vfs::{FileKind, Posix, Process, Stat};
+use granary_vfs::{FileKind, Posix, Process, Stat, quoted};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub fn run(image: &Path, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabE
             }
             if paths.len() > 1 {
                 out::bytes(if i > 0 { b"\n" } else { b"" });
-                print_line(&[path, b":"].concat());
+                print_line(path, ":", b"");
             }
             let entries = process.list(path).map_err(failed("listing", path));
             let Some(mut entries) = troubles.none(entries) else { continue };
@@ -40,24 +40,24 @@ pub fn run(image: &Path, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabE
     Ok(troubles.code())
 }
 
-fn print_line(name: &[u8]) {
+/// Prints a name, what stands between, and another.
+fn print_line(name: &[u8], between: &str, other: &[u8]) {
     match out::is_terminal() {
-        true => outln!("{}", out::printable(name)),
-        false => out::bytes(&[name, b"\n"].concat()),
+        true if other.is_empty() => outln!("{}{between}", quoted(name)),
+        true => outln!("{}{between}{}", quoted(name), quoted(other)),
+        false => out::bytes(&[name, between.as_bytes(), other, b"\n"].concat()),
     }
 }
 
 fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> Result<(), LabError> {
     if !long {
-        print_line(name);
+        print_line(name, "", b"");
         return Ok(());
     }
     let Stat { attr: a, .. } = process.lstat(path).map_err(failed("looking at", path))?;
-    let target = match a.kind {
-        FileKind::Symlink => {
-            [b" -> ", &process.readlink(path).map_err(failed("reading", path))?[..]].concat()
-        }
-        _ => Vec::new(),
+    let (arrow, target) = match a.kind {
+        FileKind::Symlink => (" -> ", process.readlink(path).map_err(failed("reading", path))?),
+        _ => ("", Vec::new()),
     };
     out!(
         "{}{} {:>3} {:>5} {:>5} {:>12} {} ",
@@ -69,7 +69,7 @@ fn print_entry(process: &mut Process, path: &[u8], name: &[u8], long: bool) -> R
         a.size,
         when(a.mtime.0)
     );
-    print_line(&[name, &target].concat());
+    print_line(name, arrow, &target);
     Ok(())
 }
 

@@ -59,9 +59,9 @@ pub fn refuse(memory: &MemoryArgs, instead: &str) -> Result<(), Failure> {
     let why = if memory.record.is_some() {
         format!("--record begins with an empty drive, so that the record can be replayed: {instead} for it")
     } else if memory.size.is_some() {
-        "--size: an image has its size (`granary stat IMAGE`); `granary grow` makes it larger".to_owned()
+        "--size: an image has its size (`granary stat IMAGE`); `granary grow IMAGE --size SIZE` makes it larger".to_owned()
     } else if memory.testbed.is_some() {
-        "--testbed: an image has its drive since `granary mkfs --testbed`".to_owned()
+        "--testbed: an image has its drive since `granary mkfs IMAGE --testbed NAME`".to_owned()
     } else {
         return Ok(());
     };

@@ -1,8 +1,9 @@
 //! `granary reproduce bytefs`: the paper's figures rerun; its numbers beside ours.
 
 use crate::cli::ReproduceArgs;
-use crate::cmd::run::{all, ended, write};
-use crate::cmd::{interrupt, results};
+use crate::cmd::interrupt::{self, Stop};
+use crate::cmd::results::Outputs;
+use crate::cmd::run::{all_until, ended};
 use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
@@ -21,7 +22,10 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.sensitivity {
         return sensitive(args);
     }
-    let (results, failed) = made(args, &args.set, args.seed)?;
+    let mut outputs = Outputs::open(&args.export, args.out.as_deref())?;
+    let stop = Stop::watch()?;
+    stop.measuring();
+    let (results, failed) = made(args, &args.set, args.seed, &stop)?;
     if results.runs.is_empty() && results.recovery.is_none() {
         return ended(&failed);
     }
@@ -41,12 +45,20 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         warnings_text(&records)
     );
     out!("{}", if args.json { &json } else { &text });
-    if let Some(dir) = &args.out {
-        write(dir, "results.jsonl", &json)?;
-        write(dir, "results.txt", &text)?;
+    outputs.write_claims(&judged, &results, &json, &text)?;
+    end(&stop, &failed)
+}
+
+/// The end of the command: stopped, failed or done.
+fn end(stop: &Stop, failed: &[LabError]) -> Result<(), Failure> {
+    match stop.signal() {
+        None => ended(failed),
+        Some(signal) => {
+            interrupt::end_records();
+            failed.iter().for_each(|e| say!("{e}"));
+            Err(Failure::stopped(signal))
+        }
     }
-    results::write_claims(&args.export, &judged, &results)?;
-    ended(&failed)
 }
 
 /// The statements of the figures that were asked for.
@@ -63,7 +75,12 @@ fn asked(args: &ReproduceArgs, results: &Results) -> Vec<Judged> {
 }
 
 /// Makes the runs of the figures.
-fn made(args: &ReproduceArgs, set: &[String], seed: u64) -> Result<(Results, Vec<LabError>), Failure> {
+fn made(
+    args: &ReproduceArgs,
+    set: &[String],
+    seed: u64,
+    stop: &Stop,
+) -> Result<(Results, Vec<LabError>), Failure> {
     let plan = Plan {
         testbed: &args.testbed,
         set,
@@ -82,12 +99,11 @@ fn made(args: &ReproduceArgs, set: &[String], seed: u64) -> Result<(Results, Vec
             let e = &mut p.experiment;
             e.record = Some(dir.join(format!("{setting}-{}-{}.trace", e.workload.name, e.fs)));
         }
-        interrupt::end_records_first()?;
     }
     let experiments: Vec<Experiment> = planned.iter().map(|p| p.experiment.clone()).collect();
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     if !experiments.is_empty() {
-        let (records, errors) = all(&experiments, args.jobs);
+        let (records, errors) = all_until(&experiments, args.jobs, Some(stop.flag()));
         failed = errors;
         // Of those that failed there is no record; the others are in the order of the plan.
         let mut settings = planned.iter();
@@ -100,7 +116,7 @@ fn made(args: &ReproduceArgs, set: &[String], seed: u64) -> Result<(Results, Vec
         }
     }
     let alone = |figure: &String| figure == "recovery" || figure == "4.3";
-    let recovery = if args.figure.iter().any(alone) {
+    let recovery = if args.figure.iter().any(alone) && stop.signal().is_none() {
         say!("recovery: a full log on the drive alone");
         Some(recovery(&plan.whole()?, seed)?)
     } else {
@@ -111,14 +127,21 @@ fn made(args: &ReproduceArgs, set: &[String], seed: u64) -> Result<(Results, Vec
 
 /// The statements under each of the choices that the testbed makes, and with three seeds.
 fn sensitive(args: &ReproduceArgs) -> Result<(), Failure> {
-    let (mut columns, mut failed) = (Vec::new(), Vec::new());
+    let mut outputs = Outputs::open(&[], args.out.as_deref())?;
+    let stop = Stop::watch()?;
+    stop.measuring();
+    let (mut columns, mut failed, mut json) = (Vec::new(), Vec::new(), String::new());
     let seeds = [args.seed + 1, args.seed + 2].map(|seed| (format!("seed {seed}"), &[][..], seed));
     let choices = sensitivity().map(|(name, changes)| (name.to_owned(), changes, args.seed));
     for (name, changes, seed) in choices.into_iter().chain(seeds) {
+        if stop.signal().is_some() {
+            break;
+        }
         say!("{name}");
         let set: Vec<String> =
             args.set.iter().cloned().chain(changes.iter().map(|&c| c.to_owned())).collect();
-        let (results, errors) = made(args, &set, seed)?;
+        let (results, errors) = made(args, &set, seed, &stop)?;
+        results.records().iter().for_each(|r| json += &format!("{}\n", json_line(r)));
         failed.extend(errors);
         columns.push((name, asked(args, &results)));
     }
@@ -130,8 +153,6 @@ fn sensitive(args: &ReproduceArgs) -> Result<(), Failure> {
         sensitivity_table(&columns)
     );
     out!("{text}");
-    if let Some(dir) = &args.out {
-        write(dir, "sensitivity.txt", &text)?;
-    }
-    ended(&failed)
+    outputs.write(&[], &json, &text)?;
+    end(&stop, &failed)
 }

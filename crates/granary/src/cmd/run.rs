@@ -1,8 +1,10 @@
 //! `granary run WORKLOAD|FILE.f`: the workload on each file system, side by side.
 
 use crate::cli::RunArgs;
-use crate::cmd::{interrupt, results};
+use crate::cmd::interrupt::{self, Stop};
+use crate::cmd::results;
 use crate::failure::Failure;
+use crate::out;
 use crate::progress::Bars;
 use crate::speed::Speed;
 use granary_lab::LabError;
@@ -17,8 +19,8 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Runs the command.
@@ -40,6 +42,9 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     origin.testbed_file = Testbed::file(&args.testbed);
     origin.notes.extend(testbed.impostor(&args.testbed));
+    let mut outputs = results::Outputs::open(&args.export, args.out.as_deref())?;
+    args.record.as_deref().map(results::writable).transpose()?;
+    let stop = Stop::watch()?;
     let experiments: Vec<Experiment> = args
         .fs
         .iter()
@@ -56,29 +61,32 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             changed_lines: args.changed_lines,
         })
         .collect();
-    if args.record.is_some() {
-        interrupt::end_records_first()?;
-    }
-    let (records, failed) = all(&experiments, args.jobs);
+    // A file system may be measured while another is still set up.
+    stop.measuring();
+    let (records, failed) = all_until(&experiments, args.jobs, Some(stop.flag()));
     let mut json = String::new();
     for r in &records {
         let _ = writeln!(json, "{}", json_line(r));
     }
-    let text: String = [table(&records), periods(&records), histograms(&records)]
+    let view = out::view(args.latencies);
+    let text: String = [table(&records, view), periods(&records, view), histograms(&records, view)]
         .iter()
         .filter(|part| !part.is_empty())
         .map(|part| format!("{}\n", part.trim_end()))
         .collect::<Vec<_>>()
         .join("\n");
     out!("{}", if args.json { &json } else { &text });
-    if let (Some(dir), false) = (&args.out, records.is_empty()) {
-        write(dir, "results.jsonl", &json)?;
-        write(dir, "results.txt", &text)?;
-    }
     if !records.is_empty() {
-        results::write(&args.export, &records)?;
+        outputs.write(&records, &json, &text)?;
     }
-    ended(&failed)
+    match stop.signal() {
+        None => ended(&failed),
+        Some(signal) => {
+            interrupt::end_records();
+            failed.iter().for_each(|e| say!("{e}"));
+            Err(Failure::stopped(signal))
+        }
+    }
 }
 
 /// The testbed, and the changes that made it.
@@ -103,6 +111,11 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
             }
         })
         .collect::<Result<_, _>>()?;
+    if let Some((n, (name, _))) =
+        vars.iter().enumerate().find(|(n, (name, _))| vars[..*n].iter().any(|(before, _)| before == name))
+    {
+        return Err(LabError::Usage(format!("--var {}: {name} is set already: leave one out", args.vars[n])));
+    }
     let built_in = builtin(&args.workload).is_some();
     let mut origin = Origin { vars: args.vars.clone(), ..Origin::default() };
     let mut workload = if !built_in && Path::new(&args.workload).exists() {
@@ -157,8 +170,13 @@ fn tell(record: &Record, seconds: f64, speed: &Speed) {
 }
 
 /// Runs all experiments, up to `jobs` at a time, each on its own OS thread; in the order of the experiments the records of
-/// those that came to their end, and why the others did not: hours of work are not thrown away for one that failed.
-pub(super) fn all(experiments: &[Experiment], jobs: usize) -> (Vec<Record>, Vec<LabError>) {
+/// those that came to their end, and why the others did not: hours of work are not thrown away for one that failed. `stop` ends
+/// those that run, and no other is begun.
+pub(super) fn all_until(
+    experiments: &[Experiment],
+    jobs: usize,
+    stop: Option<Arc<AtomicBool>>,
+) -> (Vec<Record>, Vec<LabError>) {
     let bars = Bars::new();
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<Option<Result<Record, LabError>>>> =
@@ -174,7 +192,11 @@ pub(super) fn all(experiments: &[Experiment], jobs: usize) -> (Vec<Record>, Vec<
                     let started = Instant::now();
                     let name = format!("{} {}", e.workload.name, e.fs);
                     let speed = Speed::default();
-                    let result = e.run(Some(speed.watch(bars.start(&name))));
+                    let is_stopped = stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
+                    let result = match is_stopped {
+                        true => Err(LabError::Interrupted(format!("{} on {}", e.workload.name, e.fs))),
+                        false => e.run_until(Some(speed.watch(bars.start(&name))), stop.clone()),
+                    };
                     bars.finish(&name);
                     if let Ok(record) = &result {
                         tell(record, started.elapsed().as_secs_f64(), &speed);
@@ -207,12 +229,6 @@ pub(super) fn ended(failed: &[LabError]) -> Result<(), Failure> {
     let found = failed.iter().all(LabError::is_finding);
     let lines = lines.join("\n");
     Err(if found { Failure::found(lines) } else { Failure::usage(lines) })
-}
-
-pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
-    let io = |source| LabError::Io { what: format!("writing {}", dir.join(name).display()), source };
-    std::fs::create_dir_all(dir).map_err(io)?;
-    std::fs::write(dir.join(name), text).map_err(io)
 }
 
 #[cfg(test)]

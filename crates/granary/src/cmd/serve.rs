@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::out;
 use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
 use granary_mssd::image::Image;
+use granary_vfs::quoted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::borrow::Cow;
@@ -192,7 +193,7 @@ pub fn absolute_image(image: &OsStr) -> Result<OsString, Failure> {
 
 /// A path as part of a message of one line: what a daemon says ends with its first newline.
 pub fn shown(path: impl AsRef<OsStr>) -> String {
-    out::printable(path.as_ref().as_bytes())
+    quoted(path.as_ref().as_bytes())
 }
 
 /// Of a drive in memory, ram:FS: what is behind the colon. An image may have any other name.

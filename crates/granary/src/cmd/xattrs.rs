@@ -6,9 +6,10 @@ use super::files::{failed, host_failed};
 use granary_lab::LabError;
 use granary_lab::image::note_lists;
 use granary_mssd::image::Image;
-use granary_vfs::{FsError, Posix, Process, SetXattr};
+use granary_vfs::{FsError, Posix, Process, SetXattr, quoted};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use rustix::io::Errno;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// Largest list of names and largest value of Linux (XATTR_LIST_MAX, XATTR_SIZE_MAX in `linux/limits.h`).
@@ -61,5 +62,5 @@ pub fn out_of_image(process: &mut Process, from: &[u8], to: &Path) -> Result<(),
 }
 
 fn left_out(name: &[u8], path: &Path) {
-    say!("granary: attribute {} of {} is left out", String::from_utf8_lossy(name), path.display());
+    say!("granary: attribute {} of {} is left out", quoted(name), quoted(path.as_os_str().as_bytes()));
 }

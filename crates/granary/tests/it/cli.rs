@@ -360,9 +360,10 @@ fn drive_bench_reads_fio_jobs_and_repeats() {
     assert_eq!(accesses, [Some(1024), Some(1024)]);
     assert_eq!(v, run());
 
-    std::fs::write(job, "[r]\nrw=randread\nioengine=libaio\n").expect("written");
+    std::fs::write(job, "[r]\nrw=randread\nzonemode=zbd\nsize=5%%\n").expect("written");
     let (_, err) = ends(&["drive", "bench", "--job", job], 2);
-    assert!(err.contains("line 3: 'ioengine' is not supported"), "{err}");
+    assert!(err.contains("2 lines cannot be taken\n  line 3: 'zonemode' is not supported"), "{err}");
+    assert!(err.contains("\n  line 4: size=5%%: "), "{err}");
     for option in ["bs", "iodepth", "numjobs", "offset", "size", "rwmixread", "accesses", "runtime"] {
         let (_, err) = ends(&["drive", "bench", "--job", job, &format!("--{option}"), "1"], 2);
         assert!(err.contains("cannot be used with") && err.contains(option), "{option}: {err}");
@@ -486,7 +487,7 @@ fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
     let (_, err) = ends(&replay, 2);
     assert!(err.contains(":501: ") && err.contains("--wrap"), "{err}");
     for (more, word) in [
-        (&["--format", "csv"][..], "msr, blkparse, granary"),
+        (&["--format", "csv"][..], "there are granary, msr, blkparse, iolog, spc"),
         (&["--event", "X"], "D and Q"),
         (&["--scale=-1"], "--scale -1"),
         (&["--scale", "0"], "--scale 0: there are factors above 0"),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[path = "../../build/commit.rs"]
-mod commit;
+mod built;
 
 fn git(dir: &Path, args: &[&str]) -> bool {
     let who = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
@@ -15,7 +15,7 @@ fn git(dir: &Path, args: &[&str]) -> bool {
 fn a_changed_tree_is_dirty_and_its_commit_clean() {
     let dir = tempfile::tempdir().expect("a directory");
     let root = dir.path();
-    assert_eq!(commit::commit(root), None, "no repository");
+    assert_eq!(built::commit(root), None, "no repository");
     if !git(root, &["init", "-q"]) {
         return; // no git here: then the build says `unknown`
     }
@@ -25,21 +25,21 @@ fn a_changed_tree_is_dirty_and_its_commit_clean() {
     write("Cargo.toml", "");
     write("README.md", "");
     assert!(git(root, &["add", "-A"]) && git(root, &["commit", "-qm", "one"]));
-    let clean = commit::commit(root).expect("a commit");
+    let clean = built::commit(root).expect("a commit");
     assert!(clean.len() == 12 && clean.bytes().all(|b| b.is_ascii_hexdigit()), "{clean}");
     // What is not built does not make it another program.
     write("README.md", "changed");
-    assert_eq!(commit::commit(root), Some(clean.clone()));
+    assert_eq!(built::commit(root), Some(clean.clone()));
     write("crates/a.rs", "b");
-    assert_eq!(commit::commit(root), Some(format!("{clean}-dirty")));
+    assert_eq!(built::commit(root), Some(format!("{clean}-dirty")));
     assert!(git(root, &["commit", "-qam", "two"]));
-    let next = commit::commit(root).expect("a commit");
+    let next = built::commit(root).expect("a commit");
     assert!(next != clean && !next.contains('-'), "{next}");
     write("crates/new.rs", "");
-    assert_eq!(commit::commit(root), Some(format!("{next}-dirty")));
+    assert_eq!(built::commit(root), Some(format!("{next}-dirty")));
     // Within another repository it is nobody's commit.
-    assert_eq!(commit::commit(&root.join("crates")), None);
-    let watched = commit::watched(root);
+    assert_eq!(built::commit(&root.join("crates")), None);
+    let watched = built::watched(root);
     assert!(
         watched.iter().any(|path| path.ends_with("logs/HEAD")) && watched.iter().all(|path| path.exists())
     );

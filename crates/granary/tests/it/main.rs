@@ -6,6 +6,7 @@ mod common;
 mod export;
 mod grow;
 mod image;
+mod inputs;
 mod kill;
 mod mapped;
 mod mount;

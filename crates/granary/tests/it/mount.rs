@@ -29,7 +29,7 @@ fn options_that_would_say_nothing_are_refused() {
     place.runs(&["mkfs", "img", "--size", "256MiB"], 0);
     for (args, told) in [
         (&["mount", "--size", "5GiB", "img", "mnt"][..], "granary grow"),
-        (&["mount", "--testbed", "cxl", "img", "mnt"], "mkfs --testbed"),
+        (&["mount", "--testbed", "cxl", "img", "mnt"], "mkfs IMAGE --testbed"),
         (&["mount", "--record", "r", "img", "mnt"], "mount ram:FS"),
         (&["mount", "--dilate", "5", "img", "mnt"], "--pace on"),
         (&["mount", "--durability", "machine", "ram:bytefs", "mnt"], "granary mkfs"),
@@ -147,7 +147,10 @@ fn what_a_mount_says_is_one_line_and_an_unmount_of_nothing_gives_no_advice_for_m
     fs::create_dir(place.path("mnt/two\nlines")).expect("mkdir");
     let (_, told) = place.runs(&["mount", "--daemon", "ram:bytefs", "mnt/two\nlines"], 0);
     place.runs(&["umount", "mnt/two\nlines"], 0);
-    assert!(told.contains("mnt/two\\nlines: a new bytefs in memory") && told.lines().count() == 1, "{told}");
+    assert!(
+        told.contains("mnt/two'$'\\n''lines': a new bytefs in memory") && told.lines().count() == 1,
+        "{told}"
+    );
     let (_, told) = place.runs(&["umount", "nowhere"], 2);
     assert!(told.contains("nothing is mounted there") && !told.contains("mkdir"), "{told}");
 }

@@ -39,7 +39,6 @@ struct State {
     in_flight: VecDeque<InFlight>,
     traffic: LinkTraffic,
     off: bool,
-    commands: u64,
     unreadable: Option<u64>,
 }
 
@@ -98,11 +97,6 @@ impl StrictDrive {
     pub fn refuse(&self, page: Option<u64>) {
         self.state.lock().unreadable = page;
     }
-
-    /// Commands and stores so far.
-    pub fn commands(&self) -> u64 {
-        self.state.lock().commands
-    }
 }
 
 impl Drive for StrictDrive {
@@ -136,7 +130,6 @@ impl Drive for StrictDrive {
     ) -> Result<Nanos, DriveError> {
         let mut s = self.state.lock();
         s.answers(now)?;
-        s.commands += 1;
         assert!(!s.committed.contains(&tx), "{tx:?} was committed already");
         let mut done = 0;
         while done < data.len() {
@@ -164,7 +157,6 @@ impl Drive for StrictDrive {
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
         let mut s = self.state.lock();
         s.answers(now)?;
-        s.commands += 1;
         s.pending.values_mut().flatten().for_each(|p| p.verified = true);
         s.commit(TxId::NONE);
         s.committed.remove(&TxId::NONE);
@@ -174,7 +166,6 @@ impl Drive for StrictDrive {
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         let mut s = self.state.lock();
         s.answers(now)?;
-        s.commands += 1;
         match command {
             Command::Read { lpa, out, what } => {
                 let refused = |page: &u64| (lpa.0..lpa.0 + out.len() as u64).contains(page);

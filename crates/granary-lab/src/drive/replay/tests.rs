@@ -63,7 +63,7 @@ fn replay_on(
     pace: Pace,
     wrap: bool,
 ) -> Result<Replayed, LabError> {
-    Replay { drive, name: "t", pace, wrap, mark: &|_, _| {} }.run(source, |_| {})
+    Replay { drive, name: "t", pace, wrap, mark: &|_, _| {}, stop: &|| false }.run(source, |_| {})
 }
 
 fn same_content(a: &Mssd, b: &Mssd) {
@@ -141,7 +141,7 @@ fn a_replayed_bench_gives_the_same_record() {
         let config = small().with_mode(mode);
         let jobs = [
             Job { read_percent: 70, clients: 3, ..job("randrw", 8192, 4, 3000) },
-            Job { size: Some(Bytes::mib(1)), ..job("randpersist", 100, 1, 300) },
+            Job { size: Some(Bytes::mib(1).into()), ..job("randpersist", 100, 1, 300) },
             job("randload", 64, 1, 300),
         ];
         let origin = Origin {
@@ -166,7 +166,8 @@ fn a_replayed_bench_gives_the_same_record() {
         let r = replay_on(&again, &mut source, Pace::Stamped(1.0), false).expect("replays");
         assert_eq!((again.traffic(), again.counters()), (drive.traffic(), drive.counters()));
         same_content(&again, &drive);
-        let replay = crate::drive::ReplayRecord::new(origin.clone(), &config, "t", "granary", "", &r);
+        let replay =
+            crate::drive::ReplayRecord::new(origin.clone(), &config, "t", "granary", Pace::Stamped(1.0), &r);
         assert_eq!(Some(replay.moved), bench.map(|b| b.moved), "{mode:?}");
         // As fast as possible, one at a time: other times, the same bytes.
         let serial = Mssd::new(&config).expect("valid");

@@ -7,6 +7,7 @@
 //!                                              Q queued, D given to the driver, others skipped
 //!     FWS             a flush without data                 WFS 8 + 8       a write (F behind the W: FUA)
 //!     FWFSM 8 + 8     a flush, then the write: two accesses of one line
+//!     R 96 (12 00 ..) a command that passes the block layer by (SCSI, ATA, NVMe): bytes and the command, no sectors
 //! ```
 //!
 //! The first F is REQ_PREFLUSH, the one behind the letter of the operation REQ_FUA (`blk_fill_rwbs`). A block layer that
@@ -15,16 +16,19 @@
 //! `D` is the default: these are the commands that the drive saw, after merging, in the order and at the time that it saw
 //! them. Devices without a driver of their own (device mapper, md) have no `D` events: take `Q` there.
 //!
-//! The summary that blkparse prints after the events is skipped. Source: blkparse(1), "Output" and "Default output".
+//! Commands that pass the block layer by (an inquiry, a SMART query) say how many bytes they move, and not from where: they are
+//! left out and counted.
+//!
+//! The summary that blkparse prints after the events is skipped. Source: blkparse(1), "Output" and "Default output";
+//! `process_default` of blkparse (lines of packet commands).
 
-use super::{Device, Event, Lines, Op, Seen, Source, Written, covered, touched};
+use super::lines::{Device, Lines, SECTOR, covered, decimal, touched};
+use super::{Event, Op, Seen, Source, Written};
 use crate::error::LabError;
 use granary_mssd::Structure;
-use granary_units::Nanos;
 use std::io::{BufReader, Read};
 
 const WHAT: Structure = Structure::Data;
-const SECTOR: u64 = 512;
 /// Largest access that is believed, in sectors: a discard of 16 TiB.
 const MOST: u64 = 1 << 35;
 
@@ -108,14 +112,21 @@ impl Blkparse {
             self.seen.skipped += 1;
             return Ok(None);
         }
-        let at = nanos(time).ok_or_else(|| format!("time {time} is out of range"))?;
+        let at = decimal(time, 1_000_000_000).ok_or_else(|| format!("time {time} is out of range"))?;
         let kind =
             words.next().ok_or("the line ends before what it does (R, W, D, F...): mend or remove it")?;
         let sectors = match words.next() {
             Some(first) if first.bytes().all(|b| b.is_ascii_digit()) => {
                 let bad = || "after the sector a '+' and the number of sectors is expected: mend or remove the line";
-                if words.next() != Some("+") {
-                    return Err(bad().to_owned());
+                match words.next() {
+                    Some("+") => {}
+                    // Bytes, the command's own bytes in brackets, the program: no sectors.
+                    Some(next) if next.starts_with(['(', '[']) => {
+                        let counts = self.device.is_it(device)?;
+                        *if counts { &mut self.seen.passed_through } else { &mut self.seen.skipped } += 1;
+                        return Ok(None);
+                    }
+                    _ => return Err(bad().to_owned()),
                 }
                 let sector: u64 = first.parse().map_err(|_| bad())?;
                 let n: u64 = words.next().and_then(|n| n.parse().ok()).ok_or_else(bad)?;
@@ -167,13 +178,6 @@ impl Blkparse {
     }
 }
 
-/// `12.000000345` in nanoseconds.
-fn nanos(time: &str) -> Option<Nanos> {
-    let (s, n) = time.split_once('.')?;
-    let digits = &format!("{n:0<9}")[..9];
-    s.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(digits.parse().ok()?).map(Nanos)
-}
-
 impl Source for Blkparse {
     fn next_event(&mut self) -> Result<Option<Event>, LabError> {
         if let Some(write) = self.behind.take() {
@@ -192,7 +196,7 @@ impl Source for Blkparse {
                 return Ok(Some(event));
             }
         }
-        if self.events == 0 && self.seen.skipped > 0 {
+        if self.events == 0 && self.seen.skipped > 0 && self.seen.passed_through == 0 {
             let (have, other) = match self.action {
                 Action::Issued => ("D", "Q"),
                 Action::Queued => ("Q", "D"),
@@ -206,7 +210,12 @@ impl Source for Blkparse {
     }
 
     fn nothing(&self) -> String {
-        self.device.nothing()
+        match self.seen.passed_through {
+            0 => self.device.nothing(),
+            n => format!(
+                "there are {n} commands that pass the block layer by (SCSI, ATA, NVMe), and no read or write"
+            ),
+        }
     }
 
     fn seen(&self) -> Seen {
@@ -280,6 +289,25 @@ CPU3 (8,0):
                 assert_eq!(of(flush), [Op::Flush], "{flush}");
             }
         }
+    }
+
+    #[test]
+    fn commands_that_pass_the_block_layer_by_are_left_out_and_counted() {
+        let text = "\
+  8,16   0        1     0.000100000  700  D   W 2048 + 8 [writer]
+  8,16   0        2     0.001000000  701  D   R 96 (12 00 00 00 60 00 ..) [probe]
+  8,16   0        3     0.002000000  702  D   N 0 (00 ..) [kworker/0:1]
+  8,16   1        4     0.003000000  703  D   N 0 [nvme-tool]
+  8,16   1        5     0.003500000  703  D   W 512 (85 06 2c 00 ..) [hdparm]
+  8,16   0        6     0.004000000  700  D   R 2048 + 8 [reader]
+";
+        let (read, seen) = events(text, &Choice::default()).expect("good");
+        let ops: Vec<Op> = read.into_iter().map(|e| e.op).collect();
+        assert_eq!(ops, [Op::Write(Lpa(256), Written::Unknown(1), WHAT), Op::Read(Lpa(256), 1, WHAT)]);
+        assert_eq!((seen.passed_through, seen.skipped), (4, 0));
+        let queued = text.replace("  D  ", "  Q  ");
+        let choice = Choice { event: Action::Queued, ..Choice::default() };
+        assert_eq!(events(&queued, &choice).expect("good").1.passed_through, 4);
     }
 
     #[test]

@@ -73,6 +73,15 @@ impl Log {
     }
 }
 
+impl Drop for Log {
+    /// A run that fails leaves a record of what it did, which can be replayed.
+    fn drop(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.end();
+        }
+    }
+}
+
 /// A drive whose calls are recorded.
 pub struct Recorded<D: ?Sized + Drive = dyn Drive> {
     path: PathBuf,

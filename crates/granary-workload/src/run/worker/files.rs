@@ -94,7 +94,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
             Picked::Nothing => {
                 let what =
                     if wanted == Wanted::Present { "file that exists" } else { "file that does not exist" };
-                Err(self.nothing(node, what, set))
+                Err(self.nothing(node, what, wanted == Wanted::Absent, set))
             }
         }
     }
@@ -306,7 +306,7 @@ impl<P: Posix + Send + 'static> Worker<P> {
         match pool(&self.shared.sets[set]).pick(&self.shared.halt, wanted, from) {
             Picked::Entry(entry) => Ok(entry),
             Picked::Over => Err(Exit::Over),
-            Picked::Nothing => Err(self.nothing(node, what, set)),
+            Picked::Nothing => Err(self.nothing(node, what, wanted == Wanted::Absent, set)),
         }
     }
 

@@ -1,32 +1,32 @@
 //! `granary drive bench`.
 
-use super::{Bed, Plan, config, parse_precondition, print, usage};
+use super::{Bed, Plan, config, ended, parse_precondition, print, usage};
 use crate::cli::DriveBenchArgs;
+use crate::failure::Failure;
 use crate::progress::Fraction;
 use granary_lab::LabError;
-use granary_lab::drive::job::Pattern;
+use granary_lab::drive::job::{Pattern, check_all};
 use granary_lab::drive::{Bench, DriveRecord, Job, Precondition, fio, table};
-use granary_units::{Bytes, Nanos};
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
 /// Runs the command.
-pub fn run(args: &DriveBenchArgs) -> Result<(), LabError> {
+pub fn run(args: &DriveBenchArgs) -> Result<(), Failure> {
     let (config, testbed) = config(&args.drive)?;
-    let jobs = jobs(args)?;
+    let (jobs, warnings) = jobs(args)?;
+    // Before the drive is made and filled, which may take long.
+    check_all(&jobs, config.pages() * PAGE_SIZE as u64)?;
     if args.warm && jobs.iter().any(|j| j.pattern.first.is_byte() && j.size.is_none()) {
-        return Err(LabError::Usage(
-            "--warm stores every line of byte jobs: say which with --size".to_owned(),
-        ));
+        return Err(Failure::usage("--warm stores every line of byte jobs: say which with --size"));
     }
     if args.warm && !jobs.iter().any(|j| j.pattern.first.is_byte()) {
-        return Err(LabError::Usage(
-            "--warm stores the lines of byte jobs, and there is none: blocks are warmed by --precondition"
-                .to_owned(),
+        return Err(Failure::usage(
+            "--warm stores the lines of byte jobs, and there is none: blocks are warmed by --precondition",
         ));
     }
     let precondition = match &args.precondition {
         Some(text) => parse_precondition(text)?,
         // A new drive answers reads without touching its flash.
-        None if jobs.iter().any(|j| !j.pattern.first.writes()) => Precondition::Fill,
+        None if jobs.iter().any(|j| !j.pattern.first.writes()) => Precondition::Fill, // trims, too
         None => Precondition::None,
     };
     let bar = Fraction::new();
@@ -42,6 +42,7 @@ pub fn run(args: &DriveBenchArgs) -> Result<(), LabError> {
         warm: args.warm,
         seed,
         mark: &|now, phase| bed.mark(now, phase),
+        stop: &|| bed.stop.is_asked(),
     };
     let measured = bench.run(|phase, part| bar.set(phase, part));
     bar.finish();
@@ -49,50 +50,54 @@ pub fn run(args: &DriveBenchArgs) -> Result<(), LabError> {
     bed.finish()?;
     bed.clock.report(measured.jobs.iter().map(|j| j.accesses).sum());
     bed.origin.warm = args.warm;
-    let record = DriveRecord::new(bed.origin, &config, &jobs, &measured);
-    print(&record, args.drive.json, table);
-    Ok(())
+    let mut record = DriveRecord::new(bed.origin, &config, &jobs, &measured);
+    record.warnings.splice(0..0, warnings);
+    print(&record, &args.drive, table);
+    ended(&bed.stop)
 }
 
-fn jobs(args: &DriveBenchArgs) -> Result<Vec<Job>, LabError> {
+/// The jobs, and what to warn of.
+fn jobs(args: &DriveBenchArgs) -> Result<(Vec<Job>, Vec<String>), LabError> {
     if let Some(path) = &args.job {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LabError::Io { what: format!("reading {}", path.display()), source })?;
-        return fio::parse(&path.display().to_string(), &text);
+        return fio::jobs(&path.display().to_string(), &text);
     }
     let mut out = Vec::new();
     for name in &args.rw {
         let pattern = Pattern::named(name).ok_or_else(|| usage("--rw", name, &Pattern::NAMES.join(", ")))?;
         let byte = pattern.first.is_byte();
+        let block_size = match &args.bs {
+            Some(bs) => bytes("--bs", bs)?,
+            None if byte => Bytes(64),
+            None => Bytes::kib(4),
+        };
         out.push(Job {
             name: name.clone(),
             pattern,
-            block_size: match &args.bs {
-                Some(bs) => bytes("--bs", bs)?,
-                None if byte => Bytes(64),
-                None => Bytes::kib(4),
-            },
             depth: args.iodepth.unwrap_or(if byte { 1 } else { 32 }),
             clients: args.numjobs,
-            offset: bytes("--offset", &args.offset)?,
-            size: args.size.as_deref().map(|s| bytes("--size", s)).transpose()?,
+            offset: bytes("--offset", &args.offset)?.into(),
+            size: args.size.as_deref().map(|s| bytes("--size", s).map(Into::into)).transpose()?,
             read_percent: args.rwmixread,
             random_map: !args.norandommap,
             runtime: args
                 .runtime
                 .as_deref()
-                .map(|t| fio::time(t).map_err(|m| LabError::Usage(format!("--runtime: {m}"))))
+                .map(|t| {
+                    granary_workload::fio::time(t).map_err(|m| LabError::Usage(format!("--runtime: {m}")))
+                })
                 .transpose()?,
             time_based: args.runtime.is_some(),
-            lines: None,
             accesses: if args.runtime.is_some() {
                 args.accesses
             } else {
                 Some(args.accesses.unwrap_or(200_000))
             },
+            ..Job::default().with_block_size(block_size)
         });
     }
-    Ok(out)
+    Ok((out, Vec::new()))
 }
 
 fn bytes(flag: &str, text: &str) -> Result<Bytes, LabError> {

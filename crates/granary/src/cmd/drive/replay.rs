@@ -1,7 +1,8 @@
 //! `granary drive replay`.
 
-use super::{Bed, Plan, config, parse_precondition, print, usage, with_firmware};
+use super::{Bed, Plan, config, ended, parse_precondition, print, usage, with_firmware};
 use crate::cli::DriveReplayArgs;
+use crate::failure::Failure;
 use crate::progress::Fraction;
 use granary_lab::LabError;
 use granary_lab::drive::replay::Replayed;
@@ -9,24 +10,25 @@ use granary_lab::drive::trace::{self, Choice, Format, blkparse::Action};
 use granary_lab::drive::{Pace, Precondition, Replay, ReplayRecord, replay_table};
 
 /// Runs the command.
-pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
+pub fn run(args: &DriveReplayArgs) -> Result<(), Failure> {
     let format = args
         .format
         .as_deref()
-        .map(|name| Format::named(name).ok_or_else(|| usage("--format", name, "msr, blkparse, granary")));
+        .map(|name| Format::named(name).ok_or_else(|| usage("--format", name, &Format::names())));
     let event = match &args.event {
         Some(name) => Action::named(name).ok_or_else(|| usage("--event", name, "D and Q"))?,
         None => Action::default(),
     };
     let pace = match args.as_fast_as_possible {
-        true if args.depth == 0 => return Err(usage("--depth", "0", "1 and more")),
+        true if args.depth == 0 => return Err(usage("--depth", "0", "1 and more").into()),
         true => Pace::Fast(args.depth),
         false if !(args.scale > 0.0 && args.scale <= 1e6) => {
             return Err(usage(
                 "--scale",
                 &args.scale.to_string(),
                 "factors above 0, up to 1000000; --as-fast-as-possible leaves the intervals out",
-            ));
+            )
+            .into());
         }
         false => Pace::Stamped(args.scale),
     };
@@ -44,6 +46,7 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
         pace,
         wrap: args.wrap,
         mark: &|now, phase| bed.mark(now, phase),
+        stop: &|| bed.stop.is_asked(),
     };
     let total = opened.bytes.max(1) as f64;
     let replayed = replay.run(&mut *opened.source, |at| bar.set("replay", at as f64 / total));
@@ -51,11 +54,10 @@ pub fn run(args: &DriveReplayArgs) -> Result<(), LabError> {
     let replayed = replayed?;
     bed.finish()?;
     bed.clock.report(replayed.ops.values().map(|o| o.accesses).sum());
-    let (format, pace) = (opened.format.name(), pace.to_string());
-    let mut record = ReplayRecord::new(bed.origin, &config, &name, format, &pace, &replayed);
+    let mut record = ReplayRecord::new(bed.origin, &config, &name, opened.format.name(), pace, &replayed);
     record.warnings.extend(part_of_a_run(opened.header.as_ref(), &replayed));
-    print(&record, args.drive.json, replay_table);
-    Ok(())
+    print(&record, &args.drive, replay_table);
+    ended(&bed.stop)
 }
 
 /// What to say of a record whose run did not come to its end.
@@ -80,16 +82,16 @@ fn without_effect(args: &DriveReplayArgs, name: &str, format: Format) -> Result<
             "{option} chooses {of}, and {name} is a trace of the format {format}: leave it out"
         )))
     };
-    match format {
-        Format::Msr | Format::Granary if args.event.is_some() => {
-            refused("--event", "among the events of blkparse")
-        }
-        Format::Msr | Format::Blkparse if args.cut => refused("--cut", "what there is of a Granary record"),
-        Format::Granary if args.device.is_some() => {
-            refused("--device", "one of the devices of an MSR or blkparse trace")
-        }
-        _ => Ok(()),
+    if args.event.is_some() && format != Format::Blkparse {
+        return refused("--event", "among the events of blkparse");
     }
+    if args.cut && format != Format::Granary {
+        return refused("--cut", "what there is of a Granary record");
+    }
+    if args.device.is_some() && format == Format::Granary {
+        return refused("--device", "one of the devices of a block trace");
+    }
+    Ok(())
 }
 
 /// The drive: of the testbed that was asked for, else that of the record.
