@@ -22,7 +22,10 @@ struct Log {
     under_way: Option<Op>,
 }
 
-pub(super) fn process(target: &dyn Target, drive: Arc<dyn Drive>) -> Result<(Arc<dyn FileSystem>, Process), FsError> {
+pub(super) fn process(
+    target: &dyn Target,
+    drive: Arc<dyn Drive>,
+) -> Result<(Arc<dyn FileSystem>, Process), FsError> {
     let fs = target.mount(drive)?;
     let vfs = Vfs::mount(fs.clone(), target.vfs())?;
     Ok((fs, Process::new(vfs, Cred::ROOT)))
