@@ -67,6 +67,8 @@ pub struct Setattr {
     pub atime: Option<SetTime>,
     /// Time of modification.
     pub mtime: Option<SetTime>,
+    /// The change takes set-ID bits away.
+    pub kill: bool,
 }
 
 /// What is asked. `flags` are those of open(2), unless said otherwise.
@@ -121,13 +123,15 @@ pub enum Op<'a> {
         size: u32,
         flags: u32,
     },
-    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is open with.
+    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is open with. `kill`: the
+    /// caller may not keep set-ID bits.
     Write {
         handle: Handle,
         offset: u64,
         data: &'a [u8],
         flags: u32,
         cached: bool,
+        kill: bool,
     },
     Statfs,
     Release {
@@ -194,6 +198,12 @@ pub enum Op<'a> {
     Lseek {
         offset: i64,
         whence: u32,
+    },
+    /// `data`: what the caller's structure holds, where the number says that it is read; `room`: how much of one is to be answered.
+    Ioctl {
+        cmd: u32,
+        data: &'a [u8],
+        room: u32,
     },
     /// Lookups of one node are given back. No reply.
     Forget {
@@ -364,7 +374,8 @@ fn open_file<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
         opcode::WRITE => {
             let abi::WriteIn { fh, offset, size, write_flags, flags, .. } = r.take()?;
             let cached = write_flags & abi::WRITE_CACHE != 0;
-            Op::Write { handle: Handle(fh), offset, data: r.bytes(size)?, flags, cached }
+            let kill = write_flags & abi::WRITE_KILL_SUIDGID != 0;
+            Op::Write { handle: Handle(fh), offset, data: r.bytes(size)?, flags, cached, kill }
         }
         opcode::READDIR => {
             let abi::ReadIn { fh, offset, size, .. } = r.take()?;
@@ -385,6 +396,10 @@ fn open_file<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
         opcode::LSEEK => {
             let abi::LseekIn { offset, whence, .. } = r.take()?;
             Op::Lseek { offset: offset as i64, whence }
+        }
+        opcode::IOCTL => {
+            let abi::IoctlIn { cmd, in_size, out_size, .. } = r.take()?;
+            Op::Ioctl { cmd, data: r.bytes(in_size)?, room: out_size }
         }
         opcode => Op::Unknown { opcode },
     })
@@ -438,6 +453,7 @@ fn setattr(s: &abi::SetattrIn) -> Setattr {
         size: valid.contains(Valid::SIZE).then_some(s.size),
         atime: time(Valid::ATIME, Valid::ATIME_NOW, s.atime, s.atimensec),
         mtime: time(Valid::MTIME, Valid::MTIME_NOW, s.mtime, s.mtimensec),
+        kill: valid.contains(Valid::KILL_SUIDGID),
     }
 }
 

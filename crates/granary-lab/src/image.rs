@@ -11,11 +11,12 @@ use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
 use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
-use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
+use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
-    Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig, quoted,
+    Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
+    quoted,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct NewImage<'a> {
     pub force: bool,
     /// The date.
     pub date: Time,
+    /// User and group to whom the root directory belongs.
+    pub owner: (u32, u32),
 }
 
 /// Makes an image with an empty file system.
@@ -50,7 +53,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let entry = if new.fs == BLANK { None } else { Some(registry::find(new.fs)?) };
     let testbed = Testbed::load(new.testbed, new.sets)?;
     let mode = if entry.is_some_and(|e| e.write_log) { Mode::Log } else { Mode::Cache };
-    let mut drive = testbed.drive.with_mode(mode);
+    let mut drive = testbed.drive.clone().with_mode(mode);
     if new.size == Bytes(0) {
         let least = Bytes(drive.flash.with_capacity(Bytes(1)).capacity_pages() * PAGE_SIZE as u64);
         return Err(LabError::call(
@@ -59,6 +62,9 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         ));
     }
     drive.flash = drive.flash.with_capacity(new.size);
+    // As it is judged when it is opened.
+    let whole = Testbed { drive: drive.clone(), ..testbed };
+    whole.validate().map_err(|why| LabError::call(format!("a drive of {}", new.size), why))?;
     let meta = ImageMeta {
         uuid: String::new(),
         fs: new.fs.to_owned(),
@@ -66,7 +72,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         testbed: new.testbed.to_owned(),
         created: (new.date.0 / 1_000_000_000).max(0) as u64,
         unfinished: entry.is_some(),
-        host: Some(testbed.host.table()?),
+        host: Some(whole.host.table()?),
     };
     // Of an image that is only being made nothing can be lost.
     let unmade = |e| match e {
@@ -84,9 +90,30 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
     let (image, drive) = Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
-    (entry.mkfs)(&Port::new(drive)).map_err(LabError::fs(entry.name, "mkfs"))?;
+    let port = Port::new(drive);
+    (entry.mkfs)(&port).map_err(LabError::fs(entry.name, "mkfs"))?;
+    if new.owner != (0, 0) {
+        // Through a mount, as a chown would: each file system has its own way to put it on media.
+        let own = || {
+            let config = VfsConfig { epoch: new.date, ..whole.host.vfs };
+            let vfs = under_vfs((entry.mount)(port, &whole.host)?, config)?;
+            give_root(&vfs, new.owner).and(vfs.unmount())
+        };
+        own().map_err(LabError::fs(entry.name, "mkfs"))?;
+    }
     image.close().map_err(unmade)?;
     Image::finish_on(&*host).map_err(unmade)
+}
+
+/// Gives the root directory to a user and a group.
+///
+/// # Errors
+/// The file system's.
+pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_vfs::Result<()> {
+    if (uid, gid) == (0, 0) {
+        return Ok(());
+    }
+    vfs.setattr(&Cred::ROOT, &vfs.root(), &Change::owner(Some(uid), Some(gid)))
 }
 
 /// The directory of an image. Whoever opens it several times does so through one of these: by its path it might be another one the
@@ -268,6 +295,13 @@ fn host_of(meta: &ImageMeta) -> Result<(Host, Option<String>), LabError> {
     }
 }
 
+/// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from anywhere.
+fn judge_header(path: &Path, host: &Host, drive: DriveConfig) -> Result<(), LabError> {
+    let all = Testbed { name: "image".to_owned(), description: String::new(), host: host.clone(), drive };
+    let refused = |why| ImageError::Header { path: path.to_owned(), why };
+    Ok(all.validate().map_err(refused)?)
+}
+
 /// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any would do.
 const DEFAULT_TESTBED: &str = "bytefs-emulator";
 
@@ -287,7 +321,7 @@ impl OpenImage {
     ) -> Result<OpenImage, LabError> {
         let path = place.path();
         // What is refused is not opened: it stays as clean as it was.
-        let meta = Image::describe_on(&**place)?.meta;
+        let ImageInfo { meta, drive, .. } = Image::describe_on(&**place)?;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{0}: a blank drive, without a file system of ours: serve it with `granary export {0} DIR`",
@@ -302,6 +336,7 @@ impl OpenImage {
         }
         let entry = registry::find(&meta.fs)?;
         let (host, note) = host_of(&meta)?;
+        judge_header(path, &host, drive)?;
         let (image, drive) = Image::open_on(place.clone(), options(durability, read_only))?;
         Ok(OpenImage { image, drive, entry, host, read_only, note })
     }
@@ -344,7 +379,8 @@ impl OpenImage {
     pub fn vfs_config(&self, date: Time, page_cache: Bytes) -> VfsConfig {
         let since = granary_sim::now().0.min(i64::MAX as u64) as i64;
         let page_cache = page_cache.min(self.host.vfs.page_cache);
-        VfsConfig { epoch: Time(date.0.saturating_sub(since)), page_cache, ..self.host.vfs }
+        let epoch = Time(date.0.saturating_sub(since));
+        VfsConfig { epoch, page_cache, read_only: self.read_only, ..self.host.vfs }
     }
 
     /// Mounts the file system under a vfs.
@@ -393,7 +429,9 @@ pub fn open_drive(
     forced: bool,
 ) -> Result<(Image, Arc<dyn Drive>), LabError> {
     let place = at(path);
-    let fs = Image::describe_on(&*place)?.meta.fs;
+    let ImageInfo { meta: ImageMeta { fs, .. }, drive, .. } = Image::describe_on(&*place)?;
+    // Its own host says nothing of a drive that is exported.
+    judge_header(path, &Testbed::load(DEFAULT_TESTBED, &[])?.host, drive)?;
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
@@ -415,6 +453,8 @@ pub struct Findings {
     pub replayed: u64,
     /// How far one gets with it.
     pub state: State,
+    /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the image by that.
+    pub exposed: Option<String>,
 }
 
 impl Findings {
@@ -422,6 +462,7 @@ impl Findings {
     fn opened(&mut self, image: &Image) {
         self.unclean = image.replayed().is_some();
         self.replayed = image.replayed().map_or(0, |r| r.groups);
+        self.exposed = image.exposed();
     }
 }
 
@@ -453,7 +494,9 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         return Ok(found);
     }
     let open = match OpenImage::open_on(&place, Durability::Process, true) {
-        Err(LabError::Image(e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. }))) => {
+        Err(LabError::Image(
+            e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. } | ImageError::Header { .. }),
+        )) => {
             found.wrong.push(e.to_string());
             return Ok(found);
         }

@@ -12,6 +12,7 @@ use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
     Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FileSystem for Nova {
@@ -30,7 +31,11 @@ impl FileSystem for Nova {
     fn load_inode(&self, ino: Ino) -> Result<Loaded> {
         let slot = self.slot(ino)?;
         let r = self.replay(ino, slot, true)?.ok_or(FsError::Stale)?;
-        Ok(self.loaded(ino, r.attr, r.state, r.parent))
+        Ok(self.loaded((ino, r.generation), r.attr, r.state, r.parent))
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).generation
     }
 
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
@@ -158,6 +163,10 @@ impl FileSystem for Nova {
 
     fn sync(&self) -> Result<()> {
         self.pm.batch().fence()
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.free.trim(&self.pm, blocks, least)
     }
 
     fn statfs(&self) -> Result<StatFs> {

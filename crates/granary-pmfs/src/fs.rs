@@ -1,7 +1,7 @@
 //! [`FileSystem`] for [`Pmfs`].
 
 use crate::layout::FANOUT;
-use crate::layout::inode::{PLACE, links, parse};
+use crate::layout::inode::{PLACE, generation, links, parse};
 use crate::mount::write_super;
 use crate::table::per_piece;
 use crate::{MAX_FILE_SIZE, Pmfs, node};
@@ -12,7 +12,7 @@ use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded,
     NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FileSystem for Pmfs {
@@ -46,7 +46,11 @@ impl FileSystem for Pmfs {
         } else {
             0
         };
-        Ok(self.loaded(ino, addr, attr, tree, parent))
+        Ok(self.loaded((ino, generation(&place)), addr, attr, tree, parent))
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).generation
     }
 
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
@@ -189,6 +193,10 @@ impl FileSystem for Pmfs {
 
     fn sync(&self) -> Result<()> {
         self.pm.batch().fence()
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.free.trim(&self.pm, blocks, least)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -25,6 +25,7 @@ use crate::error::{FsError, Result};
 use crate::inode::Inode;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Weak;
 
@@ -272,6 +273,9 @@ pub trait DirtyPages: Send + Sync {
     );
 }
 
+/// Blocks that [`FileSystem::trim`] tells of at once: 128 MiB.
+pub const TRIM_RUN: u64 = 32_768;
+
 /// A file system on a drive. See the module's rules.
 pub trait FileSystem: Send + Sync {
     /// The name in the registry.
@@ -288,11 +292,14 @@ pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
 
-    /// Reads an inode from media.
+    /// Reads an inode from media: of any number, since handles may come from anywhere.
     ///
     /// # Errors
     /// `Stale` where the inode is free; `Corrupt`; drive errors (as for every call below).
     fn load_inode(&self, ino: Ino) -> Result<Loaded>;
+
+    /// Tells lives of one inode number apart, also after a mount: with the number a handle of the file for as long as it lives.
+    fn generation(&self, inode: &Inode) -> u32;
 
     /// The inode that `name` stands for in `dir`.
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>>;
@@ -533,6 +540,16 @@ pub trait FileSystem: Send + Sync {
 
     /// Space and inodes.
     fn statfs(&self) -> Result<StatFs>;
+
+    /// Tells the drive which of `blocks` are free (fstrim), in runs of `least` blocks or more; says how many. A run is nobody's to
+    /// take while the drive is told, [`TRIM_RUN`] blocks at most. What a power failure would give back to a file is not told.
+    ///
+    /// # Errors
+    /// `NotSupported`.
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        let _ = (blocks, least);
+        Err(FsError::NotSupported)
+    }
 
     /// Ends cleanly: everything durable, daemons stopped, media marked clean. No calls follow.
     fn unmount(&self) -> Result<()>;

@@ -58,7 +58,7 @@ use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, Features, FileSystem, StatFs};
 use effects::Effects;
-use granary_sim::sync::Mutex;
+use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, costs, cpu};
 use granary_units::{Nanos, PAGE_SIZE};
 use names::NameCache;
@@ -78,6 +78,8 @@ pub struct Vfs {
     root: NodeRef,
     /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's shape.
     rename_lock: Mutex<()>,
+    /// Shared: an inode is being made. Exclusive: one that a handle names is being loaded, of whatever number.
+    births: RwLock<()>,
     flushers: Mutex<Vec<Daemon>>,
     /// The flushers were woken because too much is dirty, and have not said yet that it no longer is.
     kicked: AtomicBool,
@@ -88,7 +90,7 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons.
+    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons, unless only to be read.
     ///
     /// # Errors
     /// Where the root directory cannot be loaded.
@@ -110,6 +112,7 @@ impl Vfs {
             names,
             root,
             rename_lock: Mutex::new(()),
+            births: RwLock::new(()),
             flushers: Mutex::new(Vec::new()),
             kicked: AtomicBool::new(false),
             calls: AtomicU64::new(0),
@@ -122,7 +125,7 @@ impl Vfs {
     }
 
     fn start_flushers(self: &Arc<Vfs>) {
-        if self.features.page_cache {
+        if self.features.page_cache && !self.config.read_only {
             let flushers = (0..self.config.flushers.max(1)).map(|i| {
                 let weak: Weak<Vfs> = Arc::downgrade(self);
                 Daemon::start(&format!("write-back {i}"), move |stop| flush::flusher(&weak, stop))

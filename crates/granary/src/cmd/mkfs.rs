@@ -1,6 +1,7 @@
 //! `granary mkfs IMAGE`.
 
 use crate::cli::MkfsArgs;
+use crate::cmd::files::warn;
 use granary_lab::LabError;
 use granary_lab::image::{NewImage, make};
 use granary_mssd::image::Image;
@@ -12,9 +13,19 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
         LabError::call(format!("--size {}", args.size), format!("{e}; write for example 64GiB"))
     })?;
     let (fs, testbed, label) = (&args.fs[..], &args.testbed[..], &args.label[..]);
-    let new = NewImage { fs, size, testbed, sets: &args.set, label, force: args.force, date: super::date() };
+    let new = NewImage {
+        fs,
+        size,
+        testbed,
+        sets: &args.set,
+        label,
+        force: args.force,
+        date: super::date(),
+        owner: super::me(),
+    };
     make(&args.image, &new)?;
     let info = Image::describe(&args.image)?;
+    warn(info.exposed.as_deref());
     let capacity = Bytes(info.drive.pages() * 4096);
     if capacity > size {
         let step = info.drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;
