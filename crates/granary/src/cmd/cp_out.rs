@@ -64,7 +64,7 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubl
     let entries = process.list(from).map_err(failed("listing", from));
     for e in troubles.none(entries).unwrap_or_default() {
         if e.name.contains(&b'/') || e.name.is_empty() {
-            let why = "a directory holds a name that cannot be one: granary fsck tells more";
+            let why = "a directory holds a name that cannot be one: `granary fsck IMAGE` tells more";
             let what = format!("copying {}", quoted(&join(from, &e.name)));
             troubles.none::<()>(Err(LabError::call(what, why)));
         } else if e.name != b"." && e.name != b".." {

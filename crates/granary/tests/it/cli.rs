@@ -503,20 +503,38 @@ fn block_traces_are_replayed_and_bad_ones_refused_with_their_line() {
 
 #[test]
 fn the_papers_numbers_stand_beside_those_of_the_runs() {
-    let small =
-        ["reproduce", "bytefs", "--scale", "0.0005", "--workload", "create,varmail", "--fs", "bytefs,ext4"];
-    let (table, _) = ends(&small, 0);
-    let row = |what: [&str; 3]| {
-        let line = table.lines().find(|l| what.iter().all(|w| l.contains(w))).expect("a row of the paper");
-        line.trim_matches('│').split('┆').map(|c| c.trim().to_owned()).collect::<Vec<_>>()
-    };
-    let known = row(["Fig. 6", "create", "throughput bytefs/ext4"]);
-    assert_eq!(known[3], "6.00");
-    let ours: f64 = known[4].parse().expect("both runs are there");
-    assert!(ours > 1.0, "{known:?}");
-    assert!(!table.contains("throughput bytefs/f2fs"), "a run that was not made gives no row");
-    assert!(table.contains("numbers are about runs that were not made"), "{table}");
+    let small = [
+        "reproduce",
+        "bytefs",
+        "--scale",
+        "0.0005",
+        "--figure",
+        "6",
+        "--workload",
+        "create,varmail",
+        "--fs",
+        "bytefs,ext4",
+    ];
     let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (csv, page) = (at("claims.csv"), at("claims.html"));
+    let exports = ["--export", &csv, "--export", &page];
+    let (table, _) = ends(&[&small[..], &exports].concat(), 0);
+    let claims = std::fs::read_to_string(&csv).expect("written");
+    let row = |on: &str, what: &str| {
+        let line = claims.lines().find(|l| l.starts_with(&format!("6,{on},{what},"))).expect("a row");
+        line.split(',').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let known = row("create", "throughput ByteFS/ext4");
+    assert_eq!(known[3], "6");
+    let ours: f64 = known[4].parse().expect("both runs are there");
+    assert!(ours > 1.0 && known[6] == "yes", "{known:?}");
+    assert_eq!(row("create", "throughput ByteFS/F2FS")[4], "", "a run that was not made gives no number");
+    assert!(table.contains("statements: ") && table.contains("without a number"), "{table}");
+    assert!(!claims.contains("\nrecovery,"), "a figure that was not asked for gives no row");
+    assert!(std::fs::read_to_string(page).expect("written").contains("<td>throughput ByteFS/ext4</td>"));
+    assert!(std::fs::read_to_string(at("claims.runs.csv")).expect("written").contains("\nvarmail,ext4,"));
+    assert!(ends(&["reproduce", "bytefs", "--figure", "7"], 2).1.contains("table2"));
     let traces = dir.path().join("new").to_str().expect("UTF-8").to_owned();
     let mut json = small.to_vec();
     json.extend(["--json", "--record", &traces]);
@@ -524,7 +542,7 @@ fn the_papers_numbers_stand_beside_those_of_the_runs() {
     assert_eq!(runs.len(), 4);
     for run in runs {
         let name = run["workload"].as_str().expect("a name");
-        let trace = format!("{traces}/{name}-{}.trace", run["fs"].as_str().expect("a name"));
+        let trace = format!("{traces}/main-{name}-{}.trace", run["fs"].as_str().expect("a name"));
         let replay = records(&ends(&["drive", "replay", &trace, "--json"], 0).0).remove(0);
         assert_eq!(run["flash"], replay["flash"], "{trace}");
     }
