@@ -12,9 +12,9 @@
 //! Invariants: a copy is as good as block 0 for finding everything: whoever changes what both say writes the copies before
 //! anything relies on the change. While a repair is at work all say so.
 
+use crate::layout::Geometry;
 use crate::layout::Superblock;
 use crate::layout::superblock::{IN_USE, REPAIRING};
-use crate::layout::{Geometry, bitmap};
 use crate::mkfs::ROOT;
 use granary_mssd::{Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page};
@@ -65,20 +65,9 @@ fn sound(port: &Port, block: &[u8; PAGE_SIZE], place: u64) -> Result<Superblock>
 /// # Errors
 /// `Corrupt`.
 fn check_geometry(g: &Geometry, port: &Port, sb: &Superblock) -> Result<()> {
-    let ordered = 0 < g.orphans
-        && g.orphans < g.inode_bitmap
-        && g.inode_bitmap
-            .checked_add(bitmap::blocks_for(g.first_inodes))
-            .is_some_and(|e| e <= g.block_bitmap)
-        && g.block_bitmap.checked_add(bitmap::blocks_for(g.first_blocks)).is_some_and(|e| e <= g.inode_table)
-        && g.inode_table.checked_add(g.first_inodes / 32).is_some_and(|end| end <= g.journal)
-        && g.journal_blocks >= Geometry::MIN_JOURNAL
-        && g.journal.checked_add(g.journal_blocks).is_some_and(|end| end <= g.data)
-        && g.data.checked_add(1).is_some_and(|first| first < g.first_blocks)
+    let ordered = g.is_laid_out()
         && g.blocks() <= port.info().pages
         && g.blocks() <= u32::MAX as u64
-        && g.first_inodes <= u32::MAX as u64
-        && g.first_inodes.is_multiple_of(32)
         && g.segments().all(|s| {
             s.start < s.end
                 && s.data < s.copy()

@@ -5,7 +5,6 @@
 //! without an end ask [`is_open`]. Any other trouble (a full disk) is remembered, and [`finish`] has it. Talk that nobody can hear
 //! is no trouble at all: `eprintln!` would end the command in the middle of its work.
 
-use granary_lab::report::View;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -46,18 +45,6 @@ pub fn is_open() -> bool {
 #[allow(clippy::disallowed_methods, reason = "this is the way")]
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
-}
-
-/// How wide tables may be: as the terminal is, or as `COLUMNS` says; what is neither gets those of a wide terminal.
-pub fn view(latencies: bool) -> View {
-    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    #[allow(clippy::disallowed_methods, reason = "this is the way")]
-    let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    let width = said.or_else(|| terminal().filter(|_| is_terminal())).filter(|width| *width > 0);
-    View {
-        latencies,
-        ..width.map_or_else(View::default, |width: usize| View { width: width.max(40), ..View::default() })
-    }
 }
 
 /// Hands on the rest.

@@ -113,15 +113,9 @@ impl Geometry {
         }
         let wanted = (blocks * PAGE_SIZE as u64 / inode_ratio).clamp(INODES_PER_BLOCK, u32::MAX as u64 - 31);
         let inodes = wanted.next_multiple_of(INODES_PER_BLOCK);
-        let orphans = 1;
-        let inode_bitmap = orphans + 1;
-        let block_bitmap = inode_bitmap + bitmap::blocks_for(inodes);
-        let inode_table = block_bitmap + bitmap::blocks_for(blocks);
-        let journal = inode_table + inodes / INODES_PER_BLOCK;
-        let data = journal + journal_blocks;
-        let areas = [orphans, inode_bitmap, block_bitmap, inode_table, journal, journal_blocks, data];
+        let areas = Geometry::areas(blocks, inodes, journal_blocks);
         // One block for the root directory, one for the superblock's copy.
-        (data + 2 <= blocks).then(|| Geometry::from_areas(areas, blocks, inodes))
+        (areas[6] + 2 <= blocks).then(|| Geometry::from_areas(areas, blocks, inodes))
     }
 
     /// From what a superblock says: orphan table, bitmaps, inode table, journal and its blocks, data.
@@ -140,6 +134,40 @@ impl Geometry {
             segments: Default::default(),
             count: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether the areas that mkfs made lie where it lays them for so many blocks, inodes and blocks of journal.
+    pub fn is_laid_out(&self) -> bool {
+        let fits = |n: u64, least: u64| (least..=u32::MAX as u64).contains(&n);
+        if !fits(self.first_inodes, INODES_PER_BLOCK)
+            || !self.first_inodes.is_multiple_of(INODES_PER_BLOCK)
+            || !fits(self.journal_blocks, Geometry::MIN_JOURNAL)
+            || !fits(self.first_blocks, Geometry::MIN_BLOCKS)
+        {
+            return false;
+        }
+        let areas = Geometry::areas(self.first_blocks, self.first_inodes, self.journal_blocks);
+        let own = [
+            self.orphans,
+            self.inode_bitmap,
+            self.block_bitmap,
+            self.inode_table,
+            self.journal,
+            self.journal_blocks,
+            self.data,
+        ];
+        own == areas && self.data + 2 <= self.first_blocks
+    }
+
+    /// Where mkfs lays the areas, as [`Geometry::from_areas`] takes them.
+    fn areas(blocks: u64, inodes: u64, journal_blocks: u64) -> [u64; 7] {
+        let orphans = 1;
+        let inode_bitmap = orphans + 1;
+        let block_bitmap = inode_bitmap + bitmap::blocks_for(inodes);
+        let inode_table = block_bitmap + bitmap::blocks_for(blocks);
+        let journal = inode_table + inodes / INODES_PER_BLOCK;
+        let data = journal + journal_blocks;
+        [orphans, inode_bitmap, block_bitmap, inode_table, journal, journal_blocks, data]
     }
 
     /// What growths have added, in their order.

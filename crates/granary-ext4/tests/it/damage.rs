@@ -169,14 +169,14 @@ fn a_leaked_inode_is_found() {
 
 #[test]
 fn a_name_of_a_free_inode_is_found() {
-    planted(&["'b' is inode 900, which is not in use"], |i| {
+    planted(&["b is inode 900, which is not in use"], |i| {
         i.entry("/", b"b", |e| e[..4].copy_from_slice(&900u32.to_le_bytes()));
     });
 }
 
 #[test]
 fn a_name_of_another_kind_is_found() {
-    planted(&["'b' is a"], |i| i.entry("/", b"b", |e| e[7] = FileKind::Fifo.code()));
+    planted(&["b is a"], |i| i.entry("/", b"b", |e| e[7] = FileKind::Fifo.code()));
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn head(o: &Origin, m: &Moved) -> String {
 }
 
 /// Rates with mean and 99th percentile; where all of the latencies are asked for, those in a table of their own.
-fn rate_tables(view: View, labels: &[Column], mut first: Vec<Column>, rates: &[&Rates]) -> String {
+fn rate_tables(view: View, labels: &[Column], mut counts: Vec<Column>, rates: &[&Rates]) -> String {
     let column = |head: &str, show: &dyn Fn(&Rates) -> String| {
         Column::new(head, rates.iter().map(|r| show(r)).collect())
     };
@@ -63,14 +63,12 @@ fn rate_tables(view: View, labels: &[Column], mut first: Vec<Column>, rates: &[&
         column(head, &|r| Unit::of(r.latency.mean_ns).show(ns(&r.latency)))
     };
     let unit = || column("unit", &|r| Unit::of(r.latency.mean_ns).name().to_owned());
-    first.extend([
+    counts.extend([
         column("accesses/s", &|r| group(r.per_s.round() as u64)),
         column("MB/s", &|r| format!("{:.1}", r.bytes_per_s / 1e6)),
-        time("mean", |l| l.mean_ns),
-        time("p99", |l| l.p99_ns),
-        unit(),
     ]);
-    let mut out = tables(view, labels, &[first]);
+    let latencies = vec![time("mean", |l| l.mean_ns), time("p99", |l| l.p99_ns), unit()];
+    let mut out = tables(view, labels, &[counts, latencies]);
     if view.latencies {
         let all = vec![
             unit(),

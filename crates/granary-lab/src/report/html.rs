@@ -23,6 +23,7 @@ const STYLE: &str = "
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222;background:#fff}
 h1{font-size:1.5em}h2{font-size:1.25em;margin:2em 0 .2em;border-top:1px solid #ccc;padding-top:1em}
 p.of{color:#555;margin:.2em 0}figure{margin:1.2em 0}figcaption,caption{font-weight:600;text-align:left;margin-bottom:.3em}
+p.key{margin:.3em 0}p.key span{white-space:nowrap;margin-right:1em}p.key i{display:inline-block;width:.8em;height:.8em}
 svg{width:100%;max-width:720px;display:block}svg text{font:13px system-ui,sans-serif;fill:#222}
 table{border-collapse:collapse;margin:1.2em 0;font-variant-numeric:tabular-nums}
 th,td{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:right;font-weight:400}

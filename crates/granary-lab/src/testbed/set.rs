@@ -81,10 +81,8 @@ fn find(tree: &Table, key: &str, name: &str) -> Result<String, String> {
             if let Some((_, why)) = ELSEWHERE.iter().find(|(key, _)| *key == last) {
                 return Err((*why).to_owned());
             }
-            let hint = near(&keys, key, last);
-            Err(format!(
-                "the testbed has no key '{key}'{hint}; `granary testbed show {name} --values` lists them"
-            ))
+            let list = format!("`granary testbed show {name} --values` lists them");
+            Err(format!("the testbed has no key '{key}'; {}{list}", near(&keys, key, last)))
         }
         many => {
             let all: Vec<&str> = many.iter().map(|k| k.as_str()).collect();
@@ -93,7 +91,7 @@ fn find(tree: &Table, key: &str, name: &str) -> Result<String, String> {
     }
 }
 
-/// Keys that may have been meant.
+/// Keys that may have been meant, and what goes on behind them.
 fn near(keys: &[String], key: &str, last: &str) -> String {
     let parts = key.split('.').count();
     let end = |path: &str, parts: usize| {
@@ -112,10 +110,10 @@ fn near(keys: &[String], key: &str, last: &str) -> String {
             })
             .map(|k| format!("`{k}`"))
             .collect();
-        return format!("; did you mean {}? ", meant.join(" or ")).trim_end().to_owned() + " ";
+        return format!("did you mean {}? ", meant.join(" or "));
     }
     let having: Vec<&str> = keys.iter().filter(|k| k.contains(last)).map(String::as_str).collect();
-    if having.is_empty() { String::new() } else { format!("; perhaps {}", having.join(", ")) }
+    if having.is_empty() { String::new() } else { format!("perhaps {}; ", having.join(", ")) }
 }
 
 /// What a key takes, where the reader of TOML says that something else stands there.

@@ -7,7 +7,6 @@ use crate::cli::{DriveArgs, DriveBenchArgs, DriveBenchKind, DriveCommand};
 use crate::cmd::interrupt::Stop;
 use crate::cmd::{moves, results};
 use crate::failure::Failure;
-use crate::out;
 use crate::progress::Fraction;
 use crate::speed::on_cpu;
 use granary_lab::LabError;
@@ -221,7 +220,7 @@ fn print<R: Serialize>(record: &R, args: &DriveArgs, table: impl FnOnce(&R, View
             serde_json::to_string(record).expect("a record has only string keys and finite numbers")
         );
     } else {
-        out!("{}", table(record, out::view(args.latencies)));
+        out!("{}", table(record, results::view(args.latencies)));
     }
 }
 

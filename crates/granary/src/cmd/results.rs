@@ -2,7 +2,7 @@
 
 use granary_lab::LabError;
 use granary_lab::record::Record;
-use granary_lab::report::{csv, html, json_line};
+use granary_lab::report::{View, csv, html, json_line};
 use granary_lab::reproduce::{Judged, Results, claims_csv, claims_json, claims_page};
 use std::fs::File;
 use std::io::Write as _;
@@ -44,6 +44,17 @@ pub fn export(text: &str) -> Result<Export, String> {
         }
         _ if path.is_dir() => Err("this is a directory".to_owned()),
         _ => Ok(Export { path, format }),
+    }
+}
+
+/// How wide tables may be: as the terminal is, or as `COLUMNS` says; what is neither gets those of a wide terminal.
+pub fn view(latencies: bool) -> View {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let terminal = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map(|size| size.ws_col.into());
+    let width: Option<usize> = said.or_else(|| terminal().ok()).filter(|width| *width > 0);
+    View {
+        latencies,
+        ..width.map_or_else(View::default, |width| View { width: width.max(40), ..View::default() })
     }
 }
 

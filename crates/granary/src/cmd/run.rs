@@ -4,7 +4,6 @@ use crate::cli::RunArgs;
 use crate::cmd::interrupt::{self, Stop};
 use crate::cmd::results;
 use crate::failure::Failure;
-use crate::out;
 use crate::progress::Bars;
 use crate::speed::Speed;
 use granary_lab::LabError;
@@ -68,7 +67,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     for r in &records {
         let _ = writeln!(json, "{}", json_line(r));
     }
-    let view = out::view(args.latencies);
+    let view = results::view(args.latencies);
     let text: String = [table(&records, view), periods(&records, view), histograms(&records, view)]
         .iter()
         .filter(|part| !part.is_empty())
@@ -225,7 +224,9 @@ pub(super) fn ended(failed: &[LabError]) -> Result<(), Failure> {
     if failed.is_empty() {
         return Ok(());
     }
-    let lines: Vec<String> = failed.iter().map(LabError::to_string).collect();
+    let mut lines: Vec<String> = failed.iter().map(LabError::to_string).collect();
+    // What is wrong with all of them is said once.
+    lines.dedup();
     let found = failed.iter().all(LabError::is_finding);
     let lines = lines.join("\n");
     Err(if found { Failure::found(lines) } else { Failure::usage(lines) })

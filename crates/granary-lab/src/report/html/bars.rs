@@ -3,7 +3,7 @@
 //! ```text
 //!   bytefs  ████▒▒▒▒▒░░        12.5MiB          all rows have one scale; the longest takes the whole width
 //!   ext4    ██████████▒▒▒▒▒    31.2MiB
-//!           █ metadata  ▒ data                  legend, where there is more than one part
+//!           █ metadata  ▒ data                  legend (text), where there is more than one part
 //! ```
 
 use super::escape;
@@ -35,12 +35,11 @@ pub fn bars(caption: &str, parts: &[&str], rows: &[Row], show: &dyn Fn(f64) -> S
     // Parts that nobody has need no place in the legend.
     let used: Vec<usize> = (0..parts.len()).filter(|&i| rows.iter().any(|r| r.parts[i] > 0.0)).collect();
     let legend = used.len() > 1 || parts.len() > 1;
-    let lines = rows.len() + usize::from(legend);
     let mut svg = format!(
         "<figure><figcaption>{0}</figcaption>\n<svg viewBox=\"0 0 {1} {2}\" role=\"img\" aria-label=\"{0}\">\n",
         escape(caption),
         NAME + BAR + VALUE,
-        LINE * lines as f64
+        LINE * rows.len() as f64
     );
     for (line, row) in rows.iter().enumerate() {
         let top = LINE * line as f64;
@@ -66,22 +65,17 @@ pub fn bars(caption: &str, parts: &[&str], rows: &[Row], show: &dyn Fn(f64) -> S
             escape(&show(total(row)))
         );
     }
+    svg += "</svg>\n";
     if legend {
-        let (top, mut x) = (LINE * rows.len() as f64, NAME);
+        // As text it goes on in the next line where the screen ends.
+        svg += "<p class=\"key\">";
         for &i in &used {
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{x:.2}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.2}\" y=\"{}\">{}</text>",
-                top + 8.0,
-                COLOURS[i % COLOURS.len()],
-                x + 17.0,
-                top + 19.0,
-                escape(parts[i])
-            );
-            x += 35.0 + 7.0 * parts[i].chars().count() as f64;
+            let colour = COLOURS[i % COLOURS.len()];
+            let _ = write!(svg, "<span><i style=\"background:{colour}\"></i> {}</span> ", escape(parts[i]));
         }
+        svg += "</p>\n";
     }
-    svg += "</svg></figure>\n";
+    svg += "</figure>\n";
     svg
 }
 
