@@ -11,7 +11,7 @@ use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
 use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
-use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
+use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
@@ -50,7 +50,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let entry = if new.fs == BLANK { None } else { Some(registry::find(new.fs)?) };
     let testbed = Testbed::load(new.testbed, new.sets)?;
     let mode = if entry.is_some_and(|e| e.write_log) { Mode::Log } else { Mode::Cache };
-    let mut drive = testbed.drive.with_mode(mode);
+    let mut drive = testbed.drive.clone().with_mode(mode);
     if new.size == Bytes(0) {
         let least = Bytes(drive.flash.with_capacity(Bytes(1)).capacity_pages() * PAGE_SIZE as u64);
         return Err(LabError::call(
@@ -59,6 +59,9 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         ));
     }
     drive.flash = drive.flash.with_capacity(new.size);
+    // As it is judged when it is opened.
+    let whole = Testbed { drive: drive.clone(), ..testbed };
+    whole.validate().map_err(|why| LabError::call(format!("a drive of {}", new.size), why))?;
     let meta = ImageMeta {
         uuid: String::new(),
         fs: new.fs.to_owned(),
@@ -66,7 +69,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         testbed: new.testbed.to_owned(),
         created: (new.date.0 / 1_000_000_000).max(0) as u64,
         unfinished: entry.is_some(),
-        host: Some(testbed.host.table()?),
+        host: Some(whole.host.table()?),
     };
     // Of an image that is only being made nothing can be lost.
     let unmade = |e| match e {
@@ -268,6 +271,13 @@ fn host_of(meta: &ImageMeta) -> Result<(Host, Option<String>), LabError> {
     }
 }
 
+/// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from anywhere.
+fn judge_header(path: &Path, host: &Host, drive: DriveConfig) -> Result<(), LabError> {
+    let all = Testbed { name: "image".to_owned(), description: String::new(), host: host.clone(), drive };
+    let refused = |why| ImageError::Header { path: path.to_owned(), why };
+    Ok(all.validate().map_err(refused)?)
+}
+
 /// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any would do.
 const DEFAULT_TESTBED: &str = "bytefs-emulator";
 
@@ -287,7 +297,7 @@ impl OpenImage {
     ) -> Result<OpenImage, LabError> {
         let path = place.path();
         // What is refused is not opened: it stays as clean as it was.
-        let meta = Image::describe_on(&**place)?.meta;
+        let ImageInfo { meta, drive, .. } = Image::describe_on(&**place)?;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{0}: a blank drive, without a file system of ours: serve it with `granary export {0} DIR`",
@@ -302,6 +312,7 @@ impl OpenImage {
         }
         let entry = registry::find(&meta.fs)?;
         let (host, note) = host_of(&meta)?;
+        judge_header(path, &host, drive)?;
         let (image, drive) = Image::open_on(place.clone(), options(durability, read_only))?;
         Ok(OpenImage { image, drive, entry, host, read_only, note })
     }
@@ -344,7 +355,8 @@ impl OpenImage {
     pub fn vfs_config(&self, date: Time, page_cache: Bytes) -> VfsConfig {
         let since = granary_sim::now().0.min(i64::MAX as u64) as i64;
         let page_cache = page_cache.min(self.host.vfs.page_cache);
-        VfsConfig { epoch: Time(date.0.saturating_sub(since)), page_cache, ..self.host.vfs }
+        let epoch = Time(date.0.saturating_sub(since));
+        VfsConfig { epoch, page_cache, read_only: self.read_only, ..self.host.vfs }
     }
 
     /// Mounts the file system under a vfs.
@@ -393,7 +405,9 @@ pub fn open_drive(
     forced: bool,
 ) -> Result<(Image, Arc<dyn Drive>), LabError> {
     let place = at(path);
-    let fs = Image::describe_on(&*place)?.meta.fs;
+    let ImageInfo { meta: ImageMeta { fs, .. }, drive, .. } = Image::describe_on(&*place)?;
+    // Its own host says nothing of a drive that is exported.
+    judge_header(path, &Testbed::load(DEFAULT_TESTBED, &[])?.host, drive)?;
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
@@ -415,6 +429,8 @@ pub struct Findings {
     pub replayed: u64,
     /// How far one gets with it.
     pub state: State,
+    /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the image by that.
+    pub exposed: Option<String>,
 }
 
 impl Findings {
@@ -422,6 +438,7 @@ impl Findings {
     fn opened(&mut self, image: &Image) {
         self.unclean = image.replayed().is_some();
         self.replayed = image.replayed().map_or(0, |r| r.groups);
+        self.exposed = image.exposed();
     }
 }
 
@@ -453,7 +470,9 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         return Ok(found);
     }
     let open = match OpenImage::open_on(&place, Durability::Process, true) {
-        Err(LabError::Image(e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. }))) => {
+        Err(LabError::Image(
+            e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. } | ImageError::Header { .. }),
+        )) => {
             found.wrong.push(e.to_string());
             return Ok(found);
         }

@@ -268,8 +268,8 @@ impl Testbed {
         })
     }
 
-    /// Checks every range. The message names the key.
-    fn validate(&self) -> Result<(), String> {
+    /// Checks every range: of testbeds, of what mkfs makes, and of what the header of an image says. The message names the key.
+    pub(crate) fn validate(&self) -> Result<(), String> {
         limits::before(self).map_or(Ok(()), Err)?;
         self.drive.validate().map_err(|e| e.to_string())?;
         let (host, vfs) = (&self.host, &self.host.vfs);

@@ -83,5 +83,5 @@ pub fn host_config(base: VfsConfig, page_cache: Bytes, read_only: bool) -> VfsCo
     let running = granary_sim::now();
     let epoch = Time((date.as_nanos() as u64).saturating_sub(running.0).min(i64::MAX as u64) as i64);
     let atime = if read_only { Atime::Noatime } else { base.atime };
-    VfsConfig { epoch, page_cache, atime, ..base }
+    VfsConfig { epoch, page_cache, atime, read_only, ..base }
 }

@@ -110,6 +110,8 @@ pub struct ImageInfo {
     pub clean: bool,
     /// What was counted until the image was last closed cleanly.
     pub counters: DriveCounters,
+    /// Where other users of this machine get at it: that it is so, and what to do.
+    pub exposed: Option<String>,
 }
 
 /// What opening had to do.
@@ -198,7 +200,8 @@ impl Image {
     /// # Errors
     /// As [`Image::open`]; host errors.
     pub fn finish_on(host: &dyn Host) -> Result<(), ImageError> {
-        let _held = host.lock()?;
+        host.survey(true)?;
+        let _held = host.lock(false)?;
         let mut header = Header::read(host)?;
         header.image.unfinished = false;
         header.write(host)
@@ -225,8 +228,12 @@ impl Image {
         let OpenOptions { durability, read_only, inline_checkpoints, wal_half, riders: most_riders } =
             options;
         let most_riders = most_riders.unwrap_or(journal::RIDERS);
+        host.survey(!read_only)?;
+        // What is no image is not locked.
+        Header::read(&*host)?;
+        let lock = host.lock(read_only)?;
+        // What it was before may have grown.
         let Header { image: meta, drive: config } = Header::read(&*host)?;
-        let lock = host.lock()?;
         let uuid = uuid_bytes(&meta.uuid);
         let layout = Layout::new(&config);
         let open = |name, len| open_file(&*host, name, len, read_only);
@@ -324,10 +331,11 @@ impl Image {
     /// # Errors
     /// As there.
     pub fn describe_on(host: &dyn Host) -> Result<ImageInfo, ImageError> {
+        host.survey(false)?;
         let Header { image: meta, drive } = Header::read(host)?;
         let wal = open_file(host, WAL, None, true)?;
         let clean = wal.is_empty().map_err(|e| ImageError::host("reading wal", e))?;
-        Ok(ImageInfo { meta, drive, clean, counters: read_counters(host) })
+        Ok(ImageInfo { meta, drive, clean, counters: read_counters(host), exposed: host.exposed() })
     }
 
     /// Returns when everything that the drive acknowledged before the call is safe from a crash of the machine (machine
@@ -393,6 +401,11 @@ impl Image {
     /// The directory that the image is in, wherever it has been moved since it was opened; `None` on a host without directories.
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.host.directory()
+    }
+
+    /// Where other users of this machine get at the image: that it is so, and what to do.
+    pub fn exposed(&self) -> Option<String> {
+        self.host.exposed()
     }
 
     /// Puts an empty file beside those of the image, durable on return: what its user has to remember of it. Cheap where it is

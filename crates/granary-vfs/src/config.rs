@@ -63,6 +63,9 @@ pub struct VfsConfig {
     pub dentries: usize,
     /// Inodes kept in memory (more where more are in use).
     pub inodes: usize,
+    /// Nobody changes anything: there are no write-back daemons. Not of a testbed.
+    #[serde(skip)]
+    pub read_only: bool,
 }
 
 impl Default for VfsConfig {
@@ -83,6 +86,7 @@ impl Default for VfsConfig {
             epoch: Time(1_735_689_600_000_000_000),
             dentries: 1 << 20,
             inodes: 1 << 20,
+            read_only: false,
         }
     }
 }

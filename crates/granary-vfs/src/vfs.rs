@@ -88,7 +88,7 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons.
+    /// Mounts `fs`, which has opened (and recovered) its media, and starts the write-back daemons, unless only to be read.
     ///
     /// # Errors
     /// Where the root directory cannot be loaded.
@@ -122,7 +122,7 @@ impl Vfs {
     }
 
     fn start_flushers(self: &Arc<Vfs>) {
-        if self.features.page_cache {
+        if self.features.page_cache && !self.config.read_only {
             let flushers = (0..self.config.flushers.max(1)).map(|i| {
                 let weak: Weak<Vfs> = Arc::downgrade(self);
                 Daemon::start(&format!("write-back {i}"), move |stop| flush::flusher(&weak, stop))

@@ -1,5 +1,6 @@
 //! [`ImageError`]: why an image cannot be made, opened or written, and what to do about it.
 
+use super::host::members::Irregular;
 use crate::config::ConfigError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,19 @@ pub enum ImageError {
         path: PathBuf,
         /// How that was seen.
         why: String,
+    },
+    /// A file of the image is something else, or not its own.
+    #[error(
+        "{doing}: {name} is {what}: an image is a directory of regular files, and nothing is reached through another way; remove \
+         {name} if you did not put it there, or copy the files themselves (cp -rL)"
+    )]
+    Member {
+        /// What was being done.
+        doing: String,
+        /// The name in the image's directory.
+        name: String,
+        /// What it is.
+        what: &'static str,
     },
     /// Files of the image are truncated or hold what was never written.
     #[error(
@@ -55,12 +69,14 @@ pub enum ImageError {
         known: u32,
     },
     /// Another process has the image open.
-    #[error("{} is in use{}: unmount it first, or wait for that process", path.display(), by(*pid))]
+    #[error("{} is in use{}: unmount it first, or wait for that process{}", path.display(), by(*pid), also(exposed))]
     InUse {
         /// The path.
         path: PathBuf,
         /// The process, where it could be found out.
         pid: Option<u32>,
+        /// Where other users get at the image, and so at its lock: that it is so, and what to do.
+        exposed: Option<String>,
     },
     /// There is an image already.
     #[error("{} exists already: choose another path, or give --force to make the image anew", path.display())]
@@ -75,6 +91,17 @@ pub enum ImageError {
     Geometry {
         /// What is contradictory.
         config: ConfigError,
+    },
+    /// The header has values with which no image is made.
+    #[error(
+        "{}: image.toml: {why}; no image is made with such a value: put back the image.toml that mkfs wrote, or that of a copy",
+        path.display()
+    )]
+    Header {
+        /// The path.
+        path: PathBuf,
+        /// The key, and its range.
+        why: String,
     },
     /// The wanted drive is impossible.
     #[error("{0}")]
@@ -122,10 +149,17 @@ fn by(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |p| format!(" by process {p}"))
 }
 
+fn also(exposed: &Option<String>) -> String {
+    exposed.as_ref().map_or_else(String::new, |e| format!("; {e}"))
+}
+
 impl ImageError {
     /// The error for what the host said while `doing`.
     pub(crate) fn host(doing: impl Into<String>, source: io::Error) -> ImageError {
         let doing = doing.into();
+        if let Some(Irregular { name, what }) = source.get_ref().and_then(|e| e.downcast_ref()) {
+            return ImageError::Member { doing, name: name.clone(), what };
+        }
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 ImageError::NoSpace { doing }

@@ -37,7 +37,7 @@ impl Image {
     pub fn grow_on(host: &Arc<dyn Host>, capacity: Bytes) -> Result<DriveConfig, ImageError> {
         // Everything in its place, the redo log empty.
         Image::open_on(host.clone(), OpenOptions::default())?.0.close()?;
-        let lock = host.lock()?;
+        let lock = host.lock(false)?;
         let header = Header::read(&**host)?;
         let drive = larger(&header.drive, capacity)?;
         let (old, new) = (Layout::new(&header.drive), Layout::new(&drive));

@@ -13,7 +13,9 @@
 
 pub mod disk;
 mod holder;
+mod lock;
 mod map;
+pub(super) mod members;
 pub mod memory;
 
 pub use map::Map;
@@ -96,6 +98,19 @@ pub trait Host: Send + Sync {
     /// Whether the file exists.
     fn exists(&self, name: &'static str) -> bool;
 
+    /// Looks at everything that an image has before any of it is used.
+    ///
+    /// # Errors
+    /// [`ImageError::Member`]: something is no file of this image alone. Whoever only reads does not mind further names of a file.
+    fn survey(&self, _written: bool) -> Result<(), ImageError> {
+        Ok(())
+    }
+
+    /// Where other users of the machine get at the image: that it is so, and what to do.
+    fn exposed(&self) -> Option<String> {
+        None
+    }
+
     /// Puts a small file in place, whole or not at all.
     fn replace(&self, name: &'static str, content: &[u8]) -> io::Result<()>;
 
@@ -106,9 +121,9 @@ pub trait Host: Send + Sync {
     fn remove(&self, name: &'static str) -> io::Result<()>;
 
     /// Keeps all other processes out for as long as the guard lives. A process that holds it and is about to end, killed, say, is
-    /// waited for.
+    /// waited for. With `read_only` nothing is written.
     ///
     /// # Errors
     /// [`ImageError::InUse`]; host errors.
-    fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError>;
+    fn lock(&self, read_only: bool) -> Result<Box<dyn Send + Sync>, ImageError>;
 }

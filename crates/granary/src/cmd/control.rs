@@ -15,11 +15,11 @@ use granary_lab::image::Grown;
 use granary_mssd::image::CONTROL;
 use granary_sim::JoinHandle;
 use granary_units::Bytes;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, statat, unlinkat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,9 +53,38 @@ pub struct Control {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Calls `f` with a short name of the socket of the image in this directory.
-fn with_socket<T>(image: BorrowedFd<'_>, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    f(&Path::new("/proc/self/fd").join(image.as_raw_fd().to_string()).join(CONTROL))
+/// Whether what is called as the socket is one: a link would lead elsewhere.
+fn check(image: BorrowedFd<'_>) -> io::Result<()> {
+    is_socket(&statat(image, CONTROL, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn is_socket(found: &Stat) -> io::Result<()> {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::Socket => Ok(()),
+        _ => Err(io::Error::other(format!("{CONTROL} in the image's directory is no socket: remove it"))),
+    }
+}
+
+/// Makes the socket, in the place of one that nobody answers on.
+fn listen_in(image: BorrowedFd<'_>) -> io::Result<UnixListener> {
+    match check(image).and_then(|()| Ok(unlinkat(image, CONTROL, AtFlags::empty())?)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Binding makes the file with the mode of the socket: unix_bind_bsd of Linux's net/unix/af_unix.c.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let name = Path::new("/proc/self/fd").join(image.as_raw_fd().to_string()).join(CONTROL);
+    bind(&socket, &SocketAddrUnix::new(&name)?)?;
+    listen(&socket, 16)?;
+    Ok(socket.into())
+}
+
+/// Reaches whoever listens on the socket.
+fn connect_in(image: BorrowedFd<'_>) -> io::Result<UnixStream> {
+    let socket = openat(image, CONTROL, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    is_socket(&fstat(&socket)?)?;
+    UnixStream::connect(Path::new("/proc/self/fd").join(socket.as_raw_fd().to_string()))
 }
 
 impl Control {
@@ -67,15 +96,7 @@ impl Control {
         image: OwnedFd,
         serve: impl Fn(Request) -> Result<Grown, String> + Send + 'static,
     ) -> io::Result<Control> {
-        let listener = with_socket(image.as_fd(), |socket| {
-            match fs::remove_file(socket) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                _ => {}
-            }
-            let listener = UnixListener::bind(socket)?;
-            fs::set_permissions(socket, Permissions::from_mode(0o600))?;
-            Ok(listener)
-        })?;
+        let listener = listen_in(image.as_fd())?;
         let ends = Arc::new(AtomicBool::new(false));
         let ended = ends.clone();
         let thread = granary_sim::spawn("control", move || {
@@ -95,8 +116,9 @@ impl Drop for Control {
     /// Returns when the request under way, if there is one, has been answered.
     fn drop(&mut self) {
         self.ends.store(true, SeqCst);
-        let woken = with_socket(self.image.as_fd(), |socket| UnixStream::connect(socket));
-        let _ = with_socket(self.image.as_fd(), |socket| fs::remove_file(socket));
+        let image = self.image.as_fd();
+        let woken = connect_in(image);
+        let _ = check(image).and_then(|()| Ok(unlinkat(image, CONTROL, AtFlags::empty())?));
         if woken.is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -126,8 +148,7 @@ fn answer(mut stream: &UnixStream, serve: &impl Fn(Request) -> Result<Grown, Str
 /// # Errors
 /// What it refuses, with its reason; it died over it.
 pub fn ask(dir: BorrowedFd<'_>, image: &Path, request: Request) -> Result<Option<Grown>, Failure> {
-    let stream = with_socket(dir, |socket| UnixStream::connect(socket));
-    let mut stream = match stream {
+    let mut stream = match connect_in(dir) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
             return Ok(None);
         }

@@ -10,6 +10,7 @@
 
 use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
+use crate::out;
 use granary_lab::LabError;
 use granary_units::Dest;
 use granary_vfs::{Attr, Fd, FileKind, FsError, OpenFlags, Posix, Process, Whence};
@@ -63,7 +64,11 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubl
     }
     let entries = process.list(from).map_err(failed("listing", from));
     for e in troubles.none(entries).unwrap_or_default() {
-        if e.name != b"." && e.name != b".." {
+        if e.name.contains(&b'/') || e.name.is_empty() {
+            let why = "a directory holds a name that cannot be one: granary fsck tells more";
+            let what = format!("copying {}", out::printable(&join(from, &e.name)));
+            troubles.none::<()>(Err(LabError::call(what, why)));
+        } else if e.name != b"." && e.name != b".." {
             copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), links, troubles);
         }
     }

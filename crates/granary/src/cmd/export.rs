@@ -12,6 +12,7 @@
 
 use crate::cli::export::ExportArgs;
 use crate::cli::mount::Survives;
+use crate::cmd::files::warn;
 use crate::cmd::live::{EXPORTED, Live, Sources};
 use crate::cmd::loopdev::{self, LoopDevice};
 use crate::cmd::outcome::Outcome;
@@ -158,6 +159,7 @@ fn open(args: &ExportArgs) -> Result<Opened, Failure> {
     refuse(&args.memory, "export ram:")?;
     let (image, drive) =
         open_drive(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only, args.force)?;
+    warn(image.exposed().as_deref());
     let how = image.replayed().map_or("closed cleanly".to_owned(), |r| r.to_string());
     let told = format!("a drive of {}, {how}", Bytes(drive.info().pages * PAGE_SIZE as u64));
     Ok(Opened { drive, image: Some(Arc::new(image)), record: None, told })

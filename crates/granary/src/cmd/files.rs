@@ -35,10 +35,16 @@ pub fn with_process(
     done.and(closed)
 }
 
-/// Says what there is to know of the host of an image.
+/// Says what there is to know of the host of an image, and who else gets at it.
 pub fn tell(open: &OpenImage) {
-    if let Some(note) = &open.note {
-        say!("warning: {note}");
+    warn(open.note.as_deref());
+    warn(open.image.exposed().as_deref());
+}
+
+/// Says something that keeps nobody from going on.
+pub fn warn(of: Option<&str>) {
+    if let Some(text) = of {
+        say!("warning: {text}");
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
+use crate::cmd::files::warn;
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, Findings, State, check, rehearse, repair};
 use granary_mssd::image::Image;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 /// Runs the command.
 pub fn run(image: &Path, mend: bool, json: bool) -> Result<ExitCode, LabError> {
     let found = check(image)?;
+    warn(found.exposed.as_deref());
     let (repaired, now) = match mend && !found.wrong.is_empty() {
         false => (None, found.clone()),
         true => {

@@ -7,12 +7,13 @@
 //! ```
 
 use crate::cmd::control::{self, Request};
+use crate::cmd::files::warn;
 use crate::cmd::live;
 use crate::failure::Failure;
 use granary_lab::LabError;
 use granary_lab::image::{Grown, grow};
 use granary_mount::mountinfo;
-use granary_mssd::image::ImageError;
+use granary_mssd::image::{Image, ImageError};
 use granary_units::Bytes;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -32,7 +33,10 @@ pub fn run(path: &Path, size: Bytes) -> Result<(), Failure> {
                 let dir = live::open_dir(path).map_err(|e| Failure::io(path.display(), e))?;
                 ask(dir.as_fd(), path, size)?
             }
-            other => other?,
+            other => {
+                warn(Image::describe(path)?.exposed.as_deref());
+                other?
+            }
         },
     };
     let Grown { before, after } = grown;

@@ -1,6 +1,7 @@
 //! `granary mkfs IMAGE`.
 
 use crate::cli::MkfsArgs;
+use crate::cmd::files::warn;
 use granary_lab::LabError;
 use granary_lab::image::{NewImage, make};
 use granary_mssd::image::Image;
@@ -15,6 +16,7 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
     let new = NewImage { fs, size, testbed, sets: &args.set, label, force: args.force, date: super::date() };
     make(&args.image, &new)?;
     let info = Image::describe(&args.image)?;
+    warn(info.exposed.as_deref());
     let capacity = Bytes(info.drive.pages() * 4096);
     if capacity > size {
         let step = info.drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;

@@ -137,13 +137,15 @@ pub fn start_daemon(dir: &Path) -> Result<(), Failure> {
     if let Some(out) = out {
         BufReader::new(out).read_line(&mut line).map_err(|e| Failure::io("waiting for the mount", e))?;
     }
-    if let Some(told) = line.strip_prefix("mounted ") {
-        say!("{}", told.trim_end());
-        return Ok(());
-    }
+    // It has let go of both by now: what it said before are warnings, or the reason why it ended.
     let mut message = String::new();
     if let Some(mut err) = err {
         let _ = err.read_to_string(&mut message);
+    }
+    if let Some(told) = line.strip_prefix("mounted ") {
+        message.lines().for_each(|said| say!("{said}"));
+        say!("{}", told.trim_end());
+        return Ok(());
     }
     let _ = child.wait();
     let message = message.trim().trim_start_matches("granary: ").to_owned();

@@ -1,6 +1,6 @@
 //! `granary stat IMAGE`: what the image is, its space, what it counted.
 
-use crate::cmd::files::tell;
+use crate::cmd::files::warn;
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
@@ -20,7 +20,7 @@ fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
         Err(LabError::Image(ImageError::InUse { .. })) => return Ok(None),
         other => other?,
     };
-    tell(&open);
+    warn(open.note.as_deref());
     let failed = |what: &'static str| move |e| LabError::call(format!("{what} {}", image.display()), e);
     let fs = open.mount().map_err(failed("mounting"))?;
     let space = fs.statfs().map_err(failed("asking"))?;
@@ -37,6 +37,7 @@ fn on_host(image: &Path) -> u64 {
 /// Runs the command.
 pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
     let info = Image::describe(image)?;
+    warn(info.exposed.as_deref());
     let (space, host) = (space(image)?, on_host(image));
     if json {
         let fs = space.map(|s| {

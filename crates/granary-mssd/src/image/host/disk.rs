@@ -1,229 +1,146 @@
-//! [`DiskHost`]: an image as a directory of files.
-//!
-//! The directory is opened once, when it is first needed, and everything else is reached through that handle: a directory that is
-//! renamed, that another one takes the place of, or over which something is mounted stays the same image, and no other one is
-//! touched. The path is for messages.
+//! [`DiskHost`]: an image as a directory of files, reached through [`Members`] alone.
 
-use super::holder::Waiting;
-use super::{Host, HostFile, Map};
+use super::members::Members;
+use super::{Host, HostFile, Map, lock};
 use crate::image::blocks::{BLOCK, Blocks};
+use crate::image::dram::DRAM;
 use crate::image::grow::GROWN;
 use crate::image::header::{HEADER, is_ours};
-use crate::image::{CONTROL, ImageError};
+use crate::image::wal::WAL;
+use crate::image::{CONTROL, COUNTERS, FLASH, ImageError};
 use granary_units::PAGE_SIZE;
-use rustix::fs::{
-    AtFlags, CWD, Dir, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, fallocate, flock,
-    openat, renameat, seek, statat, unlinkat,
-};
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Read, Write};
+use lock::LOCK;
+use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom, fallocate, seek};
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Read};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// The file that carries the lock and the number of the process that holds it.
-const LOCK: &str = "lock";
-/// Everything else that an image has, in the order in which it is removed.
-const FILES: [&str; 8] = [HEADER, "wal", "dram", "flash", "counters.toml", GROWN, CONTROL, "image.toml.new"];
+/// Everything that an image has beside its lock, in the order in which it is removed.
+const FILES: [&str; 9] =
+    [HEADER, WAL, DRAM, FLASH, COUNTERS, GROWN, CONTROL, "image.toml.new", "counters.toml.new"];
 /// Parts that one call of Linux may write: UIO_MAXIOV of `linux/uio.h`.
 const MOST_PARTS: usize = 1024;
 
 /// A directory on the machine's file system.
 #[derive(Debug)]
-pub struct DiskHost {
-    path: PathBuf,
-    dir: OnceLock<OwnedFd>,
-}
+pub struct DiskHost(Members);
 
 impl DiskHost {
     /// The image directory at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> DiskHost {
-        DiskHost { path: path.into(), dir: OnceLock::new() }
-    }
-
-    /// The directory, which must exist.
-    fn dir(&self) -> io::Result<BorrowedFd<'_>> {
-        if let Some(dir) = self.dir.get() {
-            return Ok(dir.as_fd());
-        }
-        // A handle of this kind asks for no permission to list the directory, nor to write to it.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = openat(CWD, &self.path, flags, Mode::empty())?;
-        Ok(self.dir.get_or_init(|| dir).as_fd())
-    }
-
-    /// A file of the directory.
-    fn file(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // As the umask has it.
-        let mode = Mode::from_raw_mode(0o666);
-        Ok(openat(self.dir()?, name, flags | OFlags::CLOEXEC, mode)?.into())
-    }
-
-    /// The directory itself, to be listed or synced.
-    fn opened(&self) -> io::Result<File> {
-        self.file(".", OFlags::RDONLY | OFlags::DIRECTORY)
-    }
-
-    fn names(&self) -> io::Result<Vec<OsString>> {
-        let entries = Dir::read_from(self.opened()?)?;
-        let names = entries.filter_map(|e| Some(OsString::from_vec(e.ok()?.file_name().to_bytes().to_vec())));
-        Ok(names.filter(|n| n != "." && n != "..").collect())
+        DiskHost(Members::new(path.into()))
     }
 
     /// Whether there is a regular file of this name.
     fn is_file(&self, name: &str) -> bool {
-        let found = self.dir().and_then(|dir| Ok(statat(dir, name, AtFlags::empty())?));
-        found.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile)
+        self.0.stat(name).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile)
     }
 
     /// The first bytes of a file.
     fn start_of(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut start = Vec::new();
-        self.file(name, OFlags::RDONLY)?.take(64).read_to_end(&mut start)?;
+        self.0.open(name, OFlags::RDONLY)?.take(64).read_to_end(&mut start)?;
         Ok(start)
-    }
-
-    fn unlink(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(self.dir()?, name, AtFlags::empty())?)
     }
 }
 
 impl Host for DiskHost {
     fn path(&self) -> &Path {
-        &self.path
+        self.0.path()
     }
 
     fn directory(&self) -> Option<BorrowedFd<'_>> {
-        self.dir().ok()
+        self.0.dir().ok()
     }
 
     fn create(&self, force: bool) -> Result<(), ImageError> {
-        let doing = |what: &str| format!("{what} {}", self.path.display());
-        match self.names() {
-            Ok(names) => {
-                let is_image = self.is_file(HEADER);
-                if is_image
-                    && !is_ours(&self.start_of(HEADER).map_err(|e| ImageError::host(doing("reading"), e))?)
-                {
-                    return Err(ImageError::foreign(&self.path, format!("its {HEADER} is somebody else's")));
-                }
-                let left_over = names.iter().any(|n| FILES.iter().any(|f| n == f));
-                let only_left_over = names.iter().all(|n| n == LOCK || FILES.iter().any(|f| n == f));
-                if is_image || (left_over && only_left_over) {
-                    if !force && is_image {
-                        return Err(ImageError::Exists { path: self.path.clone() });
-                    }
-                    if !force {
-                        let why = "it holds what an interrupted mkfs left; --force makes the image anew";
-                        return Err(ImageError::foreign(&self.path, why));
-                    }
-                    let _held = self.lock()?;
-                    // The header first: what is left is no image any more.
-                    for name in FILES {
-                        match self.unlink(name) {
-                            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                                return Err(ImageError::host(doing("emptying"), e));
-                            }
-                            _ => {}
-                        }
-                    }
-                    Ok(())
-                } else if names.iter().any(|n| n != LOCK) {
-                    Err(ImageError::foreign(&self.path, "the directory holds other files"))
-                } else {
-                    Ok(())
-                }
-            }
+        let path = self.path();
+        let host = |what: &str, e| ImageError::host(format!("{what} {}", path.display()), e);
+        let names = match self.0.names() {
+            Ok(names) => names,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let made = fs::create_dir_all(&self.path).and_then(|()| self.dir().map(drop));
-                made.map_err(|e| ImageError::host(doing("making"), e))
+                return self.0.make_dir().map_err(|e| host("making", e));
             }
             Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-                Err(ImageError::foreign(&self.path, "an image is a directory"))
+                return Err(ImageError::foreign(path, "an image is a directory"));
             }
-            Err(e) => Err(ImageError::host(doing("reading"), e)),
+            Err(e) => return Err(host("reading", e)),
+        };
+        let is_image = self.is_file(HEADER);
+        if is_image && !is_ours(&self.start_of(HEADER).map_err(|e| host("reading", e))?) {
+            return Err(ImageError::foreign(path, format!("its {HEADER} is somebody else's")));
         }
+        let left_over = names.iter().any(|n| FILES.iter().any(|f| n == f));
+        let only_left_over = names.iter().all(|n| n == LOCK || FILES.iter().any(|f| n == f));
+        if is_image || (left_over && only_left_over) {
+            if !force && is_image {
+                return Err(ImageError::Exists { path: path.to_owned() });
+            }
+            if !force {
+                let why = "it holds what an interrupted mkfs left; --force makes the image anew";
+                return Err(ImageError::foreign(path, why));
+            }
+            let _held = self.lock(false)?;
+            // The header first: what is left is no image any more. Of a link it is the link that goes.
+            for name in FILES {
+                match self.0.remove(name) {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(host("emptying", e)),
+                    _ => {}
+                }
+            }
+        } else if names.iter().any(|n| n != LOCK) {
+            return Err(ImageError::foreign(path, "the directory holds other files"));
+        }
+        self.0.check(LOCK, true).map_err(|e| host("locking", e))?;
+        self.0.make_private().map_err(|e| host("making", e))
     }
 
     fn open(&self, name: &'static str, read_only: bool) -> io::Result<Arc<dyn HostFile>> {
-        let how = if read_only { OFlags::RDONLY } else { OFlags::RDWR | OFlags::CREATE };
-        // A pipe without a writer would be waited for.
-        let file = self.file(name, how | OFlags::NONBLOCK)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{name} is no regular file")));
-        }
-        Ok(Arc::new(DiskFile(file)))
+        let file = if read_only { self.0.open(name, OFlags::RDONLY) } else { self.0.open_or_make(name) };
+        Ok(Arc::new(DiskFile(file?)))
     }
 
     fn exists(&self, name: &'static str) -> bool {
-        self.dir().is_ok_and(|dir| statat(dir, name, AtFlags::empty()).is_ok())
+        self.0.stat(name).is_ok()
+    }
+
+    fn survey(&self, written: bool) -> Result<(), ImageError> {
+        for name in FILES.iter().filter(|name| **name != CONTROL).chain([&LOCK]) {
+            match self.0.check(name, written) {
+                // There is no such place, which whoever opens it says better.
+                Err(e) if e.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+                other => {
+                    other
+                        .map_err(|e| ImageError::host(format!("looking at {}", self.path().display()), e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn exposed(&self) -> Option<String> {
+        self.0.exposed(&[&[LOCK], &FILES[..]].concat())
     }
 
     fn replace(&self, name: &'static str, content: &[u8]) -> io::Result<()> {
-        let new = format!("{name}.new");
-        let mut file = self.file(&new, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        let dir = self.dir()?;
-        renameat(dir, new, dir, name)?;
-        self.opened()?.sync_all()
+        self.0.replace(name, content)
     }
 
     fn rename(&self, from: &'static str, to: &'static str) -> io::Result<()> {
-        let dir = self.dir()?;
-        renameat(dir, from, dir, to)?;
-        self.opened()?.sync_all()
+        self.0.rename(from, to)
     }
 
     fn remove(&self, name: &'static str) -> io::Result<()> {
-        self.unlink(name)
+        self.0.remove(name)
     }
 
-    fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError> {
-        let doing = || format!("locking {}", self.path.display());
-        let file = match self.file(LOCK, OFlags::RDWR | OFlags::CREATE) {
-            // On a read-only directory an existing lock file will do.
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
-                ) =>
-            {
-                self.file(LOCK, OFlags::RDONLY).map_err(|_| ImageError::host(doing(), e))?
-            }
-            other => other.map_err(|e| ImageError::host(doing(), e))?,
-        };
-        let mut waiting = Waiting::new();
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    // Who holds it is for messages and for waiting only: a failure to say so does no harm.
-                    let _ = file
-                        .set_len(0)
-                        .and_then(|()| file.write_all_at(std::process::id().to_string().as_bytes(), 0));
-                    return Ok(Box::new(file));
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let pid = holder(&file);
-                    if !waiting.again(pid) {
-                        return Err(ImageError::InUse { path: self.path.clone(), pid });
-                    }
-                }
-                Err(e) => return Err(ImageError::host(doing(), e.into())),
-            }
-        }
+    fn lock(&self, read_only: bool) -> Result<Box<dyn Send + Sync>, ImageError> {
+        Ok(Box::new(lock::take(&self.0, read_only)?))
     }
-}
-
-/// Who holds a lock file, by what is in it.
-fn holder(file: &File) -> Option<u32> {
-    let mut text = [0; 16];
-    let len = file.read_at(&mut text, 0).ok()?;
-    std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
 }
 
 struct DiskFile(File);

@@ -1,5 +1,9 @@
 //! Who holds an image's lock: a process that works keeps others out; one that was killed lets go of it shortly.
 
+use rustix::fs::{fstat, major, minor};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a dying holder is waited for. Linux closes the files of a killed process after it has given back its memory, which
@@ -32,6 +36,39 @@ impl Waiting {
         self.left -= 1;
         std::thread::sleep(PAUSE);
         true
+    }
+}
+
+/// Who holds a `flock` of a file: what the kernel says, or else what the last one that could write has left in the file.
+pub fn holder(file: &File) -> Option<u32> {
+    let found = fstat(file).ok()?;
+    let device = format!("{:02x}:{:02x}", major(found.st_dev), minor(found.st_dev));
+    if let Some(pid) =
+        holder_in(&std::fs::read_to_string("/proc/locks").unwrap_or_default(), &device, found.st_ino)
+    {
+        // Its children may hold on to it when it has ended.
+        return Path::new(&format!("/proc/{pid}")).exists().then_some(pid);
+    }
+    let mut text = [0; 16];
+    let len = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..len]).ok()?.trim().parse().ok()
+}
+
+/// The same in /proc/locks, see proc_locks(5). Some file systems have devices of their own there: then the inode has to do, where
+/// it is the only one.
+fn holder_in(locks: &str, device: &str, inode: u64) -> Option<u32> {
+    let lock = |line: &str| {
+        // "1: FLOCK ADVISORY WRITE PID DEVICE:INODE START END"; one who waits has an arrow behind the number.
+        let mut fields = line.split_whitespace().skip(1);
+        let kind = fields.next()?;
+        let pid = fields.nth(2)?.parse::<u32>().ok().filter(|&pid| pid != 0)?;
+        let (on, of) = fields.next()?.rsplit_once(':')?;
+        (kind == "FLOCK" && of.parse() == Ok(inode)).then(|| (on.to_owned(), pid))
+    };
+    let all: Vec<(String, u32)> = locks.lines().filter_map(lock).collect();
+    match all.iter().find(|(on, _)| on == device) {
+        None if all.len() == 1 => Some(all[0].1),
+        found => found.map(|(_, pid)| *pid),
     }
 }
 
@@ -82,6 +119,19 @@ mod tests {
             let mut waiting = Waiting::new();
             assert!((1..LOOKS).all(|_| waiting.again(holder)) && !waiting.again(holder));
         }
+    }
+
+    #[test]
+    fn what_the_system_says_of_locks_is_read() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 700 fe:00:42 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 701 fe:00:42 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 702 fe:00:43 0 EOF\n3: FLOCK  ADVISORY  WRITE 0 fe:00:44 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 703 fe:01:42 0 EOF\n5: FLOCK  ADVISORY  WRITE 704 00:1b:45 0 EOF\n";
+        let who = |device: &str, inode| holder_in(locks, device, inode);
+        assert_eq!([who("fe:00", 42), who("fe:01", 42), who("00:2a", 45)], [Some(700), Some(703), Some(704)]);
+        assert_eq!([who("00:2a", 42), who("fe:00", 43), who("fe:00", 44), who("fe:00", 46)], [None; 4]);
+        let file = tempfile::tempfile().expect("a file");
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).expect("locked");
+        assert_eq!(holder(&file), Some(std::process::id()));
     }
 
     #[test]

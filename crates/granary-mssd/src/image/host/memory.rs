@@ -204,7 +204,7 @@ impl Host for MemoryHost {
         s.files.remove(name).map(drop).ok_or(io::ErrorKind::NotFound.into())
     }
 
-    fn lock(&self) -> Result<Box<dyn Send + Sync>, ImageError> {
+    fn lock(&self, _read_only: bool) -> Result<Box<dyn Send + Sync>, ImageError> {
         Ok(Box::new(()))
     }
 }

@@ -41,6 +41,15 @@ impl Place {
         (stdout, stderr)
     }
 
+    /// Runs granary, however it ends: the code, and what it said on both.
+    pub fn ends(&self, args: &[&str]) -> (Option<i32>, String) {
+        let out =
+            Command::cargo_bin("granary").expect("built").args(args).current_dir(self.dir.path()).output();
+        let out = out.expect("runs");
+        let said = [&out.stdout[..], &out.stderr].concat();
+        (out.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
     pub fn stats(&self) -> Value {
         serde_json::from_str(&self.runs(&["stat", "--json", "mnt"], 0).0).expect("JSON")
     }
