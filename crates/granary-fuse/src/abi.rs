@@ -203,6 +203,8 @@ pub const NOTIFY_INVAL_INODE: i32 = 2;
 pub const FSYNC_DATA_ONLY: u32 = 1 << 0;
 /// FUSE_WRITE_CACHE: written back from the page cache; the handle is a guess.
 pub const WRITE_CACHE: u32 = 1 << 0;
+/// FUSE_WRITE_KILL_SUIDGID: the caller may not keep set-ID bits.
+pub const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// FUSE_MIN_READ_BUFFER.
 pub const MIN_READ_BUFFER: usize = 8192;
 
@@ -221,6 +223,7 @@ bitflags::bitflags! {
         const MAX_PAGES = 1 << 22;
         const CACHE_SYMLINKS = 1 << 23;
         const EXPLICIT_INVAL_DATA = 1 << 25;
+        const HANDLE_KILLPRIV_V2 = 1 << 28;
         /// Bits from 32 on are in `flags2`.
         const INIT_EXT = 1 << 30;
     }
@@ -244,6 +247,7 @@ bitflags::bitflags! {
         const MTIME = 1 << 5;
         const ATIME_NOW = 1 << 7;
         const MTIME_NOW = 1 << 8;
+        const KILL_SUIDGID = 1 << 11;
     }
 }
 

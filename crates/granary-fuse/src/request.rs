@@ -67,6 +67,8 @@ pub struct Setattr {
     pub atime: Option<SetTime>,
     /// Time of modification.
     pub mtime: Option<SetTime>,
+    /// The change takes set-ID bits away.
+    pub kill: bool,
 }
 
 /// What is asked. `flags` are those of open(2), unless said otherwise.
@@ -121,13 +123,15 @@ pub enum Op<'a> {
         size: u32,
         flags: u32,
     },
-    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is open with.
+    /// `cached`: written back from the kernel's page cache, so handle and flags are some that the file is open with. `kill`: the
+    /// caller may not keep set-ID bits.
     Write {
         handle: Handle,
         offset: u64,
         data: &'a [u8],
         flags: u32,
         cached: bool,
+        kill: bool,
     },
     Statfs,
     Release {
@@ -364,7 +368,8 @@ fn open_file<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
         opcode::WRITE => {
             let abi::WriteIn { fh, offset, size, write_flags, flags, .. } = r.take()?;
             let cached = write_flags & abi::WRITE_CACHE != 0;
-            Op::Write { handle: Handle(fh), offset, data: r.bytes(size)?, flags, cached }
+            let kill = write_flags & abi::WRITE_KILL_SUIDGID != 0;
+            Op::Write { handle: Handle(fh), offset, data: r.bytes(size)?, flags, cached, kill }
         }
         opcode::READDIR => {
             let abi::ReadIn { fh, offset, size, .. } = r.take()?;
@@ -438,6 +443,7 @@ fn setattr(s: &abi::SetattrIn) -> Setattr {
         size: valid.contains(Valid::SIZE).then_some(s.size),
         atime: time(Valid::ATIME, Valid::ATIME_NOW, s.atime, s.atimensec),
         mtime: time(Valid::MTIME, Valid::MTIME_NOW, s.mtime, s.mtimensec),
+        kill: valid.contains(Valid::KILL_SUIDGID),
     }
 }
 

@@ -15,7 +15,8 @@ use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, O
 use granary_mssd::{Drive, DriveConfig, Mode, Port};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
-    Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig, quoted,
+    Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
+    quoted,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct NewImage<'a> {
     pub force: bool,
     /// The date.
     pub date: Time,
+    /// User and group to whom the root directory belongs.
+    pub owner: (u32, u32),
 }
 
 /// Makes an image with an empty file system.
@@ -87,9 +90,30 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
     let (image, drive) = Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
-    (entry.mkfs)(&Port::new(drive)).map_err(LabError::fs(entry.name, "mkfs"))?;
+    let port = Port::new(drive);
+    (entry.mkfs)(&port).map_err(LabError::fs(entry.name, "mkfs"))?;
+    if new.owner != (0, 0) {
+        // Through a mount, as a chown would: each file system has its own way to put it on media.
+        let own = || {
+            let config = VfsConfig { epoch: new.date, ..whole.host.vfs };
+            let vfs = under_vfs((entry.mount)(port, &whole.host)?, config)?;
+            give_root(&vfs, new.owner).and(vfs.unmount())
+        };
+        own().map_err(LabError::fs(entry.name, "mkfs"))?;
+    }
     image.close().map_err(unmade)?;
     Image::finish_on(&*host).map_err(unmade)
+}
+
+/// Gives the root directory to a user and a group.
+///
+/// # Errors
+/// The file system's.
+pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_vfs::Result<()> {
+    if (uid, gid) == (0, 0) {
+        return Ok(());
+    }
+    vfs.setattr(&Cred::ROOT, &vfs.root(), &Change::owner(Some(uid), Some(gid)))
 }
 
 /// The directory of an image. Whoever opens it several times does so through one of these: by its path it might be another one the

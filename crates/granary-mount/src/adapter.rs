@@ -8,6 +8,9 @@
 //!   xattrs.rs  extended attributes
 //!   seek.rs    SEEK_DATA and SEEK_HOLE, which mapped pages have a say in
 //!   space.rs   what finds no space while removed files are still there
+//!   pages.rs   pages that the kernel keeps, beside direct writes
+//!   privileges.rs   set-ID bits, which go when somebody else changes the content
+//!   errands.rs a thread for what serving threads must not wait for
 //! ```
 //!
 //! Permissions: the mount says `default_permissions`, so the kernel has checked everything that depends on the caller
@@ -27,9 +30,12 @@
 //! reply never finds them busy.
 
 mod dirs;
+pub(crate) mod errands;
 mod files;
 mod names;
-pub(crate) mod seek;
+mod pages;
+mod privileges;
+mod seek;
 pub(crate) mod space;
 pub(crate) mod stats;
 mod xattrs;
@@ -39,15 +45,16 @@ use crate::guard::Guard;
 use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
 use crate::options::{DurableHook, Options};
+use errands::Errands;
 use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
-use granary_fuse::{Listing, NodeId, Op, Reply, Request, Server, Setattr};
+use granary_fuse::{Listing, NodeId, Notifier, Op, Reply, Request, Server, Setattr};
 use granary_vfs::{Change, Cred, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
+use privileges::Caller;
 use rustix::io::Errno;
-use seek::Seeker;
 use space::Leavers;
 use stats::Statistics;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Largest write request: what the kernel allows without a changed sysctl (`fs.fuse.max_pages_limit`, 256 pages).
@@ -67,7 +74,9 @@ pub(crate) struct Adapter {
     stats: Option<Statistics>,
     xattrs: bool,
     read_only: bool,
-    pub(crate) seeker: Seeker,
+    /// To tell the kernel what it does not ask; there once it is mounted.
+    pub(crate) kernel: OnceLock<Notifier>,
+    pub(crate) errands: Errands,
     pub(crate) leavers: Leavers,
     pub(crate) guard: Arc<Guard>,
 }
@@ -95,7 +104,8 @@ impl Adapter {
             stats: options.stats.clone().map(Statistics::new),
             xattrs,
             read_only: options.read_only,
-            seeker: Seeker::default(),
+            kernel: OnceLock::new(),
+            errands: Errands::default(),
             leavers: Leavers::default(),
             guard: Arc::default(),
         }
@@ -108,6 +118,8 @@ impl Adapter {
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
             | InitFlags::CACHE_SYMLINKS
+            // Set-ID bits: the kernel knows half of the rule only.
+            | InitFlags::HANDLE_KILLPRIV_V2
             // The kernel's clean pages are right until it changes them itself.
             | InitFlags::EXPLICIT_INVAL_DATA;
         if self.xattrs {
@@ -151,22 +163,23 @@ impl Adapter {
         Ok(self.attr(&self.node(node)?))
     }
 
-    fn setattr(&self, node: NodeId, set: &Setattr) -> Result<Attr> {
+    fn setattr(&self, caller: Caller, node: NodeId, set: &Setattr) -> Result<Attr> {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
         self.changes()?;
+        let node = self.node(node)?;
+        let mode = set.mode.map(|m| (m & 0o7777) as u16);
         let change = Change {
-            mode: set.mode.map(|m| (m & 0o7777) as u16),
+            mode: mode.or_else(|| self.mode_without_set_ids(caller, &node)),
             uid: set.uid,
             gid: set.gid,
             size: set.size,
             atime: set_time(set.atime),
             mtime: set_time(set.mtime),
-            // The kernel says itself which bits of the mode a chown takes away.
+            // Which bits of the mode it takes away is in the mode already.
             chown: false,
         };
-        let node = self.node(node)?;
         self.vfs.setattr(&Cred::ROOT, &node, &change)?;
         Ok(self.attr(&node))
     }
@@ -214,9 +227,9 @@ impl Adapter {
     fn change(&self, request: &Request<'_>) -> Result<Answer> {
         let (node, who) = (request.node, (request.uid, request.gid));
         match request.op {
-            Op::Setattr(set) => {
-                self.setattr(node, &set).map(|attr| Answer::Attr(AttrOut::new(attr, ATTR_TTL)))
-            }
+            Op::Setattr(set) => self
+                .setattr(Caller::of(request, set.kill), node, &set)
+                .map(|attr| Answer::Attr(AttrOut::new(attr, ATTR_TTL))),
             Op::Mknod { name, mode, umask, rdev } => {
                 self.mknod(who, node, name, (mode, umask), rdev).map(Answer::Entry)
             }
@@ -242,7 +255,8 @@ impl Adapter {
             }
             Op::Removexattr { name } => self.removexattr(node, name).map(|()| Answer::Done),
             Op::Fallocate { handle, offset, length, mode } => {
-                self.fallocate((node, handle), offset, length, mode).map(|()| Answer::Done)
+                let caller = Caller::of(request, true);
+                self.fallocate(caller, (node, handle), offset, length, mode).map(|()| Answer::Done)
             }
             _ => Err(FsError::NotSupported),
         }
@@ -331,9 +345,10 @@ impl Server for Adapter {
             Op::Read { handle, offset, size, flags } => {
                 self.guard.answer(|| self.read((node, handle), offset, size as usize, flags, reply));
             }
-            Op::Write { handle, offset, data, flags, cached } => {
+            Op::Write { handle, offset, data, flags, cached, kill } => {
+                let who = (whom, Caller::of(request, kill));
                 let flags = (!cached).then_some(flags);
-                self.guard.answer(|| self.write(whom, (node, handle), offset, data, flags, reply));
+                self.guard.answer(|| self.write(who, (node, handle), offset, data, flags, reply));
             }
             Op::Release { handle } => {
                 if let Some(file) = self.handles.as_ref().and_then(|handles| handles.remove(handle)) {

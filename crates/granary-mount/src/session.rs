@@ -7,8 +7,6 @@
 //!        └─ close what is open, forget all lookups, Vfs::unmount (writes everything back), durable()
 //! ```
 
-use crate::adapter::seek::Seeker;
-use crate::adapter::space::Leavers;
 use crate::adapter::{Adapter, MAX_BACKGROUND, MAX_WRITE};
 use crate::error::MountError;
 use crate::guard::Breaker;
@@ -51,8 +49,9 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     let adapter = Arc::new(Adapter::new(vfs, options));
     let config = config(options, adapter.wanted(), (MAX_WRITE, MAX_BACKGROUND));
     let session = Session::mount(&dir, &config).map_err(|e| refused(&dir, e))?;
-    Seeker::start(&adapter, session.notifier()).map_err(MountError::io("starting a thread"))?;
-    Leavers::start(&adapter).map_err(MountError::io("starting a thread"))?;
+    adapter.kernel.get_or_init(|| session.notifier());
+    adapter.errands.start(&adapter, "errands").map_err(MountError::io("starting a thread"))?;
+    adapter.leavers.errands.start(&adapter, "space").map_err(MountError::io("starting a thread"))?;
     let session = serve(session, &adapter, options)?;
     Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter::here(dir)? })
 }
@@ -183,8 +182,8 @@ impl Mounted {
         let Some(session) = self.session.take() else { return Ok(()) };
         let served = ended(session);
         let adapter = &self.adapter;
-        adapter.seeker.stop();
-        adapter.leavers.stop();
+        adapter.errands.stop();
+        adapter.leavers.errands.stop();
         if let Err(e) = adapter.guard.sound() {
             // What is in memory is doubtful: none of it is written back.
             return Err(MountError::Panicked(e.to_string()));

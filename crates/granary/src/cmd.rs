@@ -46,6 +46,11 @@ pub mod xattrs;
 use granary_vfs::Time;
 use std::time::SystemTime;
 
+/// User and group of this process.
+pub fn me() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
 /// The date.
 #[allow(clippy::disallowed_methods, reason = "files of an image carry the date of the machine")]
 pub fn date() -> Time {

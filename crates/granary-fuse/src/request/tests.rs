@@ -75,7 +75,7 @@ fn open_files_are_read() {
     reads(opcode::READDIR, &[read.as_bytes()], Op::Readdir { handle, offset, size });
     reads(opcode::READDIRPLUS, &[read.as_bytes()], Op::Readdirplus { handle, offset, size });
     let write = WriteIn { fh: 4, offset: 5, size: 4, write_flags: 1, flags: 2, ..WriteIn::default() };
-    let op = Op::Write { handle, offset: 5, data: b"data", flags: 2, cached: true };
+    let op = Op::Write { handle, offset: 5, data: b"data", flags: 2, cached: true, kill: false };
     reads(opcode::WRITE, &[write.as_bytes(), b"data"], op);
     let release = ReleaseIn { fh: 4, ..ReleaseIn::default() };
     reads(opcode::RELEASE, &[release.as_bytes()], Op::Release { handle });

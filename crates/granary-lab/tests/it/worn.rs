@@ -52,7 +52,16 @@ fn what_was_synced_can_be_read_from_an_image_whose_flash_is_worn_out() {
         let sets = ["drive.flash.errors.endurance=2", "firmware.cache=4MiB", "firmware.log_region=4MiB"]
             .map(str::to_owned);
         let (testbed, date) = ("bytefs-emulator", Time(0));
-        let new = NewImage { fs, size: Bytes::mib(64), testbed, sets: &sets, label: "", force: false, date };
+        let new = NewImage {
+            fs,
+            size: Bytes::mib(64),
+            testbed,
+            sets: &sets,
+            label: "",
+            force: false,
+            date,
+            owner: (0, 0),
+        };
         image::make(&path, &new).expect("makes");
         let refused = wear_out(&path);
         assert_eq!(refused.errno(), FsError::ReadOnly.errno(), "{fs}: {refused}");

@@ -12,6 +12,8 @@
 //! Flags that `fcntl(F_SETFL)` changes after open, and those of `pwritev2`, come with every request and count.
 
 use super::Adapter;
+use super::pages;
+use super::privileges::Caller;
 use super::stats::Statistics;
 use crate::convert::{errno, io_errno, open_flags};
 use crate::handles::Handles;
@@ -86,14 +88,17 @@ impl Adapter {
         let mut flags = open_flags(flags);
         // An access time would be a change.
         flags.set(OpenFlags::NOATIME, flags.contains(OpenFlags::NOATIME) || self.guard.has_tripped());
-        self.with_file(file, flags, |f| self.vfs.read(f, pos, Dest::Bytes(out)))
+        self.with_file(file, flags, |f| {
+            pages::will_be_kept(f.node(), flags);
+            self.vfs.read(f, pos, Dest::Bytes(out))
+        })
     }
 
     /// Writes; the reply to a synchronous write comes when it is durable. `flags`: the request's, none where the kernel
     /// writes back a mapped page.
     pub(super) fn write(
         &self,
-        whom: usize,
+        (whom, caller): (usize, Caller),
         file: (NodeId, Handle),
         pos: u64,
         data: &[u8],
@@ -107,24 +112,46 @@ impl Adapter {
             return reply.error(errno(&e));
         }
         let flags = flags.map_or(OpenFlags::RDWR, open_flags);
-        match self.write_from(file, pos, data, flags) {
+        match self.write_from(caller, file, pos, data, flags) {
             Err(e) if self.is_worth_waiting(&e) => {
                 let data = data.to_vec();
                 self.again(whom, move |adapter| {
-                    let written = adapter.guard.run(|| adapter.write_from(file, pos, &data, flags));
-                    adapter.written(written, flags, reply);
+                    let written = adapter.guard.run(|| adapter.write_from(caller, file, pos, &data, flags));
+                    adapter.written((file.0, pos), written, flags, reply);
                 });
             }
-            written => self.written(written, flags, reply),
+            written => self.written((file.0, pos), written, flags, reply),
         }
     }
 
-    fn write_from(&self, file: (NodeId, Handle), pos: u64, data: &[u8], flags: OpenFlags) -> Result<usize> {
+    fn write_from(
+        &self,
+        caller: Caller,
+        file: (NodeId, Handle),
+        pos: u64,
+        data: &[u8],
+        flags: OpenFlags,
+    ) -> Result<usize> {
         let payload = Payload::Bytes(data);
-        Ok(self.with_file(file, flags, |f| self.vfs.write(&Cred::ROOT, f, pos, payload))?.1)
+        self.with_file(file, flags, |f| {
+            pages::will_be_kept(f.node(), flags);
+            let cred = caller.writes_to(f.node());
+            let write = || self.vfs.write(&cred, f, pos, payload);
+            Ok(self.watching_mode(file.0, f.node(), write)?.1)
+        })
     }
 
-    fn written(&self, written: Result<usize>, flags: OpenFlags, reply: Reply) {
+    /// Answers, when nothing is left of what the file had there before.
+    fn written(&self, (node, pos): (NodeId, u64), written: Result<usize>, flags: OpenFlags, reply: Reply) {
+        match written {
+            Ok(n) if self.has_stale_pages(node, flags) => {
+                self.drop_pages(node, (pos, n), move |adapter| adapter.acknowledge(written, flags, reply));
+            }
+            _ => self.acknowledge(written, flags, reply),
+        }
+    }
+
+    fn acknowledge(&self, written: Result<usize>, flags: OpenFlags, reply: Reply) {
         let n = match written {
             Ok(n) => n,
             Err(e) => return reply.error(errno(&e)),
@@ -140,7 +167,14 @@ impl Adapter {
         });
     }
 
-    pub(super) fn fallocate(&self, file: (NodeId, Handle), pos: u64, len: u64, mode: u32) -> Result<()> {
+    pub(super) fn fallocate(
+        &self,
+        caller: Caller,
+        file: (NodeId, Handle),
+        pos: u64,
+        len: u64,
+        mode: u32,
+    ) -> Result<()> {
         if Statistics::is(file.0) {
             return Err(FsError::NotPermitted);
         }
@@ -153,7 +187,10 @@ impl Adapter {
             FallocateFlags::ZERO_RANGE => Allocate::ZeroRange { keep_size },
             _ => return Err(FsError::NotSupported),
         };
-        self.with_file(file, OpenFlags::RDWR, |f| self.vfs.fallocate(&Cred::ROOT, f, how, pos, len))
+        self.with_file(file, OpenFlags::RDWR, |f| {
+            let cred = caller.allocates_in(f.node());
+            self.watching_mode(file.0, f.node(), || self.vfs.fallocate(&cred, f, how, pos, len))
+        })
     }
 
     /// The reply comes when everything is durable, perhaps from another thread: this one goes on to the next request.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   serving thread:  LSEEK ── the vfs says: data here, or no hole at all ──────────────────────────> reply
-//!                      └─ a hole in question ─> thread "seeks":  invalidate those pages in the kernel
+//!                      └─ a hole in question ─> an errand:       invalidate those pages in the kernel
 //!                                                                  └─ dirty ones come as WRITE, to serving threads
 //!                                                                ask the vfs again, reply
 //! ```
@@ -12,22 +12,15 @@
 //! which the kernel caches zeros at most.
 //!
 //! The kernel answers the invalidation when the WRITE requests that it causes are answered: whoever waits for that must not
-//! be needed to serve them. Hence the thread. The caller of lseek holds the kernel's lock of the inode, no page; who writes
+//! be needed to serve them. Hence the thread (errands.rs). The caller of lseek holds the kernel's lock of the inode, no page; who writes
 //! pages back takes pages and no such lock.
-//!
-//! It holds nothing of the file system between requests, and it ends before the file system does ([`Seeker::stop`]).
 
 use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
 use granary_fuse::{NodeId, Notifier, Reply};
 use granary_vfs::{FsError, Result};
-use parking_lot::Mutex;
-use std::io;
 use std::ops::Range;
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 
 /// Linux's SEEK_DATA and SEEK_HOLE.
 const DATA: u32 = 3;
@@ -35,65 +28,12 @@ const HOLE: u32 = 4;
 /// Holes that one SEEK_HOLE looks at; a file that has them filled under its eyes has none, which is always a right answer.
 const MOST: usize = 64;
 
-/// A request for the thread.
-struct Seek {
-    node: NodeId,
-    pos: u64,
-    hole: bool,
-    reply: Reply,
-}
-
-/// The thread. See the module.
-#[derive(Default)]
-pub(crate) struct Seeker(Mutex<Option<(Sender<Seek>, JoinHandle<()>)>>);
-
-impl Seeker {
-    /// Starts it for a mount.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn start(adapter: &Arc<Adapter>, kernel: Notifier) -> io::Result<()> {
-        let (ask, asked) = mpsc::channel::<Seek>();
-        let weak: Weak<Adapter> = Arc::downgrade(adapter);
-        let thread = std::thread::Builder::new().name("seeks".to_owned()).spawn(move || {
-            for seek in asked {
-                let Seek { node, pos, hole, reply } = seek;
-                let result = match weak.upgrade() {
-                    Some(adapter) => adapter.seek_with(node, pos, hole, |range| fetch(&kernel, node, range)),
-                    None => Err(FsError::Stale),
-                };
-                send(reply, result);
-            }
-        })?;
-        *adapter.seeker.0.lock() = Some((ask, thread));
-        Ok(())
-    }
-
-    /// Ends it. No requests come any more; one that is under way is answered first.
-    pub(crate) fn stop(&self) {
-        let running = self.0.lock().take();
-        if let Some((ask, thread)) = running {
-            drop(ask);
-            let _ = thread.join();
-        }
-    }
-
-    fn ask(&self, seek: Seek) {
-        match &*self.0.lock() {
-            Some((ask, _)) => {
-                if let Err(mpsc::SendError(seek)) = ask.send(seek) {
-                    send(seek.reply, Err(FsError::Stale));
-                }
-            }
-            None => send(seek.reply, Err(FsError::Stale)),
-        }
-    }
-}
-
 /// Makes the kernel write back what mappings changed in these bytes.
-fn fetch(kernel: &Notifier, node: NodeId, range: Range<u64>) {
+fn fetch(kernel: Option<&Notifier>, node: NodeId, range: Range<u64>) {
     // What is refused (the mount is ending) leaves the answer as the media have it.
-    let _ = kernel.invalidate(node, range.start as i64, (range.end - range.start) as i64);
+    let told =
+        kernel.map(|kernel| kernel.invalidate(node, range.start as i64, (range.end - range.start) as i64));
+    drop(told);
 }
 
 fn send(reply: Reply, result: Result<u64>) {
@@ -114,7 +54,13 @@ impl Adapter {
         };
         match self.seek_once(node, pos, hole) {
             Ok((answer, empty)) if empty.is_empty() => send(reply, answer),
-            Ok(_) => self.seeker.ask(Seek { node, pos, hole, reply }),
+            Ok(_) => {
+                let errand = move |adapter: &Adapter| {
+                    let kernel = adapter.kernel.get();
+                    send(reply, adapter.seek_with(node, pos, hole, |range| fetch(kernel, node, range)));
+                };
+                self.errands.ask(self, Box::new(errand));
+            }
             Err(e) => send(reply, Err(e)),
         }
     }

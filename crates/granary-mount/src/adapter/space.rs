@@ -9,20 +9,15 @@
 //!
 //! What a file had is free when the kernel forgets it, which it tells after the call that removed the last name has returned,
 //! to whichever thread comes next. A program that removes a file and writes another one would find no space, or see none in
-//! statfs. The thread, so that no serving thread is taken from the FORGETs that are waited for.
+//! statfs. The thread (errands.rs), so that no serving thread is taken from the FORGETs that are waited for.
 //!
 //! A file that a program holds open stays: each removed file is waited for [`PATIENCE`] at most, over all requests. When nobody has
 //! waited for it during [`REST`], there is as much once more: by then the program may have closed it, and the kernel be about to tell.
-//!
-//! The thread holds nothing of the file system between requests, and it ends before the file system does ([`Leavers::stop`]).
 
 use super::Adapter;
+use super::errands::Errands;
 use granary_vfs::{Farewell, FsError, Ino, Node};
 use parking_lot::Mutex;
-use std::io;
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a removed file that somebody may hold open is waited for. The kernel takes microseconds, for 60 MB of cached pages up to
@@ -37,9 +32,6 @@ const STEP: Duration = Duration::from_micros(200);
 /// Removed files that are remembered before those that have left are sorted out, and at most of those that nobody has patience
 /// with.
 const FEW: usize = 64;
-
-/// A request that is done once more.
-type Again = Box<dyn FnOnce(&Adapter) + Send>;
 
 /// A file that has lost its last name.
 struct Leaver {
@@ -70,44 +62,13 @@ struct Removed {
 /// See the module.
 pub(crate) struct Leavers {
     removed: Mutex<Removed>,
-    thread: Mutex<Option<(Sender<Again>, JoinHandle<()>)>>,
+    pub(crate) errands: Errands,
 }
 
 impl Default for Leavers {
     fn default() -> Leavers {
         let removed = Removed { files: Vec::new(), counted: now(), most: FEW };
-        Leavers { removed: Mutex::new(removed), thread: Mutex::default() }
-    }
-}
-
-impl Leavers {
-    /// Starts the thread for a mount.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn start(adapter: &Arc<Adapter>) -> io::Result<()> {
-        let (ask, asked) = mpsc::channel::<Again>();
-        let weak: Weak<Adapter> = Arc::downgrade(adapter);
-        let thread = std::thread::Builder::new().name("space".to_owned()).spawn(move || {
-            for again in asked {
-                // A reply that is dropped is an error.
-                if let Some(adapter) = weak.upgrade() {
-                    adapter.wait_for_leavers();
-                    again(&adapter);
-                }
-            }
-        })?;
-        *adapter.leavers.thread.lock() = Some((ask, thread));
-        Ok(())
-    }
-
-    /// Ends it. No requests come any more; those that wait are answered first.
-    pub(crate) fn stop(&self) {
-        let running = self.thread.lock().take();
-        if let Some((ask, thread)) = running {
-            drop(ask);
-            let _ = thread.join();
-        }
+        Leavers { removed: Mutex::new(removed), errands: Errands::default() }
     }
 }
 
@@ -211,16 +172,11 @@ impl Adapter {
 
     /// Hands a request to the thread.
     pub(super) fn again(&self, whom: usize, request: impl FnOnce(&Adapter) + Send + 'static) {
-        let request: Again = Box::new(move |adapter| {
+        let errand = move |adapter: &Adapter| {
             let _whose = granary_sim::on_behalf(whom);
+            adapter.wait_for_leavers();
             request(adapter);
-        });
-        let refused = match &*self.leavers.thread.lock() {
-            Some((ask, _)) => ask.send(request).err().map(|mpsc::SendError(request)| request),
-            None => Some(request),
         };
-        if let Some(request) = refused {
-            request(self);
-        }
+        self.leavers.errands.ask(self, Box::new(errand));
     }
 }

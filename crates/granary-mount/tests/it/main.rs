@@ -1,5 +1,6 @@
 //! The mount as programs see it: real mounts of every file system of the registry on drives in memory.
 
+mod async_direct;
 mod content;
 mod data;
 mod durability;

@@ -104,6 +104,12 @@ impl Vfs {
         Ok(())
     }
 
+    /// The permission bits of a file whose content, size or owner this caller, who is not the superuser, changes; `None`: as they
+    /// are.
+    pub fn without_set_ids(&self, cred: &Cred, node: &NodeRef) -> Option<u16> {
+        node.view(|a| perm::without_privileges(cred, a, a.mode)).filter(|_| node.kind() == FileKind::File)
+    }
+
     fn permitted(&self, cx: &Cx<'_>, node: &Node, change: &Change) -> Result<SetAttr> {
         let (cred, attr) = (cx.cred, node.attr());
         let (root, owner) = (cred.uid == 0, perm::owns(cred, &attr));

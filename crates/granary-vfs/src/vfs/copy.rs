@@ -8,7 +8,6 @@ use crate::error::{FsError, Result};
 use crate::fs::Cred;
 use crate::posix::OpenFlags;
 use granary_units::{Dest, Payload};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes copied at once.
 const STEP: u64 = 1 << 20;
@@ -95,7 +94,7 @@ impl Vfs {
                 let _ = self.fs.evict(&node);
                 return Err(e);
             }
-            node.unnamed.store(true, Relaxed);
+            node.set_unnamed(true);
             self.effects.mark();
             self.names.created_unnamed(node)
         };
@@ -105,6 +104,6 @@ impl Vfs {
 
     /// A file of [`Vfs::create_unnamed`] never gets a name (O_TMPFILE with O_EXCL).
     pub fn never_name(&self, node: &NodeRef) {
-        node.unnamed.store(false, Relaxed);
+        node.set_unnamed(false);
     }
 }

@@ -8,7 +8,6 @@ use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, NewNode};
 use crate::posix::Access;
 use granary_sim::{costs, cpu};
-use std::sync::atomic::Ordering;
 
 /// A node to make.
 #[derive(Clone, Copy, Debug)]
@@ -166,14 +165,14 @@ impl Vfs {
             }
             let _node = node.rwsem.write();
             match node.view(|a| a.nlink) {
-                0 if !node.unnamed.load(Ordering::Relaxed) => return Err(FsError::NoEntry),
+                0 if !node.is_unnamed() => return Err(FsError::NoEntry),
                 n if n >= self.features.max_links => return Err(FsError::TooManyLinks),
                 _ => {}
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
             self.with_space(node, || self.fs.link(&self.cx(cred), dir, name, node))?;
-            node.unnamed.store(false, Ordering::Relaxed);
+            node.set_unnamed(false);
             self.names.set(dir, name, Some(node.ino()));
             self.effects.mark();
         }

@@ -28,6 +28,11 @@ pub(crate) const NO_MAPPING: u32 = u32::MAX;
 /// No page holds an old end of the file.
 pub(super) const NO_TAIL: u64 = u64::MAX;
 
+/// Made without a name, and not given one yet.
+const UNNAMED: u8 = 1;
+/// See [`Node::mark_cached_elsewhere`].
+const CACHED: u8 = 2;
+
 /// An inode in memory. Dereferences to the [`Inode`] that file systems see.
 ///
 /// Of a million of them a call touches a few at random, and waits for each line of the processor's cache: what most calls want
@@ -44,8 +49,8 @@ pub struct Node {
     acls: AtomicU8,
     /// Looked up since the inode cache's clock hand last came by.
     pub(super) referenced: AtomicBool,
-    /// Made without a name, and not given one yet.
-    pub(super) unnamed: AtomicBool,
+    /// [`UNNAMED`], [`CACHED`].
+    marks: AtomicU8,
     /// Unlike the inode number never used twice: the key of a directory's entries in the dentry cache.
     pub(super) key: u64,
     inode: Inode,
@@ -88,7 +93,7 @@ impl Node {
             home: Arc::clone(home),
             users: AtomicU32::new(0),
             lookups: AtomicU64::new(0),
-            unnamed: AtomicBool::new(false),
+            marks: AtomicU8::new(0),
             referenced: AtomicBool::new(true),
             on_clock: AtomicU32::new(0),
             mapping: AtomicU32::new(NO_MAPPING),
@@ -176,6 +181,32 @@ impl Node {
     /// Whether a FUSE kernel has lookups of it: a program may have it open.
     pub(super) fn is_known(&self) -> bool {
         self.lookups.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it was made without a name, and may get its first one.
+    pub(super) fn is_unnamed(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & UNNAMED != 0
+    }
+
+    pub(super) fn set_unnamed(&self, unnamed: bool) {
+        match unnamed {
+            true => self.marks.fetch_or(UNNAMED, Ordering::Relaxed),
+            false => self.marks.fetch_and(!UNNAMED, Ordering::Relaxed),
+        };
+    }
+
+    /// Somebody above the vfs (a kernel, over FUSE) is about to keep pages of it: whoever writes past them later finds the mark, or
+    /// they were read later.
+    pub fn mark_cached_elsewhere(&self) {
+        if self.marks.load(Ordering::SeqCst) & CACHED == 0 {
+            self.marks.fetch_or(CACHED, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether [`Node::mark_cached_elsewhere`] was said since it came into memory. Who asks has written before.
+    pub fn is_cached_elsewhere(&self) -> bool {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        self.marks.load(Ordering::SeqCst) & CACHED != 0
     }
 
     /// Whether all its names are gone.

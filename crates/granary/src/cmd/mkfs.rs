@@ -13,7 +13,16 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
         LabError::call(format!("--size {}", args.size), format!("{e}; write for example 64GiB"))
     })?;
     let (fs, testbed, label) = (&args.fs[..], &args.testbed[..], &args.label[..]);
-    let new = NewImage { fs, size, testbed, sets: &args.set, label, force: args.force, date: super::date() };
+    let new = NewImage {
+        fs,
+        size,
+        testbed,
+        sets: &args.set,
+        label,
+        force: args.force,
+        date: super::date(),
+        owner: super::me(),
+    };
     make(&args.image, &new)?;
     let info = Image::describe(&args.image)?;
     warn(info.exposed.as_deref());

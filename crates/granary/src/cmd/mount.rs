@@ -10,7 +10,7 @@ use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_lab::image::{OpenImage, grow_mounted, may_have_lists, note_lists, under_vfs};
+use granary_lab::image::{OpenImage, give_root, grow_mounted, may_have_lists, note_lists, under_vfs};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{MountError, Options, host_config};
@@ -191,6 +191,7 @@ fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     let port = Port::new(drive.clone());
     (entry.mkfs)(&port)?;
     let vfs = mount_on(args, port, entry, &testbed.host)?;
+    give_root(&vfs, super::me())?;
     let told = format!("a new {fs} in memory, {size}, gone when it is unmounted");
     Ok(Opened { vfs, drive, image: None, record, fs: entry.name, told })
 }

@@ -151,7 +151,8 @@ fn survives(fs: &str) {
     let sets = ["firmware.log_region=256KiB".into(), "firmware.cache=512KiB".into()];
     let size = Bytes::mib(400);
     let (testbed, label, date) = ("bytefs-emulator", "", Time(0));
-    make(&image, &NewImage { fs, size, testbed, sets: &sets, label, force: false, date }).expect("made");
+    make(&image, &NewImage { fs, size, testbed, sets: &sets, label, force: false, date, owner: (0, 0) })
+        .expect("made");
     let (mut rng, mut safe) = (Stream::new(1, fs), (0, 0));
     for round in 0..kills() {
         safe = kill_one(&image, &mut rng, safe);

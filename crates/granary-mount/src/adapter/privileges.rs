@@ -1,0 +1,109 @@
+//! Set-user-ID and set-group-ID, which a change of a file's content by somebody else takes away.
+//!
+//! ```text
+//!   WRITE, SETATTR of the size   the kernel says (KILL_SUIDGID) that the caller may not keep them: no CAP_FSETID
+//!   SETATTR of an owner          the same, whoever calls
+//!   FALLOCATE                    the kernel says nothing: what the caller's process may do is looked up
+//! ```
+//!
+//! Which of the bits go is the vfs's rule, as Linux's `setattr_should_drop_suidgid`: set-user-ID always, set-group-ID where the group
+//! may execute the file or the caller is not of that group. The kernel's own way (without FUSE_HANDLE_KILLPRIV_V2) knows the first
+//! half only. It does *not* look up anything of a file without these bits.
+//!
+//! Source: fs/fuse/dir.c (`fuse_do_setattr`), fs/fuse/file.c; proc_pid_status(5), capabilities(7).
+
+use super::Adapter;
+use granary_fuse::{NodeId, Request};
+use granary_vfs::{Cred, NodeRef};
+use std::fs;
+
+const SET_IDS: u16 = 0o6000;
+/// CAP_FSETID of linux/capability.h.
+const CAP_FSETID: u64 = 1 << 4;
+/// A user who is not root, as which root without that capability counts here.
+const NOT_ROOT: u32 = u32::MAX;
+
+/// Who makes a request, and what the kernel says of their privileges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    uid: u32,
+    gid: u32,
+    pid: u32,
+    /// They may not keep the bits.
+    kill: bool,
+}
+
+impl Caller {
+    pub(super) fn of(request: &Request<'_>, kill: bool) -> Caller {
+        Caller { uid: request.uid, gid: request.gid, pid: request.pid, kill }
+    }
+
+    /// As whom a change of content is made: bits that stay are no reason to look anybody up.
+    pub(super) fn writes_to(self, node: &NodeRef) -> Cred {
+        let has_bits = self.kill && node.view(|a| a.mode & SET_IDS != 0);
+        if has_bits { self.cred() } else { Cred::ROOT }
+    }
+
+    /// The same where the kernel does not say what they may do.
+    pub(super) fn allocates_in(self, node: &NodeRef) -> Cred {
+        let may_keep = || self.pid == 0 || self.has_fsetid();
+        if node.view(|a| a.mode & SET_IDS == 0) || may_keep() { Cred::ROOT } else { self.cred() }
+    }
+
+    fn cred(self) -> Cred {
+        let uid = if self.uid == 0 { NOT_ROOT } else { self.uid };
+        let status = self.status();
+        let groups = field(&status, "Groups:").split_whitespace().filter_map(|g| g.parse().ok()).collect();
+        Cred { uid, gid: self.gid, groups }
+    }
+
+    fn has_fsetid(self) -> bool {
+        match field(&self.status(), "CapEff:") {
+            // A process that cannot be seen: by its user.
+            "" => self.uid == 0,
+            set => u64::from_str_radix(set, 16).is_ok_and(|set| set & CAP_FSETID != 0),
+        }
+    }
+
+    fn status(self) -> String {
+        fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
+    }
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+}
+
+impl Adapter {
+    /// The mode of a file after a change by which the caller loses the bits; `None`: as it is.
+    pub(super) fn mode_without_set_ids(&self, caller: Caller, node: &NodeRef) -> Option<u16> {
+        let cred = caller.writes_to(node);
+        (cred.uid != 0).then(|| self.vfs.without_set_ids(&cred, node)).flatten()
+    }
+
+    /// Calls `f`; where it has changed the mode of the file, the kernel is told.
+    pub(super) fn watching_mode<T>(&self, id: NodeId, node: &NodeRef, f: impl FnOnce() -> T) -> T {
+        let mode = || node.view(|a| a.mode);
+        let before = mode();
+        let done = f();
+        if before & SET_IDS != 0 && mode() != before {
+            self.forget_attributes(id);
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_may_do_is_read() {
+        let status = "Name:\tx\nGroups:\t4 24 1000 \nCapEff:\t0000000000000010\n";
+        assert_eq!((field(status, "Groups:"), field(status, "CapEff:")), ("4 24 1000", "0000000000000010"));
+        assert_eq!(field("", "Groups:"), "");
+        let gone = Caller { uid: 5, gid: 6, pid: u32::MAX, kill: true };
+        assert!(!gone.has_fsetid() && Caller { uid: 0, ..gone }.has_fsetid());
+        assert_eq!((gone.cred().uid, Caller { uid: 0, ..gone }.cred().uid), (5, NOT_ROOT));
+    }
+}
