@@ -86,6 +86,15 @@ impl Drop for Aio {
     }
 }
 
+/// Ends the readers, also where the writer has failed.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[repr(align(4096))]
 struct Aligned([u8; PIECE]);
 
@@ -105,6 +114,7 @@ fn asynchronous_direct_writes_leave_no_old_pages_in_the_kernel() {
         let over = AtomicBool::new(false);
         let rounds = if rig.fs == any().name { 300 } else { 40 };
         std::thread::scope(|scope| {
+            let _over = Over(&over);
             for reader in 0..4 {
                 let (path, over) = (&path, &over);
                 scope.spawn(move || {
@@ -132,7 +142,6 @@ fn asynchronous_direct_writes_leave_no_old_pages_in_the_kernel() {
                 file.read_exact_at(&mut seen, place(0) + 4096).expect("read");
                 assert_eq!(seen[0], round as u8, "{}, round {round}", rig.fs);
             }
-            over.store(true, Relaxed);
         });
         let mut on_media = Box::new(Aligned([0; PIECE]));
         let cached = fs::read(&path).expect("read");

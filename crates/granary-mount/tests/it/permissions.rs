@@ -144,6 +144,62 @@ fn writing_cutting_and_chown_take_set_user_id_away() {
     });
 }
 
+/// As on file systems in the kernel: set-group-ID goes with any change by somebody who is not of the group, also where the group
+/// may not execute the file.
+#[test]
+fn any_change_of_content_by_somebody_else_takes_set_ids_away() {
+    each(|rig| {
+        if !root() {
+            return;
+        }
+        chmod(rig.root(), 0o755);
+        let content = vec![7; 100_000];
+        fs::write(rig.path("new"), "x").expect("write");
+        let changes = [
+            "echo more >> f",
+            "echo over | dd of=f conv=notrunc",
+            "dd if=/dev/zero of=f bs=4096 count=1 oflag=direct conv=notrunc",
+            ": > f",
+            "truncate -s 1 f",
+            "cp new f",
+            "fallocate -l 200000 f",
+            "fallocate -n -l 300000 f",
+            "fallocate -p -o 4096 -l 8192 f",
+            "fallocate -z -o 4096 -l 8192 f",
+        ];
+        for line in changes {
+            let left = |user: u32, group: u32| {
+                fs::write(rig.path("f"), &content).expect("write");
+                chown(&rig.path("f"), 5, 500);
+                chmod(&rig.path("f"), 0o6666);
+                let done = runs(rig, user, group, line);
+                let mode = || fs::metadata(rig.path("f")).expect("stat").mode() & 0o7777;
+                // What cannot be done (holes on NOVA) is no change.
+                if done { Some(mode()) } else { (mode() == 0o6666).then_some(()).map(|()| 0) }
+            };
+            for (user, group, right) in [(USER, USER, 0o666), (USER, 500, 0o2666), (0, 0, 0o6666)] {
+                let mode = left(user, group).expect("refused, and yet it has taken bits away");
+                assert!(mode == right || mode == 0, "{}: {line} by {user}/{group}: {mode:o}", rig.fs);
+                assert!(
+                    mode != 0 || line.contains("fallocate -") || line.contains("direct"),
+                    "{}: {line}",
+                    rig.fs
+                );
+            }
+        }
+        // A group beyond the first one counts, too.
+        if Command::new("setpriv").arg("--version").output().is_ok() {
+            chmod(&rig.path("f"), 0o6666);
+            let mut command = Command::new("setpriv");
+            command.args([
+                "--reuid", "65534", "--regid", "65534", "--groups", "77,500", "truncate", "-s", "9", "f",
+            ]);
+            assert!(command.current_dir(rig.root()).status().expect("setpriv runs").success());
+            assert_eq!(fs::metadata(rig.path("f")).expect("stat").mode() & 0o7777, 0o2666);
+        }
+    });
+}
+
 #[test]
 fn without_allow_other_nobody_else_enters() {
     if !possible() || !root() {

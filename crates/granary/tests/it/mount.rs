@@ -3,6 +3,8 @@
 use crate::common::{Place, signal};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 #[test]
@@ -20,6 +22,49 @@ fn a_mount_that_is_refused_leaves_the_image_clean() {
     let (_, told) = place.runs(&["mount", "--daemon", "--log", "no/such/place", "img", "mnt"], 2);
     assert!(told.contains("opening no/such/place"), "{told}");
     assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
+}
+
+/// Whoever makes a file system can use it.
+#[test]
+fn the_root_directory_belongs_to_who_made_the_file_system() {
+    let Some(place) = Place::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let granary = assert_cmd::cargo::cargo_bin("granary");
+    for dir in place.dir().ancestors().take_while(|dir| dir.starts_with(std::env::temp_dir())) {
+        if dir != std::env::temp_dir() {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).expect("opened to others");
+        }
+    }
+    let as_user = |args: &[&str]| {
+        let mut command = std::process::Command::new(&granary);
+        command.args(args).current_dir(place.dir()).uid(65_534).gid(65_533);
+        command.output().is_ok_and(|ended| ended.status.success())
+    };
+    if !as_user(&["workload", "list"]) {
+        return eprintln!("skipped: the program cannot be executed by other users");
+    }
+    for fs_name in ["bytefs", "ext4", "f2fs", "nova", "pmfs"] {
+        assert!(as_user(&["mkfs", "img", "--fs", fs_name, "--size", "64MiB", "--force"]));
+        place.runs(&["fsck", "img"], 0);
+        place.runs(&["mount", "--daemon", "--allow-other", "img", "mnt"], 0);
+        let root = fs::metadata(place.path("mnt")).expect("stat");
+        assert_eq!((root.uid(), root.gid(), root.mode() & 0o7777), (65_534, 65_533, 0o755), "{fs_name}");
+        place.runs(&["umount", "mnt"], 0);
+        place.runs(&["mount", "--daemon", &format!("ram:{fs_name}"), "mnt"], 0);
+        assert_eq!(fs::metadata(place.path("mnt")).expect("stat").uid(), 0, "who mounts it has made it");
+        place.runs(&["umount", "mnt"], 0);
+        fs::remove_dir_all(place.path("img")).expect("removed");
+    }
+    // Mounting is for others than root through fusermount3.
+    if std::process::Command::new("fusermount3").arg("-V").output().is_ok() {
+        assert!(as_user(&["mount", "--daemon", "ram:bytefs", "mnt"]));
+        let touched =
+            std::process::Command::new("touch").arg(place.path("mnt/x")).uid(65_534).gid(65_533).status();
+        assert!(touched.expect("runs").success());
+        assert!(as_user(&["umount", "mnt"]));
+    }
 }
 
 /// An option that would be passed over in silence is refused, with what to say instead.
