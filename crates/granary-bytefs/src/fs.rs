@@ -133,6 +133,10 @@ impl FileSystem for ByteFs {
         self.core.load(ino)
     }
 
+    fn generation(&self, inode: &Inode) -> u32 {
+        crate::node::node(inode).body.lock().generation
+    }
+
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         let dir = node(dir);
         self.core.load_dir(dir, false)?;

@@ -37,6 +37,10 @@ impl FileSystem for Ext4 {
         self.load(ino)
     }
 
+    fn generation(&self, inode: &Inode) -> u32 {
+        inode.private::<Node>().state.lock().generation
+    }
+
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         self.dir_lookup(dir, name)
     }

@@ -10,7 +10,7 @@
 
 use crate::Ext4;
 use crate::journal::Handle;
-use crate::layout::inode::{EXTENTS, INODES_PER_BLOCK, ROOT_SIZE, RawInode};
+use crate::layout::inode::{EXTENTS, FIRST_INO, INODES_PER_BLOCK, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::layout::{corrupt, extent};
 use crate::ranges::Ranges;
 use granary_sim::sync::RwLock;
@@ -195,7 +195,9 @@ impl Ext4 {
 
     /// Reads an inode.
     pub(crate) fn load(&self, ino: Ino) -> Result<Loaded> {
-        if ino.0 > u32::MAX as u64 {
+        // The journal's inode and the reserved ones are no files.
+        let is_file = ino.0 == u64::from(ROOT_INO) || ino.0 >= u64::from(FIRST_INO);
+        if ino.0 > u64::from(u32::MAX) || !is_file {
             return Err(granary_vfs::FsError::Stale);
         }
         let ino = number(ino);

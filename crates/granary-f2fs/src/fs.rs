@@ -32,6 +32,10 @@ impl FileSystem for F2fs {
         Ok(self.load(ino)?.loaded())
     }
 
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).state.lock().generation
+    }
+
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         self.dir_lookup(dir, name)
     }

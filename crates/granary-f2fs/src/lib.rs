@@ -62,7 +62,7 @@ use granary_mssd::Port;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_units::Nanos;
-use granary_vfs::BlockCache;
+use granary_vfs::{BlockCache, Generations};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -145,6 +145,7 @@ pub struct F2fs {
     dirty_inodes: parking_lot::Mutex<BTreeMap<u32, Arc<Node>>>,
     memory: parking_lot::Mutex<Memory>,
     stats: parking_lot::Mutex<Stats>,
+    generations: Generations,
     /// State of the last checkpoint.
     last: parking_lot::Mutex<LastCheckpoint>,
     /// A checkpoint failed: nothing can be made durable any more.

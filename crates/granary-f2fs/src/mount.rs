@@ -25,7 +25,7 @@ use granary_mssd::{Port, Structure, Ticket};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, Signal, now};
 use granary_units::{Bytes, Lpa, Nanos, Page};
-use granary_vfs::{BlockCache, Result};
+use granary_vfs::{BlockCache, Generations, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -320,6 +320,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
         dirty_inodes: parking_lot::Mutex::default(),
         memory: parking_lot::Mutex::new(Memory::default()),
         stats: parking_lot::Mutex::new(Stats::default()),
+        generations: Generations::of_mount(cp.version),
         last: parking_lot::Mutex::new(LastCheckpoint {
             version: cp.version,
             pack,

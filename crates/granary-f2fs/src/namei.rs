@@ -113,6 +113,8 @@ impl F2fs {
             blocks: long as u64,
             size: size as u64,
             xattr: 0,
+            // 24 bits have room; the low ones differ most.
+            generation: (self.generations.next() & 0xff_ffff).max(1),
         };
         let mut b = Box::new([0; BLOCK_SIZE]);
         encode(&mut b, &attr, &x);

@@ -41,6 +41,7 @@ pub(crate) struct State {
     pub parent: u32,
     /// The node of extended attributes; 0 = none.
     pub xattr: u32,
+    pub generation: u32,
 }
 
 impl State {
@@ -53,6 +54,7 @@ impl State {
             blocks: self.blocks,
             size: self.disksize,
             xattr: self.xattr,
+            generation: self.generation,
         }
     }
 
@@ -91,6 +93,7 @@ impl Node {
             depth: x.depth,
             parent: x.parent,
             xattr: x.xattr,
+            generation: x.generation,
         };
         Arc::new(Node { ino, state: Mutex::new(state) })
     }

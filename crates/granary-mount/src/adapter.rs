@@ -118,6 +118,8 @@ impl Adapter {
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
             | InitFlags::CACHE_SYMLINKS
+            // Handles of files: it asks for "." and ".." of numbers that it has forgotten.
+            | InitFlags::EXPORT_SUPPORT
             // Set-ID bits: the kernel knows half of the rule only.
             | InitFlags::HANDLE_KILLPRIV_V2
             // The kernel's clean pages are right until it changes them itself.

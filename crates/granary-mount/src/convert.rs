@@ -6,7 +6,7 @@
 
 use granary_fuse::abi::Attr;
 use granary_fuse::{NodeId, SetTime as Asked};
-use granary_vfs::{FsError, Ino, Node, OpenFlags, SetTime, Stat, Time};
+use granary_vfs::{FsError, Ino, OpenFlags, SetTime, Stat, Time};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
@@ -64,11 +64,6 @@ impl Numbers {
             flags: 0,
         }
     }
-}
-
-/// The kernel keeps 32 bits of a generation.
-pub(crate) fn generation(node: &Node) -> u64 {
-    node.generation() & u64::from(u32::MAX)
 }
 
 const SECOND: i64 = 1_000_000_000;

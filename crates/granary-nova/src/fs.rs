@@ -30,7 +30,11 @@ impl FileSystem for Nova {
     fn load_inode(&self, ino: Ino) -> Result<Loaded> {
         let slot = self.slot(ino)?;
         let r = self.replay(ino, slot, true)?.ok_or(FsError::Stale)?;
-        Ok(self.loaded(ino, r.attr, r.state, r.parent))
+        Ok(self.loaded((ino, r.generation), r.attr, r.state, r.parent))
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).generation
     }
 
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {

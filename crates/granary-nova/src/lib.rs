@@ -47,7 +47,7 @@ use crate::journal::Journal;
 use crate::layout::superblock::Superblock;
 use granary_pm::{Batch, FreeLists, Pm, PmStats};
 use granary_sim::sync::Mutex;
-use granary_vfs::Result;
+use granary_vfs::{Generations, Result};
 use node::Node;
 use rustc_hash::FxHashMap;
 use std::sync::Weak;
@@ -65,6 +65,7 @@ pub struct Nova {
     journals: Vec<Mutex<Journal>>,
     tables: Vec<Mutex<Table>>,
     used_inodes: AtomicU64,
+    generations: Generations,
     /// Inodes in memory, for checks.
     nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
     superblock: Superblock,

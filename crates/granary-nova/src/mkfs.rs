@@ -46,7 +46,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     b.put_u32(log * BLOCK + PAGE_ENTRIES, 2, Structure::Log)?;
     b.put_u64(log * BLOCK + PAGE_OWNER, ino.0, Structure::Log)?;
     let slot = (HEAD_BLOCKS + cpus) * BLOCK + inode::SIZE as u64;
-    b.put(slot, &inode::bytes(ino, &attr, LogPointers { head: log, tail: at }), Structure::Inode)?;
+    b.put(slot, &inode::bytes((ino, 0), &attr, LogPointers { head: log, tail: at }), Structure::Inode)?;
     b.put_u64(slot, inode::word(FileKind::Dir, attr.mode, true, false), Structure::Inode)?;
     b.fence()?;
     // Free: everything behind the root's log page. Per CPU: the first index never used, no free ones below.

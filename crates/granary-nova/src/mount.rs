@@ -21,7 +21,7 @@ use granary_mssd::{Port, Structure};
 use granary_pm::{BLOCK, Block, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::{Page, Payload};
-use granary_vfs::{Ino, Result};
+use granary_vfs::{Generations, Ino, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -98,6 +98,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nova>> {
         tables,
         used_inodes: Default::default(),
         nodes: Default::default(),
+        generations: Generations::of_mount(sb.mounts),
         superblock: sb,
         options: options.clone(),
         recovery,

@@ -41,8 +41,15 @@ pub fn node(inode: &Inode) -> &Node {
 
 impl Nova {
     /// An inode for the vfs, remembered for checks.
-    pub(crate) fn loaded(&self, ino: Ino, attr: Attr, state: State, parent: u64) -> Loaded {
-        let node = Arc::new(Node { ino, state: RwLock::new(state), parent: AtomicU64::new(parent) });
+    pub(crate) fn loaded(
+        &self,
+        (ino, generation): (Ino, u32),
+        attr: Attr,
+        state: State,
+        parent: u64,
+    ) -> Loaded {
+        let node =
+            Arc::new(Node { ino, state: RwLock::new(state), parent: AtomicU64::new(parent), generation });
         self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
         Loaded { attr, private: node }
     }
@@ -58,6 +65,7 @@ impl Nova {
         let mut dst = dir_node.state.write();
         let dst = &mut *dst;
         let (ino, slot) = self.take_inode()?;
+        let generation = self.generations.next();
         let is_dir = new.kind == FileKind::Dir;
         let mut attr = new.attr(cx.time);
         let mut st = State::new(slot, inode::word(new.kind, new.mode, true, false), new.kind);
@@ -95,7 +103,7 @@ impl Nova {
             let e = entry::dentry(p.epoch(dst), name, ino.0, new.kind, cx.time, links);
             let addr = self.append(b, dst, &mut p, dir.ino(), (&e, DENTRY, false))?;
             let log = LogPointers { head: st.pages.first().map_or(0, |p| p.block), tail: own.tail };
-            b.put(slot, &inode::bytes(ino, &attr, log), INODE)?;
+            b.put(slot, &inode::bytes((ino, generation), &attr, log), INODE)?;
             b.fence()?;
             own.apply(&mut st);
             let invalid = inode::word(new.kind, new.mode, false, false);
@@ -121,23 +129,27 @@ impl Nova {
             return Err(e);
         }
         self.clean_log(dir_node, dst)?;
-        Ok(Created { ino, loaded: self.loaded(ino, attr, st, if is_dir { dir.ino().0 } else { 0 }) })
+        Ok(Created {
+            ino,
+            loaded: self.loaded((ino, generation), attr, st, if is_dir { dir.ino().0 } else { 0 }),
+        })
     }
 
     /// A file without a name: it is not valid on media, like one that has lost its last name.
     pub(crate) fn create_unnamed_node(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
         let (ino, slot) = self.take_inode()?;
+        let generation = self.generations.next();
         let attr = Attr { nlink: 0, ..new.attr(cx.time) };
         let st = State::new(slot, inode::word(new.kind, new.mode, false, false), new.kind);
         let made = self.stores(|b| {
-            b.put(slot, &inode::bytes(ino, &attr, LogPointers { head: 0, tail: 0 }), INODE)?;
+            b.put(slot, &inode::bytes((ino, generation), &attr, LogPointers { head: 0, tail: 0 }), INODE)?;
             b.write_back()
         });
         if let Err(e) = made {
             self.give_inode(ino);
             return Err(e);
         }
-        Ok(Created { ino, loaded: self.loaded(ino, attr, st, 0) })
+        Ok(Created { ino, loaded: self.loaded((ino, generation), attr, st, 0) })
     }
 
     /// Appends a link change; `apply` with [`Nova::link_changed`] after the commit.

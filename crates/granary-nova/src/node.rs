@@ -279,4 +279,5 @@ pub struct Node {
     pub state: RwLock<State>,
     /// A directory's parent.
     pub parent: AtomicU64,
+    pub generation: u32,
 }

@@ -27,6 +27,7 @@ pub struct Replayed {
     pub attr: Attr,
     pub state: State,
     pub parent: u64,
+    pub generation: u32,
     /// Entries and dead entries that each page's tail has on media.
     pub counts: Vec<(u32, u32)>,
     /// The page with the tail points on to this one.
@@ -60,7 +61,8 @@ impl Nova {
         let (since, was_cut) = inode::since(&bytes);
         let mut state = State::new(slot, u64_at(&bytes, 0), attr.kind);
         state.epoch = since;
-        let out = Replayed { attr, state, parent: 0, counts: Vec::new(), next: 0, was_cut };
+        let generation = inode::generation(&bytes);
+        let out = Replayed { attr, state, parent: 0, generation, counts: Vec::new(), next: 0, was_cut };
         let atime = (attr.atime, u32_at(&bytes, inode::ATIME_EPOCH as usize));
         let mut r = Replay { nova: self, ino, out, newest: [since; 4], atime };
         if log.tail != 0 {

@@ -1,7 +1,7 @@
 //! [`FileSystem`] for [`Pmfs`].
 
 use crate::layout::FANOUT;
-use crate::layout::inode::{PLACE, links, parse};
+use crate::layout::inode::{PLACE, generation, links, parse};
 use crate::mount::write_super;
 use crate::table::per_piece;
 use crate::{MAX_FILE_SIZE, Pmfs, node};
@@ -46,7 +46,11 @@ impl FileSystem for Pmfs {
         } else {
             0
         };
-        Ok(self.loaded(ino, addr, attr, tree, parent))
+        Ok(self.loaded((ino, generation(&place)), addr, attr, tree, parent))
+    }
+
+    fn generation(&self, inode: &Inode) -> u32 {
+        node(inode).generation
     }
 
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {

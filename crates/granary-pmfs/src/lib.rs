@@ -47,7 +47,7 @@ use crate::layout::superblock::Superblock;
 use crate::table::Table;
 use granary_pm::{BLOCK, Batch, FreeLists, Pm, PmStats};
 use granary_sim::sync::{Mutex, RwLock};
-use granary_vfs::{Attr, Ino, Inode, Loaded, Result};
+use granary_vfs::{Attr, Generations, Ino, Inode, Loaded, Result};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
@@ -66,6 +66,7 @@ struct Node {
     parent: AtomicU64,
     /// The bytes behind the end in its last page are known to be zero.
     zero_behind: AtomicBool,
+    generation: u32,
 }
 
 /// A mounted PMFS.
@@ -78,6 +79,7 @@ pub struct Pmfs {
     table: Mutex<Table>,
     /// The truncate list, newest first.
     list: Mutex<Vec<u64>>,
+    generations: Generations,
     /// Inodes in memory, for checks.
     nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
     /// Of directories' pages.
@@ -118,13 +120,21 @@ impl Pmfs {
     }
 
     /// An inode for the vfs, remembered for checks.
-    fn loaded(&self, ino: Ino, addr: u64, attr: Attr, tree: Tree, parent: u64) -> Loaded {
+    fn loaded(
+        &self,
+        (ino, generation): (Ino, u32),
+        addr: u64,
+        attr: Attr,
+        tree: Tree,
+        parent: u64,
+    ) -> Loaded {
         let node = Arc::new(Node {
             ino,
             addr,
             tree: RwLock::new(tree),
             parent: AtomicU64::new(parent),
             zero_behind: AtomicBool::new(false),
+            generation,
         });
         self.nodes.lock().insert(ino.0, Arc::downgrade(&node));
         Loaded { attr, private: node }

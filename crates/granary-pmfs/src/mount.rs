@@ -21,7 +21,7 @@ use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::Page;
-use granary_vfs::{Ino, Result};
+use granary_vfs::{Generations, Ino, Result};
 use std::sync::Arc;
 
 /// What mount found and did.
@@ -81,6 +81,7 @@ pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
         table: Mutex::new(Table { pieces, next: 2, free: Vec::new() }),
         list: Mutex::default(),
         nodes: Default::default(),
+        generations: Generations::of_mount(sb.mounts),
         hints: Hints::default(),
         superblock: sb,
         recovery,

@@ -11,7 +11,7 @@
 //! Source: PMFS section 3.2; reference/baselines.md section 7.3.
 
 use crate::journal::Edit;
-use crate::layout::inode::{SIZE, Tree, bytes};
+use crate::layout::inode::{SIZE, Tree, bytes, new_bytes};
 use crate::layout::{Bytes, LIST_HEAD};
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
@@ -104,6 +104,7 @@ impl Pmfs {
         new: &NewNode<'_>,
     ) -> Result<Created> {
         let (ino, addr) = self.take_inode()?;
+        let generation = self.generations.next();
         let is_dir = new.kind == FileKind::Dir;
         let mut attr = new.attr(cx.time);
         let mut tree = Tree::default();
@@ -131,7 +132,7 @@ impl Pmfs {
             let made = Edit {
                 addr,
                 old: smallvec![0; SIZE],
-                new: bytes(&attr, tree).into(),
+                new: new_bytes(&attr, tree, generation).into(),
                 what: Structure::Inode,
             };
             let groups = [
@@ -152,18 +153,19 @@ impl Pmfs {
             return Err(e);
         }
         let parent = if is_dir { dir.ino().0 } else { 0 };
-        Ok(Created { ino, loaded: self.loaded(ino, addr, attr, tree, parent) })
+        Ok(Created { ino, loaded: self.loaded((ino, generation), addr, attr, tree, parent) })
     }
 
     /// A file without a name is on the truncate list, like one that has lost its last name.
     pub(crate) fn create_unnamed_node(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
         let (ino, addr) = self.take_inode()?;
+        let generation = self.generations.next();
         let attr = Attr { nlink: 0, ..new.attr(cx.time) };
         let tree = Tree::default();
         let mut list = self.list.lock();
         let made = self.stores(|b| {
             self.put_item(b, addr, &list, None)?;
-            let new = bytes(&attr, tree).into();
+            let new = new_bytes(&attr, tree, generation).into();
             let made = Edit { addr, old: smallvec![0; SIZE], new, what: Structure::Inode };
             self.transact(b, &[vec![made], vec![self.head_edit(&list, ino.0)]])
         });
@@ -172,7 +174,7 @@ impl Pmfs {
             return Err(e);
         }
         list.push(ino.0);
-        Ok(Created { ino, loaded: self.loaded(ino, addr, attr, tree, 0) })
+        Ok(Created { ino, loaded: self.loaded((ino, generation), addr, attr, tree, 0) })
     }
 
     pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {

@@ -288,11 +288,14 @@ pub trait FileSystem: Send + Sync {
     /// The root directory.
     fn root(&self) -> Ino;
 
-    /// Reads an inode from media.
+    /// Reads an inode from media: of any number, since handles may come from anywhere.
     ///
     /// # Errors
     /// `Stale` where the inode is free; `Corrupt`; drive errors (as for every call below).
     fn load_inode(&self, ino: Ino) -> Result<Loaded>;
+
+    /// Tells lives of one inode number apart, also after a mount: with the number a handle of the file for as long as it lives.
+    fn generation(&self, inode: &Inode) -> u32;
 
     /// The inode that `name` stands for in `dir`.
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>>;

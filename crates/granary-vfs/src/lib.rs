@@ -24,6 +24,7 @@ pub mod direct;
 mod error;
 mod fs;
 mod gate;
+mod generation;
 mod hash_index;
 mod inode;
 pub mod memfs;
@@ -48,6 +49,7 @@ pub use fs::{
     Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,
     Rename, RenameFlags, StatFs, WriteBackCause,
 };
+pub use generation::Generations;
 pub use hash_index::{HashIndex, Vacant};
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};

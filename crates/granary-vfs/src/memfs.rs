@@ -149,6 +149,11 @@ impl FileSystem for MemFs {
         })
     }
 
+    /// Numbers are not used twice.
+    fn generation(&self, _inode: &Inode) -> u32 {
+        0
+    }
+
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         assert_locked(dir);
         self.fault()?;

@@ -44,6 +44,9 @@ impl FileSystem for Liar {
     fn load_inode(&self, ino: Ino) -> Result<Loaded> {
         self.inner.load_inode(ino)
     }
+    fn generation(&self, inode: &Inode) -> u32 {
+        self.inner.generation(inode)
+    }
     fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         self.inner.lookup(dir, name)
     }

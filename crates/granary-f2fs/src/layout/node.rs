@@ -34,6 +34,8 @@ pub const XATTR_AT: usize = ADDRS_AT + 4 * INODE_ADDRS;
 pub const XATTR_PLACE: u32 = u32::MAX >> 3;
 /// Where the number of that node lies in the inode.
 const XATTR_NID: usize = 328;
+/// Where the generation lies, behind the name.
+const GENERATION: usize = NAME_AT + NAME_BYTES;
 /// Where the name lies, and its room.
 pub(crate) const NAME_AT: usize = 70;
 pub(crate) const NAME_BYTES: usize = 255;
@@ -82,6 +84,8 @@ pub struct Extra {
     pub size: u64,
     /// The node of extended attributes; 0 = none.
     pub xattr: u32,
+    /// Generation, 24 bits; 0: made before they were kept.
+    pub generation: u32,
 }
 
 /// Writes the header but for the name.
@@ -100,6 +104,7 @@ pub fn encode(b: &mut BlockBytes, attr: &Attr, x: &Extra) {
     for (i, v) in [x.depth, x.parent, attr.rdev].into_iter().enumerate() {
         put32(b, 56 + 4 * i, v);
     }
+    b[GENERATION..GENERATION + 3].copy_from_slice(&x.generation.to_le_bytes()[..3]);
     put32(b, XATTR_NID, x.xattr);
 }
 
@@ -120,6 +125,7 @@ pub fn decode(b: &BlockBytes, ino: u32) -> Result<(Attr, Extra)> {
         depth: le32(b, 56),
         parent: le32(b, 60),
         xattr: le32(b, XATTR_NID),
+        generation: u32::from_le_bytes([b[GENERATION], b[GENERATION + 1], b[GENERATION + 2], 0]),
     };
     let attr = Attr {
         kind,

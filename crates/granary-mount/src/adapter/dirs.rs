@@ -9,7 +9,6 @@
 
 use super::Adapter;
 use super::told;
-use crate::convert::generation;
 use granary_fuse::abi::{Attr, EntryOut};
 use granary_fuse::{Handle, Listing, NodeId};
 use granary_vfs::{Cred, DirStream, FileKind, FsError, Ino, Result};
@@ -76,7 +75,11 @@ impl Adapter {
             }
             match self.vfs.lookup(&Cred::ROOT, &dir, &e.name) {
                 Ok(node) => {
-                    if !list.add_plus(&told(self.attr(&node), generation(&node)), e.next, &e.name) {
+                    if !list.add_plus(
+                        &told(self.attr(&node), self.vfs.generation(&node).into()),
+                        e.next,
+                        &e.name,
+                    ) {
                         break;
                     }
                     self.vfs.remember(&node);

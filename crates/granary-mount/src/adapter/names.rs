@@ -4,7 +4,7 @@ use super::Adapter;
 use super::stats::{self, Statistics};
 use super::told;
 use crate::STATS_FILE;
-use crate::convert::{generation, open_flags};
+use crate::convert::open_flags;
 use crate::handles::Handles;
 use granary_fuse::abi::{Attr, EntryOut, ForgetOne};
 use granary_fuse::{Handle, NodeId};
@@ -16,7 +16,7 @@ impl Adapter {
     /// The entry of a node, which the kernel now holds.
     pub(super) fn entry(&self, node: &NodeRef) -> EntryOut {
         self.vfs.remember(node);
-        told(self.attr(node), generation(node))
+        told(self.attr(node), self.vfs.generation(node).into())
     }
 
     /// An entry that says: no such name, and you may believe it.
@@ -40,10 +40,26 @@ impl Adapter {
         {
             return Ok(told(stats.look(&self.operations), 0));
         }
+        if matches!(name, b"." | b"..") {
+            return self.handle(parent, name);
+        }
         match self.vfs.lookup(&Cred::ROOT, &self.node(parent)?, name) {
             Ok(node) => Ok(self.entry(&node)),
             Err(FsError::NoEntry) => Ok(Adapter::absent()),
             Err(e) => Err(e),
+        }
+    }
+
+    /// What the kernel asks for a handle (name_to_handle_at, NFS) of a node that it has forgotten: the node itself by ".", which may be
+    /// any file, or the directory that one is in. It compares the generation.
+    fn handle(&self, node: NodeId, name: &[u8]) -> Result<EntryOut> {
+        if Statistics::is(node) {
+            return Err(FsError::Stale);
+        }
+        let found = self.vfs.node_of_handle(self.numbers.ino(node))?;
+        match name {
+            b".." => Ok(self.entry(&self.vfs.lookup(&Cred::ROOT, &found, name)?)),
+            _ => Ok(self.entry(&found)),
         }
     }
 

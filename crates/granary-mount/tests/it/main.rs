@@ -6,6 +6,7 @@ mod data;
 mod durability;
 mod exercise;
 mod exerciser;
+mod handles;
 mod image;
 mod lifetime;
 mod locks;

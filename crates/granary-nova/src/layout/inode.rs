@@ -4,8 +4,8 @@
 //!   0      8     16     24     32     40     44     48     52     56        64     72      80      88        96
 //!   | word | size | atime| mtime| ctime| uid  | gid  | links| rdev | CRC, epoch | ino  | head  | tail  | 0       | delete epoch |
 //!     valid 1, deleted 1, kind 1, 0 1, mode 2, 0 2
-//!   104    108    109    112
-//!   | epoch| cut  | 0    | ...          of the attributes in the first line; 0: those it was created with
+//!   104    108    109    112          116
+//!   | epoch| cut  | 0    | generation | 0 ...      epoch of the attributes in the first line; 0: those it was created with
 //! ```
 //!
 //! Attributes that change later are in the log, newest last. The access time also changes in place, with the epoch of the
@@ -88,9 +88,15 @@ fn put_attr(b: &mut [u8; SIZE], attr: &Attr) {
     put_u32(b, 52, attr.rdev);
 }
 
+/// Its generation; 0: made before they were kept. No checksum covers it.
+pub fn generation(b: &[u8; SIZE]) -> u32 {
+    u32_at(b, CHANGED)
+}
+
 /// The bytes of a new inode, not valid yet.
-pub fn bytes(ino: Ino, attr: &Attr, log: LogPointers) -> [u8; SIZE] {
+pub fn bytes((ino, generation): (Ino, u32), attr: &Attr, log: LogPointers) -> [u8; SIZE] {
     let mut b = [0; SIZE];
+    put_u32(&mut b, CHANGED, generation);
     put_u64(&mut b, 0, word(attr.kind, attr.mode, false, false));
     put_attr(&mut b, attr);
     put_u64(&mut b, 64, ino.0);

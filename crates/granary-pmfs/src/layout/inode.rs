@@ -1,8 +1,8 @@
 //! An inode: 80 B in a place of 128 B, and 40 B for the truncate list.
 //!
 //! ```text
-//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68 .. 80
-//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | 0      |
+//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68           72 .. 80
+//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | generation | 0     |
 //!   88     92    96           104    112     120 .. 128
 //!   | mode | 1   | next inode | size | mtime | ctime |
 //! ```
@@ -58,7 +58,7 @@ pub struct Tree {
     pub height: u8,
 }
 
-/// The bytes of an inode.
+/// The bytes of an inode but for its generation, which never changes.
 pub fn bytes(a: &Attr, t: Tree) -> [u8; SIZE] {
     let mut b = [0; SIZE];
     put_u64(&mut b, 0, t.root);
@@ -74,6 +74,18 @@ pub fn bytes(a: &Attr, t: Tree) -> [u8; SIZE] {
     put_u32(&mut b, 60, a.gid);
     put_u32(&mut b, 64, a.rdev);
     b
+}
+
+/// The bytes of a new inode.
+pub fn new_bytes(a: &Attr, t: Tree, generation: u32) -> [u8; SIZE] {
+    let mut b = bytes(a, t);
+    put_u32(&mut b, 68, generation);
+    b
+}
+
+/// Generation of the inode; 0: made before they were kept.
+pub fn generation(b: &[u8]) -> u32 {
+    u32_at(b, 68)
 }
 
 /// Links of the inode.

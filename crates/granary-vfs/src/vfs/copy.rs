@@ -88,6 +88,7 @@ impl Vfs {
             }
             let (new, lists) = self.may_create(cred, owner, dir, &NewFile::file(mode))?;
             let cx = self.cx(cred);
+            let _birth = self.births.read();
             let made = self.with_space(dir, || self.fs.create_unnamed(&cx, dir, &new))?;
             let node = Node::new(&self.names, made.ino, made.loaded);
             if let Err(e) = self.set_lists(&cx, &node, &lists) {

@@ -45,6 +45,32 @@ impl Vfs {
         }
     }
 
+    /// The node of a number that a handle names: any number at all, of a file that was removed, or of none.
+    ///
+    /// # Errors
+    /// `Stale` where there is no such file; the drive's.
+    pub fn node_of_handle(&self, ino: Ino) -> Result<NodeRef> {
+        let found = self.names.cached(ino).map_or_else(
+            || {
+                // What is half made has its number already, and is in nobody's hands yet.
+                let _births = self.births.write();
+                self.node(ino)
+            },
+            Ok,
+        );
+        match found {
+            Ok(node) if node.is_orphan() => Err(FsError::Stale),
+            // What lies there is no inode.
+            Err(FsError::Corrupt(_)) => Err(FsError::Stale),
+            other => other,
+        }
+    }
+
+    /// See [`crate::FileSystem::generation`].
+    pub fn generation(&self, node: &NodeRef) -> u32 {
+        self.fs.generation(node)
+    }
+
     /// The node that `name` stands for in `dir`; "." and ".." are understood.
     ///
     /// # Errors

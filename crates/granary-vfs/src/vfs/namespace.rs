@@ -98,6 +98,7 @@ impl Vfs {
     ) -> Result<NodeRef> {
         let (new, lists) = self.may_create(cred, owner, dir, new)?;
         let cx = self.cx(cred);
+        let _birth = self.births.read();
         let made = self.with_space(dir, || self.fs.create(&cx, dir, name, &new))?;
         let node = Node::new(&self.names, made.ino, made.loaded);
         if let Err(e) = self.set_lists(&cx, &node, &lists) {
