@@ -44,7 +44,7 @@ use crate::convert::{ATTR_TTL, NAME_TTL, Numbers, errno, set_time};
 use crate::guard::Guard;
 use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
-use crate::options::{DurableHook, Options};
+use crate::options::{Advise, DurableHook, Options};
 use errands::Errands;
 use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
 use granary_fuse::{Listing, NodeId, Notifier, Op, Reply, Request, Server, Setattr};
@@ -73,6 +73,7 @@ pub(crate) struct Adapter {
     pub(crate) durable: Option<DurableHook>,
     stats: Option<Statistics>,
     xattrs: bool,
+    advise: Option<Advise>,
     read_only: bool,
     /// To tell the kernel what it does not ask; there once it is mounted.
     pub(crate) kernel: OnceLock<Notifier>,
@@ -103,6 +104,7 @@ impl Adapter {
             durable: options.durable.clone(),
             stats: options.stats.clone().map(Statistics::new),
             xattrs,
+            advise: options.advise.clone(),
             read_only: options.read_only,
             kernel: OnceLock::new(),
             errands: Errands::default(),
@@ -283,6 +285,23 @@ impl Adapter {
         });
     }
 
+    /// Says what overlayfs, whose own message is of the kernel's log, misses. The kernel asks once.
+    fn advise_overlay(&self, op: &Op<'_>) {
+        let is_overlays = |name: &[u8]| {
+            [&b"trusted.overlay."[..], b"user.overlay."].iter().any(|own| name.starts_with(own))
+        };
+        if let (Op::Setxattr { name, .. }, Some(advise)) = (op, &self.advise)
+            && is_overlays(name)
+        {
+            advise(match self.vfs.keeps_attributes() {
+                true => "overlayfs needs extended attributes: mount with --xattrs",
+                false => {
+                    "overlayfs needs extended attributes, which this file system does not keep: use bytefs, ext4 or f2fs"
+                }
+            });
+        }
+    }
+
     /// Whether this is no call of ours; the kernel goes without it from then on.
     fn declines(&self, op: &Op<'_>) -> bool {
         match op {
@@ -326,6 +345,7 @@ fn send(reply: Reply, result: Result<Answer>) {
 impl Server for Adapter {
     fn serve(&self, request: &Request<'_>, reply: Reply) {
         if self.declines(&request.op) {
+            self.advise_overlay(&request.op);
             return reply.error(Errno::NOSYS);
         }
         if let Some(kind) = Operation::of(&request.op) {

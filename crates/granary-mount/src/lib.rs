@@ -35,7 +35,7 @@ pub use error::MountError;
 pub use export::{DRIVE_FILE, Exported, export};
 pub use guard::Breaker;
 pub use operations::{Operation, Operations};
-pub use options::{DurableHook, Options, StatsHook, Told, default_threads, host_config};
+pub use options::{Advise, DurableHook, Options, StatsHook, Told, default_threads, host_config};
 pub use session::{Mounted, Unmounter, check, mount};
 
 /// Name in the root directory, not listed, under which a mount tells its counters (what [`Options::stats`] returns).

@@ -28,11 +28,16 @@ pub(crate) fn wait_durable(hook: Option<&DurableHook>) -> io::Result<()> {
 /// Makes the text that readers of [`crate::STATS_FILE`] get.
 pub type StatsHook = Arc<dyn Fn(&Operations) -> String + Send + Sync>;
 
+/// Takes a line for people.
+pub type Advise = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// How to mount.
 #[derive(Clone)]
 pub struct Options {
     /// Changes are refused: by the kernel, and (it can be told otherwise while mounted) by the mount itself.
     pub read_only: bool,
+    /// Told in plain words what somebody tries that this mount does not do, and what to say instead.
+    pub advise: Option<Advise>,
     /// Other users than the one who mounts may enter; permissions are checked as everywhere.
     pub allow_other: bool,
     /// Extended attributes. They cost a request before every write: the kernel asks for `security.capability`.
@@ -63,6 +68,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             read_only: false,
+            advise: None,
             allow_other: false,
             xattrs: false,
             suid: false,

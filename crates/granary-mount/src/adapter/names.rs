@@ -232,7 +232,9 @@ impl Adapter {
     ) -> Result<()> {
         self.changes()?;
         let flags = RenameFlags::from_bits_retain(flags);
-        if !(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE).contains(flags) {
+        let whiteout = flags.contains(RenameFlags::WHITEOUT);
+        let known = RenameFlags::NOREPLACE | RenameFlags::EXCHANGE | RenameFlags::WHITEOUT;
+        if !known.contains(flags) || (whiteout && flags.contains(RenameFlags::EXCHANGE)) {
             return Err(FsError::Invalid);
         }
         self.may_change(from_dir, from)?;
@@ -242,7 +244,11 @@ impl Adapter {
             exchange: flags.contains(RenameFlags::EXCHANGE),
         };
         let (from_dir, to_dir) = (self.node(from_dir)?, self.node(to_dir)?);
-        self.removing(&to_dir, to, || self.vfs.rename(&Cred::ROOT, (&from_dir, from), (&to_dir, to), flags))
+        let (from, onto) = ((&from_dir, from), (&to_dir, to));
+        self.removing(&to_dir, to, || match whiteout {
+            true => self.vfs.rename_leaving_whiteout(&Cred::ROOT, from, onto, flags.no_replace),
+            false => self.vfs.rename(&Cred::ROOT, from, onto, flags),
+        })
     }
 
     pub(super) fn link(&self, node: NodeId, parent: NodeId, name: &[u8]) -> Result<EntryOut> {

@@ -52,22 +52,33 @@ impl Caller {
 
     fn cred(self) -> Cred {
         let uid = if self.uid == 0 { NOT_ROOT } else { self.uid };
-        let status = self.status();
-        let groups = field(&status, "Groups:").split_whitespace().filter_map(|g| g.parse().ok()).collect();
-        Cred { uid, gid: self.gid, groups }
+        Cred { uid, gid: self.gid, groups: groups(self.pid) }
     }
 
     fn has_fsetid(self) -> bool {
-        match field(&self.status(), "CapEff:") {
+        match field(&status(self.pid), "CapEff:") {
             // A process that cannot be seen: by its user.
             "" => self.uid == 0,
             set => u64::from_str_radix(set, 16).is_ok_and(|set| set & CAP_FSETID != 0),
         }
     }
+}
 
-    fn status(self) -> String {
-        fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default()
+/// What the system says of a process; nothing of one that has ended, or cannot be seen from here.
+fn status(pid: u32) -> String {
+    match pid {
+        0 => String::new(),
+        pid => fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
     }
+}
+
+/// The supplementary groups of a process, which a request does not say.
+pub(super) fn groups(pid: u32) -> Vec<u32> {
+    groups_in(&status(pid))
+}
+
+fn groups_in(status: &str) -> Vec<u32> {
+    field(status, "Groups:").split_whitespace().filter_map(|g| g.parse().ok()).collect()
 }
 
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -100,8 +111,8 @@ mod tests {
     #[test]
     fn what_a_process_may_do_is_read() {
         let status = "Name:\tx\nGroups:\t4 24 1000 \nCapEff:\t0000000000000010\n";
-        assert_eq!((field(status, "Groups:"), field(status, "CapEff:")), ("4 24 1000", "0000000000000010"));
-        assert_eq!(field("", "Groups:"), "");
+        assert_eq!((groups_in(status), field(status, "CapEff:")), (vec![4, 24, 1000], "0000000000000010"));
+        assert!(groups_in("").is_empty() && groups_in("Groups:\t \n").is_empty());
         let gone = Caller { uid: 5, gid: 6, pid: u32::MAX, kill: true };
         assert!(!gone.has_fsetid() && Caller { uid: 0, ..gone }.has_fsetid());
         assert_eq!((gone.cred().uid, Caller { uid: 0, ..gone }.cred().uid), (5, NOT_ROOT));

@@ -24,17 +24,7 @@ pub(super) fn caller(req: &Request<'_>, name: &[u8]) -> Cred {
     if name != ACCESS_LIST {
         return Cred::ROOT;
     }
-    let status = match req.pid {
-        0 => String::new(),
-        pid => std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),
-    };
-    Cred { uid: req.uid, gid: req.gid, groups: groups(&status) }
-}
-
-/// The groups of a text like `/proc/PID/status` (proc_pid_status(5): "Groups: Supplementary group list").
-fn groups(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or_default();
-    line.split_whitespace().filter_map(|g| g.parse().ok()).collect()
+    Cred { uid: req.uid, gid: req.gid, groups: super::privileges::groups(req.pid) }
 }
 
 impl Adapter {
@@ -98,16 +88,5 @@ pub(super) fn answer(reply: Reply, room: u32, result: Result<Vec<u8>>) {
         Ok(value) if value.len() <= room as usize => reply.data(&value),
         Ok(_) => reply.error(errno(&FsError::Range)),
         Err(e) => reply.error(errno(&e)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::groups;
-
-    #[test]
-    fn supplementary_groups_are_read_from_a_process_status() {
-        assert_eq!(groups("Name:\tsh\nUid:\t1000\t1000\nGroups:\t4 24 2000 \nNStgid:\t7\n"), [4, 24, 2000]);
-        assert!(groups("Groups:\t \n").is_empty() && groups("").is_empty());
     }
 }

@@ -13,6 +13,7 @@ mod locks;
 mod machine;
 mod model;
 mod names;
+mod overlay;
 mod parallel;
 mod permissions;
 mod rig;

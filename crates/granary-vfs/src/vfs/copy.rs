@@ -5,7 +5,7 @@ use super::io::OpenFile;
 use super::namespace::NewFile;
 use super::node::{Node, NodeRef};
 use crate::error::{FsError, Result};
-use crate::fs::Cred;
+use crate::fs::{Cred, NewNode};
 use crate::posix::OpenFlags;
 use granary_units::{Dest, Payload};
 
@@ -87,20 +87,24 @@ impl Vfs {
                 return Err(FsError::NoEntry);
             }
             let (new, lists) = self.may_create(cred, owner, dir, &NewFile::file(mode))?;
-            let cx = self.cx(cred);
-            let _birth = self.births.read();
-            let made = self.with_space(dir, || self.fs.create_unnamed(&cx, dir, &new))?;
-            let node = Node::new(&self.names, made.ino, made.loaded);
-            if let Err(e) = self.set_lists(&cx, &node, &lists) {
-                let _ = self.fs.evict(&node);
-                return Err(e);
-            }
-            node.set_unnamed(true);
-            self.effects.mark();
-            self.names.created_unnamed(node)
+            let node = self.make_unnamed(cred, dir, &new)?;
+            // Where that fails it goes with its only user.
+            self.set_lists(&self.cx(cred), &node, &lists)?;
+            node
         };
         self.reap();
         Ok(node)
+    }
+
+    /// Makes a file without a name. The directory is locked.
+    pub(super) fn make_unnamed(&self, cred: &Cred, dir: &NodeRef, new: &NewNode<'_>) -> Result<NodeRef> {
+        let cx = self.cx(cred);
+        let _birth = self.births.read();
+        let made = self.with_space(dir, || self.fs.create_unnamed(&cx, dir, new))?;
+        let node = Node::new(&self.names, made.ino, made.loaded);
+        node.set_unnamed(true);
+        self.effects.mark();
+        Ok(self.names.created_unnamed(node))
     }
 
     /// A file of [`Vfs::create_unnamed`] never gets a name (O_TMPFILE with O_EXCL).

@@ -9,10 +9,14 @@
 //! Why this cannot deadlock: everybody else waits only downwards in the tree. Of renames that lock directories beyond
 //! one parent there is one at a time, and it takes ancestors before descendants, so no cycle can run through it.
 //! Renames of files within one directory lock that, and then files, by number.
+//!
+//! A rename may leave a *whiteout* behind (Linux's RENAME_WHITEOUT, for overlayfs): a character device 0:0 under the old name. It is
+//! made without a name, and linked when the rename is done: a power failure between the two leaves the rename without the
+//! whiteout, as RENAME_WHITEOUT is not one change where the file system has no such call; nothing is lost by it.
 
-use super::Vfs;
 use super::node::NodeRef;
-use crate::attr::Attr;
+use super::{NewFile, Vfs};
+use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Rename, RenameFlags, WriteBackCause};
 use crate::posix::Access;
@@ -55,6 +59,23 @@ impl Vfs {
         self.rename_sides(cred, side(from), side(to), flags)
     }
 
+    /// The same, which leaves a whiteout under the old name.
+    ///
+    /// # Errors
+    /// As [`Vfs::rename`]; `NotSupported` where the file system has no files without names. An error after the rename itself (no
+    /// space for the whiteout's name) leaves it done.
+    pub fn rename_leaving_whiteout(
+        &self,
+        cred: &Cred,
+        from: (&NodeRef, &[u8]),
+        to: (&NodeRef, &[u8]),
+        no_replace: bool,
+    ) -> Result<()> {
+        let side = |(dir, name)| Side { dir, name, slash: false };
+        let flags = RenameFlags { no_replace, ..RenameFlags::default() };
+        self.rename_with(cred, side(from), side(to), (flags, true))
+    }
+
     pub(crate) fn rename_sides(
         &self,
         cred: &Cred,
@@ -62,6 +83,11 @@ impl Vfs {
         to: Side<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
+        self.rename_with(cred, from, to, (flags, false))
+    }
+
+    fn rename_with(&self, cred: &Cred, from: Side<'_>, to: Side<'_>, how: (RenameFlags, bool)) -> Result<()> {
+        let flags = how.0;
         if flags.no_replace && flags.exchange {
             return Err(FsError::Invalid);
         }
@@ -69,10 +95,10 @@ impl Vfs {
             return Err(FsError::NotDir);
         }
         let cross = !from.dir.is(to.dir);
-        let step = if cross { Step::NeedRenameLock } else { self.try_rename(cred, from, to, flags, false)? };
+        let step = if cross { Step::NeedRenameLock } else { self.try_rename(cred, from, to, how, false)? };
         if let Step::NeedRenameLock = step {
             let _tree = self.rename_lock.lock();
-            self.try_rename(cred, from, to, flags, true)?;
+            self.try_rename(cred, from, to, how, true)?;
         }
         self.reap();
         Ok(())
@@ -83,7 +109,7 @@ impl Vfs {
         cred: &Cred,
         from: Side<'_>,
         to: Side<'_>,
-        flags: RenameFlags,
+        (flags, leaves_whiteout): (RenameFlags, bool),
         tree_locked: bool,
     ) -> Result<Step> {
         let cross = !from.dir.is(to.dir);
@@ -145,6 +171,8 @@ impl Vfs {
         } else {
             self.keeps_its_own_links(from.dir, leave + come)?;
         }
+        // First what may find no space.
+        let whiteout = leaves_whiteout.then(|| self.whiteout(cred, from.dir)).transpose()?;
         self.fs.rename(&self.cx(cred), &rename)?;
         let back = target.as_ref().filter(|_| flags.exchange);
         let old_name = (&**from.dir, from.name, back.map(|t| t.ino()));
@@ -156,7 +184,21 @@ impl Vfs {
         if let Some(back) = back.filter(|_| cross && dirs.1) {
             back.set_parent(Some(from.dir.clone()));
         }
+        if let Some(whiteout) = whiteout {
+            let link = || self.fs.link(&self.cx(cred), from.dir, from.name, &whiteout);
+            self.with_space(from.dir, link)?;
+            whiteout.set_unnamed(false);
+            self.names.set(from.dir, from.name, Some(whiteout.ino()));
+            self.effects.mark();
+        }
         Ok(Step::Done)
+    }
+
+    /// A whiteout without a name, which goes with its last user unless it gets one. The directory is locked.
+    fn whiteout(&self, cred: &Cred, dir: &NodeRef) -> Result<NodeRef> {
+        let new = NewFile { kind: FileKind::CharDev, mode: 0, rdev: 0, target: b"" };
+        let (new, _) = self.may_create(cred, (cred.uid, cred.gid), dir, &new)?;
+        self.make_unnamed(cred, dir, &new)
     }
 
     fn lock_parents<'a>(&self, from: &'a NodeRef, to: &'a NodeRef) -> Result<Locks<'a>> {

@@ -160,6 +160,7 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
     let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
     Options {
         read_only: args.serve.read_only,
+        advise: Some(Arc::new(serve::say)),
         allow_other: args.allow_other,
         xattrs: args.xattrs,
         suid: args.suid,

@@ -24,6 +24,33 @@ fn a_mount_that_is_refused_leaves_the_image_clean() {
     assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
 }
 
+/// An overlay that a mount without attributes cannot hold is told what to do, on the mount's side, too.
+#[test]
+fn an_overlay_on_a_mount_without_attributes_is_advised() {
+    let Some(place) = Place::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (how, word) in [("ram:bytefs", "--xattrs"), ("ram:pmfs", "does not keep")] {
+        place.runs(&["mount", "--daemon", "--log", "log", how, "mnt"], 0);
+        ["lo", "up", "wk", "over"]
+            .iter()
+            .for_each(|d| fs::create_dir(place.path("mnt").join(d)).expect("made"));
+        let options = ["lowerdir=mnt/lo", "upperdir=mnt/up", "workdir=mnt/wk"].join(",");
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &options, "mnt/over"])
+            .current_dir(place.dir())
+            .output()
+            .expect("mount(8)");
+        let said = String::from_utf8_lossy(&mounted.stderr).into_owned();
+        assert!(!mounted.status.success(), "{how}");
+        place.runs(&["umount", "mnt"], 0);
+        let log = fs::read_to_string(place.path("log")).expect("a log");
+        assert!(log.contains(word) || said.contains("unknown filesystem"), "{how}: {log}{said}");
+        fs::remove_file(place.path("log")).expect("removed");
+    }
+}
+
 /// Whoever makes a file system can use it.
 #[test]
 fn the_root_directory_belongs_to_who_made_the_file_system() {
