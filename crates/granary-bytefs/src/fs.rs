@@ -17,6 +17,7 @@ use granary_vfs::{
     NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
 use zerocopy::little_endian::U32;
 
@@ -280,6 +281,10 @@ impl FileSystem for ByteFs {
 
     fn sync(&self) -> Result<()> {
         if self.core.blind { Ok(()) } else { self.core.sync() }
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.core.trim_free(blocks, least)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -129,6 +129,20 @@ impl Groups {
         Some((first, len))
     }
 
+    /// Takes the first run of at least `least` free bits within `from..end`, at most `most` of it.
+    pub fn take_next(&mut self, mut from: u64, end: u64, least: u64, most: u64) -> Option<(u64, u64)> {
+        let end = end.min(self.bits);
+        while let Some(first) = self.next_free(from, end) {
+            let len = self.run_at(first, end - first);
+            if len >= least && most > 0 {
+                self.mark(first, len.min(most), true);
+                return Some((first, len.min(most)));
+            }
+            from = first + len;
+        }
+        None
+    }
+
     /// Gives back `from..from + len`.
     ///
     /// # Errors

@@ -128,6 +128,15 @@ impl Space {
         }
     }
 
+    /// Takes the next free run of at least `least` blocks within a part of the drive, at most `most` of it, as long as nobody else has
+    /// a claim on them.
+    pub fn take_next(&self, within: Range<u64>, least: u64, most: u64) -> Option<Run> {
+        let mut s = self.0.lock();
+        let most = most.min(s.available(Claim::Free));
+        let (lba, len) = s.groups.take_next(within.start, within.end, least, most)?;
+        Some(Run { lba: lba as u32, len: len as u32 })
+    }
+
     /// Gives back blocks that no transaction ever mentioned.
     pub fn give_back(&self, run: Run, claim: Claim) {
         let mut s = self.0.lock();

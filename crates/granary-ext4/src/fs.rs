@@ -9,8 +9,9 @@ use granary_mssd::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Ino, Inode, Loaded,
-    NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
+    NewNode, Rename, Result, SetAttr, StatFs, TRIM_RUN, Time, WriteBackCause,
 };
+use std::ops::Range;
 use std::sync::Weak;
 
 /// Most hard links (EXT4_LINK_MAX); a directory that would have more stops counting (namei.rs).
@@ -214,6 +215,18 @@ impl FileSystem for Ext4 {
 
     fn sync(&self) -> Result<()> {
         self.journal.sync()
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        let (mut at, mut told) = (blocks.start, 0);
+        while let Some((start, len)) = self.groups.take_next(at..blocks.end, least, TRIM_RUN)? {
+            let done = self.port.trim(Lpa(start), len).map(|ticket| self.port.wait(ticket));
+            self.groups.put_back(start, len);
+            done?;
+            told += len;
+            at = start + len;
+        }
+        Ok(told)
     }
 
     fn statfs(&self) -> Result<StatFs> {

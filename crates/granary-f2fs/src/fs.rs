@@ -10,6 +10,7 @@ use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Ino, Inode, Loaded, NewNode, Rename,
     Result, SetAttr, StatFs, Time, WriteBackCause,
 };
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Most hard links (F2FS_LINK_MAX is 2^32 - 1; ours leaves room for the count itself).
@@ -177,6 +178,14 @@ impl FileSystem for F2fs {
         self.nodes.drop_clean();
         self.dents.drop_clean();
         self.tables.drop_clean();
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        // All that is dead and no checkpoint needs; which part of the drive it is in makes no difference to it.
+        let _ = blocks;
+        let before = self.stats.lock().discarded;
+        while self.discard_some(64, least.try_into().unwrap_or(u32::MAX)) == 64 {}
+        Ok(self.stats.lock().discarded - before)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -61,6 +61,8 @@ wire! {
     WriteOut { size: u32, padding: u32, }
     /// The length of an attribute, or of the list of names.
     GetxattrOut { size: u32, padding: u32, }
+    /// What an ioctl did; what the caller's structure is to hold follows.
+    IoctlOut { result: i32, flags: u32, in_iovs: u32, out_iovs: u32, }
     /// A position in a file.
     LseekOut { offset: u64, }
     /// `fuse_kstatfs`.
@@ -119,6 +121,8 @@ wire! {
     GetxattrIn { size: u32, padding: u32, }
     /// FALLOCATE.
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32, }
+    /// IOCTL; what the caller's structure holds follows.
+    IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32, }
     /// LSEEK.
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32, }
 }
@@ -193,7 +197,7 @@ opcodes! {
     LOOKUP = 1, FORGET = 2, GETATTR = 3, SETATTR = 4, READLINK = 5, SYMLINK = 6, MKNOD = 8, MKDIR = 9, UNLINK = 10,
     RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17, RELEASE = 18, FSYNC = 20,
     SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24, FLUSH = 25, INIT = 26, OPENDIR = 27, READDIR = 28,
-    RELEASEDIR = 29, FSYNCDIR = 30, ACCESS = 34, CREATE = 35, INTERRUPT = 36, DESTROY = 38, BATCH_FORGET = 42,
+    RELEASEDIR = 29, FSYNCDIR = 30, ACCESS = 34, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39, BATCH_FORGET = 42,
     FALLOCATE = 43, READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, TMPFILE = 51,
 }
 
@@ -216,6 +220,7 @@ bitflags::bitflags! {
         const EXPORT_SUPPORT = 1 << 4;
         const BIG_WRITES = 1 << 5;
         const DONT_MASK = 1 << 6;
+        const HAS_IOCTL_DIR = 1 << 11;
         const DO_READDIRPLUS = 1 << 13;
         const READDIRPLUS_AUTO = 1 << 14;
         const ASYNC_DIO = 1 << 15;

@@ -11,7 +11,9 @@
 //!
 //! Source: `include/uapi/linux/fuse.h`, `fuse_out_header`; `fuse_dev_do_write` of `fs/fuse/dev.c`.
 
-use crate::abi::{AttrOut, EntryOut, GetxattrOut, InitOut, LseekOut, OpenOut, OutHeader, Statfs, WriteOut};
+use crate::abi::{
+    AttrOut, EntryOut, GetxattrOut, InitOut, IoctlOut, LseekOut, OpenOut, OutHeader, Statfs, WriteOut,
+};
 use crate::device::Device;
 use crate::listing::Listing;
 use rustix::io::Errno;
@@ -85,6 +87,11 @@ impl Reply {
     /// A position in a file.
     pub fn offset(self, offset: u64) {
         self.send(LseekOut { offset }.as_bytes(), &[]);
+    }
+
+    /// An ioctl is done, and the caller's structure holds this now.
+    pub fn ioctl(self, data: &[u8]) {
+        self.send(IoctlOut::default().as_bytes(), data);
     }
 
     /// What `statfs` tells.

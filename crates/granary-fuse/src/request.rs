@@ -199,6 +199,12 @@ pub enum Op<'a> {
         offset: i64,
         whence: u32,
     },
+    /// `data`: what the caller's structure holds, where the number says that it is read; `room`: how much of one is to be answered.
+    Ioctl {
+        cmd: u32,
+        data: &'a [u8],
+        room: u32,
+    },
     /// Lookups of one node are given back. No reply.
     Forget {
         lookups: u64,
@@ -390,6 +396,10 @@ fn open_file<'a>(code: u32, r: &mut Rest<'a>) -> Option<Op<'a>> {
         opcode::LSEEK => {
             let abi::LseekIn { offset, whence, .. } = r.take()?;
             Op::Lseek { offset: offset as i64, whence }
+        }
+        opcode::IOCTL => {
+            let abi::IoctlIn { cmd, in_size, out_size, .. } = r.take()?;
+            Op::Ioctl { cmd, data: r.bytes(in_size)?, room: out_size }
         }
         opcode => Op::Unknown { opcode },
     })

@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_no_such_call() {
         let s = Notes::default();
-        for opcode in [opcode::INTERRUPT, 31, 39, 47, 50, 52, 4096] {
+        for opcode in [opcode::INTERRUPT, 31, 40, 47, 50, 52, 4096] {
             assert_eq!(answered(&s, None, &bytes(opcode, 1, 0, &[0; 64])), Some(-38));
         }
         assert!(s.served.lock().expect("sound").is_empty());

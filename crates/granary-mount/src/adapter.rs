@@ -32,6 +32,7 @@
 mod dirs;
 pub(crate) mod errands;
 mod files;
+mod ioctl;
 mod names;
 mod pages;
 mod privileges;
@@ -120,6 +121,8 @@ impl Adapter {
             | InitFlags::DO_READDIRPLUS
             | InitFlags::READDIRPLUS_AUTO
             | InitFlags::CACHE_SYMLINKS
+            // fstrim asks a directory.
+            | InitFlags::HAS_IOCTL_DIR
             // Handles of files: it asks for "." and ".." of numbers that it has forgotten.
             | InitFlags::EXPORT_SUPPORT
             // Set-ID bits: the kernel knows half of the rule only.
@@ -406,6 +409,14 @@ impl Server for Adapter {
             }
             Op::Listxattr { size } => {
                 xattrs::answer(reply, size, self.guard.run(|| self.listxattr(request)));
+            }
+            Op::Ioctl { cmd, data, room } => {
+                let caller = Caller::of(request, false);
+                let done = |reply: Reply, data: Option<Vec<u8>>| match data {
+                    Some(data) => reply.ioctl(&data[..data.len().min(room as usize)]),
+                    None => reply.error(Errno::NOTTY),
+                };
+                self.answer(reply, || self.ioctl(caller, cmd, data), done);
             }
             Op::Lseek { offset, whence } => self.guard.answer(|| self.seek(node, offset, whence, reply)),
             // Not asked with default_permissions.

@@ -12,6 +12,7 @@ use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, FsError, Ino, Inode, Loaded, NewNode,
     Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FileSystem for Nova {
@@ -162,6 +163,10 @@ impl FileSystem for Nova {
 
     fn sync(&self) -> Result<()> {
         self.pm.batch().fence()
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.free.trim(&self.pm, blocks, least)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -11,10 +11,11 @@
 //!
 //! Source: NOVA section 3.3 (per-CPU free lists as red-black trees, rebuilt at mount).
 
-use crate::corrupt;
-use granary_vfs::Result;
+use crate::{Pm, corrupt};
+use granary_vfs::{Result, TRIM_RUN};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// From which end of a list blocks are taken.
@@ -161,6 +162,51 @@ impl FreeLists {
         list.insert(start, len);
         self.free.fetch_add(count, Relaxed);
         Ok(())
+    }
+
+    /// Takes the next run of at least `least` free blocks within a part of the drive, at most `most` of it, leaving the reserve.
+    fn take_next(&self, within: &Range<u64>, least: u64, most: u64) -> Option<(u64, u64)> {
+        for list in &self.lists {
+            let mut list = list.lock();
+            let part = |(&start, &len): (&u64, &u64)| {
+                let (from, to) = (start.max(within.start), (start + len).min(within.end));
+                (to > from && to - from >= least).then(|| (start, len, from, to - from))
+            };
+            let Some((start, len, from, wish)) = list.iter().find_map(part) else { continue };
+            let mut n = 0;
+            let _ = self.free.fetch_update(Relaxed, Relaxed, |free| {
+                n = wish.min(most).min(free.saturating_sub(self.reserve));
+                (n > 0).then(|| free - n)
+            });
+            if n == 0 {
+                return None;
+            }
+            list.remove(&start);
+            if from > start {
+                list.insert(start, from - start);
+            }
+            if from + n < start + len {
+                list.insert(from + n, start + len - from - n);
+            }
+            return Some((from, n));
+        }
+        None
+    }
+
+    /// Tells the drive which of these blocks are free, in runs of at least `least`; says how many.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub fn trim(&self, pm: &Pm, blocks: Range<u64>, least: u64) -> Result<u64> {
+        let (mut within, mut told) = (blocks, 0);
+        while let Some((start, len)) = self.take_next(&within, least, TRIM_RUN) {
+            let done = pm.discard(start, len);
+            self.give(start, len)?;
+            done?;
+            told += len;
+            within.start = start + len;
+        }
+        Ok(told)
     }
 
     /// All free runs, ascending.

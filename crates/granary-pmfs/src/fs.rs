@@ -12,7 +12,7 @@ use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileKind, FileSystem, FsError, Ino, Inode, Loaded,
     NewNode, Rename, Result, SetAttr, StatFs, Time, WriteBackCause,
 };
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl FileSystem for Pmfs {
@@ -193,6 +193,10 @@ impl FileSystem for Pmfs {
 
     fn sync(&self) -> Result<()> {
         self.pm.batch().fence()
+    }
+
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.free.trim(&self.pm, blocks, least)
     }
 
     fn statfs(&self) -> Result<StatFs> {

@@ -25,6 +25,7 @@ use crate::error::{FsError, Result};
 use crate::inode::Inode;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::Weak;
 
@@ -271,6 +272,9 @@ pub trait DirtyPages: Send + Sync {
         write: &mut dyn FnMut(&Inode, &DirtyPage) -> Result<()>,
     );
 }
+
+/// Blocks that [`FileSystem::trim`] tells of at once: 128 MiB.
+pub const TRIM_RUN: u64 = 32_768;
 
 /// A file system on a drive. See the module's rules.
 pub trait FileSystem: Send + Sync {
@@ -536,6 +540,16 @@ pub trait FileSystem: Send + Sync {
 
     /// Space and inodes.
     fn statfs(&self) -> Result<StatFs>;
+
+    /// Tells the drive which of `blocks` are free (fstrim), in runs of `least` blocks or more; says how many. A run is nobody's to
+    /// take while the drive is told, [`TRIM_RUN`] blocks at most. What a power failure would give back to a file is not told.
+    ///
+    /// # Errors
+    /// `NotSupported`.
+    fn trim(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
+        let _ = (blocks, least);
+        Err(FsError::NotSupported)
+    }
 
     /// Ends cleanly: everything durable, daemons stopped, media marked clean. No calls follow.
     fn unmount(&self) -> Result<()>;

@@ -47,7 +47,7 @@ pub use config::{Atime, Tracking, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
     Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,
-    Rename, RenameFlags, StatFs, WriteBackCause,
+    Rename, RenameFlags, StatFs, TRIM_RUN, WriteBackCause,
 };
 pub use generation::Generations;
 pub use hash_index::{HashIndex, Vacant};

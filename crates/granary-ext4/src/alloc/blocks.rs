@@ -1,6 +1,6 @@
 //! Blocks: search in the views, marking in the bitmaps, freeing.
 
-use super::bits::{clear_range, find_run, set_range};
+use super::bits::{clear_range, find_run, get, set_range};
 use super::prealloc::{Run, STREAM};
 use super::{GroupState, Groups};
 use crate::journal::Handle;
@@ -8,6 +8,7 @@ use crate::layout::group::{BLOCK_UNINIT, GroupDesc};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, corrupt};
 use granary_sim::{costs, cpu};
 use granary_vfs::{FsError, Result};
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What blocks are wanted for.
@@ -141,6 +142,47 @@ impl Groups {
         set_range(view, bit, len);
         s.view_free -= len;
         Ok(Some(Run { start: self.geo.group_start(group) + bit as u64, len }))
+    }
+
+    /// Takes the next free run of at least `least` blocks within a part of the drive out of the views, at most `most` of it and what
+    /// nobody has a promise of: (first, count).
+    ///
+    /// # Errors
+    /// The drive's, `Corrupt`.
+    pub fn take_next(&self, within: Range<u64>, least: u64, most: u64) -> Result<Option<(u64, u64)>> {
+        let mut at = within.start;
+        while at < within.end.min(self.geo.blocks) {
+            let group = self.geo.group_of(at);
+            let first = self.geo.group_start(group);
+            let end = (first + u64::from(self.geo.group_len(group))).min(within.end);
+            self.load_view(group)?;
+            let mut s = self.groups[group as usize].lock();
+            let s = &mut *s;
+            let view = s.view.as_mut().expect("just loaded");
+            let is_free = |block: u64| !get(view, (block - first) as u32);
+            let start = (at..end).find(|&b| is_free(b)).unwrap_or(end);
+            let len = (start..end).take_while(|&b| is_free(b)).count() as u64;
+            if len < least.max(1) {
+                at = if start == end { end } else { start + len };
+                continue;
+            }
+            let mut space = self.space.lock();
+            let len = len.min(most).min(space.available());
+            if len == 0 {
+                return Ok(None);
+            }
+            space.free -= len;
+            set_range(view, (start - first) as u32, len as u32);
+            s.view_free -= len as u32;
+            return Ok(Some((start, len)));
+        }
+        Ok(None)
+    }
+
+    /// Gives back what [`Groups::take_next`] took.
+    pub fn put_back(&self, start: u64, len: u64) {
+        self.release_run(Run { start, len: len as u32 });
+        self.space.lock().free += len;
     }
 
     /// Makes sure that the group's view is in memory; reads the bitmap where there is one.

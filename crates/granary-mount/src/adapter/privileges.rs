@@ -20,6 +20,8 @@ use std::fs;
 const SET_IDS: u16 = 0o6000;
 /// CAP_FSETID of linux/capability.h.
 const CAP_FSETID: u64 = 1 << 4;
+/// CAP_SYS_ADMIN.
+const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// A user who is not root, as which root without that capability counts here.
 const NOT_ROOT: u32 = u32::MAX;
 
@@ -56,10 +58,19 @@ impl Caller {
     }
 
     fn has_fsetid(self) -> bool {
+        self.has(CAP_FSETID)
+    }
+
+    /// Whether they may do what is for administrators of file systems.
+    pub(super) fn administers(self) -> bool {
+        self.has(CAP_SYS_ADMIN)
+    }
+
+    fn has(self, capability: u64) -> bool {
         match field(&status(self.pid), "CapEff:") {
             // A process that cannot be seen: by its user.
             "" => self.uid == 0,
-            set => u64::from_str_radix(set, 16).is_ok_and(|set| set & CAP_FSETID != 0),
+            set => u64::from_str_radix(set, 16).is_ok_and(|set| set & capability != 0),
         }
     }
 }

@@ -23,7 +23,7 @@ fn open(path: &Path) -> File {
 fn holder(kind: &str, path: &Path) -> Child {
     let me = std::env::current_exe().expect("this program");
     let mut child = Command::new(me)
-        .args(["mount::locks::held_by_another_process", "--exact", "--nocapture"])
+        .args(["locks::held_by_another_process", "--exact", "--nocapture"])
         .env(CHILD, format!("{kind} {}", path.display()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

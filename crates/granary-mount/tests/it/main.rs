@@ -19,5 +19,6 @@ mod permissions;
 mod rig;
 mod shadow;
 mod space;
+mod trim;
 mod unnamed;
 mod xattrs;

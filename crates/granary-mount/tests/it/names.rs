@@ -196,7 +196,6 @@ fn rename_replaces_refuses_or_exchanges_as_told() {
         let up = fs::metadata(rig.path("sub/..")).expect("stat").ino();
         assert_eq!(up, fs::metadata(rig.root()).expect("stat").ino());
         assert_eq!(fs::metadata(rig.path("d")).expect("stat").nlink(), 2);
-        assert_eq!(rename("d/b", "y", RenameFlags::WHITEOUT), Err(Errno::INVAL));
     });
 }
 

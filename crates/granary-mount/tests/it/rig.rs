@@ -73,6 +73,11 @@ impl Rig {
         self.drive.counters().link.block_write.iter().sum()
     }
 
+    /// Pages that the drive has been told are free.
+    pub fn trimmed(&self) -> u64 {
+        self.drive.counters().commands.trim_pages
+    }
+
     pub fn unmounter(&self) -> &Unmounter {
         &self.unmounter
     }

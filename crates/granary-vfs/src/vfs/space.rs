@@ -106,6 +106,22 @@ impl Vfs {
         Ok(())
     }
 
+    /// Tells the drive what is free in a part of it (fstrim), in runs of at least `least` bytes; says how many bytes. What was freed
+    /// before is made safe first, and so is free.
+    ///
+    /// # Errors
+    /// `Invalid` where the part begins beyond the drive, or is less than a block; `NotSupported`; the file system's.
+    pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64> {
+        let end = self.fs.statfs()?.blocks * PAGE;
+        if start >= end || len < PAGE || least > end {
+            return Err(FsError::Invalid);
+        }
+        self.fs.sync()?;
+        let stop = start.saturating_add(len).min(end);
+        let blocks = start.div_ceil(PAGE)..stop / PAGE;
+        Ok(self.fs.trim(blocks, least.div_ceil(PAGE).max(1))? * PAGE)
+    }
+
     /// Whether a page that begins within the file is not in the cache and has nothing on media either, a hole or blocks that hold
     /// nothing yet: it is zero, also behind the file's end, and nobody need make it so.
     pub(super) fn is_empty_page(&self, node: &Node, page: u64) -> Result<bool> {
