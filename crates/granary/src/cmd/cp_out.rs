@@ -10,10 +10,9 @@
 
 use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
-use crate::out;
 use granary_lab::LabError;
 use granary_units::Dest;
-use granary_vfs::{Attr, Fd, FileKind, FsError, OpenFlags, Posix, Process, Whence};
+use granary_vfs::{Attr, Fd, FileKind, FsError, OpenFlags, Posix, Process, Whence, quoted};
 use rustc_hash::FxHashMap;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid, chmod, chownat, mknodat, utimensat,
@@ -66,7 +65,7 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubl
     for e in troubles.none(entries).unwrap_or_default() {
         if e.name.contains(&b'/') || e.name.is_empty() {
             let why = "a directory holds a name that cannot be one: granary fsck tells more";
-            let what = format!("copying {}", out::printable(&join(from, &e.name)));
+            let what = format!("copying {}", quoted(&join(from, &e.name)));
             troubles.none::<()>(Err(LabError::call(what, why)));
         } else if e.name != b"." && e.name != b".." {
             copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), links, troubles);
