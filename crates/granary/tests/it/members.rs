@@ -190,7 +190,9 @@ fn an_image_is_its_owners_alone_whatever_the_umask_and_an_open_one_is_warned_of(
             .stderr(Stdio::null())
             .spawn()
             .expect("runs");
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        // Until it has the lock, which it does not say.
+        #[allow(clippy::disallowed_methods)]
+        std::thread::sleep(std::time::Duration::from_millis(200));
         let (_, said) = place.runs(&["ls", "img", "/"], code);
         assert!(code == 0 || (said.contains("in use") && said.contains("chmod 700")), "{said}");
         let _ = (other.kill(), other.wait());
