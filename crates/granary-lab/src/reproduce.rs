@@ -8,7 +8,8 @@
 //! A *setting* is the testbed as one figure has it: `main` for most, other flash for Figure 13, other logs for Figure 14.
 //! Figures share runs: each is made once.
 //!
-//! Per experiment as the artifact has it (docs/BENCHMARKS.md, "Reproducing the paper"): caches are dropped before `delete` and
+//! Per experiment as the artifact has it (docs/BENCHMARKS.md, "Reproducing the ByteFS paper"):
+//! caches are dropped before `delete` and
 //! `rmdir`; `oltp` keeps its 1,600 files and its memories, and only its time is scaled; everywhere else page cache, drive cache
 //! and log region are scaled with the files. Table 2 is of the measured run alone, since the authors read their counters without
 //! a sync; bytes of Figures 1, 8 and 9 and pages of Figures 10 and 11 are with those of the drain, since a short run leaves in
