@@ -58,7 +58,7 @@ use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, Features, FileSystem, StatFs};
 use effects::Effects;
-use granary_sim::sync::{Mutex, RwLock};
+use granary_sim::sync::Mutex;
 use granary_sim::{Daemon, costs, cpu};
 use granary_units::{Nanos, PAGE_SIZE};
 use names::NameCache;
@@ -78,8 +78,9 @@ pub struct Vfs {
     root: NodeRef,
     /// Held while a rename involves more than one directory, or a directory is renamed: keeps the tree's shape.
     rename_lock: Mutex<()>,
-    /// Shared: an inode is being made. Exclusive: one that a handle names is being loaded, of whatever number.
-    births: RwLock<()>,
+    /// Shared: an inode is being made. Exclusive: one that a handle names is being loaded, of whatever number, which happens on the
+    /// wall clock only. So it is no lock of virtual time, whose schedules it would change: there nobody ever waits for it.
+    births: parking_lot::RwLock<()>,
     flushers: Mutex<Vec<Daemon>>,
     /// The flushers were woken because too much is dirty, and have not said yet that it no longer is.
     kicked: AtomicBool,
@@ -112,7 +113,7 @@ impl Vfs {
             names,
             root,
             rename_lock: Mutex::new(()),
-            births: RwLock::new(()),
+            births: parking_lot::RwLock::new(()),
             flushers: Mutex::new(Vec::new()),
             kicked: AtomicBool::new(false),
             calls: AtomicU64::new(0),
