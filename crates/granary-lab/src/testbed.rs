@@ -323,7 +323,12 @@ mod tests {
         assert_eq!(t.drive.flash.read_retry.map(|time| time.0), Some(7));
         assert_eq!(
             unset::keys(&emulator),
-            ["drive.firmware.bam", "drive.flash.read_retry_ns", "host.f2fs.discard_granularity"]
+            [
+                "drive.firmware.bam",
+                "drive.firmware.cache_write_ack",
+                "drive.flash.read_retry_ns",
+                "host.f2fs.discard_granularity"
+            ]
         );
         let said = load("granularity=4").expect_err("a part").to_string();
         assert!(said.contains("perhaps host.f2fs.discard_granularity"), "{said}");

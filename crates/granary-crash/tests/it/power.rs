@@ -6,7 +6,7 @@ fn explore(fs: &str, load: &str, points: u64) {
     let report = explore_seeds(fs, load, 1..1 + points);
     let seen = &report.coverage;
     assert!(
-        seen.failures >= points && seen.in_recovery > 0 && seen.files > points,
+        seen.failures >= points && (seen.in_recovery > 0 || points < 16) && seen.files > points,
         "saw hardly anything: {report}"
     );
 }

@@ -393,7 +393,13 @@ mod tests {
     #[test]
     fn the_built_in_testbeds_do_not_contradict_themselves() {
         for (name, _) in builtins() {
-            assert_eq!(Testbed::warnings(name).expect("built in"), Vec::<String>::new(), "{name}");
+            let said = Testbed::warnings(name).expect("built in");
+            if name == "bytefs-reproduction" {
+                // The paper's Table 4 contradicts itself: one way a channel cannot reach its bandwidths.
+                assert!(said.len() == 2 && said.iter().all(|s| s.contains("cannot be reached")), "{said:?}");
+                continue;
+            }
+            assert_eq!(said, Vec::<String>::new(), "{name}");
         }
     }
 

@@ -79,6 +79,16 @@ const EMULATOR: &[Stated] = &[
     (What::LargeWrite, 2.5 * GB, "Table 4"),
 ];
 
+/// ByteFS, Table 4, but for its bandwidths: 8 channels of one way cannot reach them.
+const REPRODUCTION: &[Stated] = &[
+    (What::Capacity, 32.0 * GIB, "Table 4"),
+    (What::LoadDram, 4.8 * US, "Table 4"),
+    (What::Store, 0.6 * US, "Table 4"),
+    (What::FlashRead, 40.0 * US, "Table 4"),
+    (What::FlashProgram, 60.0 * US, "Table 4"),
+    (What::PowerOn, 0.9 * 1e9, "section 5.5"),
+];
+
 /// ByteFS, Table 1 (measured on the prototype), sections 4.9 and 5.5.
 const FPGA: &[Stated] = &[
     (What::Capacity, 1024.0 * GIB, "section 4.9"),
@@ -108,6 +118,7 @@ const PEBBLESSD: &[Stated] = &[(What::Capacity, 375.0 * GB, "section 4.1")];
 fn stated(testbed: &str) -> &'static [Stated] {
     match testbed {
         "bytefs-emulator" => EMULATOR,
+        "bytefs-reproduction" => REPRODUCTION,
         "bytefs-fpga" => FPGA,
         "cxl" => CXL,
         "pebblessd" => PEBBLESSD,
