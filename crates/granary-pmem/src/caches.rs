@@ -7,8 +7,8 @@
 //!             on its way to a DIMM
 //! ```
 //!
-//! Invariants: a line is held once, by the core that stored to it last, since caches are coherent: a load or a write-back by any
-//! core finds it. No more lines are held than there is room for.
+//! Invariants: a line is held once, by the core that stored to it last, since caches are coherent: a load or
+//! a write-back by any core finds it. No more lines are held than there is room for.
 //! It does *not* know time, nor lines that were only loaded.
 
 use granary_mssd::Structure;
@@ -82,7 +82,8 @@ pub fn bits(first: usize, len: usize) -> u64 {
     (u64::MAX >> (LINE_SIZE - len)) << first
 }
 
-/// All caches of the host's processors, as far as they hold lines of these DIMMs that are newer than what is there.
+/// All caches of the host's processors, as far as they hold lines of these DIMMs that are newer than what is
+/// there.
 pub struct Caches {
     limit: usize,
     held: BTreeMap<u64, Held>,

@@ -1,7 +1,7 @@
 //! [`DimmConfig`]: everything about NVM DIMMs that can be chosen.
 //!
-//! A configuration that [`DimmConfig::validate`] accepts makes working DIMMs. The values of each kind, with their sources, are in
-//! `config/kinds.rs`.
+//! A configuration that [`DimmConfig::validate`] accepts makes working DIMMs. The values of each kind, with
+//! their sources, are in `config/kinds.rs`.
 
 mod kinds;
 
@@ -24,7 +24,8 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Domain {
-    /// From the write-pending queue on (asynchronous DRAM refresh): what is in the processors' caches is lost.
+    /// From the write-pending queue on (asynchronous DRAM refresh): what is in the processors' caches is
+    /// lost.
     Adr,
     /// From the processors' caches on (extended ADR): nothing that was stored is lost.
     Eadr,
@@ -70,21 +71,25 @@ pub struct DimmConfig {
     pub core_nt: Bytes,
     /// What one core stores and writes back at most, in bytes per second.
     pub core_clwb: Bytes,
-    /// Thousandths of the read bandwidth that are left with 1, 2, 3, ... cores that read; with more than the list is long, its last.
+    /// Thousandths of the read bandwidth that are left with 1, 2, 3, ... cores that read; with more than the
+    /// list is long, its last.
     pub readers: Vec<u16>,
-    /// Thousandths of the write bandwidth that are left with 1, 2, 3, ... cores that write, for non-temporal stores.
+    /// Thousandths of the write bandwidth that are left with 1, 2, 3, ... cores that write, for non-temporal
+    /// stores.
     pub nt_writers: Vec<u16>,
     /// The same for lines that the caches write back.
     pub clwb_writers: Vec<u16>,
     /// How long after the end of its last access to a DIMM a core counts as one that reads or writes there.
     pub window: Nanos,
-    /// Lines that wait for a DIMM in the persistence domain: the processor's write-pending queue and the DIMM's own.
+    /// Lines that wait for a DIMM in the persistence domain: the processor's write-pending queue and the
+    /// DIMM's own.
     pub queue: usize,
     /// Bytes that the media read or write at once: 64 B to 4 KiB, a power of two.
     pub granule: Bytes,
     /// Bytes of the buffer that combines writes into granules; 0: none, and the granule is a line.
     pub buffer: Bytes,
-    /// Bytes stored and not written back that the processors' caches hold; beyond it the oldest lines are evicted.
+    /// Bytes stored and not written back that the processors' caches hold; beyond it the oldest lines are
+    /// evicted.
     pub caches: Bytes,
     /// Lines that cannot be read.
     #[serde(default)]

@@ -5,8 +5,8 @@
 //!   lines = combined + left + waiting in the buffers    what became of it
 //! ```
 //!
-//! Bytes over the bus by structure are in `LinkTraffic`; loads, stores and fences in `CommandCounters`. Sums balance: see
-//! `Drive::check`.
+//! Bytes over the bus by structure are in `LinkTraffic`; loads, stores and fences in `CommandCounters`. Sums
+//! balance: see `Drive::check`.
 
 use granary_units::Bytes;
 use serde::{Deserialize, Serialize};

@@ -8,8 +8,9 @@
 //!   load         latency of the first line, then as core and DIMM send the others; lines that the caches hold take none
 //! ```
 //!
-//! A fence covers what any core wrote back before it, not its own alone: a program that goes on on another core passes a barrier
-//! there, and file systems count on each other's fences (`granary-pm`). A real sfence promises less to who does not wait.
+//! A fence covers what any core wrote back before it, not its own alone: a program that goes on on another
+//! core passes a barrier there, and file systems count on each other's fences (`granary-pm`). A real sfence
+//! promises less to who does not wait.
 //!
 //! The calls of `Drive` that name no core (`stream`, `load`) are made by the core that the caller runs on
 //! ([`granary_sim::core`]); [`Dimm::stream_from`] and [`Dimm::load_from`] name it.
@@ -69,7 +70,7 @@ impl<M: Medium> Dimm<M> {
     }
 
     /// What was counted behind the bus.
-    pub fn behind(&self) -> DimmCounters {
+    pub fn dimm_counters(&self) -> DimmCounters {
         self.state.lock().counters()
     }
 
@@ -158,7 +159,8 @@ impl<M: Medium> Dimm<M> {
 
 impl<M: Medium> Drive for Dimm<M> {
     fn info(&self) -> DriveInfo {
-        // No command is served; one page keeps who splits transfers from dividing by nothing, and is refused like all.
+        // No command is served; one page keeps who splits transfers from dividing by nothing, and is refused
+        // like all.
         DriveInfo { pages: self.pages, max_transfer: 1, ..DriveInfo::default() }
     }
 

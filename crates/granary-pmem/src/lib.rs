@@ -10,8 +10,9 @@
 //!   load <──────────────────────────────── from the buffer, else from the media
 //! ```
 //!
-//! [`Dimm`] is a `Drive` of bytes only: block and vendor commands are refused. Its fence is an sfence: it waits until the
-//! lines that were written back have reached the persistence domain, and not for a round trip over PCIe.
+//! [`Dimm`] is a `Drive` of bytes only: block and vendor commands are refused. Its fence is an sfence: it
+//! waits until the lines that were written back have reached the persistence domain, and not for a round trip
+//! over PCIe.
 //!
 //! | module | what it knows |
 //! |---|---|
@@ -22,9 +23,9 @@
 //! | `medium` | where the content lives |
 //! | `dimm` | the calls of `Drive`, in terms of the others |
 //!
-//! It does *not* model reads for ownership (a store that misses the caches reads its line: the rate of a core's cached stores
-//! has that time in it, no counter has the bytes), prefetching from one load to the next, NUMA, wear levelling, and what reads
-//! and writes take from each other.
+//! It does *not* model reads for ownership (a store that misses the caches reads its line: the rate of a
+//! core's cached stores has that time in it, no counter has the bytes), prefetching from one load to the
+//! next, NUMA, wear levelling, and what reads and writes take from each other.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! [`Medium`]: where the content of the DIMMs lives.
 //!
-//! What is in a medium survives power loss. The DIMMs call in keeping with their own rules, so a medium needs no checks of its
-//! own: addresses lie within its pages, and no range leaves its page.
+//! What is in a medium survives power loss. The DIMMs call in keeping with their own rules, so a medium needs
+//! no checks of its own: addresses lie within its pages, and no range leaves its page.
 //! It does *not* know time, processors' caches or what is fenced.
 
 mod ram;
@@ -12,7 +12,8 @@ use std::io;
 
 /// Stores pages of 4 KiB, and changes them by the byte.
 ///
-/// All methods that touch content may fail with the error of the file behind the medium; one in memory never does.
+/// All methods that touch content may fail with the error of the file behind the medium; one in memory never
+/// does.
 pub trait Medium: Send {
     /// Pages that the medium was made for.
     fn pages(&self) -> u64;

@@ -7,12 +7,12 @@
 //!   read lines    <──latency── buffer, or a granule of the media
 //! ```
 //!
-//! A line occupies its direction for 64 B at the DIMM's bandwidth. A granule costs as a whole: what is read of it beyond the line
-//! that was asked for is paid for at once, and what is missing of it when it is written is paid for then. So random lines reach a
-//! fraction of the bandwidth, and lines in order all of it.
+//! A line occupies its direction for 64 B at the DIMM's bandwidth. A granule costs as a whole: what is read
+//! of it beyond the line that was asked for is paid for at once, and what is missing of it when it is written
+//! is paid for then. So random lines reach a fraction of the bandwidth, and lines in order all of it.
 //!
-//! The bandwidth depends on how many cores read or write here: those whose last access has ended no longer ago than the window. What
-//! many writers lose are granules that the buffer gave up early; they are counted.
+//! The bandwidth depends on how many cores read or write here: those whose last access has ended no longer
+//! ago than the window. What many writers lose are granules that the buffer gave up early; they are counted.
 //!
 //! Instants are picoseconds here, since a line at 6.6 GB/s takes 9.7 ns. Calls come in time order.
 //! It does *not* let reads and writes take from each other, and does not know content.
@@ -83,7 +83,8 @@ impl Times {
         let miss = picos(c.read_random);
         Times {
             miss,
-            // In the order of their addresses one line of a granule waits for the media and the others find it in the buffer.
+            // In the order of their addresses one line of a granule waits for the media and the others find
+            // it in the buffer.
             hit: match granule {
                 1 => picos(c.read_sequential),
                 n => (n * picos(c.read_sequential) - miss) / (n - 1),
@@ -188,7 +189,8 @@ impl Module {
         &self.buffer
     }
 
-    /// `core` writes at `now`; returns the thousandths of the bandwidth that are left, and those of one writer.
+    /// `core` writes at `now`; returns the thousandths of the bandwidth that are left, and those of one
+    /// writer.
     pub fn writes(&mut self, t: &Times, now: Nanos, core: u16, way: Way) -> (u64, u64) {
         let table = if way == Way::Nt { &t.nt_writers } else { &t.clwb_writers };
         let writers = self.write.used(core, now, t.window);
@@ -200,8 +202,8 @@ impl Module {
         self.write.until_free();
     }
 
-    /// A line that leaves its core at `sent`, the first of its run at `first`, `writers` being what [`Module::writes`] said; returns
-    /// when the queue has accepted it.
+    /// A line that leaves its core at `sent`, the first of its run at `first`, `writers` being what
+    /// [`Module::writes`] said; returns when the queue has accepted it.
     pub fn write(
         &mut self,
         t: &Times,
@@ -214,7 +216,8 @@ impl Module {
         // No more work may wait than lines have a place in the queue.
         let accepted = (sent + t.latency(way)).max(self.write.free.saturating_sub(t.queue));
         let lines = 1 + self.buffer.put(line);
-        // A run is reserved in one piece from its first line on, since what its core leaves free between lines is others'.
+        // A run is reserved in one piece from its first line on, since what its core leaves free between
+        // lines is others'.
         self.write
             .reserve(first + t.latency(way), t.write_line * Picos::from(lines * 1000) / Picos::from(left));
         // What many writers cost is granules that were written before they were full.
@@ -225,8 +228,8 @@ impl Module {
         accepted
     }
 
-    /// Lines `first..end` that `core` reads from `now` on, `follows`: right behind the last that it read. Returns the latency of
-    /// the first of them and when the DIMM has sent the last.
+    /// Lines `first..end` that `core` reads from `now` on, `follows`: right behind the last that it read.
+    /// Returns the latency of the first of them and when the DIMM has sent the last.
     pub fn read(
         &mut self,
         t: &Times,
@@ -283,7 +286,8 @@ impl Module {
         (self.read.busy, self.write.busy)
     }
 
-    /// The part of it that lies after `now`. What is reserved ahead has no gaps in it.
+    /// The part of it that lies after `now`: what is reserved ahead has no gaps but for the way of the first
+    /// line.
     pub fn ahead(&self, now: Nanos) -> (Picos, Picos) {
         let ahead = |d: &Direction| d.free.saturating_sub(picos(now)).min(d.busy);
         (ahead(&self.read), ahead(&self.write))

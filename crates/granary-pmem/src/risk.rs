@@ -1,18 +1,20 @@
-//! [`Risk`]: lines that are on their way, or arrived, without a fence that was answered: what a power failure may take back.
+//! [`Risk`]: lines that are on their way, or arrived, without a fence that was answered: what a power failure
+//! may take back.
 //!
 //! ```text
 //!   line 40:  base (fenced) | written back, no. 7 | nt-store, no. 9       each 8-byte word: any of these that it had
 //!                                     fence behind no. 8 is answered: no. 7 becomes the base
 //! ```
 //!
-//! Kept only while `track_in_flight` is on. What the power failure leaves of a line is drawn: nothing, everything, or each word on
-//! its own; so that torn lines are as likely as whole ones next to lost ones.
+//! Kept only while `track_in_flight` is on. What the power failure leaves of a line is drawn: nothing,
+//! everything, or each word on its own; so that torn lines are as likely as whole ones next to lost ones.
 //!
 //! Invariants: the versions of a line are in the order of their numbers; the newest is what the medium has.
-//! It does *not* promise that two stores to one line arrive in their order, which x86 processors do for cached stores: only an
-//! aligned word of 8 bytes is whole.
+//! It does *not* promise that two stores to one line arrive in their order, which x86 processors do for
+//! cached stores: only an aligned word of 8 bytes is whole.
 //!
-//! Source: docs/FAULT_MODEL.md; Intel 64 and IA-32 Architectures Software Developer's Manual, 8 bytes are written at once.
+//! Source: docs/FAULT_MODEL.md; Intel 64 and IA-32 Architectures Software Developer's Manual, 8 bytes are
+//! written at once.
 
 use granary_sim::rng::Stream;
 use granary_units::LINE_SIZE;

@@ -8,27 +8,30 @@
 //! | OrchFS, SPFS, DevFS | the papers that own such a DIMM: what they say of their machines |
 //! | VANS | Wang et al., "Characterizing and Modeling Non-Volatile Memory Systems", MICRO'20: configuration of the simulator that was validated against the hardware |
 //!
-//! `[derived]` = computed from the source named; `[choice]` = the sources are silent, and the comment says why this value.
+//! `[derived]` = computed from the source named; `[choice]` = the sources are silent, and the comment says
+//! why this value.
 
 use super::{DimmConfig, Domain, ErrorConfig, Kind};
 use granary_units::{Bytes, Nanos};
 
-/// Yang Figure 4 (one DIMM, 256 B accesses), reads by 1 to 24 threads, over the best of them (6.52 GB/s). What one and two
-/// threads reach is what their cores can ask for, so the DIMM itself is taken to be whole there.
+/// Yang Figure 4 (one DIMM, 256 B accesses), reads by 1 to 24 threads, over the best of them (6.52 GB/s).
+/// What one and two threads reach is what their cores can ask for, so the DIMM itself is taken to be whole
+/// there.
 const OPTANE_READERS: [u16; 24] = [
     1000, 1000, 1000, 1000, 998, 997, 997, 991, 980, 965, 942, 906, 859, 805, 762, 725, 704, 660, 638, 629,
     617, 609, 600, 597,
 ];
 
-/// The same figure, non-temporal stores, over the best of them (2.22 GB/s). From the fifth writer on the DIMM loses: its buffer
-/// gives granules up before they are full (Yang section 5.3; Figure 8 has bandwidth and effective write ratio fall together).
+/// The same figure, non-temporal stores, over the best of them (2.22 GB/s). From the fifth writer on the DIMM
+/// loses: its buffer gives granules up before they are full (Yang section 5.3; Figure 8 has bandwidth and
+/// effective write ratio fall together).
 const OPTANE_NT: [u16; 24] = [
     1000, 995, 995, 991, 955, 883, 779, 689, 617, 563, 523, 505, 459, 441, 423, 423, 419, 378, 401, 387, 378,
     351, 365, 360,
 ];
 
-/// The same figure, stores and clwb, over the best of non-temporal stores: caches write back out of order. One thread reaches
-/// 1.44 GB/s, which is what its core can do, so the DIMM is taken to be as with two.
+/// The same figure, stores and clwb, over the best of non-temporal stores: caches write back out of order.
+/// One thread reaches 1.44 GB/s, which is what its core can do, so the DIMM is taken to be as with two.
 const OPTANE_CLWB: [u16; 24] = [
     806, 806, 806, 770, 739, 698, 667, 631, 586, 545, 505, 486, 477, 441, 432, 396, 405, 378, 401, 383, 369,
     378, 365, 369,
@@ -63,7 +66,8 @@ impl DimmConfig {
             readers: OPTANE_READERS.to_vec(),
             nt_writers: OPTANE_NT.to_vec(),
             clwb_writers: OPTANE_CLWB.to_vec(),
-            // [derived] the time in which a DIMM takes a buffer full of writes: then nothing of the writer is in it any more.
+            // [derived] the time in which a DIMM takes a buffer full of writes: then nothing of the writer is
+            // in it any more.
             window: Nanos(7_123),
             queue: 68, // VANS: wpq_entries 4 of the processor and lsq_entries 64 of the DIMM
             granule: Bytes(256), // Yang section 2.1: XPLine
@@ -80,7 +84,7 @@ impl DimmConfig {
             capacity: Bytes::gib(16), // SPFS: 16 GB; memory is counted in powers of two
             stripe: Bytes::kib(4),    // [choice] as on Optane's platform
             domain: Domain::Adr,      // JEDEC NVDIMM-N: saved by ADR
-            // Izraelevitz: NVDIMM-N has the performance of DRAM. Yang Figure 2, DRAM: 101.5, 81.4, 86.9, 57.3
+            // It is DRAM while it runs. Yang Figure 2, DRAM: 101.5, 81.4, 86.9, 57.3
             read_random: Nanos(101),
             read_sequential: Nanos(81),
             nt_store: Nanos(87),

@@ -1,9 +1,11 @@
 //! Loads: which lines come over the bus, when the last one is there, and which cannot be read.
 //!
-//! A line that the caches hold is taken from there, at no time of its own; the medium has the others. A core gets the first line
-//! after its latency and the others as fast as it can ask for them, or as the DIMM sends them where that is slower.
+//! A line that the caches hold is taken from there, at no time of its own; the medium has the others. A core
+//! gets the first line after its latency and the others as fast as it can ask for them, or as the DIMM sends
+//! them where that is slower.
 //!
-//! A line that cannot be read stays so until it is stored whole; a store to a part of it is an error like a load.
+//! A line that cannot be read stays so until it is stored whole; a store to a part of it is an error like a
+//! load.
 
 use super::state::{State, byte_of, host, lines_of, page_of};
 use crate::caches::Held;

@@ -6,8 +6,9 @@
 //!   power_on     content as it was left; queues, buffers and timelines idle
 //! ```
 //!
-//! Without tracking every line that left a core counts as landed; only the caches are volatile. What a DIMM's queue and buffer hold
-//! is in the persistence domain: the buffer is written to the media at the failure, and counted.
+//! Without tracking every line that left a core counts as landed; only the caches are volatile. What a DIMM's
+//! queue and buffer hold is in the persistence domain: the buffer is written to the media at the failure, and
+//! counted.
 //!
 //! Source: docs/FAULT_MODEL.md; Yang et al., FAST'20, section 2.1.
 

@@ -1,11 +1,13 @@
-//! [`State`]: what is behind the lock of a [`Dimm`](super::Dimm): stores, write-backs, loads, with their time and content.
+//! [`State`]: what is behind the lock of a [`Dimm`](super::Dimm): stores, write-backs, loads, with their time
+//! and content.
 //!
 //! ```text
 //!   content:  medium (newest that left the caches) <- overlaid by the lines that the caches hold
 //!   time:     core (busy per line) -> module of the stripe -> accepted
 //! ```
 //!
-//! Invariant: a call that is refused has changed nothing (one during which the host of the medium failed may have).
+//! Invariant: a call that is refused has changed nothing (one during which the host of the medium failed may
+//! have).
 
 use crate::caches::{Caches, Held, runs, split};
 use crate::config::{DimmConfig, Domain, ErrorConfig};
@@ -152,7 +154,8 @@ impl<M: Medium> State<M> {
         Ok(now)
     }
 
-    /// An error where a store changes a part of a line that cannot be read, so that nobody can have the rest of it.
+    /// An error where a store changes a part of a line that cannot be read, so that nobody can have the rest
+    /// of it.
     fn part_of_bad_line(&self, at: ByteAddr, len: usize) -> Result<(), DriveError> {
         let mut parts = split(at, len).filter(|(_, _, _, n)| *n < LINE_SIZE).map(|(line, ..)| line);
         match parts.find(|line| self.bad.contains(line) && !self.is_held_whole(*line)) {

@@ -4,9 +4,10 @@
 //!   chunks[c] ---> [Page; 2048]    16 B a page; nothing allocated while all of them are zeros
 //! ```
 //!
-//! Memory: 16 B for each page of a chunk in use; for each page that is no repeated word, 64 B for each of its lines that is not
-//! zero (4 KiB where those are many). Stores by the byte turn a page into bytes; the last [`OPEN`] pages that had some stay so,
-//! since the next store is likely to go there, and the others are packed again.
+//! Memory: 16 B for each page of a chunk in use; for each page that is no repeated word, 64 B for each of its
+//! lines that is not zero (4 KiB where those are many). Stores by the byte turn a page into bytes; the last
+//! [`OPEN`] pages that had some stay so, since the next store is likely to go there, and the others are
+//! packed again.
 
 use super::Medium;
 use granary_units::{Page, Payload};

@@ -11,13 +11,14 @@
 //!
 //! Without room for a granule (a DIMM of DRAM) every line is a granule, and goes to the media at once.
 //!
-//! Invariants: a granule is held once; no more are held than there is room for; lines put = combined + left + waiting.
-//! It does *not* know content (a buffer is in the persistence domain: what it holds is on the media as far as anybody can tell)
-//! nor time.
+//! Invariants: a granule is held once; no more are held than there is room for; lines put = combined + left +
+//! waiting.
+//! It does *not* know content (a buffer is in the persistence domain: what it holds is on the media as far as
+//! anybody can tell) nor time.
 //!
-//! Source: Yang et al., FAST'20, Figure 9: halves of granules are put together up to 16 KiB of them; a granule that is written
-//! again and again is written as often, so a full one leaves. First in, first out is our choice: beyond 16 KiB theirs loses
-//! gradually, not at once, which does not tell what goes.
+//! Source: Yang et al., FAST'20, Figure 9: halves of granules are put together up to 16 KiB of them; a
+//! granule that is written again and again is written as often, so a full one leaves. First in, first out is
+//! our choice: beyond 16 KiB theirs loses gradually, not at once, which does not tell what goes.
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

@@ -8,7 +8,8 @@ use granary_units::Nanos;
 
 const PAGES: u64 = 4096;
 
-/// Writes 64 B lines; returns (media bytes written, media bytes read) over bus bytes written, the buffer drained.
+/// Writes 64 B lines; returns (media bytes written, media bytes read) over bus bytes written, the buffer
+/// drained.
 fn written(d: &Dimm, lines: impl Iterator<Item = u64>) -> (f64, f64) {
     let mut now = Nanos::ZERO;
     for (i, line) in lines.enumerate() {
@@ -21,7 +22,7 @@ fn written(d: &Dimm, lines: impl Iterator<Item = u64>) -> (f64, f64) {
     d.settle(now).expect("settles");
     let bus = d.traffic().written() as f64;
     d.check().expect("balances");
-    (d.behind().media_written().0 as f64 / bus, d.behind().media_read().0 as f64 / bus)
+    (d.dimm_counters().media_written().0 as f64 / bus, d.dimm_counters().media_read().0 as f64 / bus)
 }
 
 fn random_lines(n: u64) -> impl Iterator<Item = u64> {
@@ -50,8 +51,8 @@ fn a_dimm_of_dram_writes_lines_wherever_they_lie() {
     }
 }
 
-/// Yang et al., Figure 9: the first half of each of N granules, then the second half of each. Up to 16 KiB the buffer puts the halves
-/// together; far beyond it each half is written by itself.
+/// Yang et al., Figure 9: the first half of each of N granules, then the second half of each. Up to 16 KiB
+/// the buffer puts the halves together; far beyond it each half is written by itself.
 #[test]
 fn halves_of_granules_are_put_together_up_to_the_buffers_size() {
     let halves = |region: u64| {
@@ -84,8 +85,8 @@ fn random_lines_reach_a_quarter_of_the_bandwidth() {
     assert!((read - 0.25).abs() < 0.02 && (read - 1.675 / 6.50).abs() < 0.025, "{read}");
 }
 
-/// Yang et al., Figure 8 (data of stores past the caches): with 1, 4, 6 and 8 threads an effective write ratio of 0.98, 0.96, 0.74 and
-/// 0.62 to 0.70.
+/// Yang et al., Figure 8 (data of stores past the caches): with 1, 4, 6 and 8 threads an effective write
+/// ratio of 0.98, 0.96, 0.74 and 0.62 to 0.70.
 #[test]
 fn many_writers_write_granules_before_they_are_full() {
     for (cores, from, to) in [(1, 0.97, 1.0), (4, 0.95, 1.0), (6, 0.72, 0.90), (8, 0.60, 0.71)] {
@@ -95,9 +96,9 @@ fn many_writers_write_granules_before_they_are_full() {
             nt_store(&d, core, now, u64::from(core) * own + n * 256, &[1; 256])
         });
         d.settle(Nanos::from_secs(1)).expect("settles");
-        let ratio = d.traffic().written() as f64 / d.behind().media_written().0 as f64;
+        let ratio = d.traffic().written() as f64 / d.dimm_counters().media_written().0 as f64;
         println!("{cores} cores: effective write ratio {ratio:.2}");
         assert!((from..=to).contains(&ratio), "{cores} cores: {ratio}");
-        assert_eq!(d.behind().early > 0, cores > 1, "{cores} cores");
+        assert_eq!(d.dimm_counters().early > 0, cores > 1, "{cores} cores");
     }
 }

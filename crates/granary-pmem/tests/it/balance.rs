@@ -42,11 +42,11 @@ fn every_sum_balances_on_any_dimm_after_any_workload() {
         let link = d.traffic();
         assert!(link.byte_write[Structure::Data as usize] >= written[Structure::Data as usize]);
         assert_eq!((link.block_read, link.block_write), Default::default());
-        let (c, behind) = (d.counters(), d.behind());
+        let (c, behind) = (d.counters(), d.dimm_counters());
         assert_eq!((c.commands.verifies, behind.fences), (fences, fences));
         assert!(behind.evicted > 0 && behind.written_back > 0 && behind.streamed > 0);
         now = d.settle(now).expect("settles");
-        let behind = d.behind();
+        let behind = d.dimm_counters();
         assert_eq!(behind.left + behind.combined, behind.lines(), "nothing waits");
         assert!(behind.media_written().0 >= behind.left * 64);
         // Nothing is reserved for later, so both views agree.

@@ -75,7 +75,8 @@ fn one_core_reaches_what_one_thread_was_measured_at() {
     }
 }
 
-/// Threads, and what Yang et al. (Figure 4, one Optane DIMM) measured: reads, stores past the caches, stores with clwb; GB/s.
+/// Threads, and what Yang et al. (Figure 4, one Optane DIMM) measured: reads, stores past the caches, stores
+/// with clwb; GB/s.
 const FIGURE_4: [(u16, f64, f64, f64); 9] = [
     (2, f64::NAN, 2.21, 1.79),
     (4, 6.52, 2.20, 1.71),
@@ -90,7 +91,8 @@ const FIGURE_4: [(u16, f64, f64, f64); 9] = [
 
 #[test]
 fn a_dimm_loses_bandwidth_to_many_cores_as_it_was_measured() {
-    // Their DIMMs of 256 GB are slower than the 128 GB ones at their best: 6.52 and 2.22 GB/s. So shares are compared.
+    // Their DIMMs of 256 GB are slower than the 128 GB ones at their best: 6.52 and 2.22 GB/s. So shares are
+    // compared.
     for size in [256, 4096] {
         for (cores, read, nt, clwb) in FIGURE_4 {
             let best = (6.6 / 6.52, 2.3 / 2.22);

@@ -1,4 +1,5 @@
-//! Configurations: the kinds are valid, files say what they mean, and what makes no DIMM is refused with a reason.
+//! Configurations: the kinds are valid, files say what they mean, and what makes no DIMM is refused with a
+//! reason.
 
 use granary_pmem::{Dimm, DimmConfig, Domain, Kind, RamMedium};
 use granary_units::{Bytes, Nanos};

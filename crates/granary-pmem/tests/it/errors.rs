@@ -40,7 +40,7 @@ fn a_line_that_cannot_be_read_is_an_error_and_its_neighbours_are_not() {
 fn storing_a_part_of_such_a_line_is_an_error_and_changes_nothing() {
     let d = broken(70);
     let now = Nanos::from_millis(1);
-    let before = d.behind();
+    let before = d.dimm_counters();
     let part = [9; 100];
     assert_eq!(
         d.store_from(0, now, ByteAddr(70 * 64 - 40), &part, TxId::NONE, WHAT),
@@ -49,7 +49,7 @@ fn storing_a_part_of_such_a_line_is_an_error_and_changes_nothing() {
     let data = Streamed::Part(Payload::Bytes(&part));
     assert_eq!(d.stream_from(0, now, Lpa(1), 6 * 64 - 40, data, WHAT), Err(DriveError::Unreadable(1)));
     assert_eq!(try_load(&d, 69 * 64, 64), Ok(vec![3; 64]));
-    assert_eq!(d.behind().since(&before).lines(), 0);
+    assert_eq!(d.dimm_counters().since(&before).lines(), 0);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::rig::*;
 use granary_pmem::{DimmConfig, Kind};
 use granary_units::Nanos;
 
-/// Kind, and what Yang et al. (FAST'20, Figure 2) measured for Optane and DRAM, ByteFS (Table 1) for storage of DRAM speed: random
-/// read, sequential read, non-temporal store, store and clwb; ns.
+/// Kind, and what Yang et al. (FAST'20, Figure 2) measured for Optane and DRAM, ByteFS (Table 1) for storage
+/// of DRAM speed: random read, sequential read, non-temporal store, store and clwb; ns.
 const PUBLISHED: [(Kind, [f64; 4]); 3] = [
     (Kind::OptaneDcpmm, [305.0, 169.4, 90.4, 62.3]),
     (Kind::NvdimmN, [101.5, 81.4, 86.9, 57.3]),
@@ -73,7 +73,7 @@ fn a_store_that_stays_in_the_caches_takes_no_time_and_is_loaded_from_there() {
     assert_eq!(store(&d, 0, Nanos(10), 100, &[1; 300]), Nanos(10));
     assert_eq!(load(&d, 3, Nanos(10), 100, 300), Nanos(10));
     assert_eq!(d.held_lines(), 6);
-    assert_eq!(d.behind().cache_hits, 6);
+    assert_eq!(d.dimm_counters().cache_hits, 6);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The DIMM against a plain array of bytes with, for each word of 8 bytes, the values that a power failure may leave.
+//! The DIMM against a plain array of bytes with, for each word of 8 bytes, the values that a power failure
+//! may leave.
 
 use crate::rig::*;
 use granary_mssd::{Drive, Streamed};
@@ -9,7 +10,8 @@ use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, Payload, TxId};
 const PAGES: u64 = 3;
 const SIZE: usize = PAGES as usize * 4096;
 
-/// What a word held since it was last known to be safe, oldest first: (value, number of the write-back that brought it).
+/// What a word held since it was last known to be safe, oldest first: (value, number of the write-back that
+/// brought it).
 type History = Vec<([u8; 8], Option<u64>)>;
 
 struct Model {

@@ -133,9 +133,9 @@ fn a_store_of_a_few_bytes_leaves_its_word_whole() {
 fn what_the_buffer_holds_survives_and_is_written_to_the_media() {
     let d = dimm(&small(DimmConfig::optane_dcpmm(), 4));
     nt_store(&d, 0, Nanos(0), 0, &line(1));
-    assert_eq!(d.behind().media_writes, 0);
+    assert_eq!(d.dimm_counters().media_writes, 0);
     assert_eq!(fail(&d, Nanos(1), 1)[..8], [1; 8]);
-    assert_eq!((d.behind().media_writes, d.behind().media_reads), (1, 1));
+    assert_eq!((d.dimm_counters().media_writes, d.dimm_counters().media_reads), (1, 1));
     d.check().expect("balances");
 }
 

@@ -42,8 +42,8 @@ pub fn bytes(d: &Dimm, pages: u64) -> Vec<u8> {
     (0..pages).flat_map(|page| d.peek(Lpa(page)).expect("readable").to_bytes()).collect()
 }
 
-/// `cores` cores, each of which calls `op(core, number of its call, now)` as soon as the call before is done, until one has made
-/// `calls`. Returns the calls per second of all, taken over their second half.
+/// `cores` cores, each of which calls `op(core, number of its call, now)` as soon as the call before is done,
+/// until one has made `calls`. Returns the calls per second of all, taken over their second half.
 pub fn closed_loop(cores: u16, calls: u64, mut op: impl FnMut(u16, u64, Nanos) -> Nanos) -> f64 {
     let mut ready = vec![(Nanos::ZERO, 0u64); cores as usize];
     let (mut all, mut half) = (0u64, (0u64, Nanos::ZERO));
