@@ -1,0 +1,39 @@
+//! [`Medium`]: where the content of the DIMMs lives.
+//!
+//! What is in a medium survives power loss. The DIMMs call in keeping with their own rules, so a medium needs
+//! no checks of its own: addresses lie within its pages, and no range leaves its page.
+//! It does *not* know time, processors' caches or what is fenced.
+
+mod ram;
+
+use granary_units::{Page, Payload};
+pub use ram::RamMedium;
+use std::io;
+
+/// Stores pages of 4 KiB, and changes them by the byte.
+///
+/// All methods that touch content may fail with the error of the file behind the medium; one in memory never
+/// does.
+pub trait Medium: Send {
+    /// Pages that the medium was made for.
+    fn pages(&self) -> u64;
+
+    /// The content of a page.
+    fn page(&self, page: u64) -> io::Result<Page>;
+
+    /// Copies bytes `from..from + out.len()` of a page out.
+    fn read(&self, page: u64, from: usize, out: &mut [u8]) -> io::Result<()> {
+        self.page(page).map(|content| content.copy_out(from, out))
+    }
+
+    /// Overwrites bytes of a page from `from` on; a fill is in phase with the page.
+    fn write(&mut self, page: u64, from: usize, data: Payload<'_>) -> io::Result<()>;
+
+    /// Gives a page new content.
+    fn replace(&mut self, page: u64, content: &Page) -> io::Result<()>;
+
+    /// Makes everything durable on the machine that runs the emulation.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
