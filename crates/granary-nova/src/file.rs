@@ -308,7 +308,7 @@ impl Nova {
                     self.attr_superseded(b, st)?;
                     self.link_superseded(b, st)?;
                     st.last_attr =
-                        AttrEntry { addr, flags: if cut { entry::CUT } else { 0 }, size: new.size };
+                        AttrEntry { addr, flags: entry::attr_flags(&new, cut), size: new.size };
                 }
                 Err(FsError::NoSpace) if !frees => {
                     self.take_back(b, st, &p)?;
