@@ -18,7 +18,13 @@ const FITRIM: u32 = 0xc018_5879;
 
 impl Adapter {
     /// What the caller's structure holds then; `None`: no call of ours.
-    pub(super) fn ioctl(&self, caller: Caller, node: NodeId, cmd: u32, data: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(super) fn ioctl(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        cmd: u32,
+        data: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         match cmd {
             FITRIM => self.trim(caller, data).map(Some),
             _ => self.flags_call(caller, node, cmd, data),

@@ -88,7 +88,8 @@ impl Vfs {
     }
 
     /// An open file for a single call, of a kernel that keeps its open files to itself and has checked permissions. It is
-    /// dropped, not closed; a sequential read goes on where the last such call to this node ended.
+    /// dropped, not closed; a sequential read goes on where the last such call to this node ended, and a write with `APPEND` goes
+    /// where the kernel, which knows the end, has placed it.
     ///
     /// # Errors
     /// `Loop` for a symbolic link; `IsDir`; `NoDevice` for special files.
@@ -225,7 +226,7 @@ impl Vfs {
             let _lock = node.rwsem.write();
             let appends = file.flags.contains(OpenFlags::APPEND);
             node.view(|a| perm::content_may_change(a, appends))?;
-            let pos = if appends { node.size() } else { pos };
+            let pos = if appends && file.next.is_some() { node.size() } else { pos };
             let room = self.features.max_file_size.saturating_sub(pos);
             if room == 0 {
                 return Err(FsError::TooBig);

@@ -22,9 +22,9 @@
 //!
 //! Source: mmap(2), msync(2); ByteFS section 4.6 (memory-mapped I/O).
 
-use super::{Vfs, perm};
 use super::io::OpenFile;
 use super::node::{Node, NodeRef};
+use super::{Vfs, perm};
 use crate::attr::{FileKind, flag};
 use crate::cache::Look;
 use crate::error::{FsError, Result};

@@ -4,8 +4,8 @@ use granary_sim::{World, WorldConfig};
 use granary_units::{Nanos, Payload};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
 use granary_vfs::{
-    Allocate, Atime, Change, Cred, FsError, MapHow, NewFile, NodeRef, OpenFlags, RenameFlags, SetTime, SetXattr, Vfs,
-    VfsConfig, flag,
+    Allocate, Atime, Change, Cred, FsError, MapHow, NewFile, NodeRef, OpenFlags, RenameFlags, SetTime,
+    SetXattr, Vfs, VfsConfig, flag,
 };
 use std::sync::Arc;
 
@@ -44,7 +44,9 @@ fn nothing_of_an_immutable_file_changes_until_it_is_mutable_again() {
         vfs.write(ROOT, &open, 0, Payload::Bytes(b"kept")).expect("writes");
         set(vfs, &node, flag::IMMUTABLE);
         let before = vfs.stat(&node);
-        for flags in [OpenFlags::WRONLY, OpenFlags::RDWR | OpenFlags::APPEND, OpenFlags::RDONLY | OpenFlags::TRUNC] {
+        for flags in
+            [OpenFlags::WRONLY, OpenFlags::RDWR | OpenFlags::APPEND, OpenFlags::RDONLY | OpenFlags::TRUNC]
+        {
             assert!(refuses(vfs.open(ROOT, node.clone(), flags, false).map(drop)), "{flags:?}");
         }
         assert!(refuses(vfs.write(ROOT, &open, 0, Payload::Bytes(b"lost"))));
@@ -86,7 +88,8 @@ fn an_append_only_file_grows_and_does_nothing_else() {
         assert!(refuses(vfs.fallocate(ROOT, &before, Allocate::PunchHole, 0, 1)));
         let shared = MapHow { shared: true, write: true };
         assert_eq!(vfs.mmap(&before, 0, 1, shared).err(), Some(FsError::Access));
-        let log = vfs.open(ROOT, node.clone(), OpenFlags::WRONLY | OpenFlags::APPEND, false).expect("appends");
+        let log =
+            vfs.open(ROOT, node.clone(), OpenFlags::WRONLY | OpenFlags::APPEND, false).expect("appends");
         for line in 0..3 {
             assert_eq!(vfs.write(ROOT, &log, 0, Payload::Bytes(b"line")), Ok((4 * line, 4)));
         }
@@ -108,7 +111,9 @@ fn a_fixed_directory_keeps_its_entries() {
         let dir = vfs.create(ROOT, &root, b"d", &NewFile::dir(0o755)).expect("creates");
         let file = vfs.create(ROOT, &dir, b"f", &NewFile::file(0o644)).expect("creates");
         let other = make(vfs, "other");
-        let moves = |from: (&NodeRef, &[u8]), to: (&NodeRef, &[u8])| vfs.rename(ROOT, from, to, RenameFlags::default());
+        let moves = |from: (&NodeRef, &[u8]), to: (&NodeRef, &[u8])| {
+            vfs.rename(ROOT, from, to, RenameFlags::default())
+        };
         for flags in [flag::IMMUTABLE, flag::APPEND] {
             set(vfs, &dir, flags);
             assert_eq!(vfs.unlink(ROOT, &dir, b"f"), REFUSED);
