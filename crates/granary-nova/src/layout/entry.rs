@@ -285,4 +285,19 @@ mod tests {
         assert_eq!((epoch, len), (9, 56));
         assert!(parse(&d[..40]).is_err());
     }
+
+    #[test]
+    fn an_attribute_entry_keeps_the_inode_flags_whatever_else_its_flags_say() {
+        for set in (0..=u8::MAX).map(|f| f & flag::ALL) {
+            for cut in [false, true] {
+                let a = Attr { flags: set, ..Attr::new(FileKind::File, 0o600, Time(1)) };
+                let mut bytes = attr(7, &a, cut).to_vec();
+                for dead in [0, DEAD] {
+                    bytes[FLAGS as usize] = attr_flags(&a, cut) | dead;
+                    let Ok((Entry::Attr { flags, .. }, 7, ATTR)) = parse(&bytes) else { panic!("{set:#x}") };
+                    assert_eq!((inode_flags(flags), flags & CUT, flags & DEAD), (set, cut.into(), dead));
+                }
+            }
+        }
+    }
 }

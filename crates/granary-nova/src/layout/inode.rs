@@ -145,3 +145,20 @@ pub fn parse(b: &[u8; SIZE], ino: Ino) -> Result<(Attr, LogPointers)> {
     let log = LogPointers { head: u64_at(b, HEAD as usize), tail: u64_at(b, TAIL as usize) };
     Ok((attr, log))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_change_in_place_are_read_and_a_new_inode_has_none() {
+        let mut attr = Attr::new(FileKind::File, 0o640, Time(3));
+        let mut b = bytes((Ino(9), 5), &attr, LogPointers::default());
+        assert_eq!(parse(&b, Ino(9)).expect("sound").0, attr);
+        attr.flags = flag::APPEND | flag::NOATIME;
+        changed(&mut b, &attr, 2, false);
+        assert_eq!(parse(&b, Ino(9)).expect("sound").0, attr);
+        b[3] ^= flag::APPEND;
+        assert!(parse(&b, Ino(9)).is_err(), "the checksum covers them");
+    }
+}
