@@ -149,8 +149,8 @@ impl Vfs {
     /// Enters `node` as `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`; `Access`; `NotPermitted` for a directory and for what is immutable or append-only; `NoEntry` where node or directory were removed;
-    /// `TooManyLinks`; the file system's.
+    /// `Exists`; `Access`; `NotPermitted` for a directory and for what is immutable or append-only; `NoEntry`
+    /// where node or directory were removed; `TooManyLinks`; the file system's.
     pub fn link(&self, cred: &Cred, node: &NodeRef, dir: &NodeRef, name: &[u8]) -> Result<()> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
