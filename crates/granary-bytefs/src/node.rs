@@ -141,7 +141,7 @@ impl Body {
             atime: I64::new(attr.atime.0),
             nlink: U32::new(attr.nlink),
             mode: U16::new((attr.kind.code() as u16) << 12 | attr.mode),
-            reserved0: U16::ZERO,
+            flags: U16::new(attr.flags.into()),
             slots: U32::new(self.map.slots()),
             first: self.map.inline[0],
             hot_crc: U32::ZERO,

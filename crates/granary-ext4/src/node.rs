@@ -15,7 +15,7 @@ use crate::layout::{corrupt, extent};
 use crate::ranges::Ranges;
 use granary_sim::sync::RwLock;
 use granary_sim::{costs, cpu};
-use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, mode, xattr_string};
+use granary_vfs::{Attr, FileKind, Ino, Inode, Loaded, Result, Time, flag, mode, xattr_string};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,12 +102,13 @@ pub(crate) fn decode(raw: &RawInode, ino: u32, tid: u32) -> Result<Loaded> {
         mtime: Time(raw.mtime.get()),
         ctime: Time(raw.ctime.get()),
         rdev: raw.rdev.get(),
+        flags: raw.flags.get() as u8 & flag::ALL,
     };
     let node = Node::new(0, Time(raw.crtime.get()), raw.generation.get());
     {
         let mut s = node.state.lock();
         s.root = raw.root;
-        s.flags = raw.flags.get();
+        s.flags = raw.flags.get() & !u32::from(flag::ALL);
         s.disksize = attr.size;
         s.blocks = raw.blocks.get();
         s.xattr_block = raw.xattr_block.get();
@@ -136,7 +137,7 @@ pub(crate) fn encode(raw: &mut RawInode, ino: u32, attr: &Attr, s: &NodeState) -
     raw.links = attr.nlink.into();
     raw.uid = attr.uid.into();
     raw.gid = attr.gid.into();
-    raw.flags = s.flags.into();
+    raw.flags = (s.flags | u32::from(attr.flags)).into();
     raw.size = s.disksize.into();
     raw.blocks = s.blocks.into();
     raw.atime = attr.atime.0.into();

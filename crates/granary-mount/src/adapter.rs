@@ -5,6 +5,7 @@
 //!   files.rs   open, read, write, fsync, release
 //!   stats.rs   the statistics file
 //!   dirs.rs    readdir, readdirplus
+//!   ioctl.rs   fstrim; flags.rs: chattr, lsattr
 //!   xattrs.rs  extended attributes
 //!   seek.rs    SEEK_DATA and SEEK_HOLE, which mapped pages have a say in
 //!   space.rs   what finds no space while removed files are still there
@@ -32,6 +33,7 @@
 mod dirs;
 pub(crate) mod errands;
 mod files;
+mod flags;
 mod ioctl;
 mod names;
 mod pages;
@@ -184,6 +186,7 @@ impl Adapter {
             size: set.size,
             atime: set_time(set.atime),
             mtime: set_time(set.mtime),
+            flags: None,
             // Which bits of the mode it takes away is in the mode already.
             chown: false,
         };
@@ -412,11 +415,22 @@ impl Server for Adapter {
             }
             Op::Ioctl { cmd, data, room } => {
                 let caller = Caller::of(request, false);
-                let done = |reply: Reply, data: Option<Vec<u8>>| match data {
+                let done = move |reply: Reply, data: Option<Vec<u8>>| match data {
                     Some(data) => reply.ioctl(&data[..data.len().min(room as usize)]),
                     None => reply.error(Errno::NOTTY),
                 };
-                self.answer(reply, || self.ioctl(caller, cmd, data), done);
+                let call = || self.ioctl(caller, node, cmd, data);
+                let mapped = self.guard.run(|| self.must_write_back(node, cmd, data));
+                match mapped {
+                    Ok(true) => {
+                        let data = data.to_vec();
+                        self.drop_pages(node, (0, 0), move |adapter| {
+                            adapter.answer(reply, || adapter.ioctl(caller, node, cmd, &data), done);
+                        });
+                    }
+                    Ok(false) => self.answer(reply, call, done),
+                    Err(e) => reply.error(errno(&e)),
+                }
             }
             Op::Lseek { offset, whence } => self.guard.answer(|| self.seek(node, offset, whence, reply)),
             // Not asked with default_permissions.

@@ -84,8 +84,8 @@ pub(crate) fn set_time(t: Option<Asked>) -> SetTime {
     }
 }
 
-/// The flags that matter to an open file. The kernel has checked the access mode, places appending writes itself, and
-/// may read a page of a file that is open for writing only.
+/// The flags that matter to an open file. The kernel has checked the access mode, and may read a page of a file that is open for
+/// writing only. It places appending writes itself; that they append is what append-only files ask for.
 pub(crate) fn open_flags(flags: u32) -> OpenFlags {
     let given = OFlags::from_bits_retain(flags);
     let mut out = match given & OFlags::ACCMODE {
@@ -93,6 +93,7 @@ pub(crate) fn open_flags(flags: u32) -> OpenFlags {
         _ => OpenFlags::RDWR,
     };
     out.set(OpenFlags::DIRECT, given.contains(OFlags::DIRECT));
+    out.set(OpenFlags::APPEND, given.contains(OFlags::APPEND));
     out.set(OpenFlags::NOATIME, given.contains(OFlags::NOATIME));
     // `rustix` knows one of the two only; these bits are the same on all architectures that we run on.
     out | OpenFlags::from_bits_retain(flags) & OpenFlags::SYNC
@@ -125,7 +126,7 @@ mod tests {
     #[test]
     fn open_flags_keep_what_matters() {
         let f = |o: OFlags| open_flags(o.bits());
-        assert_eq!(f(OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC), OpenFlags::RDWR);
+        assert_eq!(f(OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC), OpenFlags::RDWR | OpenFlags::APPEND);
         assert_eq!(f(OFlags::RDONLY | OFlags::DIRECT), OpenFlags::RDONLY | OpenFlags::DIRECT);
         assert_eq!(f(OFlags::RDWR | OFlags::SYNC), OpenFlags::RDWR | OpenFlags::SYNC);
         assert_eq!(open_flags(0o10002), OpenFlags::RDWR | OpenFlags::DSYNC);

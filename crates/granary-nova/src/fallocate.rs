@@ -65,7 +65,7 @@ impl Nova {
             self.map_runs(b, inode, st, &runs, &addrs, (new.mtime, new.size))?;
             self.attr_superseded(b, st)?;
             self.link_superseded(b, st)?;
-            st.last_attr = AttrEntry { addr: attr, flags: 0, size: new.size };
+            st.last_attr = AttrEntry { addr: attr, flags: entry::attr_flags(&new, false), size: new.size };
             inode.update(|a| *a = Attr { blocks: a.blocks, ..new });
             b.write_back()
         })?;

@@ -179,7 +179,7 @@ pub enum Body {
 pub struct AttrEntry {
     /// Address; 0 = none.
     pub addr: u64,
-    /// [`crate::layout::entry::CUT`] or 0.
+    /// Its flags but [`crate::layout::entry::DEAD`].
     pub flags: u8,
     /// The size in it.
     pub size: u64,

@@ -11,7 +11,7 @@
 //! Everything that media say is checked before it is used. Source: NOVA section 4.6 (recovery by log scan).
 
 use crate::Nova;
-use crate::layout::entry::{CUT, DEAD, Entry, NEXT_PAGE, parse};
+use crate::layout::entry::{CUT, DEAD, Entry, NEXT_PAGE, inode_flags, parse};
 use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, PAGE_OWNER, inode};
 use crate::mount::first_free;
 use crate::node::{AttrEntry, Body, LogPage, State};
@@ -233,7 +233,7 @@ impl Replay<'_> {
                 }
                 if self.newer(3, epoch) {
                     let a = &mut self.out.attr;
-                    (a.mode, a.uid, a.gid) = (mode, uid, gid);
+                    (a.mode, a.uid, a.gid, a.flags) = (mode, uid, gid, inode_flags(flags));
                 }
                 let (own, since) = self.atime;
                 self.out.attr.atime = if epoch > since { times[0] } else { own };

@@ -216,6 +216,7 @@ mod tests {
             mtime: t,
             ctime: t,
             rdev: 0,
+            flags: 0,
         };
         let may = |uid, gid, groups: &[u32], wanted| {
             full().permits(&Cred { uid, gid, groups: groups.to_vec() }, &attr, wanted)

@@ -87,6 +87,22 @@ pub mod mode {
     pub const ALL: u16 = 0o7777;
 }
 
+/// Inode flags, as `chattr` sets them; the bits are those of linux/fs.h (`FS_IMMUTABLE_FL` and so on).
+pub mod flag {
+    /// Nothing of it changes: content, attributes, names; a directory's entries.
+    pub const IMMUTABLE: u8 = 0x10;
+    /// Content is only appended; a directory loses no entries.
+    pub const APPEND: u8 = 0x20;
+    /// Backup programs leave it out.
+    pub const NODUMP: u8 = 0x40;
+    /// The access time stays.
+    pub const NOATIME: u8 = 0x80;
+    /// Those that keep an inode from changes.
+    pub const FIXED: u8 = IMMUTABLE | APPEND;
+    /// All that are kept.
+    pub const ALL: u8 = FIXED | NODUMP | NOATIME;
+}
+
 /// The attributes of an inode, as `stat` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
@@ -112,6 +128,8 @@ pub struct Attr {
     pub ctime: Time,
     /// Device number of a device file.
     pub rdev: u32,
+    /// Inode flags: see [`flag`]. Something new has none.
+    pub flags: u8,
 }
 
 impl Attr {
@@ -129,6 +147,7 @@ impl Attr {
             mtime: time,
             ctime: time,
             rdev: 0,
+            flags: 0,
         }
     }
 
@@ -142,6 +161,7 @@ impl Attr {
             (self.size, self.mtime) = (size, now);
         }
         self.mtime = set.mtime.unwrap_or(self.mtime);
+        self.flags = set.flags.unwrap_or(self.flags);
         self.ctime = now;
     }
 
@@ -177,4 +197,6 @@ pub struct SetAttr {
     pub atime: Option<Time>,
     /// New modification time.
     pub mtime: Option<Time>,
+    /// New inode flags, all of them: see [`flag`].
+    pub flags: Option<u8>,
 }

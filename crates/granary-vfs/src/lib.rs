@@ -40,7 +40,7 @@ pub mod work;
 mod xattr;
 pub mod xattr_string;
 
-pub use attr::{Attr, FileKind, Ino, SetAttr, Time, mode};
+pub use attr::{Attr, FileKind, Ino, SetAttr, Time, flag, mode};
 pub use block_cache::{Block, BlockCache};
 pub use cache::CacheStats;
 pub use config::{Atime, Tracking, VfsConfig};

@@ -10,7 +10,7 @@
 //!
 //! It does *not* read values: access control lists are checked and enforced by `vfs::acls`.
 
-use crate::attr::{Attr, FileKind, mode};
+use crate::attr::{Attr, FileKind, flag, mode};
 use crate::error::{FsError, Result};
 use crate::fs::Cred;
 use crate::posix::Access;
@@ -103,6 +103,7 @@ pub(crate) fn may_write(
     allow: impl FnOnce(Access) -> Result<()>,
 ) -> Result<()> {
     match space(name)? {
+        _ if attr.flags & flag::FIXED != 0 => Err(FsError::NotPermitted),
         Space::User if !matches!(attr.kind, FileKind::File | FileKind::Dir) => Err(FsError::NotPermitted),
         Space::User
             if attr.kind == FileKind::Dir && attr.mode & mode::STICKY != 0 && !perm::owns(cred, attr) =>

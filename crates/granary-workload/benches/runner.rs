@@ -37,6 +37,7 @@ const DIR: Stat = Stat {
         mtime: Time(0),
         ctime: Time(0),
         rdev: 0,
+        flags: 0,
     },
 };
 

@@ -1,7 +1,7 @@
 //! Inodes: 128 B in two halves of one line each; what changes often is in the lower one.
 //!
 //! ```text
-//!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 - | 40 slots | 44 extent 0 | 60 CRC-32C
+//!   hot    0 size | 8 mtime | 16 ctime | 24 atime | 32 nlink | 36 mode | 38 flags | 40 slots | 44 extent 0 | 60 CRC-32C
 //!   cold  64 extent 1 | 80 extent 2 | 96 uid | 100 gid | 104 generation | 108 rdev | 112 parent | 116 index | 120 xattr | 124 CRC-32C
 //! ```
 //!
@@ -16,7 +16,7 @@
 
 use crate::layout::extent::{Extent, INLINE_SLOTS};
 use granary_units::PAGE_SIZE;
-use granary_vfs::{Attr, FileKind, Time};
+use granary_vfs::{Attr, FileKind, Time, flag};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -45,8 +45,8 @@ pub struct InodeRecord {
     pub nlink: U32,
     /// Type bits << 12 and permission bits.
     pub mode: U16,
-    /// Zero.
-    pub reserved0: U16,
+    /// Inode flags (`granary_vfs::flag`).
+    pub flags: U16,
     /// Extent slots ever used.
     pub slots: U32,
     /// The first slot, or the begin of a short target.
@@ -98,6 +98,7 @@ impl InodeRecord {
             mtime: Time(self.mtime.get()),
             ctime: Time(self.ctime.get()),
             rdev: self.rdev.get(),
+            flags: self.flags.get() as u8 & flag::ALL,
         })
     }
 

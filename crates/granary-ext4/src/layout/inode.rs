@@ -50,7 +50,7 @@ pub struct RawInode {
     pub uid: U32,
     /// Group.
     pub gid: U32,
-    /// [`EXTENTS`], [`INDEX`].
+    /// [`EXTENTS`], [`INDEX`], and those of `granary_vfs::flag`.
     pub flags: U32,
     /// Size in bytes that is safe to show after a power loss (the kernel's `i_disksize`).
     pub size: U64,

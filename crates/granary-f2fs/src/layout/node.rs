@@ -14,7 +14,7 @@
 //! 4 to 1021, and so on; the node of extended attributes, which the inode names elsewhere, has the last place.
 
 use super::{BlockBytes, NULL_ADDR, corrupt, le16, le32, le64, put16, put32, put64};
-use granary_vfs::{Attr, FileKind, Result, Time, mode};
+use granary_vfs::{Attr, FileKind, Result, Time, flag, mode};
 
 /// The root directory.
 pub const ROOT_INO: u32 = 3;
@@ -36,6 +36,8 @@ pub const XATTR_PLACE: u32 = u32::MAX >> 3;
 const XATTR_NID: usize = 328;
 /// Where the generation lies, behind the name.
 const GENERATION: usize = NAME_AT + NAME_BYTES;
+/// Where the inode flags lie, behind the cuts.
+const FLAGS: usize = 358;
 /// Where the name lies, and its room.
 pub(crate) const NAME_AT: usize = 70;
 pub(crate) const NAME_BYTES: usize = 255;
@@ -106,6 +108,7 @@ pub fn encode(b: &mut BlockBytes, attr: &Attr, x: &Extra) {
     }
     b[GENERATION..GENERATION + 3].copy_from_slice(&x.generation.to_le_bytes()[..3]);
     put32(b, XATTR_NID, x.xattr);
+    b[FLAGS] = attr.flags;
 }
 
 /// Reads the header of inode `ino`.
@@ -139,6 +142,7 @@ pub fn decode(b: &BlockBytes, ino: u32) -> Result<(Attr, Extra)> {
         ctime: time(1),
         mtime: time(2),
         rdev: le32(b, 64),
+        flags: b[FLAGS] & flag::ALL,
     };
     let dir = kind == FileKind::Dir;
     let wrong = x.size > MAX_BLOCKS * 4096

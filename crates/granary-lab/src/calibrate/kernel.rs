@@ -115,6 +115,7 @@ fn stat(s: &sys::Stat) -> Stat {
         mtime: time(s.st_mtime, s.st_mtime_nsec as i64),
         ctime: time(s.st_ctime, s.st_ctime_nsec as i64),
         rdev: s.st_rdev as u32,
+        flags: 0,
     };
     Stat { ino: Ino(s.st_ino), attr }
 }

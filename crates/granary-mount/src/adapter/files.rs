@@ -59,10 +59,10 @@ impl Adapter {
             return f(&self.vfs.open_for_call(self.node(node)?, flags)?);
         };
         let file = handles.get(fh)?;
-        if file.flags() == flags {
+        if file.flags() == flags && !flags.contains(OpenFlags::APPEND) {
             return f(&file);
         }
-        // fcntl(F_SETFL), or a call with flags of its own.
+        // fcntl(F_SETFL), a call with flags of its own, or a write that the kernel has placed at the end.
         f(&self.vfs.open_for_call(file.node().clone(), flags)?)
     }
 

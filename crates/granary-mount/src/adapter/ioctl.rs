@@ -1,4 +1,4 @@
-//! Calls of ioctl(2) that the kernel hands on: FITRIM (`fstrim`), which tells the drive what is free.
+//! Calls of ioctl(2) that the kernel hands on: FITRIM (`fstrim`), which tells the drive what is free; flags.rs has the others.
 //!
 //! ```text
 //!   struct fstrim_range   start 8 | length 8 | least 8      bytes; length becomes what was told of
@@ -10,6 +10,7 @@
 
 use super::Adapter;
 use super::privileges::Caller;
+use granary_fuse::NodeId;
 use granary_vfs::{FsError, Result};
 
 /// _IOWR('X', 121, struct fstrim_range).
@@ -17,10 +18,16 @@ const FITRIM: u32 = 0xc018_5879;
 
 impl Adapter {
     /// What the caller's structure holds then; `None`: no call of ours.
-    pub(super) fn ioctl(&self, caller: Caller, cmd: u32, data: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(super) fn ioctl(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        cmd: u32,
+        data: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
         match cmd {
             FITRIM => self.trim(caller, data).map(Some),
-            _ => Ok(None),
+            _ => self.flags_call(caller, node, cmd, data),
         }
     }
 

@@ -20,6 +20,10 @@ use std::fs;
 const SET_IDS: u16 = 0o6000;
 /// CAP_FSETID of linux/capability.h.
 const CAP_FSETID: u64 = 1 << 4;
+/// CAP_FOWNER.
+const CAP_FOWNER: u64 = 1 << 3;
+/// CAP_LINUX_IMMUTABLE.
+const CAP_LINUX_IMMUTABLE: u64 = 1 << 9;
 /// CAP_SYS_ADMIN.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// A user who is not root, as which root without that capability counts here.
@@ -64,6 +68,18 @@ impl Caller {
     /// Whether they may do what is for administrators of file systems.
     pub(super) fn administers(self) -> bool {
         self.has(CAP_SYS_ADMIN)
+    }
+
+    /// As whom inode flags are set: root where they may set all, the file's owner where they may set what owners may.
+    pub(super) fn sets_flags_of(self, node: &NodeRef) -> Cred {
+        let owner = node.view(|a| a.uid);
+        if self.uid != owner && !self.has(CAP_FOWNER) {
+            self.cred()
+        } else if self.has(CAP_LINUX_IMMUTABLE) {
+            Cred::ROOT
+        } else {
+            Cred { uid: owner, gid: self.gid, groups: Vec::new() }
+        }
     }
 
     fn has(self, capability: u64) -> bool {

@@ -6,6 +6,7 @@ mod data;
 mod durability;
 mod exercise;
 mod exerciser;
+mod flags;
 mod handles;
 mod image;
 mod lifetime;

@@ -13,7 +13,7 @@
 
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, NAME_MAX, Result, Time};
+use granary_vfs::{Attr, FileKind, NAME_MAX, Result, Time, flag};
 
 /// Bytes of a write entry.
 pub const WRITE: usize = 64;
@@ -37,6 +37,8 @@ pub const FLAGS: u64 = 1;
 pub const DEAD: u8 = 0x80;
 /// Flag of an attribute entry: it cut the file.
 pub const CUT: u8 = 1;
+/// By how many bits the inode's flags are moved down in those of an attribute entry.
+const INODE_FLAGS: u8 = 3;
 
 /// File pages that were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +79,7 @@ pub enum Entry {
     },
     /// All attributes.
     Attr {
-        /// [`CUT`], [`DEAD`].
+        /// [`CUT`], [`DEAD`], [`inode_flags`].
         flags: u8,
         /// Permission bits.
         mode: u16,
@@ -179,10 +181,20 @@ pub fn dentry(epoch: u32, name: &[u8], ino: u64, kind: FileKind, time: Time, lin
     sealed(b, dentry_len(name))
 }
 
+/// The flags of an attribute entry.
+pub fn attr_flags(a: &Attr, cut: bool) -> u8 {
+    a.flags >> INODE_FLAGS | if cut { CUT } else { 0 }
+}
+
+/// The inode's flags in those of an attribute entry.
+pub fn inode_flags(flags: u8) -> u8 {
+    (flags & !DEAD) << INODE_FLAGS & flag::ALL
+}
+
 /// All attributes.
 pub fn attr(epoch: u32, a: &Attr, cut: bool) -> Bytes {
     let mut b = begin(3, epoch);
-    b[1] = if cut { CUT } else { 0 };
+    b[1] = attr_flags(a, cut);
     put_u16(&mut b, 2, a.mode);
     put_u32(&mut b, 8, a.uid);
     put_u32(&mut b, 12, a.gid);
@@ -272,5 +284,20 @@ mod tests {
         assert!(matches!(entry, Entry::Dentry { ino: 12, links: 3, dead: false, .. }));
         assert_eq!((epoch, len), (9, 56));
         assert!(parse(&d[..40]).is_err());
+    }
+
+    #[test]
+    fn an_attribute_entry_keeps_the_inode_flags_whatever_else_its_flags_say() {
+        for set in (0..=u8::MAX).map(|f| f & flag::ALL) {
+            for cut in [false, true] {
+                let a = Attr { flags: set, ..Attr::new(FileKind::File, 0o600, Time(1)) };
+                let mut bytes = attr(7, &a, cut).to_vec();
+                for dead in [0, DEAD] {
+                    bytes[FLAGS as usize] = attr_flags(&a, cut) | dead;
+                    let Ok((Entry::Attr { flags, .. }, 7, ATTR)) = parse(&bytes) else { panic!("{set:#x}") };
+                    assert_eq!((inode_flags(flags), flags & CUT, flags & DEAD), (set, cut.into(), dead));
+                }
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   0      8     16     24     32     40     44     48     52     56        64     72      80      88        96
 //!   | word | size | atime| mtime| ctime| uid  | gid  | links| rdev | CRC, epoch | ino  | head  | tail  | 0       | delete epoch |
-//!     valid 1, deleted 1, kind 1, 0 1, mode 2, 0 2
+//!     valid 1, deleted 1, kind 1, flags 1, mode 2, 0 2
 //!   104    108    109    112          116
 //!   | epoch| cut  | 0    | generation | 0 ...      epoch of the attributes in the first line; 0: those it was created with
 //! ```
@@ -14,7 +14,7 @@
 
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, Ino, Result, Time};
+use granary_vfs::{Attr, FileKind, Ino, Result, Time, flag};
 
 /// Bytes of an inode.
 pub const SIZE: usize = 128;
@@ -45,7 +45,7 @@ pub struct LogPointers {
     pub tail: u64,
 }
 
-/// The first word.
+/// The first word of a new inode, which has no flags.
 pub fn word(kind: FileKind, mode: u16, valid: bool, deleted: bool) -> u64 {
     let mut b = [0; 8];
     (b[0], b[1], b[2]) = (valid.into(), deleted.into(), kind.code());
@@ -69,6 +69,7 @@ fn crc(b: &[u8; SIZE]) -> u32 {
 /// truncated, so that bytes beyond its end may be left on media.
 pub fn changed(b: &mut [u8; SIZE], attr: &Attr, epoch: u32, cut: bool) {
     put_attr(b, attr);
+    b[3] = attr.flags;
     put_u16(b, 4, attr.mode);
     put_u32(b, ATIME_EPOCH as usize, epoch);
     put_u32(b, ATTR_EPOCH, epoch);
@@ -139,7 +140,25 @@ pub fn parse(b: &[u8; SIZE], ino: Ino) -> Result<(Attr, LogPointers)> {
         mtime: time(24),
         ctime: time(32),
         rdev: u32_at(b, 52),
+        flags: b[3] & flag::ALL,
     };
     let log = LogPointers { head: u64_at(b, HEAD as usize), tail: u64_at(b, TAIL as usize) };
     Ok((attr, log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_change_in_place_are_read_and_a_new_inode_has_none() {
+        let mut attr = Attr::new(FileKind::File, 0o640, Time(3));
+        let mut b = bytes((Ino(9), 5), &attr, LogPointers::default());
+        assert_eq!(parse(&b, Ino(9)).expect("sound").0, attr);
+        attr.flags = flag::APPEND | flag::NOATIME;
+        changed(&mut b, &attr, 2, false);
+        assert_eq!(parse(&b, Ino(9)).expect("sound").0, attr);
+        b[3] ^= flag::APPEND;
+        assert!(parse(&b, Ino(9)).is_err(), "the checksum covers them");
+    }
 }

@@ -1,18 +1,18 @@
 //! An inode: 80 B in a place of 128 B, and 40 B for the truncate list.
 //!
 //! ```text
-//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68           72 .. 80
-//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | generation | 0     |
+//!   0      8      16      24      32      40       48     50     51       52      56    60    64     68           72      73 .. 80
+//!   | root | size | atime | mtime | ctime | blocks | mode | kind | height | links | uid | gid | rdev | generation | flags | 0     |
 //!   88     92    96           104    112     120 .. 128
 //!   | mode | 1   | next inode | size | mtime | ctime |
 //! ```
 //!
-//! The first line holds all that operations on an existing inode change. An inode with no links is free, unless the
-//! truncate list leads to it. The root of a tree of height 0 is a data block.
+//! The first line holds all that operations on an existing inode change, but for the flags. An inode with no links is
+//! free, unless the truncate list leads to it. The root of a tree of height 0 is a data block.
 
 use granary_pm::bytes::{put_u16, put_u32, put_u64, u16_at, u32_at, u64_at};
 use granary_pm::corrupt;
-use granary_vfs::{Attr, FileKind, Ino, Result, Time};
+use granary_vfs::{Attr, FileKind, Ino, Result, Time, flag};
 
 /// Distance of inodes.
 pub const PLACE: u64 = 128;
@@ -73,6 +73,7 @@ pub fn bytes(a: &Attr, t: Tree) -> [u8; SIZE] {
     put_u32(&mut b, 56, a.uid);
     put_u32(&mut b, 60, a.gid);
     put_u32(&mut b, 64, a.rdev);
+    b[72] = a.flags;
     b
 }
 
@@ -115,6 +116,7 @@ pub fn parse(b: &[u8], ino: Ino) -> Result<(Attr, Tree)> {
         mtime: time(24),
         ctime: time(32),
         rdev: u32_at(b, 64),
+        flags: b[72] & flag::ALL,
     };
     Ok((attr, Tree { root: u64_at(b, 0), height: b[51] }))
 }

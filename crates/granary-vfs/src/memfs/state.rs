@@ -76,6 +76,7 @@ impl State {
             mtime: t,
             ctime: t,
             rdev: 0,
+            flags: 0,
         };
         let root = MemInode::new(attr, Ino(1), Vec::new());
         State { inodes: BTreeMap::from([(Ino(1), root)]), free: Vec::new() }

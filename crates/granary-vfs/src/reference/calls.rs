@@ -25,6 +25,7 @@ fn stat_of(v: &View<'_>, ino: u64) -> Stat {
         mtime: t,
         ctime: t,
         rdev: n.rdev,
+        flags: 0,
     };
     Stat { ino: Ino(ino), attr }
 }

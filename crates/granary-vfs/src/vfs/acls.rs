@@ -53,6 +53,7 @@ impl Vfs {
         if !self.mode_decides(cred, node)
             && let Some(acl) = self.acl(node, Which::Access)?
         {
+            node.view(|a| perm::is_mutable(a, wanted))?;
             let may = node.view(|a| acl.permits(cred, a, wanted));
             return if may { Ok(()) } else { Err(FsError::Access) };
         }

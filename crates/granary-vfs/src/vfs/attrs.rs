@@ -3,7 +3,7 @@
 use super::node::{NO_TAIL, Node, NodeRef};
 use super::{Vfs, perm};
 use crate::acl::ACCESS;
-use crate::attr::{FileKind, SetAttr, mode};
+use crate::attr::{Attr, FileKind, SetAttr, flag, mode};
 use crate::config::Atime;
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, WriteBackCause};
@@ -27,6 +27,8 @@ pub struct Change {
     pub atime: SetTime,
     /// Modification time.
     pub mtime: SetTime,
+    /// New inode flags, all of them: see [`flag`](crate::flag).
+    pub flags: Option<u8>,
     /// The call is a chown, which takes set-user-ID and set-group-ID away even where it changes nothing else.
     pub chown: bool,
 }
@@ -40,6 +42,7 @@ impl Change {
         size: None,
         atime: SetTime::Omit,
         mtime: SetTime::Omit,
+        flags: None,
         chown: false,
     };
 
@@ -58,10 +61,46 @@ impl Change {
         Change { uid, gid, chown: true, ..Change::NOTHING }
     }
 
+    /// A chattr.
+    pub fn flags(flags: u8) -> Change {
+        Change { flags: Some(flags), ..Change::NOTHING }
+    }
+
     /// A utimens.
     pub fn times(atime: SetTime, mtime: SetTime) -> Change {
         Change { atime, mtime, ..Change::NOTHING }
     }
+
+    fn sets_times(&self) -> bool {
+        self.atime != SetTime::Omit || self.mtime != SetTime::Omit
+    }
+
+    fn touches(&self) -> bool {
+        self.atime == SetTime::Now && self.mtime == SetTime::Now
+    }
+
+    /// The flags of an inode that forbid it (`may_setattr` of Linux): a file that grows may be touched.
+    fn refused_by(&self) -> u8 {
+        let owner = self.uid.is_some() || self.gid.is_some() || self.chown;
+        if owner || self.mode.is_some() || self.size.is_some() || (self.sets_times() && !self.touches()) {
+            flag::FIXED
+        } else if self.touches() {
+            flag::IMMUTABLE
+        } else {
+            0
+        }
+    }
+}
+
+/// Whether the caller may give an inode these flags; that nothing of it changes any more, or begins to again, is for root to say
+/// (`fileattr_set_prepare` of Linux).
+fn may_set_flags(cred: &Cred, attr: &Attr, flags: u8) -> Result<()> {
+    let has_flags = matches!(attr.kind, FileKind::File | FileKind::Dir);
+    if !has_flags || flags & !flag::ALL != 0 {
+        return Err(FsError::NotSupported);
+    }
+    let fixes = (flags ^ attr.flags) & flag::FIXED != 0;
+    if !perm::owns(cred, attr) || (fixes && cred.uid != 0) { Err(FsError::NotPermitted) } else { Ok(()) }
 }
 
 impl Vfs {
@@ -82,8 +121,8 @@ impl Vfs {
     /// Changes attributes. That the caller may write the file is assumed where the size changes.
     ///
     /// # Errors
-    /// `NotPermitted` where only the owner (or root) may; `Access`; `TooBig`; `IsDir` or `Invalid` for the size of
-    /// what has none; the file system's.
+    /// `NotPermitted` where only the owner (or root) may, and where the inode's flags forbid it; `Access`; `TooBig`; `IsDir` or
+    /// `Invalid` for the size of what has none; `NotSupported` for flags that are not kept; the file system's.
     pub fn setattr(&self, cred: &Cred, node: &NodeRef, change: &Change) -> Result<()> {
         {
             let _lock = node.rwsem.write();
@@ -121,7 +160,13 @@ impl Vfs {
                 _ => return Err(FsError::Invalid),
             }
         }
-        let touches = change.atime == SetTime::Now && change.mtime == SetTime::Now;
+        let touches = change.touches();
+        if attr.flags & change.refused_by() != 0 {
+            return Err(FsError::NotPermitted);
+        }
+        if let Some(flags) = change.flags {
+            may_set_flags(cred, &attr, flags)?;
+        }
         if touches && !owner {
             self.allow_locked(cred, node, Access::WRITE)?;
         }
@@ -140,7 +185,7 @@ impl Vfs {
             }
             None => None,
         };
-        let sets_times = change.atime != SetTime::Omit || change.mtime != SetTime::Omit;
+        let sets_times = change.sets_times();
         if !owner && (new_mode.is_some() || (sets_times && !touches)) {
             return Err(FsError::NotPermitted);
         }
@@ -160,6 +205,7 @@ impl Vfs {
             size: change.size,
             atime: time(change.atime),
             mtime: time(change.mtime),
+            flags: change.flags,
         })
     }
 
@@ -241,6 +287,9 @@ impl Vfs {
         }
         let now = self.time();
         let stale = node.view(|a| {
+            if a.flags & flag::NOATIME != 0 {
+                return false;
+            }
             let old = now.0.saturating_sub(a.atime.0) >= DAY.0 as i64;
             let strict = self.config.atime == Atime::Strictatime;
             a.atime != now && (strict || a.atime <= a.mtime || a.atime <= a.ctime || old)

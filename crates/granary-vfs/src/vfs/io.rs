@@ -54,7 +54,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Loop` for a symbolic link; `IsDir` for writing a directory; `NotDir` with `DIRECTORY`; `Access`;
-    /// `NotPermitted` with `NOATIME` unless owner; `NoDevice` for special files; the file system's.
+    /// `NotPermitted` with `NOATIME` unless owner, or where the file's flags forbid it; `NoDevice` for special files; the
+    /// file system's.
     pub fn open(&self, cred: &Cred, node: NodeRef, flags: OpenFlags, created: bool) -> Result<OpenFile> {
         let truncates = flags.contains(OpenFlags::TRUNC) && !created;
         if flags.contains(OpenFlags::DIRECTORY) && !node.is_dir() {
@@ -71,6 +72,10 @@ impl Vfs {
             wanted.set(Access::WRITE, flags.writes() || truncates);
             self.allow(cred, &node, wanted)?;
         }
+        if flags.writes() || truncates {
+            let appends = flags.contains(OpenFlags::APPEND) && !truncates;
+            node.view(|a| perm::content_may_change(a, appends))?;
+        }
         if flags.contains(OpenFlags::NOATIME) && !node.view(|a| perm::owns(cred, a)) {
             return Err(FsError::NotPermitted);
         }
@@ -84,7 +89,8 @@ impl Vfs {
     }
 
     /// An open file for a single call, of a kernel that keeps its open files to itself and has checked permissions. It is
-    /// dropped, not closed; a sequential read goes on where the last such call to this node ended.
+    /// dropped, not closed; a sequential read goes on where the last such call to this node ended, and a write with
+    /// `APPEND` goes where the kernel, which knows the end, has placed it.
     ///
     /// # Errors
     /// `Loop` for a symbolic link; `IsDir`; `NoDevice` for special files.
@@ -206,8 +212,8 @@ impl Vfs {
     /// Writes at `pos` (`APPEND`: at the end). Returns where the write began and how many bytes were written.
     ///
     /// # Errors
-    /// `BadFd` where it is not open for writing; `TooBig` at the largest size; `NoSpace` and the file system's, where
-    /// not a byte could be written.
+    /// `BadFd` where it is not open for writing; `NotPermitted` where its flags forbid it; `TooBig` at the largest
+    /// size; `NoSpace` and the file system's, where not a byte could be written.
     pub fn write(&self, cred: &Cred, file: &OpenFile, pos: u64, data: Payload<'_>) -> Result<(u64, usize)> {
         if !file.flags.writes() {
             return Err(FsError::BadFd);
@@ -219,7 +225,9 @@ impl Vfs {
         let node = &file.node;
         let written = {
             let _lock = node.rwsem.write();
-            let pos = if file.flags.contains(OpenFlags::APPEND) { node.size() } else { pos };
+            let appends = file.flags.contains(OpenFlags::APPEND);
+            node.view(|a| perm::content_may_change(a, appends))?;
+            let pos = if appends && file.next.is_some() { node.size() } else { pos };
             let room = self.features.max_file_size.saturating_sub(pos);
             if room == 0 {
                 return Err(FsError::TooBig);

@@ -22,10 +22,10 @@
 //!
 //! Source: mmap(2), msync(2); ByteFS section 4.6 (memory-mapped I/O).
 
-use super::Vfs;
 use super::io::OpenFile;
 use super::node::{Node, NodeRef};
-use crate::attr::FileKind;
+use super::{Vfs, perm};
+use crate::attr::{FileKind, flag};
 use crate::cache::Look;
 use crate::error::{FsError, Result};
 use crate::fs::Cred;
@@ -89,6 +89,9 @@ impl Vfs {
         if file.node().kind() != FileKind::File {
             return Err(FsError::NotMappable);
         }
+        if writes_file && file.node().view(|a| a.flags & flag::APPEND != 0) {
+            return Err(FsError::Access);
+        }
         pos.checked_add(len).filter(|&end| end <= self.max_file_size()).ok_or(FsError::TooBig)?;
         Ok(MemoryMap { node: file.node().clone(), pos, len, how, own: BTreeMap::new() })
     }
@@ -118,7 +121,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::map_load`]; `Fault` where the mapping is not writable; `NoSpace` where a hole of the file gets no block
-    /// (SIGBUS).
+    /// (SIGBUS), `NotPermitted` where its flags have forbidden it since.
     pub fn map_store(&self, cred: &Cred, map: &mut MemoryMap, at: u64, data: Payload<'_>) -> Result<()> {
         let pos = map.place(at, data.len())?;
         if !map.how.write {
@@ -135,6 +138,7 @@ impl Vfs {
         {
             let _lock = node.rwsem.write();
             check_end(node, pos, data.len(), &BTreeMap::new())?;
+            node.view(|a| perm::content_may_change(a, false))?;
             let inside = data.part(0, (data.len() as u64).min(node.size().saturating_sub(pos)) as usize);
             if !inside.is_empty() {
                 self.store_shared(cred, node, pos, inside)?;

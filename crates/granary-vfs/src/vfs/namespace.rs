@@ -3,7 +3,7 @@
 use super::acls::{Inherited, Lists};
 use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
-use crate::attr::{Attr, FileKind};
+use crate::attr::{Attr, FileKind, flag};
 use crate::error::{FsError, Result};
 use crate::fs::{Cred, Cx, NewNode};
 use crate::posix::Access;
@@ -149,8 +149,8 @@ impl Vfs {
     /// Enters `node` as `name` in `dir`.
     ///
     /// # Errors
-    /// `Exists`; `Access`; `NotPermitted` for a directory; `NoEntry` where node or directory were removed;
-    /// `TooManyLinks`; the file system's.
+    /// `Exists`; `Access`; `NotPermitted` for a directory and for what is immutable or append-only; `NoEntry`
+    /// where node or directory were removed; `TooManyLinks`; the file system's.
     pub fn link(&self, cred: &Cred, node: &NodeRef, dir: &NodeRef, name: &[u8]) -> Result<()> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
@@ -165,6 +165,9 @@ impl Vfs {
                 return Err(FsError::NotPermitted);
             }
             let _node = node.rwsem.write();
+            if node.view(|a| a.flags & flag::FIXED != 0) {
+                return Err(FsError::NotPermitted);
+            }
             match node.view(|a| a.nlink) {
                 0 if !node.is_unnamed() => return Err(FsError::NoEntry),
                 n if n >= self.features.max_links => return Err(FsError::TooManyLinks),

@@ -3,7 +3,7 @@
 //! The superuser (uid 0) stands for the capabilities DAC_OVERRIDE, FOWNER, CHOWN, FSETID and MKNOD. Access
 //! control lists, where there are any, decide instead (`acls`).
 
-use crate::attr::{Attr, FileKind, mode};
+use crate::attr::{Attr, FileKind, flag, mode};
 use crate::fs::Cred;
 use crate::posix::Access;
 use crate::{FsError, NAME_MAX, Result};
@@ -24,9 +24,22 @@ pub(crate) fn permits(cred: &Cred, attr: &Attr, wanted: Access) -> bool {
     cred.uid == 0 && (executable || !wanted.contains(Access::EXEC))
 }
 
-/// Fails with `Access` where the caller lacks any of `wanted`.
+/// Fails with `Access` where the caller lacks any of `wanted`, with `NotPermitted` where nobody may.
 pub(crate) fn check(cred: &Cred, attr: &Attr, wanted: Access) -> Result<()> {
+    is_mutable(attr, wanted)?;
     if permits(cred, attr, wanted) { Ok(()) } else { Err(FsError::Access) }
+}
+
+/// Fails where an immutable inode would change, whoever the caller is (`inode_permission` of Linux).
+pub(crate) fn is_mutable(attr: &Attr, wanted: Access) -> Result<()> {
+    let changes = wanted.contains(Access::WRITE) && attr.flags & flag::IMMUTABLE != 0;
+    if changes { Err(FsError::NotPermitted) } else { Ok(()) }
+}
+
+/// Fails where the flags of a file forbid a change of its content, though it is open for one; `appends`: no byte of it changes.
+pub(crate) fn content_may_change(attr: &Attr, appends: bool) -> Result<()> {
+    let forbid = if appends { flag::IMMUTABLE } else { flag::FIXED };
+    if attr.flags & forbid != 0 { Err(FsError::NotPermitted) } else { Ok(()) }
 }
 
 /// Whether the caller belongs to group `gid`.
@@ -44,8 +57,12 @@ pub(crate) fn mode_decides(cred: &Cred, attr: &Attr) -> bool {
     cred.uid == 0 || cred.uid == attr.uid || attr.mode & 0o070 == 0
 }
 
-/// Whether the sticky bit lets the caller, who may write to `dir`, remove or rename the entry of `victim` there.
+/// Whether the sticky bit and the flags of both let the caller, who may write to `dir`, remove or rename the entry of `victim`
+/// there (`may_delete` of Linux).
 pub(crate) fn may_remove_under(cred: &Cred, dir: &Attr, victim: &Attr) -> Result<()> {
+    if dir.flags & flag::APPEND != 0 || victim.flags & flag::FIXED != 0 {
+        return Err(FsError::NotPermitted);
+    }
     if dir.mode & mode::STICKY != 0 && !owns(cred, victim) && cred.uid != dir.uid {
         return Err(FsError::NotPermitted);
     }
@@ -114,7 +131,7 @@ mod tests {
 
     fn attr(kind: FileKind, mode: u16, uid: u32, gid: u32) -> Attr {
         let t = Time(0);
-        Attr { kind, mode, uid, gid, nlink: 1, size: 0, blocks: 0, atime: t, mtime: t, ctime: t, rdev: 0 }
+        Attr { uid, gid, nlink: 1, ..Attr::new(kind, mode, t) }
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` for no length; `BadFd` where it is not open for writing; `TooBig` beyond the largest size;
-    /// `NotSupported`; `NoSpace`, with nothing changed; the file system's.
+    /// `NotPermitted` where the file's flags forbid it; `NotSupported`; `NoSpace`, with nothing changed; the file system's.
     pub fn fallocate(&self, cred: &Cred, file: &OpenFile, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.enter(Nanos::ZERO);
         let node = file.node();
@@ -47,6 +47,8 @@ impl Vfs {
             pos.checked_add(len).filter(|&e| e <= self.features.max_file_size).ok_or(FsError::TooBig)?;
         {
             let _lock = node.rwsem.write();
+            let changes_nothing = matches!(how, Allocate::Reserve { .. });
+            node.view(|a| perm::content_may_change(a, changes_nothing))?;
             let cx = self.cx(cred);
             cpu(costs().inode_op);
             self.with_space(node, || self.fallocate_locked(&cx, node, how, pos..end))?;

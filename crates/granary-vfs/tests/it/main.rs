@@ -3,6 +3,7 @@
 mod acl;
 mod caches;
 mod concurrent;
+mod flags;
 mod mmap;
 mod model;
 mod more_calls;

@@ -108,6 +108,7 @@ fn stat_of(kind: FileKind, size: u64, ino: u64) -> Stat {
         mtime: zero,
         ctime: zero,
         rdev: 0,
+        flags: 0,
     };
     Stat { ino: Ino(ino), attr }
 }
