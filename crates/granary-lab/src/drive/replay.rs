@@ -104,6 +104,9 @@ pub struct Replayed {
     pub whole: bool,
 }
 
+/// Nothing is issued later: half of what the virtual clock holds, so that what is under way can end.
+const FARTHEST: Nanos = Nanos(u64::MAX / 2);
+
 /// An event with its order, to be sorted by time.
 struct Sorted(Event);
 
@@ -291,6 +294,10 @@ impl Replay<'_> {
 
     fn event(&self, r: &mut Run, event: Event, n: u64) -> Result<(), String> {
         let now = self.issue(r, &event);
+        if now > FARTHEST {
+            return Err("more than 292 years after the first access: the time stamps are damaged, or count another unit than --format has"
+                .to_owned());
+        }
         r.now = now;
         if let Op::Mark(phase) = event.op {
             self.phase(r, phase, now);

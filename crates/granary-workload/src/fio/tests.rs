@@ -1,3 +1,5 @@
+//! What job files say, and what is said of those that are wrong.
+
 use super::*;
 use granary_units::{Bytes, Nanos};
 
@@ -149,5 +151,13 @@ fn any_text_is_read_or_refused() {
             (0..random.below(8)).map(|_| words[random.below(words.len() as u64) as usize]).collect();
         // What counts is that nothing panics.
         let _ = parse("f", &text.join("\n"));
+    }
+}
+
+#[test]
+fn times_that_the_virtual_clock_does_not_hold_are_refused() {
+    for line in ["startdelay=200000d", "ramp_time=200000d", "runtime=9999999h", "thinktime=200000d"] {
+        let said = parse("f", &format!("[a]\nrw=read\n{line}\n")).expect_err("too long").to_string();
+        assert!(said.contains("a hundred years"), "{line}: {said}");
     }
 }

@@ -66,6 +66,9 @@ pub fn time(value: &str) -> Result<Nanos, String> {
     time_in(value, "s")
 }
 
+/// Longest time that is believed, so that sums of a few stay within the virtual clock's 584 years: a hundred years.
+const LONGEST: Nanos = Nanos(100 * 366 * 86_400 * 1_000_000_000);
+
 /// A time in `unit` unless another follows.
 pub(super) fn time_in(value: &str, unit: &str) -> Result<Nanos, String> {
     let bad = || format!("{value}: not a time such as 10, 10s or 500ms");
@@ -81,7 +84,8 @@ pub(super) fn time_in(value: &str, unit: &str) -> Result<Nanos, String> {
         _ => return Err(bad()),
     };
     let n: u64 = digits.parse().map_err(|_| bad())?;
-    n.checked_mul(ns).map(Nanos).ok_or_else(|| format!("{value}: too long"))
+    let time = n.checked_mul(ns).map(Nanos).filter(|t| *t <= LONGEST);
+    time.ok_or_else(|| format!("{value}: too long, up to a hundred years is believed"))
 }
 
 /// One value or two: `1k-4k`, `1k:4k`.

@@ -16,6 +16,8 @@ use granary_units::Nanos;
 
 /// Accesses drawn together, so that the drive can look ahead.
 const AHEAD: usize = 32;
+/// Nothing is issued from here on, 292 years: half of what the virtual clock holds, so that what is under way can end.
+const FARTHEST: Nanos = Nanos(u64::MAX / 2);
 
 /// What is to be accessed.
 #[derive(Clone, Copy)]
@@ -78,8 +80,8 @@ impl<'a> Client<'a> {
         let (from, to) = spec.start_delay;
         // Nothing is drawn where there is nothing to choose from.
         let delay = if from == to { from } else { from + Nanos(random.below((to - from).0 + 1)) };
-        let begin = start + delay;
-        let counted = begin + spec.ramp;
+        let begin = start.saturating_add(delay);
+        let counted = begin.saturating_add(spec.ramp);
         let bytes = spec.io_size.map_or(part.size, |s| s.of(part.size)).saturating_mul(spec.loops);
         let all = |n: u64| if spec.time_based { u64::MAX } else { n };
         let by_bytes = match (order.blocks(), spec.io_size) {
@@ -99,7 +101,7 @@ impl<'a> Client<'a> {
             offset: part.offset + part.increment * u64::from(nth),
             bytes_left: if spec.accesses.is_some() { u64::MAX } else { all(bytes) },
             len: if spec.least() == spec.most() { spec.most() } else { 0 },
-            end: spec.runtime.map_or(Nanos::MAX, |t| counted + t),
+            end: spec.runtime.map_or(FARTHEST, |t| counted.saturating_add(t).min(FARTHEST)),
             ahead: Vec::with_capacity(AHEAD),
             rate: Rate::of(spec, begin),
             gate: Gate::of(spec),
@@ -215,7 +217,8 @@ impl Rate {
     fn due(&self, access: Access) -> Nanos {
         let d = access.direction();
         self.per_s[d].map_or(Nanos::ZERO, |per_s| {
-            self.begin + Nanos((u128::from(self.taken[d]) * 1_000_000_000 / u128::from(per_s)) as u64)
+            let since = u128::from(self.taken[d]) * 1_000_000_000 / u128::from(per_s);
+            self.begin.saturating_add(Nanos(u64::try_from(since).unwrap_or(u64::MAX)))
         })
     }
 
@@ -291,7 +294,7 @@ impl Gate {
         self.under_way -= 1;
         if self.think > Nanos::ZERO && self.until_pause == 0 && self.under_way == 0 {
             self.until_pause = self.think_blocks;
-            self.resume = now + self.think;
+            self.resume = now.saturating_add(self.think);
             woken.extend(self.parked.drain(..).map(|slot| (self.resume, slot)));
         }
     }

@@ -1,3 +1,5 @@
+//! What a bench does with its jobs: sizes, orders, rates, pauses, flushes, ends.
+
 use super::super::job::{Amount, Blocks, Pattern};
 use super::super::precondition::Precondition;
 use super::*;
@@ -274,6 +276,21 @@ fn a_rate_is_kept_and_what_was_late_is_made_up_for() {
     let per_s = |bytes: u64| bytes as f64 / (1 << 20) as f64;
     let (reads, writes) = (per_s(m.jobs[0].read_bytes), per_s(m.jobs[0].write_bytes));
     assert!((reads - 40.0).abs() < 1.0 && (writes - 10.0).abs() < 1.0, "{reads} and {writes} MiB/s");
+}
+
+#[test]
+fn a_job_ends_before_the_virtual_clock_does() {
+    for line in [
+        "thinktime=32850d",
+        "rate=1\nbs=1m\nloops=1000",
+        "startdelay=36000d\nramp_time=36000d\nruntime=36000d",
+    ] {
+        let m = fio_on(
+            &small(),
+            &format!("[a]\nrw=read\nsize=64m\nloops=1000\n{line}\n[b]\nstonewall\nrw=read\nsize=1m\n"),
+        );
+        assert!(m.time.0 <= u64::MAX / 2 + 1_000_000_000, "{line}: {:?}", m.time);
+    }
 }
 
 #[test]

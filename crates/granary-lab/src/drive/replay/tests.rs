@@ -284,7 +284,7 @@ const MSR: &str = "128166372003061629,hm,1,Write,0,4096,59\n\
                    128166372003063629,hm,1,Read,0,8192,59\n\
                    128166372003062629,hm,1,Write,1073741824,4096,59\n";
 
-fn msr(text: &str) -> Box<dyn Source> {
+fn trace(text: &str) -> Box<dyn Source> {
     let input: Box<dyn Read> = Box::new(Cursor::new(text.as_bytes().to_vec()));
     read("t", input, 0, &Choice::default()).expect("a trace").source
 }
@@ -293,10 +293,10 @@ fn msr(text: &str) -> Box<dyn Source> {
 fn a_block_trace_is_issued_in_the_order_of_its_stamps_and_folded_if_allowed() {
     let drive = || Mssd::new(&small()).expect("valid");
     let said =
-        replay_on(&drive(), &mut *msr(MSR), Pace::Stamped(1.0), false).expect_err("too far").to_string();
+        replay_on(&drive(), &mut *trace(MSR), Pace::Stamped(1.0), false).expect_err("too far").to_string();
     assert!(said.starts_with("t:3: ") && said.contains("--wrap"), "{said}");
     let d = drive();
-    let r = replay_on(&d, &mut *msr(MSR), Pace::Stamped(1.0), true).expect("replays");
+    let r = replay_on(&d, &mut *trace(MSR), Pace::Stamped(1.0), true).expect("replays");
     assert_eq!(
         (r.bent, r.ops["read"].accesses, r.ops["write"].write_bytes),
         (Bent { wrapped: 1, late: 0 }, 1, 8192)
@@ -304,14 +304,28 @@ fn a_block_trace_is_issued_in_the_order_of_its_stamps_and_folded_if_allowed() {
     // The last is issued 200 us after the first.
     assert!(r.time > Nanos(200_000) && r.time < Nanos(300_000), "{:?}", r.time);
     d.check().expect("consistent");
-    let slow = replay_on(&drive(), &mut *msr(MSR), Pace::Stamped(10.0), true).expect("replays");
+    let slow = replay_on(&drive(), &mut *trace(MSR), Pace::Stamped(10.0), true).expect("replays");
     assert!(slow.time > Nanos(2_000_000) && slow.time < Nanos(2_100_000));
-    let fast = replay_on(&drive(), &mut *msr(MSR), Pace::Fast(1), true).expect("replays");
+    let fast = replay_on(&drive(), &mut *trace(MSR), Pace::Fast(1), true).expect("replays");
     assert!(fast.time < Nanos(100_000));
     let latencies: u64 = fast.ops.values().map(|o| o.latency.mean().0 * o.accesses).sum();
     assert!(fast.time.0.abs_diff(latencies) < 200, "one after the other: {:?} and {latencies}", fast.time);
-    let deep = replay_on(&drive(), &mut *msr(MSR), Pace::Fast(32), true).expect("replays");
+    let deep = replay_on(&drive(), &mut *trace(MSR), Pace::Fast(32), true).expect("replays");
     assert!(deep.time < fast.time);
+}
+
+#[test]
+fn stamps_beyond_the_virtual_clock_are_refused_with_their_line() {
+    let drive = Mssd::new(&small()).expect("valid");
+    let text = "fio version 3 iolog\n0 /d read 0 4096\n18000000000000000 /d read 0 4096\n";
+    let said =
+        replay_on(&drive, &mut *trace(text), Pace::Stamped(1.0), false).expect_err("too late").to_string();
+    assert!(said.starts_with("t:3: ") && said.contains("292 years"), "{said}");
+    let waits = "/d wait 31000000000000 0\n".repeat(700);
+    let text = format!("fio version 2 iolog\n/d read 0 4096\n{waits}/d read 0 4096\n");
+    let said =
+        replay_on(&drive, &mut *trace(&text), Pace::Stamped(1.0), false).expect_err("too late").to_string();
+    assert!(said.contains("584 years"), "{said}");
 }
 
 /// The flush of a write with REQ_PREFLUSH is asked for before the write, although both have the line's stamp.
@@ -332,7 +346,7 @@ fn a_flush_that_belongs_to_a_write_comes_before_it() {
 #[test]
 fn a_trace_without_an_access_is_refused() {
     let text = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
-    let said = replay_on(&Mssd::new(&small()).expect("valid"), &mut *msr(text), Pace::Stamped(1.0), false);
+    let said = replay_on(&Mssd::new(&small()).expect("valid"), &mut *trace(text), Pace::Stamped(1.0), false);
     assert!(said.expect_err("empty").to_string().contains("no access"));
 }
 
@@ -340,6 +354,6 @@ fn a_trace_without_an_access_is_refused() {
 fn a_fill_before_a_trace_makes_its_reads_reach_the_flash() {
     let drive = Mssd::new(&small()).expect("valid");
     Precondition::Fill.apply(&drive, 1, |_| {}).expect("fills");
-    let r = replay_on(&drive, &mut *msr(MSR), Pace::Fast(4), true).expect("replays");
+    let r = replay_on(&drive, &mut *trace(MSR), Pace::Fast(4), true).expect("replays");
     assert!(r.run.flash.total_reads() > 0);
 }

@@ -105,7 +105,8 @@ impl Iolog {
                     "a wait of {offset} us: up to a year is believed; mend or remove the line"
                 ));
             }
-            self.now += Nanos(offset * 1000);
+            let sum = self.now.0.checked_add(offset * 1000);
+            self.now = sum.map(Nanos).ok_or("all waits are beyond 584 years: mend or remove some")?;
             self.seen.untimed = false;
             return Ok(None);
         }
