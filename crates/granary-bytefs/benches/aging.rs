@@ -13,7 +13,8 @@
 //! `cargo bench -p granary-bytefs --bench aging -- 80` for one use, in percent.
 
 use granary_bytefs::{Contiguity, MkfsOptions, MountOptions, mkfs, mount};
-use granary_mssd::{Drive, DriveConfig, Mssd, Port};
+use granary_device::{Drive, Port};
+use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Payload};

@@ -9,7 +9,8 @@
 //! `cargo bench -p granary-bytefs --bench directory -- 1000000` measures one size.
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
-use granary_mssd::{Drive, DriveConfig, Mssd, Port};
+use granary_device::{Drive, Port};
+use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::Bytes;

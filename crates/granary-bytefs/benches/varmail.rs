@@ -2,7 +2,8 @@
 #![allow(clippy::disallowed_methods)] // measures the wall clock
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
-use granary_mssd::{Drive, DriveConfig, Mssd, Port};
+use granary_device::{Drive, Port};
+use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, now, spawn};
 use granary_units::{Dest, Nanos, Payload};

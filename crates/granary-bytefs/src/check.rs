@@ -19,7 +19,7 @@ use crate::map::FileMap;
 use crate::mkfs::ROOT;
 use crate::mount::is_unreadable;
 use crate::truncate::blocks_of;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result, is_name};
 

@@ -6,7 +6,7 @@ use crate::layout::{Geometry, INODES_PER_BLOCK, bitmap, orphan};
 use crate::node::DirtyList;
 use crate::options::MountOptions;
 use crate::space::{Claim, Run, Space, Taken};
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_sim::{Kicker, cpu_id, sync};
 use granary_units::Lpa;
 use granary_vfs::{Block, BlockCache, FsError, Result, TRIM_RUN};

@@ -23,7 +23,7 @@ use crate::map::Piece;
 use crate::node::{Dirty, Half, Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::work::Call;

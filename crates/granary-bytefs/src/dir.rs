@@ -25,7 +25,7 @@ use crate::layout::{DentryHead, SLOT_SIZE, SLOTS_PER_BLOCK};
 use crate::map::{FileMap, Piece};
 use crate::node::{Half, Node, Standing, node};
 use crate::space::Claim;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{Lpa, Nanos, PAGE_SIZE};
 use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result, work};
 use std::sync::Arc;

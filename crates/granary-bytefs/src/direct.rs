@@ -15,7 +15,7 @@ use crate::journal::Tx;
 use crate::map::Piece;
 use crate::node::{Dirty, Standing, node};
 use crate::options::DataMode;
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_units::{Dest, Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::direct::{self, CHUNK, Part, parts};
 use granary_vfs::{Cx, Inode, Result};

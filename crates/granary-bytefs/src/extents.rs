@@ -10,7 +10,7 @@ use crate::layout::{POINTERS_PER_INDEX, extent};
 use crate::map::{SlotEdit, SlotEdits};
 use crate::node::{Body, Half, Node, Standing};
 use crate::space::{Claim, Run};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::Lpa;
 use granary_vfs::{FileKind, Result};
 use parking_lot::MutexGuard;

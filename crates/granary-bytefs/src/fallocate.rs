@@ -29,7 +29,7 @@ use crate::node::{Node, Standing, node};
 use crate::options::DataMode;
 use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
-use granary_mssd::Ticket;
+use granary_device::Ticket;
 use granary_units::{Lpa, PAGE_SIZE};
 use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
 use std::ops::Range;

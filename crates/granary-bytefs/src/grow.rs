@@ -18,7 +18,7 @@ use crate::journal::{Bitmap, Tx};
 use crate::layout::{Geometry, Segment, Superblock, bitmap, line};
 use crate::space::{Run, Space};
 use crate::supers::{write_copies, write_superblock};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;

@@ -21,7 +21,7 @@ use crate::data::pages_of;
 use crate::journal::Tx;
 use crate::node::{Dirty, Node, Standing, node};
 use crate::space::Run;
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Cx, DirtyPage, Inode, Result};
 

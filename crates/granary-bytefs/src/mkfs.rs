@@ -5,7 +5,7 @@ use crate::layout::superblock::{CLEAN, MAGIC, VERSION};
 use crate::layout::{Extent, Geometry, INODE_SIZE, InodeRecord, Superblock, bitmap, inode, line};
 use crate::options::MkfsOptions;
 use crate::supers::{write_copies, write_superblock};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result};

@@ -28,7 +28,7 @@ use crate::policy;
 use crate::space::Space;
 use crate::supers::{read_superblock, write_superblock};
 use crate::truncate::blocks_of;
-use granary_mssd::{DriveError, Port, Structure};
+use granary_device::{DriveError, Port, Structure};
 use granary_sim::{now, sync};
 use granary_units::{LINE_SIZE, Lpa, Nanos};
 use granary_vfs::{Block, BlockCache, FsError, Ino, Inode, Result};

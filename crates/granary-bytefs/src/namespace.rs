@@ -24,7 +24,7 @@ use crate::layout::{InodeRecord, orphan};
 use crate::map::SlotEdits;
 use crate::node::{Body, Half, Node, Standing, node};
 use crate::space::Claim;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::work::Call;

@@ -16,7 +16,7 @@ use crate::layout::inode::{self, INLINE_SIZE};
 use crate::layout::line::PAYLOAD;
 use crate::layout::{InodeRecord, Superblock, extent, line};
 use crate::map::FileMap;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::{costs, cpu, sync};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
 use granary_vfs::{Attr, Block, FileKind, FsError, Ino, Inode, Loaded, Result};

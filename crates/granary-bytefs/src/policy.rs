@@ -17,7 +17,7 @@
 //!
 //! Source: ByteFS section 4.6 for the ratio; the cost policy is ours.
 
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_sim::now;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
 use granary_vfs::Result;

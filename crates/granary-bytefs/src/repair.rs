@@ -31,7 +31,7 @@ use crate::layout::superblock::{CLEAN_LOOSE, REPAIRING};
 use crate::layout::{Geometry, InodeRecord};
 use crate::mount::{is_unreadable, replay_sound};
 use crate::supers::{check_copies, read_superblock, write_copies, write_superblock};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_units::PAGE_SIZE;
 use granary_vfs::{FileKind, FsError, Repaired, Result};
 use names::Dir;

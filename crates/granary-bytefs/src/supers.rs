@@ -16,7 +16,7 @@ use crate::layout::Geometry;
 use crate::layout::Superblock;
 use crate::layout::superblock::{IN_USE, REPAIRING};
 use crate::mkfs::ROOT;
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
 use zerocopy::little_endian::U32;

@@ -13,7 +13,7 @@ use crate::journal::Tx;
 use crate::layout::{InodeRecord, xattr};
 use crate::node::{Half, Node, Standing, node};
 use crate::space::{Claim, Run};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
 use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
 

@@ -23,7 +23,7 @@ pub use life::panic_text;
 pub use report::{Coverage, Failure, Report};
 
 use crate::load::Load;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::{HostCosts, rng::Stream};
 use granary_units::Nanos;
 use granary_vfs::{FileSystem, FsError, VfsConfig};

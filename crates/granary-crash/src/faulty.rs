@@ -12,11 +12,8 @@
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
-use granary_mssd::{
-    Chain, Command, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Streamed, Structure,
-};
-use granary_sim::rng::Stream;
-use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
+use granary_device::{Command, Drive, DriveError, Streamed, Structure};
+use granary_units::{ByteAddr, Lpa, Nanos, TxId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -90,13 +87,7 @@ impl Faulty {
 }
 
 impl Drive for Faulty {
-    fn info(&self) -> DriveInfo {
-        self.inner.info()
-    }
-
-    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
-        self.inner.load(now, at, out, what)
-    }
+    granary_device::forward_drive!(inner: info, load, load_pages, load_known, look_ahead, look_ahead_lines, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     fn store_from(
         &self,
@@ -126,66 +117,11 @@ impl Drive for Faulty {
         self.pass(|d| d.stream(now, lpa, from, data, what))
     }
 
-    fn load_pages(
-        &self,
-        now: Nanos,
-        at: ByteAddr,
-        len: usize,
-        out: &mut [Page],
-        what: Structure,
-    ) -> Result<Nanos, DriveError> {
-        self.inner.load_pages(now, at, len, out, what)
-    }
-
-    fn load_known(
-        &self,
-        now: Nanos,
-        runs: &[(Lpa, usize)],
-        until: Nanos,
-        known: &[Page],
-        fresh: &mut [Page],
-        what: Structure,
-    ) -> Chain {
-        self.inner.load_known(now, runs, until, known, fresh, what)
-    }
-
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.pass(|d| d.verify(now))
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         self.pass(|d| d.submit(now, command))
-    }
-
-    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.inner.settle(now)
-    }
-
-    fn power_fail(&self, now: Nanos, random: &mut Stream) {
-        self.inner.power_fail(now, random);
-    }
-
-    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.inner.power_on(now)
-    }
-
-    fn track_in_flight(&self, on: bool) {
-        self.inner.track_in_flight(on);
-    }
-
-    fn traffic(&self) -> LinkTraffic {
-        self.inner.traffic()
-    }
-
-    fn counters(&self) -> DriveCounters {
-        self.inner.counters()
-    }
-
-    fn counters_at(&self, now: Nanos) -> DriveCounters {
-        self.inner.counters_at(now)
-    }
-
-    fn check(&self) -> Result<(), Vec<String>> {
-        self.inner.check()
     }
 }

@@ -28,7 +28,7 @@ use crate::geometry::Geometry;
 use crate::journal::Handle;
 use crate::layout::group::{BLOCK_UNINIT, DESCRIPTORS_PER_BLOCK, GroupDesc, INODE_UNINIT};
 use crate::layout::{BLOCK_SIZE, BlockBytes};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::Lpa;
 use granary_vfs::{Block, BlockCache, FsError, Result};
 use parking_lot::Mutex;

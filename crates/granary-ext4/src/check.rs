@@ -22,7 +22,7 @@ use crate::layout::inode::{EXTENTS, FIRST_INO, INDEX, INODES_PER_BLOCK, JOURNAL_
 use crate::layout::superblock::Superblock;
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes, dirent, xattr};
 use crate::node::{self, Node};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{Lpa, Page};
 use granary_vfs::{Attr, Block, FileKind, FsError, Ino, Inode, Result};
 use std::collections::BTreeMap;

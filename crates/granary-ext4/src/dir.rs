@@ -24,7 +24,7 @@ use crate::layout::htree::{self, Form, name_hash};
 use crate::layout::inode::INDEX;
 use crate::layout::{BLOCK_SIZE, corrupt};
 use crate::node::{Node, number, show_blocks};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::{costs, cpu};
 use granary_units::{Lpa, Nanos};
 use granary_vfs::{Block, DirEntry, FileKind, FsError, Ino, Inode, Result, work};

@@ -22,7 +22,7 @@ use crate::layout::extent::{self as node_bytes, Entry, MAX_LEN, ROOT_MAX};
 use crate::layout::inode::ROOT_SIZE;
 use crate::layout::{BLOCKS_PER_GROUP, corrupt};
 use crate::node::Node;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::costs;
 use granary_units::Lpa;
 use granary_vfs::{Block, Result};

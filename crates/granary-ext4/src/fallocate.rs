@@ -21,7 +21,7 @@ use crate::file::{INODE, MOST, WRITE, blocks_of, owner};
 use crate::layout::BLOCK_SIZE;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
-use granary_mssd::Ticket;
+use granary_device::Ticket;
 use granary_units::{Lpa, Page};
 use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
 

@@ -30,7 +30,7 @@ use crate::layout::extent::Entry;
 use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use crate::ranges::Ranges;
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;

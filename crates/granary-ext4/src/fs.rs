@@ -5,7 +5,7 @@ use crate::layout::superblock::{CLEAN, CLEAN_LOOSE, DIRTY, Superblock};
 use crate::node::Node;
 use crate::options::DataMode;
 use crate::{Ext4, MAX_FILE_SIZE};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::{
     Allocate, Created, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Ino, Inode, Loaded,

@@ -39,7 +39,7 @@ pub(crate) use replay::{Replay, replay};
 use crate::layout::corrupt;
 use crate::layout::journal::{LogSuper, REVOKES};
 use crate::options::JournalShare;
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu, now};
 use granary_units::{Lpa, Nanos, Page};
@@ -520,8 +520,8 @@ impl Journal {
     }
 
     /// Starts writing pages into the log from block `at` on, in as few commands as the log's runs allow.
-    fn submit_log(&self, mut at: u32, mut pages: &[Page]) -> Result<granary_mssd::Ticket> {
-        let mut ticket = granary_mssd::Ticket::NONE;
+    fn submit_log(&self, mut at: u32, mut pages: &[Page]) -> Result<granary_device::Ticket> {
+        let mut ticket = granary_device::Ticket::NONE;
         while !pages.is_empty() {
             let (lpa, run) = place(&self.config.map, at);
             let n = (run as usize).min(pages.len());

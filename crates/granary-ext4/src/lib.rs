@@ -47,7 +47,7 @@ use crate::alloc::Groups;
 use crate::journal::Journal;
 use crate::mbcache::Known;
 use crate::orphan::Orphans;
-use granary_mssd::Port;
+use granary_device::Port;
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_vfs::{Block, BlockCache, DirtyPages};

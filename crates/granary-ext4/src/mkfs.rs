@@ -21,7 +21,7 @@ use crate::layout::journal::LogSuper;
 use crate::layout::superblock::{CLEAN, MAGIC, Superblock, VERSION};
 use crate::layout::{BLOCK_SIZE, BLOCKS_PER_GROUP, BlockBytes};
 use crate::options::MkfsOptions;
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_units::{Lpa, Page};
 use granary_vfs::{FileKind, FsError, Result};
 use std::collections::BTreeMap;

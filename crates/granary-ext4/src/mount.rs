@@ -18,7 +18,7 @@ use crate::mbcache::Known;
 use crate::options::{DataMode, MountOptions};
 use crate::orphan::Orphans;
 use crate::{Ext4, node};
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};

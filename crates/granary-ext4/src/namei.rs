@@ -11,7 +11,7 @@ use crate::layout::dirent;
 use crate::layout::htree::name_hash;
 use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::node::{self, Node, number, show_blocks};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::costs;
 use granary_vfs::work::Call;
 use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};

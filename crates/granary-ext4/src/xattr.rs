@@ -22,7 +22,7 @@ use crate::layout::inode::{EXTENTS, XATTR_ROOM};
 use crate::layout::{corrupt, xattr};
 use crate::mbcache::Known;
 use crate::node::{Node, number, show_blocks};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::costs;
 use granary_units::Lpa;
 use granary_vfs::{Block, Cx, FsError, Inode, Result, xattr_string};

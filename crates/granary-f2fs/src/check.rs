@@ -21,7 +21,7 @@ use crate::layout::node::{
 use crate::layout::sit::{SIT_ENTRIES, SIT_ENTRY, SitEntry};
 use crate::layout::summary::Summary;
 use crate::layout::{BlockBytes, NULL_ADDR, bit, is_real, le32, xattr};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{Lpa, Page};
 use granary_vfs::{Attr, FileKind, Result, is_name};
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,7 +18,7 @@ use crate::layout::summary::{COMPACT_FIRST, COMPACT_NEXT, JOURNAL_BYTES, SUMMARY
 use crate::layout::{BLOCK_SIZE, BlockBytes, bit, corrupt, is_real, put16, put32, set_bit};
 use crate::nodes::Batch;
 use crate::segs::{Segs, log};
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};
 use granary_vfs::Result;

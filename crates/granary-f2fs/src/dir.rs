@@ -19,7 +19,7 @@ use crate::layout::dentry::{BLOCK, Form, Found, INLINE, bucket, name_hash};
 use crate::layout::node::{ADDRS_AT, INLINE_AT, INLINE_BYTES, INLINE_DENTRY, XATTR_AT};
 use crate::layout::{BLOCK_SIZE, BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real, put32};
 use crate::node::{node, number};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::cpu;
 use granary_units::{Lpa, Page};
 use granary_vfs::{DirEntry, FileKind, FsError, Ino, Inode, Result, work};

@@ -17,7 +17,7 @@ use crate::nodes::Batch;
 use crate::segs::log;
 use crate::tree::Dnode;
 use crate::{F2fs, InPlace};
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu, now};
 use granary_units::{Dest, Lpa, Page, Payload};

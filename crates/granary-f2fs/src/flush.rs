@@ -8,7 +8,7 @@
 //!
 //! A FLUSH that began before a task asked does not count for it.
 
-use granary_mssd::{DriveError, Port};
+use granary_device::{DriveError, Port};
 use granary_sim::sync::{Condvar, Mutex};
 
 #[derive(Default)]

@@ -17,7 +17,7 @@ use crate::layout::{BlockBytes, NULL_ADDR};
 use crate::nodes::Batch;
 use crate::segs::{Seg, log};
 use crate::tree::Dnode;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::{Signal, Stopper};
 use granary_units::{Nanos, Page};
 use granary_vfs::{FileKind, Result};

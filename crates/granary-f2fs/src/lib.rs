@@ -58,7 +58,7 @@ use crate::layout::forward::Cuts;
 use crate::nat::Nat;
 use crate::node::Node;
 use crate::segs::Segs;
-use granary_mssd::Port;
+use granary_device::Port;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_units::Nanos;

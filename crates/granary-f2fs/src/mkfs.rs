@@ -13,7 +13,7 @@ use crate::layout::summary::{Summary, set_kind};
 use crate::layout::{BLOCK_SIZE, superblock};
 use crate::options::MkfsOptions;
 use crate::segs::{Seg, Segs, log};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_units::{Bytes, Lpa, Page};
 use granary_vfs::{Attr, BlockCache, FileKind, FsError, Result, Time};
 use std::sync::Arc;

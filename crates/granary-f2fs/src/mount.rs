@@ -21,7 +21,7 @@ use crate::nat::Nat;
 use crate::options::MountOptions;
 use crate::segs::{Seg, Segs};
 use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, discard, gc};
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, Signal, now};
 use granary_units::{Bytes, Lpa, Nanos, Page};

@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 use crate::layout::nat::{NAT_ENTRIES, NAT_ENTRY, NAT_JOURNAL, NatEntry};
 use crate::layout::node::FIRST_NID;
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, bit, corrupt, set_bit};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};
 use granary_vfs::{BlockCache, FsError, Result};

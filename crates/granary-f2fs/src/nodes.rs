@@ -15,7 +15,7 @@ use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NULL_ADDR, corrupt, is_real};
 use crate::node::Node;
 use crate::segs::log;
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_sim::sync::{Mutex, MutexGuard};
 use granary_units::{Lpa, Nanos, Page};
 use granary_vfs::{FsError, Result};

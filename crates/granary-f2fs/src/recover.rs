@@ -25,7 +25,7 @@ use crate::layout::{BlockBytes, NEW_ADDR, NULL_ADDR, corrupt, is_real};
 use crate::mount::Recovery;
 use crate::node::{Node, node};
 use crate::segs::log;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{Lpa, Page};
 use granary_vfs::{Attr, FileKind, Ino, Inode, Result, Time};
 use std::collections::{BTreeMap, BTreeSet};

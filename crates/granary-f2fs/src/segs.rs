@@ -20,7 +20,7 @@ use crate::layout::checkpoint::LogPlace;
 use crate::layout::sit::SitEntry;
 use crate::layout::summary::{Summary, set_kind};
 use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::now;
 use granary_units::Lpa;
 use granary_vfs::{BlockCache, FsError, Result};

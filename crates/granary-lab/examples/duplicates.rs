@@ -4,9 +4,10 @@
 //! `cargo run --release -p granary-lab --example duplicates -- varmail fileserver oltp`
 
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs, mount};
+use granary_device::Port;
 use granary_lab::experiment::Processes;
 use granary_lab::testbed::Testbed;
-use granary_mssd::{Mode, Mssd, Port};
+use granary_mssd::{Mode, Mssd};
 use granary_sim::{Daemon, Signal, World, WorldConfig};
 use granary_units::Nanos;
 use granary_vfs::{Tracking, Vfs, VfsConfig};

@@ -30,7 +30,7 @@ pub use load::{Edge, LOADS, Load};
 pub use model::model;
 pub use table::{judge, table};
 
-use granary_mssd::Structure;
+use granary_device::Structure;
 
 /// What moved between file system and drive in a measured run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -20,7 +20,8 @@ use crate::record::{Amplification, Bytes2, OpType, Ops, PageCache, Period, RECOR
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Testbed, figures};
 use crate::warnings;
-use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
+use granary_device::{Drive, Port};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;

@@ -10,9 +10,10 @@
 use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
+use granary_device::{Drive, Port};
 use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
 use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
-use granary_mssd::{Drive, DriveConfig, Mode, Port};
+use granary_mssd::{DriveConfig, Mode};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
     Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,

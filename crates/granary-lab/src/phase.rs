@@ -1,8 +1,8 @@
 //! Counters at an instant, and what moved between two of them.
 
 use crate::record::{Flash, Host, Interface, Phase};
+use granary_device::{DriveCounters, LinkTraffic, Structure};
 use granary_flash::Cause;
-use granary_mssd::{DriveCounters, LinkTraffic, Structure};
 use granary_units::Nanos;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use crate::error::LabError;
 use crate::testbed::Host;
 use granary_bytefs::Variant;
-use granary_mssd::Port;
+use granary_device::Port;
 use granary_units::Nanos;
 use granary_vfs::{FileSystem, Repaired, Result};
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 //!
 //! Invariant: of two panics the first counts.
 
-use granary_mssd::DriveError;
+use granary_device::DriveError;
 use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
 use std::any::Any;

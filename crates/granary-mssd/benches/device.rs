@@ -6,7 +6,8 @@ mod cpu_time;
 
 use cpu_time::CpuTime;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
+use granary_device::{Command, Drive, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use std::cmp::Reverse;

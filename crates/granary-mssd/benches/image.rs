@@ -8,8 +8,9 @@
 #[allow(dead_code, reason = "the criterion benches use the rest")]
 mod cpu_time;
 
+use granary_device::{Command, Drive, Structure};
 use granary_mssd::image::{Durability, Image, ImageMeta};
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Structure};
+use granary_mssd::{DriveConfig, Mode};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::path::Path;
 use std::sync::Arc;

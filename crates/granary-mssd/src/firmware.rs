@@ -23,11 +23,11 @@ pub mod log;
 pub mod store;
 
 use crate::config::DriveConfig;
-use crate::counters::{CacheCounters, LogCounters};
-use crate::drive::DriveError;
 use crate::image::layout::Layout;
 use buffer::Backend;
 use cache::Cache;
+use granary_device::DriveError;
+use granary_device::{CacheCounters, LogCounters};
 use granary_flash::Timeline;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos, Page, TxId};

@@ -39,14 +39,14 @@ pub use header::{FORMAT, ImageMeta};
 pub use journal::JournalCounters;
 
 use crate::config::{DriveConfig, Mode};
-use crate::counters::DriveCounters;
-use crate::drive::{Drive, DriveError};
 use crate::firmware::Firmware;
 use crate::firmware::bam::Bam;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::mssd::Mssd;
 use dram::{DRAM, Dram};
+use granary_device::DriveCounters;
+use granary_device::{Drive, DriveError};
 use granary_units::{Bytes, PAGE_SIZE, Page};
 use header::Header;
 use host::disk::DiskHost;

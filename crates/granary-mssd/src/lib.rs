@@ -19,28 +19,17 @@
 #![deny(unsafe_code)] // but for image/host/map.rs
 
 mod config;
-mod counters;
-mod drive;
 mod firmware;
 pub mod image;
 mod link;
 mod mssd;
-mod port;
 mod power;
-mod structure;
 
 pub use config::{
     BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,
 };
-pub use counters::{
-    BamCounters, BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic,
-    LogCounters,
-};
-pub use drive::{BamEntry, Chain, Command, Drive, DriveError, DriveInfo, Streamed, load_one_by_one};
 pub use firmware::bam::space::{BamSpace, BamTable};
 pub use mssd::Mssd;
-pub use port::{Port, Ticket};
-pub use structure::Structure;
 
 #[doc(hidden)]
 pub mod bench {

@@ -15,7 +15,7 @@ use crate::layout::JOURNAL_PAIRS;
 use crate::mount::first_free;
 use crate::node::{Body, Node, State};
 use crate::replay::Replayed;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Findings, Used, merged};
 use granary_vfs::{FileKind, FsError, Ino, Result, is_name};

@@ -19,7 +19,7 @@ use crate::layout::entry;
 use crate::log::Pending;
 use crate::namespace::node;
 use crate::node::{AttrEntry, FileMap, State};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Page;
 use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};

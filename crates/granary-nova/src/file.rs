@@ -19,7 +19,7 @@ use crate::layout::entry::{self, Write};
 use crate::log::Pending;
 use crate::node::{AttrEntry, Body, Displaced, Node, State};
 use crate::options::DataMode;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};

@@ -5,7 +5,7 @@ use crate::mount::write_super;
 use crate::namespace::node;
 use crate::replay::MAX_FILE_SIZE;
 use crate::{Nova, inodes};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::pages;
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{

@@ -19,7 +19,7 @@ use crate::Nova;
 use crate::layout::entry::{CUT, Entry, NEXT_PAGE, parse};
 use crate::layout::{LOG_SPACE, PAGE_NEXT, inode};
 use crate::node::{Body, LogPage, Node, State};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_vfs::Result;
 use std::collections::BTreeMap;

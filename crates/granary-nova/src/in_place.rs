@@ -19,7 +19,7 @@ use crate::layout::entry::{self, DENTRY_DEAD};
 use crate::layout::{PAGE_ENTRIES, inode as place};
 use crate::log::Pending;
 use crate::node::State;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, corrupt};
 use granary_vfs::{Attr, Cx, FileKind, Inode, Result};

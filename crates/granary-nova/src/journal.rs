@@ -14,7 +14,7 @@
 use crate::Nova;
 use crate::layout::JOURNAL_PAIRS;
 use crate::layout::journal::{ENTRY, entry, parse};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::{put_u64, u64_at};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_vfs::Result;

@@ -16,7 +16,7 @@ use crate::Nova;
 use crate::layout::entry::{CUT, DEAD, DENTRY_DEAD, FLAGS, NEXT_PAGE, WRITE_DEAD};
 use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, inode};
 use crate::node::{Displaced, LogPage, State};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::put_u64;
 use granary_pm::{BLOCK, Batch, From};
 use granary_sim::{costs, cpu};

@@ -9,7 +9,7 @@ use crate::layout::superblock::Superblock;
 use crate::layout::{HEAD_BLOCKS, LOG_SPACE, PAGE_ENTRIES, PAGE_OWNER, TAIL_BLOCKS};
 use crate::mount::{first_free, write_super};
 use crate::options::MkfsOptions;
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_pm::{BLOCK, Pm, saved};
 use granary_units::Bytes;
 use granary_vfs::{Attr, FileKind, FsError, Ino, Result};

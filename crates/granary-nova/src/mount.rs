@@ -17,7 +17,7 @@ use crate::layout::{HEAD_BLOCKS, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, TAIL_BLOCKS
 use crate::node::Body;
 use crate::options::{DataMode, MountOptions};
 use crate::replay::Replayed;
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_pm::{BLOCK, Block, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::{Page, Payload};

@@ -21,7 +21,7 @@ use crate::layout::entry::{self, Write};
 use crate::layout::inode::{self, LogPointers};
 use crate::log::{Pending, growth};
 use crate::node::{AttrEntry, Node, State};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_sim::sync::RwLock;
 use granary_units::{PAGE_SIZE, Page, Payload};

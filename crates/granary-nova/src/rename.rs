@@ -15,7 +15,7 @@ use crate::layout::inode;
 use crate::log::Pending;
 use crate::namespace::node;
 use crate::node::State;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{Batch, corrupt};
 use granary_vfs::{Attr, Cx, FileKind, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;

@@ -15,7 +15,7 @@ use crate::layout::entry::{CUT, DEAD, Entry, NEXT_PAGE, inode_flags, parse};
 use crate::layout::{LOG_SPACE, PAGE_DEAD, PAGE_ENTRIES, PAGE_NEXT, PAGE_OWNER, inode};
 use crate::mount::first_free;
 use crate::node::{AttrEntry, Body, LogPage, State};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::{u32_at, u64_at};
 use granary_pm::{BLOCK, corrupt};
 use granary_units::PAGE_SIZE;

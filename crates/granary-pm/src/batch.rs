@@ -9,7 +9,7 @@
 //! It does *not* order what lies between two fences.
 
 use crate::Pm;
-use granary_mssd::{Port, Streamed, Structure};
+use granary_device::{Port, Streamed, Structure};
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, PAGE_SIZE, Page, Payload, TxId};
 use granary_vfs::Result;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

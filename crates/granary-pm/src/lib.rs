@@ -33,7 +33,7 @@ pub use findings::Findings;
 pub use free::{FreeLists, From};
 pub use used::{Used, merged};
 
-use granary_mssd::{DriveInfo, Port, Structure};
+use granary_device::{DriveInfo, Port, Structure};
 use granary_units::{ByteAddr, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

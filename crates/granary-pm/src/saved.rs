@@ -9,7 +9,7 @@
 
 use crate::bytes::{put_u32, put_u64, u32_at, u64_at};
 use crate::{BLOCK, FreeLists, From, Pm, corrupt};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{PAGE_SIZE, Payload};
 use granary_vfs::Result;
 

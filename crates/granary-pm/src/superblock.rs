@@ -1,7 +1,7 @@
 //! The superblock and its copy: one line each, in two blocks; the copy is for media that lose the first.
 
 use crate::{BLOCK, Pm};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_vfs::Result;
 
 /// Writes both, the copy (in block `copy`) first, each with a fence.

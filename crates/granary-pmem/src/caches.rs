@@ -11,7 +11,7 @@
 //! a write-back by any core finds it. No more lines are held than there is room for.
 //! It does *not* know time, nor lines that were only loaded.
 
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{ByteAddr, LINE_SIZE};
 use std::collections::{BTreeMap, VecDeque};
 

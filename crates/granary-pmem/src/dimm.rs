@@ -25,7 +25,9 @@ mod state;
 use crate::config::{ConfigError, DimmConfig};
 use crate::counters::DimmCounters;
 use crate::medium::{Medium, RamMedium};
-use granary_mssd::{Command, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Streamed, Structure};
+use granary_device::{
+    Command, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Streamed, Structure,
+};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
@@ -158,6 +160,8 @@ impl<M: Medium> Dimm<M> {
 }
 
 impl<M: Medium> Drive for Dimm<M> {
+    granary_device::plain_chains!();
+
     fn info(&self) -> DriveInfo {
         // No command is served; one page keeps who splits transfers from dividing by nothing, and is refused
         // like all.

@@ -11,7 +11,7 @@
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, Tree, parse};
 use crate::{Node, Pmfs};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Findings, Used, merged};
 use granary_vfs::{Attr, FileKind, FsError, Ino, Result};

@@ -16,7 +16,7 @@ use crate::layout::Bytes;
 use crate::layout::dentry::{Dentry, HEADER, bytes, needs, parse};
 use crate::layout::inode::Tree;
 use crate::{Node, Pmfs};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::put_u16;
 use granary_pm::{BLOCK, corrupt};
 use granary_units::{Lpa, PAGE_SIZE, Page};

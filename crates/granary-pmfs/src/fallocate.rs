@@ -19,7 +19,7 @@ use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, Batch};
 use granary_units::Page;
 use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};

@@ -17,7 +17,7 @@ use crate::layout::inode::{Tree, bytes};
 use crate::namespace::inode_edit;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Attr, Cx, FsError, Inode, Result, SetAttr};

@@ -5,7 +5,7 @@ use crate::layout::inode::{PLACE, generation, links, parse};
 use crate::mount::write_super;
 use crate::table::per_piece;
 use crate::{MAX_FILE_SIZE, Pmfs, node};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, pages};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{

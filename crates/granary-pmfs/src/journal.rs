@@ -19,7 +19,7 @@
 use crate::Pmfs;
 use crate::layout::Bytes;
 use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, UNDO};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::{Condvar, Mutex};

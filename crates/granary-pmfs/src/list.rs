@@ -13,7 +13,7 @@
 use crate::Pmfs;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, ITEM_START, item};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::Batch;
 use granary_vfs::{Attr, FsError, Ino, Result};
 

@@ -8,7 +8,7 @@ use crate::layout::superblock::Superblock;
 use crate::mount::write_super;
 use crate::options::MkfsOptions;
 use crate::{Pmfs, journal::Journal};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_pm::{BLOCK, FreeLists, Pm, saved};
 use granary_units::Bytes;
 use granary_vfs::{Attr, FileKind, FsError, Result};

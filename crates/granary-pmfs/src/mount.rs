@@ -16,7 +16,7 @@ use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, item_at
 use crate::layout::superblock::Superblock;
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;

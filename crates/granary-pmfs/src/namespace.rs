@@ -15,7 +15,7 @@ use crate::layout::inode::{SIZE, Tree, bytes, new_bytes};
 use crate::layout::{Bytes, LIST_HEAD};
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Payload;
 use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Result};

@@ -13,7 +13,7 @@ use crate::journal::Edit;
 use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
 use crate::{Pmfs, node};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_vfs::{Attr, Cx, FileKind, FsError, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -11,7 +11,7 @@
 use crate::Pmfs;
 use crate::layout::FANOUT;
 use crate::layout::inode::PLACE;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, From, Pm, corrupt};
 use granary_units::Page;

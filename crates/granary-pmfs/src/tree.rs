@@ -15,7 +15,7 @@ use crate::Pmfs;
 use crate::journal::Edit;
 use crate::layout::inode::Tree;
 use crate::layout::{FANOUT, MAX_HEIGHT};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::bytes::{put_u64, u64_at};
 use granary_pm::{BLOCK, Batch, Block, From, corrupt};
 use granary_units::{PAGE_SIZE, Page};

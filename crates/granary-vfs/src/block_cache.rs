@@ -13,7 +13,7 @@
 mod table;
 
 use crate::error::Result;
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{Bytes, LINE_SIZE, Lpa, PAGE_SIZE, Page, prefetch, prefetch_at};
 use parking_lot::RwLock;
@@ -225,7 +225,7 @@ impl BlockCache {
     fn read_runs<'a>(&self, blocks: impl Iterator<Item = &'a Arc<Block>>) -> Result<()> {
         let blocks: Vec<&Arc<Block>> = blocks.collect();
         let mut pages = vec![Page::ZERO; blocks.len()];
-        let mut ticket = granary_mssd::Ticket::NONE;
+        let mut ticket = granary_device::Ticket::NONE;
         let mut from = 0;
         for run in blocks.chunk_by(|a, b| a.lpa.0 + 1 == b.lpa.0) {
             let out = &mut pages[from..from + run.len()];
@@ -342,7 +342,7 @@ impl BlockCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic};
+    use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic};
     use granary_sim::rng::Stream;
     use granary_sim::{World, now, spawn};
     use granary_units::{ByteAddr, Nanos, TxId};
@@ -354,6 +354,8 @@ mod tests {
     }
 
     impl Drive for Numbered {
+        granary_device::plain_drive!();
+
         fn info(&self) -> DriveInfo {
             DriveInfo { pages: 1000, write_log: false, max_transfer: 128, ..DriveInfo::default() }
         }

@@ -1,6 +1,6 @@
 //! [`FsError`]: everything a file-system call can fail with, one errno each.
 
-use granary_mssd::DriveError;
+use granary_device::DriveError;
 
 /// Result of a file-system call.
 pub type Result<T, E = FsError> = std::result::Result<T, E>;

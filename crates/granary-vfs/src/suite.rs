@@ -56,7 +56,8 @@ use crate::fs::{Cred, FileSystem};
 use crate::process::Process;
 use crate::reference::Limits;
 use crate::{Vfs, VfsConfig};
-use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
+use granary_device::{Drive, Port};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos};
 use std::fmt::Debug;
@@ -116,11 +117,11 @@ macro_rules! subject {
                 $crate::reference::Limits { max_file_size: $max_file_size, max_links: $max_links }
             }
 
-            fn mkfs(&self, port: &granary_mssd::Port) -> $crate::Result<()> {
+            fn mkfs(&self, port: &granary_device::Port) -> $crate::Result<()> {
                 $fs_crate::mkfs(port, &self.mkfs)
             }
 
-            fn mount(&self, port: granary_mssd::Port) -> $crate::Result<std::sync::Arc<Self::Fs>> {
+            fn mount(&self, port: granary_device::Port) -> $crate::Result<std::sync::Arc<Self::Fs>> {
                 $fs_crate::mount(port, &self.mount)
             }
 
@@ -134,12 +135,12 @@ macro_rules! subject {
         }
 
         /// Made and mounted with defaults.
-        pub fn fresh(drive: &std::sync::Arc<dyn granary_mssd::Drive>) -> Mounted {
+        pub fn fresh(drive: &std::sync::Arc<dyn granary_device::Drive>) -> Mounted {
             Mounted::fresh(&Subject::default(), drive)
         }
 
         /// Mounted again with defaults.
-        pub fn again(drive: &std::sync::Arc<dyn granary_mssd::Drive>) -> Mounted {
+        pub fn again(drive: &std::sync::Arc<dyn granary_device::Drive>) -> Mounted {
             Mounted::again(&Subject::default(), drive)
         }
     };

@@ -13,7 +13,7 @@ use super::Job;
 use super::power::choose;
 use crate::targets;
 use granary_crash::Target;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_units::Nanos;

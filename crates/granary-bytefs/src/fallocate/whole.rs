@@ -22,7 +22,7 @@ use crate::layout::bitmap::BITS_PER_GROUP;
 use crate::map::Piece;
 use crate::node::{Node, node};
 use crate::space::{Claim, Run};
-use granary_mssd::{Structure, Ticket};
+use granary_device::{Structure, Ticket};
 use granary_sim::sync::MutexGuard;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Allocate, FsError, Inode, Result};

@@ -38,7 +38,7 @@ use crate::journal::Journal;
 use crate::layout::Geometry;
 use crate::ranges::Ranges;
 use crate::space::Run;
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_sim::sync;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{FsError, Result};

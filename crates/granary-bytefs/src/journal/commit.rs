@@ -21,7 +21,7 @@
 use crate::journal::redo::{Image, Redo};
 use crate::journal::tx::ManyBits;
 use crate::space::Run;
-use granary_mssd::Port;
+use granary_device::Port;
 use granary_sim::sync::{Condvar, Mutex};
 use granary_units::TxId;
 use granary_vfs::{FsError, Result};

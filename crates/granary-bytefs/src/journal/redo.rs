@@ -27,7 +27,7 @@
 
 use crate::layout::Geometry;
 use crate::space::Run;
-use granary_mssd::{DriveError, Port, Structure};
+use granary_device::{DriveError, Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, Result};

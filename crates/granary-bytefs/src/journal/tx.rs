@@ -16,7 +16,7 @@ use crate::journal::redo::Image;
 use crate::layout::{bitmap, line, orphan};
 use crate::options::CommitMode;
 use crate::space::{Claim, Run};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use granary_vfs::{Block, FsError, Result};

@@ -1,7 +1,7 @@
 //! Claims: every block gets one owner. Who comes second gets a copy; whose word is doubtful comes last and gets none.
 
 use super::{Piece, Repair, bit, set_bit};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_vfs::{FileKind, Result};
 
 impl Repair<'_> {

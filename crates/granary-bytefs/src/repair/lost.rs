@@ -13,7 +13,7 @@
 use super::{Bytes, Repair};
 use crate::layout::{Geometry, INODES_PER_BLOCK};
 use crate::truncate::blocks_of;
-use granary_mssd::{DriveError, Port, Structure};
+use granary_device::{DriveError, Port, Structure};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, Result};
 use std::collections::{BTreeMap, BTreeSet};

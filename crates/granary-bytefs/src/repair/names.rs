@@ -11,7 +11,7 @@ use super::{Found, Piece, Repair};
 use crate::dir::walk;
 use crate::layout::{DentryHead, InodeRecord, SLOT_SIZE, SLOTS_PER_BLOCK, dentry};
 use crate::mkfs::ROOT;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{Lpa, PAGE_SIZE};
 use granary_vfs::{FileKind, Result, is_name};
 use std::collections::{BTreeSet, VecDeque};

@@ -4,7 +4,7 @@ use super::{Bytes, Found, Piece, Repair, bit};
 use crate::journal::Bitmap;
 use crate::layout::{INODE_SIZE, INODES_PER_BLOCK, InodeRecord, bitmap, extent, inode, line, orphan, xattr};
 use crate::mkfs::ROOT;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::LINE_SIZE;
 use granary_vfs::{FileKind, Result};
 

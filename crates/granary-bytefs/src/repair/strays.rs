@@ -14,7 +14,7 @@ use super::{Found, Repair, bit, set_bit};
 use crate::journal::Bitmap;
 use crate::layout::{InodeRecord, SLOTS_PER_BLOCK, bitmap};
 use crate::mkfs::ROOT;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_vfs::{FileKind, Result};
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{I64, U16, U32};

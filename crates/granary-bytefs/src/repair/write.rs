@@ -6,7 +6,7 @@ use crate::journal::Bitmap;
 use crate::layout::{INODE_SIZE, SLOT_SIZE, SLOTS_PER_BLOCK, bitmap, dentry, extent, inode, line, xattr};
 use crate::mkfs::ROOT;
 use crate::truncate::blocks_of;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, Result};
 use zerocopy::IntoBytes;

@@ -3,7 +3,7 @@
 use crate::common::client::Client;
 use crate::common::{assert_clean, format, in_world, open, strict};
 use granary_bytefs::MountOptions;
-use granary_mssd::{Drive, Port, Structure};
+use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{Cred, Cx, FileSystem, Time};

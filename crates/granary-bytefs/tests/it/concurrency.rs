@@ -3,7 +3,7 @@
 use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, format, open, small_cached, small_mssd, strict};
 use granary_bytefs::{CommitMode, MountOptions, Variant};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, spawn};
 use granary_units::Nanos;

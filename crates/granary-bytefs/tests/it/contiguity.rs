@@ -2,7 +2,7 @@
 
 use crate::common::{in_world, open, strict};
 use granary_bytefs::{MkfsOptions, MountOptions, mkfs};
-use granary_mssd::{Drive, Port};
+use granary_device::{Drive, Port};
 use granary_units::{PAGE_SIZE, Payload};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 
 use crate::common::{format, in_world, open, small_mssd, strict, until_power_fails};
 use granary_bytefs::{MountOptions, mount, repair};
-use granary_mssd::{Drive, Port, Structure};
+use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};

@@ -3,7 +3,7 @@
 use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, in_world, open, small_cached, strict};
 use granary_bytefs::{ByteFs, DataMode, MkfsOptions, MountOptions, Variant, mkfs};
-use granary_mssd::{Drive, Port};
+use granary_device::{Drive, Port};
 use granary_sim::now;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;

@@ -4,7 +4,7 @@
 use crate::common::client::{Client, bytes};
 use crate::common::{assert_clean, in_world, open, small_cached, small_mssd, strict, until_power_fails};
 use granary_bytefs::{DataMode, MkfsOptions, MountOptions, Variant, mkfs, mount, repair};
-use granary_mssd::{Drive, Port, Structure};
+use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};

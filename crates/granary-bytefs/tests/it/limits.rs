@@ -4,7 +4,7 @@ use crate::common::client::{Client, bytes};
 use crate::common::strict::StrictDrive;
 use crate::common::{assert_clean, format, in_world, open, strict, until_power_fails};
 use granary_bytefs::{DataMode, MkfsOptions, MountOptions, mkfs};
-use granary_mssd::{Drive, Port, Structure};
+use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Bytes, Dest, Lpa, Nanos, Page, Payload};

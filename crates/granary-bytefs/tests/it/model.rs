@@ -6,7 +6,7 @@ use crate::common::{
     assert_clean, format, in_world, open, small_cached, small_mssd, strict, until_power_fails,
 };
 use granary_bytefs::{CommitMode, DataMode, MountOptions, Variant};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::Nanos;

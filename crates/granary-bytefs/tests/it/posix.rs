@@ -3,7 +3,7 @@
 
 use crate::common::{assert_clean, format, open, small_mssd, strict};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions, Policy};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos};

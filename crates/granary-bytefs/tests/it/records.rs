@@ -2,7 +2,7 @@
 
 use crate::common::{format, in_world, small_mssd, strict, until_power_fails};
 use granary_bytefs::{DataMode, MountOptions, mount, repair};
-use granary_mssd::{Drive, Port, Structure};
+use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, power_fail, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};

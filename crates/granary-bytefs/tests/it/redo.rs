@@ -3,7 +3,7 @@
 
 use crate::common::{format, in_world, open, small_cached};
 use granary_bytefs::{MountOptions, Variant};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep_until};
 use granary_units::{Dest, Nanos, Payload};

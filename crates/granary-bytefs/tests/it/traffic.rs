@@ -3,7 +3,7 @@
 use crate::common::client::Client;
 use crate::common::{format, in_world, open, small_mssd};
 use granary_bytefs::MountOptions;
-use granary_mssd::{LinkTraffic, Structure};
+use granary_device::{LinkTraffic, Structure};
 use granary_vfs::FileSystem;
 
 /// Bytes written by byte for inode, dentry, bitmap, data, and by block for data; nothing else may have moved.

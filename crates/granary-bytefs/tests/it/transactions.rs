@@ -3,7 +3,8 @@
 use crate::common::client::Client;
 use crate::common::{assert_clean, format, in_world, open, small_mssd};
 use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions};
-use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
+use granary_device::Drive;
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};

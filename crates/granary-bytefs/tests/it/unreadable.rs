@@ -3,7 +3,8 @@
 
 use crate::common::{breakable, format, in_world, until_power_fails};
 use granary_bytefs::{MountOptions, Variant, mount, repair};
-use granary_mssd::{Drive, DriveError, Mode, Mssd, Port, Structure};
+use granary_device::{Drive, DriveError, Port, Structure};
+use granary_mssd::{Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};

@@ -12,7 +12,7 @@ use super::report::Coverage;
 use crate::faulty::{Faulty, Trip};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep, sleep_until};
 use granary_units::Nanos;

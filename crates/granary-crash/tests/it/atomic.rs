@@ -3,7 +3,7 @@
 //! reference's before or after the operation that was under way. (PMFS promises it for metadata only.)
 
 use granary_crash::{Faulty, Target, Trip};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::Nanos;

@@ -1,7 +1,7 @@
 //! One power failure at a chosen point of a program, and what the next life of the file system sees.
 
 use granary_crash::Target;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, sleep_until};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_units::{Dest, Payload};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Explorer, Failure, Target};
-use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
-use granary_sim::{HostCosts, rng::Stream};
-use granary_units::{ByteAddr, Nanos, TxId};
+use granary_device::{Command, Drive, DriveError, Streamed, Structure, stream_by_store};
+use granary_sim::HostCosts;
+use granary_units::{ByteAddr, Lpa, Nanos, TxId};
 use granary_vfs::{FileSystem, FsError, VfsConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -67,12 +67,8 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    fn info(&self) -> DriveInfo {
-        self.inner.info()
-    }
-    fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
-        self.inner.load(now, at, out, what)
-    }
+    granary_device::forward_drive!(inner: info, load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+
     fn store_from(
         &self,
         core: u16,
@@ -87,35 +83,23 @@ impl Drive for Forgetful {
         }
         self.inner.store_from(core, now, at, data, tx, what)
     }
-    fn flush_lines(&self, now: Nanos, at: ByteAddr, len: usize) -> Result<Nanos, DriveError> {
-        self.inner.flush_lines(now, at, len)
+
+    fn stream(
+        &self,
+        now: Nanos,
+        lpa: Lpa,
+        from: usize,
+        data: Streamed<'_>,
+        what: Structure,
+    ) -> Result<Nanos, DriveError> {
+        stream_by_store(self, now, lpa, from, data, what)
     }
-    fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.inner.verify(now)
-    }
+
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
         if matches!(command, Command::Commit { .. }) && self.forgets(Bug::LostCommit, 20) {
             return Ok(now);
         }
         self.inner.submit(now, command)
-    }
-    fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.inner.settle(now)
-    }
-    fn power_fail(&self, now: Nanos, random: &mut Stream) {
-        self.inner.power_fail(now, random);
-    }
-    fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.inner.power_on(now)
-    }
-    fn track_in_flight(&self, on: bool) {
-        self.inner.track_in_flight(on);
-    }
-    fn traffic(&self) -> LinkTraffic {
-        self.inner.traffic()
-    }
-    fn check(&self) -> Result<(), Vec<String>> {
-        self.inner.check()
     }
 }
 

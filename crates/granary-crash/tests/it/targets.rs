@@ -3,9 +3,10 @@
 
 use granary_bytefs::{CommitMode, DataMode, MkfsOptions, MountOptions, Variant};
 use granary_crash::{Filebench, Full, Late, Load, Sparse, Target, Torture};
+use granary_device::{Drive, Port};
 use granary_f2fs::{FsyncMode, InPlace};
 use granary_flash::Geometry;
-use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::{FileSystem, FsError, VfsConfig};

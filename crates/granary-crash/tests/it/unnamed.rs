@@ -2,7 +2,7 @@
 //! it was given, or nothing is left of it; its content and its name are there once fsync has said so.
 
 use granary_crash::{Faulty, Target, Trip};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, Nanos, Payload};

@@ -9,7 +9,7 @@ use super::{Flex, Groups, clear_range};
 use crate::journal::Handle;
 use crate::layout::corrupt;
 use crate::layout::inode::INODES_PER_BLOCK;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::Lpa;
 use granary_vfs::{Block, FsError, Result};
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! journal's superblock with FUA, after a flush unless a commit just sent one.
 
 use super::{Checkpoint, Journal};
-use granary_mssd::Ticket;
+use granary_device::Ticket;
 use granary_units::{Lpa, Page};
 use granary_vfs::Result;
 use std::collections::VecDeque;

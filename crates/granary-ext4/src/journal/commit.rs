@@ -10,7 +10,7 @@
 
 use super::{Checkpoint, Committing, Journal, Running};
 use crate::layout::journal::{REVOKES, TAGS, Tag, commit, descriptor, escape, revoke};
-use granary_mssd::Ticket;
+use granary_device::Ticket;
 use granary_sim::{now, sleep_until};
 use granary_units::Page;
 use granary_vfs::Result;

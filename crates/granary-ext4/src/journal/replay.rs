@@ -9,7 +9,7 @@
 use super::place;
 use crate::layout::corrupt;
 use crate::layout::journal::{LogSuper, Record, Tag, parse, unescape};
-use granary_mssd::{Port, Structure, Ticket};
+use granary_device::{Port, Structure, Ticket};
 use granary_units::{Lpa, Page};
 use granary_vfs::Result;
 use std::collections::BTreeMap;

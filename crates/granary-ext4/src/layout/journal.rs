@@ -12,7 +12,7 @@
 //! a record of the journal, as the block behind the last transaction would be.
 
 use super::{BLOCK_SIZE, BlockBytes, le32, put32};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::Page;
 
 /// Marks journal blocks (the kernel's number).

@@ -1,12 +1,12 @@
 //! Damaged media: `check` names what was planted, nothing panics, and what cannot be used is `Corrupt` with evidence.
 
 use crate::common::fresh;
+use granary_device::{Drive, Port, Structure};
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::inode::RawInode;
 use granary_ext4::layout::superblock::Superblock;
 use granary_ext4::layout::{BLOCK_SIZE, BlockBytes, extent, xattr};
 use granary_ext4::{MountOptions, mount};
-use granary_mssd::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Lpa, Page, Payload};
 use granary_vfs::suite::{drive, look_around, port, run};

@@ -2,8 +2,8 @@
 //! compared by `granary calibrate --reference` and the test of that name in granary-lab.
 
 use crate::common::{Mounted, Subject, fresh};
+use granary_device::Structure;
 use granary_ext4::{DataMode, MountOptions};
-use granary_mssd::Structure;
 use granary_sim::sleep;
 use granary_units::{Bytes, Nanos, Payload};
 use granary_vfs::suite::{drive, run};

@@ -1,5 +1,6 @@
 //! Every structure of the format is read back as it was written, and refuses bytes that are none.
 
+use granary_device::Structure;
 use granary_ext4::layout::extent::{self, Entry};
 use granary_ext4::layout::group::GroupDesc;
 use granary_ext4::layout::htree::{self, Form, name_hash};
@@ -9,7 +10,6 @@ use granary_ext4::layout::journal::{
 };
 use granary_ext4::layout::superblock::{MAGIC, Superblock, VERSION};
 use granary_ext4::layout::{BLOCK_SIZE, dirent};
-use granary_mssd::Structure;
 use granary_sim::rng::Stream;
 use granary_vfs::{FileKind, FsError};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Power failures at random instants: what fsync promised is there, everything is sound, work goes on.
 
 use crate::common::{Mounted, Subject};
+use granary_device::Structure;
 use granary_ext4::layout::journal::{Tag, commit, descriptor};
 use granary_ext4::{DataMode, MkfsOptions, MountOptions, Recovery};
-use granary_mssd::Structure;
 use granary_sim::{now, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Page, Payload};
 use granary_vfs::suite::{self, LateDrive, drive, write_all};

@@ -1,7 +1,8 @@
 //! Damaged media: names that no path can have are findings, told to nobody; a superblock that is lost is written anew.
 
 use crate::common::{again, fresh};
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
+use granary_device::{Command, Drive, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::now;
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
 use granary_vfs::suite::{create, drive, port, run, write_all};

@@ -1,8 +1,8 @@
 //! Checkpoint packs with the bitmap of SIT copies in blocks of its own: large drives, and small ones that are told to.
 
 use crate::common::{Mounted, Subject, fresh};
+use granary_device::Drive;
 use granary_f2fs::{InPlace, MkfsOptions, MountOptions};
-use granary_mssd::Drive;
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::suite::{self, LateDrive, run, write_all};
 use granary_vfs::{OpenFlags, Posix};

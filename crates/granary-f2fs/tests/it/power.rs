@@ -1,8 +1,8 @@
 //! Power failures at random instants: what fsync promised is there, everything is sound, work goes on.
 
 use crate::common::{Mounted, Subject};
+use granary_device::Drive;
 use granary_f2fs::{InPlace, MkfsOptions, MountOptions, Recovery};
-use granary_mssd::Drive;
 use granary_sim::spawn;
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::suite::{self, LateDrive, drive, fill, write_all};

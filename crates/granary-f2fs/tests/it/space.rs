@@ -1,8 +1,8 @@
 //! Space, size and number: full file systems, large directories, large files.
 
 use crate::common::{Mounted, Subject, fresh};
+use granary_device::Structure;
 use granary_f2fs::{InPlace, MountOptions};
-use granary_mssd::Structure;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::suite::{self, Subject as _, create, drive, fill, port, run, run_jittered};

@@ -10,7 +10,7 @@
 //! Source: the kernel's Documentation/filesystems/ext4 (super.rst, group_descr.rst, ifork.rst).
 
 use crate::error::LabError;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{PAGE_SIZE, Page};
 use std::collections::BTreeMap;
 

@@ -3,8 +3,9 @@
 use super::{Edge, Load, Traffic};
 use crate::error::LabError;
 use crate::testbed::Testbed;
+use granary_device::{Drive, LinkTraffic, Port};
 use granary_ext4::{DataMode, JournalShare, JournalStats, MkfsOptions, MountOptions};
-use granary_mssd::{Drive, LinkTraffic, Mode, Mssd, Port};
+use granary_mssd::{Mode, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep, sleep_until};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::{Cred, Process, Vfs};
@@ -81,7 +82,7 @@ const _: () = assert!(Edge::Start as usize == 0 && Edge::End as usize == 1);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use granary_mssd::Structure;
+    use granary_device::Structure;
 
     /// Each record of a log in reserved space marks its blocks: inode, descriptor and commit block; the reservation before them
     /// is one commit more.

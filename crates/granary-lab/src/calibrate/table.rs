@@ -3,7 +3,7 @@
 use super::Traffic;
 use crate::report::{grid, group, right};
 use comfy_table::Cell;
-use granary_mssd::Structure;
+use granary_device::Structure;
 
 /// Aims: share by which all written bytes, and by which each structure may differ.
 const TOTAL: f64 = 0.10;

@@ -27,7 +27,7 @@ use super::job::{Access, Job, Part, check_all};
 use super::trace::Phase;
 use crate::error::LabError;
 use client::{Client, Drawn, Next};
-use granary_mssd::{Command, Drive, DriveCounters, DriveError, Structure};
+use granary_device::{Command, Drive, DriveCounters, DriveError, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Nanos, PAGE_SIZE, TxId};
 use io::Buffers;

@@ -11,7 +11,8 @@
 
 use crate::error::LabError;
 use crate::testbed::Testbed;
-use granary_mssd::{BamSpace, Command, Drive, DriveError, Mssd, Structure};
+use granary_device::{Command, Drive, DriveError, Structure};
+use granary_mssd::{BamSpace, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Histogram, HostCosts};
 use granary_units::{Lpa, Nanos, Page};

@@ -9,7 +9,8 @@
 //! No simulated time passes: the flash is brought into the state that these writes leave ([`Mssd::fill`],
 //! [`Mssd::scatter`]).
 
-use granary_mssd::{DriveError, Mssd};
+use granary_device::DriveError;
+use granary_mssd::Mssd;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Page};
 
@@ -83,7 +84,8 @@ mod tests {
     use super::*;
     use crate::drive::bench::tests::{job, small};
     use crate::drive::{Bench, Job};
-    use granary_mssd::{Command, Drive, Mode, Structure};
+    use granary_device::{Command, Drive, Structure};
+    use granary_mssd::Mode;
     use granary_units::Nanos;
 
     #[test]

@@ -15,7 +15,8 @@ use crate::phase::{by_cause, host};
 use crate::record::{Flash, Host};
 use crate::testbed::figures;
 use crate::warnings::gc_never_ran;
-use granary_mssd::{DriveConfig, DriveCounters};
+use granary_device::DriveCounters;
+use granary_mssd::DriveConfig;
 use granary_units::Nanos;
 use serde::Serialize;
 

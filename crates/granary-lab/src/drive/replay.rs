@@ -17,7 +17,7 @@ use super::bench::JobResult;
 use super::trace::recorded::POWER;
 use super::trace::{Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
-use granary_mssd::{Command, Drive, DriveCounters, DriveError, Streamed, Structure};
+use granary_device::{Command, Drive, DriveCounters, DriveError, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, Payload};
 use std::cmp::Reverse;

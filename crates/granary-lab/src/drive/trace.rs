@@ -31,7 +31,7 @@ mod tencent;
 pub use format::Format;
 
 use crate::error::LabError;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use lines::bad;
 use std::io::{BufRead, BufReader, Read};

@@ -229,17 +229,17 @@ impl Unit {
 }
 
 fn structures(records: &[Record], view: View) -> String {
-    let of = |r: &Record, s: granary_mssd::Structure| {
+    let of = |r: &Record, s: granary_device::Structure| {
         let pick = |m: &BTreeMap<String, u64>| m.get(s.name()).copied().unwrap_or(0);
         (pick(&r.host.byte.write_bytes), pick(&r.host.block.write_bytes))
     };
-    let used: Vec<_> = granary_mssd::Structure::ALL
+    let used: Vec<_> = granary_device::Structure::ALL
         .into_iter()
         .filter(|s| records.iter().any(|r| of(r, *s) != (0, 0)))
         .collect();
     let labels = [Column::words("byte + block", used.iter().map(|s| s.name().to_owned()).collect())];
     let columns = records.iter().map(|r| {
-        let shown = |s: &granary_mssd::Structure| {
+        let shown = |s: &granary_device::Structure| {
             let (byte, block) = of(r, *s);
             format!("{} + {}", Bytes(byte), Bytes(block))
         };

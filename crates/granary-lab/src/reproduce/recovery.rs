@@ -7,7 +7,8 @@
 
 use crate::error::LabError;
 use crate::testbed::Testbed;
-use granary_mssd::{Command, Drive, Mode, Mssd, Structure};
+use granary_device::{Command, Drive, Structure};
+use granary_mssd::{Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
@@ -50,7 +51,7 @@ pub fn recovery(testbed: &Testbed, seed: u64) -> Result<Recovery, LabError> {
     Ok(Recovery { entries, load: up, scan: log.scan_time, flush: log.flush_time, total, index_bytes })
 }
 
-fn fill(drive: &Mssd) -> Result<u64, granary_mssd::DriveError> {
+fn fill(drive: &Mssd) -> Result<u64, granary_device::DriveError> {
     let (now, mut entries) = (Nanos::ZERO, 0);
     let all = drive.info().pages * LINES;
     while entries < all {

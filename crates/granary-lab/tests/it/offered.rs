@@ -1,8 +1,9 @@
 //! What statfs offers can be had, on every file system: reserved and then written, or written at once.
 
+use granary_device::Port;
 use granary_lab::registry::{self, FILE_SYSTEMS};
 use granary_lab::testbed::Testbed;
-use granary_mssd::{Mode, Mssd, Port};
+use granary_mssd::{Mode, Mssd};
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Payload};
 use granary_vfs::{Allocate, Cred, OpenFlags, Posix, Process, Vfs};

@@ -1,7 +1,8 @@
 //! The file's bytes are a file's, whatever the pages below: against a plain array.
 
 use super::*;
-use granary_mssd::{Drive, DriveConfig, Mode, Mssd};
+use granary_device::Drive;
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
 
@@ -23,7 +24,7 @@ fn shared(size: Bytes) -> Export {
 }
 
 /// The drive's counters of this export.
-fn commands(s: &Export) -> granary_mssd::DriveCounters {
+fn commands(s: &Export) -> granary_device::DriveCounters {
     s.port.drive().counters()
 }
 

@@ -4,9 +4,9 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{Rig, each, possible, systems, vfs};
+use granary_device::Port;
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
-use granary_mssd::Port;
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::fs::{self, File, OpenOptions, Permissions};

@@ -1,9 +1,10 @@
 //! A mount on a drive in memory, taken away again whatever happens.
 
+use granary_device::{Drive, Port};
 use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, Unmounter, host_config};
-use granary_mssd::{Drive, Mode, Mssd, Port};
+use granary_mssd::{Mode, Mssd};
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::fs;

@@ -21,11 +21,11 @@
 mod programs;
 
 use crate::config::WriteAck;
-use crate::counters::BufferCounters;
-use crate::drive::DriveError;
 use crate::firmware::Cores;
 use crate::firmware::store::Store;
 use crate::image::medium::ImageMedium;
+use granary_device::BufferCounters;
+use granary_device::DriveError;
 use granary_flash::{
     BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
 };

@@ -22,14 +22,14 @@ mod chain;
 mod uses;
 
 use crate::config::DriveConfig;
-use crate::counters::CacheCounters;
-use crate::drive::{DriveError, Streamed};
 use crate::firmware::buffer::Backend;
 use crate::image::ImageError;
 use crate::image::dram::{DRAM, Dram};
 use crate::image::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY, long, word};
 use crate::image::redo::Redo;
 use chain::Chain;
+use granary_device::CacheCounters;
+use granary_device::{DriveError, Streamed};
 use granary_flash::Cause;
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, prefetch, prefetch_at};

@@ -13,7 +13,7 @@
 //!
 //! Source: ByteFS section 4.2 (write combining, clwb).
 
-use crate::structure::Structure;
+use granary_device::Structure;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, TxId};
 
 /// A line with the bytes that were stored to it.

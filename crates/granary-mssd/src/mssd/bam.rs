@@ -19,11 +19,11 @@
 
 use super::State;
 use crate::config::{BamConfig, DriveConfig};
-use crate::drive::{BamEntry, DriveError};
 use crate::firmware::bam::Bam;
 use crate::firmware::bam::saved::Moving;
 use crate::power::Effect;
-use crate::structure::Structure;
+use granary_device::Structure;
+use granary_device::{BamEntry, DriveError};
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page};
 
 /// Bytes of an entry on its way to the host: inode number, offset, page.

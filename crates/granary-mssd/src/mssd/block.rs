@@ -11,10 +11,10 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::drive::DriveError;
 use crate::firmware::Firmware;
 use crate::power::{Effect, Seen};
-use crate::structure::Structure;
+use granary_device::DriveError;
+use granary_device::Structure;
 use granary_units::{Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 impl State {

@@ -14,10 +14,10 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::drive::{DriveError, Streamed};
 use crate::firmware::Firmware;
 use crate::link::wc::{HeldLine, split};
-use crate::structure::Structure;
+use granary_device::Structure;
+use granary_device::{DriveError, Streamed};
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 impl State {

@@ -13,9 +13,9 @@
 use super::State;
 use crate::config::DriveConfig;
 
-use crate::drive::{Chain, DriveError};
 use crate::firmware::Firmware;
-use crate::structure::Structure;
+use granary_device::Structure;
+use granary_device::{Chain, DriveError};
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page};
 
 /// How a load of a page passes where nothing is in its way.

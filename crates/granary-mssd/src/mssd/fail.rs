@@ -11,10 +11,10 @@
 
 use super::State;
 use crate::config::DriveConfig;
-use crate::drive::DriveError;
 use crate::firmware::Firmware;
 use crate::firmware::bam::Bam;
 use crate::power::Effect;
+use granary_device::DriveError;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos};
 

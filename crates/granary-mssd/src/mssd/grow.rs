@@ -9,9 +9,9 @@
 
 use super::Mssd;
 use crate::config::DriveConfig;
-use crate::drive::DriveError;
 use crate::image::ImageError;
 use crate::image::layout::Layout;
+use granary_device::DriveError;
 use granary_flash::FlashError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

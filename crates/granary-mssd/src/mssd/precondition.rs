@@ -7,9 +7,9 @@
 
 use super::Mssd;
 use crate::config::{ConfigError, DriveConfig};
-use crate::counters::CommandCounters;
-use crate::drive::DriveError;
 use crate::firmware::buffer::Backend;
+use granary_device::CommandCounters;
+use granary_device::DriveError;
 use granary_units::{Lpa, Page};
 
 impl Mssd {
@@ -59,7 +59,7 @@ impl Mssd {
 mod tests {
     use super::*;
     use crate::config::Mode;
-    use crate::drive::Drive;
+    use granary_device::Drive;
 
     #[test]
     fn a_preconditioned_drive_holds_the_data_and_no_time_has_passed() {

@@ -6,8 +6,9 @@
 //!                                                          programs = live pages + stale ones
 //! ```
 
+use granary_device::{Command, Drive, Structure};
 use granary_flash::{Cause, Geometry};
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure, WriteAck};
+use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::collections::BTreeSet;

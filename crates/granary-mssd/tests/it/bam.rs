@@ -7,7 +7,8 @@
 //! Commands in flight when power fails: a block of FS_WRITE is there with its entry or not at all, REMAP and BAM_RESET
 //! are carried out whole or not at all.
 
-use granary_mssd::{BamConfig, BamEntry, Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_device::{BamEntry, Command, Drive, DriveError, Structure};
+use granary_mssd::{BamConfig, DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 

@@ -5,7 +5,8 @@
 //!               └──> drive that is asked run by run                                every answer, every counter equal
 //! ```
 
-use granary_mssd::{Chain, Command, Drive, DriveConfig, Mode, Mssd, Streamed, Structure, load_one_by_one};
+use granary_device::{Chain, Command, Drive, Streamed, Structure, load_one_by_one};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 

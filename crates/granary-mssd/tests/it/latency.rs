@@ -1,6 +1,7 @@
 //! Unloaded latencies are the sum of their stages, and throughput ends at the link.
 
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure, WriteAck};
+use granary_device::{Command, Drive, DriveError, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 
 const WHAT: Structure = Structure::Data;

@@ -8,7 +8,8 @@ mod rig;
 mod unreadable;
 
 use self::rig::{Model, Op, PAGES, WHAT};
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd};
+use granary_device::{Command, Drive, DriveError};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, TxId};
 use proptest::prelude::*;

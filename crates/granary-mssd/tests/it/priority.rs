@@ -1,7 +1,8 @@
 //! Who goes first in a busy drive, and that nothing is had before it is there: a host's reads pass background work and queued
 //! programs, pages on their way from flash are waited for, and stores go no faster than the firmware takes them.
 
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Mssd, Structure};
+use granary_device::{Command, Drive, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 

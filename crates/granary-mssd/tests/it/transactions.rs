@@ -1,7 +1,8 @@
 //! Transactions beyond the usual: thousands at once, more than the log holds, numbers that begin again; and who goes first
 //! when the host reads while the drive cleans its log and collects garbage.
 
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_device::{Command, Drive, DriveError, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 

@@ -1,7 +1,7 @@
 //! Pointers on media that lead anywhere: findings and errors.
 
 use crate::common::{Subject, again, fresh};
-use granary_mssd::{Drive, Structure};
+use granary_device::{Drive, Structure};
 use granary_nova::layout::PAGE_NEXT;
 use granary_nova::layout::inode::{HEAD, NUMBER, SIZE};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};

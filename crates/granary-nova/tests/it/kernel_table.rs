@@ -5,7 +5,7 @@
 //! (stores to one line between two fences are one) without file data, and the fences. 10 % beyond the range are allowed.
 
 use crate::common::{Mounted, Subject};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_nova::{DataMode, MountOptions};
 use granary_pm::PmStats;
 use granary_units::{Bytes, Payload};

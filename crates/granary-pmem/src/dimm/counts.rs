@@ -4,7 +4,7 @@ use super::state::State;
 use crate::counters::DimmCounters;
 use crate::medium::Medium;
 use crate::module::{Module, Picos, nanos};
-use granary_mssd::{BusyTime, DriveCounters, LinkTraffic};
+use granary_device::{BusyTime, DriveCounters, LinkTraffic};
 use granary_units::{LINE_SIZE, Nanos};
 
 impl<M: Medium> State<M> {

@@ -11,7 +11,7 @@ use super::state::{State, byte_of, host, lines_of, page_of};
 use crate::caches::Held;
 use crate::medium::Medium;
 use crate::module::{Picos, nanos, picos};
-use granary_mssd::{DriveError, Structure};
+use granary_device::{DriveError, Structure};
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Nanos, PAGE_SIZE, Page};
 
 impl<M: Medium> State<M> {

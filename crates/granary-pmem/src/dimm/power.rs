@@ -17,7 +17,7 @@ use crate::caches::Held;
 use crate::config::Domain;
 use crate::medium::Medium;
 use crate::risk::{draw_words, take_words, words_of};
-use granary_mssd::DriveError;
+use granary_device::DriveError;
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Nanos, Payload};
 

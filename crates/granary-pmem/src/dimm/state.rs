@@ -15,7 +15,7 @@ use crate::counters::DimmCounters;
 use crate::medium::Medium;
 use crate::module::{Module, Picos, Times, Way, nanos, picos};
 use crate::risk::Risk;
-use granary_mssd::{CommandCounters, DriveError, LinkTraffic, Streamed, Structure};
+use granary_device::{CommandCounters, DriveError, LinkTraffic, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Payload};
 use std::collections::BTreeSet;

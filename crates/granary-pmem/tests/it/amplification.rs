@@ -1,7 +1,7 @@
 //! Bytes at the media beside bytes over the bus.
 
 use crate::rig::*;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::rng::Stream;
 use granary_units::Nanos;

@@ -1,7 +1,7 @@
 //! Sums balance, and counters say what happened.
 
 use crate::rig::*;
-use granary_mssd::{Drive, Structure};
+use granary_device::{Drive, Structure};
 use granary_pmem::{DimmConfig, Kind};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Nanos, TxId};

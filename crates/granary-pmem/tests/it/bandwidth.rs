@@ -1,7 +1,7 @@
 //! Bandwidths are those that were published, for one core and for many.
 
 use crate::rig::*;
-use granary_mssd::{Drive, Streamed};
+use granary_device::{Drive, Streamed};
 use granary_pmem::{Dimm, DimmConfig, Kind};
 use granary_units::{Lpa, Nanos, Page};
 

@@ -1,7 +1,7 @@
 //! Lines that cannot be read, and calls that cannot be served, are errors.
 
 use crate::rig::*;
-use granary_mssd::{Command, Drive, DriveError, Port, Streamed};
+use granary_device::{Command, Drive, DriveError, Port, Streamed};
 use granary_pmem::{Dimm, DimmConfig, ErrorConfig};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, Page, Payload, TxId};

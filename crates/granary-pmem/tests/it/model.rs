@@ -2,7 +2,7 @@
 //! may leave.
 
 use crate::rig::*;
-use granary_mssd::{Drive, Streamed};
+use granary_device::{Drive, Streamed};
 use granary_pmem::{Dimm, DimmConfig, Domain, Kind};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, Payload, TxId};

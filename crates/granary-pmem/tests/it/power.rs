@@ -1,7 +1,7 @@
 //! Power failures: what is drawn, and what is not.
 
 use crate::rig::*;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::rng::Stream;
 use granary_units::Nanos;

@@ -1,6 +1,6 @@
 //! What the tests share: small DIMMs, one-line calls, and cores that each do one thing after another.
 
-use granary_mssd::{Drive, Streamed, Structure};
+use granary_device::{Drive, Streamed, Structure};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Payload, TxId};
 

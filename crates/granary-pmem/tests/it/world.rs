@@ -1,7 +1,7 @@
 //! The DIMM behind a port in virtual time: tasks are cores, and a fence holds the core that makes it.
 
 use crate::rig::*;
-use granary_mssd::{Drive, Port, Streamed};
+use granary_device::{Drive, Port, Streamed};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::{World, WorldConfig, now, spawn};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};

@@ -1,7 +1,7 @@
 //! Inodes, trees and names on media that say anything: findings and errors, soon, and nothing else is written over.
 
 use crate::common::{Mounted, Subject, again, fresh};
-use granary_mssd::{Drive, Structure};
+use granary_device::{Drive, Structure};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
 use granary_vfs::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_vfs::{Allocate, FileSystem, FsError, OpenFlags, Posix};

@@ -5,7 +5,7 @@
 //! received without file data, and the fences. 10 % beyond the range are allowed.
 
 use crate::common::{Mounted, fresh};
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_pm::PmStats;
 use granary_units::{Bytes, Payload};
 use granary_vfs::suite::{drive, run};

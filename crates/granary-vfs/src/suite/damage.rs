@@ -7,7 +7,7 @@ use crate::model::snapshot;
 use crate::posix::{OpenFlags, Posix, Whence};
 use crate::process::Process;
 use crate::{Vfs, VfsConfig};
-use granary_mssd::{Port, Structure};
+use granary_device::{Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Dest, Lpa, Page};
 use std::sync::Arc;

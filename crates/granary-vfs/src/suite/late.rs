@@ -1,7 +1,7 @@
 //! [`LateDrive`]: a drive that keeps its promises and no more, and takes its time with file data: everything written
 //! later overtakes it. Whoever relies on the order of submission is found out.
 
-use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
+use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ impl LateDrive {
 }
 
 impl Drive for LateDrive {
+    granary_device::plain_drive!();
+
     fn info(&self) -> DriveInfo {
         DriveInfo { pages: self.pages, write_log: false, max_transfer: 64, ..DriveInfo::default() }
     }

@@ -5,7 +5,7 @@ use crate::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::posix::{Fd, OpenFlags, Posix};
 use crate::process::Process;
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};

@@ -10,12 +10,13 @@ use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDrive, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
+use granary_device::{Drive, Port};
 use granary_lab::image::{OpenImage, give_root, grow_mounted, may_have_lists, note_lists, under_vfs};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{MountError, Options, host_config};
+use granary_mssd::Mode;
 use granary_mssd::image::Image;
-use granary_mssd::{Drive, Mode, Port};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::Vfs;
@@ -224,7 +225,7 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
         Some(r) => {
             told += &format!(", {r}");
             let (log, journal) =
-                (after.log, after.link.block_read[granary_mssd::Structure::Journal as usize]);
+                (after.log, after.link.block_read[granary_device::Structure::Journal as usize]);
             if log.recovery_entries > 0 {
                 told += &format!(
                     ", {} log entries scanned, {} of open transactions dropped, {} pages written",

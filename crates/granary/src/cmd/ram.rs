@@ -2,10 +2,11 @@
 
 use crate::cli::mount::MemoryArgs;
 use crate::failure::Failure;
+use granary_device::Drive;
 use granary_lab::drive::trace::native::Header;
 use granary_lab::drive::{Precondition, Recorded};
 use granary_lab::testbed::Testbed;
-use granary_mssd::{Drive, Mode, Mssd};
+use granary_mssd::{Mode, Mssd};
 use granary_units::Bytes;
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! `granary stat IMAGE`: what the image is, its space, what it counted.
 
 use crate::cmd::files::warn;
+use granary_device::{DriveCounters, Structure};
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
+use granary_mssd::Mode;
 use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
-use granary_mssd::{DriveCounters, Mode, Structure};
 use granary_units::Bytes;
 use granary_vfs::StatFs;
 use std::os::unix::fs::MetadataExt;

@@ -255,8 +255,8 @@ fn fsck_names_the_file_of_an_unreadable_page() {
 
 /// Flips one bit in `flash` of each of these pages of an image's drive, and of what else has their content.
 fn flip(img: &Path, pages: &[u64]) {
+    use granary_device::{Port, Structure};
     use granary_mssd::image::{Durability, Image};
-    use granary_mssd::{Port, Structure};
     use granary_units::{Lpa, Page};
     let (image, drive) = Image::open(img, Durability::Process, false).expect("opens");
     // Not a line of them is in the log any more.
@@ -486,10 +486,8 @@ fn a_damaged_file_system_is_mended_and_what_was_whole_stays_whole() {
     ends(&["cp-in", text(&img), text(&src), "/copy"], 0);
     assert!(ends(&["fsck", text(&img), "--repair"], 0).1.contains("clean"));
     {
-        use granary_mssd::{
-            Port, Structure,
-            image::{Durability, Image},
-        };
+        use granary_device::{Port, Structure};
+        use granary_mssd::image::{Durability, Image};
         use granary_units::{Lpa, Page};
         let (image, drive) = Image::open(&img, Durability::Process, false).expect("opens");
         let port = Port::new(drive);

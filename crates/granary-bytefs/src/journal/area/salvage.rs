@@ -15,7 +15,7 @@
 
 use super::{OnMedia, bring_home, empty, records};
 use crate::layout::Geometry;
-use granary_mssd::Port;
+use granary_device::Port;
 use granary_vfs::Result;
 use std::collections::BTreeSet;
 

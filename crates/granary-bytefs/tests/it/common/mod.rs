@@ -5,7 +5,8 @@ pub mod model;
 pub mod strict;
 
 use granary_bytefs::{ByteFs, MkfsOptions, MountOptions, mkfs, mount};
-use granary_mssd::{Drive, DriveConfig, Mode, Mssd, Port};
+use granary_device::{Drive, Port};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{Stop, World, WorldConfig};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::FileSystem;

@@ -10,7 +10,7 @@
 //! verify of the transaction's stores, where a page with uncommitted lines is written by block, and where a
 //! transaction number is used again.
 
-use granary_mssd::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
+use granary_device::{Command, Drive, DriveError, DriveInfo, LinkTraffic, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
@@ -100,6 +100,8 @@ impl StrictDrive {
 }
 
 impl Drive for StrictDrive {
+    granary_device::plain_drive!();
+
     fn info(&self) -> DriveInfo {
         DriveInfo { pages: self.pages, write_log: true, max_transfer: 256, ..DriveInfo::default() }
     }

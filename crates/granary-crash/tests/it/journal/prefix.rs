@@ -2,7 +2,7 @@
 //! the calls. Also for `cargo xtask soak --kind prefix`.
 
 use granary_crash::{Faulty, Target, Trip};
-use granary_mssd::Drive;
+use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
 use granary_units::Nanos;

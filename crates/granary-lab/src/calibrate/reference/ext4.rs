@@ -2,8 +2,8 @@
 
 use super::{Bench, Part, Row, fill, in_world, open, put, sync_dir};
 use crate::error::LabError;
+use granary_device::Port;
 use granary_ext4::{MkfsOptions, MountOptions};
-use granary_mssd::Port;
 use granary_units::{Bytes, Dest};
 use granary_vfs::{OpenFlags, Posix, Process, Result};
 

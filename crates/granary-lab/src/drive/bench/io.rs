@@ -2,7 +2,7 @@
 
 use super::super::job::Access;
 use super::client::Drawn;
-use granary_mssd::{Command, Drive, DriveError, Structure};
+use granary_device::{Command, Drive, DriveError, Structure};
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 const WHAT: Structure = Structure::Data;

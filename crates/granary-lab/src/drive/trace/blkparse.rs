@@ -25,7 +25,7 @@
 use super::lines::{Device, Lines, SECTOR, covered, decimal, touched};
 use super::{Event, Op, Seen, Source, Written};
 use crate::error::LabError;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use std::io::{BufReader, Read};
 
 const WHAT: Structure = Structure::Data;

@@ -35,7 +35,7 @@ fn row(columns: &[&str]) -> Result<Row, String> {
 mod tests {
     use super::super::tests::events;
     use super::super::{Choice, Op, Written};
-    use granary_mssd::Structure::Data;
+    use granary_device::Structure::Data;
     use granary_units::{Lpa, Nanos};
 
     #[test]

@@ -36,7 +36,7 @@ fn row(columns: &[&str]) -> Result<Row, String> {
 mod tests {
     use super::super::tests::events;
     use super::super::{Choice, Format, Op, Written};
-    use granary_mssd::Structure::Data;
+    use granary_device::Structure::Data;
     use granary_units::{Lpa, Nanos};
 
     const FIELDS: &str = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";

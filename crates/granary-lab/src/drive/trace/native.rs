@@ -13,7 +13,8 @@
 
 use super::{Content, Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
-use granary_mssd::{DriveConfig, Structure};
+use granary_device::Structure;
+use granary_mssd::DriveConfig;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use serde::{Deserialize, Serialize};
 use std::io::{BufReader, Read, Write};
@@ -138,7 +139,7 @@ pub enum OpRef<'a> {
     /// Store into the write-combining buffers of a core.
     Store(u16, ByteAddr, &'a [u8], TxId, Structure),
     /// Non-temporal stores at a byte of a page.
-    Stream(Lpa, usize, granary_mssd::Streamed<'a>, Structure),
+    Stream(Lpa, usize, granary_device::Streamed<'a>, Structure),
     /// Any without content.
     Plain(Op),
 }
@@ -277,8 +278,8 @@ impl Encoder {
         }
     }
 
-    fn streamed(&mut self, data: &granary_mssd::Streamed<'_>) {
-        use granary_mssd::Streamed;
+    fn streamed(&mut self, data: &granary_device::Streamed<'_>) {
+        use granary_device::Streamed;
         use granary_units::Payload;
         match data {
             Streamed::Page(page) => self.page(page),

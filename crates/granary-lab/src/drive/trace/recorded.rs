@@ -15,7 +15,7 @@
 use super::native::{Header, OpRef, Writer};
 use super::{FileBlock, Op, Phase};
 use crate::error::LabError;
-use granary_mssd::{Command, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Streamed, Structure};
+use granary_device::{Chain, Command, Drive, DriveError, Streamed, Structure, load_one_by_one};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use parking_lot::Mutex;
@@ -159,9 +159,7 @@ impl<D: Drive + ?Sized> Recorded<D> {
 }
 
 impl<D: Drive + ?Sized> Drive for Recorded<D> {
-    fn info(&self) -> DriveInfo {
-        self.inner.info()
-    }
+    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, traffic, counters, counters_at, check);
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         let op = OpRef::Plain(Op::Load(at, out.len() as u64, what));
@@ -208,6 +206,19 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
         self.call(now, op, |d| d.load_pages(now, at, len, out, what))
     }
 
+    // Each load of a chain is a line of the record.
+    fn load_known(
+        &self,
+        now: Nanos,
+        runs: &[(Lpa, usize)],
+        until: Nanos,
+        known: &[Page],
+        fresh: &mut [Page],
+        what: Structure,
+    ) -> Chain {
+        load_one_by_one(self, now, runs, until, known, fresh, what)
+    }
+
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
         self.call(now, OpRef::Plain(Op::Verify), |d| d.verify(now))
     }
@@ -228,14 +239,6 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
             Command::BamRead { ino, .. } => OpRef::Plain(Op::BamRead(*ino)),
         };
         self.call(now, op, |d| d.submit(now, command))
-    }
-
-    fn look_ahead(&self, lpas: &[Lpa]) {
-        self.inner.look_ahead(lpas);
-    }
-
-    fn look_ahead_lines(&self, at: &[ByteAddr]) {
-        self.inner.look_ahead_lines(at);
     }
 
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
@@ -259,21 +262,5 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
         log.begin(at, &OpRef::Plain(Op::Track(on)));
         log.finish(false);
         self.inner.track_in_flight(on);
-    }
-
-    fn traffic(&self) -> LinkTraffic {
-        self.inner.traffic()
-    }
-
-    fn counters(&self) -> DriveCounters {
-        self.inner.counters()
-    }
-
-    fn counters_at(&self, now: Nanos) -> DriveCounters {
-        self.inner.counters_at(now)
-    }
-
-    fn check(&self) -> Result<(), Vec<String>> {
-        self.inner.check()
     }
 }

@@ -12,7 +12,7 @@
 use super::lines::{Device, Lines, touched};
 use super::{Event, Op, Seen, Source, Written};
 use crate::error::LabError;
-use granary_mssd::Structure;
+use granary_device::Structure;
 use granary_units::Nanos;
 use std::io::{BufReader, Read};
 

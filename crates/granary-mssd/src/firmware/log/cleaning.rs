@@ -24,9 +24,9 @@ use super::chunks::EntryRef;
 use super::index::{Versions, needed};
 use super::region::{MIGRATED, Region};
 use super::{Committed, Log, Piece, View};
-use crate::drive::DriveError;
 use crate::firmware::Cores;
 use crate::firmware::buffer::Backend;
+use granary_device::DriveError;
 use granary_flash::Cause;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 

@@ -16,12 +16,12 @@ use super::index::Index;
 use super::region::{LOST, Region};
 use super::txlog::TxLog;
 use crate::config::DriveConfig;
-use crate::drive::DriveError;
 use crate::firmware::buffer::Backend;
 use crate::image::ImageError;
 use crate::image::dram::{DRAM, Dram};
 use crate::image::layout::{Layout, long};
 use crate::image::redo::Redo;
+use granary_device::DriveError;
 use granary_flash::Cause;
 use granary_units::{Nanos, TxId};
 

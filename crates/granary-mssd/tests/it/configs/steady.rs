@@ -4,7 +4,8 @@
 //! cores are drawn here. The drive is filled, then written four times over by block writes (hot, cold, sequential), stores of
 //! single lines with and without transactions, and trims; what it reads back is compared all the time.
 
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure, WriteAck};
+use granary_device::{Command, Drive, DriveError, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use std::fmt;

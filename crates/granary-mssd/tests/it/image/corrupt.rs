@@ -1,8 +1,9 @@
 //! Damaged files: an error or a correct drive, never a panic.
 
 use super::rig::{Rig, options};
+use granary_device::{Command, Drive, DriveError, Structure};
+use granary_mssd::Mode;
 use granary_mssd::image::{Durability, Image, ImageError};
-use granary_mssd::{Command, Drive, DriveError, Mode, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos, Page};
 use std::sync::Arc;

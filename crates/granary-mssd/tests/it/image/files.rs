@@ -1,8 +1,9 @@
 //! Images on a real directory: making, opening, refusing, closing.
 
+use granary_device::{Command, Drive, DriveError, Structure};
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
+use granary_mssd::{DriveConfig, Mode};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

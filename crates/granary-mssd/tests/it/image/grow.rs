@@ -1,9 +1,10 @@
 //! A drive that gets larger, in use or not, keeps what it holds, and a crash at any write of it leaves the old drive or the
 //! new one.
 
+use granary_device::{Command, Drive, Structure};
 use granary_mssd::image::host::{Host, memory::MemoryHost};
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
-use granary_mssd::{Command, Drive, DriveConfig, Mode, Structure};
+use granary_mssd::{DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! RECOVER of a log that takes many steps: pages go to `flash` and frames to the redo log beside the drive, in a thread.
 
 use super::rig::options;
+use granary_device::{Command, Drive, DriveError, Structure};
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageMeta};
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Structure};
+use granary_mssd::{DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, LINE_SIZE, Lpa, Nanos, Page, Payload, TxId};
 use std::sync::Arc;

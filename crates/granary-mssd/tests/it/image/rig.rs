@@ -1,8 +1,9 @@
 //! A drive on an image in memory, driven by random commands, and what it must hold.
 
+use granary_device::{Command, Drive, DriveError, Streamed, Structure};
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
-use granary_mssd::{BamConfig, Command, Drive, DriveConfig, DriveError, Mode, Streamed, Structure};
+use granary_mssd::{BamConfig, DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
 use std::collections::BTreeMap;

@@ -140,7 +140,7 @@ pub fn live(seed: u64) -> Exercised {
         }
     }
     m.finish();
-    let counters = granary_mssd::Drive::counters(&m.drive);
+    let counters = granary_device::Drive::counters(&m.drive);
     Exercised {
         crashes: m.crashes,
         in_recover: m.interrupted[0],

@@ -11,8 +11,9 @@
 //! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a drive that has
 //! no spare blocks left takes nothing more but loses nothing either.
 
+use granary_device::{BamEntry, Command, Drive, DriveError, Structure};
 use granary_flash::Faults;
-use granary_mssd::{BamEntry, Command, Drive, DriveConfig, DriveError, Mode, Mssd, Structure};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Pages that no attempt reads any more: what the log acknowledged of them is never lost, and what is gone is said to be gone.
 
 use super::rig::WHAT;
-use granary_mssd::{Command, Drive, DriveConfig, DriveError, Mode, Mssd};
+use granary_device::{Command, Drive, DriveError};
+use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
 

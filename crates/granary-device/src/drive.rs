@@ -1,4 +1,4 @@
-//! [`Drive`]: the host interface of a memory-semantic SSD.
+//! [`Drive`]: the host interface of a storage device.
 //!
 //! ```text
 //!   byte window                               NVMe and vendor commands
@@ -201,14 +201,57 @@ pub struct Chain {
 
 impl Chain {
     /// No run yet.
-    pub(crate) fn new(now: Nanos) -> Chain {
+    pub fn new(now: Nanos) -> Chain {
         Chain { runs: 0, done: now, changed: 0, failed: None }
     }
 
     /// Whether it goes on with another run: nothing failed or is new, and the last run is there before `until`.
-    pub(crate) fn goes_on(&self, until: Nanos) -> bool {
+    pub fn goes_on(&self, until: Nanos) -> bool {
         self.failed.is_none() && self.changed == 0 && (self.runs == 0 || self.done < until)
     }
+}
+
+/// [`Drive::stream`] by a store and its write-back: what a drive without a way of its own does.
+///
+/// # Errors
+/// As [`Drive::stream`].
+pub fn stream_by_store<D: Drive + ?Sized>(
+    drive: &D,
+    now: Nanos,
+    lpa: Lpa,
+    from: usize,
+    data: Streamed<'_>,
+    what: Structure,
+) -> Result<Nanos, DriveError> {
+    let mut bytes = [0; PAGE_SIZE];
+    let bytes = &mut bytes[..data.len()];
+    data.copy_to(from, bytes);
+    let at = lpa.byte().offset(from as u64);
+    let t = drive.store(now, at, bytes, TxId::NONE, what)?;
+    drive.flush_lines(t, at, bytes.len())
+}
+
+/// [`Drive::load_pages`] by one load.
+///
+/// # Errors
+/// As [`Drive::load_pages`].
+pub fn load_pages_by_load<D: Drive + ?Sized>(
+    drive: &D,
+    now: Nanos,
+    at: ByteAddr,
+    len: usize,
+    out: &mut [Page],
+    what: Structure,
+) -> Result<Nanos, DriveError> {
+    let first = at.0 - at.in_page() as u64;
+    let start = (at.0 - first) as usize / LINE_SIZE * LINE_SIZE;
+    let end = (at.in_page() + len).next_multiple_of(LINE_SIZE);
+    let mut bytes = vec![0; out.len() * PAGE_SIZE];
+    let done = drive.load(now, ByteAddr(first + start as u64), &mut bytes[start..end], what)?;
+    for (page, bytes) in out.iter_mut().zip(bytes.chunks_exact(PAGE_SIZE)) {
+        *page = Page::from_bytes(bytes.try_into().expect("a page of bytes"));
+    }
+    Ok(done)
 }
 
 /// [`Drive::load_known`] by [`Drive::load_pages`], run by run: what every drive's own has to equal.
@@ -237,7 +280,11 @@ pub fn load_one_by_one<D: Drive + ?Sized>(
     chain
 }
 
-/// A memory-semantic SSD.
+/// A storage device: a memory-semantic SSD, a plain SSD, an NVM DIMM. What a device does not have it refuses with
+/// [`DriveError::Unsupported`].
+///
+/// No call has a body of its own that a wrapper could forget to pass on ([`Drive::store`] is a shorter way to write
+/// another). Who puts a drive around another names the calls that it passes on with [`forward_drive!`](crate::forward_drive).
 pub trait Drive: Send + Sync {
     /// Capacity and features.
     fn info(&self) -> DriveInfo;
@@ -286,14 +333,7 @@ pub trait Drive: Send + Sync {
         from: usize,
         data: Streamed<'_>,
         what: Structure,
-    ) -> Result<Nanos, DriveError> {
-        let mut bytes = [0; PAGE_SIZE];
-        let bytes = &mut bytes[..data.len()];
-        data.copy_to(from, bytes);
-        let at = lpa.byte().offset(from as u64);
-        let t = self.store(now, at, bytes, TxId::NONE, what)?;
-        self.flush_lines(t, at, bytes.len())
-    }
+    ) -> Result<Nanos, DriveError>;
 
     /// [`Drive::load`] of `at..at + len` into the pages that hold these bytes. Only the lines of the range are
     /// transferred: the rest of the first and last page means nothing.
@@ -304,17 +344,7 @@ pub trait Drive: Send + Sync {
         len: usize,
         out: &mut [Page],
         what: Structure,
-    ) -> Result<Nanos, DriveError> {
-        let first = at.0 - at.in_page() as u64;
-        let start = (at.0 - first) as usize / LINE_SIZE * LINE_SIZE;
-        let end = (at.in_page() + len).next_multiple_of(LINE_SIZE);
-        let mut bytes = vec![0; out.len() * PAGE_SIZE];
-        let done = self.load(now, ByteAddr(first + start as u64), &mut bytes[start..end], what)?;
-        for (page, bytes) in out.iter_mut().zip(bytes.chunks_exact(PAGE_SIZE)) {
-            *page = Page::from_bytes(bytes.try_into().expect("a page of bytes"));
-        }
-        Ok(done)
-    }
+    ) -> Result<Nanos, DriveError>;
 
     /// A chain of [`Drive::load_pages`]: of each run (first page, number of pages, at most 64), asked for when the one before is
     /// there. `known` is what the host knows that all these pages held, one after the other. The chain ends behind the first run
@@ -329,9 +359,7 @@ pub trait Drive: Send + Sync {
         known: &[Page],
         fresh: &mut [Page],
         what: Structure,
-    ) -> Chain {
-        load_one_by_one(self, now, runs, until, known, fresh, what)
-    }
+    ) -> Chain;
 
     /// Zero-byte read (write-verify read): returns when every posted write has reached the drive's safe DRAM.
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError>;
@@ -342,14 +370,10 @@ pub trait Drive: Send + Sync {
 
     /// A hint that these pages will be accessed soon: the emulator brings what it will look up into the processor's cache.
     /// Takes no simulated time and changes no result.
-    fn look_ahead(&self, lpas: &[Lpa]) {
-        let _ = lpas;
-    }
+    fn look_ahead(&self, lpas: &[Lpa]);
 
     /// The same for loads of single lines that hold these bytes.
-    fn look_ahead_lines(&self, at: &[ByteAddr]) {
-        let _ = at;
-    }
+    fn look_ahead_lines(&self, at: &[ByteAddr]);
 
     /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
     /// the drain phase of a run.
@@ -369,15 +393,10 @@ pub trait Drive: Send + Sync {
     fn traffic(&self) -> LinkTraffic;
 
     /// Everything counted since the drive was made. A drive that counts nothing else has the link's traffic only.
-    fn counters(&self) -> DriveCounters {
-        DriveCounters { link: self.traffic(), ..DriveCounters::default() }
-    }
+    fn counters(&self) -> DriveCounters;
 
     /// The same, with the resources' time up to `now` only: [`Drive::counters`] counts what is reserved for later, too.
-    fn counters_at(&self, now: Nanos) -> DriveCounters {
-        let _ = now;
-        self.counters()
-    }
+    fn counters_at(&self, now: Nanos) -> DriveCounters;
 
     /// Internal consistency (maps, logs, counters against each other).
     ///

@@ -1,0 +1,164 @@
+//! [`Devices`]: the storage of one host, by what each device is for.
+//!
+//! Invariants: power fails on all devices at one instant, and each loses its own legal subset; the order of the roles is
+//! the order of everything that goes over all devices.
+//! It does *not* make devices: testbeds do.
+
+use crate::counters::DriveCounters;
+use crate::drive::{Drive, DriveError};
+use crate::port::Port;
+use granary_sim::rng::Stream;
+use granary_units::Nanos;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a device is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Flash behind PCIe, CXL or SATA: memory-semantic or plain.
+    Ssd,
+    /// Byte-addressable memory on the memory bus.
+    Nvm,
+}
+
+impl Role {
+    /// All, in order.
+    pub const ALL: [Role; 2] = [Role::Ssd, Role::Nvm];
+
+    /// Its name in testbeds, records and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Ssd => "ssd",
+            Role::Nvm => "nvm",
+        }
+    }
+
+    /// The role of this name.
+    pub fn find(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name() == name)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The storage of one host: at most one device of each role.
+#[derive(Clone, Default)]
+pub struct Devices {
+    ports: [Option<Port>; Role::ALL.len()],
+}
+
+impl Devices {
+    /// None.
+    pub fn none() -> Devices {
+        Devices::default()
+    }
+
+    /// One SSD: what a host has where nothing else is said.
+    pub fn ssd(drive: Arc<dyn Drive>) -> Devices {
+        Devices::none().with(Role::Ssd, drive)
+    }
+
+    /// These, and `drive` for `role` (in the place of what was there).
+    pub fn with(mut self, role: Role, drive: Arc<dyn Drive>) -> Devices {
+        self.ports[role as usize] = Some(Port::new(drive));
+        self
+    }
+
+    /// The port of a role, if there is a device.
+    pub fn get(&self, role: Role) -> Option<&Port> {
+        self.ports[role as usize].as_ref()
+    }
+
+    /// The port of the first of `roles` that there is a device for.
+    ///
+    /// # Errors
+    /// There is none for any of them.
+    pub fn first_of(&self, roles: &[Role]) -> Result<&Port, Missing> {
+        let found = roles.iter().find_map(|role| self.get(*role));
+        found.ok_or_else(|| Missing { roles: roles.to_vec() })
+    }
+
+    /// All, in the order of the roles.
+    pub fn iter(&self) -> impl Iterator<Item = (Role, &Port)> {
+        Role::ALL.into_iter().filter_map(|role| Some((role, self.get(role)?)))
+    }
+
+    /// The drives alone.
+    pub fn drives(&self) -> impl Iterator<Item = (Role, &Arc<dyn Drive>)> {
+        self.iter().map(|(role, port)| (role, port.drive()))
+    }
+
+    /// The same with another drive in the place of each: for wrappers.
+    pub fn map(&self, mut wrap: impl FnMut(Role, Arc<dyn Drive>) -> Arc<dyn Drive>) -> Devices {
+        self.drives().fold(Devices::none(), |all, (role, drive)| all.with(role, wrap(role, drive.clone())))
+    }
+
+    /// Lets all finish their background work; returns when the last is idle.
+    ///
+    /// # Errors
+    /// The first device's that fails.
+    pub fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.drives().try_fold(now, |idle, (_, drive)| Ok(idle.max(drive.settle(now)?)))
+    }
+
+    /// Cuts the power of all at one instant. What each keeps is drawn from `random` in the order of the roles.
+    pub fn power_fail(&self, now: Nanos, random: &mut Stream) {
+        self.drives().for_each(|(_, drive)| drive.power_fail(now, random));
+    }
+
+    /// Powers all up; returns when the last answers.
+    ///
+    /// # Errors
+    /// The first device's that fails.
+    pub fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.drives().try_fold(now, |ready, (_, drive)| Ok(ready.max(drive.power_on(now)?)))
+    }
+
+    /// See [`Drive::track_in_flight`].
+    pub fn track_in_flight(&self, on: bool) {
+        self.drives().for_each(|(_, drive)| drive.track_in_flight(on));
+    }
+
+    /// Each device's counters.
+    pub fn counters(&self) -> Vec<(Role, DriveCounters)> {
+        self.drives().map(|(role, drive)| (role, drive.counters())).collect()
+    }
+
+    /// Internal consistency of all.
+    ///
+    /// # Errors
+    /// One sentence per violation, with the role.
+    pub fn check(&self) -> Result<(), Vec<String>> {
+        let found: Vec<String> = self
+            .drives()
+            .flat_map(|(role, drive)| {
+                drive.check().err().unwrap_or_default().into_iter().map(move |e| format!("{role}: {e}"))
+            })
+            .collect();
+        if found.is_empty() { Ok(()) } else { Err(found) }
+    }
+}
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(role, port)| (role.name(), port.info()))).finish()
+    }
+}
+
+/// There is no device for what needs one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("needs a device of the role {}", names(roles))]
+pub struct Missing {
+    /// Any of these would do.
+    pub roles: Vec<Role>,
+}
+
+fn names(roles: &[Role]) -> String {
+    roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(" or ")
+}
