@@ -9,8 +9,6 @@
 #[allow(dead_code, unused_macros, reason = "shared with the command line, which uses all of it")]
 mod out;
 mod soak;
-#[path = "../../crates/granary-crash/tests/it/targets.rs"]
-mod targets;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

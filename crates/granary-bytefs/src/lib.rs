@@ -27,6 +27,7 @@ mod core;
 mod data;
 mod dir;
 mod direct;
+mod entry;
 mod extents;
 mod fallocate;
 mod fs;
@@ -52,6 +53,7 @@ mod truncate;
 mod xattr;
 
 pub use contiguity::Contiguity;
+pub use entry::{BYTEFS, BYTEFS_DUAL, BYTEFS_LOG};
 pub use fs::{ByteFs, Stats};
 pub use mkfs::mkfs;
 pub use mount::{RecoveryReport, mount};

@@ -23,48 +23,12 @@ pub use life::panic_text;
 pub use report::{Coverage, Failure, Report};
 
 use crate::load::Load;
-use granary_device::Drive;
-use granary_sim::{HostCosts, rng::Stream};
+use crate::target::Target;
+use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use granary_vfs::{FileSystem, FsError, VfsConfig};
 use life::{Cut, Life, Machine, Mission, Outcome};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A file system under test, with its drive. Make everything small, so that logs are cleaned, journals wrap, caches
-/// evict and gc runs within a run of some milliseconds.
-pub trait Target: Send + Sync {
-    /// The name, as `cargo xtask soak --fs` takes it.
-    fn name(&self) -> &str;
-
-    /// A new drive, without a file system.
-    fn drive(&self, seed: u64) -> Arc<dyn Drive>;
-
-    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
-    /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
-    /// What was promised and not removed must be found all the same.
-    fn renames_are_whole(&self) -> bool {
-        true
-    }
-
-    /// Makes an empty file system; it must be durable on return.
-    ///
-    /// # Errors
-    /// The file system's.
-    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError>;
-
-    /// Mounts, recovering where it was not unmounted.
-    ///
-    /// # Errors
-    /// The file system's.
-    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError>;
-
-    /// The vfs: a small cache, write-back within milliseconds.
-    fn vfs(&self) -> VfsConfig;
-
-    /// Host CPU costs; not all zero, so that schedules differ.
-    fn costs(&self) -> HostCosts;
-}
 
 /// How long a life without a failure is: what failures are drawn from.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +116,7 @@ impl Explorer {
                 Outcome::PowerFailed { seen, ran } => {
                     coverage.add(&seen);
                     round += u32::from(ran);
-                    machine.drive.power_fail(machine.now, &mut random);
+                    machine.devices.power_fail(machine.now, &mut random);
                 }
             }
         }

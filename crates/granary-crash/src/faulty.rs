@@ -1,18 +1,18 @@
-//! [`Faulty`]: a drive whose power fails at the n-th command.
+//! [`Faults`]: devices whose power fails at the n-th command, counted over all of them.
 //!
 //! ```text
 //!   store  flush_lines  stream  verify  submit     each counts as one command
 //!     |  Trip::Before(n): the n-th never reaches the drive
 //!     |  Trip::After(n):  the drive has it, the host never hears of its completion
 //!     v
-//!   the wrapped drive
+//!   the wrapped drive; one count for all drives of a host
 //! ```
 //!
 //! Random instants seldom hit the few nanoseconds between two commands of one protocol step; counting commands does.
 //! The middleware only stops the world ([`granary_sim::power_fail`]): what survives is drawn by the wrapped drive's
 //! own [`Drive::power_fail`], which the explorer calls.
 
-use granary_device::{Command, Drive, DriveError, Streamed, Structure};
+use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure};
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -32,16 +32,24 @@ struct State {
     trip: Option<Trip>,
 }
 
-/// A [`Drive`] that cuts the power at a chosen command.
-pub struct Faulty {
-    inner: Arc<dyn Drive>,
+/// The count of commands over all devices of a host, and at which of them the power fails.
+#[derive(Default)]
+pub struct Faults {
     state: Mutex<State>,
 }
 
-impl Faulty {
-    /// Wraps `inner`; not armed.
-    pub fn new(inner: Arc<dyn Drive>) -> Faulty {
-        Faulty { inner, state: Mutex::default() }
+/// A [`Drive`] that cuts the power at a chosen command.
+struct Faulty {
+    inner: Arc<dyn Drive>,
+    faults: Arc<Faults>,
+}
+
+impl Faults {
+    /// Wraps devices; not armed.
+    pub fn around(devices: &Devices) -> (Devices, Arc<Faults>) {
+        let faults = Arc::new(Faults::default());
+        let wrapped = devices.map(|_, inner| Arc::new(Faulty { inner, faults: faults.clone() }));
+        (wrapped, faults)
     }
 
     /// Lets the power fail at `trip`, counted from now; `None` disarms.
@@ -49,7 +57,7 @@ impl Faulty {
         self.state.lock().trip = trip;
     }
 
-    /// Commands since the drive was made.
+    /// Commands since the devices were wrapped.
     pub fn commands(&self) -> u64 {
         self.state.lock().commands
     }
@@ -75,9 +83,11 @@ impl Faulty {
             None => false,
         }
     }
+}
 
+impl Faulty {
     fn pass<T>(&self, call: impl FnOnce(&dyn Drive) -> T) -> T {
-        let fails = self.count();
+        let fails = self.faults.count();
         let result = call(&*self.inner);
         if fails {
             granary_sim::power_fail()

@@ -18,9 +18,11 @@ mod faulty;
 mod load;
 mod oracle;
 mod recorded;
+pub mod target;
 
-pub use explorer::{Coverage, Explorer, Failure, Report, Target, panic_text};
-pub use faulty::{Faulty, Trip};
-pub use load::{Clients, Filebench, Full, Late, Load, Sparse, Torture};
+pub use explorer::{Coverage, Explorer, Failure, Report, panic_text};
+pub use faulty::{Faults, Trip};
+pub use load::{Clients, Filebench, Full, LOADS, Late, Load, Sparse, Torture, by_name as load_by_name};
 pub use oracle::{Promises, Verdict};
 pub use recorded::Recorded;
+pub use target::Target;

@@ -96,3 +96,18 @@ fn fsync_dir(posix: &mut Recorded<Process>, path: &str) -> FsResult<()> {
     let done = posix.fsync(fd);
     done.and(posix.close(fd))
 }
+
+/// Every load by name.
+pub const LOADS: &[&str] = &["torture", "sparse", "late", "full", "varmail", "fileserver", "oltp"];
+
+/// The load with this name, of some hundred operations.
+pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
+    Some(match name {
+        "torture" => Arc::new(Torture::default()),
+        "late" => Arc::new(Late::default()),
+        "full" => Arc::new(Full::default()),
+        "sparse" => Arc::new(Sparse::default()),
+        "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
+        _ => return None,
+    })
+}

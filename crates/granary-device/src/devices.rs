@@ -5,7 +5,7 @@
 //! It does *not* make devices: testbeds do.
 
 use crate::counters::DriveCounters;
-use crate::drive::{Drive, DriveError};
+use crate::drive::{Drive, DriveError, DriveInfo};
 use crate::port::Port;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
@@ -75,13 +75,30 @@ impl Devices {
         self.ports[role as usize].as_ref()
     }
 
-    /// The port of the first of `roles` that there is a device for.
+    /// The port of the best device for a need.
     ///
     /// # Errors
-    /// There is none for any of them.
-    pub fn first_of(&self, roles: &[Role]) -> Result<&Port, Missing> {
-        let found = roles.iter().find_map(|role| self.get(*role));
-        found.ok_or_else(|| Missing { roles: roles.to_vec() })
+    /// There is none.
+    pub fn serving(&self, need: Need) -> Result<&Port, Missing> {
+        self.role_for(need).and_then(|role| self.get(role)).ok_or(Missing(need))
+    }
+
+    /// The role whose device [`Devices::serving`] gives.
+    pub fn role_for(&self, need: Need) -> Option<Role> {
+        let serves = |role: &&Role| self.get(**role).is_some_and(|port| need.is_served_by(&port.info()));
+        need.roles().iter().find(serves).copied()
+    }
+
+    /// Those devices that serve one of `needs`.
+    ///
+    /// # Errors
+    /// The first need that none serves.
+    pub fn for_needs(&self, needs: &[Need]) -> Result<Devices, Missing> {
+        needs.iter().try_fold(Devices::none(), |mut some, need| {
+            let role = self.role_for(*need).ok_or(Missing(*need))?;
+            some.ports[role as usize] = self.ports[role as usize].clone();
+            Ok(some)
+        })
     }
 
     /// All, in the order of the roles.
@@ -125,6 +142,11 @@ impl Devices {
         self.drives().for_each(|(_, drive)| drive.track_in_flight(on));
     }
 
+    /// The counters of all together.
+    pub fn sum(&self) -> DriveCounters {
+        self.counters().iter().fold(DriveCounters::default(), |all, (_, own)| all.plus(own))
+    }
+
     /// Each device's counters.
     pub fn counters(&self) -> Vec<(Role, DriveCounters)> {
         self.drives().map(|(role, drive)| (role, drive.counters())).collect()
@@ -151,14 +173,51 @@ impl fmt::Debug for Devices {
     }
 }
 
-/// There is no device for what needs one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("needs a device of the role {}", names(roles))]
-pub struct Missing {
-    /// Any of these would do.
-    pub roles: Vec<Role>,
+/// What a file system asks of the host's devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Blocks: an SSD.
+    Blocks,
+    /// Bytes that stay: NVM where there is some, else the byte window of an SSD.
+    Bytes,
+    /// Both on one SSD.
+    Both,
+    /// Memory on the memory bus: a byte window is too slow for it.
+    Nvm,
 }
 
-fn names(roles: &[Role]) -> String {
-    roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(" or ")
+impl Need {
+    /// The roles that serve it, the best first.
+    pub fn roles(self) -> &'static [Role] {
+        match self {
+            Need::Blocks | Need::Both => &[Role::Ssd],
+            Need::Bytes => &[Role::Nvm, Role::Ssd],
+            Need::Nvm => &[Role::Nvm],
+        }
+    }
+
+    /// Whether a device can serve it.
+    pub fn is_served_by(self, info: &DriveInfo) -> bool {
+        match self {
+            Need::Blocks => info.blocks,
+            Need::Bytes | Need::Nvm => info.bytes,
+            Need::Both => info.blocks && info.bytes,
+        }
+    }
 }
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Need::Blocks => "an SSD with a block interface",
+            Need::Bytes => "an NVM DIMM, or an SSD with a byte window",
+            Need::Both => "an SSD with a block interface and a byte window",
+            Need::Nvm => "an NVM DIMM",
+        })
+    }
+}
+
+/// No device serves a need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("needs {0}, which there is not")]
+pub struct Missing(pub Need);

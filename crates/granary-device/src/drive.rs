@@ -24,6 +24,10 @@ use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, T
 pub struct DriveInfo {
     /// Logical pages of 4 KiB.
     pub pages: u64,
+    /// It answers block commands.
+    pub blocks: bool,
+    /// It answers loads and stores.
+    pub bytes: bool,
     /// Firmware has the ByteFS write log: stores may carry transactions, COMMIT and RECOVER exist.
     pub write_log: bool,
     /// Bytes of a half of the write log, which is what uncommitted transactions may take; 0 = unknown, or none.

@@ -26,7 +26,7 @@ pub use counters::{
     BamCounters, BufferCounters, BusyTime, CacheCounters, CommandCounters, DriveCounters, LinkTraffic,
     LogCounters,
 };
-pub use devices::{Devices, Missing, Role};
+pub use devices::{Devices, Missing, Need, Role};
 pub use drive::{
     BamEntry, Chain, Command, Drive, DriveError, DriveInfo, Streamed, load_one_by_one, load_pages_by_load,
     stream_by_store,

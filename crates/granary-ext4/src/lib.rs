@@ -21,6 +21,7 @@
 mod alloc;
 mod check;
 mod dir;
+mod entry;
 mod extents;
 mod fallocate;
 mod file;
@@ -38,6 +39,7 @@ mod orphan;
 mod ranges;
 mod xattr;
 
+pub use entry::EXT4;
 pub use journal::JournalStats;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};

@@ -24,6 +24,7 @@ mod check;
 mod checkpoint;
 mod dir;
 mod discard;
+mod entry;
 mod fallocate;
 mod file;
 mod flush;
@@ -46,6 +47,7 @@ mod segs;
 mod tree;
 mod xattr;
 
+pub use entry::F2FS;
 pub use geometry::Geometry;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};

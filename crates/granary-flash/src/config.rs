@@ -89,7 +89,29 @@ pub struct FtlConfig {
     /// How often operations fail.
     #[serde(default)]
     pub errors: ErrorConfig,
+    /// What the map of logical to flash pages counts in: a power of two from 4 KiB on. Who writes less of a unit makes the
+    /// drive read the rest and program all of it.
+    #[serde(default = "page_unit", skip_serializing_if = "is_page")]
+    pub mapping_unit: Bytes,
 }
+
+impl FtlConfig {
+    /// Pages of a mapping unit.
+    pub fn unit_pages(&self) -> u64 {
+        self.mapping_unit.0 / PAGE_SIZE as u64
+    }
+}
+
+fn page_unit() -> Bytes {
+    Bytes(PAGE_SIZE as u64)
+}
+
+fn is_page(unit: &Bytes) -> bool {
+    *unit == page_unit()
+}
+
+/// Largest mapping unit, pages: one bit each in a word.
+const MOST_UNIT: u64 = 64;
 
 /// Most over-provisioning: what is called so is a few per cent to a half of the data; beyond this a number is meant that is not
 /// in thousandths.
@@ -145,6 +167,7 @@ impl FtlConfig {
             cache_program: true,
             read_retry: None,
             errors: ErrorConfig::default(),
+            mapping_unit: page_unit(),
         }
     }
 
@@ -206,6 +229,12 @@ impl FtlConfig {
     pub fn validate(&self) -> Result<(), FlashError> {
         self.geometry.validate()?;
         self.timing.validate()?;
+        let unit = self.mapping_unit.0;
+        if !unit.is_power_of_two() || unit < PAGE_SIZE as u64 || self.unit_pages() > MOST_UNIT {
+            return config(format!(
+                "mapping_unit must be a power of two from 4KiB to {MOST_UNIT} pages, for example \"16KiB\""
+            ));
+        }
         if self.gc_start < 2 {
             return config(
                 "gc_start must be at least 2: one free block per plane belongs to gc itself".into(),

@@ -19,14 +19,16 @@ pub enum Cause {
     Mapping,
     /// The firmware's recovery after power loss.
     Recovery,
+    /// The rest of a mapping unit of which the host wrote a part.
+    MappingUnit,
 }
 
 impl Cause {
     /// Number of causes.
-    pub const COUNT: usize = 5;
+    pub const COUNT: usize = 6;
     /// All causes, in the order of the counters.
     pub const ALL: [Cause; Cause::COUNT] =
-        [Cause::Host, Cause::LogCleaning, Cause::Gc, Cause::Mapping, Cause::Recovery];
+        [Cause::Host, Cause::LogCleaning, Cause::Gc, Cause::Mapping, Cause::Recovery, Cause::MappingUnit];
 
     /// The name that reports use.
     pub const fn name(self) -> &'static str {
@@ -36,16 +38,32 @@ impl Cause {
             Cause::Gc => "gc",
             Cause::Mapping => "mapping",
             Cause::Recovery => "recovery",
+            Cause::MappingUnit => "mapping_unit",
         }
     }
+}
+
+/// Counters by cause, which an earlier version may have written: causes that it did not know have none.
+fn by_cause<'de, D: serde::Deserializer<'de>>(from: D) -> Result<[u64; Cause::COUNT], D::Error> {
+    let known = Vec::<u64>::deserialize(from)?;
+    if known.len() > Cause::COUNT {
+        return Err(serde::de::Error::custom(format!(
+            "{} causes of flash traffic, of {}",
+            known.len(),
+            Cause::COUNT
+        )));
+    }
+    Ok(std::array::from_fn(|cause| known.get(cause).copied().unwrap_or(0)))
 }
 
 /// Flash traffic since the drive was made, in pages of 4 KiB and in erased blocks. Indexed by `Cause as usize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlashCounters {
     /// Pages read.
+    #[serde(deserialize_with = "by_cause")]
     pub read_pages: [u64; Cause::COUNT],
     /// Pages programmed, failed attempts included.
+    #[serde(deserialize_with = "by_cause")]
     pub program_pages: [u64; Cause::COUNT],
     /// Blocks erased, failed attempts included.
     pub erases: u64,

@@ -25,7 +25,10 @@ fn measure(name: &str, scale: f64) -> Result<(f64, u64, u64), Box<dyn std::error
         WorldConfig { host_cores: testbed.host.cores, costs: testbed.host.costs, ..WorldConfig::default() };
     let result = World::new(config).run(move || -> Result<_, String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
-        let drive = Arc::new(Mssd::new(&testbed.drive.clone().with_mode(Mode::Log)).map_err(|e| text(&e))?);
+        let drive = Arc::new(
+            Mssd::new(&testbed.ssd().map_err(|e| text(&e))?.clone().with_mode(Mode::Log))
+                .map_err(|e| text(&e))?,
+        );
         let port = Port::new(drive);
         mkfs(&port, &MkfsOptions::default()).map_err(|e| text(&e))?;
         let fs = mount(port, &MountOptions::default()).map_err(|e| text(&e))?;

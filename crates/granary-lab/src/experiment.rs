@@ -16,17 +16,21 @@ use crate::drive::trace::native::Header;
 use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
-use crate::record::{Amplification, Bytes2, OpType, Ops, PageCache, Period, RECORD_VERSION, Record};
+use crate::record::{
+    Amplification, Bytes2, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
+};
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Testbed, figures};
 use crate::warnings;
-use granary_device::{Drive, Port};
-use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_device::{Devices, Role};
+use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
+use granary_units::PAGE_SIZE;
 use granary_vfs::{Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{Clients, Finish, Outcome, Progress, ProgressFn, Run, RunError, RunOptions};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -127,7 +131,8 @@ impl Experiment {
         stop: Option<Arc<AtomicBool>>,
     ) -> Result<Record, LabError> {
         let fs = registry::find(&self.fs)?;
-        self.must_fit()?;
+        self.testbed.roles_for(fs)?;
+        room::must_fit(&self.workload, fs, &self.testbed)?;
         let config = WorldConfig {
             host_cores: self.testbed.host.cores,
             costs: self.testbed.host.costs,
@@ -141,23 +146,13 @@ impl Experiment {
         Ok(self.record(fs, finished))
     }
 
-    /// The testbed's drive with the firmware that the file system runs on.
-    fn drive(&self, fs: &FsEntry) -> DriveConfig {
-        let mode = if fs.write_log { Mode::Log } else { Mode::Cache };
-        self.testbed.drive.clone().with_mode(mode)
-    }
-
-    fn must_fit(&self) -> Result<(), LabError> {
-        room::must_fit(&self.workload, &self.testbed)
-    }
-
     /// A failed phase of the workload; where there was no room, with where more is to be had.
-    fn failed(&self, phase: &'static str, e: &RunError) -> LabError {
+    fn failed(&self, fs: &FsEntry, phase: &'static str, e: &RunError) -> LabError {
         if *e == RunError::Interrupted {
             return LabError::Interrupted(format!("{} on {}", self.workload.name, self.fs));
         }
         let more = match e.is_no_space() {
-            true => format!("; {}", room::more(&self.workload, &self.testbed)),
+            true => format!("; {}", room::more(&self.workload, fs, &self.testbed)),
             false => String::new(),
         };
         LabError::run(&self.fs, phase, format!("{e}{more}"))
@@ -170,13 +165,21 @@ impl Experiment {
         stop: Option<Arc<AtomicBool>>,
     ) -> Result<Finished, LabError> {
         let name = fs.name;
-        let drive_config = self.drive(fs);
-        let bare = Arc::new(Mssd::new(&drive_config).map_err(|e| LabError::run(name, "mkfs", e))?);
-        let recorded = self.recorded(&drive_config, &bare)?;
-        let drive: Arc<dyn Drive> = match &recorded {
-            Some(recorded) => recorded.clone(),
-            None => bare,
-        };
+        let mut recorded = None;
+        let devices = self.testbed.devices_with(fs, |config| {
+            let bare = Arc::new(Mssd::new(config).map_err(|e| LabError::run(name, "mkfs", e))?);
+            recorded = self.recorded(config, &bare)?;
+            Ok(match &recorded {
+                Some(recorded) => recorded.clone(),
+                None => bare,
+            })
+        })?;
+        if self.record.is_some() && recorded.is_none() {
+            return Err(LabError::Usage(format!(
+                "--record records an SSD, and {name} uses none on testbed {}",
+                self.testbed.name
+            )));
+        }
         let mark = {
             let recorded = recorded.clone();
             move |phase| {
@@ -185,12 +188,10 @@ impl Experiment {
                 }
             }
         };
-        let port = Port::new(drive.clone());
-        (fs.mkfs)(&port).map_err(LabError::fs(name, "mkfs"))?;
-        let mounted = (fs.mount)(port, &self.testbed.host).map_err(LabError::fs(name, "mount"))?;
+        registry::mkfs(fs, &devices).map_err(LabError::fs(name, "mkfs"))?;
+        let mounted =
+            registry::mount(fs, &devices, &self.testbed, false).map_err(LabError::fs(name, "mount"))?;
         let vfs = Vfs::mount(mounted, self.testbed.host.vfs).map_err(LabError::fs(name, "mount"))?;
-        let at = |d: &Arc<dyn Drive>| Snapshot { at: now(), counters: d.counters() };
-
         let clients = Processes(Arc::clone(&vfs));
         let progress = progress.map(|on| {
             let vfs = Arc::clone(&vfs);
@@ -204,33 +205,33 @@ impl Experiment {
             ..RunOptions::default()
         };
         let mut run = Run::new(&self.workload, clients, options);
-        let start = at(&drive);
-        run.setup().map_err(|e| self.failed("setup", &e))?;
+        let start = Snapshot::take(&devices);
+        run.setup().map_err(|e| self.failed(fs, "setup", &e))?;
         // Idle before the run, so that what run and drain write is the run's own and not the setup's leftovers.
         vfs.sync().map_err(LabError::fs(name, "setup"))?;
-        sleep_until(drive.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
-        let ready = at(&drive);
+        sleep_until(devices.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
+        let ready = Snapshot::take(&devices);
         mark(Phase::Run);
         let done = Arc::new(Mutex::new(None));
         let at_end = {
-            let (mark, done, drive) = (mark.clone(), Arc::clone(&done), Arc::clone(&drive));
+            let (mark, done, devices) = (mark.clone(), Arc::clone(&done), devices.clone());
             move || {
                 mark(Phase::Drain);
-                *done.lock() = Some(at(&drive));
+                *done.lock() = Some(Snapshot::take(&devices));
             }
         };
-        let outcome = run.measure_then(at_end).map_err(|e| self.failed("run", &e))?;
+        let outcome = run.measure_then(at_end).map_err(|e| self.failed(fs, "run", &e))?;
         let done = done.lock().take().expect("a run that came to its end has told of it");
         drop(run);
         let stats = vfs.cache_stats();
         let cache = (stats.pages, stats.most_duplicates);
         vfs.sync().map_err(LabError::fs(name, "drain"))?;
-        let idle = drive.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
+        let idle = devices.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
-        let drained = at(&drive);
+        let drained = Snapshot::take(&devices);
         mark(Phase::End);
 
-        self.verify(&vfs, &*drive)?;
+        self.verify(&vfs, &devices)?;
         if let Some(recorded) = &recorded {
             recorded.finish()?;
         }
@@ -270,14 +271,22 @@ impl Experiment {
     }
 
     /// A clean end, and clean checks: of the file system while mounted, and of the drive.
-    fn verify(&self, vfs: &Arc<Vfs>, drive: &dyn Drive) -> Result<(), LabError> {
+    fn verify(&self, vfs: &Arc<Vfs>, devices: &Devices) -> Result<(), LabError> {
         let name = &self.fs;
         let found = vfs.fs().check().map_err(LabError::fs(name, "check"))?;
         if let Some(first) = found.first() {
             return Err(LabError::run(name, "check", format!("{} violations; first: {first}", found.len())));
         }
         vfs.unmount().map_err(LabError::fs(name, "check"))?;
-        drive.check().map_err(|found| LabError::run(name, "check", format!("drive: {}", found.join("; "))))
+        devices
+            .check()
+            .map_err(|found| LabError::run(name, "check", format!("devices: {}", found.join("; "))))
+    }
+
+    /// The SSD, where the file system uses one.
+    fn ssd_of(&self, fs: &FsEntry) -> Option<DriveConfig> {
+        let roles = self.testbed.roles_for(fs).ok()?;
+        roles.contains(&Role::Ssd).then(|| self.testbed.ssd_for(Some(fs)).ok())?
     }
 
     fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
@@ -285,6 +294,10 @@ impl Experiment {
         let run = phase(&ready, &done);
         let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
+        let host_cores = Processors {
+            count: self.testbed.host.cores as u64,
+            busy_s: done.cpu_since(&ready).as_secs_f64(),
+        };
         let by_type = outcome
             .ops
             .iter()
@@ -336,6 +349,9 @@ impl Experiment {
             host: run.host,
             flash: run.flash,
             firmware: done.firmware_since(&ready),
+            devices: done.devices_since(&ready),
+            processors: BTreeMap::from([("host".to_owned(), host_cores)]),
+            memory: BTreeMap::from([("host.page_cache".to_owned(), cache.0 * PAGE_SIZE as u64)]),
             setup: phase(&start, &ready),
             drain: phase(&done, &drained),
             changed_lines: self.changed_lines,
@@ -344,13 +360,13 @@ impl Experiment {
             messages: outcome.messages.clone(),
             warnings: Vec::new(),
         };
-        let judge = warnings::Run { fs, page_cache, host: &self.testbed.host, workload: &self.workload };
+        let judge = warnings::Run { fs, page_cache, testbed: &self.testbed, workload: &self.workload };
         record.warnings = self.origin.notes.clone();
         if record.cut_short {
             let so_far = "cut short by an interrupt: the figures are of what was done until then, another run ends elsewhere";
             record.warnings.insert(0, so_far.to_owned());
         }
-        record.warnings.extend(figures::of_run(&self.drive(fs), Some(&self.testbed.host)));
+        record.warnings.extend(figures::of_run(&self.ssd_of(fs), Some(&self.testbed.host)));
         record.warnings.extend(judge.warnings(&record, &outcome.warnings));
         record
     }

@@ -9,11 +9,11 @@
 
 use crate::error::LabError;
 use crate::registry::{self, FsEntry};
-use crate::testbed::{Host, Testbed};
-use granary_device::{Drive, Port};
+use crate::testbed::{Host, OtherDevices, Testbed};
+use granary_device::{Devices, Drive, Need};
+use granary_mssd::DriveConfig;
 use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
 use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
-use granary_mssd::{DriveConfig, Mode};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
     Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
@@ -53,8 +53,7 @@ pub struct NewImage<'a> {
 pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let entry = if new.fs == BLANK { None } else { Some(registry::find(new.fs)?) };
     let testbed = Testbed::load(new.testbed, new.sets)?;
-    let mode = if entry.is_some_and(|e| e.write_log) { Mode::Log } else { Mode::Cache };
-    let mut drive = testbed.drive.clone().with_mode(mode);
+    let mut drive = testbed.ssd_for(entry)?;
     if new.size == Bytes(0) {
         let least = Bytes(drive.flash.with_capacity(Bytes(1)).capacity_pages() * PAGE_SIZE as u64);
         return Err(LabError::call(
@@ -64,7 +63,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     }
     drive.flash = drive.flash.with_capacity(new.size);
     // As it is judged when it is opened.
-    let whole = Testbed { drive: drive.clone(), ..testbed };
+    let whole = Testbed { drive: Some(drive.clone()), ..testbed };
     whole.validate().map_err(|why| LabError::call(format!("a drive of {}", new.size), why))?;
     let meta = ImageMeta {
         uuid: String::new(),
@@ -73,7 +72,7 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         testbed: new.testbed.to_owned(),
         created: (new.date.0 / 1_000_000_000).max(0) as u64,
         unfinished: entry.is_some(),
-        host: Some(whole.host.table()?),
+        host: Some(whole.host.table(&whole.fs)?),
     };
     // Of an image that is only being made nothing can be lost.
     let unmade = |e| match e {
@@ -91,13 +90,13 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
     let (image, drive) = Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
-    let port = Port::new(drive);
-    (entry.mkfs)(&port).map_err(LabError::fs(entry.name, "mkfs"))?;
+    let devices = Devices::ssd(drive);
+    registry::mkfs(entry, &devices).map_err(LabError::fs(entry.name, "mkfs"))?;
     if new.owner != (0, 0) {
         // Through a mount, as a chown would: each file system has its own way to put it on media.
         let own = || {
             let config = VfsConfig { epoch: new.date, ..whole.host.vfs };
-            let vfs = under_vfs((entry.mount)(port, &whole.host)?, config)?;
+            let vfs = under_vfs(registry::mount(entry, &devices, &whole, false)?, config)?;
             give_root(&vfs, new.owner).and(vfs.unmount())
         };
         own().map_err(LabError::fs(entry.name, "mkfs"))?;
@@ -201,7 +200,8 @@ fn grow_fs(host: &Arc<dyn ImageHost>, asked: Option<u64>) -> Result<(), LabError
             return Err(LabError::fs(name, "mount")(e));
         }
     };
-    let has = open.drive.info().pages;
+    let has =
+        open.devices.serving(Need::Blocks).map_err(|e| LabError::fs(name, "grow")(e.into()))?.info().pages;
     let answer = match asked {
         Some(wanted) => ask(|blocks| fs.grow(blocks), has, wanted, name, path),
         None => judge(fs.grow(has), name, path),
@@ -265,13 +265,13 @@ fn judge(grown: granary_vfs::Result<()>, name: &str, path: &Path) -> Result<(), 
 pub struct OpenImage {
     /// The image.
     pub image: Image,
-    /// Its drive.
-    pub drive: Arc<dyn Drive>,
+    /// Its devices.
+    pub devices: Devices,
     /// Its file system.
     pub entry: &'static FsEntry,
-    /// The host of the testbed that it was made from, which images have since format 3; before, as that testbed is now (or the
-    /// default one, where it is gone).
-    pub host: Host,
+    /// The host of the testbed that it was made from, with its mount options, which images have since format 3; before, as that
+    /// testbed is now (or the default one, where it is gone). The devices are the image's own.
+    pub testbed: Testbed,
     /// Nothing of it changes.
     read_only: bool,
     /// What to tell of the host: that its testbed is gone.
@@ -279,13 +279,15 @@ pub struct OpenImage {
 }
 
 /// The host of an image, and what to tell of it.
-fn host_of(meta: &ImageMeta) -> Result<(Host, Option<String>), LabError> {
-    let default = || Testbed::load(DEFAULT_TESTBED, &[]).map(|testbed| testbed.host);
+fn host_of(meta: &ImageMeta) -> Result<(Testbed, Option<String>), LabError> {
+    let default = || Testbed::load(DEFAULT_TESTBED, &[]);
     if let Some(own) = &meta.host {
-        return Ok((Host::from_table(own, &default()?)?, None));
+        let base = default()?;
+        let (host, fs) = Host::from_table(own, &base)?;
+        return Ok((Testbed { host, fs, ..base }, None));
     }
     match Testbed::load(&meta.testbed, &[]) {
-        Ok(testbed) => Ok((testbed.host, None)),
+        Ok(testbed) => Ok((testbed, None)),
         Err(e) => {
             let note = format!(
                 "the image is of an earlier format, without its host's values, and its testbed cannot be read ({e}): the host is that of \
@@ -297,10 +299,17 @@ fn host_of(meta: &ImageMeta) -> Result<(Host, Option<String>), LabError> {
 }
 
 /// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from anywhere.
-fn judge_header(path: &Path, host: &Host, drive: DriveConfig) -> Result<(), LabError> {
-    let all = Testbed { name: "image".to_owned(), description: String::new(), host: host.clone(), drive };
+fn judge_header(path: &Path, host: Testbed, drive: DriveConfig) -> Result<Testbed, LabError> {
+    let all = Testbed {
+        name: "image".to_owned(),
+        description: String::new(),
+        drive: Some(drive),
+        device: OtherDevices::default(),
+        ..host
+    };
     let refused = |why| ImageError::Header { path: path.to_owned(), why };
-    Ok(all.validate().map_err(refused)?)
+    all.validate().map_err(refused)?;
+    Ok(all)
 }
 
 /// Whose host images of earlier formats have where their testbed is gone; where only keys are looked up any would do.
@@ -337,9 +346,9 @@ impl OpenImage {
         }
         let entry = registry::find(&meta.fs)?;
         let (host, note) = host_of(&meta)?;
-        judge_header(path, &host, drive)?;
+        let testbed = judge_header(path, host, drive)?;
         let (image, drive) = Image::open_on(place.clone(), options(durability, read_only))?;
-        Ok(OpenImage { image, drive, entry, host, read_only, note })
+        Ok(OpenImage { image, devices: Devices::ssd(drive), entry, testbed, read_only, note })
     }
 
     /// Changes values of the host, each `KEY=VALUE`; returns the whole paths of the keys.
@@ -348,9 +357,11 @@ impl OpenImage {
     /// What is wrong with one; one that changes the drive, which is the image's.
     pub fn set_host(&mut self, sets: &[String]) -> Result<Vec<String>, LabError> {
         // Its drive only so that keys of drives are known: an image's may be smaller than a testbed's can.
-        let testbed = Testbed { host: self.host.clone(), ..Testbed::load(DEFAULT_TESTBED, &[])? };
+        let (host, fs) = (self.testbed.host.clone(), self.testbed.fs.clone());
+        let testbed = Testbed { host, fs, ..Testbed::load(DEFAULT_TESTBED, &[])? };
         let (testbed, paths) = testbed.with(sets)?;
-        if let Some((path, set)) = paths.iter().zip(sets).find(|(path, _)| !path.starts_with("host.")) {
+        let of_mount = |path: &str| path.starts_with("host.") || path.starts_with("fs.");
+        if let Some((path, set)) = paths.iter().zip(sets).find(|(path, _)| !of_mount(path)) {
             return Err(LabError::BadSet {
                 set: set.clone(),
                 message: format!(
@@ -358,13 +369,8 @@ impl OpenImage {
                 ),
             });
         }
-        self.host = testbed.host;
+        (self.testbed.host, self.testbed.fs) = (testbed.host, testbed.fs);
         Ok(paths)
-    }
-
-    /// A port to the drive.
-    pub fn port(&self) -> Port {
-        Port::new(self.drive.clone())
     }
 
     /// Mounts the file system, which recovers where needed.
@@ -372,16 +378,16 @@ impl OpenImage {
     /// # Errors
     /// The file system's. [`OpenImage::close_unused`] leaves the image as it was then.
     pub fn mount(&self) -> granary_vfs::Result<Arc<dyn FileSystem>> {
-        (self.entry.mount)(self.port(), &self.host.clone().reading(self.read_only))
+        registry::mount(self.entry, &self.devices, &self.testbed, self.read_only)
     }
 
     /// The vfs configuration of the image's testbed for use on the wall clock, where `date` is the present date and at
     /// most `page_cache` of memory is for file pages.
     pub fn vfs_config(&self, date: Time, page_cache: Bytes) -> VfsConfig {
         let since = granary_sim::now().0.min(i64::MAX as u64) as i64;
-        let page_cache = page_cache.min(self.host.vfs.page_cache);
+        let page_cache = page_cache.min(self.testbed.host.vfs.page_cache);
         let epoch = Time(date.0.saturating_sub(since));
-        VfsConfig { epoch, page_cache, read_only: self.read_only, ..self.host.vfs }
+        VfsConfig { epoch, page_cache, read_only: self.read_only, ..self.testbed.host.vfs }
     }
 
     /// Mounts the file system under a vfs.
@@ -395,8 +401,8 @@ impl OpenImage {
     /// Closes the image after a mount or a repair that failed: it is clean if it was. Nobody hears how that went, because there
     /// is an error to tell already; an image that is not clean recovers.
     pub fn close_unused(self) {
-        let OpenImage { image, drive, .. } = self;
-        drop(drive);
+        let OpenImage { image, devices, .. } = self;
+        drop(devices);
         let _ = image.close();
     }
 
@@ -432,7 +438,7 @@ pub fn open_drive(
     let place = at(path);
     let ImageInfo { meta: ImageMeta { fs, .. }, drive, .. } = Image::describe_on(&*place)?;
     // Its own host says nothing of a drive that is exported.
-    judge_header(path, &Testbed::load(DEFAULT_TESTBED, &[])?.host, drive)?;
+    judge_header(path, Testbed::load(DEFAULT_TESTBED, &[])?, drive)?;
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
@@ -505,8 +511,8 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     };
     found.opened(&open.image);
     let drive = |stage: &str, found: &mut Findings| {
-        let wrong = open.drive.check().err().unwrap_or_default();
-        found.wrong.extend(wrong.into_iter().map(|w| format!("drive, {stage}: {w}")));
+        let wrong = open.devices.check().err().unwrap_or_default();
+        found.wrong.extend(wrong.into_iter().map(|w| format!("{w}, {stage}")));
     };
     found.state = State::Opens;
     drive("as it was left", &mut found);
@@ -623,9 +629,9 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     let open = OpenImage::open_on(&place, Durability::Process, false)?;
     let repaired = mend(&open)?.unwrap_or_default();
     // What was written anew may be in the drive's memory only: until it is in flash, there is the page that cannot be read.
-    open.drive.settle(granary_sim::now()).map_err(|e| LabError::fs(open.entry.name, "repair")(e.into()))?;
-    let OpenImage { image, drive, .. } = open;
-    drop(drive);
+    open.devices.settle(granary_sim::now()).map_err(|e| LabError::fs(open.entry.name, "repair")(e.into()))?;
+    let OpenImage { image, devices, .. } = open;
+    drop(devices);
     image.close()?;
     Ok(repaired)
 }
@@ -643,7 +649,7 @@ fn rehearse_on(place: &Arc<dyn ImageHost>) -> Result<Option<Repaired>, LabError>
 }
 
 fn mend(open: &OpenImage) -> Result<Option<Repaired>, LabError> {
-    let mended = open.entry.repair.map(|repair| repair(&open.port()));
+    let mended = open.entry.repair.map(|repair| repair(&open.devices));
     mended.transpose().map_err(LabError::fs(open.entry.name, "repair"))
 }
 
@@ -656,12 +662,12 @@ mod tests {
         let meta =
             |testbed: &str, host| ImageMeta { testbed: testbed.to_owned(), host, ..ImageMeta::default() };
         let (host, note) = host_of(&meta("no-such.toml", None)).expect("a host");
-        let default = Testbed::load(DEFAULT_TESTBED, &[]).expect("built in").host;
+        let default = Testbed::load(DEFAULT_TESTBED, &[]).expect("built in");
         assert_eq!(host, default);
         let note = note.expect("told");
         assert!(note.contains("no-such.toml") && note.contains(DEFAULT_TESTBED), "{note}");
         assert_eq!(host_of(&meta("cxl", None)).expect("built in").1, None);
-        let own = Some(default.table().expect("plain"));
+        let own = Some(default.host.table(&default.fs).expect("plain"));
         assert_eq!(host_of(&meta("no-such.toml", own)).expect("its own"), (default, None));
     }
 }

@@ -1,30 +1,61 @@
 //! Counters at an instant, and what moved between two of them.
 
-use crate::record::{Flash, Host, Interface, Phase};
-use granary_device::{DriveCounters, LinkTraffic, Structure};
+use crate::record::{DeviceRun, Flash, Host, Interface, Phase};
+use granary_device::{Devices, DriveCounters, LinkTraffic, Role, Structure};
 use granary_flash::Cause;
 use granary_units::Nanos;
 use std::collections::BTreeMap;
 
-/// The drive's counters at an instant.
+/// The devices' counters at an instant.
 pub struct Snapshot {
     /// When.
     pub at: Nanos,
-    /// The counters.
+    /// All devices together.
     pub counters: DriveCounters,
+    /// Each.
+    devices: Vec<(Role, DriveCounters)>,
+    /// Processor time of the host until then.
+    cpu: Nanos,
+}
+
+impl Snapshot {
+    /// Of these devices, now.
+    pub fn take(devices: &Devices) -> Snapshot {
+        let devices = devices.counters();
+        let counters = devices.iter().fold(DriveCounters::default(), |all, (_, own)| all.plus(own));
+        Snapshot { at: granary_sim::now(), counters, devices, cpu: granary_sim::cpu_busy() }
+    }
+
+    /// Processor time of the host between `earlier` and this.
+    pub fn cpu_since(&self, earlier: &Snapshot) -> Nanos {
+        self.cpu - earlier.cpu
+    }
+
+    /// What each device did between `earlier` and this, by role.
+    pub fn devices_since(&self, earlier: &Snapshot) -> BTreeMap<String, DeviceRun> {
+        let pairs = self.devices.iter().zip(&earlier.devices);
+        pairs
+            .map(|((role, now), (_, before))| {
+                let moved = now.since(before);
+                let run =
+                    DeviceRun { host: host(&moved.link), flash: flash(&moved), firmware: firmware(&moved) };
+                (role.name().to_owned(), run)
+            })
+            .collect()
+    }
 }
 
 /// What moved between two instants.
 pub fn phase(from: &Snapshot, to: &Snapshot) -> Phase {
     let moved = to.counters.since(&from.counters);
-    Phase {
-        virtual_s: (to.at - from.at).as_secs_f64(),
-        host: host(&moved.link),
-        flash: Flash {
-            read_pages: by_cause(&moved.flash.read_pages),
-            program_pages: by_cause(&moved.flash.program_pages),
-            erases: moved.flash.erases,
-        },
+    Phase { virtual_s: (to.at - from.at).as_secs_f64(), host: host(&moved.link), flash: flash(&moved) }
+}
+
+fn flash(moved: &DriveCounters) -> Flash {
+    Flash {
+        read_pages: by_cause(&moved.flash.read_pages),
+        program_pages: by_cause(&moved.flash.program_pages),
+        erases: moved.flash.erases,
     }
 }
 
@@ -53,20 +84,23 @@ pub fn by_cause(pages: &[u64; Cause::COUNT]) -> BTreeMap<String, u64> {
 impl Snapshot {
     /// The firmware's own counters between `earlier` and this, as `part.counter`; zeros are left out.
     pub fn firmware_since(&self, earlier: &Snapshot) -> BTreeMap<String, u64> {
-        let moved = self.counters.since(&earlier.counters);
-        let mut out = BTreeMap::new();
-        let mut add = |part: &str, counters: serde_json::Result<serde_json::Value>| {
-            let counters = counters.expect("counters are plain numbers");
-            for (name, value) in counters.as_object().into_iter().flatten() {
-                if let Some(n) = value.as_u64().filter(|&n| n > 0) {
-                    out.insert(format!("{part}.{name}"), n);
-                }
-            }
-        };
-        add("commands", serde_json::to_value(moved.commands));
-        add("log", serde_json::to_value(moved.log));
-        add("cache", serde_json::to_value(moved.cache));
-        add("buffer", serde_json::to_value(moved.buffer));
-        out
+        firmware(&self.counters.since(&earlier.counters))
     }
+}
+
+fn firmware(moved: &DriveCounters) -> BTreeMap<String, u64> {
+    let mut out = BTreeMap::new();
+    let mut add = |part: &str, counters: serde_json::Result<serde_json::Value>| {
+        let counters = counters.expect("counters are plain numbers");
+        for (name, value) in counters.as_object().into_iter().flatten() {
+            if let Some(n) = value.as_u64().filter(|&n| n > 0) {
+                out.insert(format!("{part}.{name}"), n);
+            }
+        }
+    };
+    add("commands", serde_json::to_value(moved.commands));
+    add("log", serde_json::to_value(moved.log));
+    add("cache", serde_json::to_value(moved.cache));
+    add("buffer", serde_json::to_value(moved.buffer));
+    out
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of the record's format; raised when a field changes its meaning.
-pub const RECORD_VERSION: u32 = 3;
+pub const RECORD_VERSION: u32 = 4;
 
 /// One workload on one file system on one testbed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +64,15 @@ pub struct Record {
     pub amplification: Amplification,
     /// Counters of the drive's firmware, measured run.
     pub firmware: BTreeMap<String, u64>,
+    /// The same three by device, under the name of its role. Since version 4.
+    #[serde(default)]
+    pub devices: BTreeMap<String, DeviceRun>,
+    /// Processors by where they are: `host`, and `device` where a file system runs inside the drive. Since version 4.
+    #[serde(default)]
+    pub processors: BTreeMap<String, Processors>,
+    /// Memory in use when the run ended, bytes, by whose and what it is for: `host.page_cache`. Since version 4.
+    #[serde(default)]
+    pub memory: BTreeMap<String, u64>,
     /// Filling the filesets before the measured run.
     pub setup: Phase,
     /// Final sync, log cleaning and cache write-back after it.
@@ -82,6 +91,26 @@ pub struct Record {
     pub messages: Vec<String>,
     /// What limits how far the numbers can be trusted.
     pub warnings: Vec<String>,
+}
+
+/// What one device did in the measured run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceRun {
+    /// Traffic between it and the host.
+    pub host: Host,
+    /// Flash traffic.
+    pub flash: Flash,
+    /// Counters of its firmware.
+    pub firmware: BTreeMap<String, u64>,
+}
+
+/// Processors of one place in the measured run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Processors {
+    /// How many.
+    pub count: u64,
+    /// Processor time of all of them, virtual seconds.
+    pub busy_s: f64,
 }
 
 /// The host's page cache.

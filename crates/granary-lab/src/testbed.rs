@@ -1,7 +1,8 @@
-//! [`Testbed`]: a host and its drive, as a TOML file in which every value names its source.
+//! [`Testbed`]: a host and its devices, as a TOML file in which every value names its source.
 //!
 //! ```text
-//!   [host]  cores   [host.costs]  [host.vfs]       [drive.link]  [drive.firmware]  [drive.flash...]
+//!   [host]  cores   [host.costs]  [host.vfs]    [fs.ext4] ...   how file systems are mounted
+//!   [drive] the SSD: link, firmware, flash   [device.nvm] NVM DIMMs   [inside] processors in the drive
 //! ```
 //!
 //! Built-in testbeds are the files of `testbeds/`. A file that begins with `base = "NAME"` states only what differs from
@@ -10,25 +11,29 @@
 //!
 //! Unknown keys, wrong types and contradictions are refused with the line; nothing is silently ignored.
 
+mod devices;
 pub mod figures;
 mod limits;
 pub mod measure;
 mod memory;
+mod options;
 mod set;
 mod source;
 mod unset;
 
 use crate::error::LabError;
+pub use devices::{Inside, OtherDevices};
 use granary_mssd::DriveConfig;
 use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
+pub use options::FsOptions;
 use serde::{Deserialize, Serialize};
 use set::{apply, once, read};
 use source::{Sources, blames};
 use toml::{Table, Value};
 
-/// A host and its drive.
+/// A host and its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Testbed {
@@ -38,8 +43,18 @@ pub struct Testbed {
     pub description: String,
     /// The host.
     pub host: Host,
-    /// The drive.
-    pub drive: DriveConfig,
+    /// How file systems are mounted.
+    #[serde(default)]
+    pub fs: FsOptions,
+    /// The SSD. `[device.ssd]` is another way to write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drive: Option<DriveConfig>,
+    /// The other devices.
+    #[serde(default, skip_serializing_if = "OtherDevices::is_empty")]
+    pub device: OtherDevices,
+    /// Processors inside the drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Inside>,
 }
 
 /// The host computer.
@@ -55,42 +70,34 @@ pub struct Host {
     /// Page cache, write-back, time stamps.
     #[serde(default)]
     pub vfs: VfsConfig,
-    /// How ByteFS is mounted; the variant is its name's.
-    #[serde(default)]
-    pub bytefs: granary_bytefs::MountOptions,
-    /// How ext4 is mounted.
-    #[serde(default)]
-    pub ext4: granary_ext4::MountOptions,
-    /// How F2FS is mounted.
-    #[serde(default)]
-    pub f2fs: granary_f2fs::MountOptions,
-    /// How NOVA is mounted.
-    #[serde(default)]
-    pub nova: granary_nova::MountOptions,
 }
 
 impl Host {
-    /// For a mount that changes nothing, where `only`: file systems that know how do without what only changes need.
-    pub fn reading(mut self, only: bool) -> Host {
-        self.bytefs.read_only = only;
-        self
-    }
-
-    /// As a table of TOML.
-    pub(crate) fn table(&self) -> Result<Table, LabError> {
-        Table::try_from(self).map_err(|e| LabError::call("writing the host's settings", e))
+    /// With how file systems are mounted, as a table of TOML: what an image keeps. The sections of file systems are in it, as
+    /// they were in a testbed's host once.
+    pub(crate) fn table(&self, fs: &FsOptions) -> Result<Table, LabError> {
+        let mut table =
+            Table::try_from(self).map_err(|e| LabError::call("writing the host's settings", e))?;
+        table.extend(fs.table());
+        Ok(table)
     }
 
     /// From a table that an earlier version may have written: what it does not state is as in `base`.
-    pub(crate) fn from_table(table: &Table, base: &Host) -> Result<Host, LabError> {
-        let (mut whole, mut table) = (base.table()?, table.clone());
+    pub(crate) fn from_table(table: &Table, base: &Testbed) -> Result<(Host, FsOptions), LabError> {
+        let wrong = |e: &str| LabError::call("reading the host's settings in image.toml", e);
+        let (mut whole, mut table) = (base.host.table(&base.fs)?, table.clone());
         for (_, section) in &mut table {
             if let Value::Table(section) = section {
                 ELSEWHERE.iter().for_each(|(key, _)| drop(section.remove(*key)));
             }
         }
         merge(&mut whole, &table);
-        Host::deserialize(whole).map_err(|e| LabError::call("reading the host's settings in image.toml", e))
+        let mut fs = Table::new();
+        for of in options::sections() {
+            fs.extend(whole.remove_entry(of.section));
+        }
+        let host = Host::deserialize(whole).map_err(|e| wrong(e.message()))?;
+        Ok((host, FsOptions::read(&fs).map_err(|e| wrong(&e))?))
     }
 }
 
@@ -118,12 +125,17 @@ fn merge(under: &mut Table, over: &Table) {
 }
 
 /// Name and text of each built-in testbed.
-const BUILTIN: [(&str, &str); 5] = [
+const BUILTIN: [(&str, &str); 10] = [
     ("bytefs-emulator", include_str!("../../../testbeds/bytefs-emulator.toml")),
     ("bytefs-reproduction", include_str!("../../../testbeds/bytefs-reproduction.toml")),
     ("bytefs-fpga", include_str!("../../../testbeds/bytefs-fpga.toml")),
     ("cxl", include_str!("../../../testbeds/cxl.toml")),
     ("pebblessd", include_str!("../../../testbeds/pebblessd.toml")),
+    ("devfs", include_str!("../../../testbeds/devfs.toml")),
+    ("orchfs", include_str!("../../../testbeds/orchfs.toml")),
+    ("orchfs-pcie5", include_str!("../../../testbeds/orchfs-pcie5.toml")),
+    ("spfs", include_str!("../../../testbeds/spfs.toml")),
+    ("spfs-nvdimm", include_str!("../../../testbeds/spfs-nvdimm.toml")),
 ];
 
 /// The built-in testbeds.
@@ -271,7 +283,12 @@ impl Testbed {
     /// Checks every range: of testbeds, of what mkfs makes, and of what the header of an image says. The message names the key.
     pub(crate) fn validate(&self) -> Result<(), String> {
         limits::before(self).map_or(Ok(()), Err)?;
-        self.drive.validate().map_err(|e| e.to_string())?;
+        if let Some(ssd) = &self.drive {
+            ssd.validate().map_err(|e| e.to_string())?;
+        }
+        if let Some(nvm) = &self.device.nvm {
+            nvm.validate().map_err(|e| format!("device.nvm.{} {}", e.field, e.why))?;
+        }
         let (host, vfs) = (&self.host, &self.host.vfs);
         for (wrong, message) in [
             (host.cores == 0, "host.cores must be at least 1"),
@@ -316,22 +333,24 @@ mod tests {
     fn set_reaches_keys_that_a_testbed_leaves_out() {
         let load = |set: &str| Testbed::load("bytefs-emulator", &[set.to_owned()]);
         let emulator = Testbed::load("bytefs-emulator", &[]).expect("built in");
-        assert_eq!(emulator.host.f2fs.discard_granularity, None);
+        let granularity =
+            |t: &Testbed| t.fs.section("f2fs").and_then(|s| s.get("discard_granularity")).cloned();
+        assert_eq!(granularity(&emulator), None);
         let t = load("f2fs.discard_granularity=4").expect("a key");
-        assert_eq!(t.host.f2fs.discard_granularity, Some(4));
+        assert_eq!(granularity(&t), Some(Value::Integer(4)));
         let t = load("read_retry_ns=7").expect("a key");
-        assert_eq!(t.drive.flash.read_retry.map(|time| time.0), Some(7));
+        assert_eq!(t.ssd().expect("one").flash.read_retry.map(|time| time.0), Some(7));
         assert_eq!(
             unset::keys(&emulator),
             [
                 "drive.firmware.bam",
                 "drive.firmware.cache_write_ack",
                 "drive.flash.read_retry_ns",
-                "host.f2fs.discard_granularity"
+                "fs.f2fs.discard_granularity"
             ]
         );
         let said = load("granularity=4").expect_err("a part").to_string();
-        assert!(said.contains("perhaps host.f2fs.discard_granularity"), "{said}");
+        assert!(said.contains("perhaps fs.f2fs.discard_granularity"), "{said}");
         for (set, word) in
             [("discard_granularity=0", "at least 1"), ("discard_granularity=513", "at most 512")]
         {
@@ -339,9 +358,9 @@ mod tests {
             assert!(said.contains(word), "{said}");
         }
         let listed = emulator.values();
-        assert!(listed.contains("\n# host.f2fs.discard_granularity: left out\n"), "{listed}");
+        assert!(listed.contains("\n# fs.f2fs.discard_granularity: left out\n"), "{listed}");
         let image = emulator.with(&["discard_granularity=4".to_owned()]).expect("a key");
-        assert_eq!(image.1, ["host.f2fs.discard_granularity"]);
+        assert_eq!(image.1, ["fs.f2fs.discard_granularity"]);
     }
 
     #[test]
@@ -377,7 +396,7 @@ mod tests {
             ),
             ("log_region=much", "drive.firmware.log_region takes a size (or bandwidth): "),
             ("log_region=much", "; it is 268435456 in bytefs-emulator"),
-            ("gc_sleep=9", "host.f2fs.gc_sleep takes a list of 3; it is [30000000000, "),
+            ("gc_sleep=9", "fs.f2fs.gc_sleep takes a list of 3; it is [30000000000, "),
             ("ext4.data=orderd", "did you mean `ordered`?"),
         ] {
             let said = message(set);
@@ -458,7 +477,7 @@ mod tests {
         let said = refusal(&format!("{head}9000\n[host.vfs]\nwriteback_interval = 0\n"));
         assert!(said.starts_with("testbed mine.toml: line 7: host.vfs.writeback_interval"), "{said}");
         let said = refusal(&format!("{head}0\n[host.vfs]\nwriteback_interval = 9000\n"));
-        assert!(said.starts_with("testbed mine.toml: line 5: host.ext4.writeback_interval"), "{said}");
+        assert!(said.starts_with("testbed mine.toml: line 5: fs.ext4.writeback_interval"), "{said}");
         for set in [
             "vfs.writeback_interval=0",
             "ext4.writeback_interval=999",
@@ -511,10 +530,11 @@ mod tests {
 
     #[test]
     fn the_host_of_an_image_may_have_keys_that_had_no_effect() {
-        let host = Testbed::load("cxl", &[]).expect("built in").host;
+        let base = Testbed::load("cxl", &[]).expect("built in");
         let old = "[ext4]\nmetadata_cache = 7\ncpus = 3\n[bytefs]\nvariant = \"full\"\nmetadata_cache = 7\n";
-        let read = Host::from_table(&toml::from_str(old).expect("TOML"), &host).expect("readable");
-        assert_eq!((read.ext4.cpus, read.metadata_cache), (3, host.metadata_cache));
+        let (host, fs) = Host::from_table(&toml::from_str(old).expect("TOML"), &base).expect("readable");
+        let cpus = fs.section("ext4").and_then(|s| s.get("cpus")).and_then(Value::as_integer);
+        assert_eq!((cpus, host.metadata_cache), (Some(3), base.host.metadata_cache));
     }
 
     #[test]
@@ -528,8 +548,9 @@ mod tests {
         let head = "base = \"bytefs-emulator\"\nname = \"mine\"\ndescription = \"d\"\n";
         let mine = load(&format!("{head}[drive.flash.nand]\nread_ns = 3000\n")).expect("good");
         let base = Testbed::load("bytefs-emulator", &[]).expect("built in");
-        assert_eq!((mine.name.as_str(), mine.drive.flash.timing.read.0), ("mine", 3000));
-        assert_eq!((&mine.drive.link, &mine.host), (&base.drive.link, &base.host));
+        assert_eq!((mine.name.as_str(), mine.ssd().expect("one").flash.timing.read.0), ("mine", 3000));
+        let link = |t: &Testbed| t.ssd().expect("one").link.clone();
+        assert_eq!((link(&mine), &mine.host), (link(&base), &base.host));
         let said = load(&format!("{head}[drive.flash]\ngc_stop = 2\n"))
             .expect_err("contradicts the base")
             .to_string();

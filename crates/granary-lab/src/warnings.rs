@@ -2,7 +2,7 @@
 
 use crate::record::Record;
 use crate::registry::FsEntry;
-use crate::testbed::Host;
+use crate::testbed::Testbed;
 use granary_workload::Workload;
 
 /// What a run is judged by, beside its record.
@@ -11,8 +11,8 @@ pub struct Run<'a> {
     pub fs: &'a FsEntry,
     /// Whether the vfs page cache serves it ([`granary_vfs::Features::page_cache`]).
     pub page_cache: bool,
-    /// The host it ran on.
-    pub host: &'a Host,
+    /// What it ran on.
+    pub testbed: &'a Testbed,
     /// What it ran.
     pub workload: &'a Workload,
 }
@@ -35,7 +35,7 @@ impl Run<'_> {
 
     /// Reads that a cache larger than all files has answered.
     fn served_from_memory(&self, record: &Record) -> Option<String> {
-        let (set, cache) = (self.workload.expected_bytes(), self.host.vfs.page_cache);
+        let (set, cache) = (self.workload.expected_bytes(), self.testbed.host.vfs.page_cache);
         let (asked, read) = (record.app.read_bytes, record.host.data_read());
         if !self.page_cache || set >= cache.0 as f64 || asked == 0 || read >= asked / 2 {
             return None;
@@ -49,8 +49,8 @@ impl Run<'_> {
 
     /// Work that comes round less often than the run lasted.
     fn too_short(&self, virtual_s: f64) -> Option<String> {
-        let write_back = self.page_cache.then_some(("write-back", self.host.vfs.dirty_expire));
-        let periods = [(self.fs.periodic)(self.host), write_back].into_iter().flatten();
+        let write_back = self.page_cache.then_some(("write-back", self.testbed.host.vfs.dirty_expire));
+        let periods = [(self.fs.periodic)(&self.testbed.fs.of(self.fs)), write_back].into_iter().flatten();
         let missed: Vec<String> = periods
             .filter(|(_, every)| virtual_s < every.as_secs_f64())
             .map(|(what, every)| format!("{} s {what}", every.as_secs_f64()))
@@ -73,7 +73,6 @@ pub fn gc_never_ran(erases: u64) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::registry;
-    use crate::testbed::Testbed;
 
     const TEXT: &str = "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
                         define process name=p,instances=1\n{\nthread name=t,memsize=1m,instances=1\n{\n\
@@ -82,9 +81,9 @@ mod tests {
     /// The warnings of a run of so many seconds on this file system, in which programs read so many bytes and the drive gave so
     /// many of data.
     fn of(fs: &str, page_cache: bool, virtual_s: f64, asked: u64, read: u64) -> String {
-        let host = &Testbed::load("bytefs-emulator", &[]).expect("built in").host;
+        let testbed = &Testbed::load("bytefs-emulator", &[]).expect("built in");
         let workload = &Workload::parse("w", TEXT, &[]).expect("a workload");
-        let run = Run { fs: registry::find(fs).expect("known"), page_cache, host, workload };
+        let run = Run { fs: registry::find(fs).expect("known"), page_cache, testbed, workload };
         let mut record = Record { virtual_s, ..Record::default() };
         record.app.read_bytes = asked;
         record.host.block.read_bytes.insert("data".to_owned(), read);

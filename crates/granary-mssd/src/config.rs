@@ -19,12 +19,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveConfig {
+    /// The host can load and store its pages; a plain SSD has no such window.
+    #[serde(default = "has_window", skip_serializing_if = "is_there")]
+    pub window: bool,
     /// The way between host and drive.
     pub link: LinkConfig,
     /// What the drive's processor and DRAM do.
     pub firmware: FirmwareConfig,
     /// The flash array and its FTL.
     pub flash: FtlConfig,
+}
+
+fn has_window() -> bool {
+    true
+}
+
+fn is_there(window: &bool) -> bool {
+    *window
 }
 
 /// The host link: PCIe or CXL.
@@ -55,6 +66,9 @@ pub struct LinkConfig {
     /// bandwidth.
     #[serde(default)]
     pub load_lines: usize,
+    /// One direction at a time, as SATA.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub half_duplex: bool,
     /// The command interface.
     #[serde(default)]
     pub nvme: NvmeConfig,
@@ -72,6 +86,13 @@ pub struct NvmeConfig {
     pub completion: Nanos,
     /// Largest command, in pages of 4 KiB.
     pub max_transfer: usize,
+    /// Commands that the drive works on at a time; others wait in the host's queue. 0: all that there are.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub queue_depth: usize,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }
 
 impl Default for NvmeConfig {
@@ -81,7 +102,13 @@ impl Default for NvmeConfig {
     /// firmware command cost this gives a 4 KiB write of 3.7 us; NVMeVirt's calibration of a Samsung 970 PRO (the SSD
     /// of the paper's Table 1) has 4.46 us. Largest command: the 970 PRO's 256 KiB (same calibration, MDTS 6).
     fn default() -> NvmeConfig {
-        NvmeConfig { fetch: Nanos(820), data_request: Nanos(547), completion: Nanos(274), max_transfer: 64 }
+        NvmeConfig {
+            fetch: Nanos(820),
+            data_request: Nanos(547),
+            completion: Nanos(274),
+            max_transfer: 64,
+            queue_depth: 0,
+        }
     }
 }
 
@@ -162,6 +189,13 @@ pub struct FirmwareConfig {
     /// baselines' blocks when they are programmed.
     #[serde(default)]
     pub cache_write_ack: Option<WriteAck>,
+    /// Cache mode: a power failure takes what no FLUSH has brought to flash, as in a drive without power-loss protection. Else
+    /// capacitors keep it, and FLUSH has nothing to do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub volatile_cache: bool,
+    /// With `volatile_cache`: time of a FLUSH beyond the programs that it waits for, ns.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub flush_cost: Nanos,
     /// Processors that serve the host.
     #[serde(default = "cores")]
     pub cores: usize,
@@ -186,6 +220,10 @@ pub struct FirmwareConfig {
     /// Byte-addressable metadata (PebbleSSD), beside either mode; none where left out.
     #[serde(default)]
     pub bam: Option<BamConfig>,
+}
+
+fn is_nothing(time: &Nanos) -> bool {
+    *time == Nanos::ZERO
 }
 
 /// Byte-addressable metadata in persistent memory: FS_WRITE, REMAP, BAM_RESET, BAM_READ (PebbleSSD section 4.2).
@@ -368,6 +406,7 @@ impl DriveConfig {
             channel_bandwidth: Bytes(800_000_000),
         };
         DriveConfig {
+            window: true,
             link: LinkConfig {
                 read_bandwidth: Bytes(3_500_000_000),
                 write_bandwidth: Bytes(2_500_000_000),
@@ -378,6 +417,7 @@ impl DriveConfig {
                 wc_buffers: wc_buffers(),
                 posted_lines: posted_lines(),
                 load_lines: 0,
+                half_duplex: false,
                 nvme: NvmeConfig::default(),
             },
             firmware: FirmwareConfig::new(Mode::Log),
@@ -482,6 +522,7 @@ impl DriveConfig {
         if f.cores == 0 {
             refuse("firmware.cores", "must be at least 1")?;
         }
+        self.validate_plain()?;
         if let Some(bam) = &f.bam {
             self.validate_bam(bam)?;
         }
@@ -498,6 +539,34 @@ impl DriveConfig {
             refuse("firmware.cache", format!("must hold at least 4 pages (16KiB), and at most {MOST_DRAM}"))?;
         }
         self.validate_log()
+    }
+
+    /// What only plain SSDs have.
+    fn validate_plain(&self) -> Result<(), ConfigError> {
+        let f = &self.firmware;
+        let large = self.flash.unit_pages() > 1;
+        if (large || f.volatile_cache) && f.mode == Mode::Log {
+            refuse(
+                "firmware.mode",
+                "is the write log's, which keeps what it takes, and merges pages of 4 KiB: no volatile_cache, no mapping_unit",
+            )?;
+        }
+        if (large || f.volatile_cache) && self.acknowledges() == WriteAck::Program {
+            refuse(
+                "firmware.write_ack",
+                "must be \"buffer\" with a volatile_cache or a larger mapping_unit",
+            )?;
+        }
+        if large && f.cache.0 < 4 * self.flash.mapping_unit.0 {
+            refuse("firmware.cache", "must hold at least four mapping units")?;
+        }
+        if f.flush_cost > Nanos::ZERO && !f.volatile_cache {
+            refuse("firmware.flush_cost", "is of a volatile_cache: without one FLUSH has nothing to do")?;
+        }
+        if f.flush_cost > Nanos::from_secs(1) {
+            refuse("firmware.flush_cost", "is longer than a second; it is in nanoseconds")?;
+        }
+        Ok(())
     }
 
     fn validate_bam(&self, bam: &BamConfig) -> Result<(), ConfigError> {
@@ -548,6 +617,8 @@ impl FirmwareConfig {
             write_buffer: write_buffer(),
             write_ack: WriteAck::default(),
             cache_write_ack: None,
+            volatile_cache: false,
+            flush_cost: Nanos::ZERO,
             cores: cores(),
             clock_mhz: clock(),
             rated_mhz: clock(),

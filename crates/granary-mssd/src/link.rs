@@ -21,6 +21,8 @@
 //!
 //! Posted lines need room in the drive's buffer ([`Credits`]): until its firmware takes what came before, the CPU waits.
 //!
+//! Half duplex (SATA): both directions share one timeline.
+//!
 //! It does *not* model retries or the ordering of single packets otherwise; the latencies are in `LinkConfig`.
 
 mod credits;
@@ -45,6 +47,8 @@ pub struct Link {
     packet_in: Nanos,
     to_drive: Timeline,
     to_host: Timeline,
+    /// What goes to the host goes in the other direction's time.
+    half_duplex: bool,
     page_in: Nanos,
     page_out: Nanos,
     line_in: Nanos,
@@ -67,6 +71,7 @@ impl Link {
             packet_in: span(PACKET + config.tlp_overhead.0, config.write_bandwidth),
             to_drive: Timeline::new(Nanos(1)),
             to_host: Timeline::new(Nanos(1)),
+            half_duplex: config.half_duplex,
             page_in: span(PAGE_SIZE as u64, config.write_bandwidth),
             page_out: span(PAGE_SIZE as u64, config.read_bandwidth),
             line_in: span(line, config.write_bandwidth),
@@ -96,6 +101,12 @@ impl Link {
         self.to_host.pass(now);
     }
 
+    /// The time that goes with what moves to the host.
+    #[inline]
+    fn out(&mut self) -> &mut Timeline {
+        if self.half_duplex { &mut self.to_drive } else { &mut self.to_host }
+    }
+
     /// Moves `pages` pages to the drive; returns when the last one is there.
     pub fn pages_in(&mut self, ready: Nanos, pages: usize) -> Nanos {
         self.to_drive.fill(ready, self.page_in * pages as u64).end
@@ -103,7 +114,8 @@ impl Link {
 
     /// Moves a page to the host.
     pub fn page_out(&mut self, ready: Nanos) -> Nanos {
-        self.to_host.fill(ready, self.page_out).end
+        let len = self.page_out;
+        self.out().fill(ready, len).end
     }
 
     /// Moves `lines` posted lines to the drive, between the packets of what block writes move, once its buffer has room for them.
@@ -125,7 +137,8 @@ impl Link {
 
     /// Moves `lines` lines to the host.
     pub fn lines_out(&mut self, ready: Nanos, lines: usize) -> Nanos {
-        self.to_host.fill(ready, self.line_out * lines as u64).end
+        let len = self.line_out * lines as u64;
+        self.out().fill(ready, len).end
     }
 
     /// From when on nothing is on its way to the host.

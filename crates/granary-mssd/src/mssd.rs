@@ -23,6 +23,7 @@ mod fail;
 mod grow;
 mod inspect;
 mod precondition;
+mod queue;
 
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::firmware::bam::Bam;
@@ -42,6 +43,7 @@ use granary_flash::FlashError;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
+use queue::Queue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -69,6 +71,7 @@ struct State {
     committed: Nanos,
     /// When the last REMAP has been carried out: one at a time.
     remapped: Nanos,
+    queue: Queue,
     powered: bool,
     tracking: bool,
     in_flight: InFlight,
@@ -135,6 +138,8 @@ impl Mssd {
         backend.cores = Cores::new(config.firmware.cores);
         let info = DriveInfo {
             pages: config.pages(),
+            blocks: true,
+            bytes: config.window,
             write_log: config.firmware.mode == Mode::Log,
             log_half: if config.firmware.mode == Mode::Log { config.firmware.log_region.0 / 2 } else { 0 },
             bam: config.firmware.bam.is_some(),
@@ -149,6 +154,7 @@ impl Mssd {
             posted: Nanos::ZERO,
             committed: Nanos::ZERO,
             remapped: Nanos::ZERO,
+            queue: Queue::new(config.link.nvme.queue_depth),
             powered: true,
             tracking: false,
             in_flight: InFlight::default(),
@@ -226,6 +232,41 @@ impl Mssd {
         }
     }
 
+    /// One command; see [`Drive::submit`].
+    #[inline]
+    fn serve(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        let c = &self.at_clock;
+        match command {
+            Command::Read { lpa, out, what } => {
+                self.range(lpa, out.len() as u64)?;
+                self.call(now, |s| s.read(c, now, lpa, out, what))
+            }
+            Command::Write { lpa, pages, what } => {
+                self.range(lpa, pages.len() as u64)?;
+                self.call(now, |s| s.write(c, now, lpa, pages, what))
+            }
+            Command::Flush => self.call(now, |s| s.flush(c, now)),
+            Command::Trim { lpa, count } => {
+                self.range(lpa, count)?;
+                self.call(now, |s| s.trim(c, now, lpa, count))
+            }
+            Command::Commit { tx } => self.call(now, |s| s.commit(c, now, tx)),
+            Command::Recover => self.call(now, |s| s.recover(c, now)),
+            Command::FsWrite { lpa, pages, ino, offset, what } => {
+                self.range(lpa, pages.len() as u64)?;
+                self.file_range(offset, pages.len() as u64)?;
+                self.call(now, |s| s.fs_write(c, now, lpa, pages, (ino, offset), what))
+            }
+            Command::Remap { src, dst, count } => {
+                self.range(src, count)?;
+                self.range(dst, count)?;
+                self.call(now, |s| s.remap(c, now, src, dst, count))
+            }
+            Command::BamReset => self.call(now, |s| s.bam_reset(c, now)),
+            Command::BamRead { ino, out } => self.call(now, |s| s.bam_read(c, now, ino, out)),
+        }
+    }
+
     fn range(&self, lpa: Lpa, pages: u64) -> Result<(), DriveError> {
         let all = self.pages();
         if lpa.0 < all && pages <= all - lpa.0 {
@@ -244,6 +285,9 @@ impl Mssd {
     }
 
     fn byte_range(&self, at: ByteAddr, len: usize) -> Result<(), DriveError> {
+        if !self.info.bytes {
+            return Err(DriveError::Unsupported("byte window: it is a plain SSD"));
+        }
         let pages = self.pages();
         let size = pages * PAGE_SIZE as u64;
         if at.0 <= size && len as u64 <= size - at.0 {
@@ -436,40 +480,16 @@ impl Drive for Mssd {
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
+        self.byte_range(ByteAddr(0), 0)?;
         self.call(now, |s| Ok(s.verify(&self.at_clock, now)))
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
-        let c = &self.at_clock;
-        match command {
-            Command::Read { lpa, out, what } => {
-                self.range(lpa, out.len() as u64)?;
-                self.call(now, |s| s.read(c, now, lpa, out, what))
-            }
-            Command::Write { lpa, pages, what } => {
-                self.range(lpa, pages.len() as u64)?;
-                self.call(now, |s| s.write(c, now, lpa, pages, what))
-            }
-            Command::Flush => self.call(now, |s| Ok(s.flush(c, now))),
-            Command::Trim { lpa, count } => {
-                self.range(lpa, count)?;
-                self.call(now, |s| s.trim(c, now, lpa, count))
-            }
-            Command::Commit { tx } => self.call(now, |s| s.commit(c, now, tx)),
-            Command::Recover => self.call(now, |s| s.recover(c, now)),
-            Command::FsWrite { lpa, pages, ino, offset, what } => {
-                self.range(lpa, pages.len() as u64)?;
-                self.file_range(offset, pages.len() as u64)?;
-                self.call(now, |s| s.fs_write(c, now, lpa, pages, (ino, offset), what))
-            }
-            Command::Remap { src, dst, count } => {
-                self.range(src, count)?;
-                self.range(dst, count)?;
-                self.call(now, |s| s.remap(c, now, src, dst, count))
-            }
-            Command::BamReset => self.call(now, |s| s.bam_reset(c, now)),
-            Command::BamRead { ino, out } => self.call(now, |s| s.bam_read(c, now, ino, out)),
+        let done = self.serve(now, command)?;
+        if self.at_clock.link.nvme.queue_depth > 0 {
+            self.state.lock().queue.ended(done);
         }
+        Ok(done)
     }
 
     fn look_ahead(&self, lpas: &[Lpa]) {

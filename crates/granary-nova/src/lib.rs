@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod entry;
 mod fallocate;
 mod file;
 mod fs;
@@ -37,6 +38,7 @@ mod options;
 mod rename;
 mod replay;
 
+pub use entry::NOVA;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
 pub use options::{DataMode, MkfsOptions, MountOptions};

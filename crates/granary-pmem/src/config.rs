@@ -121,6 +121,12 @@ impl DimmConfig {
         self.granule.0 / LINE_SIZE as u64
     }
 
+    /// This with so many DIMMs of the smallest capacity that all have at least `size` together.
+    pub fn with_capacity(self, size: Bytes) -> DimmConfig {
+        let each = size.0.div_ceil(self.dimms.max(1) as u64).next_multiple_of(self.stripe.0.max(1));
+        DimmConfig { capacity: Bytes(each.max(self.stripe.0)), ..self }
+    }
+
     /// This, `dimms` of them interleaved.
     pub fn interleaved(self, dimms: usize) -> DimmConfig {
         DimmConfig { dimms, ..self }

@@ -165,7 +165,7 @@ impl<M: Medium> Drive for Dimm<M> {
     fn info(&self) -> DriveInfo {
         // No command is served; one page keeps who splits transfers from dividing by nothing, and is refused
         // like all.
-        DriveInfo { pages: self.pages, max_transfer: 1, ..DriveInfo::default() }
+        DriveInfo { pages: self.pages, bytes: true, max_transfer: 1, ..DriveInfo::default() }
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {

@@ -18,9 +18,8 @@
 
 use crate::Pmfs;
 use crate::layout::Bytes;
-use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, UNDO};
+use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, Form, TX_MASK, UNDO, header, parse_header};
 use granary_device::Structure;
-use granary_pm::bytes::{put_u16, put_u64, u16_at, u64_at};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{costs, cpu};
@@ -51,6 +50,7 @@ pub struct Journal {
     slots: u64,
     /// Generation of the ring's turn 0.
     base: u16,
+    form: Form,
     ring: Mutex<Ring>,
     room: Condvar,
 }
@@ -63,17 +63,10 @@ struct Tx {
     entries: u64,
 }
 
-fn header(head: u64, generation: u16) -> [u8; 16] {
-    let mut b = [0; 16];
-    put_u64(&mut b, 0, head);
-    put_u16(&mut b, 8, generation);
-    b
-}
-
 /// A generation with which nothing in the ring is valid any more: nobody has it or the next one. Two on from the present one,
 /// but where the count has begun anew and comes to entries of long ago, which most mounts leave alone.
-fn unused_generation(journal: &[u8], present: u16) -> u16 {
-    let entries = journal.as_chunks::<{ ENTRY as usize }>().0.iter().skip(1).map(|e| Entry::parse(e));
+fn unused_generation(journal: &[u8], present: u16, form: Form) -> u16 {
+    let entries = journal.as_chunks::<{ ENTRY as usize }>().0.iter().skip(1).map(|e| Entry::parse(e, form));
     let used: BTreeSet<u16> = entries.filter(|e| e.kind != 0).map(|e| e.generation).collect();
     let is_unused = |g: &u16| !used.contains(g) && !used.contains(&g.wrapping_add(1));
     // There are far fewer entries than generations in any journal that mkfs makes; else the oldest are given up.
@@ -101,11 +94,11 @@ impl Journal {
     }
 
     /// At mount: undoes what was not committed; returns (journal, transactions undone).
-    pub fn recover(pm: &Pm, blocks: u64, limit: u64) -> Result<(Journal, u32)> {
+    pub fn recover(pm: &Pm, blocks: u64, limit: u64, form: Form) -> Result<(Journal, u32)> {
         let slots = Journal::slots(blocks);
         let mut bytes = vec![0; (blocks * BLOCK) as usize];
         pm.load(BASE, &mut bytes, WHAT)?;
-        let (head, generation) = (u64_at(&bytes, 0), u16_at(&bytes, 8));
+        let (head, generation) = parse_header(form, &bytes);
         if head >= slots {
             return Err(corrupt(format!("the journal's head is at {head} of {slots}")));
         }
@@ -113,7 +106,7 @@ impl Journal {
         let mut order = Vec::new();
         for position in head..head + slots {
             let at = (ENTRY * (1 + position % slots)) as usize;
-            let e = Entry::parse(&bytes[at..at + ENTRY as usize]);
+            let e = Entry::parse(&bytes[at..at + ENTRY as usize], form);
             let turn = generation.wrapping_add((position >= slots).into());
             if e.generation != turn {
                 continue;
@@ -140,11 +133,11 @@ impl Journal {
             }
         }
         b.fence()?;
-        let base = unused_generation(&bytes, generation);
-        b.put(BASE, &header(0, base), WHAT)?;
+        let base = unused_generation(&bytes, generation, form);
+        b.put(BASE, &header(form, 0, base), WHAT)?;
         b.fence()?;
         let ring = Ring { head: 0, tail: 0, spans: VecDeque::new(), next_tx: 1 };
-        let journal = Journal { slots, base, ring: Mutex::new(ring), room: Condvar::default() };
+        let journal = Journal { slots, base, form, ring: Mutex::new(ring), room: Condvar::default() };
         Ok((journal, open.len() as u32))
     }
 
@@ -159,7 +152,7 @@ impl Journal {
             head = ring.tail;
         }
         if head != ring.head {
-            b.put(BASE, &header(head % self.slots, self.generation(head)), WHAT)?;
+            b.put(BASE, &header(self.form, head % self.slots, self.generation(head)), WHAT)?;
             b.fence()?;
             ring.head = head;
         }
@@ -215,7 +208,7 @@ impl Pmfs {
             j.clean(b, &mut ring)?;
         }
         let (id, start) = (ring.next_tx, ring.tail);
-        ring.next_tx = ring.next_tx.wrapping_add(1);
+        ring.next_tx = ring.next_tx.wrapping_add(1) & TX_MASK;
         ring.tail += entries;
         ring.spans.push_back(Span { start, entries, done: false });
         // The tail lies in a line of the header's; nobody waits for it.
@@ -231,7 +224,7 @@ impl Pmfs {
         let generation = self.journal.generation(position);
         let e = Entry { addr, tx: tx.id, generation, kind, size: old.len() as u8, data };
         tx.used += 1;
-        b.put(self.journal.addr(position), &e.bytes(), WHAT)
+        b.put(self.journal.addr(position), &e.bytes(self.journal.form), WHAT)
     }
 
     /// What was changed counts.

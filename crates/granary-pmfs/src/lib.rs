@@ -21,6 +21,7 @@
 
 mod check;
 mod dir;
+mod entry;
 mod fallocate;
 mod file;
 mod fs;
@@ -36,6 +37,7 @@ mod rename;
 mod table;
 mod tree;
 
+pub use entry::PMFS;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
 pub use options::{MkfsOptions, MountOptions};

@@ -4,7 +4,7 @@
 //! block, the root directory and the superblock with its copy.
 
 use crate::layout::inode::{PLACE, Tree, bytes};
-use crate::layout::superblock::Superblock;
+use crate::layout::superblock::{Superblock, VERSION};
 use crate::mount::write_super;
 use crate::options::MkfsOptions;
 use crate::{Pmfs, journal::Journal};
@@ -27,7 +27,14 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     if journal < 16 || Journal::slots(journal) > 1 << 24 || piece == 0 || piece > 1 << 16 {
         return Err(FsError::Invalid);
     }
-    let mut sb = Superblock { blocks, journal: journal as u32, piece, clean: true, ..Superblock::default() };
+    let mut sb = Superblock {
+        version: VERSION,
+        blocks,
+        journal: journal as u32,
+        piece,
+        clean: true,
+        ..Superblock::default()
+    };
     let (first, end) = (sb.table() + 1, blocks.saturating_sub(1));
     let root = first + piece as u64;
     if root + 16 > end {

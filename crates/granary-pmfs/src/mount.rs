@@ -70,7 +70,7 @@ pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
     sb.mounts += 1;
     (sb.clean, sb.saved) = (false, 0);
     write_super(&pm, &sb)?;
-    let (journal, undone) = Journal::recover(&pm, sb.journal as u64, sb.blocks * BLOCK)?;
+    let (journal, undone) = Journal::recover(&pm, sb.journal as u64, sb.blocks * BLOCK, sb.form())?;
     recovery.undone = undone;
     let pieces = read_pieces(&pm, sb.table(), sb.piece as u64, end)?;
     let pmfs = Pmfs {

@@ -17,6 +17,7 @@
 //! Invariants: integer nanoseconds only; in virtual time the order of everything is a function of the seed.
 //! It does *not* know what is simulated: drives and files live above.
 
+mod cores;
 mod cost;
 mod daemon;
 mod hist;
@@ -37,12 +38,13 @@ pub mod sync {
 mod virt;
 pub mod wall;
 
+pub use cores::Cores;
 pub use cost::HostCosts;
 pub use daemon::{Daemon, Kicker, Signal, Stopper};
 pub use hist::Histogram;
 pub use server::{Server, Span};
 pub use task::{
-    JoinHandle, OnBehalf, core, costs, cpu, cpu_id, hold, in_virtual_time, now, on_behalf, power_fail,
-    quiet_until, sleep, sleep_until, spawn, task_name, yield_now,
+    JoinHandle, OnBehalf, core, costs, cpu, cpu_busy, cpu_id, hold, in_virtual_time, now, on_behalf,
+    power_fail, quiet_until, sleep, sleep_until, spawn, task_name, yield_now,
 };
 pub use virt::{Deadlock, Stop, World, WorldConfig, WorldStats};

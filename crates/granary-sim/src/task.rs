@@ -60,6 +60,11 @@ pub fn cpu(cost: Nanos) {
     }
 }
 
+/// CPU time given to tasks so far, over all host cores; zero on the wall clock.
+pub fn cpu_busy() -> Nanos {
+    virt::current().map_or(Nanos::ZERO, |w| w.cpu_busy())
+}
+
 /// Does what stalls a processor: `op`, told the instant at which a host core is free for it, says what came of it, and `end` until
 /// when the core waits for that. The core does nothing else meanwhile, unlike with [`sleep_until`]: a load from a device stalls
 /// the core that executes it, a command that was submitted does not. `op` must not wait. On the wall clock: [`sleep_until`].

@@ -15,6 +15,7 @@
 //!
 //! It does *not* preempt and knows nothing about devices.
 
+mod cpu;
 mod park;
 mod queue;
 mod sched;

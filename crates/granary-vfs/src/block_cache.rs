@@ -357,7 +357,7 @@ mod tests {
         granary_device::plain_drive!();
 
         fn info(&self) -> DriveInfo {
-            DriveInfo { pages: 1000, write_log: false, max_transfer: 128, ..DriveInfo::default() }
+            DriveInfo { pages: 1000, blocks: true, max_transfer: 128, ..DriveInfo::default() }
         }
         fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
             let Command::Read { lpa, out, .. } = command else { return Err(DriveError::Unsupported("this")) };

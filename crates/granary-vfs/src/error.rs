@@ -1,6 +1,6 @@
 //! [`FsError`]: everything a file-system call can fail with, one errno each.
 
-use granary_device::DriveError;
+use granary_device::{DriveError, Missing};
 
 /// Result of a file-system call.
 pub type Result<T, E = FsError> = std::result::Result<T, E>;
@@ -63,6 +63,9 @@ pub enum FsError {
     /// The drive failed.
     #[error("drive error: {0}")]
     Drive(#[from] DriveError),
+    /// The host has no device that it could be on.
+    #[error("it {0}: choose a testbed that has one (`granary testbed list`)")]
+    NoDeviceFor(#[from] Missing),
     /// The media holds something that no correct file system wrote; the text is the evidence.
     #[error("corrupt file system: {0}; run fsck")]
     Corrupt(String),
@@ -83,7 +86,7 @@ impl FsError {
             FsError::Fault => 14,
             FsError::Busy => 16,
             FsError::Exists => 17,
-            FsError::NotMappable => 19,
+            FsError::NotMappable | FsError::NoDeviceFor(_) => 19,
             FsError::NotDir => 20,
             FsError::IsDir => 21,
             FsError::Invalid => 22,

@@ -21,6 +21,7 @@ mod cache;
 mod config;
 pub mod diff;
 pub mod direct;
+pub mod entry;
 mod error;
 mod fs;
 mod gate;
@@ -44,6 +45,7 @@ pub use attr::{Attr, FileKind, Ino, SetAttr, Time, flag, mode};
 pub use block_cache::{Block, BlockCache};
 pub use cache::CacheStats;
 pub use config::{Atime, Tracking, VfsConfig};
+pub use entry::FsEntry;
 pub use error::{FsError, Result};
 pub use fs::{
     Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,

@@ -1,8 +1,9 @@
 //! Power failures: every target under every load.
 
 use super::Job;
-use crate::targets;
-use granary_crash::{Coverage, Explorer};
+use granary_crash::target::{by_name, names};
+use granary_crash::{Coverage, Explorer, LOADS, load_by_name};
+use granary_lab::registry::FILE_SYSTEMS;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -13,7 +14,8 @@ struct Power {
 }
 
 /// The names asked for, or all; an unknown one is an error that lists them.
-pub(super) fn choose(what: &str, asked: &[String], all: &[&str]) -> Result<Vec<String>, String> {
+pub(super) fn choose(what: &str, asked: &[String], all: &[impl AsRef<str>]) -> Result<Vec<String>, String> {
+    let all: Vec<&str> = all.iter().map(AsRef::as_ref).collect();
     if let Some(name) = asked.iter().find(|a| !all.contains(&a.as_str())) {
         return Err(format!("no {what} '{name}': choose from {}", all.join(", ")));
     }
@@ -24,10 +26,10 @@ pub(super) fn choose(what: &str, asked: &[String], all: &[&str]) -> Result<Vec<S
 /// One job for each file system and load.
 pub(super) fn jobs(fs: &[String], loads: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
     let mut jobs: Vec<Box<dyn Job>> = Vec::new();
-    for fs in choose("file system", fs, targets::ALL)? {
-        for name in choose("load", loads, targets::LOADS)? {
-            let target = targets::by_name(&fs).ok_or_else(|| format!("no file system '{fs}'"))?;
-            let load = targets::load(&name).ok_or_else(|| format!("no load '{name}'"))?;
+    for fs in choose("file system", fs, &names(FILE_SYSTEMS))? {
+        for name in choose("load", loads, LOADS)? {
+            let target = by_name(FILE_SYSTEMS, &fs).ok_or_else(|| format!("no file system '{fs}'"))?;
+            let load = load_by_name(&name).ok_or_else(|| format!("no load '{name}'"))?;
             let explorer =
                 Explorer::new(target, load).map_err(|f| format!("fails without a power failure: {f}"))?;
             jobs.push(Box::new(Power {

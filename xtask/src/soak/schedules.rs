@@ -11,9 +11,9 @@
 
 use super::Job;
 use super::power::choose;
-use crate::targets;
 use granary_crash::Target;
-use granary_device::Drive;
+use granary_crash::target::{by_name, names};
+use granary_lab::registry::FILE_SYSTEMS;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
 use granary_units::Nanos;
@@ -35,8 +35,8 @@ struct Schedules {
 /// One job for each file system.
 pub(super) fn jobs(fs: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
     let mut jobs: Vec<Box<dyn Job>> = Vec::new();
-    for fs in choose("file system", fs, targets::ALL)? {
-        let target = targets::by_name(&fs).ok_or_else(|| format!("no file system '{fs}'"))?;
+    for fs in choose("file system", fs, &names(FILE_SYSTEMS))? {
+        let target = by_name(FILE_SYSTEMS, &fs).ok_or_else(|| format!("no file system '{fs}'"))?;
         let name = format!("schedules-{fs}");
         jobs.push(Box::new(Schedules { name, fs, target, done: AtomicU64::new(0) }));
     }
@@ -140,9 +140,9 @@ fn schedule(target: &Arc<dyn Target>, seed: u64) -> Result<(), String> {
     let config = WorldConfig { jitter: Nanos(3_000), seed, costs: target.costs(), ..WorldConfig::default() };
     let target = Arc::clone(target);
     let main = move || {
-        let drive: Arc<dyn Drive> = target.drive(seed);
-        target.mkfs(&drive).map_err(|e| format!("mkfs: {e}"))?;
-        let fs = target.mount(drive).map_err(|e| format!("mount: {e}"))?;
+        let devices = target.devices(seed);
+        target.mkfs(&devices).map_err(|e| format!("mkfs: {e}"))?;
+        let fs = target.mount(&devices).map_err(|e| format!("mount: {e}"))?;
         let features = fs.features();
         let vfs = Vfs::mount(Arc::clone(&fs), target.vfs()).map_err(|e| format!("vfs: {e}"))?;
         let history = run_concurrently(&vfs, setup, tasks)?;

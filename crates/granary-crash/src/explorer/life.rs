@@ -7,12 +7,12 @@
 //!
 //! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where it was.
 
-use super::Target;
 use super::report::Coverage;
-use crate::faulty::{Faulty, Trip};
+use crate::faulty::{Faults, Trip};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
-use granary_device::Drive;
+use crate::target::Target;
+use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep, sleep_until};
 use granary_units::Nanos;
@@ -23,7 +23,9 @@ use std::sync::Arc;
 
 /// What outlives a life.
 pub(super) struct Machine {
-    pub(super) drive: Arc<Faulty>,
+    /// They count and fail.
+    pub(super) devices: Devices,
+    pub(super) faults: Arc<Faults>,
     pub(super) promises: Promises,
     pub(super) now: Nanos,
 }
@@ -32,11 +34,12 @@ impl Machine {
     pub(super) fn new(target: &dyn Target, seed: u64) -> Machine {
         let promises =
             Promises::new().with_times(&target.vfs()).with_whole_renames(target.renames_are_whole());
-        Machine { drive: Arc::new(Faulty::new(target.drive(seed))), promises, now: Nanos::ZERO }
+        let (devices, faults) = Faults::around(&target.devices(seed));
+        Machine { devices, faults, promises, now: Nanos::ZERO }
     }
 
     pub(super) fn commands(&self) -> u64 {
-        self.drive.commands()
+        self.faults.commands()
     }
 }
 
@@ -162,23 +165,19 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Makes the file system, in a world of its own.
 pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
-    let (drive, fs) = (as_drive(&machine.drive), Arc::clone(target));
-    let (result, end) = in_world(machine, target, &Mission::calm(0, false), move || fs.mkfs(&drive));
+    let (devices, fs) = (machine.devices.clone(), Arc::clone(target));
+    let (result, end) = in_world(machine, target, &Mission::calm(0, false), move || fs.mkfs(&devices));
     machine.now = end;
     match result {
         Ok(Ok(Ok(()))) => {
             // Only now: mkfs is not interrupted, and trims whole drives.
-            machine.drive.track_in_flight(true);
+            machine.devices.track_in_flight(true);
             Ok(())
         }
         Ok(Ok(Err(e))) => Err(vec![e.to_string()]),
         Ok(Err(stop)) => Err(vec![stop.to_string()]),
         Err(panic) => Err(vec![panic_text(&*panic)]),
     }
-}
-
-fn as_drive(faulty: &Arc<Faulty>) -> Arc<dyn Drive> {
-    Arc::clone(faulty) as Arc<dyn Drive>
 }
 
 impl Life {
@@ -190,10 +189,10 @@ impl Life {
         }));
         let target = Arc::clone(&self.target);
         let (mission, diary) = (self.mission, Arc::clone(&told));
-        let (drive, promises) = (Arc::clone(&machine.drive), machine.promises.clone());
+        let (on, promises) = ((machine.devices.clone(), machine.faults.clone()), machine.promises.clone());
         let (result, end) =
-            in_world(&machine, &target, &mission, move || self.main(&drive, &promises, &diary));
-        machine.drive.arm(None);
+            in_world(&machine, &target, &mission, move || self.main(&on.0, &on.1, &promises, &diary));
+        machine.faults.arm(None);
         machine.now = end;
         let diary = told.lock();
         let stage = format!("{:?} in round {}", diary.stage, mission.round).to_lowercase();
@@ -218,20 +217,26 @@ impl Life {
         (machine, outcome)
     }
 
-    fn main(self, drive: &Arc<Faulty>, promises: &Promises, told: &Told) -> Result<(), Vec<String>> {
+    fn main(
+        self,
+        devices: &Devices,
+        faults: &Arc<Faults>,
+        promises: &Promises,
+        told: &Told,
+    ) -> Result<(), Vec<String>> {
         let enter = |stage| told.lock().stage = stage;
         let Mission { round, powered_off, shut_unseen, in_recovery, in_load, .. } = self.mission;
         if powered_off {
-            let ready = drive.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
+            let ready = devices.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
             sleep_until(ready);
         }
         // The first mount recovers nothing; its crash points belong to the load.
         enter(if powered_off { Stage::Recovery } else { Stage::Mount });
-        arm(drive, if powered_off { in_recovery } else { in_load });
-        let mut fs = self.mount(drive)?;
+        arm(faults, if powered_off { in_recovery } else { in_load });
+        let mut fs = self.mount(devices)?;
         if shut_unseen {
             fs.unmount().map_err(|e| vec![format!("unmount after recovery: {e}")])?;
-            fs = self.mount(drive)?;
+            fs = self.mount(devices)?;
         }
         if powered_off {
             self.check(&fs, "after recovery")?;
@@ -240,14 +245,14 @@ impl Life {
         if powered_off {
             enter(Stage::Verify);
             self.verify(&vfs, promises, told)?;
-            arm(drive, in_load);
+            arm(faults, in_load);
         }
         enter(Stage::Load);
         let clients = Clients::new(Arc::clone(&vfs), promises.clone());
         let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
         self.load.run(&clients, round, &mut random).map_err(|e| vec![e])?;
         drop(clients);
-        told.lock().load_end = (now(), drive.commands());
+        told.lock().load_end = (now(), faults.commands());
         if in_load.is_some() || in_recovery.is_some() {
             enter(Stage::Idle);
             sleep(IDLE);
@@ -260,16 +265,16 @@ impl Life {
         drop(vfs);
         promises.keep_everything();
         enter(Stage::Remount);
-        let fs = self.mount(drive)?;
+        let fs = self.mount(devices)?;
         self.check(&fs, "after a clean mount")?;
         let vfs = self.attach(fs)?;
         self.verify(&vfs, promises, told)?;
         vfs.unmount().map_err(|e| vec![format!("second unmount: {e}")])?;
-        drive.check()
+        devices.check()
     }
 
-    fn mount(&self, drive: &Arc<Faulty>) -> Result<Arc<dyn FileSystem>, Vec<String>> {
-        self.target.mount(as_drive(drive)).map_err(|e| vec![format!("mount: {e}")])
+    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, Vec<String>> {
+        self.target.mount(devices).map_err(|e| vec![format!("mount: {e}")])
     }
 
     fn attach(&self, fs: Arc<dyn FileSystem>) -> Result<Arc<Vfs>, Vec<String>> {
@@ -302,13 +307,13 @@ impl Life {
     }
 }
 
-/// Arms the drive, or starts a task that cuts the power at an instant.
-fn arm(drive: &Arc<Faulty>, cut: Option<Cut>) {
+/// Arms the devices, or starts a task that cuts the power at an instant.
+fn arm(faults: &Arc<Faults>, cut: Option<Cut>) {
     match cut {
-        None => drive.arm(None),
-        Some(Cut::Command(trip)) => drive.arm(Some(trip)),
+        None => faults.arm(None),
+        Some(Cut::Command(trip)) => faults.arm(Some(trip)),
         Some(Cut::Instant(after)) => {
-            drive.arm(None);
+            faults.arm(None);
             let at = now() + after;
             granary_sim::spawn("power cut", move || {
                 sleep_until(at);

@@ -2,8 +2,8 @@
 //! client works beside the reference, the power fails at a random command, and the recovered tree must be the
 //! reference's before or after the operation that was under way. (PMFS promises it for metadata only.)
 
-use granary_crash::{Faulty, Target, Trip};
-use granary_device::Drive;
+use granary_crash::{Faults, Target, Trip};
+use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::Nanos;
@@ -24,9 +24,9 @@ struct Log {
 
 fn process(
     target: &dyn Target,
-    drive: Arc<dyn Drive>,
+    devices: &Devices,
 ) -> Result<(Arc<dyn granary_vfs::FileSystem>, Process), FsError> {
-    let fs = target.mount(drive)?;
+    let fs = target.mount(devices)?;
     let vfs = Vfs::mount(fs.clone(), target.vfs())?;
     Ok((fs, Process::new(vfs, Cred::ROOT)))
 }
@@ -41,17 +41,17 @@ fn reference(ops: &[Op]) -> RefProcess {
 
 /// Runs one client until the power fails, recovers, compares.
 fn point(target: Arc<dyn Target>, mix: Mix, seed: u64) {
-    let drive = target.drive(seed);
+    let devices = target.devices(seed);
     let log = Arc::new(Mutex::new(Log::default()));
-    let (shared, t, d) = (log.clone(), target.clone(), drive.clone());
+    let (shared, t, d) = (log.clone(), target.clone(), devices.clone());
     let stopped = World::new(WorldConfig { seed, ..WorldConfig::default() }).run(move || {
         t.mkfs(&d).expect("mkfs");
-        let faulty = Arc::new(Faulty::new(d.clone()));
-        let (_, mut p) = process(&*t, faulty.clone()).expect("mount");
+        let (faulty, faults) = Faults::around(&d);
+        let (_, mut p) = process(&*t, &faulty).expect("mount");
         d.track_in_flight(true);
         let mut random = Stream::new(seed, "trip");
         let n = 50 + random.below(1500);
-        faulty.arm(Some(if random.chance(0.5) { Trip::Before(n) } else { Trip::After(n) }));
+        faults.arm(Some(if random.chance(0.5) { Trip::Before(n) } else { Trip::After(n) }));
         let mut generator = Generator::new(seed, mix);
         loop {
             let op = generator.next_op();
@@ -64,12 +64,12 @@ fn point(target: Arc<dyn Target>, mix: Mix, seed: u64) {
         }
     });
     let Err(Stop::PowerFail(at)) = stopped else { panic!("seed {seed}: the power failed: {stopped:?}") };
-    drive.power_fail(at, &mut Stream::new(seed, "survivors"));
-    let ready = drive.power_on(at + Nanos(1)).expect("power on");
+    devices.power_fail(at, &mut Stream::new(seed, "survivors"));
+    let ready = devices.power_on(at + Nanos(1)).expect("power on");
     let log = std::mem::take(&mut *log.lock());
     let result = World::default().run(move || {
         sleep_until(ready);
-        let (fs, mut p) = process(&*target, drive).map_err(|e| e.to_string())?;
+        let (fs, mut p) = process(&*target, &devices).map_err(|e| e.to_string())?;
         let bad = fs.check().map_err(|e| e.to_string())?;
         if !bad.is_empty() {
             return Err(bad.join("\n"));

@@ -2,10 +2,9 @@
 
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
-use granary_device::Drive;
+use granary_device::Devices;
 use granary_units::{Dest, Payload};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
-use std::sync::Arc;
 
 const LEN: usize = 16 * 4096;
 const ALL: &str = "bytefs bytefs-sync bytefs-log bytefs-dual bytefs-journal ext4 ext4-writeback ext4-journal f2fs nova \
@@ -73,16 +72,16 @@ fn write(p: &mut Process, byte: u8, len: usize) {
     p.close(fd).expect("closes");
 }
 
-fn process(target: &dyn Target, drive: &Arc<dyn Drive>, config: VfsConfig) -> Process {
-    let fs = target.mount(drive.clone()).expect("mounts");
+fn process(target: &dyn Target, devices: &Devices, config: VfsConfig) -> Process {
+    let fs = target.mount(devices).expect("mounts");
     Process::new(Vfs::mount(fs, config).expect("mounts"), Cred::ROOT)
 }
 
 /// What is missing after the power failure. `leaves`: the inodes leave memory between the change and the fsync.
 fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
     let target = crate::targets::by_name(name).expect("a target");
-    let before = move |target: &dyn Target, drive: &Arc<dyn Drive>| {
-        let mut p = process(target, drive, VfsConfig { inodes: 4, ..target.vfs() });
+    let before = move |target: &dyn Target, devices: &Devices| {
+        let mut p = process(target, devices, VfsConfig { inodes: 4, ..target.vfs() });
         let others: Vec<String> = (0..12).map(|n| format!("/g{n}")).collect();
         for path in &others {
             let fd = p.open(path, OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
@@ -93,7 +92,7 @@ fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
             write(&mut p, 0x66, LEN);
         }
         p.sync().expect("sync");
-        drive.track_in_flight(true);
+        devices.track_in_flight(true);
         change.apply(&mut p);
         if leaves {
             (0..3).for_each(|_| others.iter().for_each(|path| assert!(p.stat(path).is_ok())));
@@ -102,8 +101,8 @@ fn lost(name: &'static str, change: Change, leaves: bool) -> Option<String> {
         let fd = p.open(path, flags, 0).expect("opens");
         p.fsync(fd).expect("fsync");
     };
-    across_a_power_failure(&target, before, move |target, drive| {
-        change.missing(&mut process(target, drive, target.vfs()))
+    across_a_power_failure(&target, before, move |target, devices| {
+        change.missing(&mut process(target, devices, target.vfs()))
     })
 }
 

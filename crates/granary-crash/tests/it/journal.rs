@@ -11,13 +11,12 @@
 
 mod prefix;
 
-use granary_crash::{Faulty, Trip};
+use granary_crash::{Faults, Trip};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
 use granary_vfs::{Allocate, OpenFlags, Posix};
 use prefix::{Aim, Kept, point, process};
-use std::sync::Arc;
 
 #[test]
 fn a_power_failure_leaves_a_prefix_of_the_calls() {
@@ -52,26 +51,26 @@ fn a_fallocate_is_there_wholly_or_not_at_all() {
 /// where the call had returned before.
 fn fallocate_until(name: &str, how: Allocate, range: (u64, u64), n: u64) -> Option<Vec<u8>> {
     let target = crate::targets::by_name(name).expect("a target");
-    let drive = target.drive(0);
-    let (t, d) = (target.clone(), drive.clone());
+    let devices = target.devices(0);
+    let (t, d) = (target.clone(), devices.clone());
     let stopped = World::default().run(move || {
         t.mkfs(&d).expect("mkfs");
-        let faulty = Arc::new(Faulty::new(d.clone()));
-        let (_, mut p) = process(&*t, faulty.clone()).expect("mount");
+        let (faulty, faults) = Faults::around(&d);
+        let (_, mut p) = process(&*t, &faulty).expect("mount");
         let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
         p.write(fd, Payload::Bytes(&[7; 8 * 4096])).expect("writes");
         p.sync().expect("syncs");
         d.track_in_flight(true);
-        faulty.arm(Some(Trip::After(n)));
+        faults.arm(Some(Trip::After(n)));
         p.fallocate(fd, how, range.0, range.1).expect("there is room");
-        faulty.arm(None);
+        faults.arm(None);
     });
     let Err(Stop::PowerFail(at)) = stopped else { return None };
-    drive.power_fail(at, &mut Stream::new(n, "survivors"));
-    let ready = drive.power_on(at + Nanos(1)).expect("power on");
+    devices.power_fail(at, &mut Stream::new(n, "survivors"));
+    let ready = devices.power_on(at + Nanos(1)).expect("power on");
     let found = World::default().run(move || {
         sleep_until(ready);
-        let (fs, mut p) = process(&*target, drive).expect("mount");
+        let (fs, mut p) = process(&*target, &devices).expect("mount");
         assert_eq!(fs.check().expect("readable"), Vec::<String>::new());
         let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");
         let mut found = vec![1; 64 * 4096];

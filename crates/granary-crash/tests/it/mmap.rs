@@ -1,7 +1,7 @@
 //! What was stored through a shared mapping and msynced survives a power failure at any command; what was stored later
 //! is there or not, line by line, but nothing else is.
 
-use granary_crash::{Faulty, Target, Trip};
+use granary_crash::{Faults, Target, Trip};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, LINE_SIZE, Nanos, PAGE_SIZE, Payload};
@@ -47,13 +47,13 @@ fn work(p: &mut Process, lines: &Mutex<Lines>, random: &mut Stream) {
 }
 
 fn point(target: Arc<dyn Target>, seed: u64) {
-    let drive = target.drive(seed);
+    let devices = target.devices(seed);
     let lines = Arc::new(Mutex::new(Lines { synced: [0; LINES], stored: [0; LINES] }));
-    let (shared, t, d) = (lines.clone(), target.clone(), drive.clone());
+    let (shared, t, d) = (lines.clone(), target.clone(), devices.clone());
     let stopped = World::new(WorldConfig { seed, ..WorldConfig::default() }).run(move || {
         t.mkfs(&d).expect("mkfs");
-        let faulty = Arc::new(Faulty::new(d.clone()));
-        let fs = t.mount(faulty.clone()).expect("mount");
+        let (faulty, faults) = Faults::around(&d);
+        let fs = t.mount(&faulty).expect("mount");
         let mut p = Process::new(Vfs::mount(fs, t.vfs()).expect("vfs"), Cred::ROOT);
         let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
         p.pwrite(fd, Payload::Fill { word: 0, len: LINES * LINE_SIZE }, 0).expect("writes");
@@ -62,16 +62,16 @@ fn point(target: Arc<dyn Target>, seed: u64) {
         d.track_in_flight(true);
         let mut random = Stream::new(seed, "mmap");
         let n = 1 + random.below(600);
-        faulty.arm(Some(if random.chance(0.5) { Trip::Before(n) } else { Trip::After(n) }));
+        faults.arm(Some(if random.chance(0.5) { Trip::Before(n) } else { Trip::After(n) }));
         work(&mut p, &shared, &mut random);
     });
     let Err(Stop::PowerFail(at)) = stopped else { panic!("seed {seed}: the power failed: {stopped:?}") };
-    drive.power_fail(at, &mut Stream::new(seed, "survivors"));
-    let ready = drive.power_on(at + Nanos(1)).expect("power on");
+    devices.power_fail(at, &mut Stream::new(seed, "survivors"));
+    let ready = devices.power_on(at + Nanos(1)).expect("power on");
     let lines = lines.lock().clone();
     let result = World::default().run(move || {
         sleep_until(ready);
-        let fs = target.mount(drive).expect("mount");
+        let fs = target.mount(&devices).expect("mount");
         assert_eq!(fs.check().expect("readable"), Vec::<String>::new());
         let mut p = Process::new(Vfs::mount(fs, target.vfs()).expect("vfs"), Cred::ROOT);
         let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");

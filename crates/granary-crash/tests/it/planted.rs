@@ -2,7 +2,7 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Explorer, Failure, Target};
-use granary_device::{Command, Drive, DriveError, Streamed, Structure, stream_by_store};
+use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure, stream_by_store};
 use granary_sim::HostCosts;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
 use granary_vfs::{FileSystem, FsError, VfsConfig};
@@ -28,22 +28,25 @@ impl Target for Planted {
     fn name(&self) -> &str {
         self.inner.name()
     }
-    fn drive(&self, seed: u64) -> Arc<dyn Drive> {
-        let inner = self.inner.drive(seed);
+    fn devices(&self, seed: u64) -> Devices {
+        let devices = self.inner.devices(seed);
         match self.bug {
-            Bug::In(_) => inner,
-            bug => Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0) }),
+            Bug::In(_) => devices,
+            bug => devices.map(|_, inner| Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0) })),
         }
     }
-    fn mkfs(&self, drive: &Arc<dyn Drive>) -> Result<(), FsError> {
-        self.inner.mkfs(drive)
+    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
+        self.inner.mkfs(devices)
     }
-    fn mount(&self, drive: Arc<dyn Drive>) -> Result<Arc<dyn FileSystem>, FsError> {
-        let inner = self.inner.mount(drive)?;
+    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
+        let inner = self.inner.mount(devices)?;
         Ok(match self.bug {
             Bug::In(lie) => Arc::new(Liar { inner, lie }),
             _ => inner,
         })
+    }
+    fn renames_are_whole(&self) -> bool {
+        self.inner.renames_are_whole()
     }
     fn vfs(&self) -> VfsConfig {
         self.inner.vfs()

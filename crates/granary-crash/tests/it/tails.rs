@@ -2,15 +2,15 @@
 
 use crate::failure::across_a_power_failure;
 use granary_crash::Target;
-use granary_device::Drive;
+use granary_device::Devices;
 use granary_units::{Dest, Payload};
 use granary_vfs::{Allocate, Cred, Fd, OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
 
-fn attach(target: &dyn Target, drive: &Arc<dyn Drive>) -> Arc<Vfs> {
-    let fs = target.mount(drive.clone()).expect("mounts");
+fn attach(target: &dyn Target, devices: &Devices) -> Arc<Vfs> {
+    let fs = target.mount(devices).expect("mounts");
     Vfs::mount(fs, target.vfs()).expect("mounts")
 }
 
@@ -18,24 +18,24 @@ fn attach(target: &dyn Target, drive: &Arc<dyn Drive>) -> Arc<Vfs> {
 /// second mount.
 fn shown(name: &'static str, looks_in_between: bool) -> usize {
     let target = crate::targets::by_name(name).expect("a target");
-    let before = |target: &dyn Target, drive: &Arc<dyn Drive>| {
-        let mut p = Process::new(attach(target, drive), Cred::ROOT);
+    let before = |target: &dyn Target, devices: &Devices| {
+        let mut p = Process::new(attach(target, devices), Cred::ROOT);
         let flags = OpenFlags::RDWR | OpenFlags::CREAT | OpenFlags::DIRECT;
         let fd = p.open("/f", flags, 0o600).expect("creates");
         p.fallocate(fd, Allocate::Reserve { keep_size: true }, 0, 16 * PAGE).expect("room");
         p.fsync(fd).expect("fsync");
-        drive.track_in_flight(true);
+        devices.track_in_flight(true);
         p.pwrite(fd, Payload::Bytes(&[0x77; 8 * PAGE as usize]), 0).expect("writes");
     };
-    across_a_power_failure(&target, before, move |target, drive| {
-        let vfs = attach(target, drive);
+    across_a_power_failure(&target, before, move |target, devices| {
+        let vfs = attach(target, devices);
         if looks_in_between {
             let mut p = Process::new(vfs.clone(), Cred::ROOT);
             p.stat("/f").expect("there");
             p.exit();
         }
         vfs.unmount().expect("unmounts");
-        let vfs = attach(target, drive);
+        let vfs = attach(target, devices);
         assert_eq!(vfs.fs().check().expect("readable"), Vec::<String>::new(), "{name}");
         let mut p = Process::new(vfs, Cred::ROOT);
         let size = p.stat("/f").expect("there").attr.size as usize;
@@ -81,21 +81,21 @@ const CHANGES: [(&str, usize, Change); 5] = [
 /// it, makes other files durable, and lets the power fail. Returns what the file shows behind its first 100 bytes.
 fn behind_the_old_end(name: &'static str, appended: usize, change: Change) -> Vec<u8> {
     let target = crate::targets::by_name(name).expect("a target");
-    let before = move |target: &dyn Target, drive: &Arc<dyn Drive>| {
-        let mut p = Process::new(attach(target, drive), Cred::ROOT);
+    let before = move |target: &dyn Target, devices: &Devices| {
+        let mut p = Process::new(attach(target, devices), Cred::ROOT);
         let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
         p.pwrite(fd, Payload::Bytes(&[b'X'; PAGE as usize]), 0).expect("writes");
         p.fsync(fd).expect("fsync");
         p.ftruncate(fd, 100).expect("cuts");
         p.fsync(fd).expect("fsync");
-        drive.track_in_flight(true);
+        devices.track_in_flight(true);
         p.pwrite(fd, Payload::Bytes(&vec![b'N'; appended - 100]), 100).expect("appends");
         change(&mut p, fd);
         let other = p.open("/g", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
         p.fsync(other).expect("fsync");
     };
-    across_a_power_failure(&target, before, |target, drive| {
-        let mut p = Process::new(attach(target, drive), Cred::ROOT);
+    across_a_power_failure(&target, before, |target, devices| {
+        let mut p = Process::new(attach(target, devices), Cred::ROOT);
         let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");
         let size = p.fstat(fd).expect("stat").attr.size as usize;
         let mut found = vec![1; size];

@@ -1,8 +1,8 @@
 //! Files without a name, with the power failing at every command of what is done with them: one is there under the name that
 //! it was given, or nothing is left of it; its content and its name are there once fsync has said so.
 
-use granary_crash::{Faulty, Target, Trip};
-use granary_device::Drive;
+use granary_crash::{Faults, Target, Trip};
+use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
@@ -20,8 +20,8 @@ struct Told {
     free: Option<StatFs>,
 }
 
-fn mounted(target: &dyn Target, drive: Arc<dyn Drive>) -> Result<(Arc<dyn FileSystem>, Arc<Vfs>), FsError> {
-    let fs = target.mount(drive)?;
+fn mounted(target: &dyn Target, devices: &Devices) -> Result<(Arc<dyn FileSystem>, Arc<Vfs>), FsError> {
+    let fs = target.mount(devices)?;
     Ok((fs.clone(), Vfs::mount(fs, target.vfs())?))
 }
 
@@ -70,9 +70,9 @@ fn is_whole(p: &mut Process, path: &str) -> Result<bool, FsError> {
     Ok(n as u64 == LEN && bytes[..n].chunks(8).all(|c| c == word.to_le_bytes()))
 }
 
-fn look(target: &dyn Target, drive: Arc<dyn Drive>, told: &Told) -> Result<(), String> {
+fn look(target: &dyn Target, devices: &Devices, told: &Told) -> Result<(), String> {
     let say = |e: FsError| e.to_string();
-    let (fs, vfs) = mounted(target, drive).map_err(say)?;
+    let (fs, vfs) = mounted(target, devices).map_err(say)?;
     let sound = |when: &str| {
         vfs.sync().map_err(say)?;
         let bad = fs.check().map_err(say)?;
@@ -105,33 +105,33 @@ fn look(target: &dyn Target, drive: Arc<dyn Drive>, told: &Told) -> Result<(), S
 
 /// The power fails at `trip`. Returns how many commands the load took, where it came to its end.
 fn point(target: &Arc<dyn Target>, trip: Option<Trip>) -> Option<u64> {
-    let drive = target.drive(1);
+    let devices = target.devices(1);
     let told = Arc::new(Mutex::new(Told::default()));
-    let (shared, t, d) = (told.clone(), target.clone(), drive.clone());
+    let (shared, t, d) = (told.clone(), target.clone(), devices.clone());
     let stopped = World::new(WorldConfig::default()).run(move || {
         t.mkfs(&d).expect("mkfs");
-        let faulty = Arc::new(Faulty::new(d.clone()));
-        let (_, vfs) = mounted(&*t, faulty.clone()).expect("mount");
+        let (faulty, faults) = Faults::around(&d);
+        let (_, vfs) = mounted(&*t, &faulty).expect("mount");
         vfs.sync().expect("sync");
         shared.lock().free = Some(vfs.statfs().expect("statfs"));
         d.track_in_flight(true);
-        let before = faulty.commands();
-        faulty.arm(trip);
+        let before = faults.commands();
+        faults.arm(trip);
         load(&vfs, &shared).expect("works");
-        faulty.commands() - before
+        faults.commands() - before
     });
     let at = match stopped {
         Ok(commands) => return Some(commands),
         Err(Stop::PowerFail(at)) => at,
         Err(other) => panic!("{}, {trip:?}: {other}", target.name()),
     };
-    drive.power_fail(at, &mut Stream::new(at.0, "survivors"));
-    let ready = drive.power_on(at + Nanos(1)).expect("power on");
+    devices.power_fail(at, &mut Stream::new(at.0, "survivors"));
+    let ready = devices.power_on(at + Nanos(1)).expect("power on");
     let told = std::mem::take(&mut *told.lock());
     let t = target.clone();
     let result = World::default().run(move || {
         sleep_until(ready);
-        look(&*t, drive, &told)
+        look(&*t, &devices, &told)
     });
     let result = result.expect("ends");
     assert_eq!(result, Ok(()), "{}, {trip:?}", target.name());
@@ -140,7 +140,7 @@ fn point(target: &Arc<dyn Target>, trip: Option<Trip>) -> Option<u64> {
 
 #[test]
 fn an_unnamed_file_has_its_name_whole_or_leaves_nothing() {
-    for name in crate::targets::ALL {
+    for name in &granary_crash::target::names(granary_lab::registry::FILE_SYSTEMS) {
         let target = crate::targets::by_name(name).expect("known");
         let commands = point(&target, None).expect("it ends");
         for n in 1..=commands {

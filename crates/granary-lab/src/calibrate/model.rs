@@ -41,7 +41,7 @@ fn measure(
     testbed: &Testbed,
 ) -> Result<Traffic, LabError> {
     let failed = |stage: &'static str| LabError::fs("ext4", stage);
-    let mut config = testbed.drive.clone().with_mode(Mode::Cache);
+    let mut config = testbed.ssd()?.clone().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
     let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| LabError::run("ext4", "mkfs", e))?);
     granary_ext4::mkfs(&Port::new(drive.clone()), &MkfsOptions::default()).map_err(failed("mkfs"))?;

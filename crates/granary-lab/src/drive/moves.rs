@@ -112,7 +112,7 @@ impl MoveBench<'_> {
 
     fn one(&self, way: Way, threads: u32) -> Result<Moves, LabError> {
         let t = self.testbed;
-        let drive = Mssd::new(&t.drive).map_err(|e| LabError::Usage(e.to_string()))?;
+        let drive = Mssd::new(t.ssd()?).map_err(|e| LabError::Usage(e.to_string()))?;
         if !drive.info().bam {
             let why = format!("testbed {} has no [drive.firmware.bam]: there is pebblessd", t.name);
             return Err(LabError::Usage(why));
@@ -265,7 +265,7 @@ pub fn table(r: &MoveRecord) -> String {
 /// # Errors
 /// A drive without BAM.
 pub fn space(testbed: &Testbed) -> Result<String, LabError> {
-    let d = &testbed.drive;
+    let d = testbed.ssd()?;
     let Some(bam) = &d.firmware.bam else {
         return Err(LabError::Usage(format!(
             "testbed {} has no [drive.firmware.bam]: there is pebblessd",
@@ -291,7 +291,7 @@ mod tests {
     fn record(sets: &[&str]) -> MoveRecord {
         let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
         let mut testbed = Testbed::load("pebblessd", &sets).expect("built in");
-        testbed.drive.flash.geometry.blocks_per_plane = 30;
+        testbed.drive.as_mut().expect("an SSD").flash.geometry.blocks_per_plane = 30;
         MoveBench { testbed: &testbed, moves: 2000, pages: 1, seed: 1 }.run(|_| {}).expect("runs")
     }
 

@@ -489,7 +489,7 @@ fn common_warnings(
     work: &Work<'_>,
     out: &mut Vec<String>,
 ) {
-    out.extend(figures::of_run(drive, None));
+    out.extend(figures::of_run(&Some(drive.clone()), None));
     if let (true, Some(why)) = (writes, gc_never_ran(work.run.plus(work.drain).flash.erases)) {
         out.push(format!(
             "{why}: flash writes are those of a fresh drive; --precondition random:2 comes near the steady state"

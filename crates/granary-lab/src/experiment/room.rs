@@ -5,14 +5,17 @@
 
 use crate::error::LabError;
 use crate::testbed::{Testbed, builtins};
+use granary_device::Role;
 use granary_units::{Bytes, PAGE_SIZE};
+use granary_vfs::FsEntry;
 use granary_workload::Workload;
 
 /// Part of a drive that files may be expected to fill: file systems have structures of their own.
 const USABLE: f64 = 0.95;
+const GIB: f64 = (1u64 << 30) as f64;
 
-fn capacity(testbed: &Testbed) -> f64 {
-    testbed.drive.pages() as f64 * PAGE_SIZE as f64
+fn capacity(fs: &FsEntry, testbed: &Testbed) -> f64 {
+    testbed.pages_for(fs) as f64 * PAGE_SIZE as f64
 }
 
 fn shown(bytes: f64) -> Bytes {
@@ -34,8 +37,8 @@ fn least(workload: &Workload) -> (f64, String) {
 ///
 /// # Errors
 /// They do not.
-pub(super) fn must_fit(workload: &Workload, testbed: &Testbed) -> Result<(), LabError> {
-    let (needs, has) = (workload.expected_bytes(), capacity(testbed));
+pub(super) fn must_fit(workload: &Workload, fs: &FsEntry, testbed: &Testbed) -> Result<(), LabError> {
+    let (needs, has) = (workload.expected_bytes(), capacity(fs, testbed));
     if needs <= has * USABLE {
         return Ok(());
     }
@@ -44,13 +47,13 @@ pub(super) fn must_fit(workload: &Workload, testbed: &Testbed) -> Result<(), Lab
         shown(needs),
         testbed.name,
         shown(has),
-        more(workload, testbed)
+        more(workload, fs, testbed)
     )))
 }
 
 /// What makes files fit that do not.
-pub(super) fn more(workload: &Workload, testbed: &Testbed) -> String {
-    let (needs, has) = (workload.expected_bytes(), capacity(testbed));
+pub(super) fn more(workload: &Workload, fs: &FsEntry, testbed: &Testbed) -> String {
+    let (needs, has) = (workload.expected_bytes(), capacity(fs, testbed));
     let (least, largest) = least(workload);
     let first = match least <= has * USABLE && least < needs {
         true => "use a smaller --scale".to_owned(),
@@ -58,16 +61,27 @@ pub(super) fn more(workload: &Workload, testbed: &Testbed) -> String {
             "--scale does not help, as it leaves sizes as they are; make the size of `{largest}` smaller"
         ),
     };
-    format!("{first}, or take a larger drive ({})", larger(needs, testbed))
+    format!("{first}, or take a larger drive ({})", larger(needs, fs, testbed))
 }
 
 /// Options for a drive with room for `needs` bytes, at least for twice as much as this one has.
-fn larger(needs: f64, testbed: &Testbed) -> String {
-    let wanted = (needs / USABLE).max(capacity(testbed) * 2.0);
-    let built_in = builtins().filter_map(|(name, _)| Some((name, capacity(&Testbed::load(name, &[]).ok()?))));
+fn larger(needs: f64, fs: &FsEntry, testbed: &Testbed) -> String {
+    let wanted = (needs / USABLE).max(capacity(fs, testbed) * 2.0);
+    let built_in =
+        builtins().filter_map(|(name, _)| Some((name, capacity(fs, &Testbed::load(name, &[]).ok()?))));
     let mut fits = built_in.filter(|(_, has)| *has >= wanted);
-    let blocks = f64::from(testbed.drive.flash.geometry.blocks_per_plane) * wanted / capacity(testbed);
-    let set = format!("--set blocks_per_plane={}", blocks.ceil() as u64 + 1);
+    let more = wanted / capacity(fs, testbed);
+    let on_nvm = testbed.roles_for(fs).is_ok_and(|roles| !roles.contains(&Role::Ssd));
+    let set = match (&testbed.drive, &testbed.device.nvm) {
+        (_, Some(nvm)) if on_nvm => {
+            format!("--set nvm.capacity={}GiB", (nvm.capacity.0 as f64 * more / GIB).ceil() as u64)
+        }
+        (Some(ssd), _) => {
+            let blocks = f64::from(ssd.flash.geometry.blocks_per_plane) * more;
+            format!("--set blocks_per_plane={}", blocks.ceil() as u64 + 1)
+        }
+        _ => "--testbed".to_owned(),
+    };
     fits.next().map_or(set.clone(), |(name, _)| format!("--testbed {name}, or {set}"))
 }
 
@@ -75,11 +89,15 @@ fn larger(needs: f64, testbed: &Testbed) -> String {
 mod tests {
     use super::*;
 
+    fn ext4() -> &'static FsEntry {
+        crate::registry::find("ext4").expect("registered")
+    }
+
     fn said(text: &str, scale: f64) -> String {
         let mut workload = Workload::parse("t", text, &[]).expect("a workload");
         workload.scale(scale).expect("a scale");
         let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-        must_fit(&workload, &testbed).expect_err("too large").to_string()
+        must_fit(&workload, ext4(), &testbed).expect_err("too large").to_string()
     }
 
     const ONE: &str = "define file name=big,path=/tmp,size=40g,prealloc\n\
@@ -112,7 +130,7 @@ mod tests {
         let (_, set) = said.rsplit_once("--set ").expect("advised");
         let sets = [set.trim_end_matches(')').to_owned()];
         let larger = Testbed::load("bytefs-emulator", &sets).expect("a testbed");
-        must_fit(&workload, &larger).expect("fits");
-        must_fit(&workload, &Testbed::load("bytefs-fpga", &[]).expect("built in")).expect("fits");
+        must_fit(&workload, ext4(), &larger).expect("fits");
+        must_fit(&workload, ext4(), &Testbed::load("bytefs-fpga", &[]).expect("built in")).expect("fits");
     }
 }

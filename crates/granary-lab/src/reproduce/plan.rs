@@ -246,13 +246,13 @@ mod tests {
             let named = |p: &&Planned| p.setting == setting && p.experiment.workload.name == workload;
             all.iter().find(named).map(|p| p.experiment.testbed.clone()).expect("planned")
         };
-        let kib = |t: &Testbed| t.drive.firmware.log_region.0 / 1024;
+        let kib = |t: &Testbed| t.ssd().expect("one").firmware.log_region.0 / 1024;
         let (small, large) = (kib(&of("log 64 MiB", "varmail")), kib(&of("log 512 MiB", "varmail")));
         assert!((small * 8).abs_diff(large) <= 64, "{small} and {large} KiB");
         assert_eq!(kib(&of("log 512 MiB", "oltp")), 512 * 1024, "oltp is not scaled");
-        assert_eq!(of("flash 3/80", "varmail").drive.flash.timing.read.0, 3000);
-        assert_eq!(of("flash 3/80, CXL", "oltp").drive.link.line_read.0, 175);
-        assert_eq!(of(MAIN, "varmail").drive.flash.timing.read.0, 40000);
+        assert_eq!(of("flash 3/80", "varmail").ssd().expect("one").flash.timing.read.0, 3000);
+        assert_eq!(of("flash 3/80, CXL", "oltp").ssd().expect("one").link.line_read.0, 175);
+        assert_eq!(of(MAIN, "varmail").ssd().expect("one").flash.timing.read.0, 40000);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct Recovery {
 /// # Errors
 /// The drive's.
 pub fn recovery(testbed: &Testbed, seed: u64) -> Result<Recovery, LabError> {
-    let config = testbed.drive.clone().with_mode(Mode::Log);
+    let config = testbed.ssd()?.clone().with_mode(Mode::Log);
     let failed = |e: &dyn std::fmt::Display| LabError::Usage(format!("the recovery experiment: {e}"));
     let drive = Mssd::new(&config).map_err(|e| failed(&e))?;
     let pages = (config.firmware.log_region.0 / 80 / LINES + 1).min(drive.info().pages);

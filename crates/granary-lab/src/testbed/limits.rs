@@ -6,22 +6,19 @@
 //! allowed, so that any question can be asked of a model.
 
 use super::Testbed;
+use granary_mssd::DriveConfig;
 use granary_units::Nanos;
+use granary_vfs::entry::{MOST_CPUS, too_short};
 
-/// Shortest pause of a daemon. Linux's timers have steps of 1 to 10 ms.
-const SHORTEST: Nanos = Nanos(1_000);
 /// Longest time that one thing takes. NAND has the same limit: an erase takes some ms.
 const LONGEST: Nanos = Nanos(1_000_000_000);
 /// Longest start of a drive: NVMe's CAP.TO allows no more than 127.5 s to get ready.
 const LONGEST_START: Nanos = Nanos(127_500_000_000);
-/// Most processors and daemons: Linux on x86-64 has at most 8192 (NR_CPUS).
-const MOST: usize = 8192;
-/// Longest run of free blocks that F2FS tells of on its own, as Linux's `discard_granularity` (MAX_PLIST_NUM).
-const LONGEST_RUN: u32 = 512;
 
 /// What is so far out of its range that the drive could not be asked about the rest: begins with the key's whole path.
 pub(super) fn before(t: &Testbed) -> Option<String> {
-    let (stop, blocks) = (t.drive.flash.gc_stop, t.drive.flash.geometry.blocks_per_plane);
+    let flash = &t.drive.as_ref()?.flash;
+    let (stop, blocks) = (flash.gc_stop, flash.geometry.blocks_per_plane);
     (blocks > 0 && stop >= blocks)
         .then(|| format!("drive.flash.gc_stop is {stop}: a plane has {blocks} blocks (blocks_per_plane)"))
 }
@@ -43,46 +40,13 @@ fn names(t: &Testbed) -> Option<String> {
 }
 
 fn pauses(t: &Testbed) -> Option<String> {
-    let h = &t.host;
-    let (gc, discard) = (h.f2fs.gc_sleep, h.f2fs.discard_sleep);
-    if h.f2fs.checkpoint_interval < SHORTEST {
-        return Some(format!(
-            "host.f2fs.checkpoint_interval must be at least {}: a checkpoint is so old before the next, in nanoseconds; 60 s \
-             are 60000000000",
-            SHORTEST.0
-        ));
-    }
-    [
-        ("host.vfs.writeback_interval", h.vfs.writeback_interval),
-        ("host.bytefs.commit_interval", h.bytefs.commit_interval),
-        ("host.ext4.commit_interval", h.ext4.commit_interval),
-        ("host.ext4.writeback_interval", h.ext4.writeback_interval),
-        ("host.f2fs.idle_interval", h.f2fs.idle_interval),
-        ("host.f2fs.gc_sleep", gc.0.min(gc.1).min(gc.2)),
-        ("host.f2fs.discard_sleep", discard.0.min(discard.1).min(discard.2)),
-    ]
-    .into_iter()
-    .find(|(_, pause)| *pause < SHORTEST)
-    .map(|(key, _)| {
-        format!(
-            "{key} must be at least {}: a daemon sleeps so long, in nanoseconds; 5 s are 5000000000",
-            SHORTEST.0
-        )
-    })
+    let pauses = [("host.vfs.writeback_interval", t.host.vfs.writeback_interval)];
+    too_short(&pauses).map(|(key, why)| format!("{key} {why}")).or_else(|| t.fs.refusal())
 }
 
 fn times(t: &Testbed) -> Option<String> {
-    let (c, l, f) = (&t.host.costs, &t.drive.link, &t.drive.firmware);
-    let nand = &t.drive.flash.timing;
-    let zero = [
-        ("drive.flash.nand.read_ns", nand.read),
-        ("drive.flash.nand.program_ns", nand.program),
-        ("drive.flash.nand.erase_ns", nand.erase),
-    ];
-    if let Some((key, _)) = zero.into_iter().find(|(_, time)| time.0 == 0) {
-        return Some(format!("{key} must be at least 1: no flash works in no time"));
-    }
-    let long = [
+    let c = &t.host.costs;
+    let host = [
         ("host.costs.syscall", c.syscall),
         ("host.costs.path_component", c.path_component),
         ("host.costs.inode_op", c.inode_op),
@@ -116,6 +80,27 @@ fn times(t: &Testbed) -> Option<String> {
         ("host.costs.request_complete", c.request_complete),
         ("host.costs.context_switch", c.context_switch),
         ("host.vfs.compare_page", t.host.vfs.compare_page),
+    ];
+    too_long(&host).or_else(|| t.drive.as_ref().and_then(drive_times))
+}
+
+/// The first of these times that is too long.
+fn too_long(times: &[(&str, Nanos)]) -> Option<String> {
+    let (key, _) = times.iter().find(|(_, time)| *time > LONGEST)?;
+    Some(format!("{key} is longer than a second; times are in nanoseconds"))
+}
+
+fn drive_times(drive: &DriveConfig) -> Option<String> {
+    let (l, f, nand) = (&drive.link, &drive.firmware, &drive.flash.timing);
+    let zero = [
+        ("drive.flash.nand.read_ns", nand.read),
+        ("drive.flash.nand.program_ns", nand.program),
+        ("drive.flash.nand.erase_ns", nand.erase),
+    ];
+    if let Some((key, _)) = zero.into_iter().find(|(_, time)| time.0 == 0) {
+        return Some(format!("{key} must be at least 1: no flash works in no time"));
+    }
+    let long = [
         ("drive.link.line_read", l.line_read),
         ("drive.link.line_write", l.line_write),
         ("drive.link.verify_read", l.verify()),
@@ -128,46 +113,36 @@ fn times(t: &Testbed) -> Option<String> {
         ("drive.firmware.bam.entry_cost", f.bam.as_ref().map_or(Nanos::ZERO, |b| b.entry_cost)),
         ("drive.firmware.bam.remap_cost", f.bam.as_ref().map_or(Nanos::ZERO, |b| b.remap_cost)),
     ];
-    if let Some((key, _)) = long.into_iter().find(|(_, time)| *time > LONGEST) {
-        return Some(format!("{key} is longer than a second; times are in nanoseconds"));
-    }
-    (f.power_on > LONGEST_START)
-        .then(|| format!("drive.firmware.power_on is longer than {LONGEST_START}; times are in nanoseconds"))
+    too_long(&long).or_else(|| {
+        (f.power_on > LONGEST_START).then(|| {
+            format!("drive.firmware.power_on is longer than {LONGEST_START}; times are in nanoseconds")
+        })
+    })
 }
 
 fn counts(t: &Testbed) -> Option<String> {
-    let none = [
-        ("host.bytefs.cpus", t.host.bytefs.cpus == 0, "there is one that allocates"),
-        ("host.ext4.cpus", t.host.ext4.cpus == 0, "there is one that allocates"),
-        ("host.f2fs.victim_search", t.host.f2fs.victim_search == 0, "a search looks at one segment"),
-        ("host.f2fs.discard_granularity", t.host.f2fs.discard_granularity == Some(0), "a run has one block"),
-    ];
-    if let Some((key, _, why)) = none.into_iter().find(|(_, is_none, _)| *is_none) {
-        return Some(format!("{key} must be at least 1: {why}"));
-    }
-    let run = t.host.f2fs.discard_granularity;
-    if let Some(run) = run.filter(|&blocks| blocks > LONGEST_RUN) {
-        return Some(format!(
-            "host.f2fs.discard_granularity is {run}: a segment, and so a run of free blocks, has at most {LONGEST_RUN}"
-        ));
-    }
     [
         ("host.cores", t.host.cores),
         ("host.vfs.flushers", t.host.vfs.flushers),
-        ("host.bytefs.cpus", t.host.bytefs.cpus),
-        ("host.ext4.cpus", t.host.ext4.cpus as usize),
-        ("drive.firmware.cores", t.drive.firmware.cores),
+        ("drive.firmware.cores", t.drive.as_ref().map_or(1, |ssd| ssd.firmware.cores)),
+        ("inside.cores", t.inside.as_ref().map_or(1, |inside| inside.cores)),
     ]
     .into_iter()
-    .find(|(_, n)| *n > MOST)
-    .map(|(key, n)| format!("{key} is {n}: at most {MOST}"))
+    .find(|(_, n)| *n > MOST_CPUS)
+    .map(|(key, n)| format!("{key} is {n}: at most {MOST_CPUS}"))
 }
 
 /// Processor times at the clock that the drive runs at.
 fn scaled(t: &Testbed) -> Option<String> {
-    let f = t.drive.at_clock().firmware;
+    if let Some(inside) = &t.inside
+        && (inside.cores == 0 || inside.clock_mhz == 0 || inside.host_clock_mhz == 0)
+    {
+        return Some("inside.cores, clock_mhz and host_clock_mhz must be at least 1".to_owned());
+    }
+    let drive = t.drive.as_ref()?;
+    let f = drive.at_clock().firmware;
     (f.command_cost.max(f.entry_cost) > LONGEST).then(|| {
-        let (clock, rated) = (t.drive.firmware.clock_mhz, t.drive.firmware.rated_mhz);
+        let (clock, rated) = (drive.firmware.clock_mhz, drive.firmware.rated_mhz);
         format!(
             "drive.firmware.clock_mhz is {clock} where times are those at {rated} MHz: a command would take longer than a \
              second"

@@ -16,16 +16,15 @@ impl Testbed {
             let scaled = (size.0 as f64 * factor) as u64 / 8192 * 8192;
             format!("{key}={}KiB", scaled.max(least.min(size.0)) / 1024)
         };
-        let f = &self.drive.firmware;
         let said = |key: &str| {
             let mut keys = sets.iter().filter_map(|set| Some(set.split_once('=')?.0.trim()));
             keys.any(|k| key == k || key.ends_with(&format!(".{k}")))
         };
-        let all = [
-            ("host.vfs.page_cache", self.host.vfs.page_cache, LEAST_PAGE_CACHE),
-            ("drive.firmware.cache", f.cache, LEAST_DRIVE),
-            ("drive.firmware.log_region", f.log_region, LEAST_DRIVE),
-        ];
+        let mut all = vec![("host.vfs.page_cache", self.host.vfs.page_cache, LEAST_PAGE_CACHE)];
+        if let Some(ssd) = &self.drive {
+            all.push(("drive.firmware.cache", ssd.firmware.cache, LEAST_DRIVE));
+            all.push(("drive.firmware.log_region", ssd.firmware.log_region, LEAST_DRIVE));
+        }
         all.into_iter()
             .filter(|(key, ..)| !said(key))
             .map(|(key, size, least)| of(key, size, least))
@@ -43,7 +42,8 @@ mod tests {
             let whole = Testbed::load(name, &[]).expect("valid");
             for factor in [1.0, 0.1, 0.02, 0.0001] {
                 let scaled = Testbed::load(name, &whole.memory_sets(factor, &[])).expect("valid");
-                let (cache, log) = (scaled.host.vfs.page_cache.0, scaled.drive.firmware.log_region.0);
+                let (cache, log) =
+                    (scaled.host.vfs.page_cache.0, scaled.ssd().expect("one").firmware.log_region.0);
                 let share = cache as f64 / whole.host.vfs.page_cache.0 as f64;
                 assert!(
                     (share - factor).abs() < 0.01 || cache == LEAST_PAGE_CACHE,
@@ -51,7 +51,10 @@ mod tests {
                 );
                 let own = whole.memory_sets(factor, &["vfs.page_cache=1GiB".to_owned()]);
                 assert!(own.len() == 2 && own.iter().all(|set| !set.contains("page_cache")), "{own:?}");
-                assert!(log >= LEAST_DRIVE && log <= whole.drive.firmware.log_region.0, "{name}: {log}");
+                assert!(
+                    log >= LEAST_DRIVE && log <= whole.ssd().expect("one").firmware.log_region.0,
+                    "{name}: {log}"
+                );
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a key is set once; what does not fit says what the key takes and what it has.
 
-use super::source::{NO_SIZE, NO_WORD, plain};
+use super::source::{self, NO_SIZE, NO_WORD, plain};
 use super::{ELSEWHERE, Testbed, unset};
 use crate::error::LabError;
 use serde::Deserialize;
@@ -43,6 +43,7 @@ pub(super) fn read(tree: &mut Table, set: &str) -> Result<Testbed, LabError> {
 pub(super) fn apply(tree: &mut Table, set: &str, name: &str) -> Result<String, LabError> {
     let (key, value) = set.split_once('=').ok_or_else(|| bad(set, "write KEY=VALUE".to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
+    let key = &source::modern(key);
     let path = find(tree, key, name).map_err(|message| bad(set, message))?;
     // A bare word is a string: `atime=noatime`, `size=16k`.
     let parsed = toml::from_str::<Table>(&format!("v = {value}"))

@@ -10,11 +10,12 @@
 //! behind as many blanks as there are bytes before it, one number names file and line of anything, also of a contradiction
 //! that is found when all is put together.
 
+use super::options::{self, FsOptions};
 use super::{ELSEWHERE, Testbed, text};
 use crate::error::LabError;
 use serde::Deserialize;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 /// Testbeds that may be based on each other.
 const MOST_BASES: usize = 8;
@@ -127,17 +128,41 @@ impl Sources {
             let mut table = DeTable::parse(&layer.padded)
                 .map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?;
             table.get_mut().remove("base");
+            modernise(table.get_mut());
             match &mut tree {
                 None => tree = Some(table),
                 Some(tree) => merge(tree.get_mut(), table.into_inner()),
             }
         }
-        let tree = tree.expect("at least one layer");
+        let mut tree = tree.expect("at least one layer");
         let mut keys = Vec::new();
         list(tree.get_ref(), "", &mut keys);
-        let testbed = Testbed::deserialize(toml::Deserializer::from(tree))
+        let fs = tree.get_mut().remove("fs");
+        let mut testbed = Testbed::deserialize(toml::Deserializer::from(tree))
             .map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?;
+        if let Some(fs) = fs {
+            self.options(fs, &mut testbed.fs)?;
+        }
         Ok((testbed, Keys(keys)))
+    }
+
+    /// The sections of file systems, each read by whom it is for.
+    fn options(&self, fs: Spanned<DeValue<'_>>, out: &mut FsOptions) -> Result<(), LabError> {
+        let at = fs.span().start;
+        let DeValue::Table(sections) = fs.into_inner() else {
+            return Err(self.bad(Some(at), "fs holds sections, one for each file system"));
+        };
+        for (name, section) in sections {
+            let at = name.span().start;
+            let of = options::find(name.get_ref()).map_err(|e| self.bad(Some(at), &e))?;
+            let span = section.span();
+            let DeValue::Table(keys) = section.into_inner() else {
+                return Err(self.bad(Some(at), &format!("fs.{} is a section", of.section)));
+            };
+            let read = (of.read)(toml::Deserializer::from(Spanned::new(span, keys)));
+            out.put(of, read.map_err(|e| self.bad(e.span().map(|s| s.start), e.message()))?);
+        }
+        Ok(())
     }
 
     /// An error about what begins at `at`.
@@ -184,7 +209,8 @@ impl Keys {
             let last = path.rsplit('.').next().unwrap_or(path);
             last == word || last.strip_suffix("_ns") == Some(word)
         };
-        let part = if message.starts_with("host.") { "host." } else { "drive." };
+        let sections = ["host.", "fs.", "device.", "inside."];
+        let part = sections.into_iter().find(|part| message.starts_with(part)).unwrap_or("drive.");
         let is_section = |path: &str| self.0.iter().any(|(p, _)| p.starts_with(&format!("{path}.")));
         let words: Vec<&str> = message.split(|c| !is_part(c)).filter(|w| !w.is_empty()).collect();
         [false, true].into_iter().find_map(|section| {
@@ -208,6 +234,41 @@ fn bad(file: &str, line: Option<usize>, message: &str) -> LabError {
 
 fn line_of(text: &str, at: usize) -> usize {
     1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
+}
+
+/// Other ways to write sections, in this one: `[device.ssd]` is `[drive]`; file systems' options were sections of the host.
+fn modernise(table: &mut DeTable<'_>) {
+    if let Some(DeValue::Table(devices)) = table.get_mut("device").map(Spanned::get_mut)
+        && let Some((key, ssd)) = devices.remove_entry("ssd")
+    {
+        insert(table, Spanned::new(key.span(), "drive".into()), ssd);
+    }
+    let Some(DeValue::Table(host)) = table.get_mut("host").map(Spanned::get_mut) else { return };
+    let old: Vec<_> = options::sections().filter_map(|of| host.remove_entry(of.section)).collect();
+    for (key, section) in old {
+        let (at, mut fs) = (key.span(), DeTable::new());
+        fs.insert(key, section);
+        insert(table, Spanned::new(at.clone(), "fs".into()), Spanned::new(at, DeValue::Table(fs)));
+    }
+}
+
+/// The whole path of a key, or the end of one, as it is written now.
+pub(super) fn modern(path: &str) -> String {
+    if let Some(end) = path.strip_prefix("device.ssd.") {
+        return format!("drive.{end}");
+    }
+    let of_host = path.strip_prefix("host.").and_then(|end| end.split('.').next());
+    match of_host.filter(|name| options::sections().any(|of| of.section == *name)) {
+        Some(_) => path.replacen("host.", "fs.", 1),
+        None => path.to_owned(),
+    }
+}
+
+/// Puts a section into a table, on top of what it has under this name.
+fn insert<'i>(table: &mut DeTable<'i>, key: Spanned<DeString<'i>>, value: Spanned<DeValue<'i>>) {
+    let mut over = DeTable::new();
+    over.insert(key, value);
+    merge(table, over);
 }
 
 /// Puts `over` on top of `under`; the keys of both sections of a name are merged.

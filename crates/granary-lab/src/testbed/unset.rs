@@ -12,6 +12,8 @@ pub fn keys(testbed: &Testbed) -> Vec<String> {
     let values = serde_json::to_value(testbed).expect("a testbed is plain values");
     let mut out = Vec::new();
     nulls(&values, "", &mut out);
+    out.extend(testbed.fs.left_out());
+    out.sort();
     out
 }
 

@@ -1,9 +1,9 @@
 //! What statfs offers can be had, on every file system: reserved and then written, or written at once.
 
-use granary_device::Port;
+use granary_device::Devices;
 use granary_lab::registry::{self, FILE_SYSTEMS};
 use granary_lab::testbed::Testbed;
-use granary_mssd::{Mode, Mssd};
+use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Payload};
 use granary_vfs::{Allocate, Cred, OpenFlags, Posix, Process, Vfs};
@@ -37,11 +37,11 @@ fn fill(fs: &'static str, size: Bytes, how: How, used: bool) {
         .run(move || {
             let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
             let entry = registry::find(fs).expect("registered");
-            let mut config = testbed.drive.with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
+            let mut config = testbed.ssd_for(Some(entry)).expect("an SSD");
             config.flash = config.flash.with_capacity(size);
-            let port = Port::new(Arc::new(Mssd::new(&config).expect("valid")));
-            (entry.mkfs)(&port).expect("formats");
-            let mounted = (entry.mount)(port, &testbed.host).expect("mounts");
+            let devices = Devices::ssd(Arc::new(Mssd::new(&config).expect("valid")));
+            registry::mkfs(entry, &devices).expect("formats");
+            let mounted = registry::mount(entry, &devices, &testbed, false).expect("mounts");
             let vfs = Vfs::mount(mounted, testbed.host.vfs).expect("mounts");
             let mut p = Process::new(Arc::clone(&vfs), Cred::ROOT);
             if used {

@@ -4,7 +4,8 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{Rig, each, possible, systems, vfs};
-use granary_device::Port;
+use granary_device::Devices;
+use granary_lab::registry;
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
@@ -100,8 +101,8 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
         File::open(at(2)).expect("opened").sync_all().expect("synced");
         mounted.unmount().expect("unmounted");
 
-        let host = Testbed::load("bytefs-emulator", &[]).expect("built in").host;
-        let again = (system.mount)(Port::new(drive), &host).expect("mounted");
+        let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let again = registry::mount(system, &Devices::ssd(drive), &testbed, false).expect("mounted");
         let second =
             Vfs::mount(again, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");
         let mounted = mount(&second, dir.path());

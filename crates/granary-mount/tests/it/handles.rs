@@ -5,7 +5,8 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{eventually, possible, systems, vfs};
-use granary_device::Port;
+use granary_device::Devices;
+use granary_lab::registry;
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
@@ -139,8 +140,8 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
         drop(root);
         mounted.unmount().expect("unmounted");
 
-        let host = Testbed::load("bytefs-emulator", &[]).expect("built in").host;
-        let again = (system.mount)(Port::new(drive), &host).expect("mounted");
+        let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let again = registry::mount(system, &Devices::ssd(drive), &testbed, false).expect("mounted");
         let second =
             Vfs::mount(again, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");
         let mounted = mount(&second, dir.path());

@@ -1,10 +1,9 @@
 //! Images in memory: what a test mounts, kills or copies, and opens again.
 
-use granary_device::{Drive, Port};
-use granary_lab::registry::FsEntry;
+use granary_device::{Devices, Drive};
+use granary_lab::registry::{self, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::host_config;
-use granary_mssd::Mode;
 use granary_mssd::image::host::memory::MemoryHost;
 use granary_mssd::image::{Durability, Image, ImageMeta, OpenOptions};
 use granary_units::Bytes;
@@ -14,7 +13,7 @@ use std::sync::Arc;
 /// An image of 64 MiB for this file system, with so much log or cache, or the testbed's.
 pub fn create(entry: &FsEntry, log: Option<Bytes>) -> MemoryHost {
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let mut config = testbed.drive.clone().with_mode(if entry.write_log { Mode::Log } else { Mode::Cache });
+    let mut config = testbed.ssd_for(Some(entry)).expect("an SSD");
     // Few planes: each brings blocks of its own for gc, and every copy copies them all.
     (config.flash.geometry.channels, config.flash.geometry.ways) = (2, 2);
     config.flash = config.flash.with_capacity(Bytes::mib(64));
@@ -35,11 +34,11 @@ pub fn open(host: &MemoryHost, durability: Durability) -> (Image, Arc<dyn Drive>
 
 /// The file system on a drive, made first where `new`.
 pub fn vfs_on(drive: Arc<dyn Drive>, entry: &FsEntry, new: bool) -> Arc<Vfs> {
-    let port = Port::new(drive);
+    let devices = Devices::ssd(drive);
     if new {
-        (entry.mkfs)(&port).expect("mkfs");
+        registry::mkfs(entry, &devices).expect("mkfs");
     }
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let fs = (entry.mount)(port, &testbed.host).expect("mounts");
+    let fs = registry::mount(entry, &devices, &testbed, false).expect("mounts");
     Vfs::mount(fs, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs")
 }

@@ -1,10 +1,10 @@
 //! A mount on a drive in memory, taken away again whatever happens.
 
-use granary_device::{Drive, Port};
+use granary_device::{Devices, Drive};
 use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, Unmounter, host_config};
-use granary_mssd::{Mode, Mssd};
+use granary_mssd::Mssd;
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::fs;
@@ -37,12 +37,12 @@ pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Arc<Mssd>) {
 
 fn vfs_of(fs: &FsEntry, size: Bytes) -> (Arc<Vfs>, Arc<Mssd>) {
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    let mut config = testbed.drive.clone().with_mode(if fs.write_log { Mode::Log } else { Mode::Cache });
+    let mut config = testbed.ssd_for(Some(fs)).expect("an SSD");
     config.flash = config.flash.with_capacity(size);
     let drive = Arc::new(Mssd::new(&config).expect("a drive"));
-    let port = Port::new(drive.clone());
-    (fs.mkfs)(&port).expect("mkfs");
-    let mounted = (fs.mount)(port, &testbed.host).expect("mount");
+    let devices = Devices::ssd(drive.clone());
+    registry::mkfs(fs, &devices).expect("mkfs");
+    let mounted = registry::mount(fs, &devices, &testbed, false).expect("mount");
     let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
     (Vfs::mount(mounted, config).expect("vfs"), drive)
 }

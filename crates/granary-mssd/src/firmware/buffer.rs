@@ -29,6 +29,7 @@ use granary_device::DriveError;
 use granary_flash::{
     BlockNo, Cause, FlashCounters, FlashError, Ftl, FtlConfig, Medium, NoData, Oob, RamMedium,
 };
+use granary_sim::rng::Stream;
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, Ppa, prefetch};
 use programs::Programs;
 use rustc_hash::FxHashMap;
@@ -593,6 +594,16 @@ impl Backend {
             end = end.max(done);
         }
         end
+    }
+
+    /// The power of a volatile buffer fails: each page that waits has got to flash in time or is lost.
+    pub fn lose(&mut self, random: &mut Stream) {
+        let waiting: Vec<Lpa> = self.waiting.iter().map(|&slot| self.slots[slot as usize].lpa).collect();
+        for lpa in waiting {
+            if random.chance(0.5) {
+                self.drop_buffered(lpa);
+            }
+        }
     }
 
     /// Power is back at `at`: the buffer kept its pages; the flash has what had been issued.

@@ -10,7 +10,7 @@
 //! page first (the CPU does not wait for it, the write-verify read does). Dirty victims go into the 16 MB write buffer,
 //! which programs them over all channels while the host goes on: a full cache is limited by the bandwidth of the flash,
 //! not by the latency of one program. The cache is battery-backed: a page is safe once it is here, and FLUSH has nothing
-//! to do. Where the drive acknowledges programs, block writes go through the cache to the flash; stores do not.
+//! to do (a plain SSD's may be volatile: units.rs). Where the drive acknowledges programs, block writes go through the cache to the flash; stores do not.
 //!
 //! Invariants: a page is dirty exactly where its content differs from, or was written after, what the backend has; each
 //! cached page is in the order of use (uses.rs) once. It does *not* know transactions.
@@ -19,6 +19,7 @@
 //! write hits only, and so loses pages that are written once; this one does not.
 
 mod chain;
+mod units;
 mod uses;
 
 use crate::config::DriveConfig;
@@ -74,6 +75,10 @@ pub struct Cache {
     uses: Uses,
     free: Vec<u32>,
     capacity: usize,
+    /// Pages of a mapping unit.
+    unit: u64,
+    /// Power failures take what no FLUSH has written back.
+    volatile: bool,
     by_page: FxHashMap<Lpa, u32>,
     chain: Chain,
     /// When the page that came last had a slot.
@@ -97,6 +102,8 @@ impl Cache {
             uses: Uses::default(),
             free: Vec::new(),
             capacity: (config.firmware.cache.0 / PAGE_SIZE as u64) as usize,
+            unit: config.flash.unit_pages(),
+            volatile: config.firmware.volatile_cache,
             by_page: FxHashMap::default(),
             chain: Chain::default(),
             admitted: Nanos::ZERO,
@@ -278,8 +285,7 @@ impl Cache {
         let s = &self.slots[victim as usize];
         let mut t = t;
         if s.dirty {
-            t = be.write(t.max(s.ready), s.lpa, s.page.clone(), Cause::Host)?;
-            self.counters.write_backs += 1;
+            t = self.write_back(be, t, victim)?;
         } else {
             self.counters.dropped += 1;
         }
@@ -645,12 +651,8 @@ impl Cache {
     pub fn settle(&mut self, be: &mut Backend, now: Nanos) -> Result<Nanos, DriveError> {
         let mut t = now;
         for slot in self.uses.iter().collect::<Vec<_>>() {
-            let s = &mut self.slots[slot as usize];
-            if s.dirty {
-                t = be.write(t.max(s.ready), s.lpa, s.page.clone(), Cause::Host)?;
-                s.dirty = false;
-                self.counters.write_backs += 1;
-                self.unsave(slot);
+            if self.slots[slot as usize].dirty {
+                t = self.write_back(be, t, slot)?;
                 if be.is_publish_due() {
                     be.publish(|out| self.drain_redo(out))?;
                 }
@@ -697,7 +699,7 @@ impl Cache {
             }
         }
         self.tracking = tracking;
-        Ok(())
+        if self.volatile { self.lose(be, now, random) } else { Ok(()) }
     }
 
     /// Sets a line of a page that may have been evicted. Where the page cannot be read any more, it stays as it is: what was

@@ -27,6 +27,7 @@ impl State {
     /// The same with `more` work.
     #[inline]
     pub(super) fn accept_with(&mut self, c: &DriveConfig, now: Nanos, more: Nanos) -> Nanos {
+        let now = self.queue.place(now);
         self.backend.cores.serve(now + c.link.nvme.fetch, c.firmware.command_cost + more)
     }
 
@@ -101,10 +102,16 @@ impl State {
         Ok(safe + c.link.nvme.completion)
     }
 
-    /// Everything acknowledged is in battery-backed memory already.
-    pub(super) fn flush(&mut self, c: &DriveConfig, now: Nanos) -> Nanos {
+    /// Everything acknowledged is in battery-backed memory already, unless the cache is volatile: then it goes to flash.
+    pub(super) fn flush(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
         self.commands.flushes += 1;
-        self.accept(c, now) + c.link.nvme.completion
+        let mut t = self.accept(c, now);
+        if c.firmware.volatile_cache {
+            let Self { firmware, backend, .. } = self;
+            let written = firmware.settle(backend, t)?;
+            t = backend.drain(written) + c.firmware.flush_cost;
+        }
+        Ok(t + c.link.nvme.completion)
     }
 
     pub(super) fn trim(

@@ -113,6 +113,7 @@ impl State {
         }
         self.link.reset(now);
         self.backend.cores.reset(now);
+        self.queue.reset();
         let flash = self.backend.power_on(now)?;
         let ready = flash.max(now + c.firmware.power_on);
         self.firmware.power_on(ready, ready - now);

@@ -7,5 +7,6 @@ mod configs;
 mod image;
 mod latency;
 mod model;
+mod plain;
 mod priority;
 mod transactions;

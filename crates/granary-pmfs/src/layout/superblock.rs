@@ -1,19 +1,24 @@
 //! The superblock: block 0, with a copy in the last block.
 
+use super::journal::Form;
 use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
 use granary_pm::corrupt;
 use granary_vfs::Result;
 
 /// `GrnyPMFS`.
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnyPMFS");
-/// The format that this code reads and writes.
-const VERSION: u32 = 1;
+/// The format that this code writes.
+pub const VERSION: u32 = 2;
+/// The oldest that it reads: its journal relies on whole lines.
+const OLDEST: u32 = 1;
 /// Bytes of the superblock on media: one line, so that it changes as a whole.
 pub const SIZE: usize = 64;
 
 /// The superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Superblock {
+    /// Version of the format: what the journal's entries look like.
+    pub version: u32,
     /// Blocks in all.
     pub blocks: u64,
     /// Blocks of the journal.
@@ -37,13 +42,16 @@ impl Superblock {
         if u64_at(b, 0) != MAGIC {
             return Err(corrupt(format!("block 0 begins with {:02x?}: no PMFS here", &b[..8])));
         }
-        if u32_at(b, 8) != VERSION {
-            return Err(corrupt(format!("format version {}, this program reads {VERSION}", u32_at(b, 8))));
+        let version = u32_at(b, 8);
+        if !(OLDEST..=VERSION).contains(&version) {
+            let known = format!("this program reads {OLDEST} to {VERSION}");
+            return Err(corrupt(format!("format version {version}, {known}")));
         }
         if u32_at(b, SIZE - 4) != crc32c::crc32c(&b[..SIZE - 4]) {
             return Err(corrupt("the superblock's checksum does not fit"));
         }
         Ok(Superblock {
+            version,
             blocks: u64_at(b, 24),
             journal: u32_at(b, 12),
             piece: u32_at(b, 16),
@@ -57,7 +65,7 @@ impl Superblock {
     pub fn bytes(&self) -> [u8; SIZE] {
         let mut b = [0; SIZE];
         put_u64(&mut b, 0, MAGIC);
-        put_u32(&mut b, 8, VERSION);
+        put_u32(&mut b, 8, self.version);
         put_u64(&mut b, 24, self.blocks);
         put_u32(&mut b, 12, self.journal);
         put_u32(&mut b, 16, self.piece);
@@ -67,6 +75,11 @@ impl Superblock {
         let crc = crc32c::crc32c(&b[..SIZE - 4]);
         put_u32(&mut b, SIZE - 4, crc);
         b
+    }
+
+    /// How the journal is written.
+    pub fn form(&self) -> Form {
+        if self.version == 1 { Form::Lines } else { Form::Words }
     }
 
     /// Block with the pointers to the inode table's pieces.

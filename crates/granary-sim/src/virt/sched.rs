@@ -1,17 +1,17 @@
 //! The scheduler of a virtual world: tasks, the event queue, switching, the end.
 #![allow(unsafe_code)] // coroutine stacks: a task's yielder and the current scheduler are reached by pointer
 
+use super::cpu::CpuSet;
 use super::park::{Mode, Parking, Waiter};
 use super::queue::Queue;
 use super::{Deadlock, Stop, WorldConfig, WorldStats};
+use crate::cores::MOST_SETS;
 use crate::cost::HostCosts;
 use crate::rng::Stream;
-use crate::server::Server;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use granary_units::Nanos;
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -23,9 +23,6 @@ thread_local! {
     /// Stacks of ended tasks, for the next ones: worlds are started by the thousand in tests.
     static STACKS: RefCell<Vec<(usize, DefaultStack)>> = const { RefCell::new(Vec::new()) };
 }
-
-/// No instant.
-const NEVER: u64 = u64::MAX;
 
 const MAX_POOLED_STACKS: usize = 256;
 
@@ -48,6 +45,8 @@ struct Task {
     waits_for: Cell<Option<(usize, Mode)>>,
     daemon: bool,
     done: Cell<bool>,
+    /// Whose processors it is on.
+    cpus: Cell<u32>,
 }
 
 /// The state of a running virtual world. All of it lives on one OS thread.
@@ -57,13 +56,11 @@ pub(crate) struct Sched {
     events: RefCell<Queue>,
     tasks: RefCell<Vec<Rc<Task>>>,
     parking: RefCell<Parking>,
-    cores: RefCell<Server>,
-    host_cores: usize,
-    /// When the task that waits for a core, to hold it for a time that is not known yet, begins; else [`NEVER`].
-    begins: Cell<u64>,
-    /// Tasks that ask for a core behind it.
-    queue: RefCell<VecDeque<u32>>,
-    costs: HostCosts,
+    host: CpuSet,
+    /// Other sets of processors.
+    others: [OnceCell<CpuSet>; MOST_SETS - 1],
+    /// The set that the running task is on: 0 is the host's.
+    cpus: Cell<u32>,
     jitter: Option<(u64, RefCell<Stream>)>,
     power_fail_at: u64,
     stack: usize,
@@ -88,11 +85,9 @@ impl Sched {
             events: RefCell::default(),
             tasks: RefCell::default(),
             parking: RefCell::default(),
-            cores: RefCell::new(Server::new(config.host_cores)),
-            host_cores: config.host_cores,
-            begins: Cell::new(NEVER),
-            queue: RefCell::default(),
-            costs: config.costs,
+            host: CpuSet::new(config.host_cores, config.costs),
+            others: Default::default(),
+            cpus: Cell::new(0),
             jitter,
             power_fail_at: config.power_fail_at.map_or(u64::MAX, |t| t.0),
             stack: config.stack,
@@ -110,7 +105,7 @@ impl Sched {
         let stats = WorldStats {
             switches: sched.switches.get(),
             end: Nanos(sched.now.get()),
-            cpu_busy: sched.cores.borrow().busy(),
+            cpu_busy: sched.host.busy(),
         };
         match ended {
             Err(panic) => resume_unwind(panic),
@@ -140,6 +135,7 @@ impl Sched {
             debug_assert!(event.at >= self.now.get());
             self.now.set(event.at);
             self.running.set(event.task);
+            self.cpus.set(task.cpus.get());
             self.switches.set(self.switches.get() + 1);
             let mut co = task.co.borrow_mut();
             match co.as_mut().expect("a task that is not done has its coroutine").resume(()) {
@@ -205,6 +201,7 @@ impl Sched {
             waits_for: Cell::new(None),
             daemon,
             done: Cell::new(false),
+            cpus: Cell::new(0),
         });
         let mine = Rc::downgrade(&task);
         let co = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
@@ -265,89 +262,71 @@ impl Sched {
     }
 
     /// Lets others run until the caller's turn comes at `t`.
-    fn run_again(&self, t: u64) {
+    pub(super) fn run_again(&self, t: u64) {
         let me = self.running.get();
         let generation = self.tasks.borrow()[me as usize].generation.get();
         self.events.borrow_mut().push_own(t, me, generation);
         self.suspend();
     }
 
+    /// The processors that the running task is on.
+    #[inline]
+    fn cpu_set(&self) -> &CpuSet {
+        match self.cpus.get() {
+            0 => &self.host,
+            n => self.others[n as usize - 1].get().expect("a task is on processors that there are"),
+        }
+    }
+
+    /// Adds a set of processors; returns its number.
+    pub(crate) fn add_cpus(&self, count: usize, costs: HostCosts) -> u32 {
+        let free = self.others.iter().position(|set| set.get().is_none());
+        let n = free.expect("a world has four sets of processors at most");
+        let _ = self.others[n].set(CpuSet::new(count, costs));
+        n as u32 + 1
+    }
+
+    /// Puts the running task on a set of processors; returns the one that it was on.
+    pub(crate) fn change_cpus(&self, set: u32) -> u32 {
+        // While the world is taken down the task is gone already.
+        if let Some(task) = self.tasks.borrow().get(self.running.get() as usize) {
+            task.cpus.set(set);
+        }
+        self.cpus.replace(set)
+    }
+
+    pub(crate) fn cpu_busy(&self) -> Nanos {
+        self.host.busy()
+    }
+
+    pub(crate) fn cpu_busy_of(&self, set: u32) -> Nanos {
+        match set {
+            0 => self.host.busy(),
+            n => self.others[n as usize - 1].get().map_or(Nanos::ZERO, CpuSet::busy),
+        }
+    }
+
     #[inline]
     pub(crate) fn cpu(&self, cost: Nanos) {
-        if cost.0 == 0 {
-            return;
-        }
-        self.await_turn();
-        let end = self.cores.borrow_mut().reserve(self.now(), cost).end;
-        self.sleep_until(end);
-    }
-
-    /// Waits until all who asked for a core before know when theirs is free again: as a rule that is so at once. Only who holds a
-    /// core for a time that shows when it begins, and waits for the core to begin, leaves it open.
-    #[inline]
-    fn await_turn(&self) {
-        let open = self.begins.get() != NEVER && self.cores.borrow().next_free() > self.now();
-        if open || !self.queue.borrow().is_empty() {
-            self.queue_up();
-        }
-    }
-
-    #[cold]
-    fn queue_up(&self) {
-        let me = self.running.get();
-        self.queue.borrow_mut().push_back(me);
-        loop {
-            // When that one begins, whoever is first in the queue goes on; it may be the next to leave it open.
-            let begins = self.begins.get();
-            self.run_again(if begins == NEVER { self.now.get() } else { begins.max(self.now.get()) });
-            let open = self.begins.get() != NEVER && self.cores.borrow().next_free() > self.now();
-            if !open && self.queue.borrow().front() == Some(&me) {
-                self.queue.borrow_mut().pop_front();
-                return;
-            }
+        if cost.0 > 0 {
+            self.cpu_set().serve(self, cost);
         }
     }
 
     /// Runs `op` on a core, which waits with it until `end` of its result.
     #[inline]
     pub(crate) fn hold<T>(&self, op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
-        self.await_turn();
-        if self.cores.borrow().next_free() > self.now() {
-            return self.hold_later(op, end);
-        }
-        let start = self.now();
-        let out = op(start);
-        let end = end(&out).max(start);
-        if end > start {
-            // Nobody else has run since: the core is there.
-            self.cores.borrow_mut().reserve(start, end - start);
-            self.sleep_until(end);
-        }
-        out
-    }
-
-    /// The same on the core that is free next.
-    #[cold]
-    fn hold_later<T>(&self, op: impl FnOnce(Nanos) -> T, end: impl FnOnce(&T) -> Nanos) -> T {
-        let start = self.cores.borrow_mut().take();
-        self.begins.set(start.0);
-        self.run_again(start.0);
-        self.begins.set(NEVER);
-        let out = op(start);
-        let end = end(&out).max(start);
-        self.cores.borrow_mut().give(start, end);
-        self.sleep_until(end);
-        out
+        self.cpu_set().hold(self, op, end)
     }
 
     /// The core that the running task is taken to be on.
     #[inline]
     pub(crate) fn core(&self) -> usize {
-        self.running.get() as usize % self.host_cores
+        self.cpu_set().core_of(self.running.get())
     }
 
     pub(crate) fn costs(&self) -> &HostCosts {
-        &self.costs
+        &self.cpu_set().costs
     }
 
     #[inline]

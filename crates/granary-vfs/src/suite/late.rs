@@ -44,7 +44,7 @@ impl Drive for LateDrive {
     granary_device::plain_drive!();
 
     fn info(&self) -> DriveInfo {
-        DriveInfo { pages: self.pages, write_log: false, max_transfer: 64, ..DriveInfo::default() }
+        DriveInfo { pages: self.pages, blocks: true, max_transfer: 64, ..DriveInfo::default() }
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {

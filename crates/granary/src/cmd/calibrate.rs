@@ -74,7 +74,8 @@ pub fn run(args: &CalibrateArgs) -> Result<ExitCode, Failure> {
 /// Refuses a size that the export's drive cannot have: the flash has its least number of blocks.
 fn has_such_a_drive(size: Bytes) -> Result<(), Failure> {
     let testbed = Testbed::load("bytefs-emulator", &[])?;
-    let drive = |size| testbed.drive.flash.with_capacity(size).capacity_pages() * PAGE_SIZE as u64;
+    let ssd = testbed.ssd()?;
+    let drive = |size| ssd.flash.with_capacity(size).capacity_pages() * PAGE_SIZE as u64;
     let least = Bytes(drive(Bytes(1)));
     if size < least {
         return Err(Failure::usage(format!(

@@ -60,7 +60,7 @@ struct Bed {
 /// The drive's configuration from a testbed, with the firmware that the arguments choose.
 fn config(args: &DriveArgs) -> Result<(DriveConfig, String), LabError> {
     let testbed = Testbed::load(args.testbed.as_deref().unwrap_or("bytefs-emulator"), &args.set)?;
-    Ok((with_firmware(testbed.drive, args)?, testbed.name))
+    Ok((with_firmware(testbed.ssd()?.clone(), args)?, testbed.name))
 }
 
 fn with_firmware(config: DriveConfig, args: &DriveArgs) -> Result<DriveConfig, LabError> {

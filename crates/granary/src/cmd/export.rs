@@ -16,18 +16,18 @@ use crate::cmd::files::warn;
 use crate::cmd::live::{EXPORTED, Live, Sources};
 use crate::cmd::loopdev::{self, LoopDevice};
 use crate::cmd::outcome::Outcome;
-use crate::cmd::ram::{RamDrive, Record, counter, refuse};
+use crate::cmd::ram::{RamDevices, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
 use crate::out;
-use granary_device::{Drive, Port};
+use granary_device::{Devices, Drive, Need, Port};
 use granary_lab::image::open_drive;
 use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, Exported, Options};
-use granary_mssd::Mode;
 use granary_mssd::image::Image;
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
+use granary_vfs::FsError;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::path::Path;
@@ -131,7 +131,7 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
         fs: EXPORTED.to_owned(),
         durability: args.serve.durability,
         vfs: None,
-        drive: opened.drive.clone(),
+        devices: Devices::ssd(opened.drive.clone()),
         image: opened.image.clone(),
         recorded: counter(&opened.record),
     });
@@ -170,8 +170,9 @@ fn open_ram(args: &ExportArgs) -> Result<Opened, Failure> {
     let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
     let size = args.memory.size.unwrap_or(Bytes::gib(8));
     // Only blocks: the firmware of the baselines.
-    let RamDrive { drive, record } =
-        RamDrive::new("export", &testbed, &args.set, Mode::Cache, size, &args.memory)?;
+    let RamDevices { devices, record } =
+        RamDevices::new("export", &testbed, &args.set, None, size, &args.memory)?;
     let told = format!("a new drive of {size} in memory, gone when it is unmounted");
+    let drive = devices.serving(Need::Blocks).map_err(FsError::from)?.drive().clone();
     Ok(Opened { drive, image: None, record, told })
 }

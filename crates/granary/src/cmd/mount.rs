@@ -7,15 +7,14 @@ use crate::cmd::control::{Control, Request};
 use crate::cmd::files::tell;
 use crate::cmd::live::{Live, Sources};
 use crate::cmd::outcome::Outcome;
-use crate::cmd::ram::{RamDrive, Record, counter, refuse};
+use crate::cmd::ram::{RamDevices, Record, counter, refuse};
 use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_device::{Drive, Port};
+use granary_device::Devices;
 use granary_lab::image::{OpenImage, give_root, grow_mounted, may_have_lists, note_lists, under_vfs};
 use granary_lab::registry;
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{MountError, Options, host_config};
-use granary_mssd::Mode;
 use granary_mssd::image::Image;
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
@@ -37,7 +36,7 @@ pub fn run(args: &MountArgs) -> Result<(), Failure> {
 /// A file system that is ready to be mounted, and what lies under it.
 struct Opened {
     vfs: Arc<Vfs>,
-    drive: Arc<dyn Drive>,
+    devices: Devices,
     image: Option<Arc<Image>>,
     record: Option<Record>,
     fs: &'static str,
@@ -68,9 +67,9 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         Ok(mounted) => mounted,
         Err(e) => {
             // The image is left as clean as it was found. Why it is not mounted matters more than what fails now.
-            let Opened { vfs, image, drive, .. } = opened;
+            let Opened { vfs, image, devices, .. } = opened;
             let _ = vfs.unmount();
-            drop((vfs, drive));
+            drop((vfs, devices));
             let _ = image.and_then(Arc::into_inner).map(Image::close);
             return Err(e);
         }
@@ -86,7 +85,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         say!("{line}; unmount with `granary umount {dir}` or Ctrl-C");
         Ok(())
     };
-    let Opened { vfs, image, drive, record, .. } = opened;
+    let Opened { vfs, image, devices, record, .. } = opened;
     serve::freeze_on_panic(&mounted.breaker(), image.as_ref());
     let left = if image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
     let announced = announced.and_then(|()| {
@@ -102,7 +101,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     }
     let ended = mounted.join();
     // It may hold the image.
-    drop((control, drive));
+    drop((control, devices));
     let recorded = record.map_or(Ok(0), |record| record.finish());
     let closed = match image.and_then(Arc::into_inner) {
         // After a panic it stays as it is.
@@ -154,7 +153,7 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         fs: opened.fs.to_owned(),
         durability: args.serve.durability,
         vfs: Some(opened.vfs.clone()),
-        drive: opened.drive.clone(),
+        devices: opened.devices.clone(),
         image: opened.image.clone(),
         recorded: counter(&opened.record),
     });
@@ -188,14 +187,13 @@ fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     heeded(entry, args, &changed.host, &paths)?;
     let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
     let size = args.memory.size.unwrap_or(Bytes::gib(1));
-    let mode = if entry.write_log { Mode::Log } else { Mode::Cache };
-    let RamDrive { drive, record } = RamDrive::new("mount", &testbed, &args.set, mode, size, &args.memory)?;
-    let port = Port::new(drive.clone());
-    (entry.mkfs)(&port)?;
-    let vfs = mount_on(args, port, entry, &testbed.host)?;
+    let RamDevices { devices, record } =
+        RamDevices::new("mount", &testbed, &args.set, Some(entry), size, &args.memory)?;
+    registry::mkfs(entry, &devices)?;
+    let vfs = mount_on(args, &devices, entry, &testbed)?;
     give_root(&vfs, super::me())?;
     let told = format!("a new {fs} in memory, {size}, gone when it is unmounted");
-    Ok(Opened { vfs, drive, image: None, record, fs: entry.name, told })
+    Ok(Opened { vfs, devices, image: None, record, fs: entry.name, told })
 }
 
 fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
@@ -207,19 +205,20 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     tell(&open);
     if !args.set.is_empty() {
         let paths = open.set_host(&args.set)?;
-        heeded(open.entry, args, &open.host, &paths)?;
+        heeded(open.entry, args, &open.testbed.host, &paths)?;
     }
-    let before = open.drive.counters();
-    let vfs = match mount_on(args, open.port(), open.entry, &open.host) {
+    let before = open.devices.sum();
+    let vfs = match mount_on(args, &open.devices, open.entry, &open.testbed) {
         Ok(vfs) => vfs,
         Err(e) => {
             open.close_unused();
             return Err(e);
         }
     };
-    let OpenImage { image, drive, entry, .. } = open;
-    let after = drive.counters().since(&before);
-    let mut told = format!("{}, {}", entry.name, Bytes(drive.info().pages * PAGE_SIZE as u64));
+    let OpenImage { image, devices, entry, .. } = open;
+    let after = devices.sum().since(&before);
+    let pages = devices.iter().map(|(_, port)| port.info().pages).sum::<u64>();
+    let mut told = format!("{}, {}", entry.name, Bytes(pages * PAGE_SIZE as u64));
     match image.replayed() {
         None => told += ", closed cleanly",
         Some(r) => {
@@ -238,22 +237,22 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
         }
     }
     told += &format!(", in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
-    Ok(Opened { vfs, drive, image: Some(Arc::new(image)), record: None, fs: entry.name, told })
+    Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: entry.name, told })
 }
 
 /// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.
 fn heeded(entry: &registry::FsEntry, args: &MountArgs, host: &Host, paths: &[String]) -> Result<(), Failure> {
-    let own = entry.name.split('-').next().unwrap_or(entry.name);
+    let own = entry.options.as_ref().map_or("", |o| o.section);
     for (set, path) in args.set.iter().zip(paths) {
-        let section = path.strip_prefix("host.").and_then(|rest| rest.split_once('.'));
-        let why = match section.map(|(section, _)| section) {
+        let (section, rest) = path.split_once('.').unwrap_or((path, ""));
+        let why = match (section, rest.split_once('.').map(|(part, _)| part)) {
             _ if path == "host.vfs.page_cache" => "say --page-cache".to_owned(),
             _ if path == "host.metadata_cache" && host.metadata_cache > args.page_cache => {
                 format!("it has no more for metadata than for pages, --page-cache {}", args.page_cache)
             }
             _ if path == "host.cores" => "programs run on this machine's cores".to_owned(),
-            Some("costs") => "programs run in this machine's time".to_owned(),
-            Some(fs) if fs != "vfs" && fs != own => format!("this is {}", entry.name),
+            ("host", Some("costs")) => "programs run in this machine's time".to_owned(),
+            ("fs", Some(fs)) if fs != own => format!("this is {}", entry.name),
             _ => continue,
         };
         return Err(Failure::usage(format!("--set {set} changes nothing of this mount: {why}")));
@@ -263,13 +262,13 @@ fn heeded(entry: &registry::FsEntry, args: &MountArgs, host: &Host, paths: &[Str
 
 fn mount_on(
     args: &MountArgs,
-    port: Port,
+    devices: &Devices,
     entry: &registry::FsEntry,
-    host: &Host,
+    testbed: &Testbed,
 ) -> Result<Arc<Vfs>, Failure> {
     // The testbed's host has its own memory; this one lends what the arguments say.
-    let host = Host { metadata_cache: Bytes(host.metadata_cache.0.min(args.page_cache.0)), ..host.clone() };
-    let host = host.reading(args.serve.read_only);
-    let fs = (entry.mount)(port, &host)?;
-    Ok(under_vfs(fs, host_config(host.vfs, args.page_cache, args.serve.read_only))?)
+    let mut testbed = testbed.clone();
+    testbed.host.metadata_cache.0 = testbed.host.metadata_cache.0.min(args.page_cache.0);
+    let fs = registry::mount(entry, devices, &testbed, args.serve.read_only)?;
+    Ok(under_vfs(fs, host_config(testbed.host.vfs, args.page_cache, args.serve.read_only))?)
 }

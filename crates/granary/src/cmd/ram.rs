@@ -1,28 +1,31 @@
-//! [`RamDrive`]: a new drive in memory for `mount ram:FS` and `export ram:`, and the record of what it is asked.
+//! [`RamDevices`]: new devices in memory for `mount ram:FS` and `export ram:`, and the record of what the SSD is asked.
 
 use crate::cli::mount::MemoryArgs;
 use crate::failure::Failure;
-use granary_device::Drive;
+use granary_device::{Devices, Role};
 use granary_lab::drive::trace::native::Header;
 use granary_lab::drive::{Precondition, Recorded};
+use granary_lab::registry::FsEntry;
 use granary_lab::testbed::Testbed;
-use granary_mssd::{Mode, Mssd};
+use granary_mssd::Mssd;
+use granary_pmem::Dimm;
 use granary_units::Bytes;
 use std::sync::Arc;
 
 /// The record that is being made.
 pub type Record = Arc<Recorded<Mssd>>;
 
-/// A drive in memory.
-pub struct RamDrive {
-    /// What is to be used: it records, where that is wanted.
-    pub drive: Arc<dyn Drive>,
+/// Devices in memory.
+pub struct RamDevices {
+    /// What is to be used: the SSD records, where that is wanted.
+    pub devices: Devices,
     /// Where it is recorded; to be finished when nobody uses the drive any more.
     pub record: Option<Record>,
 }
 
-impl RamDrive {
-    /// The testbed's drive with this firmware and capacity. `command` is who asks, for the header of a record if one is wanted.
+impl RamDevices {
+    /// The testbed's devices for this file system, each of this capacity; for none its SSD with the page-cache firmware.
+    /// `command` is who asks, for the header of a record if one is wanted.
     ///
     /// # Errors
     /// A drive that is not possible; a record that cannot be written.
@@ -30,14 +33,28 @@ impl RamDrive {
         command: &str,
         testbed: &Testbed,
         set: &[String],
-        mode: Mode,
+        fs: Option<&FsEntry>,
         size: Bytes,
         memory: &MemoryArgs,
-    ) -> Result<RamDrive, Failure> {
-        let mut config = testbed.drive.clone().with_mode(mode);
+    ) -> Result<RamDevices, Failure> {
+        let roles = fs.map_or(Ok(vec![Role::Ssd]), |fs| testbed.roles_for(fs))?;
+        let mut devices = Devices::none();
+        if let Some(nvm) = testbed.device.nvm.clone().filter(|_| roles.contains(&Role::Nvm)) {
+            let dimm = Dimm::new(&nvm.with_capacity(size)).map_err(|e| Failure::usage(e.to_string()))?;
+            devices = devices.with(Role::Nvm, Arc::new(dimm));
+        }
+        if !roles.contains(&Role::Ssd) {
+            return match &memory.record {
+                None => Ok(RamDevices { devices, record: None }),
+                Some(_) => Err(Failure::usage("--record records an SSD, and there is none here".to_owned())),
+            };
+        }
+        let mut config = testbed.ssd_for(fs)?;
         config.flash = config.flash.with_capacity(size);
         let drive = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
-        let Some(path) = &memory.record else { return Ok(RamDrive { drive, record: None }) };
+        let Some(path) = &memory.record else {
+            return Ok(RamDevices { devices: devices.with(Role::Ssd, drive), record: None });
+        };
         let header = Header {
             granary: env!("CARGO_PKG_VERSION").to_owned(),
             source: command.to_owned(),
@@ -48,7 +65,7 @@ impl RamDrive {
             drive: config,
         };
         let record = Arc::new(Recorded::create(path, &header, drive)?);
-        Ok(RamDrive { drive: record.clone(), record: Some(record) })
+        Ok(RamDevices { devices: devices.with(Role::Ssd, record.clone()), record: Some(record) })
     }
 }
 

@@ -103,7 +103,14 @@ impl Drive for StrictDrive {
     granary_device::plain_drive!();
 
     fn info(&self) -> DriveInfo {
-        DriveInfo { pages: self.pages, write_log: true, max_transfer: 256, ..DriveInfo::default() }
+        DriveInfo {
+            pages: self.pages,
+            blocks: true,
+            bytes: true,
+            write_log: true,
+            max_transfer: 256,
+            ..DriveInfo::default()
+        }
     }
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {

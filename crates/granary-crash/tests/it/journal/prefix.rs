@@ -1,8 +1,8 @@
 //! One life of a file system with `data = "journal"` that ends with a power failure, and whether what comes back is a prefix of
 //! the calls. Also for `cargo xtask soak --kind prefix`.
 
-use granary_crash::{Faulty, Target, Trip};
-use granary_device::Drive;
+use granary_crash::{Faults, Target, Trip};
+use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
 use granary_units::Nanos;
@@ -24,9 +24,9 @@ struct Log {
 
 pub(super) fn process(
     target: &dyn Target,
-    drive: Arc<dyn Drive>,
+    devices: &Devices,
 ) -> Result<(Arc<dyn FileSystem>, Process), FsError> {
-    let fs = target.mount(drive)?;
+    let fs = target.mount(devices)?;
     let vfs = Vfs::mount(fs.clone(), target.vfs())?;
     Ok((fs, Process::new(vfs, Cred::ROOT)))
 }
@@ -47,12 +47,12 @@ fn is_between(before: &Snapshot, found: &Snapshot, after: &Snapshot) -> bool {
 }
 
 /// The power fails in the recovery, or right after it. Returns when.
-fn fail_again(target: &Arc<dyn Target>, drive: &Arc<dyn Drive>, ready: Nanos, trip: Trip) -> Nanos {
-    let (target, faulty) = (target.clone(), Arc::new(Faulty::new(drive.clone())));
+fn fail_again(target: &Arc<dyn Target>, devices: &Devices, ready: Nanos, trip: Trip) -> Nanos {
+    let (target, (faulty, faults)) = (target.clone(), Faults::around(devices));
     let stopped = World::default().run(move || {
         sleep_until(ready);
-        faulty.arm(Some(trip));
-        let mounted = target.mount(faulty);
+        faults.arm(Some(trip));
+        let mounted = target.mount(&faulty);
         mounted.expect("mount");
         power_fail()
     });
@@ -121,14 +121,14 @@ pub enum Aim {
 
 /// Runs one client until the power fails, recovers, looks for the prefix. Returns how many calls were lost.
 pub fn point(name: &str, seed: u64, kept: Kept, aim: Aim) -> usize {
-    let target = crate::targets::by_name(name).expect("a target");
-    let drive = target.drive(seed);
+    let target = granary_crash::target::by_name(granary_lab::registry::FILE_SYSTEMS, name).expect("a target");
+    let devices = target.devices(seed);
     let log = Arc::new(Mutex::new(Log::default()));
-    let (shared, t, d) = (log.clone(), target.clone(), drive.clone());
+    let (shared, t, d) = (log.clone(), target.clone(), devices.clone());
     let stopped = World::new(WorldConfig { seed, ..WorldConfig::default() }).run(move || {
         t.mkfs(&d).expect("mkfs");
-        let faulty = Arc::new(Faulty::new(d.clone()));
-        let (_, mut p) = process(&*t, faulty.clone()).expect("mount");
+        let (faulty, faults) = Faults::around(&d);
+        let (_, mut p) = process(&*t, &faulty).expect("mount");
         d.track_in_flight(true);
         let mut random = Stream::new(seed, "trip");
         let mut trip = |most: u64, from: u64| {
@@ -137,7 +137,7 @@ pub fn point(name: &str, seed: u64, kept: Kept, aim: Aim) -> usize {
         };
         let mut before_aim = seed % 40;
         if aim == Aim::Anywhere {
-            faulty.arm(Some(trip(1500, 50)));
+            faults.arm(Some(trip(1500, 50)));
         }
         let mix = Mix { users: false, data: 9, longest: 60_000, ..Mix::default() };
         let mut generator = Generator::new(seed, mix);
@@ -148,14 +148,14 @@ pub fn point(name: &str, seed: u64, kept: Kept, aim: Aim) -> usize {
             }
             if aim == Aim::Fallocate && matches!(op, Op::Fallocate { .. }) {
                 match before_aim {
-                    0 => faulty.arm(Some(trip(16, 1))),
+                    0 => faults.arm(Some(trip(16, 1))),
                     _ => before_aim -= 1,
                 }
             }
             shared.lock().under_way = Some(op.clone());
             let outcome = apply(&mut p, &op);
             if aim == Aim::Fallocate && matches!(op, Op::Fallocate { .. }) && outcome != Outcome::Done {
-                faulty.arm(None);
+                faults.arm(None);
             }
             let mut log = shared.lock();
             let op = log.under_way.take();
@@ -173,20 +173,20 @@ pub fn point(name: &str, seed: u64, kept: Kept, aim: Aim) -> usize {
     });
     let Err(Stop::PowerFail(at)) = stopped else { panic!("seed {seed}: the power failed: {stopped:?}") };
     let mut random = Stream::new(seed, "survivors");
-    drive.power_fail(at, &mut random);
-    let mut ready = drive.power_on(at + Nanos(1)).expect("power on");
+    devices.power_fail(at, &mut random);
+    let mut ready = devices.power_on(at + Nanos(1)).expect("power on");
     while random.chance(0.3) {
         let magnitude = random.below(9);
-        let at = fail_again(&target, &drive, ready, Trip::After(1 + random.below(1 << magnitude)));
-        drive.power_fail(at, &mut random);
-        ready = drive.power_on(at + Nanos(1)).expect("power on");
+        let at = fail_again(&target, &devices, ready, Trip::After(1 + random.below(1 << magnitude)));
+        devices.power_fail(at, &mut random);
+        ready = devices.power_on(at + Nanos(1)).expect("power on");
     }
     let log = std::mem::take(&mut *log.lock());
     let calls = log.done.len();
     let name = name.to_owned();
     let result = World::default().run(move || {
         sleep_until(ready);
-        let (fs, mut p) = process(&*target, drive).map_err(|e| e.to_string())?;
+        let (fs, mut p) = process(&*target, &devices).map_err(|e| e.to_string())?;
         fs.sync().map_err(|e| e.to_string())?;
         let bad = fs.check().map_err(|e| e.to_string())?;
         if !bad.is_empty() {

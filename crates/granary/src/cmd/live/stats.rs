@@ -4,9 +4,9 @@
 
 use super::directory::Directory;
 use crate::cli::mount::Survives;
-use granary_device::{Drive, DriveCounters};
+use granary_device::Devices;
 use granary_lab::phase::{Snapshot, phase};
-use granary_lab::record::{Amplification, Bytes2, Flash, Host};
+use granary_lab::record::{Amplification, Bytes2, DeviceRun, Flash, Host};
 use granary_mount::{Operation, Operations};
 use granary_mssd::image::Image;
 use granary_sim::now;
@@ -49,6 +49,9 @@ pub struct Stats {
     pub flash: Flash,
     /// Host-link bytes over the programs' bytes.
     pub amplification: Amplification,
+    /// Traffic, flash and firmware by device, under the name of its role.
+    #[serde(default)]
+    pub devices: BTreeMap<String, DeviceRun>,
     /// Counters of the drive's firmware.
     pub firmware: BTreeMap<String, u64>,
     /// Page cache of the vfs.
@@ -73,8 +76,8 @@ pub struct Sources {
     pub durability: Survives,
     /// The file system, unless a drive is exported without one.
     pub vfs: Option<Arc<Vfs>>,
-    /// The drive.
-    pub drive: Arc<dyn Drive>,
+    /// The devices.
+    pub devices: Devices,
     /// The image, unless the drive is in memory.
     pub image: Option<Arc<Image>>,
     /// The record, if one is made.
@@ -86,7 +89,7 @@ pub struct Live {
     base: Stats,
     from: Sources,
     mounted: Nanos,
-    before: DriveCounters,
+    before: Snapshot,
 }
 
 impl Live {
@@ -107,7 +110,7 @@ impl Live {
             durability: durability.to_owned(),
             ..Stats::default()
         };
-        let before = from.drive.counters();
+        let before = Snapshot::take(&from.devices);
         Live { base, from, mounted: now(), before }
     }
 
@@ -118,7 +121,7 @@ impl Live {
         let counted = Operation::ALL.iter().map(|&op| (op.name().to_owned(), operations.of(op)));
         stats.ops = counted.filter(|(_, n)| *n > 0).collect();
         stats.app = Bytes2 { read_bytes: operations.read_bytes(), write_bytes: operations.write_bytes() };
-        stats.traffic(&self.before, self.from.drive.counters());
+        stats.traffic(&self.before, &Snapshot::take(&self.from.devices));
         if let Some(vfs) = &self.from.vfs {
             let c = vfs.cache_stats();
             let cache = [
@@ -157,11 +160,10 @@ impl Stats {
         self.fs == EXPORTED
     }
 
-    fn traffic(&mut self, from: &DriveCounters, to: DriveCounters) {
-        let from = Snapshot { at: Nanos::ZERO, counters: *from };
-        let to = Snapshot { at: Nanos::ZERO, counters: to };
-        let moved = phase(&from, &to);
-        self.firmware = to.firmware_since(&from);
+    fn traffic(&mut self, from: &Snapshot, to: &Snapshot) {
+        let moved = phase(from, to);
+        self.firmware = to.firmware_since(from);
+        self.devices = to.devices_since(from);
         self.amplification = Amplification::of(&moved.host, &self.app);
         self.host = moved.host;
         self.flash = moved.flash;

@@ -1,0 +1,95 @@
+//! What others know of ByteFS and its two ablations.
+
+use crate::{MkfsOptions, MountOptions, Variant};
+use granary_device::{Devices, Need};
+use granary_units::{Bytes, Nanos};
+use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short, wrong_cpus};
+use granary_vfs::{FileSystem, FsEntry, Repaired, Result};
+use std::sync::Arc;
+use toml::Table;
+
+const OPTIONS: OptionsEntry = OptionsEntry {
+    section: "bytefs",
+    read: |from| Section::read::<MountOptions>(from),
+    refusal: |table| {
+        let o: MountOptions = options(table).ok()?;
+        too_short(&[("commit_interval", o.commit_interval)]).or_else(|| wrong_cpus("cpus", o.cpus))
+    },
+};
+
+/// ByteFS.
+pub const BYTEFS: FsEntry = FsEntry {
+    name: "bytefs",
+    about: "ByteFS (ASPLOS'25): byte and block interface, firmware write log, transactions",
+    needs: &[Need::Both],
+    write_log: true,
+    options: Some(OPTIONS),
+    periodic,
+    mkfs,
+    mount: |devices, how| mount(devices, how, Variant::Full),
+    repair: Some(repair),
+    crash: &[
+        case("bytefs", SMALL),
+        case("bytefs-sync", "commit = 'sync'\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 2"),
+        // With a data journal removals are to be atomic, too.
+        case(
+            "bytefs-journal",
+            "data = 'journal'\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 64",
+        ),
+        case(
+            "bytefs-journal-sync",
+            "data = 'journal'\n commit = 'sync'\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 64",
+        ),
+        // Transactions so small that a fallocate takes several.
+        case(
+            "bytefs-journal-steps",
+            "data = 'journal'\n commit = 'sync'\n commit_lines = 8\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 64",
+        ),
+    ],
+};
+
+/// Its first ablation.
+pub const BYTEFS_LOG: FsEntry = FsEntry {
+    name: "bytefs-log",
+    about: "ByteFS-Log (its Figure 12): firmware write log, metadata by byte, data by block only",
+    mount: |devices, how| mount(devices, how, Variant::Log),
+    crash: &[case("bytefs-log", SMALL)],
+    ..BYTEFS
+};
+
+/// Its second one.
+pub const BYTEFS_DUAL: FsEntry = FsEntry {
+    name: "bytefs-dual",
+    about: "ByteFS-Dual (its Figure 12): page-cache firmware, metadata by byte, data by block, redo log of the host",
+    write_log: false,
+    mount: |devices, how| mount(devices, how, Variant::Dual),
+    crash: &[case("bytefs-dual", SMALL)],
+    ..BYTEFS
+};
+
+/// Commits every 3 ms, and removals in several steps.
+const SMALL: &str = "commit_interval = 3000000\n cpus = 4\n max_free_lines = 2";
+
+const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+    CrashCase { mount, metadata_cache: Bytes::kib(256), ..CrashCase::plain(name) }
+}
+
+fn periodic(table: &Table) -> Option<(&'static str, Nanos)> {
+    let o: MountOptions = options(table).ok()?;
+    Some(("commits", o.commit_interval))
+}
+
+fn mkfs(devices: &Devices, table: &Table) -> Result<()> {
+    crate::mkfs(devices.serving(Need::Both)?, &options::<MkfsOptions>(table)?)
+}
+
+fn mount(devices: &Devices, how: &Mount<'_>, variant: Variant) -> Result<Arc<dyn FileSystem>> {
+    let own: MountOptions = how.options()?;
+    let options =
+        MountOptions { variant, metadata_cache: how.metadata_cache, read_only: how.read_only, ..own };
+    Ok(crate::mount(devices.serving(Need::Both)?.clone(), &options)?)
+}
+
+fn repair(devices: &Devices) -> Result<Repaired> {
+    crate::repair(devices.serving(Need::Both)?)
+}

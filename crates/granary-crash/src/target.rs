@@ -1,0 +1,196 @@
+//! [`Target`]: a file system under test, with its devices; made of what it says of itself ([`FsEntry::crash`]).
+//!
+//! The devices are so small that logs are cleaned, journals wrap, caches evict and gc runs within a few milliseconds of
+//! virtual time.
+
+use granary_device::{Devices, Drive, Need, Role};
+use granary_flash::Geometry;
+use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_pmem::{Dimm, DimmConfig};
+use granary_sim::HostCosts;
+use granary_units::{Bytes, Nanos};
+use granary_vfs::entry::{CrashCase, Mount};
+use granary_vfs::{FileSystem, FsEntry, FsError, VfsConfig};
+use std::sync::Arc;
+
+/// A file system under test, with its devices. Make everything small, so that logs are cleaned, journals wrap, caches
+/// evict and gc runs within a run of some milliseconds.
+pub trait Target: Send + Sync {
+    /// The name, as `cargo xtask soak --fs` takes it.
+    fn name(&self) -> &str;
+
+    /// New devices, without a file system.
+    fn devices(&self, seed: u64) -> Devices;
+
+    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
+    /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
+    /// What was promised and not removed must be found all the same.
+    fn renames_are_whole(&self) -> bool;
+
+    /// Makes an empty file system; it must be durable on return.
+    ///
+    /// # Errors
+    /// The file system's.
+    fn mkfs(&self, devices: &Devices) -> Result<(), FsError>;
+
+    /// Mounts, recovering where it was not unmounted.
+    ///
+    /// # Errors
+    /// The file system's.
+    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError>;
+
+    /// The vfs: a small cache, write-back within milliseconds.
+    fn vfs(&self) -> VfsConfig;
+
+    /// Host CPU costs; not all zero, so that schedules differ.
+    fn costs(&self) -> HostCosts;
+}
+
+/// A crash case of a registered file system.
+struct Case {
+    name: String,
+    fs: &'static FsEntry,
+    case: &'static CrashCase,
+    /// Byte needs are served by a DIMM.
+    nvm: bool,
+}
+
+/// Behind the name of a case: on a DIMM instead of the byte window of an SSD.
+const ON_NVM: &str = "@nvm";
+
+/// The names of all cases of these file systems. One that can be on a DIMM as well as on the byte window of an SSD has
+/// each case twice: `nova`, `nova@nvm`.
+pub fn names(all: &'static [FsEntry]) -> Vec<String> {
+    let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
+    cases
+        .flat_map(|(fs, case)| {
+            let plain = std::iter::once(case.name.to_owned());
+            plain.chain(fs.needs.contains(&Need::Bytes).then(|| format!("{}{ON_NVM}", case.name)))
+        })
+        .collect()
+}
+
+/// The target with this name.
+pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
+    let (bare, nvm) = name.strip_suffix(ON_NVM).map_or((name, false), |bare| (bare, true));
+    let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
+    let (fs, case) = cases.find(|(_, case)| case.name == bare)?;
+    if nvm && !fs.needs.contains(&Need::Bytes) {
+        return None;
+    }
+    Some(Arc::new(Case { name: name.to_owned(), fs, case, nvm }))
+}
+
+impl Case {
+    fn needs(&self, role: Role) -> bool {
+        self.fs.needs.iter().any(|need| match need {
+            Need::Bytes => (role == Role::Nvm) == self.nvm,
+            need => need.roles().contains(&role),
+        })
+    }
+}
+
+fn table(text: &str) -> Result<toml::Table, FsError> {
+    toml::from_str(text).map_err(|e| FsError::Corrupt(format!("options of a crash case: {e}")))
+}
+
+impl Target for Case {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn devices(&self, _seed: u64) -> Devices {
+        let mut devices = Devices::none();
+        if self.needs(Role::Ssd) {
+            devices = devices.with(Role::Ssd, small_ssd(self.fs.write_log));
+        }
+        if self.needs(Role::Nvm) {
+            devices = devices.with(Role::Nvm, small_dimm());
+        }
+        devices
+    }
+
+    fn renames_are_whole(&self) -> bool {
+        self.case.renames_are_whole
+    }
+
+    fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
+        (self.fs.mkfs)(devices, &table(self.case.mkfs)?)
+    }
+
+    fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
+        let options = table(self.case.mount)?;
+        let metadata_cache = self.case.metadata_cache;
+        (self.fs.mount)(devices, &Mount { options: &options, metadata_cache, read_only: false, lower: None })
+    }
+
+    fn vfs(&self) -> VfsConfig {
+        small_vfs()
+    }
+
+    fn costs(&self) -> HostCosts {
+        some_costs()
+    }
+}
+
+/// 64 MiB over 16 dies.
+fn small_ssd(write_log: bool) -> Arc<dyn Drive> {
+    let mut c = DriveConfig::bytefs_emulator().with_mode(if write_log { Mode::Log } else { Mode::Cache });
+    c.firmware.log_region = Bytes::kib(192);
+    c.firmware.txlog = Bytes::kib(4);
+    c.firmware.cache = Bytes::kib(512);
+    c.firmware.write_buffer = Bytes::kib(64);
+    c.firmware.power_on = Nanos::from_micros(100);
+    c.flash.geometry =
+        Geometry { channels: 4, ways: 4, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
+    c.flash = c.flash.with_capacity(Bytes::mib(64));
+    Arc::new(Mssd::new(&c).expect("a valid drive"))
+}
+
+/// 64 MiB of Optane under ADR, with processor caches so small that lines are evicted at any time.
+fn small_dimm() -> Arc<dyn Drive> {
+    let config = DimmConfig { caches: Bytes::kib(16), ..DimmConfig::optane_dcpmm() };
+    Arc::new(Dimm::new(&config.with_capacity(Bytes::mib(64))).expect("a valid DIMM"))
+}
+
+/// A page cache of 2 MiB that writes back what is 2 ms old.
+fn small_vfs() -> VfsConfig {
+    VfsConfig {
+        page_cache: Bytes::mib(2),
+        dirty_expire: Nanos::from_millis(2),
+        writeback_interval: Nanos::from_millis(1),
+        flushers: 2,
+        dentries: 256,
+        // So few that inodes leave memory and come back all the time.
+        inodes: 4,
+        tick: Nanos(1),
+        ..VfsConfig::default()
+    }
+}
+
+/// The order of magnitude of testbeds/bytefs-emulator.toml; only that time passes matters here.
+fn some_costs() -> HostCosts {
+    HostCosts {
+        syscall: Nanos(90),
+        path_component: Nanos(100),
+        inode_op: Nanos(360),
+        namespace_op: Nanos(900),
+        page: Nanos(300),
+        copy_bandwidth: Bytes(8_000_000_000),
+        journal_handle: Nanos(110),
+        journal_block: Nanos(30),
+        dentry_find: Nanos(160),
+        dentry_insert: Nanos(250),
+        inode_update: Nanos(120),
+        inode_read: Nanos(960),
+        extent_alloc: Nanos(510),
+        delayed_page: Nanos(350),
+        log_entry: Nanos(410),
+        bio_submit: Nanos(720),
+        dma_map: Nanos(520),
+        nvme_submit: Nanos(370),
+        request_complete: Nanos(810),
+        context_switch: Nanos(950),
+        ..HostCosts::ZERO
+    }
+}

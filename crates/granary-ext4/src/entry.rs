@@ -1,0 +1,54 @@
+//! What others know of ext4.
+
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::FsEntry;
+use granary_vfs::entry::{CrashCase, OptionsEntry, Section, options, too_short, wrong_cpus};
+
+/// ext4.
+pub const EXT4: FsEntry = FsEntry {
+    name: "ext4",
+    about: "ext4 over JBD2 (data = ordered, writeback or journal), block interface only",
+    needs: &[Need::Blocks],
+    write_log: false,
+    options: Some(OptionsEntry {
+        section: "ext4",
+        read: |from| Section::read::<MountOptions>(from),
+        refusal: |table| {
+            let o: MountOptions = options(table).ok()?;
+            let pauses =
+                [("commit_interval", o.commit_interval), ("writeback_interval", o.writeback_interval)];
+            too_short(&pauses).or_else(|| wrong_cpus("cpus", o.cpus as usize))
+        },
+    }),
+    periodic: |table| {
+        let o: MountOptions = options(table).ok()?;
+        Some(("commits", o.commit_interval))
+    },
+    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
+    mount: |devices, how| {
+        let own: MountOptions = how.options()?;
+        let options = MountOptions { metadata_cache: how.metadata_cache, ..own };
+        Ok(crate::mount(devices.serving(Need::Blocks)?.clone(), &options)?)
+    },
+    repair: None,
+    crash: &[
+        case(
+            "ext4",
+            "data = 'ordered'\n commit_interval = 1000000\n dirty_expire = 3000000\n writeback_interval = 1000000\n cpus = 4",
+        ),
+        case(
+            "ext4-writeback",
+            "data = 'writeback'\n commit_interval = 1000000\n dirty_expire = 3000000\n writeback_interval = 1000000\n cpus = 4",
+        ),
+        case(
+            "ext4-journal",
+            "data = 'journal'\n commit_interval = 1000000\n dirty_expire = 3000000\n writeback_interval = 1000000\n cpus = 4",
+        ),
+    ],
+};
+
+/// The smallest journal, which wraps all the time.
+const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+    CrashCase { mkfs: "journal_size = '4MiB'", mount, ..CrashCase::plain(name) }
+}

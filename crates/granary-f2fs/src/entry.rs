@@ -1,0 +1,88 @@
+//! What others know of F2FS.
+
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::FsEntry;
+use granary_vfs::entry::{CrashCase, OptionsEntry, Section, options, too_short};
+use toml::Table;
+
+/// Longest run of free blocks that the drive is told of on its own, as Linux's `discard_granularity` (MAX_PLIST_NUM).
+const LONGEST_RUN: u32 = 512;
+
+/// F2FS.
+pub const F2FS: FsEntry = FsEntry {
+    name: "f2fs",
+    about: "F2FS, log-structured, block interface only",
+    needs: &[Need::Blocks],
+    write_log: false,
+    options: Some(OptionsEntry {
+        section: "f2fs",
+        read: |from| Section::read::<MountOptions>(from),
+        refusal,
+    }),
+    periodic: |table| {
+        let o: MountOptions = options(table).ok()?;
+        Some(("checkpoints", o.checkpoint_interval))
+    },
+    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
+    mount: |devices, how| {
+        let own: MountOptions = how.options()?;
+        let options = MountOptions { metadata_cache: how.metadata_cache, ..own };
+        Ok(crate::mount(devices.serving(Need::Blocks)?.clone(), &options)?)
+    },
+    repair: None,
+    crash: &[
+        case("f2fs", SMALL_POSIX),
+        CrashCase { renames_are_whole: true, ..case("f2fs-strict", SMALL_STRICT) },
+        case("f2fs-never-in-place", SMALL_NEVER),
+    ],
+};
+
+/// Checkpoints every 4 ms, cleaning every 1 to 4 ms.
+macro_rules! small {
+    ($($more:literal),*) => {
+        concat!(
+            "checkpoint_interval = 4000000\n idle_interval = 500000\n gc_sleep = [1000000, 2000000, 4000000]\n",
+            "discard_sleep = [100000, 300000, 500000]\n dirty_nodes = 64\n",
+            $($more),*
+        )
+    };
+}
+const SMALL_POSIX: &str = small!("fsync_mode = 'posix'\n in_place = 'fsync'");
+const SMALL_STRICT: &str = small!("fsync_mode = 'strict'\n in_place = 'fsync'");
+const SMALL_NEVER: &str = small!("fsync_mode = 'posix'\n in_place = 'never'");
+
+/// Segments of 64 KiB, so that logs switch and segments are cleaned all the time.
+const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+    CrashCase {
+        mkfs: "size = '5MiB'\n segment_blocks = 16",
+        mount,
+        renames_are_whole: false,
+        ..CrashCase::plain(name)
+    }
+}
+
+fn refusal(table: &Table) -> Option<(&'static str, String)> {
+    let o: MountOptions = options(table).ok()?;
+    let (gc, discard) = (o.gc_sleep, o.discard_sleep);
+    let pauses = [
+        ("checkpoint_interval", o.checkpoint_interval),
+        ("idle_interval", o.idle_interval),
+        ("gc_sleep", gc.0.min(gc.1).min(gc.2)),
+        ("discard_sleep", discard.0.min(discard.1).min(discard.2)),
+    ];
+    if let Some(refused) = too_short(&pauses) {
+        return Some(refused);
+    }
+    if o.victim_search == 0 {
+        return Some(("victim_search", "must be at least 1: a search looks at one segment".to_owned()));
+    }
+    let why = match o.discard_granularity? {
+        0 => "must be at least 1: a run has one block".to_owned(),
+        run if run > LONGEST_RUN => {
+            format!("is {run}: a segment, and so a run of free blocks, has at most {LONGEST_RUN}")
+        }
+        _ => return None,
+    };
+    Some(("discard_granularity", why))
+}

@@ -1,0 +1,154 @@
+//! The devices of a testbed: made new, with the firmware that a file system runs on.
+
+use super::Testbed;
+use crate::error::LabError;
+use granary_device::{Devices, Drive, Need, Role};
+use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_pmem::{Dimm, DimmConfig};
+use granary_units::Nanos;
+use granary_vfs::FsEntry;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Devices beside the SSD, which is `[drive]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherDevices {
+    /// NVM DIMMs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvm: Option<DimmConfig>,
+}
+
+impl OtherDevices {
+    pub(super) fn is_empty(&self) -> bool {
+        self.nvm.is_none()
+    }
+}
+
+impl Testbed {
+    /// The SSD.
+    ///
+    /// # Errors
+    /// The testbed has none: with those that have one.
+    pub fn ssd(&self) -> Result<&DriveConfig, LabError> {
+        self.drive.as_ref().ok_or_else(|| self.lacks("this", Need::Blocks))
+    }
+
+    /// The SSD with the firmware that a file system runs on.
+    ///
+    /// # Errors
+    /// As [`Testbed::ssd`].
+    pub fn ssd_for(&self, fs: Option<&FsEntry>) -> Result<DriveConfig, LabError> {
+        let mode = if fs.is_some_and(|fs| fs.write_log) { Mode::Log } else { Mode::Cache };
+        Ok(self.ssd()?.clone().with_mode(mode))
+    }
+
+    /// New devices for a file system: those that it needs. `ssd` makes the SSD.
+    ///
+    /// # Errors
+    /// The testbed lacks one; a device cannot be made.
+    pub fn devices_with(
+        &self,
+        fs: &FsEntry,
+        ssd: impl FnOnce(&DriveConfig) -> Result<Arc<dyn Drive>, LabError>,
+    ) -> Result<Devices, LabError> {
+        let failed = |e: &dyn std::fmt::Display| LabError::run(fs.name, "mkfs", e);
+        let (mut all, mut ssd) = (Devices::none(), Some(ssd));
+        for role in self.roles_for(fs)? {
+            let drive: Arc<dyn Drive> = match (role, &self.device.nvm, ssd.take()) {
+                (Role::Ssd, _, Some(make)) => make(&self.ssd_for(Some(fs))?)?,
+                (Role::Nvm, Some(nvm), kept) => {
+                    ssd = kept;
+                    Arc::new(Dimm::new(nvm).map_err(|e| failed(&e))?)
+                }
+                _ => continue,
+            };
+            all = all.with(role, drive);
+        }
+        Ok(all)
+    }
+
+    /// New devices for a file system.
+    ///
+    /// # Errors
+    /// As [`Testbed::devices_with`].
+    pub fn devices(&self, fs: &FsEntry) -> Result<Devices, LabError> {
+        self.devices_with(fs, |config| {
+            Ok(Arc::new(Mssd::new(config).map_err(|e| LabError::run(fs.name, "mkfs", e))?))
+        })
+    }
+
+    /// The roles of the devices that a file system uses here, in order.
+    ///
+    /// # Errors
+    /// The testbed lacks one.
+    pub fn roles_for(&self, fs: &FsEntry) -> Result<Vec<Role>, LabError> {
+        let mut roles = Vec::new();
+        for need in fs.needs {
+            let here = need.roles().iter().copied().find(|role| self.serves(*need, *role));
+            roles.push(here.ok_or_else(|| self.lacks(fs.name, *need))?);
+        }
+        roles.sort_unstable();
+        roles.dedup();
+        Ok(roles)
+    }
+
+    fn serves(&self, need: Need, role: Role) -> bool {
+        match role {
+            Role::Nvm => self.device.nvm.is_some(),
+            Role::Ssd => match need {
+                Need::Bytes | Need::Both => self.drive.as_ref().is_some_and(|ssd| ssd.window),
+                _ => self.drive.is_some(),
+            },
+        }
+    }
+
+    /// What `who` says of a testbed that lacks a device, with those that have one.
+    fn lacks(&self, who: &str, need: Need) -> LabError {
+        let has = |t: &Testbed| need.roles().iter().any(|role| t.serves(need, *role));
+        let having: Vec<&str> = super::builtins()
+            .map(|(name, _)| name)
+            .filter(|name| Testbed::load(name, &[]).is_ok_and(|t| has(&t)))
+            .collect();
+        LabError::Usage(format!(
+            "{who} needs {need}, which testbed {} has not: --testbed {} has",
+            self.name,
+            having.join(", ")
+        ))
+    }
+
+    /// Capacity of a device, in pages of 4 KiB; 0 where there is none.
+    pub fn pages_of(&self, role: Role) -> u64 {
+        match role {
+            Role::Ssd => self.drive.as_ref().map_or(0, DriveConfig::pages),
+            Role::Nvm => self.device.nvm.as_ref().map_or(0, DimmConfig::pages),
+        }
+    }
+
+    /// Capacity of the largest device that a file system uses here, in pages: what its files can take.
+    pub fn pages_for(&self, fs: &FsEntry) -> u64 {
+        let roles = self.roles_for(fs).unwrap_or_default();
+        roles.into_iter().map(|role| self.pages_of(role)).max().unwrap_or(0)
+    }
+}
+
+/// Processors inside a drive on which a file system runs (DevFS), and the drive's memory that it may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inside {
+    /// Processors.
+    pub cores: usize,
+    /// Their clock, MHz.
+    pub clock_mhz: u32,
+    /// The clock at which the host's costs were measured, MHz: at another one the same work takes longer.
+    pub host_clock_mhz: u32,
+    /// The drive's memory that the file system may take.
+    pub memory: granary_units::Bytes,
+}
+
+impl Inside {
+    /// How long work takes here that takes `time` on the host.
+    pub fn scaled(&self, time: Nanos) -> Nanos {
+        Nanos(time.0 * u64::from(self.host_clock_mhz) / u64::from(self.clock_mhz.max(1)))
+    }
+}

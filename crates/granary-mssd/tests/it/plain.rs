@@ -1,0 +1,156 @@
+//! Plain SSDs: no window, mapping units, volatile caches, SATA.
+
+use granary_device::{Command, Drive, DriveError, Structure::Data};
+use granary_flash::Cause;
+use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_sim::rng::Stream;
+use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
+
+fn plain() -> DriveConfig {
+    DriveConfig { window: false, ..DriveConfig::tiny(Mode::Cache) }
+}
+
+fn drive(change: impl FnOnce(&mut DriveConfig)) -> Mssd {
+    let mut config = plain();
+    change(&mut config);
+    Mssd::new(&config).expect("valid")
+}
+
+fn write(d: &Mssd, now: Nanos, first: u64, pages: &[Page]) -> Nanos {
+    d.submit(now, Command::Write { lpa: Lpa(first), pages, what: Data }).expect("takes it")
+}
+
+fn word(d: &Mssd, lpa: u64) -> u64 {
+    d.peek(Lpa(lpa)).expect("readable").as_word().map_or(u64::MAX, |(word, _)| word)
+}
+
+#[test]
+fn a_plain_ssd_has_no_byte_interface() {
+    let d = drive(|_| {});
+    let info = d.info();
+    assert!(info.blocks && !info.bytes && !info.write_log);
+    let now = Nanos::ZERO;
+    let refused =
+        |r: Result<Nanos, DriveError>| assert!(matches!(r, Err(DriveError::Unsupported(_))), "{r:?}");
+    refused(d.load(now, ByteAddr(0), &mut [0; 64], Data));
+    refused(d.store(now, ByteAddr(0), &[0; 64], TxId::NONE, Data));
+    refused(d.flush_lines(now, ByteAddr(0), 64));
+    refused(d.verify(now));
+    assert_eq!(d.traffic().read() + d.traffic().written(), 0);
+}
+
+/// A part of a mapping unit makes the drive read and program the rest; whole units do not.
+#[test]
+fn a_part_of_a_mapping_unit_programs_all_of_it() {
+    let d = drive(|c| c.flash.mapping_unit = Bytes::kib(16));
+    let mut now = write(&d, Nanos::ZERO, 0, &vec![Page::word(1); 32]);
+    now = d.settle(now).expect("settles");
+    let whole = d.counters().flash;
+    assert_eq!(whole.programs(Cause::MappingUnit) + whole.reads(Cause::MappingUnit), 0);
+    // Other pages push the first ones out of the cache.
+    now = write(&d, now, 100, &vec![Page::word(3); 16]);
+    now = d.settle(now).expect("settles");
+    let before = d.counters().flash;
+    now = write(&d, now, 5, &[Page::word(2)]);
+    d.settle(now).expect("settles");
+    let after = d.counters().flash;
+    assert_eq!(after.programs(Cause::Host) - before.programs(Cause::Host), 1);
+    assert_eq!(after.programs(Cause::MappingUnit) - before.programs(Cause::MappingUnit), 3);
+    assert_eq!(after.reads(Cause::MappingUnit) - before.reads(Cause::MappingUnit), 3);
+    assert_eq!([4, 5, 6].map(|n| word(&d, n)), [1, 2, 1]);
+    d.check().expect("consistent");
+}
+
+/// Without power-loss protection a page is safe once a FLUSH is done; before that it may be the old one.
+#[test]
+fn what_no_flush_has_written_may_be_lost_and_what_one_has_is_not() {
+    let (mut lost, mut kept) = (0, 0);
+    for seed in 0..20 {
+        let d = drive(|c| c.firmware.volatile_cache = true);
+        let now = write(&d, Nanos::ZERO, 0, &vec![Page::word(1); 24]);
+        let flushed = d.submit(now, Command::Flush).expect("flushes");
+        let now = write(&d, flushed, 4, &vec![Page::word(2); 8]);
+        d.power_fail(now, &mut Stream::new(seed, "power"));
+        d.power_on(now).expect("on");
+        for n in 0..24 {
+            match (word(&d, n), (4..12).contains(&n)) {
+                (1, false) => {}
+                (1, true) => lost += 1,
+                (2, true) => kept += 1,
+                (other, _) => panic!("page {n} holds {other}"),
+            }
+        }
+        d.check().expect("consistent");
+    }
+    assert!(lost > 20 && kept > 20, "{lost} lost, {kept} kept");
+}
+
+#[test]
+fn a_flush_waits_for_programs_and_costs_where_the_cache_is_volatile_only() {
+    let time = |volatile: bool| {
+        let d = drive(|c| {
+            c.firmware.volatile_cache = volatile;
+            c.firmware.flush_cost = if volatile { Nanos(900_000) } else { Nanos::ZERO };
+        });
+        let now = write(&d, Nanos::ZERO, 0, &[Page::word(1)]);
+        (d.submit(now, Command::Flush).expect("flushes") - now, d.counters().flash.programs(Cause::Host))
+    };
+    let (protected, volatile) = (time(false), time(true));
+    let program = plain().flash.timing.program;
+    assert!(protected.0 < Nanos(10_000) && protected.1 == 0, "{protected:?}");
+    assert!(volatile.0 > program + Nanos(900_000) && volatile.1 == 1, "{volatile:?}");
+}
+
+#[test]
+fn sata_moves_data_one_way_at_a_time() {
+    let end = |half: bool| {
+        let d = drive(|c| c.link.half_duplex = half);
+        write(&d, Nanos::ZERO, 0, &vec![Page::word(1); 8]);
+        let now = Nanos::from_millis(1);
+        let mut out = vec![Page::ZERO; 8];
+        let written = write(&d, now, 64, &vec![Page::word(2); 8]);
+        let read = d.submit(now, Command::Read { lpa: Lpa(0), out: &mut out, what: Data }).expect("reads");
+        written.max(read)
+    };
+    assert!(end(true) > end(false), "{} and {}", end(true), end(false));
+}
+
+#[test]
+fn a_full_queue_makes_commands_wait() {
+    let last = |depth: usize| {
+        let d = drive(|c| c.link.nvme.queue_depth = depth);
+        let mut out = [Page::ZERO];
+        (0..8)
+            .map(|n| {
+                d.submit(Nanos::ZERO, Command::Read { lpa: Lpa(n), out: &mut out, what: Data })
+                    .expect("reads")
+            })
+            .max()
+    };
+    let [one, two, all] = [1, 2, 0].map(last);
+    assert!(one > two && two > all, "{one:?}, {two:?}, {all:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_key() {
+    for (change, word) in [
+        (
+            (|c: &mut DriveConfig| c.flash.mapping_unit = Bytes::kib(12)) as fn(&mut DriveConfig),
+            "mapping_unit",
+        ),
+        (|c| c.firmware.flush_cost = Nanos(5), "flush_cost"),
+        (
+            |c| {
+                c.firmware.volatile_cache = true;
+                c.firmware.mode = Mode::Log;
+            },
+            "firmware.mode",
+        ),
+        (|c| c.flash.mapping_unit = Bytes::kib(128), "firmware.cache"),
+    ] {
+        let mut config = plain();
+        change(&mut config);
+        let said = config.validate().expect_err(word).to_string();
+        assert!(said.contains(word), "{word}: {said}");
+    }
+}

@@ -1,0 +1,31 @@
+//! What others know of NOVA.
+
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::FsEntry;
+use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, nothing_refused, options};
+
+/// NOVA.
+pub const NOVA: FsEntry = FsEntry {
+    name: "nova",
+    about: "NOVA (FAST'16): one log per inode, copy on write, byte interface only",
+    needs: &[Need::Bytes],
+    write_log: false,
+    options: Some(OptionsEntry {
+        section: "nova",
+        read: |from| Section::read::<MountOptions>(from),
+        refusal: nothing_refused,
+    }),
+    periodic: nothing_periodic,
+    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?),
+    mount: |devices, how| {
+        let options: MountOptions = how.options()?;
+        Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &options)?)
+    },
+    repair: None,
+    crash: &[case("nova", "data = 'cow'"), case("nova-in-place", "data = 'in_place'")],
+};
+
+const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+    CrashCase { mkfs: "cpus = 4", mount, ..CrashCase::plain(name) }
+}

@@ -1,0 +1,21 @@
+//! What others know of PMFS.
+
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::FsEntry;
+use granary_vfs::entry::{CrashCase, nothing_periodic, options};
+
+/// PMFS.
+pub const PMFS: FsEntry = FsEntry {
+    name: "pmfs",
+    about: "PMFS (EuroSys'14): in-place updates under an undo journal, byte interface only",
+    needs: &[Need::Bytes],
+    write_log: false,
+    options: None,
+    periodic: nothing_periodic,
+    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?),
+    mount: |devices, _how| Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &MountOptions::default())?),
+    repair: None,
+    // A journal of 1,023 entries: wraps all the time.
+    crash: &[CrashCase { mkfs: "journal = '64KiB'", ..CrashCase::plain("pmfs") }],
+};

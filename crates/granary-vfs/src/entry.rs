@@ -1,0 +1,172 @@
+//! [`FsEntry`]: all that the rest of the house knows of a file system.
+//!
+//! ```text
+//!   crates/granary-NAME/src/entry.rs   pub const ENTRY: FsEntry     the file system describes itself
+//!   crates/granary-lab/src/registry.rs a list of them               runs, mounts, images, reports, crash tests, soaks
+//! ```
+//!
+//! Options are tables of TOML outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
+//! case. What they mean, their defaults and their ranges only the file system knows.
+
+use crate::error::{FsError, Result};
+use crate::fs::FileSystem;
+use crate::repair::Repaired;
+use crate::vfs::Vfs;
+use granary_device::{Devices, Need};
+use granary_units::{Bytes, Nanos};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use toml::Table;
+
+/// A file system that can be run.
+pub struct FsEntry {
+    /// Name on the command line and in results.
+    pub name: &'static str,
+    /// One line for lists.
+    pub about: &'static str,
+    /// What it asks of the host's devices.
+    pub needs: &'static [Need],
+    /// Its SSD runs the ByteFS write-log firmware; else the page-cache firmware (ByteFS section 5.1).
+    pub write_log: bool,
+    /// Its mount options; `None`: it has none.
+    pub options: Option<OptionsEntry>,
+    /// What it does every so often beside write-back, and how often: what a shorter run does not show.
+    pub periodic: fn(&Table) -> Option<(&'static str, Nanos)>,
+    /// Makes an empty file system on the devices. The table has the options of `mkfs`, as in a crash case; empty for the
+    /// defaults.
+    pub mkfs: fn(&Devices, &Table) -> Result<()>,
+    /// Mounts it, recovering where needed.
+    pub mount: fn(&Devices, &Mount<'_>) -> Result<Arc<dyn FileSystem>>,
+    /// Mends it, unmounted (what is damaged may not mount); `None` where nobody has written that.
+    pub repair: Option<fn(&Devices) -> Result<Repaired>>,
+    /// How crash tests, schedules and soaks set it up, each under a name of its own.
+    pub crash: &'static [CrashCase],
+}
+
+/// The section of a testbed that has a file system's mount options.
+#[derive(Clone, Copy)]
+pub struct OptionsEntry {
+    /// Its name, as in `[fs.ext4]`. Variants of one file system share it.
+    pub section: &'static str,
+    /// Reads a section, which may be incomplete.
+    pub read: for<'de> fn(toml::Deserializer<'de>) -> std::result::Result<Section, toml::de::Error>,
+    /// What of a complete section is out of its range: the key, and what would be right.
+    pub refusal: fn(&Table) -> Option<(&'static str, String)>,
+}
+
+/// A complete section of options.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// Every key with its value.
+    pub values: Table,
+    /// Keys that are left out because others say what their value is.
+    pub left_out: Vec<String>,
+}
+
+impl Section {
+    /// Reads options of the type `T`.
+    ///
+    /// # Errors
+    /// Unknown keys and wrong types, with their place in the text.
+    pub fn read<T: Serialize + DeserializeOwned>(
+        from: toml::Deserializer<'_>,
+    ) -> std::result::Result<Section, toml::de::Error> {
+        let options = T::deserialize(from)?;
+        let values = Table::try_from(&options).map_err(serde::de::Error::custom)?;
+        // JSON has a word for what is left out.
+        let json = serde_json::to_value(&options).map_err(serde::de::Error::custom)?;
+        let keys = json.as_object().into_iter().flatten();
+        let left_out = keys.filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
+        Ok(Section { values, left_out })
+    }
+}
+
+/// Options from a table that was read before.
+///
+/// # Errors
+/// `Corrupt` where the table is of something else: nobody can have read it.
+pub fn options<T: DeserializeOwned>(table: &Table) -> Result<T> {
+    T::deserialize(table.clone()).map_err(|e| FsError::Corrupt(format!("its options: {}", e.message())))
+}
+
+/// How to mount.
+pub struct Mount<'a> {
+    /// The file system's own options: complete, or those that differ from the defaults.
+    pub options: &'a Table,
+    /// Host memory for metadata blocks, beside the page cache.
+    pub metadata_cache: Bytes,
+    /// For a mount that changes nothing: file systems that know how do without what only changes need.
+    pub read_only: bool,
+    /// What a stacked file system stands on.
+    pub lower: Option<Arc<Vfs>>,
+}
+
+impl Mount<'_> {
+    /// The file system's own options.
+    ///
+    /// # Errors
+    /// As [`options`].
+    pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
+        options(self.options)
+    }
+}
+
+/// How crash tests set up a file system: everything small, so that logs are cleaned, journals wrap, caches evict and
+/// cleaning runs within some milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct CrashCase {
+    /// The name, as `cargo xtask soak --fs` takes it.
+    pub name: &'static str,
+    /// Options of `mkfs`, TOML.
+    pub mkfs: &'static str,
+    /// Options of the mount, TOML.
+    pub mount: &'static str,
+    /// Memory for metadata blocks.
+    pub metadata_cache: Bytes,
+    /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
+    /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
+    pub renames_are_whole: bool,
+}
+
+impl CrashCase {
+    /// The defaults, 512 KiB for metadata, whole renames.
+    pub const fn plain(name: &'static str) -> CrashCase {
+        CrashCase { name, mkfs: "", mount: "", metadata_cache: Bytes::kib(512), renames_are_whole: true }
+    }
+}
+
+/// For file systems that do nothing every so often.
+pub fn nothing_periodic(_options: &Table) -> Option<(&'static str, Nanos)> {
+    None
+}
+
+/// For options without ranges.
+pub fn nothing_refused(_options: &Table) -> Option<(&'static str, String)> {
+    None
+}
+
+/// Shortest pause of a daemon; Linux's timers have steps of 1 to 10 ms. With none the clock never goes on.
+pub const SHORTEST_PAUSE: Nanos = Nanos(1_000);
+
+/// The first of these pauses of daemons that is too short, as [`OptionsEntry::refusal`] wants it.
+pub fn too_short(pauses: &[(&'static str, Nanos)]) -> Option<(&'static str, String)> {
+    let (key, _) = pauses.iter().find(|(_, pause)| *pause < SHORTEST_PAUSE)?;
+    let why = format!(
+        "must be at least {}: a daemon sleeps so long, in nanoseconds; 5 s are 5000000000",
+        SHORTEST_PAUSE.0
+    );
+    Some((key, why))
+}
+
+/// Most processors that lists are kept for: Linux on x86-64 has at most 8192 (NR_CPUS).
+pub const MOST_CPUS: usize = 8192;
+
+/// A number of processors that is none, or too many, as [`OptionsEntry::refusal`] wants it.
+pub fn wrong_cpus(key: &'static str, cpus: usize) -> Option<(&'static str, String)> {
+    match cpus {
+        0 => Some((key, "must be at least 1: there is one that allocates".to_owned())),
+        n if n > MOST_CPUS => Some((key, format!("is {n}: at most {MOST_CPUS}"))),
+        _ => None,
+    }
+}
