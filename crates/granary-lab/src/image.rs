@@ -11,8 +11,8 @@ use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
 use granary_device::{Drive, Port};
-use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
-use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
+use granary_image::host::{Host as ImageHost, disk::DiskHost};
+use granary_image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::{DriveConfig, Mode};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{

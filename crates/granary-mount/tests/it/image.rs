@@ -1,12 +1,12 @@
 //! Images in memory: what a test mounts, kills or copies, and opens again.
 
 use granary_device::{Drive, Port};
+use granary_image::host::memory::MemoryHost;
+use granary_image::{Durability, Image, ImageMeta, OpenOptions};
 use granary_lab::registry::FsEntry;
 use granary_lab::testbed::Testbed;
 use granary_mount::host_config;
 use granary_mssd::Mode;
-use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image, ImageMeta, OpenOptions};
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::sync::Arc;

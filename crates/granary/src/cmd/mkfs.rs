@@ -2,9 +2,9 @@
 
 use crate::cli::MkfsArgs;
 use crate::cmd::files::warn;
+use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::{NewImage, make};
-use granary_mssd::image::Image;
 use granary_units::Bytes;
 
 /// Runs the command.

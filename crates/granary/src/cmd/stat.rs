@@ -2,10 +2,10 @@
 
 use crate::cmd::files::warn;
 use granary_device::{DriveCounters, Structure};
+use granary_image::{Durability, Image, ImageError, ImageInfo};
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::Mode;
-use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
 use granary_units::Bytes;
 use granary_vfs::StatFs;
 use std::os::unix::fs::MetadataExt;
