@@ -8,8 +8,8 @@
 #[allow(dead_code, reason = "the criterion benches use the rest")]
 mod cpu_time;
 
-use granary_device::{Command, Drive, Structure};
-use granary_image::{Durability, Image, ImageMeta};
+use granary_device::{Command, Drive, Role, Structure};
+use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{DriveConfig, Mode};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::path::Path;
@@ -29,11 +29,13 @@ fn config(mode: Mode, size: Bytes) -> DriveConfig {
 }
 
 fn open(path: &Path, durability: Durability) -> (Image, Arc<dyn Drive>) {
-    Image::open(path, durability, false).expect("opens")
+    let (image, devices) = Image::open(path, durability, false).expect("opens");
+    let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
+    (image, drive)
 }
 
 fn make(path: &Path, mode: Mode, size: Bytes) {
-    Image::create(path, &config(mode, size), ImageMeta::default(), true).expect("made");
+    Image::create(path, &ImageDevices::ssd(config(mode, size)), ImageMeta::default(), true).expect("made");
 }
 
 /// A page of bytes that no other has.
@@ -77,7 +79,7 @@ fn opening(dir: &Path) {
 
     make(&path, Mode::Log, Bytes::gib(4));
     let (image, drive) = open(&path, Durability::Process);
-    let n = image.config().pages();
+    let n = image.ssd_config().expect("an SSD").pages();
     let t = Instant::now();
     (0..n).for_each(|l| write(&*drive, l, &page(l)));
     line("fill 4 GiB, 4 KiB writes, process mode", n, t);

@@ -1,4 +1,4 @@
-//! Growing an image: the same drive with more packages.
+//! Growing an image: the same SSD with more packages. NVM DIMMs do not grow.
 //!
 //! ```text
 //!   redo log into dram and flash ── dram.grown: the zones where the larger drive has them, synced ── flash longer, synced
@@ -14,8 +14,10 @@
 //! Invariant: `image.toml` decides. Before it is replaced, the next opening throws `dram.grown` away and cuts `flash`; after
 //! it, the next opening puts `dram.grown` in place: `dram` has another length then.
 
+use crate::devices::ImageDevices;
 use crate::header::Header;
-use crate::image::{Image, OpenOptions, open_file};
+use crate::image::{Image, OpenOptions};
+use crate::open::open_file;
 use granary_mssd::{ConfigError, DriveConfig, Layout};
 use granary_redo::ImageError;
 use granary_redo::files::{DRAM, FLASH, GROWN, WAL};
@@ -29,17 +31,20 @@ use std::sync::Arc;
 const CHUNK: u64 = 1 << 20;
 
 impl Image {
-    /// Makes the drive of an image larger: at least `capacity` bytes. Returns the new configuration.
+    /// Makes the SSD of an image larger: at least `capacity` bytes. Returns the new configuration.
     ///
     /// # Errors
     /// Where the drive cannot be that large, or is not smaller now; host errors.
     pub fn grow_on(host: &Arc<dyn Host>, capacity: Bytes) -> Result<DriveConfig, ImageError> {
+        // Nothing is opened that cannot grow.
+        ssd_of(&Header::read(&**host)?.devices)?;
         // Everything in its place, the redo log empty.
         Image::open_on(host.clone(), OpenOptions::default())?.0.close()?;
         let lock = host.lock(false)?;
         let header = Header::read(&**host)?;
-        let drive = larger(&header.drive, capacity)?;
-        let (old, new) = (Layout::new(&header.drive), Layout::new(&drive));
+        let had = ssd_of(&header.devices)?;
+        let drive = larger(had, capacity)?;
+        let (old, new) = (Layout::new(had), Layout::new(&drive));
         if old == new {
             return Ok(drive);
         }
@@ -48,7 +53,8 @@ impl Image {
             return Err(ImageError::damaged(WAL, "something was written after the image had been closed"));
         }
         prepare(&**host, old, new)?;
-        Header { drive: drive.clone(), ..header }.write(&**host)?;
+        let devices = ImageDevices { ssd: Some(drive.clone()), nvm: header.devices.nvm };
+        Header { image: header.image, devices }.write(&**host)?;
         settle(&**host, &new, false)?;
         drop(lock);
         Ok(drive)
@@ -65,16 +71,20 @@ impl Image {
             return Err(ImageError::Stopped { reason: "the image was opened to be read only".to_owned() });
         }
         let _one = self.growing.lock();
-        let had = self.config();
+        let (Some(ssd), Some(had)) = (&self.ssd, self.ssd_config()) else {
+            ssd_of(&self.devices())?;
+            return Err(ImageError::Stopped { reason: "the image has no SSD".to_owned() });
+        };
         let drive = larger(&had, capacity)?;
         let (old, new) = (Layout::new(&had), Layout::new(&drive));
         if old == new {
             return Ok(had);
         }
         let host = &*self.host;
-        self.drive.grow(&drive, || {
+        let files = || {
             let change = || {
-                Header { image: self.meta.clone(), drive: drive.clone() }.write(host)?;
+                let devices = ImageDevices { ssd: Some(drive.clone()), nvm: self.nvm.clone() };
+                Header { image: self.meta.clone(), devices }.write(host)?;
                 let memory = settle(host, &new, false)?;
                 let file = open_file(host, memory, Some(new.end), false)?;
                 Ok(Region::new(file, Memory::Dram, new.checksums, false))
@@ -88,9 +98,24 @@ impl Image {
             };
             self.journal.renew(prepare, change)?;
             Ok(new)
-        })?;
-        Ok(self.config())
+        };
+        // Nobody changes anything while the redo log is begun anew, the DIMMs included.
+        match &self.dimm {
+            Some(dimm) => dimm.pause(|| ssd.grow(&drive, files))?,
+            None => ssd.grow(&drive, files)?,
+        }
+        Ok(ssd.config())
     }
+}
+
+/// The SSD of an image.
+fn ssd_of(devices: &ImageDevices) -> Result<&DriveConfig, ImageError> {
+    devices.ssd.as_ref().ok_or_else(|| {
+        ImageError::Config(
+            "the image has NVM DIMMs alone, and those do not grow: make a larger image (`granary mkfs IMAGE`) and copy the files"
+                .to_owned(),
+        )
+    })
 }
 
 /// The configuration of the same drive with at least `capacity` bytes.

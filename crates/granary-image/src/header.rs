@@ -1,33 +1,38 @@
-//! `image.toml`: what an image is: version, identity, file system, the drive's whole configuration.
+//! `image.toml`: what an image is: version, identity, file system, the devices' whole configuration.
 //!
 //! ```text
-//!   granary-image = 3                 format version; the first line tells a Granary image from other files
+//!   granary-image = 3                 format version (4 where there is a `[device]`); the first line tells a Granary image from other files
 //!   crc32c = "0x1a2b3c4d"             of every byte after this line
 //!   [image] uuid, fs, label, testbed, created
 //!   [image.host...]                   how it is mounted: the host of the testbed, as there (since format 3)
-//!   [drive] link, firmware, flash as in a testbed file
+//!   [drive] link, firmware, flash as in a testbed file           the SSD
+//!   [device.nvm]                      NVM DIMMs, as in a testbed file (since format 4); one of both may be missing
 //! ```
 //!
 //! Written when the image is made, whole or not at all; once more when the file system on it is complete
 //! (`unfinished`), and when the drive grows.
 
+use crate::devices::ImageDevices;
 use granary_mssd::DriveConfig;
+use granary_pmem::DimmConfig;
 use granary_redo::ImageError;
-use granary_redo::files::{FLASH, HEADER, MAGIC};
+use granary_redo::files::{FLASH, HEADER, MAGIC, NVM};
 use granary_redo::host::Host;
 use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
 use toml::Table;
 
-/// The format that this program writes, and the newest that it reads.
-pub const FORMAT: u32 = 3;
+/// The newest format that this program reads: with devices beside the SSD.
+pub const FORMAT: u32 = 4;
+/// The one in which an SSD alone is written: earlier programs can read that.
+const SSD_ALONE: u32 = 3;
 /// The oldest that it reads: without the host.
 const OLDEST: u32 = 2;
 /// A header is smaller than this; anything larger is something else.
 const MOST: u64 = 1 << 20;
 
-/// What an image says about itself beside the drive.
+/// What an image says about itself beside its devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageMeta {
@@ -40,7 +45,7 @@ pub struct ImageMeta {
     /// A name for people.
     #[serde(default)]
     pub label: String,
-    /// The testbed that the drive was taken from.
+    /// The testbed that the devices were taken from.
     #[serde(default)]
     pub testbed: String,
     /// When the image was made, seconds since 1970.
@@ -56,22 +61,42 @@ pub struct ImageMeta {
 }
 
 /// The header.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Identity.
     pub image: ImageMeta,
-    /// The drive.
-    pub drive: DriveConfig,
+    /// The devices.
+    pub devices: ImageDevices,
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    image: ImageMeta,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    drive: Option<DriveConfig>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device: Option<Others>,
+}
+
+/// Devices beside the SSD.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Others {
+    nvm: DimmConfig,
 }
 
 impl Header {
     /// Writes the header.
     pub fn write(&self, host: &dyn Host) -> Result<(), ImageError> {
         let doing = || format!("writing {HEADER}");
-        let body = toml::to_string(self)
+        let ImageDevices { ssd, nvm } = self.devices.clone();
+        let format = if nvm.is_some() { FORMAT } else { SSD_ALONE };
+        let device = nvm.map(|nvm| Others { nvm });
+        let body = toml::to_string(&Text { image: self.image.clone(), drive: ssd, device })
             .map_err(|e| ImageError::host(doing(), std::io::Error::other(e.to_string())))?;
-        let text = format!("{MAGIC}{FORMAT}\ncrc32c = \"{:#010x}\"\n{body}", crc32c::crc32c(body.as_bytes()));
+        let text = format!("{MAGIC}{format}\ncrc32c = \"{:#010x}\"\n{body}", crc32c::crc32c(body.as_bytes()));
         host.replace(HEADER, text.as_bytes()).map_err(|e| ImageError::host(doing(), e))
     }
 
@@ -97,7 +122,7 @@ impl Header {
     fn absent(host: &dyn Host) -> ImageError {
         let path = host.path();
         if path.is_dir() {
-            let interrupted = host.exists(FLASH);
+            let interrupted = host.exists(FLASH) || host.exists(NVM);
             let cut = if interrupted { ", perhaps because its making was interrupted" } else { "" };
             ImageError::foreign(path, format!("it has no {HEADER}{cut}"))
         } else if path.exists() {
@@ -133,9 +158,13 @@ impl Header {
                 "its checksum is {computed:#010x}, the second line says {stored:#010x}"
             )));
         }
-        let header: Header = toml::from_str(body).map_err(|e| damaged(&e.to_string()))?;
-        header.drive.validate().map_err(|e| ImageError::Geometry { why: e.to_string() })?;
-        Ok(header)
+        let Text { image, drive, device } = toml::from_str(body).map_err(|e| damaged(&e.to_string()))?;
+        if found <= SSD_ALONE && device.is_some() {
+            return Err(damaged(&format!("format {found} has no [device]")));
+        }
+        let devices = ImageDevices { ssd: drive, nvm: device.map(|d| d.nvm) };
+        devices.validate().map_err(|why| ImageError::Geometry { why })?;
+        Ok(Header { image, devices })
     }
 }
 
@@ -147,7 +176,7 @@ mod tests {
 
     fn header() -> Header {
         let image = ImageMeta { uuid: "00ff".into(), fs: "bytefs".into(), ..ImageMeta::default() };
-        Header { image, drive: DriveConfig::tiny(Mode::Log) }
+        Header { image, devices: ImageDevices::ssd(DriveConfig::tiny(Mode::Log)) }
     }
 
     #[test]
@@ -167,6 +196,27 @@ mod tests {
         with.image.host = Some(toml::from_str("cores = 3\n[vfs]\natime = 'noatime'").expect("TOML"));
         with.write(&host).expect("written");
         assert_eq!(Header::read(&host).expect("read"), with);
+    }
+
+    #[test]
+    fn the_format_is_the_one_that_the_devices_need() {
+        let host = MemoryHost::new();
+        let nvm = Some(DimmConfig::optane_dcpmm());
+        let ssd = header().devices.ssd;
+        for (devices, format) in [
+            (ImageDevices { ssd: ssd.clone(), nvm: None }, b'3'),
+            (ImageDevices { ssd, nvm: nvm.clone() }, b'4'),
+            (ImageDevices { ssd: None, nvm }, b'4'),
+        ] {
+            let header = Header { devices, ..header() };
+            header.write(&host).expect("written");
+            assert_eq!(Header::read(&host).expect("read"), header);
+            host.tamper(HEADER, |b| assert_eq!(b[16], format));
+        }
+        host.tamper(HEADER, |b| b[16] = b'3');
+        assert!(matches!(Header::read(&host), Err(ImageError::Damaged { .. })), "no [device] in format 3");
+        Header { devices: ImageDevices::default(), ..header() }.write(&host).expect("written");
+        assert!(matches!(Header::read(&host), Err(ImageError::Geometry { .. })), "no device");
     }
 
     #[test]

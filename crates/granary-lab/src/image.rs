@@ -10,9 +10,9 @@
 use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, Testbed};
-use granary_device::{Drive, Port};
+use granary_device::{Devices, Drive, Port, Role};
 use granary_image::host::{Host as ImageHost, disk::DiskHost};
-use granary_image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
+use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::{DriveConfig, Mode};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
@@ -87,11 +87,12 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         e => e.into(),
     };
     let host = at(path);
-    Image::create_on(&*host, &drive, meta, new.force).map_err(unmade)?;
+    Image::create_on(&*host, &ImageDevices::ssd(drive), meta, new.force).map_err(unmade)?;
     let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
-    let (image, drive) = Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
-    let port = Port::new(drive);
+    let (image, devices) =
+        Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
+    let port = port_of(path, &devices)?;
     (entry.mkfs)(&port).map_err(LabError::fs(entry.name, "mkfs"))?;
     if new.owner != (0, 0) {
         // Through a mount, as a chown would: each file system has its own way to put it on media.
@@ -123,6 +124,18 @@ fn at(path: &Path) -> Arc<dyn ImageHost> {
     Arc::new(DiskHost::new(path))
 }
 
+/// The SSD that an image has, which is what file systems live on.
+fn ssd_of(path: &Path, devices: &ImageDevices) -> Result<DriveConfig, LabError> {
+    let none = || LabError::call(format!("{}", path.display()), "the image has no SSD, only NVM DIMMs");
+    devices.ssd.clone().ok_or_else(none)
+}
+
+/// The device that a file system of an image lives on.
+fn port_of(path: &Path, devices: &Devices) -> Result<Port, LabError> {
+    let port = devices.first_of(&[Role::Ssd]).map_err(|e| LabError::call(format!("{}", path.display()), e));
+    port.cloned()
+}
+
 fn options(durability: Durability, read_only: bool) -> OpenOptions {
     OpenOptions { durability, read_only, ..OpenOptions::default() }
 }
@@ -144,12 +157,13 @@ pub struct Grown {
 pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let host = at(path);
     let info = Image::describe_on(&*host)?;
-    let before = Bytes(info.drive.pages() * PAGE_SIZE as u64);
+    let drive = ssd_of(path, &info.devices)?;
+    let before = Bytes(drive.pages() * PAGE_SIZE as u64);
     refuse_smaller(path, before, size)?;
     let blank = info.meta.fs == BLANK;
     if !blank {
         // Says whether it can, and finishes what an interrupted growth has left.
-        grow_fs(&host, Some(pages_for(&info.drive, size)))?;
+        grow_fs(&host, Some(pages_for(&drive, size)))?;
     }
     let drive = Image::grow_on(&host, size)?;
     if !blank {
@@ -163,9 +177,10 @@ pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
 /// # Errors
 /// As [`grow`].
 pub fn grow_mounted(image: &Image, vfs: &Vfs, path: &Path, size: Bytes) -> Result<Grown, LabError> {
-    let (before, fs) = (image.config().pages(), &image.meta().fs);
+    let (drive, fs) = (ssd_of(path, &image.devices())?, &image.meta().fs);
+    let before = drive.pages();
     refuse_smaller(path, Bytes(before * PAGE_SIZE as u64), size)?;
-    ask(|blocks| vfs.grow(blocks), before, pages_for(&image.config(), size), fs, path)?;
+    ask(|blocks| vfs.grow(blocks), before, pages_for(&drive, size), fs, path)?;
     let drive = image.grow_open(size)?;
     judge(vfs.grow(drive.pages()), fs, path)?;
     image.barrier()?;
@@ -322,7 +337,7 @@ impl OpenImage {
     ) -> Result<OpenImage, LabError> {
         let path = place.path();
         // What is refused is not opened: it stays as clean as it was.
-        let ImageInfo { meta, drive, .. } = Image::describe_on(&**place)?;
+        let ImageInfo { meta, devices, .. } = Image::describe_on(&**place)?;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{0}: a blank drive, without a file system of ours: serve it with `granary export {0} DIR`",
@@ -337,8 +352,9 @@ impl OpenImage {
         }
         let entry = registry::find(&meta.fs)?;
         let (host, note) = host_of(&meta)?;
-        judge_header(path, &host, drive)?;
-        let (image, drive) = Image::open_on(place.clone(), options(durability, read_only))?;
+        judge_header(path, &host, ssd_of(path, &devices)?)?;
+        let (image, devices) = Image::open_on(place.clone(), options(durability, read_only))?;
+        let drive = port_of(path, &devices)?.drive().clone();
         Ok(OpenImage { image, drive, entry, host, read_only, note })
     }
 
@@ -430,9 +446,9 @@ pub fn open_drive(
     forced: bool,
 ) -> Result<(Image, Arc<dyn Drive>), LabError> {
     let place = at(path);
-    let ImageInfo { meta: ImageMeta { fs, .. }, drive, .. } = Image::describe_on(&*place)?;
+    let ImageInfo { meta: ImageMeta { fs, .. }, devices, .. } = Image::describe_on(&*place)?;
     // Its own host says nothing of a drive that is exported.
-    judge_header(path, &Testbed::load(DEFAULT_TESTBED, &[])?.host, drive)?;
+    judge_header(path, &Testbed::load(DEFAULT_TESTBED, &[])?.host, ssd_of(path, &devices)?)?;
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
@@ -440,7 +456,9 @@ pub fn open_drive(
             path.display()
         )));
     }
-    Ok(Image::open_on(place, options(durability, read_only))?)
+    let (image, devices) = Image::open_on(place, options(durability, read_only))?;
+    let drive = port_of(path, &devices)?.drive().clone();
+    Ok((image, drive))
 }
 
 /// What a check of an image found.
@@ -488,10 +506,11 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let place = at(path);
     if Image::describe_on(&*place).is_ok_and(|info| info.meta.fs == BLANK) {
-        let (image, drive) = Image::open_on(place, options(Durability::Process, true))?;
+        let (image, devices) = Image::open_on(place, options(Durability::Process, true))?;
         found.opened(&image);
         found.state = State::Opens;
-        found.wrong = drive.check().err().unwrap_or_default();
+        let wrong = devices.drives().flat_map(|(_, drive)| drive.check().err().unwrap_or_default());
+        found.wrong = wrong.collect();
         return Ok(found);
     }
     let open = match OpenImage::open_on(&place, Durability::Process, true) {

@@ -1,7 +1,8 @@
 //! PebbleSSD's tables on an image.
 
+use super::rig::with_ssd;
 use granary_device::{BamEntry, Command, Drive, Structure};
-use granary_image::{Durability, Image, ImageMeta};
+use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{BamConfig, DriveConfig, Mode};
 use granary_units::{Lpa, Nanos, Page};
 
@@ -20,7 +21,7 @@ fn an_image_keeps_the_lists_in_their_order() {
     for mode in [Mode::Log, Mode::Cache] {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("image");
-        Image::create(&path, &config(mode), ImageMeta::default(), false).expect("made");
+        Image::create(&path, &ImageDevices::ssd(config(mode)), ImageMeta::default(), false).expect("made");
         let read = |d: &dyn Drive, ino| {
             let mut out = Vec::new();
             d.submit(Nanos::ZERO, Command::BamRead { ino, out: &mut out }).expect("read");
@@ -33,7 +34,7 @@ fn an_image_keeps_the_lists_in_their_order() {
         };
         let mut expected = Vec::new();
         for round in 0..4u64 {
-            let (image, drive) = Image::open(&path, Durability::Process, false).expect("opens");
+            let (image, drive) = Image::open(&path, Durability::Process, false).map(with_ssd).expect("opens");
             assert_eq!(read(&*drive, None), expected, "{mode:?}, round {round}");
             write(&*drive, 10 * round, 7 + round % 2, 5);
             write(&*drive, 10 * round + 4, 3, round as u32);
@@ -53,11 +54,11 @@ fn an_image_keeps_the_lists_in_their_order() {
             drive.check().expect("consistent");
             image.close().expect("closed");
         }
-        let (image, drive) = Image::open(&path, Durability::Process, false).expect("opens");
+        let (image, drive) = Image::open(&path, Durability::Process, false).map(with_ssd).expect("opens");
         drive.submit(Nanos::ZERO, Command::BamReset).expect("reset");
         // The process dies.
         drop((image, drive));
-        let (_image, drive) = Image::open(&path, Durability::Process, false).expect("opens");
+        let (_image, drive) = Image::open(&path, Durability::Process, false).map(with_ssd).expect("opens");
         assert_eq!(read(&*drive, None), []);
         drive.check().expect("consistent");
     }

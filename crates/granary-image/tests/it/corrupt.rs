@@ -1,6 +1,6 @@
 //! Damaged files: an error or a correct drive, never a panic.
 
-use super::rig::{Rig, options};
+use super::rig::{Rig, options, with_ssd};
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_image::{Durability, Image, ImageError};
 use granary_mssd::Mode;
@@ -63,7 +63,8 @@ fn damage_to_a_closed_image_is_found() {
             let file = FILES[case % 3];
             let host = rig.host.after_process_death();
             host.tamper(file, |b| damage(b, &mut rng));
-            let opened = Image::open_on(Arc::new(host), options(Durability::Process, 256 << 10));
+            let opened =
+                Image::open_on(Arc::new(host), options(Durability::Process, 256 << 10)).map(with_ssd);
             let (_image, drive) = match opened {
                 Ok(opened) => opened,
                 Err(e) => {
@@ -102,7 +103,7 @@ fn damage_to_a_crashed_image_gives_an_error_or_a_consistent_drive() {
         for case in 0..120 {
             let host = rig.host.after_process_death();
             host.tamper(FILES[case % 4], |b| damage(b, &mut rng));
-            match Image::open_on(Arc::new(host), options(durability, 256 << 10)) {
+            match Image::open_on(Arc::new(host), options(durability, 256 << 10)).map(with_ssd) {
                 Ok((_image, drive)) => {
                     opened += 1;
                     let broken = read_all(&*drive).iter().any(Result::is_err);
@@ -133,5 +134,5 @@ fn damage_to_a_crashed_image_gives_an_error_or_a_consistent_drive() {
 }
 
 fn open(rig: &Rig) -> Result<(Image, Arc<dyn Drive>), ImageError> {
-    Image::open_on(Arc::new(rig.host.clone()), options(rig.durability, rig.half))
+    Image::open_on(Arc::new(rig.host.clone()), options(rig.durability, rig.half)).map(with_ssd)
 }

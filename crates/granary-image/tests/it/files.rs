@@ -1,8 +1,9 @@
 //! Images on a real directory: making, opening, refusing, closing.
 
+use super::rig::with_ssd;
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_image::host::memory::MemoryHost;
-use granary_image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
+use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{DriveConfig, Mode};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::os::unix::fs::MetadataExt;
@@ -31,7 +32,7 @@ fn bytes(tag: u64) -> Page {
 }
 
 fn open(path: &Path) -> Result<(Image, Arc<dyn Drive>), ImageError> {
-    Image::open(path, Durability::Process, false)
+    Image::open(path, Durability::Process, false).map(with_ssd)
 }
 
 #[test]
@@ -41,11 +42,16 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
             let dir = tempfile::tempdir().expect("directory");
             let path = dir.path().join("img");
             let config = DriveConfig::tiny(mode);
-            Image::create(&path, &config, ImageMeta { fs: "none".into(), ..ImageMeta::default() }, false)
-                .expect("made");
+            Image::create(
+                &path,
+                &ImageDevices::ssd(config.clone()),
+                ImageMeta { fs: "none".into(), ..ImageMeta::default() },
+                false,
+            )
+            .expect("made");
             for round in 0..3u64 {
-                let (image, drive) = Image::open(&path, durability, false).expect("opens");
-                assert_eq!(*image.config(), config);
+                let (image, drive) = Image::open(&path, durability, false).map(with_ssd).expect("opens");
+                assert_eq!(image.devices(), ImageDevices::ssd(config.clone()));
                 // The round before was not closed.
                 assert_eq!(image.replayed().is_some(), round == 2);
                 for l in 0..round * 50 {
@@ -54,7 +60,7 @@ fn a_drive_comes_back_from_its_directory_clean_or_not() {
                 (round * 50..round * 50 + 50).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
                 image.barrier().expect("safe");
                 drive.check().expect("consistent");
-                assert_eq!(image.counters().commands.writes, [50, 100, 100][round as usize]);
+                assert_eq!(image.counters().ssd.commands.writes, [50, 100, 100][round as usize]);
                 match round {
                     0 => image.close().expect("closed"),
                     _ => drop(image),
@@ -72,13 +78,14 @@ fn an_image_closes_with_both_halves_of_its_log_in_use() {
     for round in 0..20 {
         let host = MemoryHost::new();
         let config = DriveConfig::tiny(Mode::Cache);
-        Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+        Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false)
+            .expect("made");
         let options = OpenOptions {
             durability: Durability::Machine,
             wal_half: Some(256 << 10),
             ..OpenOptions::default()
         };
-        let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+        let (image, drive) = Image::open_on(Arc::new(host.clone()), options).map(with_ssd).expect("opens");
         // Groups of more than half a half: each begins the other one.
         for group in 0..3 {
             (0..40).for_each(|l| write(&*drive, l, &bytes(round + group + l)).expect("written"));
@@ -87,7 +94,7 @@ fn an_image_closes_with_both_halves_of_its_log_in_use() {
             }
         }
         image.close().expect("closed");
-        let (image, drive) = Image::open_on(Arc::new(host), options).expect("opens again");
+        let (image, drive) = Image::open_on(Arc::new(host), options).map(with_ssd).expect("opens again");
         assert!((0..40).all(|l| read(&*drive, l) == bytes(round + 2 + l)));
         image.close().expect("closed");
     }
@@ -99,7 +106,7 @@ fn an_empty_image_of_a_terabyte_takes_next_to_nothing() {
     let path = dir.path().join("img");
     let mut config = DriveConfig::bytefs_emulator();
     config.flash = config.flash.with_capacity(Bytes::gib(1024));
-    Image::create(&path, &config, ImageMeta::default(), false).expect("made");
+    Image::create(&path, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
     let used = |path: &Path| -> u64 {
         let files = std::fs::read_dir(path).expect("directory");
         files.map(|f| f.expect("entry").metadata().expect("metadata").blocks() * 512).sum()
@@ -126,9 +133,9 @@ fn what_is_no_image_is_refused_and_left_alone() {
     assert!(matches!(open(&at("home")), Err(ImageError::Foreign { .. })));
     let config = DriveConfig::tiny(Mode::Log);
     for force in [false, true] {
-        let made = Image::create(at("home"), &config, ImageMeta::default(), force);
+        let made = Image::create(at("home"), &ImageDevices::ssd(config.clone()), ImageMeta::default(), force);
         assert!(matches!(made, Err(ImageError::Foreign { .. })), "{made:?}");
-        let made = Image::create(at("file"), &config, ImageMeta::default(), force);
+        let made = Image::create(at("file"), &ImageDevices::ssd(config.clone()), ImageMeta::default(), force);
         assert!(matches!(made, Err(ImageError::Foreign { .. })), "{made:?}");
     }
     assert_eq!(std::fs::read(at("home/letter")).expect("left alone"), b"dear");
@@ -142,15 +149,16 @@ fn somebody_elses_header_is_left_alone_and_an_interrupted_making_is_made_good() 
     std::fs::create_dir(at("home")).expect("directory");
     std::fs::write(at("home/image.toml"), "[picture]\n").expect("file");
     for force in [false, true] {
-        let made = Image::create(at("home"), &config, ImageMeta::default(), force);
+        let made = Image::create(at("home"), &ImageDevices::ssd(config.clone()), ImageMeta::default(), force);
         assert!(matches!(made, Err(ImageError::Foreign { .. })), "{made:?}");
     }
     assert_eq!(std::fs::read_dir(at("home")).expect("reads").count(), 1);
     std::fs::create_dir(at("cut")).expect("directory");
     std::fs::write(at("cut/flash"), "").expect("file");
-    let made = Image::create(at("cut"), &config, ImageMeta::default(), false).expect_err("refused");
+    let made = Image::create(at("cut"), &ImageDevices::ssd(config.clone()), ImageMeta::default(), false)
+        .expect_err("refused");
     assert!(made.to_string().contains("--force"), "{made}");
-    Image::create(at("cut"), &config, ImageMeta::default(), true).expect("made");
+    Image::create(at("cut"), &ImageDevices::ssd(config.clone()), ImageMeta::default(), true).expect("made");
     open(&at("cut")).expect("opens");
 }
 
@@ -160,7 +168,8 @@ fn a_pipe_in_the_place_of_a_file_is_refused_without_waiting() {
     for name in ["image.toml", "flash", "dram", "wal"] {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("img");
-        Image::create(&path, &DriveConfig::tiny(Mode::Log), ImageMeta::default(), false).expect("made");
+        Image::create(&path, &ImageDevices::ssd(DriveConfig::tiny(Mode::Log)), ImageMeta::default(), false)
+            .expect("made");
         std::fs::remove_file(path.join(name)).expect("removed");
         mknodat(CWD, path.join(name), FileType::Fifo, Bits::RUSR | Bits::WUSR, 0).expect("mkfifo");
         let said = open(&path).map(|_| ()).expect_err("refused").to_string();
@@ -173,22 +182,22 @@ fn an_open_image_keeps_others_out() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("img");
     let config = DriveConfig::tiny(Mode::Log);
-    Image::create(&path, &config, ImageMeta::default(), false).expect("made");
+    Image::create(&path, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
     let (image, _drive) = open(&path).expect("opens");
     let pid = Some(std::process::id());
     assert!(matches!(open(&path), Err(ImageError::InUse { pid: p, .. }) if p == pid));
     assert!(matches!(
-        Image::create(&path, &config, ImageMeta::default(), false),
+        Image::create(&path, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false),
         Err(ImageError::Exists { .. })
     ));
     assert!(matches!(
-        Image::create(&path, &config, ImageMeta::default(), true),
+        Image::create(&path, &ImageDevices::ssd(config.clone()), ImageMeta::default(), true),
         Err(ImageError::InUse { .. })
     ));
     assert!(!Image::describe(&path).expect("described").clean);
     image.close().expect("closed");
     assert!(Image::describe(&path).expect("described").clean);
-    Image::create(&path, &config, ImageMeta::default(), true).expect("made anew");
+    Image::create(&path, &ImageDevices::ssd(config.clone()), ImageMeta::default(), true).expect("made anew");
     open(&path).expect("opens");
 }
 
@@ -196,14 +205,15 @@ fn an_open_image_keeps_others_out() {
 fn an_image_that_is_only_read_stays_as_it_is() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("img");
-    Image::create(&path, &DriveConfig::tiny(Mode::Log), ImageMeta::default(), false).expect("made");
+    Image::create(&path, &ImageDevices::ssd(DriveConfig::tiny(Mode::Log)), ImageMeta::default(), false)
+        .expect("made");
     let (image, drive) = open(&path).expect("opens");
     (0..40).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
     drop(image);
     let content = || ["wal", "dram", "flash"].map(|f| std::fs::read(path.join(f)).expect("read"));
     let before = content();
     for _ in 0..2 {
-        let (image, drive) = Image::open(&path, Durability::Process, true).expect("opens");
+        let (image, drive) = Image::open(&path, Durability::Process, true).map(with_ssd).expect("opens");
         drive.submit(Nanos::ZERO, Command::Recover).expect("recovers");
         (0..40).for_each(|l| assert_eq!(read(&*drive, l), bytes(l)));
         write(&*drive, 3, &bytes(99)).expect("taken, to be forgotten");
@@ -218,9 +228,11 @@ fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
     for mode in [Mode::Log, Mode::Cache] {
         for durability in [Durability::Process, Durability::Machine] {
             let host = MemoryHost::new();
-            Image::create_on(&host, &DriveConfig::tiny(mode), ImageMeta::default(), false).expect("made");
+            Image::create_on(&host, &ImageDevices::ssd(DriveConfig::tiny(mode)), ImageMeta::default(), false)
+                .expect("made");
             let options = super::rig::options(durability, 128 << 10);
-            let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+            let (image, drive) =
+                Image::open_on(Arc::new(host.clone()), options).map(with_ssd).expect("opens");
             host.limit_space(Some(300 << 10));
             let mut done = 0;
             let refused = loop {
@@ -238,7 +250,7 @@ fn a_full_host_disk_makes_the_drive_read_only_and_loses_nothing() {
             assert!(image.failure().is_some());
             drop(image);
             host.limit_space(None);
-            let (_image, drive) = Image::open_on(Arc::new(host), options).expect("opens");
+            let (_image, drive) = Image::open_on(Arc::new(host), options).map(with_ssd).expect("opens");
             for n in done.saturating_sub(90)..done {
                 assert_eq!(read(&*drive, n % 100), bytes(n), "write {n} of {done}");
             }
@@ -254,7 +266,7 @@ fn trimmed_blocks_take_no_space_on_the_host() {
     let path = dir.path().join("img");
     let mut config = DriveConfig::tiny(Mode::Log);
     config.flash = config.flash.with_capacity(Bytes::mib(32));
-    Image::create(&path, &config, ImageMeta::default(), false).expect("made");
+    Image::create(&path, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
     let (image, drive) = open(&path).expect("opens");
     let pages = config.pages();
     (0..pages).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
@@ -280,10 +292,10 @@ fn trimmed_blocks_take_no_space_on_the_host() {
 fn lines_given_up_are_remembered_by_an_image() {
     let host = MemoryHost::new();
     let config = DriveConfig::tiny(Mode::Log);
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+    Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
     let open = || {
         let options = OpenOptions { inline_checkpoints: true, ..OpenOptions::default() };
-        Image::open_on(Arc::new(host.clone()), options).expect("opens")
+        Image::open_on(Arc::new(host.clone()), options).map(with_ssd).expect("opens")
     };
     let (image, drive) = open();
     (0..40).for_each(|l| write(&*drive, l, &bytes(l)).expect("written"));
@@ -325,22 +337,23 @@ fn an_open_image_stays_in_its_directory_when_that_is_renamed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (was, now) = (dir.path().join("was"), dir.path().join("now"));
     let config = DriveConfig::tiny(Mode::Log);
-    Image::create(&was, &config, ImageMeta::default(), false).expect("made");
-    let (image, drive) = Image::open(&was, Durability::Process, false).expect("opened");
+    Image::create(&was, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
+    let (image, drive) = Image::open(&was, Durability::Process, false).map(with_ssd).expect("opened");
     std::fs::rename(&was, &now).expect("renamed");
-    Image::create(&was, &config, ImageMeta::default(), false).expect("another one");
+    Image::create(&was, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false)
+        .expect("another one");
     let other = Image::describe(&was).expect("an image");
-    let before = image.config().pages();
+    let before = image.ssd_config().expect("an SSD").pages();
     image.grow_open(Bytes(2 * before * 4096)).expect("grown");
     image.note("memo").expect("noted");
     drop(drive);
     image.close().expect("closed");
     let found = Image::describe(&was).expect("an image");
-    assert_eq!((found.meta, found.drive, found.counters), (other.meta, other.drive, other.counters));
+    assert_eq!((found.meta, found.devices, found.counters), (other.meta, other.devices, other.counters));
     assert!(!was.join("memo").exists() && now.join("memo").exists());
     let grown = Image::describe(&now).expect("an image");
-    assert!(grown.clean && grown.drive.pages() >= 2 * before);
+    assert!(grown.clean && grown.devices.ssd.expect("an SSD").pages() >= 2 * before);
     assert!(
-        matches!(Image::open(&now, Durability::Process, false), Ok((image, _)) if !image.has_note("other"))
+        matches!(Image::open(&now, Durability::Process, false).map(with_ssd), Ok((image, _)) if !image.has_note("other"))
     );
 }

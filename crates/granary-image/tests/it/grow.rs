@@ -1,9 +1,10 @@
 //! A drive that gets larger, in use or not, keeps what it holds, and a crash at any write of it leaves the old drive or the
 //! new one.
 
+use super::rig::with_ssd;
 use granary_device::{Command, Drive, Structure};
 use granary_image::host::{Host, memory::MemoryHost};
-use granary_image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
+use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Lpa, Nanos, PAGE_SIZE, Page, TxId};
@@ -24,7 +25,7 @@ fn open(host: &MemoryHost) -> Result<(Image, Arc<dyn Drive>), ImageError> {
 }
 
 fn open_as(host: &MemoryHost, options: OpenOptions) -> Result<(Image, Arc<dyn Drive>), ImageError> {
-    let (image, drive) = Image::open_on(Arc::new(host.clone()), options)?;
+    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).map(with_ssd)?;
     if drive.info().write_log {
         drive.submit(Nanos::ZERO, Command::Recover).expect("recovered");
     }
@@ -35,7 +36,7 @@ fn open_as(host: &MemoryHost, options: OpenOptions) -> Result<(Image, Arc<dyn Dr
 fn used_drive(mode: Mode, clean: bool) -> (MemoryHost, u64) {
     let host = MemoryHost::new();
     let config = DriveConfig::tiny(mode);
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+    Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
     let (image, drive) = open(&host).expect("opens");
     let used = config.pages() / 2;
     let mut random = Stream::new(5, "image.grow");
@@ -135,7 +136,8 @@ fn a_crash_at_any_write_of_a_growth_leaves_the_old_drive_or_the_new_one() {
             };
             // Who only looks finds a whole drive, and changes nothing.
             let look = OpenOptions { read_only: true, ..options() };
-            let seen = Image::open_on(Arc::new(left.clone()), look).expect("opens").1.info().pages;
+            let seen =
+                Image::open_on(Arc::new(left.clone()), look).map(with_ssd).expect("opens").1.info().pages;
             let (image, drive) = open(&left).expect("opens");
             let pages = drive.info().pages;
             assert_eq!(seen, pages, "stop {stop}");
@@ -393,7 +395,8 @@ fn byte_addressable_metadata_grow_with_their_drive() {
             for clean in [true, false] {
                 let host = MemoryHost::new();
                 let config = DriveConfig::tiny(mode).with_bam();
-                Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+                Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false)
+                    .expect("made");
                 let (mut image, mut drive) = open(&host).expect("opens");
                 let old = drive.info().pages;
                 fs_write(&drive, 0, 7, 0);
@@ -454,8 +457,13 @@ fn a_crash_in_the_growth_of_byte_addressable_metadata_loses_nothing() {
     let mode = Mode::Log;
     let ready = || {
         let host = MemoryHost::new();
-        Image::create_on(&host, &DriveConfig::tiny(mode).with_bam(), ImageMeta::default(), false)
-            .expect("made");
+        Image::create_on(
+            &host,
+            &ImageDevices::ssd(DriveConfig::tiny(mode).with_bam()),
+            ImageMeta::default(),
+            false,
+        )
+        .expect("made");
         let (image, drive) = open(&host).expect("opens");
         (0..40).for_each(|n| fs_write(&drive, 2 * n, n % 5 + 1, 2 * n as u32));
         remap(&drive, 0, 100, 10);

@@ -5,5 +5,6 @@ mod corrupt;
 mod crash;
 mod files;
 mod grow;
+mod nvm;
 mod recover;
 mod rig;

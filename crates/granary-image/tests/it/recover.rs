@@ -1,9 +1,9 @@
 //! RECOVER of a log that takes many steps: pages go to `flash` and frames to the redo log beside the drive, in a thread.
 
-use super::rig::options;
+use super::rig::{options, with_ssd};
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_image::host::memory::MemoryHost;
-use granary_image::{Durability, Image, ImageMeta};
+use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, LINE_SIZE, Lpa, Nanos, Page, Payload, TxId};
@@ -23,11 +23,11 @@ fn page_of_bytes(rng: &mut Stream) -> Page {
 fn died(durability: Durability) -> (MemoryHost, Vec<Page>) {
     let (host, mut config) = (MemoryHost::new(), DriveConfig::tiny(Mode::Log));
     config.firmware.log_region = Bytes::kib(64);
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+    Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false).expect("made");
     let mut rng = Stream::new(1, "image.recover");
     let mut pages = vec![Page::ZERO; config.pages() as usize];
     let (image, drive) =
-        Image::open_on(Arc::new(host.clone()), options(durability, 256 << 10)).expect("opens");
+        Image::open_on(Arc::new(host.clone()), options(durability, 256 << 10)).map(with_ssd).expect("opens");
     for l in (0..pages.len() as u64).step_by(2) {
         let page = page_of_bytes(&mut rng);
         let write = Command::Write { lpa: Lpa(l), pages: std::slice::from_ref(&page), what: WHAT };
@@ -67,7 +67,8 @@ fn recover(drive: &dyn Drive) -> Result<(), DriveError> {
 fn stopped_everywhere(durability: Durability) {
     let (host, pages) = died(durability);
     let options = options(durability, 256 << 10);
-    let open = |host: &MemoryHost| Image::open_on(Arc::new(host.clone()), options).expect("opens");
+    let open =
+        |host: &MemoryHost| Image::open_on(Arc::new(host.clone()), options).map(with_ssd).expect("opens");
     let mut rng = Stream::new(2, "image.recover");
     let writes = {
         let host = host.after_process_death();
@@ -116,8 +117,9 @@ fn the_order_of_writes_does_not_depend_on_the_thread() {
     let (host, _) = died(Durability::Process);
     let run = |writes: u64| {
         let host = host.after_process_death();
-        let (image, drive) =
-            Image::open_on(Arc::new(host.clone()), options(Durability::Process, 256 << 10)).expect("opens");
+        let (image, drive) = Image::open_on(Arc::new(host.clone()), options(Durability::Process, 256 << 10))
+            .map(with_ssd)
+            .expect("opens");
         host.stop_after(writes, 0);
         let _ = recover(&*drive);
         drop((image, drive));

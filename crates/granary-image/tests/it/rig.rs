@@ -1,8 +1,8 @@
 //! A drive on an image in memory, driven by random commands, and what it must hold.
 
-use granary_device::{Command, Drive, DriveError, Streamed, Structure};
+use granary_device::{Command, Devices, Drive, DriveError, Role, Streamed, Structure};
 use granary_image::host::memory::MemoryHost;
-use granary_image::{Durability, Image, ImageError, ImageMeta, OpenOptions};
+use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{BamConfig, DriveConfig, Mode};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
@@ -45,6 +45,15 @@ pub struct Rig {
     pub dense: bool,
 }
 
+/// An image that has been opened, with its SSD.
+///
+/// # Panics
+/// Where it has none.
+pub fn with_ssd((image, devices): (Image, Devices)) -> (Image, Arc<dyn Drive>) {
+    let port = devices.get(Role::Ssd).expect("an SSD");
+    (image, port.drive().clone())
+}
+
 /// How tests open images: everything repeatable.
 pub fn options(durability: Durability, half: u64) -> OpenOptions {
     OpenOptions { durability, inline_checkpoints: true, wal_half: Some(half), ..OpenOptions::default() }
@@ -56,7 +65,8 @@ impl Rig {
         // So few blocks that gc is at work most of the time.
         config.flash.geometry.blocks_per_plane = 14;
         config.firmware.bam = bam.then(|| BamConfig { entries: 500, files: 7, ..BamConfig::default() });
-        Image::create_on(&host, &config, ImageMeta::default(), false).expect("made");
+        Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false)
+            .expect("made");
         let pages = config.pages() as usize;
         Rig {
             host,
@@ -77,7 +87,7 @@ impl Rig {
 
     pub fn open(&mut self) -> Result<(), ImageError> {
         let options = OpenOptions { riders: Some(self.riders), ..options(self.durability, self.half) };
-        let opened = Image::open_on(Arc::new(self.host.clone()), options)?;
+        let opened = Image::open_on(Arc::new(self.host.clone()), options).map(with_ssd)?;
         (self.image, self.drive) = (Some(opened.0), Some(opened.1));
         self.now = Nanos::ZERO;
         Ok(())
