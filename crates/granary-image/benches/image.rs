@@ -1,6 +1,6 @@
 //! What images cost on the wall clock: opening, changes in process mode, barriers in machine mode.
 //!
-//! `cargo bench -p granary-image --bench image -- [DIR [opening|recovery|changes|barriers [LINES]]]` makes its images below DIR (default:
+//! `cargo bench -p granary-image --bench image -- [DIR [opening|recovery|changes|barriers|fences [LINES]]]` makes its images below DIR (default:
 //! the directory for temporary files).
 #![allow(clippy::disallowed_methods, reason = "measures the wall clock")]
 
@@ -8,9 +8,10 @@
 #[allow(dead_code, reason = "the criterion benches use the rest")]
 mod cpu_time;
 
-use granary_device::{Command, Drive, Role, Structure};
+use granary_device::{Command, Drive, Role, Streamed, Structure};
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{DriveConfig, Mode};
+use granary_pmem::{Dimm, DimmConfig};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
 use std::path::Path;
 use std::sync::Arc;
@@ -219,6 +220,47 @@ fn barriers(dir: &Path) {
     }
 }
 
+/// What NOVA does to DIMMs for a small change: a page of data past the caches, a log entry, a fence, the log's tail, a fence.
+fn append(dimm: &dyn Drive, n: u64, page: &Page) {
+    let now = granary_sim::now();
+    let (log, tail) = (1 << 28 | n * 64 % (16 << 20), 1 << 29 | n % 1024 * 128);
+    dimm.stream(now, Lpa(n % 60_000), 0, Streamed::Page(page), WHAT).expect("streamed");
+    for (at, data) in [(log, &[n as u8; 64][..]), (tail, &n.to_le_bytes()[..])] {
+        dimm.store(now, ByteAddr(at), data, TxId::NONE, WHAT).expect("stored");
+        dimm.flush_lines(now, ByteAddr(at), data.len()).expect("flushed");
+        dimm.verify(now).expect("verified");
+    }
+}
+
+/// NVM DIMMs: in memory, on an image, on an image with barriers once in a while.
+fn fences(dir: &Path) {
+    let config = DimmConfig { capacity: Bytes::gib(1), ..DimmConfig::optane_dcpmm() };
+    let n = 200_000;
+    let pages: Vec<Page> = (0..64).map(page).collect();
+    let run = |what: &str, dimm: &dyn Drive, each: &dyn Fn(u64)| {
+        let t = Instant::now();
+        for i in 0..n {
+            append(dimm, i, &pages[i as usize % pages.len()]);
+            each(i);
+        }
+        line(what, n, t);
+    };
+    run("DIMMs in memory: NOVA's append", &Dimm::new(&config).expect("DIMMs"), &|_| {});
+    for (durability, every) in [(Durability::Process, n), (Durability::Machine, 1000)] {
+        let path = dir.join("fences");
+        Image::create(&path, &ImageDevices::nvm(config.clone()), ImageMeta::default(), true).expect("made");
+        let (image, devices) = Image::open(&path, durability, false).expect("opens");
+        let dimm = devices.get(Role::Nvm).expect("DIMMs").drive();
+        run(&format!("the same on an image, {durability:?}, barrier each {every}"), &**dimm, &|i| {
+            if i % every == every - 1 {
+                image.barrier().expect("safe");
+            }
+        });
+        println!("    {:?}", image.journal_counters());
+        image.close().expect("closed");
+    }
+}
+
 fn main() {
     let mut args = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
     let dir = match args.next() {
@@ -245,5 +287,8 @@ fn main() {
     }
     if wanted("barriers") {
         barriers(dir.path());
+    }
+    if wanted("fences") {
+        fences(dir.path());
     }
 }

@@ -80,6 +80,11 @@ impl Redo {
         self.records.len()
     }
 
+    /// Whether none wait.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
     /// Takes over the records of another structure, behind its own.
     pub fn take(&mut self, other: &mut Redo) {
         self.records.append(&mut other.records);

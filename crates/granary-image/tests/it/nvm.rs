@@ -63,7 +63,7 @@ struct Rig {
 fn block(tag: u64) -> Page {
     let mut bytes = [0; PAGE_SIZE];
     bytes.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&tag.to_le_bytes()));
-    if tag % 3 != 0 {
+    if !tag.is_multiple_of(3) {
         // No repeated word: content that rides, or goes to `flash`.
         bytes[7] = 1;
     }
