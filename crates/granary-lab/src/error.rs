@@ -83,7 +83,7 @@ pub enum LabError {
     },
     /// An image cannot be made, opened or closed.
     #[error(transparent)]
-    Image(#[from] granary_mssd::image::ImageError),
+    Image(#[from] granary_image::ImageError),
     /// A file system in an image, or the host, refuses a call.
     #[error("{what}: {why}")]
     Call {

@@ -10,10 +10,10 @@
 use crate::error::LabError;
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Host, OtherDevices, Testbed};
-use granary_device::{Devices, Drive, Need};
+use granary_device::{Devices, Drive, Need, Role};
+use granary_image::host::{Host as ImageHost, disk::DiskHost};
+use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_mssd::DriveConfig;
-use granary_mssd::image::host::{Host as ImageHost, disk::DiskHost};
-use granary_mssd::image::{Durability, Image, ImageError, ImageInfo, ImageMeta, OpenOptions};
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
     Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
@@ -53,17 +53,17 @@ pub struct NewImage<'a> {
 pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
     let entry = if new.fs == BLANK { None } else { Some(registry::find(new.fs)?) };
     let testbed = Testbed::load(new.testbed, new.sets)?;
-    let mut drive = testbed.ssd_for(entry)?;
     if new.size == Bytes(0) {
-        let least = Bytes(drive.flash.with_capacity(Bytes(1)).capacity_pages() * PAGE_SIZE as u64);
+        let smallest = testbed.with_size(entry, Bytes(1))?;
+        let pages = smallest.pages_of(Role::Ssd).max(smallest.pages_of(Role::Nvm));
+        let least = Bytes(pages * PAGE_SIZE as u64);
         return Err(LabError::call(
             "--size 0",
             format!("the smallest drive of testbed {} has {least}", new.testbed),
         ));
     }
-    drive.flash = drive.flash.with_capacity(new.size);
     // As it is judged when it is opened.
-    let whole = Testbed { drive: Some(drive.clone()), ..testbed };
+    let whole = testbed.with_size(entry, new.size)?;
     whole.validate().map_err(|why| LabError::call(format!("a drive of {}", new.size), why))?;
     let meta = ImageMeta {
         uuid: String::new(),
@@ -86,11 +86,11 @@ pub fn make(path: &Path, new: &NewImage<'_>) -> Result<(), LabError> {
         e => e.into(),
     };
     let host = at(path);
-    Image::create_on(&*host, &drive, meta, new.force).map_err(unmade)?;
+    Image::create_on(&*host, &devices_of(&whole), meta, new.force).map_err(unmade)?;
     let _ = host.remove(LISTS);
     let Some(entry) = entry else { return Ok(()) };
-    let (image, drive) = Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
-    let devices = Devices::ssd(drive);
+    let (image, devices) =
+        Image::open_on(host.clone(), options(Durability::Process, false)).map_err(unmade)?;
     registry::mkfs(entry, &devices).map_err(LabError::fs(entry.name, "mkfs"))?;
     if new.owner != (0, 0) {
         // Through a mount, as a chown would: each file system has its own way to put it on media.
@@ -122,6 +122,17 @@ fn at(path: &Path) -> Arc<dyn ImageHost> {
     Arc::new(DiskHost::new(path))
 }
 
+/// The SSD that an image has, which is what file systems live on.
+fn ssd_of(path: &Path, devices: &ImageDevices) -> Result<DriveConfig, LabError> {
+    let none = || LabError::call(format!("{}", path.display()), "the image has no SSD, only NVM DIMMs");
+    devices.ssd.clone().ok_or_else(none)
+}
+
+/// What an image keeps of a testbed.
+fn devices_of(testbed: &Testbed) -> ImageDevices {
+    ImageDevices { ssd: testbed.drive.clone(), nvm: testbed.device.nvm.clone() }
+}
+
 fn options(durability: Durability, read_only: bool) -> OpenOptions {
     OpenOptions { durability, read_only, ..OpenOptions::default() }
 }
@@ -143,12 +154,13 @@ pub struct Grown {
 pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
     let host = at(path);
     let info = Image::describe_on(&*host)?;
-    let before = Bytes(info.drive.pages() * PAGE_SIZE as u64);
+    let drive = ssd_of(path, &info.devices)?;
+    let before = Bytes(drive.pages() * PAGE_SIZE as u64);
     refuse_smaller(path, before, size)?;
     let blank = info.meta.fs == BLANK;
     if !blank {
         // Says whether it can, and finishes what an interrupted growth has left.
-        grow_fs(&host, Some(pages_for(&info.drive, size)))?;
+        grow_fs(&host, Some(pages_for(&drive, size)))?;
     }
     let drive = Image::grow_on(&host, size)?;
     if !blank {
@@ -162,9 +174,10 @@ pub fn grow(path: &Path, size: Bytes) -> Result<Grown, LabError> {
 /// # Errors
 /// As [`grow`].
 pub fn grow_mounted(image: &Image, vfs: &Vfs, path: &Path, size: Bytes) -> Result<Grown, LabError> {
-    let (before, fs) = (image.config().pages(), &image.meta().fs);
+    let (drive, fs) = (ssd_of(path, &image.devices())?, &image.meta().fs);
+    let before = drive.pages();
     refuse_smaller(path, Bytes(before * PAGE_SIZE as u64), size)?;
-    ask(|blocks| vfs.grow(blocks), before, pages_for(&image.config(), size), fs, path)?;
+    ask(|blocks| vfs.grow(blocks), before, pages_for(&drive, size), fs, path)?;
     let drive = image.grow_open(size)?;
     judge(vfs.grow(drive.pages()), fs, path)?;
     image.barrier()?;
@@ -299,12 +312,12 @@ fn host_of(meta: &ImageMeta) -> Result<(Testbed, Option<String>), LabError> {
 }
 
 /// What mkfs would refuse to make is refused when it is opened, by the same check: a header may come from anywhere.
-fn judge_header(path: &Path, host: Testbed, drive: DriveConfig) -> Result<Testbed, LabError> {
+fn judge_header(path: &Path, host: Testbed, devices: &ImageDevices) -> Result<Testbed, LabError> {
     let all = Testbed {
         name: "image".to_owned(),
         description: String::new(),
-        drive: Some(drive),
-        device: OtherDevices::default(),
+        drive: devices.ssd.clone(),
+        device: OtherDevices { nvm: devices.nvm.clone() },
         ..host
     };
     let refused = |why| ImageError::Header { path: path.to_owned(), why };
@@ -331,7 +344,7 @@ impl OpenImage {
     ) -> Result<OpenImage, LabError> {
         let path = place.path();
         // What is refused is not opened: it stays as clean as it was.
-        let ImageInfo { meta, drive, .. } = Image::describe_on(&**place)?;
+        let ImageInfo { meta, devices, .. } = Image::describe_on(&**place)?;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
                 "{0}: a blank drive, without a file system of ours: serve it with `granary export {0} DIR`",
@@ -346,9 +359,9 @@ impl OpenImage {
         }
         let entry = registry::find(&meta.fs)?;
         let (host, note) = host_of(&meta)?;
-        let testbed = judge_header(path, host, drive)?;
-        let (image, drive) = Image::open_on(place.clone(), options(durability, read_only))?;
-        Ok(OpenImage { image, devices: Devices::ssd(drive), entry, testbed, read_only, note })
+        let testbed = judge_header(path, host, &devices)?;
+        let (image, devices) = Image::open_on(place.clone(), options(durability, read_only))?;
+        Ok(OpenImage { image, devices, entry, testbed, read_only, note })
     }
 
     /// Changes values of the host, each `KEY=VALUE`; returns the whole paths of the keys.
@@ -436,9 +449,9 @@ pub fn open_drive(
     forced: bool,
 ) -> Result<(Image, Arc<dyn Drive>), LabError> {
     let place = at(path);
-    let ImageInfo { meta: ImageMeta { fs, .. }, drive, .. } = Image::describe_on(&*place)?;
+    let ImageInfo { meta: ImageMeta { fs, .. }, devices, .. } = Image::describe_on(&*place)?;
     // Its own host says nothing of a drive that is exported.
-    judge_header(path, Testbed::load(DEFAULT_TESTBED, &[])?, drive)?;
+    judge_header(path, Testbed::load(DEFAULT_TESTBED, &[])?, &devices)?;
     if fs != BLANK && !read_only && !forced {
         return Err(LabError::Usage(format!(
             "{} holds a {fs} file system, which writes to its blocks may destroy: export it with --read-only, say --force, \
@@ -446,7 +459,10 @@ pub fn open_drive(
             path.display()
         )));
     }
-    Ok(Image::open_on(place, options(durability, read_only))?)
+    let (image, devices) = Image::open_on(place, options(durability, read_only))?;
+    let blocks = devices.serving(Need::Blocks).map_err(|e| LabError::call(path.display().to_string(), e))?;
+    let drive = blocks.drive().clone();
+    Ok((image, drive))
 }
 
 /// What a check of an image found.
@@ -494,10 +510,11 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let place = at(path);
     if Image::describe_on(&*place).is_ok_and(|info| info.meta.fs == BLANK) {
-        let (image, drive) = Image::open_on(place, options(Durability::Process, true))?;
+        let (image, devices) = Image::open_on(place, options(Durability::Process, true))?;
         found.opened(&image);
         found.state = State::Opens;
-        found.wrong = drive.check().err().unwrap_or_default();
+        let wrong = devices.drives().flat_map(|(_, drive)| drive.check().err().unwrap_or_default());
+        found.wrong = wrong.collect();
         return Ok(found);
     }
     let open = match OpenImage::open_on(&place, Durability::Process, true) {

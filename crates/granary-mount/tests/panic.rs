@@ -8,10 +8,10 @@ mod image;
 mod rig;
 
 use granary_device::{Command, Drive, DriveError, Streamed, Structure, stream_by_store};
+use granary_image::host::memory::MemoryHost;
+use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
 use granary_mount::{MountError, Options};
-use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image};
 use granary_units::{ByteAddr, Bytes, Dest, Lpa, Nanos, TxId};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
 use std::fs::{self, File};

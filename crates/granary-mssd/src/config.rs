@@ -631,6 +631,12 @@ impl FirmwareConfig {
     }
 }
 
+impl From<ConfigError> for granary_redo::ImageError {
+    fn from(e: ConfigError) -> granary_redo::ImageError {
+        granary_redo::ImageError::Config(e.to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,7 @@ pub mod log;
 pub mod store;
 
 use crate::config::DriveConfig;
-use crate::image::layout::Layout;
+use crate::saved::layout::Layout;
 use buffer::Backend;
 use cache::Cache;
 use granary_device::DriveError;

@@ -11,25 +11,27 @@
 //!     flash     granary-flash: FTL, NAND
 //! ```
 //!
-//! An image keeps a drive on files that survive the process or the machine: see [`image`].
+//! An image keeps a drive on files that survive the process or the machine: [`Kept`] is what it makes the drive from, [`Layout`]
+//! where everything lies; the image itself is granary-image's.
 //!
 //! The drive never blocks anybody: every call takes the present instant and returns the instant at which the host
 //! sees it done; [`Port`] waits. What a power failure takes and leaves is stated in docs/FAULT_MODEL.md.
 
-#![deny(unsafe_code)] // but for image/host/map.rs
+#![forbid(unsafe_code)]
 
 mod config;
 mod firmware;
-pub mod image;
 mod link;
 mod mssd;
 mod power;
+mod saved;
 
 pub use config::{
     BamConfig, ConfigError, DriveConfig, FirmwareConfig, LinkConfig, Mode, NvmeConfig, WriteAck,
 };
 pub use firmware::bam::space::{BamSpace, BamTable};
-pub use mssd::Mssd;
+pub use mssd::{Kept, Mssd, Unfinished};
+pub use saved::layout::Layout;
 
 #[doc(hidden)]
 pub mod bench {

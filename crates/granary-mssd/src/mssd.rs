@@ -6,7 +6,8 @@
 //!           \______________________  ______________________________/
 //!                                  \/
 //!                       Firmware (log | cache) over Backend (write buffer, FTL)
-//!   power_fail, power_on, tracking of what is in flight (mssd/fail.rs); more packages (mssd/grow.rs)
+//!   power_fail, power_on, tracking of what is in flight (mssd/fail.rs); more packages (mssd/grow.rs);
+//!   from an image (mssd/kept.rs)
 //! ```
 //!
 //! Every call first does what is due by its instant: programs that are done free their buffers, cleaning batches run,
@@ -22,24 +23,24 @@ mod chain;
 mod fail;
 mod grow;
 mod inspect;
+mod kept;
 mod precondition;
 mod queue;
 
+pub use kept::{Kept, Unfinished};
+
 use crate::config::{ConfigError, DriveConfig, Mode};
 use crate::firmware::bam::Bam;
-use crate::firmware::bam::saved::Moving;
 use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
 use crate::firmware::{Cores, Firmware};
-use crate::image::medium::ImageMedium;
 use crate::link::Link;
 use crate::link::wc::{HeldLine, WriteCombining};
 use crate::power::{InFlight, Seen};
 use granary_device::Structure;
 use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
 use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, Streamed};
-use granary_flash::FlashError;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
@@ -104,30 +105,6 @@ impl Mssd {
         };
         let bam = config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.pages()));
         Mssd::over(config, firmware, bam, backend)
-    }
-
-    /// The drive that an image kept, powered up before time starts.
-    ///
-    /// # Errors
-    /// What the flash says about a map that contradicts itself.
-    pub(crate) fn on_image(
-        config: &DriveConfig,
-        firmware: Firmware,
-        bam: Option<Bam>,
-        medium: ImageMedium,
-    ) -> Result<Mssd, FlashError> {
-        let backend = Backend::on_image(&config.flash, config.firmware.write_buffer, medium)?;
-        Ok(Mssd::over(config, firmware, bam, backend))
-    }
-
-    /// Moves the rest of the pages of a REMAP that its power failure interrupted.
-    pub(crate) fn finish_remap(&self, moving: Moving) -> Result<(), DriveError> {
-        self.call(Nanos::ZERO, |s| {
-            s.backend.owe(true);
-            let moved = s.move_rest(Nanos::ZERO, moving);
-            s.backend.owe(false);
-            moved.map(drop)
-        })
     }
 
     fn over(config: &DriveConfig, firmware: Firmware, bam: Option<Bam>, mut backend: Backend) -> Mssd {

@@ -225,3 +225,9 @@ impl DimmConfig {
         Ok(())
     }
 }
+
+impl From<ConfigError> for granary_redo::ImageError {
+    fn from(e: ConfigError) -> granary_redo::ImageError {
+        granary_redo::ImageError::Config(e.to_string())
+    }
+}

@@ -60,6 +60,24 @@ impl DimmCounters {
         }
     }
 
+    /// Both together: a life before and since an image was opened.
+    pub fn plus(&self, more: &DimmCounters) -> DimmCounters {
+        DimmCounters {
+            written_back: self.written_back + more.written_back,
+            evicted: self.evicted + more.evicted,
+            streamed: self.streamed + more.streamed,
+            cache_hits: self.cache_hits + more.cache_hits,
+            buffer_hits: self.buffer_hits + more.buffer_hits,
+            combined: self.combined + more.combined,
+            left: self.left + more.left,
+            media_reads: self.media_reads + more.media_reads,
+            media_writes: self.media_writes + more.media_writes,
+            early: self.early + more.early,
+            granule: more.granule.max(self.granule),
+            fences: self.fences + more.fences,
+        }
+    }
+
     /// Lines that came over the bus.
     pub fn lines(&self) -> u64 {
         self.written_back + self.evicted + self.streamed

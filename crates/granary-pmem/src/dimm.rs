@@ -155,7 +155,23 @@ impl<M: Medium> Dimm<M> {
     ) -> Result<T, DriveError> {
         let mut s = self.state.lock();
         s.begin(now)?;
-        work(&mut s)
+        let done = work(&mut s);
+        let kept = s.keep(false);
+        done.and_then(|done| kept.map(|()| done))
+    }
+
+    /// No call is served until `work` is done: for the image that the DIMMs are on.
+    pub fn pause<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _nobody = self.state.lock();
+        work()
+    }
+
+    /// Everything that has left the processors' caches is kept, if the medium outlives the process.
+    ///
+    /// # Errors
+    /// The host of the medium failed.
+    pub fn keep(&self) -> Result<(), DriveError> {
+        self.state.lock().keep(true)
     }
 }
 
@@ -218,7 +234,10 @@ impl<M: Medium> Drive for Dimm<M> {
     }
 
     fn verify(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.call(now, |s| Ok(s.fence(now)))
+        self.call(now, |s| {
+            let done = s.fence(now);
+            s.keep(true).map(|()| done)
+        })
     }
 
     fn submit(&self, _now: Nanos, _command: Command<'_>) -> Result<Nanos, DriveError> {
@@ -226,11 +245,18 @@ impl<M: Medium> Drive for Dimm<M> {
     }
 
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {
-        self.call(now, |s| Ok(s.settle(now)))
+        self.call(now, |s| {
+            let idle = s.settle(now);
+            s.keep(true).map(|()| idle)
+        })
     }
 
     fn power_fail(&self, now: Nanos, random: &mut Stream) {
-        self.state.lock().power_fail(now, random);
+        let mut s = self.state.lock();
+        s.power_fail(now, random);
+        if let Err(e) = s.keep(true) {
+            s.fault.get_or_insert(e);
+        }
     }
 
     fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError> {

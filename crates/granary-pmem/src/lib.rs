@@ -40,4 +40,4 @@ mod risk;
 pub use config::{ConfigError, DimmConfig, Domain, ErrorConfig, Kind};
 pub use counters::DimmCounters;
 pub use dimm::Dimm;
-pub use medium::{Medium, RamMedium};
+pub use medium::{KeptMedium, Medium, RamMedium};

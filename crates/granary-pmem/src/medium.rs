@@ -4,9 +4,11 @@
 //! no checks of its own: addresses lie within its pages, and no range leaves its page.
 //! It does *not* know time, processors' caches or what is fenced.
 
+mod kept;
 mod ram;
 
 use granary_units::{Page, Payload};
+pub use kept::KeptMedium;
 pub use ram::RamMedium;
 use std::io;
 
@@ -31,6 +33,16 @@ pub trait Medium: Send {
 
     /// Gives a page new content.
     fn replace(&mut self, page: u64, content: &Page) -> io::Result<()>;
+
+    /// Whether content outlives the process. Then whoever has the medium says when it must ([`Medium::publish`]).
+    fn outlives(&self) -> bool {
+        false
+    }
+
+    /// What was written so far is kept from now on, whatever becomes of the process; of what is written later, some may be.
+    fn publish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Makes everything durable on the machine that runs the emulation.
     fn sync(&mut self) -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! [`Failure`]: why a command ended, and with which exit code.
 
 use granary_device::DriveError;
+use granary_image::ImageError;
 use granary_lab::LabError;
 use granary_mount::MountError;
-use granary_mssd::image::ImageError;
 use granary_vfs::FsError;
 use std::fmt;
 use std::io;

@@ -1,17 +1,17 @@
 //! Images: lives of a drive on an image in memory, each ended by the death of the process or a crash of the machine.
 //!
-//! The lives themselves are those of the tests of `granary-mssd` (`tests/image`), by the thousand.
+//! The lives themselves are those of the tests of `granary-image` (`tests/it/crash.rs`), by the thousand.
 
 use super::Job;
+use granary_image::Durability;
 use granary_mssd::Mode;
-use granary_mssd::image::Durability;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-#[path = "../../../crates/granary-mssd/tests/it/image/crash.rs"]
+#[path = "../../../crates/granary-image/tests/it/crash.rs"]
 mod crash;
-#[path = "../../../crates/granary-mssd/tests/it/image/rig.rs"]
+#[path = "../../../crates/granary-image/tests/it/rig.rs"]
 mod rig;
 
 struct Lives {

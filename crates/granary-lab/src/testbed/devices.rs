@@ -5,10 +5,13 @@ use crate::error::LabError;
 use granary_device::{Devices, Drive, Need, Role};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
-use granary_units::Nanos;
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use granary_vfs::FsEntry;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The least that a device gets beside the one whose size was asked for.
+const LEAST_SHARE: Bytes = Bytes::mib(64);
 
 /// Devices beside the SSD, which is `[drive]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,6 +120,35 @@ impl Testbed {
         ))
     }
 
+    /// The same with devices of another capacity, for a file system (or for blocks, where there is none): the first device that
+    /// it needs gets at least `size`, others keep their share of it.
+    ///
+    /// # Errors
+    /// The testbed lacks a device, or it cannot have this size.
+    pub fn with_size(mut self, fs: Option<&FsEntry>, size: Bytes) -> Result<Testbed, LabError> {
+        let roles = fs.map_or(Ok(vec![Role::Ssd]), |fs| self.roles_for(fs))?;
+        let main = *roles.first().ok_or_else(|| self.lacks("this", Need::Blocks))?;
+        let share = size.0 as f64 / (self.pages_of(main) * PAGE_SIZE as u64).max(1) as f64;
+        let of = |testbed: &Testbed, role: Role| match role == main {
+            true => size,
+            false => {
+                Bytes((testbed.pages_of(role) as f64 * PAGE_SIZE as f64 * share) as u64).max(LEAST_SHARE)
+            }
+        };
+        let (for_ssd, for_nvm) = (of(&self, Role::Ssd), of(&self, Role::Nvm));
+        self.drive = match roles.contains(&Role::Ssd) {
+            true => {
+                let mut ssd = self.ssd_for(fs)?;
+                ssd.flash = ssd.flash.with_capacity(for_ssd);
+                Some(ssd)
+            }
+            false => None,
+        };
+        self.device.nvm =
+            self.device.nvm.filter(|_| roles.contains(&Role::Nvm)).map(|nvm| nvm.with_capacity(for_nvm));
+        Ok(self)
+    }
+
     /// Capacity of a device, in pages of 4 KiB; 0 where there is none.
     pub fn pages_of(&self, role: Role) -> u64 {
         match role {
@@ -143,7 +175,7 @@ pub struct Inside {
     /// The clock at which the host's costs were measured, MHz: at another one the same work takes longer.
     pub host_clock_mhz: u32,
     /// The drive's memory that the file system may take.
-    pub memory: granary_units::Bytes,
+    pub memory: Bytes,
 }
 
 impl Inside {

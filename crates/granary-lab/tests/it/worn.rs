@@ -1,7 +1,7 @@
 //! An image whose flash has come to its end of life: what was synced can still be read, in that mount and in later ones.
 
+use granary_image::Durability;
 use granary_lab::image::{self, NewImage, OpenImage};
-use granary_mssd::image::Durability;
 use granary_units::{Bytes, Dest, Payload};
 use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Time};
 use std::path::Path;

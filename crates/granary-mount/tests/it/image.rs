@@ -1,11 +1,11 @@
 //! Images in memory: what a test mounts, kills or copies, and opens again.
 
-use granary_device::{Devices, Drive};
+use granary_device::{Devices, Drive, Role};
+use granary_image::host::memory::MemoryHost;
+use granary_image::{Durability, Image, ImageDevices, ImageMeta, OpenOptions};
 use granary_lab::registry::{self, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::host_config;
-use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image, ImageMeta, OpenOptions};
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::sync::Arc;
@@ -21,14 +21,15 @@ pub fn create(entry: &FsEntry, log: Option<Bytes>) -> MemoryHost {
         (config.firmware.log_region, config.firmware.cache) = (log, log);
     }
     let host = MemoryHost::new();
-    Image::create_on(&host, &config, ImageMeta::default(), false).expect("an image");
+    Image::create_on(&host, &ImageDevices::ssd(config), ImageMeta::default(), false).expect("an image");
     host
 }
 
 /// Opens it.
 pub fn open(host: &MemoryHost, durability: Durability) -> (Image, Arc<dyn Drive>) {
     let options = OpenOptions { durability, wal_half: Some(1 << 20), ..OpenOptions::default() };
-    let (image, drive) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+    let (image, devices) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
+    let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
     (image, drive)
 }
 

@@ -8,10 +8,10 @@
 
 use super::image;
 use super::rig::{eventually, possible, systems};
+use granary_image::host::memory::MemoryHost;
+use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
 use granary_mount::Options;
-use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image};
 use granary_sim::rng::Stream;
 use granary_units::Dest;
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};

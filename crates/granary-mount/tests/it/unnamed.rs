@@ -2,10 +2,10 @@
 
 use super::image;
 use super::rig::{self, Rig, each, each_with, eventually};
+use granary_image::host::memory::MemoryHost;
+use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
 use granary_mount::Options;
-use granary_mssd::image::host::memory::MemoryHost;
-use granary_mssd::image::{Durability, Image};
 use granary_units::Bytes;
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat, openat};

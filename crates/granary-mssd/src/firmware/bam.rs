@@ -32,9 +32,9 @@ pub mod saved;
 pub mod space;
 
 use crate::config::BamConfig;
-use crate::image::redo::Redo;
 use granary_device::BamCounters;
 use granary_device::{BamEntry, DriveError};
+use granary_redo::redo::Redo;
 use granary_units::Lpa;
 
 /// No entry, no page.

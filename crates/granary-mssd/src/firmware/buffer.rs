@@ -23,7 +23,7 @@ mod programs;
 use crate::config::WriteAck;
 use crate::firmware::Cores;
 use crate::firmware::store::Store;
-use crate::image::medium::ImageMedium;
+use crate::saved::medium::ImageMedium;
 use granary_device::BufferCounters;
 use granary_device::DriveError;
 use granary_flash::{

@@ -24,14 +24,15 @@ mod uses;
 
 use crate::config::DriveConfig;
 use crate::firmware::buffer::Backend;
-use crate::image::ImageError;
-use crate::image::dram::{DRAM, Dram};
-use crate::image::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY, long, word};
-use crate::image::redo::Redo;
+use crate::saved::layout::{BYTES, CACHED_PAGE, LIVE, Layout, SLOT_ENTRY};
 use chain::Chain;
 use granary_device::CacheCounters;
 use granary_device::{DriveError, Streamed};
 use granary_flash::Cause;
+use granary_redo::files::DRAM;
+use granary_redo::redo::Redo;
+use granary_redo::region::Region as DramFile;
+use granary_redo::{ImageError, long, word};
 use granary_sim::rng::Stream;
 use granary_units::{LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, prefetch, prefetch_at};
 use rustc_hash::FxHashMap;
@@ -117,7 +118,7 @@ impl Cache {
     }
 
     /// The dirty pages that an image kept; the order of use is that of the slots.
-    pub(crate) fn load(config: &DriveConfig, layout: &Layout, dram: &Dram) -> Result<Cache, ImageError> {
+    pub(crate) fn load(config: &DriveConfig, layout: &Layout, dram: &DramFile) -> Result<Cache, ImageError> {
         let mut cache = Cache::new(config);
         let mut bytes = Vec::new();
         for used in dram.used(layout.slots..layout.slots + layout.slot_count * SLOT_ENTRY)? {
@@ -145,7 +146,7 @@ impl Cache {
         &mut self,
         pages: u64,
         layout: &Layout,
-        dram: &Dram,
+        dram: &DramFile,
         number: u64,
         e: &[u8],
     ) -> Result<(), ImageError> {

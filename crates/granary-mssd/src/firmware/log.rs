@@ -42,12 +42,12 @@ pub use chunks::{EntryRef, Piece};
 
 use crate::config::DriveConfig;
 use crate::firmware::buffer::Backend;
-use crate::image::redo::Redo;
 use cleaning::Cleaning;
 use given_up::GivenUp;
 use granary_device::DriveError;
 use granary_device::LogCounters;
 use granary_flash::Cause;
+use granary_redo::redo::Redo;
 use granary_units::{LINE_SIZE, LINES_PER_PAGE, Lpa, Nanos, Page, TxId};
 use index::{Index, Versions};
 use region::Region;

@@ -1,6 +1,6 @@
 //! [`Store`]: what the drive's flash lies on, memory or an image.
 
-use crate::image::medium::ImageMedium;
+use crate::saved::medium::ImageMedium;
 use granary_flash::{BlockHeader, BlockNo, Medium, NoData, Oob, RamMedium};
 use granary_units::Page;
 use std::io;

@@ -1,7 +1,7 @@
 //! The drive of an open image gets more packages while it is in use.
 //!
 //! ```text
-//!   lock: calls wait ── changes published ── the image's files (image/grow.rs) ── FTL, firmware, size ── calls go on
+//!   lock: calls wait ── changes published ── the image's files (granary-image) ── FTL, firmware, size ── calls go on
 //! ```
 //!
 //! Nothing of what the drive holds in memory is lost or moved: lines not yet flushed, open transactions, the log and what
@@ -9,10 +9,10 @@
 
 use super::Mssd;
 use crate::config::DriveConfig;
-use crate::image::ImageError;
-use crate::image::layout::Layout;
+use crate::saved::layout::Layout;
 use granary_device::DriveError;
 use granary_flash::FlashError;
+use granary_redo::ImageError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,7 +23,7 @@ impl Mssd {
     ///
     /// # Errors
     /// Those of `files`; [`ImageError::Stopped`] where the drive or the image takes no more changes.
-    pub(crate) fn grow(
+    pub fn grow(
         &self,
         config: &DriveConfig,
         files: impl FnOnce() -> Result<Layout, ImageError>,

@@ -19,13 +19,6 @@ impl Mssd {
         at.is_some()
     }
 
-    /// On an image: the host gets back the space of all flash blocks that hold nothing current.
-    pub(crate) fn punch(&self) {
-        if let Some(image) = self.state.lock().backend.image() {
-            image.punch(true);
-        }
-    }
-
     /// What the NAND array itself counted, whatever the cause.
     pub fn nand_stats(&self) -> NandStats {
         self.state.lock().backend.ftl().nand_stats()

@@ -4,7 +4,6 @@ mod balance;
 mod bam;
 mod chains;
 mod configs;
-mod image;
 mod latency;
 mod model;
 mod plain;

@@ -33,7 +33,7 @@ impl<M: Medium> State<M> {
             let here = at.offset(copied as u64);
             let n = (PAGE_SIZE - here.in_page()).min(out.len() - copied);
             let part = &mut out[copied..copied + n];
-            self.medium.read(here.lpa().0, here.in_page(), part).map_err(host)?;
+            self.medium.read(here.lpa().0, here.in_page(), part).map_err(host(here.lpa().0))?;
             copied += n;
         }
         for (line, held) in self.caches.range(first, end) {
@@ -67,7 +67,7 @@ impl<M: Medium> State<M> {
 
     /// The content of a page with what the caches hold of it.
     fn newest(&self, page: u64) -> Result<Page, DriveError> {
-        let mut content = self.medium.page(page).map_err(host)?;
+        let mut content = self.medium.page(page).map_err(host(page))?;
         let first = page * LINES_PER_PAGE as u64;
         for (line, held) in self.caches.range(first, first + LINES_PER_PAGE as u64) {
             let byte = byte_of(line);

@@ -90,7 +90,7 @@ impl<M: Medium> State<M> {
         let (page, byte) =
             (line / LINES_PER_PAGE as u64, (line % LINES_PER_PAGE as u64) as usize * LINE_SIZE);
         if let Err(e) = self.medium.write(page, byte, Payload::Bytes(&content)) {
-            self.fault.get_or_insert(host(e));
+            self.fault.get_or_insert(host(page)(e));
         }
     }
 

@@ -56,9 +56,12 @@ pub struct State<M> {
     pub(super) fault: Option<DriveError>,
 }
 
-/// The host of the medium failed.
-pub(super) fn host(e: std::io::Error) -> DriveError {
-    DriveError::ReadOnly(e.to_string())
+/// The host of the medium failed at a page, or does not have what was written there.
+pub(super) fn host(page: u64) -> impl Fn(std::io::Error) -> DriveError {
+    move |e| match e.kind() {
+        std::io::ErrorKind::InvalidData => DriveError::Unreadable(page),
+        _ => DriveError::ReadOnly(e.to_string()),
+    }
 }
 
 pub(super) fn page_of(line: u64) -> u64 {
@@ -144,6 +147,11 @@ impl<M: Medium> State<M> {
         self.commands.stores += 1;
         for (line, byte, offset, len) in split(at, data.len()) {
             let part = &data[offset..offset + len];
+            if self.domain == Domain::Eadr && self.medium.outlives() {
+                // The caches are in the persistence domain: what they hold is kept like what has left them.
+                let page = page_of(line);
+                self.medium.write(page, byte_of(line) + byte, Payload::Bytes(part)).map_err(host(page))?;
+            }
             if let Some((line, held)) = self.caches.store(core, line, byte, part, what) {
                 self.counters.evicted += 1;
                 // No core waits for it.
@@ -218,8 +226,8 @@ impl<M: Medium> State<M> {
             self.posts += end - first;
         }
         match data {
-            Streamed::Page(page) => self.medium.replace(lpa.0, page).map_err(host)?,
-            Streamed::Part(part) => self.medium.write(lpa.0, from, part).map_err(host)?,
+            Streamed::Page(page) => self.medium.replace(lpa.0, page).map_err(host(lpa.0))?,
+            Streamed::Part(part) => self.medium.write(lpa.0, from, part).map_err(host(lpa.0))?,
         }
         if !self.bad.is_empty() {
             for (line, _, _, _) in split(at, data.len()).filter(|(_, _, _, n)| *n == LINE_SIZE) {
@@ -279,7 +287,7 @@ impl<M: Medium> State<M> {
         }
         for (first, len) in runs(held.mask) {
             let data = Payload::Bytes(&held.data[first..first + len]);
-            self.medium.write(page_of(line), byte_of(line) + first, data).map_err(host)?;
+            self.medium.write(page_of(line), byte_of(line) + first, data).map_err(host(page_of(line)))?;
         }
         if held.is_whole() {
             self.bad.remove(&line);
@@ -290,7 +298,7 @@ impl<M: Medium> State<M> {
     /// A line as the medium has it.
     pub(super) fn line(&self, line: u64) -> Result<[u8; LINE_SIZE], DriveError> {
         let mut out = [0; LINE_SIZE];
-        self.medium.read(page_of(line), byte_of(line), &mut out).map_err(host)?;
+        self.medium.read(page_of(line), byte_of(line), &mut out).map_err(host(page_of(line)))?;
         Ok(out)
     }
 
@@ -303,6 +311,16 @@ impl<M: Medium> State<M> {
             self.risk.fences.push((done, self.posts));
         }
         done
+    }
+
+    /// What has reached the persistence domain is kept from now on, if its medium outlives the process. Without `fence` only where
+    /// the platform promises that of every store.
+    #[inline]
+    pub fn keep(&mut self, fence: bool) -> Result<(), DriveError> {
+        if !self.medium.outlives() || !(fence || self.domain == Domain::Eadr) {
+            return Ok(());
+        }
+        self.medium.publish().map_err(|e| DriveError::ReadOnly(e.to_string()))
     }
 
     /// Lets the buffers write out what they hold; returns when everything is idle.

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use granary_mssd::image::Durability;
+use granary_image::Durability;
 use granary_sim::wall::Pacing;
 use granary_units::Bytes;
 use std::ffi::OsString;

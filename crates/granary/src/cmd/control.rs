@@ -11,8 +11,8 @@
 //! leaves it behind; nobody answers there, and the next mount replaces it. Mounts that only read have none.
 
 use crate::failure::Failure;
+use granary_image::CONTROL;
 use granary_lab::image::Grown;
-use granary_mssd::image::CONTROL;
 use granary_sim::JoinHandle;
 use granary_units::Bytes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, openat, statat, unlinkat};

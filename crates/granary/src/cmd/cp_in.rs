@@ -9,9 +9,9 @@
 
 use super::files::{Troubles, failed, host_failed, join, with_process};
 use super::xattrs;
+use granary_image::Image;
 use granary_lab::LabError;
 use granary_mount::STATS_FILE;
-use granary_mssd::image::Image;
 use granary_units::Payload;
 use granary_vfs::{FileKind, OpenFlags, Posix, Process, SetTime, Time, quoted};
 use rustc_hash::FxHashMap;

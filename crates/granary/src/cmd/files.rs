@@ -1,8 +1,8 @@
 //! The files of an image without a mount: opens it, gives a process of the superuser, closes it cleanly.
 
+use granary_image::{Durability, Image};
 use granary_lab::LabError;
 use granary_lab::image::OpenImage;
-use granary_mssd::image::{Durability, Image};
 use granary_units::Bytes;
 use granary_vfs::{Cred, FsError, Process, quoted};
 use std::os::unix::ffi::OsStrExt as _;

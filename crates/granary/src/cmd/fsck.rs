@@ -3,9 +3,9 @@
 //! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
 use crate::cmd::files::warn;
+use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, Findings, State, check, rehearse, repair};
-use granary_mssd::image::Image;
 use granary_vfs::Repaired;
 use std::path::Path;
 use std::process::ExitCode;

@@ -2,9 +2,9 @@
 
 use crate::cli::MkfsArgs;
 use crate::cmd::files::warn;
+use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::{NewImage, make};
-use granary_mssd::image::Image;
 use granary_units::Bytes;
 
 /// Runs the command.
@@ -26,9 +26,10 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
     make(&args.image, &new)?;
     let info = Image::describe(&args.image)?;
     warn(info.exposed.as_deref());
-    let capacity = Bytes(info.drive.pages() * 4096);
-    if capacity > size {
-        let step = info.drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;
+    let drive = info.devices.ssd.as_ref();
+    let capacity = Bytes(drive.map_or(0, |drive| drive.pages()) * 4096);
+    if let Some(drive) = drive.filter(|_| capacity > size) {
+        let step = drive.flash.with_capacity(Bytes(1)).capacity_pages() * 4096;
         say!(
             "granary: drives of testbed {testbed} have whole rows of blocks: {} instead of {} (the smallest has {})",
             exact(capacity),

@@ -37,20 +37,18 @@ impl RamDevices {
         size: Bytes,
         memory: &MemoryArgs,
     ) -> Result<RamDevices, Failure> {
-        let roles = fs.map_or(Ok(vec![Role::Ssd]), |fs| testbed.roles_for(fs))?;
+        let testbed = testbed.clone().with_size(fs, size)?;
         let mut devices = Devices::none();
-        if let Some(nvm) = testbed.device.nvm.clone().filter(|_| roles.contains(&Role::Nvm)) {
-            let dimm = Dimm::new(&nvm.with_capacity(size)).map_err(|e| Failure::usage(e.to_string()))?;
+        if let Some(nvm) = &testbed.device.nvm {
+            let dimm = Dimm::new(nvm).map_err(|e| Failure::usage(e.to_string()))?;
             devices = devices.with(Role::Nvm, Arc::new(dimm));
         }
-        if !roles.contains(&Role::Ssd) {
+        let Some(config) = testbed.drive.clone() else {
             return match &memory.record {
                 None => Ok(RamDevices { devices, record: None }),
                 Some(_) => Err(Failure::usage("--record records an SSD, and there is none here".to_owned())),
             };
-        }
-        let mut config = testbed.ssd_for(fs)?;
-        config.flash = config.flash.with_capacity(size);
+        };
         let drive = Arc::new(Mssd::new(&config).map_err(|e| Failure::usage(e.to_string()))?);
         let Some(path) = &memory.record else {
             return Ok(RamDevices { devices: devices.with(Role::Ssd, drive), record: None });

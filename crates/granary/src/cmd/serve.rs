@@ -10,8 +10,8 @@
 use crate::cmd::interrupt;
 use crate::failure::Failure;
 use crate::out;
+use granary_image::Image;
 use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
-use granary_mssd::image::Image;
 use granary_vfs::quoted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

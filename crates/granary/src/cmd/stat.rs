@@ -2,10 +2,10 @@
 
 use crate::cmd::files::warn;
 use granary_device::{DriveCounters, Structure};
+use granary_image::{Durability, Image, ImageError, ImageInfo};
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::Mode;
-use granary_mssd::image::{Durability, Image, ImageError, ImageInfo};
 use granary_units::Bytes;
 use granary_vfs::StatFs;
 use std::os::unix::fs::MetadataExt;
@@ -47,38 +47,58 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
                 "inodes": s.inodes, "free_inodes": s.free_inodes
             })
         });
-        let value = serde_json::json!({
-            "image": info.meta, "clean": info.clean, "in_use": space.is_none() && info.meta.fs != BLANK, "drive": info.drive,
-            "pages": info.drive.pages(), "host_bytes": host, "space": fs, "counters": info.counters,
+        let mut value = serde_json::json!({
+            "image": info.meta, "clean": info.clean, "in_use": space.is_none() && info.meta.fs != BLANK, "drive": info.devices.ssd,
+            "pages": info.devices.ssd.as_ref().map(|ssd| ssd.pages()), "host_bytes": host, "space": fs,
+            "counters": info.counters.ssd,
         });
+        if let Some(nvm) = &info.devices.nvm {
+            value["nvm"] =
+                serde_json::json!({ "config": nvm, "pages": nvm.pages(), "counters": info.counters.nvm });
+        }
         outln!("{value:#}");
     } else {
         print_info(&info, space, host);
-        print_counters(&info.counters);
+        if info.devices.ssd.is_some() {
+            print_counters(&info.counters.ssd);
+        }
+        if info.devices.nvm.is_some() {
+            let (c, bus) = (&info.counters.nvm.dimm, &info.counters.nvm.drive.link);
+            outln!(
+                "\nNVM DIMMs     {} written and {} read over the bus, {} and {} at the media, {} fences",
+                Bytes(bus.written()),
+                Bytes(bus.read()),
+                c.media_written(),
+                c.media_read(),
+                c.fences
+            );
+        }
     }
     Ok(())
 }
 
 fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
-    let (m, d) = (&info.meta, &info.drive);
-    let g = &d.flash.geometry;
+    let m = &info.meta;
     let known = space.is_some() || m.fs == BLANK;
     let state = match (known, info.clean) {
         (false, _) => "in use; space is not known, counters are those of its last clean close",
         (true, true) => "closed cleanly",
         (true, false) => "not closed cleanly: the next mount recovers it",
     };
-    let mode = match d.firmware.mode {
-        Mode::Log => format!("write log of {}", d.firmware.log_region),
-        Mode::Cache => format!("page cache of {}", d.firmware.cache),
-    };
     let mut rows = vec![
         ("file system", m.fs.clone()),
         ("label", m.label.clone()),
         ("uuid", m.uuid.clone()),
         ("state", state.to_owned()),
-        ("drive", format!("{} from testbed {}, {mode}", Bytes(d.pages() * 4096), m.testbed)),
-        (
+    ];
+    if let Some(d) = &info.devices.ssd {
+        let g = &d.flash.geometry;
+        let mode = match d.firmware.mode {
+            Mode::Log => format!("write log of {}", d.firmware.log_region),
+            Mode::Cache => format!("page cache of {}", d.firmware.cache),
+        };
+        rows.push(("drive", format!("{} from testbed {}, {mode}", Bytes(d.pages() * 4096), m.testbed)));
+        rows.push((
             "flash",
             format!(
                 "{} channels x {} ways x {} dies x {} planes x {} blocks x {} pages = {}",
@@ -90,9 +110,12 @@ fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
                 g.pages_per_block,
                 g.raw()
             ),
-        ),
-        ("on this disk", Bytes(host).to_string()),
-    ];
+        ));
+    }
+    if let Some(nvm) = &info.devices.nvm {
+        rows.push(("nvm", format!("{} DIMMs of {}", nvm.dimms, nvm.capacity)));
+    }
+    rows.push(("on this disk", Bytes(host).to_string()));
     if let Some(s) = space {
         let used = Bytes((s.blocks - s.free_blocks) * 4096);
         rows.push(("space", format!("{used} of {} in use", Bytes(s.blocks * 4096))));

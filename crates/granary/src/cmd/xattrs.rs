@@ -3,9 +3,9 @@
 //! What the other side does not take (another kind of file system, no privilege) is left out with a message.
 
 use super::files::{failed, host_failed};
+use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::note_lists;
-use granary_mssd::image::Image;
 use granary_vfs::{FsError, Posix, Process, SetXattr, quoted};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use rustix::io::Errno;

@@ -255,10 +255,11 @@ fn fsck_names_the_file_of_an_unreadable_page() {
 
 /// Flips one bit in `flash` of each of these pages of an image's drive, and of what else has their content.
 fn flip(img: &Path, pages: &[u64]) {
-    use granary_device::{Port, Structure};
-    use granary_mssd::image::{Durability, Image};
+    use granary_device::{Port, Role, Structure};
+    use granary_image::{Durability, Image};
     use granary_units::{Lpa, Page};
-    let (image, drive) = Image::open(img, Durability::Process, false).expect("opens");
+    let (image, devices) = Image::open(img, Durability::Process, false).expect("opens");
+    let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
     // Not a line of them is in the log any more.
     drive.settle(granary_sim::now()).expect("settles");
     let port = Port::new(drive);
@@ -326,7 +327,7 @@ fn a_lost_page_of_metadata_keeps_nothing_else() {
             assert!(said.contains("cannot be reached"), "{said}");
             ends(&["cp-in", text(&img), text(&src), "/more"], 2);
         }
-        let info = granary_mssd::image::Image::describe(&img).expect("an image");
+        let info = granary_image::Image::describe(&img).expect("an image");
         assert!(info.clean, "what could not be mounted was not changed");
         let (mended, said) = ends(&["fsck", text(&img), "--repair"], 0);
         assert!(mended.contains("anew") && said.contains("clean now"), "{mended}{said}");
@@ -343,12 +344,13 @@ fn a_lost_page_of_metadata_keeps_nothing_else() {
         assert!(ends(&["fsck", text(&img)], 0).1.contains("clean") && is_clean());
     }
     // Without any superblock nothing helps, and nothing is said to.
-    let last = granary_mssd::image::Image::describe(&img).expect("an image").drive.pages() - 1;
+    let last =
+        granary_image::Image::describe(&img).expect("an image").devices.ssd.expect("an SSD").pages() - 1;
     flip(&img, &[0, last]);
     let (wrong, said) = ends(&["fsck", text(&img)], 1);
     assert!(said.contains("cannot mend it") && !said.contains("on a copy"), "{wrong}{said}");
     ends(&["fsck", text(&img), "--repair"], 2);
-    assert!(granary_mssd::image::Image::describe(&img).expect("an image").clean);
+    assert!(granary_image::Image::describe(&img).expect("an image").clean);
 }
 
 /// One file that cannot be copied is told of, and the others are copied.
@@ -428,10 +430,10 @@ fn what_is_wrong_with_an_image_is_told_with_the_exit_code() {
     assert!(ends(&["mkfs", text(&img)], 2).1.contains("--force"));
     // A making that was interrupted before the file system was complete.
     {
-        use granary_mssd::image::{Image, ImageMeta};
-        let config = Image::describe(&img).expect("an image").drive;
+        use granary_image::{Image, ImageMeta};
+        let devices = Image::describe(&img).expect("an image").devices;
         let meta = ImageMeta { fs: "bytefs".into(), unfinished: true, ..ImageMeta::default() };
-        Image::create(&img, &config, meta, true).expect("made");
+        Image::create(&img, &devices, meta, true).expect("made");
         assert!(ends(&["ls", text(&img)], 2).1.contains("granary mkfs --force"));
         assert!(ends(&["fsck", text(&img)], 2).1.contains("interrupted"));
     }
@@ -486,10 +488,11 @@ fn a_damaged_file_system_is_mended_and_what_was_whole_stays_whole() {
     ends(&["cp-in", text(&img), text(&src), "/copy"], 0);
     assert!(ends(&["fsck", text(&img), "--repair"], 0).1.contains("clean"));
     {
-        use granary_device::{Port, Structure};
-        use granary_mssd::image::{Durability, Image};
+        use granary_device::{Port, Role, Structure};
+        use granary_image::{Durability, Image};
         use granary_units::{Lpa, Page};
-        let (image, drive) = Image::open(&img, Durability::Process, false).expect("opens");
+        let (image, devices) = Image::open(&img, Durability::Process, false).expect("opens");
+        let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
         let port = Port::new(drive);
         let mut page = [Page::ZERO];
         port.read(Lpa(0), &mut page, Structure::Superblock).expect("reads");

@@ -17,16 +17,13 @@
 
 use super::{Bam, NONE};
 use crate::config::BamConfig;
-use crate::image::ImageError;
-use crate::image::dram::{DRAM, Dram};
-use crate::image::layout::{Layout, long, word};
-use crate::image::redo::Redo;
+use crate::saved::layout::{BAM_ENTRIES as ENTRIES, BAM_ENTRY as ENTRY, Layout};
+use granary_redo::files::DRAM;
+use granary_redo::redo::Redo;
+use granary_redo::region::Region as DramFile;
+use granary_redo::{ImageError, long, word};
 use granary_units::Lpa;
 
-/// Where the entries begin.
-pub const ENTRIES: u64 = crate::image::layout::BLOCK;
-/// Bytes of an entry.
-pub const ENTRY: u64 = 16;
 /// Bytes before the note of a REMAP under way.
 const NOTE: u64 = 8;
 /// Entries read at once.
@@ -54,7 +51,7 @@ impl Bam {
         config: &BamConfig,
         pages: u64,
         layout: &Layout,
-        dram: &Dram,
+        dram: &DramFile,
     ) -> Result<(Bam, Option<Moving>), ImageError> {
         let damaged = |why: String| ImageError::damaged(DRAM, format!("BAM: {why}"));
         let mut bam = Bam::new(config, pages);

@@ -16,7 +16,7 @@
 //!
 //! Part of the drive's battery-backed memory: survives power loss, and an image keeps it.
 
-use crate::image::redo::Redo;
+use granary_redo::redo::Redo;
 use std::collections::BTreeMap;
 
 /// Pages in the table.

@@ -26,7 +26,7 @@
 //!
 //! Source: ByteFS section 4.3; the place of the LPA is not stated there.
 
-use crate::image::redo::Redo;
+use granary_redo::redo::Redo;
 use granary_units::{LINE_SIZE, TxId, large_pages, prefetch};
 
 const HEADER: usize = 64;

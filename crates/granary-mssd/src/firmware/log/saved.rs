@@ -17,12 +17,13 @@ use super::region::{LOST, Region};
 use super::txlog::TxLog;
 use crate::config::DriveConfig;
 use crate::firmware::buffer::Backend;
-use crate::image::ImageError;
-use crate::image::dram::{DRAM, Dram};
-use crate::image::layout::{Layout, long};
-use crate::image::redo::Redo;
+use crate::saved::layout::Layout;
 use granary_device::DriveError;
 use granary_flash::Cause;
+use granary_redo::files::DRAM;
+use granary_redo::redo::Redo;
+use granary_redo::region::Region as DramFile;
+use granary_redo::{ImageError, long};
 use granary_units::{Nanos, TxId};
 
 /// Where the counts of the TxLog are in the image's memory.
@@ -41,7 +42,7 @@ impl Log {
     }
 
     /// The log that an image kept, with the index of a drive that has just been powered up.
-    pub(crate) fn load(config: &DriveConfig, layout: &Layout, dram: &Dram) -> Result<Log, ImageError> {
+    pub(crate) fn load(config: &DriveConfig, layout: &Layout, dram: &DramFile) -> Result<Log, ImageError> {
         let damaged = |what: &str, why: String| ImageError::damaged(DRAM, format!("{what}: {why}"));
         let mut log = Log::new(config);
         for (i, name) in ["log region 0", "log region 1"].iter().enumerate() {

@@ -20,7 +20,7 @@
 //!
 //! Source: ByteFS section 4.3.
 
-use crate::image::redo::Redo;
+use granary_redo::redo::Redo;
 use granary_units::{Bytes, TxId};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

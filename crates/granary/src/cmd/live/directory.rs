@@ -2,7 +2,7 @@
 //!
 //! The path that was mounted says nothing for sure: the directory may have been renamed since, and another image may be there.
 
-use granary_mssd::image::Image;
+use granary_image::Image;
 use rustix::fs::{Mode, OFlags, fstat, open};
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -5,10 +5,10 @@
 use super::directory::Directory;
 use crate::cli::mount::Survives;
 use granary_device::Devices;
+use granary_image::Image;
 use granary_lab::phase::{Snapshot, phase};
 use granary_lab::record::{Amplification, Bytes2, DeviceRun, Flash, Host};
 use granary_mount::{Operation, Operations};
-use granary_mssd::image::Image;
 use granary_sim::now;
 use granary_units::Nanos;
 use granary_vfs::Vfs;

@@ -1,8 +1,0 @@
-//! Images: what was acknowledged is there after every kind of crash, and nothing that files can hold makes a panic.
-
-mod corrupt;
-mod crash;
-mod files;
-mod grow;
-mod recover;
-mod rig;
