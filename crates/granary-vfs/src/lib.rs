@@ -46,10 +46,14 @@ pub use cache::CacheStats;
 pub use config::{Atime, Tracking, VfsConfig};
 pub use error::{FsError, Result};
 pub use fs::{
-    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,
-    Rename, RenameFlags, StatFs, TRIM_RUN, WriteBackCause,
+    Allocate, Attributes, CachePolicy, Call, Caller, Created, Cred, Data, DirEntry, DirtyPage, DirtyPages,
+    Entrance, Features, FileSystem, Life, Loaded, Names, NewNode, Quirks, Rename, RenameFlags, Space, StatFs,
+    TRIM_RUN, WriteBackCause,
 };
 pub use generation::Generations;
+/// For the macros' expansions.
+#[doc(hidden)]
+pub use granary_units as units;
 pub use hash_index::{HashIndex, Vacant};
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
@@ -57,7 +61,6 @@ pub use process::Process;
 pub use quote::quoted;
 pub use repair::Repaired;
 pub use vfs::{Change, DirStream, Farewell, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs, is_name};
-
 pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};
 
 /// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).

@@ -13,11 +13,11 @@
 mod check;
 mod state;
 
-use crate::attr::{Attr, FileKind, Ino, SetAttr, Time};
+use crate::attr::{Attr, FileKind, Ino, SetAttr};
 use crate::error::{FsError, Result};
 use crate::fs::{
-    Allocate, Created, Cx, DirEntry, DirtyPage, Features, FileSystem, Loaded, NewNode, Rename, StatFs,
-    WriteBackCause,
+    Allocate, Attributes, CachePolicy, Call, Created, Data, DirEntry, DirtyPage, Entrance, Features, Life,
+    Loaded, Names, NewNode, Quirks, Rename, Space, StatFs, WriteBackCause,
 };
 use crate::inode::Inode;
 use granary_sim::rng::Stream;
@@ -108,7 +108,7 @@ impl MemFs {
     }
 
     /// The frame of a call: time passes, it takes effect at once, time passes.
-    fn call<T>(&self, effect: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+    fn step<T>(&self, effect: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         self.pause();
         let result = effect(&mut self.state.lock());
         self.pause();
@@ -124,45 +124,22 @@ fn assert_locked(inode: &Inode) {
     assert!(inode.rwsem.is_locked(), "{} is not locked", inode.ino());
 }
 
-impl FileSystem for MemFs {
-    fn name(&self) -> &'static str {
-        "memfs"
-    }
-
-    fn features(&self) -> Features {
-        Features {
-            page_cache: self.config.page_cache,
-            max_file_size: 1 << 43,
-            max_links: self.config.max_links,
-            many_subdirs: false,
-        }
-    }
-
-    fn root(&self) -> Ino {
-        Ino(1)
-    }
-
-    fn load_inode(&self, ino: Ino) -> Result<Loaded> {
-        self.call(|s| {
-            let node = s.inodes.get(&ino).ok_or(FsError::Stale)?;
-            Ok(Loaded { attr: node.attr, private: Arc::new(()) })
-        })
-    }
-
-    /// Numbers are not used twice.
-    fn generation(&self, _inode: &Inode) -> u32 {
-        0
-    }
-
-    fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
+impl Names for MemFs {
+    fn lookup(&self, _call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
         assert_locked(dir);
         self.fault()?;
-        self.call(|s| Ok(s.node(dir).entries.get(name).map(|e| e.ino)))
+        self.step(|s| Ok(s.node(dir).entries.get(name).map(|e| e.ino)))
     }
 
-    fn readdir(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+    fn readdir(
+        &self,
+        _call: &Call<'_>,
+        dir: &Inode,
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
         assert_locked(dir);
-        self.call(|s| {
+        self.step(|s| {
             let node = s.node(dir);
             let mut all: Vec<_> = node.entries.iter().filter(|(_, e)| e.cookie > from).collect();
             all.sort_by_key(|(_, e)| e.cookie);
@@ -179,70 +156,70 @@ impl FileSystem for MemFs {
         self.state.lock().node(dir).last_cookie()
     }
 
-    fn parent(&self, dir: &Inode) -> Result<Ino> {
-        self.call(|s| Ok(s.node(dir).parent))
+    fn parent(&self, _call: &Call<'_>, dir: &Inode) -> Result<Ino> {
+        self.step(|s| Ok(s.node(dir).parent))
     }
 
-    fn is_empty_dir(&self, dir: &Inode) -> Result<bool> {
+    fn is_empty_dir(&self, _call: &Call<'_>, dir: &Inode) -> Result<bool> {
         assert_locked(dir);
-        self.call(|s| Ok(s.node(dir).entries.is_empty()))
+        self.step(|s| Ok(s.node(dir).entries.is_empty()))
     }
 
-    fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
-        self.call(|s| Ok(s.node(inode).target.clone()))
+    fn readlink(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
+        self.step(|s| Ok(s.node(inode).target.clone()))
     }
 
-    fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         assert_exclusive(dir);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             let is_dir = new.kind == FileKind::Dir;
-            let attr = Attr { size: new.target.len() as u64, ..new.attr(cx.time) };
+            let attr = Attr { size: new.target.len() as u64, ..new.attr(call.time) };
             let ino = s.allocate(MemInode::new(attr, dir.ino(), new.target.to_vec()));
             s.enter(dir, name, Entry { ino, kind: new.kind, cookie: 0 });
-            s.stamp(dir, cx.time, |a| a.nlink += u32::from(is_dir));
+            s.stamp(dir, call.time, |a| a.nlink += u32::from(is_dir));
             Ok(Created { ino, loaded: Loaded { attr, private: Arc::new(()) } })
         })
     }
 
-    fn create_unnamed(&self, cx: &Cx<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+    fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
         self.fault()?;
-        self.call(|s| {
-            let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        self.step(|s| {
+            let attr = Attr { nlink: 0, ..new.attr(call.time) };
             let ino = s.allocate(MemInode::new(attr, dir.ino(), Vec::new()));
             Ok(Created { ino, loaded: Loaded { attr, private: Arc::new(()) } })
         })
     }
 
-    fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         assert_exclusive(dir);
         assert_exclusive(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             let kind = s.node(inode).attr.kind;
             s.enter(dir, name, Entry { ino: inode.ino(), kind, cookie: 0 });
-            s.stamp(dir, cx.time, |_| ());
-            s.change(inode, |a| (a.nlink, a.ctime) = (a.nlink + 1, cx.time));
+            s.stamp(dir, call.time, |_| ());
+            s.change(inode, |a| (a.nlink, a.ctime) = (a.nlink + 1, call.time));
             Ok(())
         })
     }
 
-    fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         assert_exclusive(dir);
         assert_exclusive(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             s.take(dir, name, inode);
-            s.unlinked(dir, inode, cx.time);
-            s.stamp(dir, cx.time, |_| ());
+            s.unlinked(dir, inode, call.time);
+            s.stamp(dir, call.time, |_| ());
             Ok(())
         })
     }
 
-    fn rename(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target).for_each(assert_exclusive);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             let moved = s.take(r.from_dir, r.from, r.inode);
             let replaced = r.target.map(|t| (t, s.take(r.to_dir, r.to, t)));
             s.enter(r.to_dir, r.to, moved);
@@ -251,54 +228,26 @@ impl FileSystem for MemFs {
                 Some((t, entry)) if r.exchange => {
                     s.enter(r.from_dir, r.from, entry);
                     s.moved(t, r.to_dir, r.from_dir);
-                    s.change(t, |a| a.ctime = cx.time);
+                    s.change(t, |a| a.ctime = call.time);
                 }
-                Some((t, _)) => s.unlinked(r.to_dir, t, cx.time),
+                Some((t, _)) => s.unlinked(r.to_dir, t, call.time),
                 None => {}
             }
-            s.change(r.inode, |a| a.ctime = cx.time);
-            s.stamp(r.from_dir, cx.time, |_| ());
-            s.stamp(r.to_dir, cx.time, |_| ());
+            s.change(r.inode, |a| a.ctime = call.time);
+            s.stamp(r.from_dir, call.time, |_| ());
+            s.stamp(r.to_dir, call.time, |_| ());
             Ok(())
         })
     }
+}
 
-    fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        assert_exclusive(inode);
-        self.fault()?;
-        self.call(|s| {
-            if let Some(size) = set.size {
-                s.cut(inode, size);
-                s.reach(inode, size);
-            }
-            s.change(inode, |a| a.set(set, cx.time));
-            Ok(())
-        })
-    }
+impl Data for MemFs {
+    crate::file_system_lacks!(rewrites_cut_page, flush_on_close);
 
-    fn touch_atime(&self, inode: &Inode, time: Time) -> Result<()> {
-        inode.update(|a| a.atime = time);
-        Ok(())
-    }
-
-    fn evict(&self, inode: &Inode) -> Result<()> {
-        self.call(|s| {
-            s.free(inode);
-            Ok(())
-        })
-    }
-
-    fn release(&self, inode: &Inode) -> Result<()> {
-        self.call(|s| {
-            s.change(inode, |_| ());
-            Ok(())
-        })
-    }
-
-    fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+    fn read_pages(&self, _call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         assert_locked(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             let node = s.node(inode);
             let end = first + out.len() as u64;
             assert!(end <= node.attr.size.div_ceil(PAGE), "pages beyond the end of {} are read", inode.ino());
@@ -309,10 +258,10 @@ impl FileSystem for MemFs {
         })
     }
 
-    fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+    fn reserve(&self, _call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             let pages: Vec<u64> = (pos / PAGE..(pos + len).div_ceil(PAGE)).collect();
             let node = s.node(inode);
             let new = pages.iter().filter(|p| !node.blocks.contains_key(p) && !node.reserved.contains(p));
@@ -325,18 +274,24 @@ impl FileSystem for MemFs {
         })
     }
 
-    fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
+    fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);
-        self.call(|s| {
+        self.step(|s| {
             s.change(inode, |a| {
                 a.size = a.size.max(pos + len);
-                (a.mtime, a.ctime) = (cx.time, cx.time);
+                (a.mtime, a.ctime) = (call.time, call.time);
             });
             Ok(())
         })
     }
 
-    fn write_pages(&self, inode: &Inode, pages: &[DirtyPage], _: WriteBackCause) -> Result<()> {
+    fn write_pages(
+        &self,
+        _call: &Call<'_>,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        _: WriteBackCause,
+    ) -> Result<()> {
         begin_writing(&mut self.state.lock(), inode);
         self.pause();
         let fails = self.write_faults.load(Relaxed);
@@ -349,32 +304,43 @@ impl FileSystem for MemFs {
         if fails { Err(MemFs::injected()) } else { Ok(()) }
     }
 
-    fn read_direct(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
+    fn read_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
         assert_locked(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             s.load(inode, pos, &mut dest);
             Ok(())
         })
     }
 
-    fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         assert_exclusive(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             s.overwrite(inode, pos, data);
             s.change(inode, |a| {
                 a.size = a.size.max(pos + data.len() as u64);
-                (a.mtime, a.ctime) = (cx.time, cx.time);
+                (a.mtime, a.ctime) = (call.time, call.time);
             });
             Ok(())
         })
     }
 
-    fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+    fn fsync(&self, _call: &Call<'_>, inode: &Inode, _: bool) -> Result<()> {
+        self.step(|s| {
+            assert!(s.inodes.contains_key(&inode.ino()));
+            Ok(())
+        })
+    }
+}
+
+impl Space for MemFs {
+    crate::file_system_lacks!(empty_until, trim, grow);
+
+    fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);
         self.fault()?;
-        self.call(|s| {
+        self.step(|s| {
             let whole = pos.div_ceil(PAGE)..((pos + len) / PAGE).max(pos.div_ceil(PAGE));
             let touched = pos / PAGE..(pos + len).div_ceil(PAGE);
             let (used, blocks) = (s.used(), self.config.blocks);
@@ -401,7 +367,7 @@ impl FileSystem for MemFs {
                 }
             }
             s.change(inode, |a| {
-                a.allocated(how, pos + len, cx.time);
+                a.allocated(how, pos + len, call.time);
             });
             let size = s.node(inode).attr.size;
             if how.grows() && pos + len == size {
@@ -411,8 +377,8 @@ impl FileSystem for MemFs {
         })
     }
 
-    fn seek_data(&self, inode: &Inode, pos: u64) -> Result<Option<u64>> {
-        self.call(|s| {
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.step(|s| {
             let node = s.node(inode);
             let block = node.blocks.range(pos / PAGE..).next().map(|(&b, _)| b);
             let promised = node.reserved.range(pos / PAGE..).next().copied();
@@ -420,8 +386,8 @@ impl FileSystem for MemFs {
         })
     }
 
-    fn seek_hole(&self, inode: &Inode, pos: u64) -> Result<u64> {
-        self.call(|s| {
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        self.step(|s| {
             let node = s.node(inode);
             let is_hole = |b: &u64| !node.blocks.contains_key(b) && !node.reserved.contains(b);
             let hole = (pos / PAGE..node.attr.size.div_ceil(PAGE)).find(is_hole);
@@ -429,58 +395,121 @@ impl FileSystem for MemFs {
         })
     }
 
-    fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        assert_locked(inode);
-        self.fault()?;
-        self.call(|s| Ok(s.node(inode).xattrs.get(name).cloned()))
-    }
-
-    fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        assert_exclusive(inode);
-        self.fault()?;
-        self.call(|s| {
-            let xattrs = &mut s.node(inode).xattrs;
-            let old = match value {
-                Some(value) => xattrs.insert(name.to_vec(), value.to_vec()),
-                None => xattrs.remove(name),
-            };
-            assert!(value.is_some() || old.is_some(), "what does not exist is removed");
-            s.change(inode, |a| a.ctime = cx.time);
-            Ok(())
-        })
-    }
-
-    fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        assert_locked(inode);
-        self.call(|s| Ok(s.node(inode).xattrs.keys().cloned().collect()))
-    }
-
-    fn fsync(&self, inode: &Inode, _: bool) -> Result<()> {
-        self.call(|s| {
-            assert!(s.inodes.contains_key(&inode.ino()));
-            Ok(())
-        })
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.call(|_| Ok(()))
-    }
-
-    fn statfs(&self) -> Result<StatFs> {
-        self.call(|s| {
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
+        self.step(|s| {
             let inodes = s.inodes.len() as u64;
             let (blocks, free_blocks) = (self.config.blocks, self.config.blocks - s.used());
             let free_inodes = (1 << 32) - inodes;
             Ok(StatFs { blocks, free_blocks, reserved_blocks: 0, inodes: 1 << 32, free_inodes })
         })
     }
+}
 
-    fn unmount(&self) -> Result<()> {
+impl Attributes for MemFs {
+    fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.step(|s| {
+            if let Some(size) = set.size {
+                s.cut(inode, size);
+                s.reach(inode, size);
+            }
+            s.change(inode, |a| a.set(set, call.time));
+            Ok(())
+        })
+    }
+
+    fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        inode.update(|a| a.atime = call.time);
+        Ok(())
+    }
+
+    fn getxattr(&self, _call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        assert_locked(inode);
+        self.fault()?;
+        self.step(|s| Ok(s.node(inode).xattrs.get(name).cloned()))
+    }
+
+    fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        assert_exclusive(inode);
+        self.fault()?;
+        self.step(|s| {
+            let xattrs = &mut s.node(inode).xattrs;
+            let old = match value {
+                Some(value) => xattrs.insert(name.to_vec(), value.to_vec()),
+                None => xattrs.remove(name),
+            };
+            assert!(value.is_some() || old.is_some(), "what does not exist is removed");
+            s.change(inode, |a| a.ctime = call.time);
+            Ok(())
+        })
+    }
+
+    fn listxattr(&self, _call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
+        assert_locked(inode);
+        self.step(|s| Ok(s.node(inode).xattrs.keys().cloned().collect()))
+    }
+
+    /// Numbers are not used twice.
+    fn generation(&self, _inode: &Inode) -> u32 {
+        0
+    }
+}
+
+impl Life for MemFs {
+    crate::file_system_lacks!(attach, drop_caches);
+
+    fn name(&self) -> &'static str {
+        "memfs"
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            cache: if self.config.page_cache { CachePolicy::ALL } else { CachePolicy::NONE },
+            entrance: Entrance::Kernel,
+            max_file_size: 1 << 43,
+            max_links: self.config.max_links,
+            many_subdirs: false,
+            direct_io: true,
+            quirks: Quirks::NONE,
+        }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(1)
+    }
+
+    fn load_inode(&self, _call: &Call<'_>, ino: Ino) -> Result<Loaded> {
+        self.step(|s| {
+            let node = s.inodes.get(&ino).ok_or(FsError::Stale)?;
+            Ok(Loaded { attr: node.attr, private: Arc::new(()) })
+        })
+    }
+
+    fn evict(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.step(|s| {
+            s.free(inode);
+            Ok(())
+        })
+    }
+
+    fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.step(|s| {
+            s.change(inode, |_| ());
+            Ok(())
+        })
+    }
+
+    fn sync(&self, _call: &Call<'_>) -> Result<()> {
+        self.step(|_| Ok(()))
+    }
+
+    fn unmount(&self, _call: &Call<'_>) -> Result<()> {
         self.ended.store(true, Relaxed);
         Ok(())
     }
 
-    fn check(&self) -> Result<Vec<String>> {
+    fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {
         Ok(check::check(&self.state.lock()))
     }
 }

@@ -52,7 +52,7 @@ pub use space::{
 };
 
 use crate::error::Result;
-use crate::fs::{Cred, FileSystem};
+use crate::fs::{Caller, Cred, FileSystem};
 use crate::process::Process;
 use crate::reference::Limits;
 use crate::{Vfs, VfsConfig};
@@ -217,8 +217,8 @@ impl<S: Subject> Mounted<S> {
 
     /// Syncs and checks.
     pub fn check(&self) {
-        self.vfs.sync().expect("sync");
-        let wrong = self.fs.check().expect("check");
+        self.vfs.sync(&Caller::KERNEL).expect("sync");
+        let wrong = self.vfs.check().expect("check");
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 

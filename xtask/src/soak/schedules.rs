@@ -19,7 +19,7 @@ use granary_sim::{World, WorldConfig};
 use granary_units::Nanos;
 use granary_vfs::model::{Data, Op, check_history, run_concurrently};
 use granary_vfs::reference::Limits;
-use granary_vfs::{Fd, MapHow, MapId, OpenFlags, RenameFlags, Vfs};
+use granary_vfs::{Call, Caller, Fd, MapHow, MapId, OpenFlags, RenameFlags, Vfs};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -146,8 +146,8 @@ fn schedule(target: &Arc<dyn Target>, seed: u64) -> Result<(), String> {
         let features = fs.features();
         let vfs = Vfs::mount(Arc::clone(&fs), target.vfs()).map_err(|e| format!("vfs: {e}"))?;
         let history = run_concurrently(&vfs, setup, tasks)?;
-        vfs.sync().map_err(|e| format!("sync: {e}"))?;
-        let wrong = fs.check().map_err(|e| format!("check: {e}"))?;
+        vfs.sync(&Caller::KERNEL).map_err(|e| format!("sync: {e}"))?;
+        let wrong = fs.check(&Call::offline()).map_err(|e| format!("check: {e}"))?;
         if !wrong.is_empty() {
             return Err(wrong.join("\n"));
         }

@@ -9,7 +9,7 @@ use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::Nanos;
 use granary_vfs::model::{Generator, Mix, Op, apply, compare_trees, snapshot};
 use granary_vfs::reference::{Limits, RefFs, RefProcess};
-use granary_vfs::{Cred, FsError, Process, Vfs};
+use granary_vfs::{Call, Cred, FsError, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ fn point(target: Arc<dyn Target>, mix: Mix, seed: u64) {
     let result = World::default().run(move || {
         sleep_until(ready);
         let (fs, mut p) = process(&*target, drive).map_err(|e| e.to_string())?;
-        let bad = fs.check().map_err(|e| e.to_string())?;
+        let bad = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
         if !bad.is_empty() {
             return Err(bad.join("\n"));
         }

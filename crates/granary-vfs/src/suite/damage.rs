@@ -2,7 +2,7 @@
 
 use super::{Mounted, Subject, create, drive, fill, port, run};
 use crate::attr::FileKind;
-use crate::fs::{Cred, FileSystem};
+use crate::fs::{Call, Cred, Life};
 use crate::model::snapshot;
 use crate::posix::{OpenFlags, Posix, Whence};
 use crate::process::Process;
@@ -28,7 +28,7 @@ fn scribble(port: &Port, random: &mut Stream, lpa: Lpa, reach: u64) {
 /// Everything that reads, and some calls that change; says whether anything was noticed.
 fn look_at<S: Subject>(subject: &S, port: Port) -> bool {
     let Ok(fs) = subject.mount(port) else { return true };
-    let mut failed = fs.check().map_or(true, |bad| !bad.is_empty());
+    let mut failed = fs.check(&Call::offline()).map_or(true, |bad| !bad.is_empty());
     let Ok(vfs) = Vfs::mount(fs.clone(), VfsConfig::default()) else { return true };
     let mut p = Process::new(vfs, Cred::ROOT);
     failed |= snapshot(&mut p).is_err();
@@ -37,7 +37,7 @@ fn look_at<S: Subject>(subject: &S, port: Port) -> bool {
         failed |= p.mkdir(format!("/d/n{i}"), 0o755).is_err();
     }
     failed |= p.sync().is_err();
-    failed | fs.check().map_or(true, |bad| !bad.is_empty())
+    failed | fs.check(&Call::offline()).map_or(true, |bad| !bad.is_empty())
 }
 
 fn populated<S: Subject>(subject: &S, size: Bytes) -> (Mounted<S>, Port) {

@@ -6,7 +6,7 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
 use granary_vfs::model::{Data, Generator, Mix, Op, check_history, run_concurrently};
 use granary_vfs::reference::Limits;
-use granary_vfs::{Access, Fd, FileSystem, OpenFlags, RenameFlags, Vfs, VfsConfig};
+use granary_vfs::{Access, Call, Fd, Life, OpenFlags, RenameFlags, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 1000 };
@@ -32,7 +32,7 @@ fn check(seed: u64, setup: Vec<Op>, tasks: Vec<Vec<Op>>) {
         let vfs = Vfs::mount(fs.clone(), config()).map_err(|e| e.to_string())?;
         let history = run_concurrently(&vfs, setup, tasks)?;
         vfs.unmount().map_err(|e| format!("unmount: {e}"))?;
-        let wrong = fs.check().map_err(|e| e.to_string())?;
+        let wrong = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
         if !wrong.is_empty() {
             return Err(wrong.join("\n"));
         }
@@ -155,7 +155,7 @@ fn any_calls_at_the_same_time_end_and_leave_a_sound_file_system() {
                 .collect();
             run_concurrently(&vfs, Vec::new(), tasks)?;
             vfs.unmount().map_err(|e| format!("unmount: {e}"))?;
-            let wrong = fs.check().map_err(|e| e.to_string())?;
+            let wrong = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
             if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
         });
         if let Err(why) = result.expect("no deadlock") {

@@ -4,12 +4,12 @@ use granary_sim::{World, WorldConfig};
 use granary_units::{Nanos, Payload};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
 use granary_vfs::{
-    Allocate, Atime, Change, Cred, FsError, MapHow, NewFile, NodeRef, OpenFlags, RenameFlags, SetTime,
-    SetXattr, Vfs, VfsConfig, flag,
+    Allocate, Atime, Caller, Change, Cred, FsError, MapHow, NewFile, NodeRef, OpenFlags, RenameFlags,
+    SetTime, SetXattr, Vfs, VfsConfig, flag,
 };
 use std::sync::Arc;
 
-const ROOT: &Cred = &Cred::ROOT;
+const ROOT: &Caller = &Caller::KERNEL;
 const REFUSED: Result<(), FsError> = Err(FsError::NotPermitted);
 
 fn with_vfs(test: impl FnOnce(&Arc<Vfs>) + Send + 'static) {
@@ -70,7 +70,7 @@ fn nothing_of_an_immutable_file_changes_until_it_is_mutable_again() {
         vfs.write(ROOT, &open, 0, Payload::Bytes(b"new")).expect("mutable");
         vfs.unlink(ROOT, &root, b"f").expect("mutable");
         drop(over);
-        vfs.close(open);
+        vfs.close(&Caller::KERNEL, open);
         drop(node);
     });
 }
@@ -99,8 +99,8 @@ fn an_append_only_file_grows_and_does_nothing_else() {
         vfs.setattr(ROOT, &node, &Change::times(SetTime::Now, SetTime::Now)).expect("touched");
         assert_eq!(vfs.unlink(ROOT, &root, b"log"), REFUSED);
         assert_eq!(vfs.link(ROOT, &node, &root, b"g"), REFUSED);
-        vfs.close(log);
-        vfs.close(before);
+        vfs.close(&Caller::KERNEL, log);
+        vfs.close(&Caller::KERNEL, before);
     });
 }
 
@@ -128,7 +128,7 @@ fn a_fixed_directory_keeps_its_entries() {
         assert_eq!(moves((&root, b"other"), (&dir, b"other")), REFUSED);
         let open = vfs.open(ROOT, file.clone(), OpenFlags::RDWR, false).expect("the file itself is free");
         vfs.write(ROOT, &open, 0, Payload::Bytes(b"x")).expect("writes");
-        vfs.close(open);
+        vfs.close(&Caller::KERNEL, open);
     });
 }
 
@@ -139,15 +139,15 @@ fn owners_set_what_protects_nothing_and_root_the_rest() {
         vfs.setattr(ROOT, &node, &Change::owner(Some(5), Some(5))).expect("given away");
         let owner = Cred { uid: 5, gid: 5, groups: Vec::new() };
         let other = Cred { uid: 6, gid: 5, groups: Vec::new() };
-        let ask = |who: &Cred, flags| vfs.setattr(who, &node, &Change::flags(flags));
+        let ask = |who: &Cred, flags| vfs.setattr(&Caller::from(who.clone()), &node, &Change::flags(flags));
         assert_eq!(ask(&owner, flag::NODUMP | flag::NOATIME), Ok(()));
         assert_eq!(ask(&other, 0), REFUSED);
         assert_eq!(ask(&owner, flag::IMMUTABLE), REFUSED);
         assert_eq!(ask(&owner, flag::APPEND), REFUSED);
-        assert_eq!(ask(ROOT, flag::APPEND), Ok(()));
+        assert_eq!(ask(&Cred::ROOT, flag::APPEND), Ok(()));
         assert_eq!(ask(&owner, 0), REFUSED, "nor take them away");
         assert_eq!(ask(&owner, flag::APPEND | flag::NODUMP), Ok(()));
-        assert_eq!(ask(ROOT, 1), Err(FsError::NotSupported));
+        assert_eq!(ask(&Cred::ROOT, 1), Err(FsError::NotSupported));
     });
 }
 
@@ -160,7 +160,7 @@ fn with_noatime_a_read_leaves_the_access_time() {
         let read = || {
             granary_sim::cpu(Nanos::from_secs(5));
             let mut byte = [0];
-            vfs.read(&open, 0, granary_units::Dest::Bytes(&mut byte)).expect("reads");
+            vfs.read(&Caller::KERNEL, &open, 0, granary_units::Dest::Bytes(&mut byte)).expect("reads");
             vfs.stat(&node).attr.atime
         };
         let first = read();
@@ -168,6 +168,6 @@ fn with_noatime_a_read_leaves_the_access_time() {
         set(vfs, &node, flag::NOATIME);
         let kept = vfs.stat(&node).attr.atime;
         assert_eq!(read(), kept);
-        vfs.close(open);
+        vfs.close(&Caller::KERNEL, open);
     });
 }

@@ -6,7 +6,7 @@ use granary_units::{Bytes, Nanos};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
 use granary_vfs::model::{Generator, Mix, Op, Outcome, apply, compare_trees, run_sequence};
 use granary_vfs::reference::{Limits, RefFs, RefProcess};
-use granary_vfs::{Cred, FileSystem, FsError, Posix, Process, Tracking, Vfs, VfsConfig, Whence};
+use granary_vfs::{Call, Cred, FsError, Life, Posix, Process, Tracking, Vfs, VfsConfig, Whence};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 5 };
@@ -40,7 +40,7 @@ fn sequence(seed: u64, config: VfsConfig, page_cache: bool, mix: Mix, count: usi
         let before = granary_vfs::model::snapshot(&mut p).map_err(|e| e.to_string())?;
         p.exit();
         vfs.unmount().map_err(|e| format!("unmount: {e}"))?;
-        let wrong = fs.check().map_err(|e| e.to_string())?;
+        let wrong = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
         if !wrong.is_empty() {
             return Err(wrong.join("\n"));
         }

@@ -4,7 +4,8 @@ use granary_sim::{World, WorldConfig};
 use granary_units::{Dest, Payload};
 use granary_vfs::memfs::{MemFs, MemFsConfig};
 use granary_vfs::{
-    Allocate, Atime, Cred, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig, Whence,
+    Allocate, Atime, Call, Caller, Cred, FsError, Life, OpenFlags, Posix, Process, SetXattr, Space, Vfs,
+    VfsConfig, Whence,
 };
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn with_vfs(
             let vfs = Vfs::mount(fs.clone(), config).expect("mounts");
             test(&fs, &vfs, Process::new(vfs.clone(), Cred::ROOT));
             vfs.unmount().expect("nothing is in use");
-            assert_eq!(fs.check().expect("readable"), Vec::<String>::new());
+            assert_eq!(fs.check(&Call::offline()).expect("readable"), Vec::<String>::new());
         })
         .expect("no deadlock");
 }
@@ -86,13 +87,13 @@ fn a_file_is_copied_within_and_between_files() {
 #[test]
 fn an_unnamed_file_is_gone_with_its_last_user() {
     with_vfs(VfsConfig::default(), MemFsConfig::default(), |fs, vfs, mut p| {
-        let node = vfs.create_unnamed(&Cred::ROOT, &vfs.root(), 0o600).expect("creates");
-        let file = vfs.open(&Cred::ROOT, node, OpenFlags::RDWR, true).expect("opens");
-        assert_eq!(vfs.write(&Cred::ROOT, &file, 0, Payload::Fill { word: 7, len: 9000 }), Ok((0, 9000)));
+        let node = vfs.create_unnamed(&Caller::KERNEL, &vfs.root(), 0o600).expect("creates");
+        let file = vfs.open(&Caller::KERNEL, node, OpenFlags::RDWR, true).expect("opens");
+        assert_eq!(vfs.write(&Caller::KERNEL, &file, 0, Payload::Fill { word: 7, len: 9000 }), Ok((0, 9000)));
         assert_eq!(p.list("/").expect("lists").len(), 2, "it has no name");
-        let before = fs.statfs().expect("counts").free_inodes;
-        vfs.close(file);
-        assert_eq!(fs.statfs().expect("counts").free_inodes, before + 1);
+        let before = fs.statfs(&Call::offline()).expect("counts").free_inodes;
+        vfs.close(&Caller::KERNEL, file);
+        assert_eq!(fs.statfs(&Call::offline()).expect("counts").free_inodes, before + 1);
         p.exit();
     });
 }
@@ -100,16 +101,16 @@ fn an_unnamed_file_is_gone_with_its_last_user() {
 #[test]
 fn an_unnamed_file_is_given_a_first_name_and_no_other_after_its_last() {
     with_vfs(VfsConfig::default(), MemFsConfig::default(), |fs, vfs, mut p| {
-        let node = vfs.create_unnamed(&Cred::ROOT, &vfs.root(), 0o600).expect("creates");
+        let node = vfs.create_unnamed(&Caller::KERNEL, &vfs.root(), 0o600).expect("creates");
         assert_eq!(vfs.stat(&node).attr.nlink, 0);
-        vfs.link(&Cred::ROOT, &node, &vfs.root(), b"named").expect("links");
+        vfs.link(&Caller::KERNEL, &node, &vfs.root(), b"named").expect("links");
         assert_eq!((vfs.stat(&node).attr.nlink, p.stat("/named").expect("is there").ino), (1, node.ino()));
-        let before = fs.statfs().expect("counts").free_inodes;
+        let before = fs.statfs(&Call::offline()).expect("counts").free_inodes;
         p.unlink("/named").expect("removes");
-        assert_eq!(vfs.link(&Cred::ROOT, &node, &vfs.root(), b"named"), Err(FsError::NoEntry));
+        assert_eq!(vfs.link(&Caller::KERNEL, &node, &vfs.root(), b"named"), Err(FsError::NoEntry));
         drop(node);
         vfs.reap();
-        assert_eq!(fs.statfs().expect("counts").free_inodes, before + 1);
+        assert_eq!(fs.statfs(&Call::offline()).expect("counts").free_inodes, before + 1);
         p.exit();
     });
 }
