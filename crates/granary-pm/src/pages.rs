@@ -4,7 +4,7 @@ use crate::BLOCK;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Call, Cred, DirtyPage, FileSystem, Inode, Result};
 
-/// See [`Data::read_pages`]: through [`Data::read_direct`], with zeros behind the file's end.
+/// See [`granary_vfs::Data::read_pages`]: through [`granary_vfs::Data::read_direct`], with zeros behind the file's end.
 ///
 /// # Errors
 /// The file system's.
@@ -20,7 +20,7 @@ pub fn read(fs: &dyn FileSystem, call: &Call<'_>, inode: &Inode, first: u64, out
     Ok(())
 }
 
-/// See [`Data::write_pages`]: through [`Data::write_direct`], up to the file's end; its time of change stays.
+/// See [`granary_vfs::Data::write_pages`]: through [`granary_vfs::Data::write_direct`], up to the file's end; its time of change stays.
 ///
 /// # Errors
 /// The file system's.

@@ -1,4 +1,4 @@
-//! The file-system interface, POSIX semantics, page cache, inode and dentry caches, and the reference model.
+//! The file-system interface, POSIX semantics, page cache, inode and dentry caches.
 //!
 //! ```text
 //!   workloads, crash explorer            FUSE adapter
@@ -27,14 +27,10 @@ mod gate;
 mod generation;
 mod hash_index;
 mod inode;
-pub mod memfs;
-pub mod model;
 mod posix;
 mod process;
 mod quote;
-pub mod reference;
 mod repair;
-pub mod suite;
 mod vfs;
 pub mod work;
 mod xattr;

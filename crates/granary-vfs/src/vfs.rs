@@ -90,7 +90,7 @@ pub struct Vfs {
     /// Numbers given to programs.
     processes: AtomicU32,
     /// Test support: the order of changes.
-    pub(crate) effects: Effects,
+    effects: Effects,
 }
 
 impl Vfs {
@@ -188,6 +188,16 @@ impl Vfs {
     /// A number for a program that begins; the first is 1.
     pub(crate) fn next_process(&self) -> u32 {
         self.processes.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// Test support: from now on changes are numbered.
+    pub fn watch_changes(&self) {
+        self.effects.watch();
+    }
+
+    /// Test support: the number of the caller's last change since it asked last, a hint at the order of changes.
+    pub fn take_change(&self) -> Option<u64> {
+        self.effects.take()
     }
 
     /// Space and inodes.

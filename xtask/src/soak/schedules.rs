@@ -7,7 +7,7 @@
 //! A task has a file open, through the page cache or past it, and perhaps mapped.
 //!
 //! Paths have one or two components of which only the last changes: a walk through a directory that others rename is
-//! not one atomic call (see `granary_vfs::model`).
+//! not one atomic call (see `granary_suite::model`).
 
 use super::Job;
 use super::power::choose;
@@ -16,9 +16,9 @@ use granary_crash::Target;
 use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
+use granary_suite::model::{Data, Op, check_history, run_concurrently};
+use granary_suite::reference::Limits;
 use granary_units::Nanos;
-use granary_vfs::model::{Data, Op, check_history, run_concurrently};
-use granary_vfs::reference::Limits;
 use granary_vfs::{Call, Caller, Fd, MapHow, MapId, OpenFlags, RenameFlags, Vfs};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,8 +8,8 @@ use granary_bytefs::{MountOptions, mount, repair};
 use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
+use granary_suite::suite::look_around;
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::suite::look_around;
 use granary_vfs::{
     Atime, Call, Caller, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
 };

@@ -7,8 +7,8 @@ use granary_bytefs::{DataMode, MkfsOptions, MountOptions, mkfs};
 use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
+use granary_suite::suite::the_end_of_the_largest_file;
 use granary_units::{Bytes, Dest, Lpa, Nanos, Page, Payload};
-use granary_vfs::suite::the_end_of_the_largest_file;
 use granary_vfs::{
     Allocate, Call, Caller, Cred, Data, FileKind, FsError, Life, Names, OpenFlags, Posix, Process, Space,
     Time, Vfs, VfsConfig,

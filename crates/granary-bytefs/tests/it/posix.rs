@@ -6,9 +6,9 @@ use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions, Policy};
 use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
+use granary_suite::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
+use granary_suite::reference::Limits;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
-use granary_vfs::reference::Limits;
 use granary_vfs::{Caller, Cred, OpenFlags, Process, RenameFlags, Tracking, Vfs, VfsConfig};
 use std::sync::Arc;
 

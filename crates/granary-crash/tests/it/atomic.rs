@@ -6,9 +6,9 @@ use granary_crash::{Faulty, Target, Trip};
 use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
+use granary_suite::model::{Generator, Mix, Op, apply, compare_trees, snapshot};
+use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Nanos;
-use granary_vfs::model::{Generator, Mix, Op, apply, compare_trees, snapshot};
-use granary_vfs::reference::{Limits, RefFs, RefProcess};
 use granary_vfs::{Call, Cred, FsError, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn point(target: Arc<dyn Target>, mix: Mix, seed: u64) {
             shared.lock().under_way = Some(op.clone());
             let outcome = apply(&mut p, &op);
             let mut log = shared.lock();
-            let unsupported = outcome == granary_vfs::model::Outcome::Failed(FsError::NotSupported);
+            let unsupported = outcome == granary_suite::model::Outcome::Failed(FsError::NotSupported);
             let op = log.under_way.take().filter(|_| !unsupported);
             log.done.extend(op);
         }

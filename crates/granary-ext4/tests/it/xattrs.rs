@@ -2,8 +2,8 @@
 
 use crate::common::{Mounted, again, fresh};
 use granary_sim::rng::Stream;
+use granary_suite::suite::{drive, run};
 use granary_units::Bytes;
-use granary_vfs::suite::{drive, run};
 use granary_vfs::{Caller, Posix, Process, SetXattr};
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@ use crate::common::{again, fresh};
 use granary_device::{Command, Drive, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::now;
+use granary_suite::suite::{create, drive, port, run, write_all};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{create, drive, port, run, write_all};
 use granary_vfs::{Call, Life, Posix};
 use std::sync::Arc;
 

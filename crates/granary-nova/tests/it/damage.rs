@@ -4,8 +4,8 @@ use crate::common::{Subject, again, fresh};
 use granary_device::{Drive, Structure};
 use granary_nova::layout::PAGE_NEXT;
 use granary_nova::layout::inode::{HEAD, NUMBER, SIZE};
+use granary_suite::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_vfs::{Call, Life, Posix};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use crate::common::{Mounted, Subject, again, fresh};
 use granary_device::{Drive, Structure};
+use granary_suite::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_vfs::{Allocate, Call, FsError, Life, OpenFlags, Posix, Space};
 use std::sync::Arc;
 
