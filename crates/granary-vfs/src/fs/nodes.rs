@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Loaded {
     /// Attributes.
     pub attr: Attr,
-    /// Whatever the file system wants to keep with the inode; reached by [`Inode::private`].
+    /// Whatever the file system wants to keep with the inode; reached by [`Inode::private`](crate::Inode::private).
     pub private: Arc<dyn Any + Send + Sync>,
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Blocks: which a file has, and how many are left.
 pub trait Space: Send + Sync {
     /// Changes where a file has blocks, and stamps `ctime` (and `mtime`, except for `Reserve` within the size). `pos`
-    /// and `len` are bytes; the end lies within [`Features::max_file_size`]. With [`Allocate::grows`] the size becomes
+    /// and `len` are bytes; the end lies within [`Features::max_file_size`](crate::Features::max_file_size). With [`Allocate::grows`] the size becomes
     /// `pos + len` where it was less; the vfs has made sure that the old end's page is zero up to there.
     ///
     /// `Reserve`: every page that the range touches and that is a hole gets a block that reads as zeros; pages promised
@@ -38,7 +38,7 @@ pub trait Space: Send + Sync {
     fn statfs(&self, call: &Call<'_>) -> Result<StatFs>;
 
     /// Tells the drive which of `blocks` are free (fstrim), in runs of `least` blocks or more; says how many. A run is nobody's to
-    /// take while the drive is told, [`TRIM_RUN`] blocks at most. What a power failure would give back to a file is not told.
+    /// take while the drive is told, [`TRIM_RUN`](crate::TRIM_RUN) blocks at most. What a power failure would give back to a file is not told.
     ///
     /// # Errors
     /// `NotSupported`.
