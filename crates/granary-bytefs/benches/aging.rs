@@ -18,7 +18,7 @@ use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::{Bytes, Payload};
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const DRIVE: Bytes = Bytes::gib(1);
@@ -81,7 +81,7 @@ impl Aging {
 
     /// Data in use, percent of all blocks.
     fn used(&self) -> f64 {
-        let s = self.vfs.statfs().expect("statfs");
+        let s = self.vfs.statfs(&Caller::KERNEL).expect("statfs");
         (s.blocks - s.free_blocks) as f64 * 100.0 / s.blocks as f64
     }
 }

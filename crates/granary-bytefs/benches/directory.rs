@@ -14,7 +14,7 @@ use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_units::Bytes;
-use granary_vfs::{Cred, DirStream, FileKind, NewFile, Vfs, VfsConfig};
+use granary_vfs::{Caller, DirStream, FileKind, NewFile, Vfs, VfsConfig};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 
@@ -48,9 +48,10 @@ fn measure(entries: u64) -> [f64; 4] {
     mkfs(&port, &MkfsOptions { inode_ratio: 2048, ..MkfsOptions::default() }).expect("mkfs");
     let fs = mount(port, &MountOptions::default()).expect("mount");
     let vfs = Vfs::mount(fs, VfsConfig { inodes: 256, dentries: 256, ..VfsConfig::default() }).expect("vfs");
-    let (cred, root) = (Cred::ROOT, vfs.root());
-    let dir = vfs.create(&cred, &root, b"dir", &NewFile::dir(0o755)).expect("mkdir");
-    let make = |n: u64| drop(vfs.create(&cred, &dir, &name(n), &NewFile::file(0o644)).expect("create"));
+    let root = vfs.root();
+    let dir = vfs.create(&Caller::KERNEL, &root, b"dir", &NewFile::dir(0o755)).expect("mkdir");
+    let make =
+        |n: u64| drop(vfs.create(&Caller::KERNEL, &dir, &name(n), &NewFile::file(0o644)).expect("create"));
     (0..entries).for_each(make);
     let mut s = Stream::new(1, "directory");
     let (mut create, mut lookup, mut unlink, mut list) = (0.0, 0.0, 0.0, 0.0);
@@ -59,12 +60,12 @@ fn measure(entries: u64) -> [f64; 4] {
         let wanted: Vec<_> = (0..BATCH).map(|_| name(s.below(entries))).collect();
         lookup += time(|| {
             for name in &wanted {
-                drop(vfs.lookup(&cred, &dir, name).expect("there"));
+                drop(vfs.lookup(&Caller::KERNEL, &dir, name).expect("there"));
             }
         });
         unlink += time(|| {
             for n in entries..entries + BATCH {
-                vfs.unlink(&cred, &dir, &name(n)).expect("unlink");
+                vfs.unlink(&Caller::KERNEL, &dir, &name(n)).expect("unlink");
             }
         });
     }
@@ -74,7 +75,7 @@ fn measure(entries: u64) -> [f64; 4] {
         list += time(|| {
             loop {
                 let before = seen;
-                vfs.readdir(&dir, &stream, from, &mut |e| {
+                vfs.readdir(&Caller::KERNEL, &dir, &stream, from, &mut |e| {
                     seen += u64::from(e.kind == FileKind::File);
                     from = e.next;
                     seen - before < 500

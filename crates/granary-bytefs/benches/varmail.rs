@@ -7,7 +7,7 @@ use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, now, spawn};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, FileSystem, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Call, Caller, Cred, Life, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -79,8 +79,8 @@ fn main() {
         let traffic = drive.traffic();
         println!("{traffic:?}");
         let begin = Instant::now();
-        vfs.sync().expect("sync");
-        let bad = fs.check().expect("readable");
+        vfs.sync(&Caller::KERNEL).expect("sync");
+        let bad = fs.check(&Call::offline()).expect("readable");
         println!("check {:?}: {bad:?}", begin.elapsed());
     });
     result.expect("no deadlock");

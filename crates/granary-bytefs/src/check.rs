@@ -54,7 +54,7 @@ struct Check<'a> {
     partial: bool,
 }
 
-/// See [`granary_vfs::FileSystem::check`].
+/// See [`granary_vfs::Life::check`].
 pub fn check(core: &Core) -> Result<Vec<String>> {
     let g = &core.geometry;
     let mut c = Check {

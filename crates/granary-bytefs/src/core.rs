@@ -189,7 +189,7 @@ impl Core {
         self.journal.fatal(self.space.free_withheld(&runs))
     }
 
-    /// See [`granary_vfs::FileSystem::trim`].
+    /// See [`granary_vfs::Space::trim`].
     pub fn trim_free(&self, blocks: Range<u64>, least: u64) -> Result<u64> {
         let (mut at, mut told) = (blocks.start, 0);
         while let Some(run) = self.space.take_next(at..blocks.end, least, TRIM_RUN) {

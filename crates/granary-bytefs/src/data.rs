@@ -26,8 +26,8 @@ use crate::space::{Claim, Run};
 use granary_device::{Structure, Ticket};
 use granary_sim::{costs, cpu};
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE, Page, TxId};
-use granary_vfs::work::Call;
-use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result};
+use granary_vfs::work::Kind;
+use granary_vfs::{Call, DirtyPage, FsError, Inode, Result};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -61,7 +61,7 @@ pub fn pages_of(pos: u64, len: u64) -> Range<u64> {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::read_pages`].
+    /// See [`granary_vfs::Data::read_pages`].
     pub fn read_pages(&self, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         let node = node(inode);
         let (mut at, mut all) = (0, Ticket::NONE);
@@ -88,7 +88,7 @@ impl Core {
         Ok(())
     }
 
-    /// See [`granary_vfs::FileSystem::reserve`].
+    /// See [`granary_vfs::Data::reserve`].
     pub fn reserve(&self, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         let pages = pages_of(pos, len);
         match self.promise(node(inode), pages.clone(), true) {
@@ -148,17 +148,17 @@ impl Core {
         Err(FsError::NoSpace)
     }
 
-    /// See [`granary_vfs::FileSystem::wrote`].
-    pub fn wrote(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, len: u64) {
+    /// See [`granary_vfs::Data::wrote`].
+    pub fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) {
         inode.update(|a| {
             a.size = a.size.max(pos + len);
-            a.mtime = cx.time;
-            a.ctime = cx.time;
+            a.mtime = call.time;
+            a.ctime = call.time;
         });
         self.mark_dirty(inode, Dirty { times: true, atime: false });
     }
 
-    /// See [`granary_vfs::FileSystem::write_pages`].
+    /// See [`granary_vfs::Data::write_pages`].
     pub fn write_pages(&self, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
         let Some(last) = pages.last() else { return Ok(()) };
         let end = last.end().min(inode.size());
@@ -257,7 +257,7 @@ impl Core {
                 Standing::Gone => tx.take_unrecorded(want as u64, goal, claim)?,
                 _ => tx.take_blocks(want as u64, goal, claim)?,
             };
-            tx.work(Call::WriteBack.inodes());
+            tx.work(Kind::WriteBack.inodes());
             for (k, t) in targets[i..i + run.len as usize].iter_mut().enumerate() {
                 t.lba = run.lba + k as u32;
             }

@@ -18,10 +18,10 @@ use crate::options::DataMode;
 use granary_device::{Structure, Ticket};
 use granary_units::{Dest, Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::direct::{self, CHUNK, Part, parts};
-use granary_vfs::{Cx, Inode, Result};
+use granary_vfs::{Call, Inode, Result};
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::read_direct`].
+    /// See [`granary_vfs::Data::read_direct`].
     pub fn read_direct(&self, inode: &Inode, pos: u64, mut dest: Dest<'_>) -> Result<()> {
         if dest.len() <= self.options.direct_byte_max {
             for Part { page, inside, done, len: n } in parts(pos, dest.len()) {
@@ -49,28 +49,28 @@ impl Core {
         direct::read(pos, dest, |first, out| self.read_pages(inode, first, out))
     }
 
-    /// See [`granary_vfs::FileSystem::write_direct`].
-    pub fn write_direct(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    /// See [`granary_vfs::Data::write_direct`].
+    pub fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         self.journal.alive()?;
         let mut done = 0;
         while done < data.len() {
             let at = pos + done as u64;
             let chunk_end = (at / PAGE_SIZE as u64 + CHUNK) * PAGE_SIZE as u64;
             let n = (data.len() - done).min((chunk_end - at) as usize);
-            self.write_chunk(cx, inode, at, data.part(done, n))?;
+            self.write_chunk(call, inode, at, data.part(done, n))?;
             done += n;
         }
         Ok(())
     }
 
-    fn write_chunk(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    fn write_chunk(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         let node = node(inode);
         let _change = node.change.lock();
         let range = pages_of(pos, data.len() as u64);
         let mut targets = self.targets(node, range.clone());
         if self.options.data == DataMode::Journal {
             if self.standing(node) != Standing::Gone {
-                return self.write_direct_journaled(cx, inode, pos, data);
+                return self.write_direct_journaled(call, inode, pos, data);
             }
             self.leave_journal(node, old_blocks(&targets))?;
         }
@@ -111,8 +111,8 @@ impl Core {
         let end = pos + data.len() as u64;
         inode.update(|a| {
             a.size = a.size.max(end);
-            a.mtime = cx.time;
-            a.ctime = cx.time;
+            a.mtime = call.time;
+            a.ctime = call.time;
         });
         self.mark_dirty(inode, Dirty { times: true, atime: false });
         self.point_at(tx, inode, &new, end).map(drop)

@@ -31,7 +31,7 @@ use crate::space::{Claim, Run};
 use crate::truncate::blocks_of;
 use granary_device::Ticket;
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
+use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
 use std::ops::Range;
 use whole::Zeroed;
 
@@ -41,9 +41,9 @@ const RUNS: usize = 64;
 /// Pages of one run: 64 lines of the bitmap.
 const LONGEST: u64 = 64 * 512;
 
-/// A call on its way.
-pub struct Call<'a> {
-    cx: &'a Cx<'a>,
+/// A request on its way.
+pub struct Request<'a> {
+    call: &'a Call<'a>,
     /// The file.
     pub inode: &'a Inode,
     /// What is to be done.
@@ -59,8 +59,8 @@ pub struct Call<'a> {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::fallocate`].
-    pub fn fallocate(&self, cx: &Cx<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+    /// See [`granary_vfs::Space::fallocate`].
+    pub fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let node = node(inode);
         if node.kind != FileKind::File {
             return Err(FsError::Invalid);
@@ -71,8 +71,8 @@ impl Core {
         let whole = pos.div_ceil(PAGE)..(end / PAGE).max(pos.div_ceil(PAGE));
         let journaled = self.options.data == DataMode::Journal;
         let edges = if journaled && how.zeroes() { self.edges(inode, pos, end)? } else { Vec::new() };
-        let call = Call { cx, inode, how, end, touched, whole, edges };
-        let done = self.allocate_range(&call);
+        let request = Request { call, inode, how, end, touched, whole, edges };
+        let done = self.allocate_range(&request);
         if done.is_err() {
             // What was promised may have been given up.
             self.put_blocks(inode);
@@ -80,25 +80,25 @@ impl Core {
         done
     }
 
-    fn allocate_range(&self, call: &Call<'_>) -> Result<()> {
-        let node = node(call.inode);
+    fn allocate_range(&self, request: &Request<'_>) -> Result<()> {
+        let node = node(request.inode);
         let journaled = self.options.data == DataMode::Journal;
-        if journaled && self.standing(node) != Standing::Gone && self.in_one(call)? {
+        if journaled && self.standing(node) != Standing::Gone && self.in_one(request)? {
             return Ok(());
         }
-        self.in_steps(call)?;
+        self.in_steps(request)?;
         if self.standing(node) == Standing::Gone {
-            self.stamp(call);
-            return if call.edges.is_empty() { Ok(()) } else { self.write_zeroed(node, &call.edges) };
+            self.stamp(request);
+            return if request.edges.is_empty() { Ok(()) } else { self.write_zeroed(node, &request.edges) };
         }
-        self.finish(call, Tx::new(self), &call.edges, &(0..0), &[])
+        self.finish(request, Tx::new(self), &request.edges, &(0..0), &[])
     }
 
     /// All but what [`Core::finish`] does, in as many transactions as it takes.
-    fn in_steps(&self, call: &Call<'_>) -> Result<()> {
-        let (inode, touched, whole) = (call.inode, call.touched.clone(), call.whole.clone());
+    fn in_steps(&self, request: &Request<'_>) -> Result<()> {
+        let (inode, touched, whole) = (request.inode, request.touched.clone(), request.whole.clone());
         let node = node(inode);
-        match call.how {
+        match request.how {
             Allocate::Reserve { .. } => {
                 let holes = self.promise_filled(node, touched)?;
                 self.fill_holes(inode, &holes)?;
@@ -129,30 +129,30 @@ impl Core {
     }
 
     /// Times, and the size where it grows.
-    fn stamp(&self, call: &Call<'_>) {
-        let mut body = node(call.inode).body.lock();
+    fn stamp(&self, request: &Request<'_>) {
+        let mut body = node(request.inode).body.lock();
         let blocks = body.stat_blocks();
-        call.inode.update(|a| {
-            if a.allocated(call.how, call.end, call.cx.time) {
-                body.disk_size = call.end;
+        request.inode.update(|a| {
+            if a.allocated(request.how, request.end, request.call.time) {
+                body.disk_size = request.end;
             }
             a.blocks = blocks;
         });
     }
 
-    /// The last transaction of a call: the size, the times, these pages; and in place of what was in `cut`, new blocks.
+    /// The last transaction of a request: the size, the times, these pages; and in place of what was in `cut`, new blocks.
     ///
     /// # Errors
     /// `NoSpace` for extent blocks, with nothing changed; of the drive: the journal has stopped then.
     fn finish(
         &self,
-        call: &Call<'_>,
+        request: &Request<'_>,
         mut tx: Tx<'_>,
         zeroed: &[Zeroed],
         cut: &Range<u64>,
         new: &[(u64, Run)],
     ) -> Result<()> {
-        let node = node(call.inode);
+        let node = node(request.inode);
         let block = self.inode_block(node.ino)?;
         let record = self.put_zeroed(&mut tx, zeroed)?;
         let half = match self.replace(&mut tx, node, cut, new) {
@@ -164,8 +164,8 @@ impl Core {
         };
         tx.touch(&block, self.inode_lines(node.ino, half));
         let seq = tx.run(|| {
-            self.stamp(call);
-            self.put_inode(&block, call.inode);
+            self.stamp(request);
+            self.put_inode(&block, request.inode);
         })?;
         if let Some((_making, record)) = record {
             self.data_journal.sealed(record, seq);
@@ -336,7 +336,7 @@ impl Core {
         self.trim(map.runs_in(blocks_of(size)..u64::MAX).into_iter())
     }
 
-    /// See [`granary_vfs::FileSystem::seek_data`].
+    /// See [`granary_vfs::Space::seek_data`].
     pub fn seek_data(&self, inode: &Inode, pos: u64) -> Option<u64> {
         let body = node(inode).body.lock();
         let end = blocks_of(inode.size());
@@ -358,7 +358,7 @@ impl Core {
         None
     }
 
-    /// See [`granary_vfs::FileSystem::seek_hole`].
+    /// See [`granary_vfs::Space::seek_hole`].
     pub fn seek_hole(&self, inode: &Inode, pos: u64) -> u64 {
         let body = node(inode).body.lock();
         let size = inode.size();

@@ -84,7 +84,7 @@ pub fn finish(port: &Port, g: &Geometry, sb: &mut Superblock) -> Result<()> {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::grow`]. Beyond the drive's end the answer says whether a larger drive would be of use:
+    /// See [`granary_vfs::Space::grow`]. Beyond the drive's end the answer says whether a larger drive would be of use:
     /// `Invalid` if so, `NoSpace` if not.
     pub fn grow(&self, superblock: &Mutex<Superblock>, blocks: u64) -> Result<()> {
         let _one = self.growing.lock();

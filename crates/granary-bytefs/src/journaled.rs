@@ -7,7 +7,7 @@
 //!                                    └── together with extents, bitmap lines and the inode: one COMMIT
 //! ```
 //!
-//! The vfs hands every write() over before the call returns ([`granary_vfs::FileSystem::writes_through`]), so that the
+//! The vfs hands every write() over before the call returns ([`granary_vfs::Quirks::writes_through`]), so that the
 //! order of transactions is the order of calls and a power failure leaves a prefix of it, data included. A write of more
 //! pages than a record holds is split into several, each whole (section 4.3: "smaller atomic operations at block
 //! granularity").
@@ -23,13 +23,13 @@ use crate::node::{Dirty, Node, Standing, node};
 use crate::space::Run;
 use granary_device::{Structure, Ticket};
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Cx, DirtyPage, Inode, Result};
+use granary_vfs::{Call, DirtyPage, Inode, Result};
 
 /// Data lines that one transaction has at most: a small part of any write log. Pages beyond go into the record.
 const BYTE_LINES: u32 = 256;
 
 impl Core {
-    /// [`granary_vfs::FileSystem::write_pages`] with data journaling; the caller holds `change`.
+    /// [`granary_vfs::Data::write_pages`] with data journaling; the caller holds `change`.
     pub fn write_journaled(&self, inode: &Inode, pages: &[DirtyPage], size: u64) -> Result<()> {
         for part in pages.chunks(self.data_journal.limit()) {
             let end = part.last().map_or(0, DirtyPage::end).min(size);
@@ -87,7 +87,7 @@ impl Core {
     /// A direct write with data journaling: pages that are written in part are read, and all go the way of write-back.
     pub fn write_direct_journaled(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         pos: u64,
         data: Payload<'_>,
@@ -117,8 +117,8 @@ impl Core {
         }
         inode.update(|a| {
             a.size = a.size.max(end);
-            a.mtime = cx.time;
-            a.ctime = cx.time;
+            a.mtime = call.time;
+            a.ctime = call.time;
         });
         self.mark_dirty(inode, Dirty { times: true, atime: false });
         self.write_journaled(inode, &dirty, inode.size())

@@ -27,9 +27,9 @@ use crate::space::Claim;
 use granary_device::Structure;
 use granary_sim::sync::MutexGuard;
 use granary_units::{Lpa, PAGE_SIZE, Page, Payload};
-use granary_vfs::work::Call;
+use granary_vfs::work::Kind;
 use granary_vfs::{
-    Attr, Block, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result,
+    Attr, Block, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NAME_MAX, NewNode, Result,
 };
 use std::sync::Arc;
 
@@ -48,21 +48,21 @@ pub fn lock_all<'a>(nodes: &mut [&'a Node]) -> Vec<MutexGuard<'a, ()>> {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::create`].
-    pub fn create(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+    /// See [`granary_vfs::Names::create`].
+    pub fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
         let parent = node(dir);
         let _change = parent.change.lock();
         self.may_enter(parent, name)?;
         let dir_block = self.inode_block(parent.ino)?;
         let mut tx = Tx::new(self);
         let is_dir = new.kind == FileKind::Dir;
-        tx.work(Call::made(is_dir));
+        tx.work(Kind::made(is_dir));
         let (ino, block) = tx.take_inode()?;
         let at = self.geometry.inode_place(ino).1;
         let generation = block.with(|b| InodeRecord::read(b, at).generation.get().wrapping_add(1));
         let mut body = Body::fresh(generation, if is_dir { parent.ino } else { 0 });
         body.dir = is_dir.then(Dir::empty);
-        let mut attr = Attr { size: new.target.len() as u64, ..new.attr(cx.time) };
+        let mut attr = Attr { size: new.target.len() as u64, ..new.attr(call.time) };
         body.disk_size = attr.size;
         if new.target.len() <= INLINE_SIZE {
             body.target = new.target.into();
@@ -75,7 +75,7 @@ impl Core {
         tx.touch(&block, self.inode_lines(ino, Half::Both));
         let seq = tx.run(|| {
             self.put_entry(parent, &place, name, ino, new.kind);
-            self.stamp_dir(cx, dir, is_dir as i32);
+            self.stamp_dir(call, dir, is_dir as i32);
             self.put_inode(&dir_block, dir);
             self.put_record(&block, ino, &mut body, &attr);
         })?;
@@ -85,21 +85,21 @@ impl Core {
         Ok(Created { ino: Ino(ino as u64), loaded: Loaded { attr, private: made } })
     }
 
-    /// See [`granary_vfs::FileSystem::create_unnamed`]: from its beginning in the orphan table.
+    /// See [`granary_vfs::Names::create_unnamed`]: from its beginning in the orphan table.
     ///
     /// # Errors
     /// `NoSpace`, among others where the table is full.
-    pub fn create_unnamed(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
+    pub fn create_unnamed(&self, call: &Call<'_>, new: &NewNode<'_>) -> Result<Created> {
         self.journal.alive()?;
         let mut tx = Tx::new(self);
-        tx.work(Call::made(false));
+        tx.work(Kind::made(false));
         let (ino, block) = tx.take_inode()?;
         let place = tx.take_orphan().ok_or(FsError::NoSpace)?;
         let at = self.geometry.inode_place(ino).1;
         let generation = block.with(|b| InodeRecord::read(b, at).generation.get().wrapping_add(1));
         let mut body = Body::fresh(generation, 0);
         body.standing = Standing::Orphan(place);
-        let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        let attr = Attr { nlink: 0, ..new.attr(call.time) };
         tx.touch(&block, self.inode_lines(ino, Half::Both));
         let seq = tx.run(|| {
             self.orphans.block.change(|b| orphan::set(b, place, ino));
@@ -120,7 +120,7 @@ impl Core {
         Ok(())
     }
 
-    /// See [`granary_vfs::FileSystem::readlink`].
+    /// See [`granary_vfs::Names::readlink`].
     pub fn readlink(&self, inode: &Inode) -> Result<Vec<u8>> {
         let (target, len) = {
             let body = node(inode).body.lock();
@@ -139,8 +139,8 @@ impl Core {
         Ok(target)
     }
 
-    /// See [`granary_vfs::FileSystem::link`].
-    pub fn link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    /// See [`granary_vfs::Names::link`].
+    pub fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (parent, child) = (node(dir), node(inode));
         let _change = lock_all(&mut [parent, child]);
         self.may_enter(parent, name)?;
@@ -152,7 +152,7 @@ impl Core {
         };
         let (dir_block, block) = (self.inode_block(parent.ino)?, self.inode_block(child.ino)?);
         let mut tx = Tx::new(self);
-        tx.work(Call::Link.inodes());
+        tx.work(Kind::Link.inodes());
         let place = self.plan_entry(&mut tx, parent, name, Claim::Free)?;
         tx.touch(&dir_block, self.inode_lines(parent.ino, place.half));
         tx.touch(&block, self.inode_lines(child.ino, Half::Hot));
@@ -161,14 +161,14 @@ impl Core {
         }
         let seq = tx.run(|| {
             self.put_entry(parent, &place, name, child.ino, child.kind);
-            self.stamp_dir(cx, dir, 0);
+            self.stamp_dir(call, dir, 0);
             if let Some(listed) = orphan {
                 self.orphans.block.change(|b| orphan::set(b, listed, 0));
                 child.body.lock().standing = Standing::Live;
             }
             inode.update(|a| {
                 a.nlink += 1;
-                a.ctime = cx.time;
+                a.ctime = call.time;
             });
             self.put_inode(&dir_block, dir);
             self.put_inode(&block, inode);
@@ -179,22 +179,22 @@ impl Core {
         Ok(())
     }
 
-    /// See [`granary_vfs::FileSystem::unlink`].
-    pub fn unlink(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    /// See [`granary_vfs::Names::unlink`].
+    pub fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (parent, child) = (node(dir), node(inode));
         let _change = lock_all(&mut [parent, child]);
         let found = self.find_entry(parent, name, child.ino)?;
         let dir_block = self.inode_block(parent.ino)?;
         let mut tx = Tx::new(self);
-        tx.work(Call::Unlink.inodes() + self.removal_work(parent));
+        tx.work(Kind::Unlink.inodes() + self.removal_work(parent));
         let removal = self.plan_removal(&mut tx, inode)?;
         tx.touch(&found.block, found.head_line());
         tx.touch(&dir_block, self.inode_lines(parent.ino, Half::Hot));
         let seq = tx.run(|| {
             self.clear_entry(parent, &found, name);
-            self.stamp_dir(cx, dir, -((child.kind == FileKind::Dir) as i32));
+            self.stamp_dir(call, dir, -((child.kind == FileKind::Dir) as i32));
             self.put_inode(&dir_block, dir);
-            self.remove(cx, inode, &removal);
+            self.remove(call, inode, &removal);
         })?;
         parent.depends(seq);
         child.depends(seq);
@@ -217,7 +217,7 @@ impl Core {
     }
 
     /// A directory's attributes after its names changed; `links` is the change of its subdirectories.
-    pub fn stamp_dir(&self, cx: &Cx<'_>, dir: &Inode, links: i32) {
+    pub fn stamp_dir(&self, call: &Call<'_>, dir: &Inode, links: i32) {
         let (size, blocks) = {
             let body = node(dir).body.lock();
             (body.disk_size, body.stat_blocks())
@@ -226,8 +226,8 @@ impl Core {
             a.size = size;
             a.blocks = blocks;
             a.nlink = a.nlink.wrapping_add_signed(links);
-            a.mtime = cx.time;
-            a.ctime = cx.time;
+            a.mtime = call.time;
+            a.ctime = call.time;
         });
     }
 
@@ -246,7 +246,7 @@ impl Core {
             if !small && self.groups_of(&body) + 64 > self.most_lines {
                 return Err(FsError::NoSpace);
             }
-            tx.work(Call::End.inodes());
+            tx.work(Kind::End.inodes());
             tx.free_inode(child.ino);
             body.map.all_runs().for_each(|run| tx.free_blocks(run, false));
             return Ok(Removal { block: None, standing: Standing::Gone });
@@ -274,12 +274,12 @@ impl Core {
     }
 
     /// Does what [`Core::plan_removal`] planned. Lines locked.
-    pub fn remove(&self, cx: &Cx<'_>, inode: &Inode, removal: &Removal) {
+    pub fn remove(&self, call: &Call<'_>, inode: &Inode, removal: &Removal) {
         let child = node(inode);
         child.body.lock().standing = removal.standing;
         inode.update(|a| {
             a.nlink = if removal.standing == Standing::Live { a.nlink - 1 } else { 0 };
-            a.ctime = cx.time;
+            a.ctime = call.time;
         });
         if let Standing::Orphan(place) = removal.standing {
             self.orphans.block.change(|b| orphan::set(b, place, child.ino));

@@ -15,8 +15,8 @@ use crate::journal::Tx;
 use crate::namespace::{Removal, lock_all};
 use crate::node::{Half, node};
 use crate::space::Claim;
-use granary_vfs::work::Call;
-use granary_vfs::{Block, Cx, FileKind, FsError, Inode, Rename, Result};
+use granary_vfs::work::Kind;
+use granary_vfs::{Block, Call, FileKind, FsError, Inode, Rename, Result};
 use std::sync::Arc;
 
 /// How the names change.
@@ -28,8 +28,8 @@ enum Way {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::rename`].
-    pub fn rename(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    /// See [`granary_vfs::Names::rename`].
+    pub fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let (from_dir, to_dir, moved) = (node(r.from_dir), node(r.to_dir), node(r.inode));
         if r.target.is_some_and(|t| node(t).ino == moved.ino) {
             return Ok(());
@@ -46,7 +46,7 @@ impl Core {
         let moved_block = self.inode_block(moved.ino)?;
         let target_block = r.target.map(|t| self.inode_block(node(t).ino)).transpose()?;
         let mut tx = Tx::new(self);
-        tx.work(Call::Rename.inodes() + self.removal_work(from_dir));
+        tx.work(Kind::Rename.inodes() + self.removal_work(from_dir));
         let way = self.plan_way(&mut tx, r, &found)?;
         let to_half = if let Way::Move(place) = &way { place.half } else { Half::Hot };
         tx.touch(&from_block, self.inode_lines(from_dir.ino, Half::Hot));
@@ -68,16 +68,16 @@ impl Core {
         let seq = tx.run(|| {
             self.change_names(r, &found, &way);
             let (leaves, comes) = r.links_moved();
-            self.stamp_dir(cx, r.from_dir, leaves);
-            self.stamp_dir(cx, r.to_dir, comes);
+            self.stamp_dir(call, r.from_dir, leaves);
+            self.stamp_dir(call, r.to_dir, comes);
             self.put_inode(&from_block, r.from_dir);
             self.put_inode(&to_block, r.to_dir);
             for (block, inode) in &written {
-                inode.update(|a| a.ctime = cx.time);
+                inode.update(|a| a.ctime = call.time);
                 self.put_inode(block, inode);
             }
             if let (Way::Replace(_, removal), Some(target)) = (&way, r.target) {
-                self.remove(cx, target, removal);
+                self.remove(call, target, removal);
             }
         })?;
         all.iter().for_each(|n| n.depends(seq));

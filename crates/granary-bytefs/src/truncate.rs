@@ -17,8 +17,8 @@ use crate::map::SlotEdits;
 use crate::node::{Dirty, Half, Standing, node};
 use granary_sim::costs;
 use granary_units::{Lpa, PAGE_SIZE};
-use granary_vfs::work::Call;
-use granary_vfs::{Cx, FileKind, FsError, Inode, Result, SetAttr};
+use granary_vfs::work::Kind;
+use granary_vfs::{Call, FileKind, FsError, Inode, Result, SetAttr};
 
 /// File blocks that `size` bytes take.
 pub fn blocks_of(size: u64) -> u64 {
@@ -26,8 +26,8 @@ pub fn blocks_of(size: u64) -> u64 {
 }
 
 impl Core {
-    /// See [`granary_vfs::FileSystem::setattr`].
-    pub fn setattr(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+    /// See [`granary_vfs::Attributes::setattr`].
+    pub fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let node = node(inode);
         if set.size.is_some() && node.kind != FileKind::File {
             return Err(if node.kind == FileKind::Dir { FsError::IsDir } else { FsError::Invalid });
@@ -35,7 +35,7 @@ impl Core {
         self.journal.alive()?;
         let _change = node.change.lock();
         if node.body.lock().standing == Standing::Gone {
-            inode.update(|a| a.set(set, cx.time));
+            inode.update(|a| a.set(set, call.time));
             if let Some(size) = set.size {
                 self.cut_gone(inode, size);
             }
@@ -55,9 +55,9 @@ impl Core {
                 entry = tx.take_orphan();
             }
         }
-        let call =
-            if set.size.is_some_and(|size| size < inode.size()) { Call::Truncate } else { Call::Attributes };
-        tx.work(call.inodes() + costs().inode_dirty);
+        let kind =
+            if set.size.is_some_and(|size| size < inode.size()) { Kind::Truncate } else { Kind::Attributes };
+        tx.work(kind.inodes() + costs().inode_dirty);
         tx.touch(&block, self.inode_lines(node.ino, half));
         let seq = tx.run(|| {
             {
@@ -67,7 +67,7 @@ impl Core {
             if let Some(place) = entry {
                 self.orphans.block.change(|b| orphan::set(b, place, node.ino));
             }
-            inode.update(|a| a.set(set, cx.time));
+            inode.update(|a| a.set(set, call.time));
             self.put_blocks(inode);
             self.put_inode(&block, inode);
         })?;
@@ -124,13 +124,13 @@ impl Core {
         freed.into_iter().for_each(|run| self.space.withhold(seq, run));
     }
 
-    /// See [`granary_vfs::FileSystem::touch_atime`].
+    /// See [`granary_vfs::Attributes::touch_atime`].
     pub fn touch_atime(&self, inode: &Inode, time: granary_vfs::Time) {
         inode.update(|a| a.atime = time);
         self.mark_dirty(inode, Dirty { times: false, atime: true });
     }
 
-    /// See [`granary_vfs::FileSystem::evict`].
+    /// See [`granary_vfs::Life::evict`].
     pub fn evict(&self, inode: &Inode) -> Result<()> {
         let node = node(inode);
         let standing = {
@@ -167,7 +167,7 @@ impl Core {
     /// Frees the inode in place `place` of the orphan table; its blocks are free already.
     pub fn free_orphan(&self, inode: &Inode, place: u32) -> Result<()> {
         let mut tx = Tx::new(self);
-        tx.work(Call::End.inodes() + costs().orphan);
+        tx.work(Kind::End.inodes() + costs().orphan);
         tx.free_inode(node(inode).ino);
         self.free_xattrs(&mut tx, node(inode));
         tx.touch(&self.orphans.block, orphan::line_mask(place));

@@ -15,7 +15,7 @@ use crate::node::{Half, Node, Standing, node};
 use crate::space::{Claim, Run};
 use granary_device::Structure;
 use granary_units::{LINE_SIZE, Lpa, PAGE_SIZE};
-use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
+use granary_vfs::{Call, FsError, Inode, Result, xattr_string};
 
 impl Core {
     /// The blocks of an inode's attributes as its record and their head say.
@@ -59,18 +59,18 @@ impl Core {
         })
     }
 
-    /// See [`granary_vfs::FileSystem::getxattr`].
+    /// See [`granary_vfs::Attributes::getxattr`].
     pub fn getxattr(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(xattr_string::get(&self.xattrs(node(inode))?, name).map(<[u8]>::to_vec))
     }
 
-    /// See [`granary_vfs::FileSystem::listxattr`].
+    /// See [`granary_vfs::Attributes::listxattr`].
     pub fn listxattr(&self, inode: &Inode) -> Result<Vec<Vec<u8>>> {
         Ok(xattr_string::names(&self.xattrs(node(inode))?))
     }
 
-    /// See [`granary_vfs::FileSystem::setxattr`].
-    pub fn setxattr(&self, cx: &Cx<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+    /// See [`granary_vfs::Attributes::setxattr`].
+    pub fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.journal.alive()?;
         let node = node(inode);
         let _change = node.change.lock();
@@ -83,7 +83,7 @@ impl Core {
         };
         if gone {
             node.body.lock().xattrs = Some(string);
-            inode.update(|a| a.ctime = cx.time);
+            inode.update(|a| a.ctime = call.time);
             return Ok(());
         }
         let table = self.inode_block(node.ino)?;
@@ -129,7 +129,7 @@ impl Core {
             }
             let mut body = node.body.lock();
             body.map.xattr_blocks.clone_from(&lbas);
-            inode.update(|a| (a.ctime, a.blocks) = (cx.time, body.stat_blocks()));
+            inode.update(|a| (a.ctime, a.blocks) = (call.time, body.stat_blocks()));
             drop(body);
             self.put_inode(&table, inode);
         })?;

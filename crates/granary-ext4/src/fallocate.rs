@@ -23,14 +23,14 @@ use crate::node::{Node, number, show_blocks};
 use crate::options::DataMode;
 use granary_device::Ticket;
 use granary_units::{Lpa, Page};
-use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
+use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
 
 const BS: u64 = BLOCK_SIZE as u64;
 
 impl Ext4 {
     pub(crate) fn change_space(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         how: Allocate,
         pos: u64,
@@ -74,7 +74,7 @@ impl Ext4 {
         }
         self.journal.run(INODE, |h| {
             cut.iter().for_each(|page| h.cut_page(number(inode.ino()), *page));
-            let grown = inode.update(|a| a.allocated(how, end, cx.time));
+            let grown = inode.update(|a| a.allocated(how, end, call.time));
             if grown {
                 node.state.lock().disksize = end;
             }

@@ -34,8 +34,8 @@ use granary_device::{Structure, Ticket};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;
-use granary_vfs::work::Call;
-use granary_vfs::{Cx, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
+use granary_vfs::work::Kind;
+use granary_vfs::{Call, DirtyPage, FileKind, FsError, Ino, Inode, Result, SetAttr};
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
@@ -113,7 +113,7 @@ impl Ext4 {
     /// zeros there; in ours truncation leaves the old bytes.)
     pub(crate) fn stamp_write(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         end: u64,
         on_drive: bool,
@@ -121,9 +121,9 @@ impl Ext4 {
     ) -> Result<()> {
         let node = inode.private::<Node>();
         let changed = inode.update(|a| {
-            let changed = end > a.size || a.mtime != cx.time || a.ctime != cx.time;
+            let changed = end > a.size || a.mtime != call.time || a.ctime != call.time;
             a.size = a.size.max(end);
-            (a.mtime, a.ctime) = (cx.time, cx.time);
+            (a.mtime, a.ctime) = (call.time, call.time);
             changed
         });
         let grows = {
@@ -141,7 +141,7 @@ impl Ext4 {
             if orphan {
                 self.orphan_del(h, number(inode.ino()))?;
             }
-            h.work(Call::Attributes.inodes() + costs().inode_dirty);
+            h.work(Kind::Attributes.inodes() + costs().inode_dirty);
             self.mark_inode(h, inode)
         })
     }
@@ -380,7 +380,7 @@ impl Ext4 {
         end: u32,
         unwritten: bool,
     ) -> Result<(u64, u32)> {
-        h.work(Call::WriteBack.inodes());
+        h.work(Kind::WriteBack.inodes());
         let node = inode.private::<Node>();
         // Pages that nobody reserved for (a caller without `reserve`) are promised now.
         let missing = end - at - node.state.lock().delayed.count(at, end);
@@ -472,7 +472,13 @@ impl Ext4 {
 
     /// Writes past the page cache: blocks are allocated at once. A file that grows is on the orphan list meanwhile,
     /// so that recovery cuts off blocks behind its end.
-    pub(crate) fn write_past(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    pub(crate) fn write_past(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -492,7 +498,7 @@ impl Ext4 {
         let written = self.write_run(inode, first, &pages, &mut flight);
         let landed = self.land(inode, flight);
         match written.and(landed) {
-            Ok(()) => self.stamp_write(cx, inode, pos + len, true, grows && inode.attr().nlink > 0),
+            Ok(()) => self.stamp_write(call, inode, pos + len, true, grows && inode.attr().nlink > 0),
             Err(e) => {
                 self.drop_promises_range(inode, first, end);
                 if grows {
@@ -556,7 +562,7 @@ impl Ext4 {
     }
 
     /// Changes attributes; with a size, frees what lies behind it.
-    pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+    pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let shrinks = set.size.is_some_and(|size| size < inode.size() || size == 0);
         if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
             return Err(FsError::TooBig);
@@ -566,14 +572,14 @@ impl Ext4 {
             _ => None,
         };
         self.journal.run(INODE, |h| {
-            h.work(if shrinks { Call::Truncate } else { Call::Attributes }.inodes() + costs().inode_dirty);
+            h.work(if shrinks { Kind::Truncate } else { Kind::Attributes }.inodes() + costs().inode_dirty);
             if shrinks {
                 self.orphan_add(h, number(inode.ino()))?;
             }
             if let Some(page) = cut {
                 h.cut_page(number(inode.ino()), page);
             }
-            inode.update(|a| a.set(set, cx.time));
+            inode.update(|a| a.set(set, call.time));
             if let Some(size) = set.size {
                 let mut s = inode.private::<Node>().state.lock();
                 s.disksize = size;

@@ -13,8 +13,8 @@ use crate::layout::inode::{EXTENTS, ROOT_INO, ROOT_SIZE, RawInode};
 use crate::node::{self, Node, number, show_blocks};
 use granary_device::Structure;
 use granary_sim::costs;
-use granary_vfs::work::Call;
-use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
+use granary_vfs::work::Kind;
+use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Rename, Result};
 use std::sync::Arc;
 
 /// Credits of an operation on names: entries in two directories, each perhaps with a leaf and two index levels
@@ -75,7 +75,7 @@ impl Ext4 {
     /// Makes an inode; without a name it is on the orphan list until it is given one.
     pub(crate) fn make(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &Inode,
         name: Option<&[u8]>,
         new: &NewNode<'_>,
@@ -84,11 +84,11 @@ impl Ext4 {
             let is_dir = new.kind == FileKind::Dir;
             let top = is_dir && number(dir.ino()) == ROOT_INO;
             let spread = name.filter(|_| top).map(|name| name_hash(self.hash_seed, name).0);
-            h.work(Call::made(is_dir));
+            h.work(Kind::made(is_dir));
             let place = self.groups.new_inode(h, number(dir.ino()), is_dir, spread)?;
             let slot = node::slot(place.ino, self.groups.geo.inodes_per_group);
             let generation = place.table.with(|b| RawInode::at(b, slot).generation.get()).wrapping_add(1);
-            let loaded = match self.fill_new(h, cx, dir, name, new, place.ino, generation) {
+            let loaded = match self.fill_new(h, call, dir, name, new, place.ino, generation) {
                 Ok(loaded) => loaded,
                 Err(e) => {
                     self.groups.free_inode(h, place.ino, is_dir)?;
@@ -109,7 +109,7 @@ impl Ext4 {
                 return Ok(Created { ino: Ino(place.ino as u64), loaded });
             }
             dir.update(|a| {
-                (a.mtime, a.ctime) = (cx.time, cx.time);
+                (a.mtime, a.ctime) = (call.time, call.time);
                 if is_dir {
                     gain_subdir(a);
                 }
@@ -124,7 +124,7 @@ impl Ext4 {
     fn fill_new(
         &self,
         h: &mut Handle<'_>,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &Inode,
         name: Option<&[u8]>,
         new: &NewNode<'_>,
@@ -133,7 +133,7 @@ impl Ext4 {
     ) -> Result<Loaded> {
         let long_link = new.kind == FileKind::Symlink && new.target.len() >= ROOT_SIZE;
         let mapped = long_link || matches!(new.kind, FileKind::File | FileKind::Dir);
-        let node = Node::new(if mapped { EXTENTS } else { 0 }, cx.time, generation);
+        let node = Node::new(if mapped { EXTENTS } else { 0 }, call.time, generation);
         let is_dir = new.kind == FileKind::Dir;
         let size = if is_dir { crate::layout::BLOCK_SIZE } else { new.target.len() };
         if is_dir {
@@ -157,35 +157,35 @@ impl Ext4 {
             s.disksize = size as u64;
             s.blocks * 8
         };
-        let mut attr = Attr { size: size as u64, blocks, ..new.attr(cx.time) };
+        let mut attr = Attr { size: size as u64, blocks, ..new.attr(call.time) };
         if name.is_none() {
             attr.nlink = 0;
         }
         Ok(Loaded { attr, private: Arc::new(node) })
     }
 
-    pub(crate) fn add_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn add_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.transaction(NAMES, |h| {
-            h.work(Call::Link.inodes());
+            h.work(Kind::Link.inodes());
             self.dir_insert(h, dir, name, number(inode.ino()), inode.attr().kind)?;
             let before = inode.update(|a| {
-                a.ctime = cx.time;
+                a.ctime = call.time;
                 a.nlink += 1;
                 a.nlink - 1
             });
             if before == 0 {
                 self.orphan_del(h, number(inode.ino()))?;
             }
-            dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+            dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
             self.mark_inode(h, inode)?;
             self.mark_inode(h, dir)
         })
     }
 
     /// An inode loses the name that counted: on the orphan list with its last.
-    fn drop_link(&self, h: &mut Handle<'_>, cx: &Cx<'_>, inode: &Inode) -> Result<()> {
+    fn drop_link(&self, h: &mut Handle<'_>, call: &Call<'_>, inode: &Inode) -> Result<()> {
         let left = inode.update(|a| {
-            a.ctime = cx.time;
+            a.ctime = call.time;
             a.nlink = a.links_left();
             a.nlink
         });
@@ -195,27 +195,27 @@ impl Ext4 {
         self.mark_inode(h, inode)
     }
 
-    pub(crate) fn remove_name(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn remove_name(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.transaction(NAMES, |h| {
-            h.work(Call::Unlink.inodes());
+            h.work(Kind::Unlink.inodes());
             self.dir_remove(h, dir, name)?;
             let is_dir = inode.attr().kind == FileKind::Dir;
             dir.update(|a| {
-                (a.mtime, a.ctime) = (cx.time, cx.time);
+                (a.mtime, a.ctime) = (call.time, call.time);
                 if is_dir {
                     lose_subdir(a);
                 }
             });
             self.mark_inode(h, dir)?;
-            self.drop_link(h, cx, inode)
+            self.drop_link(h, call, inode)
         })
     }
 
-    pub(crate) fn move_name(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    pub(crate) fn move_name(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         self.transaction(NAMES, |h| {
-            h.work(Call::Rename.inodes());
+            h.work(Kind::Rename.inodes());
             if r.exchange {
-                return self.exchange(h, cx, r);
+                return self.exchange(h, call, r);
             }
             let kind = r.inode.attr().kind;
             match r.target {
@@ -226,20 +226,20 @@ impl Ext4 {
             self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
             count_moved(r);
             if let Some(target) = r.target {
-                self.drop_link(h, cx, target)?;
+                self.drop_link(h, call, target)?;
             }
-            self.stamp_renamed(h, cx, &[r.inode], r)
+            self.stamp_renamed(h, call, &[r.inode], r)
         })
     }
 
-    fn exchange(&self, h: &mut Handle<'_>, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    fn exchange(&self, h: &mut Handle<'_>, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let target = r.target.ok_or(FsError::NoEntry)?;
         self.dir_repoint(h, r.to_dir, r.to, r.inode)?;
         self.dir_repoint(h, r.from_dir, r.from, target)?;
         self.change_parent(h, r.inode, r.from_dir, r.to_dir)?;
         self.change_parent(h, target, r.to_dir, r.from_dir)?;
         count_moved(r);
-        self.stamp_renamed(h, cx, &[r.inode, target], r)
+        self.stamp_renamed(h, call, &[r.inode, target], r)
     }
 
     /// A moved directory's "..".
@@ -250,15 +250,21 @@ impl Ext4 {
         self.dir_set_parent(h, moved, to.ino())
     }
 
-    fn stamp_renamed(&self, h: &mut Handle<'_>, cx: &Cx<'_>, moved: &[&Inode], r: &Rename<'_>) -> Result<()> {
+    fn stamp_renamed(
+        &self,
+        h: &mut Handle<'_>,
+        call: &Call<'_>,
+        moved: &[&Inode],
+        r: &Rename<'_>,
+    ) -> Result<()> {
         for inode in moved {
-            inode.update(|a| a.ctime = cx.time);
+            inode.update(|a| a.ctime = call.time);
             self.mark_inode(h, inode)?;
         }
-        r.from_dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+        r.from_dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
         self.mark_inode(h, r.from_dir)?;
         if r.from_dir.ino() != r.to_dir.ino() {
-            r.to_dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+            r.to_dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
             self.mark_inode(h, r.to_dir)?;
         }
         Ok(())
@@ -313,7 +319,7 @@ impl Ext4 {
         let is_dir = inode.attr().kind == FileKind::Dir;
         self.drop_promises(inode, 0);
         self.truncate_blocks(inode, 0, |h| {
-            h.work(Call::End.inodes() + costs().inode_free);
+            h.work(Kind::End.inodes() + costs().inode_free);
             self.orphan_del(h, ino)?;
             self.free_xattr_block(h, inode)?;
             self.change_raw(h, ino, |raw| {

@@ -25,7 +25,7 @@ use crate::node::{Node, number, show_blocks};
 use granary_device::Structure;
 use granary_sim::costs;
 use granary_units::Lpa;
-use granary_vfs::{Block, Cx, FsError, Inode, Result, xattr_string};
+use granary_vfs::{Block, Call, FsError, Inode, Result, xattr_string};
 use std::sync::Arc;
 
 /// Credits: inode, the block before and the block after; bitmap and descriptor of each.
@@ -72,7 +72,7 @@ impl Ext4 {
 
     pub(crate) fn set_xattr(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         name: &[u8],
         value: Option<&[u8]>,
@@ -98,7 +98,7 @@ impl Ext4 {
                 s.xattrs.clone_from(&own);
                 show_blocks(inode, &s);
             }
-            inode.update(|a| a.ctime = cx.time);
+            inode.update(|a| a.ctime = call.time);
             self.mark_inode(h, inode)
         })
     }

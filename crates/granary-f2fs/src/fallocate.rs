@@ -20,14 +20,14 @@ use crate::layout::{NEW_ADDR, NULL_ADDR, is_real, put32};
 use crate::node::{Node, node};
 use crate::tree::Dnode;
 use granary_sim::{costs, cpu};
-use granary_vfs::work::Call;
-use granary_vfs::{Allocate, Cx, FileKind, FsError, Inode, Result};
+use granary_vfs::work::Kind;
+use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
 use std::ops::Range;
 
 impl F2fs {
     pub(crate) fn change_space(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         how: Allocate,
         pos: u64,
@@ -44,13 +44,13 @@ impl F2fs {
             let changed = self.convert_inline(own).and_then(|()| self.change_pointers(own, how, pos, len));
             self.counted(inode, before);
             changed?;
-            let grown = inode.update(|a| a.allocated(how, end, cx.time));
+            let grown = inode.update(|a| a.allocated(how, end, call.time));
             if grown {
                 own.state.lock().disksize = end;
             }
             self.mark_inode(inode, true);
         }
-        cpu(costs().extent_alloc + costs().extent_update + Call::Allocate.inodes());
+        cpu(costs().extent_alloc + costs().extent_update + Kind::Allocate.inodes());
         Ok(())
     }
 

@@ -22,8 +22,8 @@ use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu, now};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::direct;
-use granary_vfs::work::Call;
-use granary_vfs::{Cx, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
+use granary_vfs::work::Kind;
+use granary_vfs::{Call, DirtyPage, FsError, Inode, Result, SetAttr, WriteBackCause};
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) const BS: u64 = BLOCK_SIZE as u64;
@@ -141,11 +141,11 @@ impl F2fs {
     }
 
     /// Size and times after pages were dirtied.
-    pub(crate) fn stamp_write(&self, cx: &Cx<'_>, inode: &Inode, end: u64) {
+    pub(crate) fn stamp_write(&self, call: &Call<'_>, inode: &Inode, end: u64) {
         let (grows, stamps) = inode.update(|a| {
-            let change = (end > a.size, a.mtime != cx.time || a.ctime != cx.time);
+            let change = (end > a.size, a.mtime != call.time || a.ctime != call.time);
             a.size = a.size.max(end);
-            (a.mtime, a.ctime) = (cx.time, cx.time);
+            (a.mtime, a.ctime) = (call.time, call.time);
             change
         });
         if grows || stamps {
@@ -229,7 +229,7 @@ impl F2fs {
     /// The processor's part of writing so many runs of blocks: each gets its place, and its addresses change.
     fn charge_write(&self, runs: usize) {
         let c = costs();
-        cpu((c.extent_alloc + c.extent_update + Call::WriteBack.inodes()) * runs as u64);
+        cpu((c.extent_alloc + c.extent_update + Kind::WriteBack.inodes()) * runs as u64);
     }
 
     fn write_inline(&self, node: &Node, page: &Page) -> Result<()> {
@@ -387,7 +387,13 @@ impl F2fs {
     }
 
     /// Writes past the page cache: overwrites in place, the rest to the warm log.
-    pub(crate) fn write_past(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    pub(crate) fn write_past(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
         if data.is_empty() {
             return Ok(());
         }
@@ -406,7 +412,7 @@ impl F2fs {
         let log = log::WARM_DATA;
         let placed = self.place_blocks(node, first, pages.into_iter(), in_place, log, &mut batch, &mut moved);
         self.finish_write(node, batch, moved, placed)?;
-        self.stamp_write(cx, inode, pos + len);
+        self.stamp_write(call, inode, pos + len);
         self.grown(inode, pos + len, false)?;
         drop((lock, op));
         self.charge_write(1);
@@ -414,7 +420,7 @@ impl F2fs {
     }
 
     /// Changes attributes; with a size, frees what lies behind it.
-    pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+    pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         if set.size.is_some_and(|size| size > crate::MAX_FILE_SIZE) {
             return Err(FsError::TooBig);
         }
@@ -425,13 +431,13 @@ impl F2fs {
             if let Some(size) = set.size {
                 self.resize(node, inode.size(), size)?;
             }
-            inode.update(|a| a.set(set, cx.time));
+            inode.update(|a| a.set(set, call.time));
             self.mark_inode(inode, true);
             self.show_blocks(inode);
         }
-        let call =
-            if set.size.is_some_and(|size| size < old_size) { Call::Truncate } else { Call::Attributes };
-        cpu(call.inodes() + costs().inode_dirty);
+        let kind =
+            if set.size.is_some_and(|size| size < old_size) { Kind::Truncate } else { Kind::Attributes };
+        cpu(kind.inodes() + costs().inode_dirty);
         Ok(())
     }
 

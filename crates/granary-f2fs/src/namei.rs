@@ -15,8 +15,8 @@ use crate::node::{Node, node, number};
 use crate::segs::log;
 use granary_sim::{costs, cpu};
 use granary_units::Page;
-use granary_vfs::work::Call;
-use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
+use granary_vfs::work::Kind;
+use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Rename, Result};
 use std::sync::Arc;
 
 /// Names that end so are of files that are written once: cold (mkfs.f2fs's list of media, shortened).
@@ -39,7 +39,7 @@ impl F2fs {
     /// Makes an inode; without a name it is an orphan until it is given one.
     pub(crate) fn make(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &Inode,
         name: Option<&[u8]>,
         new: &NewNode<'_>,
@@ -50,7 +50,7 @@ impl F2fs {
                 self.orphan_room()?;
             }
             let ino = self.new_ino()?;
-            let node = match self.fill_new(cx, dir, name, new, ino) {
+            let node = match self.fill_new(call, dir, name, new, ino) {
                 Ok(node) => node,
                 Err(e) => {
                     self.nodes.forget((ino, ino));
@@ -66,7 +66,7 @@ impl F2fs {
             }
             if name.is_some() {
                 dir.update(|a| {
-                    (a.mtime, a.ctime) = (cx.time, cx.time);
+                    (a.mtime, a.ctime) = (call.time, call.time);
                     a.nlink += (new.kind == FileKind::Dir) as u32;
                 });
                 self.mark_inode(dir, true);
@@ -75,7 +75,7 @@ impl F2fs {
             }
             Created { ino: Ino(ino as u64), loaded: node.loaded() }
         };
-        cpu(Call::made(new.kind == FileKind::Dir));
+        cpu(Kind::made(new.kind == FileKind::Dir));
         Ok(created)
     }
 
@@ -87,7 +87,7 @@ impl F2fs {
     /// Builds the new inode and enters its name, if it has one; after an error what it took but the inode itself is given back.
     fn fill_new(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &Inode,
         name: Option<&[u8]>,
         new: &NewNode<'_>,
@@ -101,7 +101,7 @@ impl F2fs {
             FileKind::File => (INLINE_DATA, 0),
             _ => (0, 0),
         };
-        let mut attr = Attr { size: size as u64, blocks: 8 * long as u64, ..new.attr(cx.time) };
+        let mut attr = Attr { size: size as u64, blocks: 8 * long as u64, ..new.attr(call.time) };
         if name.is_none() {
             attr.nlink = 0;
         }
@@ -143,12 +143,12 @@ impl F2fs {
         Ok(Node::new(ino, attr, &x))
     }
 
-    pub(crate) fn add_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn add_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         {
             let _op = self.op()?;
             self.dir_insert(dir, name, number(inode.ino()), inode.view(|a| a.kind))?;
             let before = inode.update(|a| {
-                a.ctime = cx.time;
+                a.ctime = call.time;
                 a.nlink += 1;
                 a.nlink - 1
             });
@@ -164,14 +164,14 @@ impl F2fs {
                 self.memory.lock().orphans.remove(&number(inode.ino()));
             }
             self.mark_inode(inode, true);
-            self.stamp_dir(cx, dir);
+            self.stamp_dir(call, dir);
         }
-        cpu(Call::Link.inodes());
+        cpu(Kind::Link.inodes());
         Ok(())
     }
 
-    fn stamp_dir(&self, cx: &Cx<'_>, dir: &Inode) {
-        dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
+    fn stamp_dir(&self, call: &Call<'_>, dir: &Inode) {
+        dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
         self.mark_inode(dir, true);
     }
 
@@ -183,9 +183,9 @@ impl F2fs {
     }
 
     /// An inode loses the name that counted in `dir`.
-    fn drop_link(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
+    fn drop_link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) {
         let (left, is_dir) = inode.update(|a| {
-            a.ctime = cx.time;
+            a.ctime = call.time;
             let is_dir = a.kind == FileKind::Dir;
             a.nlink = a.links_left();
             (a.nlink, is_dir)
@@ -212,22 +212,22 @@ impl F2fs {
         self.mark_inode(inode, true);
     }
 
-    pub(crate) fn remove_name(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn remove_name(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         {
             let _op = self.op()?;
             self.orphan_room()?;
             self.dir_remove(dir, name)?;
             let is_dir = inode.view(|a| a.kind) == FileKind::Dir;
             dir.update(|a| a.nlink -= is_dir as u32);
-            self.stamp_dir(cx, dir);
-            self.drop_link(cx, dir, name, inode);
+            self.stamp_dir(call, dir);
+            self.drop_link(call, dir, name, inode);
         }
         let last = inode.view(|a| a.nlink == 0);
-        cpu(Call::Unlink.inodes() + costs().orphan * last as u64);
+        cpu(Kind::Unlink.inodes() + costs().orphan * last as u64);
         Ok(())
     }
 
-    pub(crate) fn move_name(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    pub(crate) fn move_name(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         {
             let _op = self.op()?;
             self.orphan_room()?;
@@ -244,18 +244,18 @@ impl F2fs {
                 if let Some(target) = r.target {
                     let is_dir = target.view(|a| a.kind) == FileKind::Dir;
                     r.to_dir.update(|a| a.nlink -= is_dir as u32);
-                    self.drop_link(cx, r.to_dir, r.to, target);
+                    self.drop_link(call, r.to_dir, r.to, target);
                 }
             }
             self.note_rename(r);
             for moved in [Some(r.inode), r.target.filter(|_| r.exchange)].into_iter().flatten() {
-                moved.update(|a| a.ctime = cx.time);
+                moved.update(|a| a.ctime = call.time);
                 self.mark_inode(moved, true);
             }
-            self.stamp_dir(cx, r.from_dir);
-            self.stamp_dir(cx, r.to_dir);
+            self.stamp_dir(call, r.from_dir);
+            self.stamp_dir(call, r.to_dir);
         }
-        cpu(Call::Rename.inodes());
+        cpu(Kind::Rename.inodes());
         Ok(())
     }
 
@@ -326,7 +326,7 @@ impl F2fs {
         }
         let c = costs();
         let freed = (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64;
-        cpu(Call::End.inodes() + c.orphan + c.inode_free + freed);
+        cpu(Kind::End.inodes() + c.orphan + c.inode_free + freed);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::layout::node::{Footer, XATTR_PLACE};
 use crate::layout::xattr;
 use crate::node::{Node, node};
 use granary_sim::{costs, cpu};
-use granary_vfs::{Cx, FsError, Inode, Result, xattr_string};
+use granary_vfs::{Call, FsError, Inode, Result, xattr_string};
 use std::sync::Arc;
 
 impl F2fs {
@@ -42,7 +42,7 @@ impl F2fs {
 
     pub(crate) fn set_xattr(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         name: &[u8],
         value: Option<&[u8]>,
@@ -63,7 +63,7 @@ impl F2fs {
             }
             let entry = self.inode_node(own.ino)?;
             self.nodes.change(&entry, |b| xattr::write_inline(b, own.ino, &string));
-            inode.update(|a| a.ctime = cx.time);
+            inode.update(|a| a.ctime = call.time);
             self.mark_inode(inode, true);
         }
         cpu(costs().xattr_update);

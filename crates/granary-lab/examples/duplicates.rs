@@ -10,7 +10,7 @@ use granary_lab::testbed::Testbed;
 use granary_mssd::{Mode, Mssd};
 use granary_sim::{Daemon, Signal, World, WorldConfig};
 use granary_units::Nanos;
-use granary_vfs::{Tracking, Vfs, VfsConfig};
+use granary_vfs::{Caller, Tracking, Vfs, VfsConfig};
 use granary_workload::Workload;
 use granary_workload::run::{Run, RunOptions};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn measure(name: &str, scale: f64) -> Result<(f64, u64, u64), Box<dyn std::error
         let vfs = Vfs::mount(fs, config).map_err(|e| text(&e))?;
         let mut run = Run::new(&workload, Processes(vfs.clone()), RunOptions::default());
         run.setup().map_err(|e| text(&e))?;
-        vfs.sync().map_err(|e| text(&e))?;
+        vfs.sync(&Caller::KERNEL).map_err(|e| text(&e))?;
         let seen = Arc::new([const { AtomicU64::new(0) }; 3]);
         let (its, cache) = (Arc::clone(&seen), vfs.clone());
         let sampler = Daemon::start("sampler", move |stop| {

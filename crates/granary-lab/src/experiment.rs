@@ -26,7 +26,7 @@ use granary_device::{Devices, Role};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_units::PAGE_SIZE;
-use granary_vfs::{Cred, FsError, Process, Vfs};
+use granary_vfs::{CachePolicy, Caller, Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{Clients, Finish, Outcome, Progress, ProgressFn, Run, RunError, RunOptions};
 use parking_lot::Mutex;
@@ -107,7 +107,7 @@ impl Clients for Processes {
 struct Finished {
     outcome: Outcome,
     snapshots: [Snapshot; 4],
-    page_cache: bool,
+    cache_policy: CachePolicy,
     /// Pages in the page cache when the run ended, and the most duplicates of pages until then.
     cache: (u64, u64),
 }
@@ -208,7 +208,7 @@ impl Experiment {
         let start = Snapshot::take(&devices);
         run.setup().map_err(|e| self.failed(fs, "setup", &e))?;
         // Idle before the run, so that what run and drain write is the run's own and not the setup's leftovers.
-        vfs.sync().map_err(LabError::fs(name, "setup"))?;
+        vfs.sync(&Caller::KERNEL).map_err(LabError::fs(name, "setup"))?;
         sleep_until(devices.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
         let ready = Snapshot::take(&devices);
         mark(Phase::Run);
@@ -225,7 +225,7 @@ impl Experiment {
         drop(run);
         let stats = vfs.cache_stats();
         let cache = (stats.pages, stats.most_duplicates);
-        vfs.sync().map_err(LabError::fs(name, "drain"))?;
+        vfs.sync(&Caller::KERNEL).map_err(LabError::fs(name, "drain"))?;
         let idle = devices.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
         let drained = Snapshot::take(&devices);
@@ -235,8 +235,8 @@ impl Experiment {
         if let Some(recorded) = &recorded {
             recorded.finish()?;
         }
-        let page_cache = vfs.fs().features().page_cache;
-        Ok(Finished { outcome, snapshots: [start, ready, done, drained], page_cache, cache })
+        let cache_policy = vfs.fs().features().cache;
+        Ok(Finished { outcome, snapshots: [start, ready, done, drained], cache_policy, cache })
     }
 
     /// One line for a record of the drive's calls.
@@ -273,7 +273,7 @@ impl Experiment {
     /// A clean end, and clean checks: of the file system while mounted, and of the drive.
     fn verify(&self, vfs: &Arc<Vfs>, devices: &Devices) -> Result<(), LabError> {
         let name = &self.fs;
-        let found = vfs.fs().check().map_err(LabError::fs(name, "check"))?;
+        let found = vfs.check().map_err(LabError::fs(name, "check"))?;
         if let Some(first) = found.first() {
             return Err(LabError::run(name, "check", format!("{} violations; first: {first}", found.len())));
         }
@@ -290,7 +290,7 @@ impl Experiment {
     }
 
     fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
-        let Finished { outcome, snapshots: [start, ready, done, drained], page_cache, cache } = finished;
+        let Finished { outcome, snapshots: [start, ready, done, drained], cache_policy, cache } = finished;
         let run = phase(&ready, &done);
         let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
@@ -360,7 +360,8 @@ impl Experiment {
             messages: outcome.messages.clone(),
             warnings: Vec::new(),
         };
-        let judge = warnings::Run { fs, page_cache, testbed: &self.testbed, workload: &self.workload };
+        let judge =
+            warnings::Run { fs, cache: cache_policy, testbed: &self.testbed, workload: &self.workload };
         record.warnings = self.origin.notes.clone();
         if record.cut_short {
             let so_far = "cut short by an interrupt: the figures are of what was done until then, another run ends elsewhere";

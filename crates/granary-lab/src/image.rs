@@ -16,8 +16,8 @@ use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, Imag
 use granary_mssd::DriveConfig;
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
-    Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time, Vfs, VfsConfig,
-    quoted,
+    Call, Caller, Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time,
+    Vfs, VfsConfig, quoted,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ pub fn give_root(vfs: &Arc<Vfs>, (uid, gid): (u32, u32)) -> granary_vfs::Result<
     if (uid, gid) == (0, 0) {
         return Ok(());
     }
-    vfs.setattr(&Cred::ROOT, &vfs.root(), &Change::owner(Some(uid), Some(gid)))
+    vfs.setattr(&Caller::KERNEL, &vfs.root(), &Change::owner(Some(uid), Some(gid)))
 }
 
 /// The directory of an image. Whoever opens it several times does so through one of these: by its path it might be another one the
@@ -216,10 +216,10 @@ fn grow_fs(host: &Arc<dyn ImageHost>, asked: Option<u64>) -> Result<(), LabError
     let has =
         open.devices.serving(Need::Blocks).map_err(|e| LabError::fs(name, "grow")(e.into()))?.info().pages;
     let answer = match asked {
-        Some(wanted) => ask(|blocks| fs.grow(blocks), has, wanted, name, path),
-        None => judge(fs.grow(has), name, path),
+        Some(wanted) => ask(|blocks| fs.grow(&Call::offline(), blocks), has, wanted, name, path),
+        None => judge(fs.grow(&Call::offline(), has), name, path),
     };
-    fs.unmount().map_err(LabError::fs(name, "unmount"))?;
+    fs.unmount(&Call::offline()).map_err(LabError::fs(name, "unmount"))?;
     drop(fs);
     open.image.close()?;
     answer
@@ -434,7 +434,7 @@ impl OpenImage {
 /// # Errors
 /// The file system's: its root directory cannot be read.
 pub fn under_vfs(fs: Arc<dyn FileSystem>, config: VfsConfig) -> granary_vfs::Result<Arc<Vfs>> {
-    Vfs::mount(fs.clone(), config).inspect_err(|_| drop(fs.unmount()))
+    Vfs::mount(fs.clone(), config).inspect_err(|_| drop(fs.unmount(&Call::offline())))
 }
 
 /// Opens the drive of an image, whatever it holds.
@@ -539,7 +539,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         Err(e) => found.wrong.push(format!("{name} cannot be mounted: {e}")),
         Ok(fs) => {
             // Recovery may have changed things, which only memory has yet.
-            match fs.sync().and_then(|()| fs.check()) {
+            match fs.sync(&Call::offline()).and_then(|()| fs.check(&Call::offline())) {
                 Ok(wrong) => found.wrong.extend(wrong.into_iter().map(|w| format!("{name}: {w}"))),
                 Err(e) => found.wrong.push(format!("{name} cannot be checked: {e}")),
             }

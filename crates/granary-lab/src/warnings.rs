@@ -3,14 +3,15 @@
 use crate::record::Record;
 use crate::registry::FsEntry;
 use crate::testbed::Testbed;
+use granary_vfs::CachePolicy;
 use granary_workload::Workload;
 
 /// What a run is judged by, beside its record.
 pub struct Run<'a> {
     /// The file system.
     pub fs: &'a FsEntry,
-    /// Whether the vfs page cache serves it ([`granary_vfs::Features::page_cache`]).
-    pub page_cache: bool,
+    /// What the vfs page cache serves of it.
+    pub cache: CachePolicy,
     /// What it ran on.
     pub testbed: &'a Testbed,
     /// What it ran.
@@ -37,7 +38,7 @@ impl Run<'_> {
     fn served_from_memory(&self, record: &Record) -> Option<String> {
         let (set, cache) = (self.workload.expected_bytes(), self.testbed.host.vfs.page_cache);
         let (asked, read) = (record.app.read_bytes, record.host.data_read());
-        if !self.page_cache || set >= cache.0 as f64 || asked == 0 || read >= asked / 2 {
+        if !self.cache.reads || set >= cache.0 as f64 || asked == 0 || read >= asked / 2 {
             return None;
         }
         Some(format!(
@@ -49,7 +50,7 @@ impl Run<'_> {
 
     /// Work that comes round less often than the run lasted.
     fn too_short(&self, virtual_s: f64) -> Option<String> {
-        let write_back = self.page_cache.then_some(("write-back", self.testbed.host.vfs.dirty_expire));
+        let write_back = self.cache.writes.then_some(("write-back", self.testbed.host.vfs.dirty_expire));
         let periods = [(self.fs.periodic)(&self.testbed.fs.of(self.fs)), write_back].into_iter().flatten();
         let missed: Vec<String> = periods
             .filter(|(_, every)| virtual_s < every.as_secs_f64())
@@ -80,10 +81,11 @@ mod tests {
 
     /// The warnings of a run of so many seconds on this file system, in which programs read so many bytes and the drive gave so
     /// many of data.
-    fn of(fs: &str, page_cache: bool, virtual_s: f64, asked: u64, read: u64) -> String {
+    fn of(fs: &str, cached: bool, virtual_s: f64, asked: u64, read: u64) -> String {
+        let cache = if cached { CachePolicy::ALL } else { CachePolicy::NONE };
         let testbed = &Testbed::load("bytefs-emulator", &[]).expect("built in");
         let workload = &Workload::parse("w", TEXT, &[]).expect("a workload");
-        let run = Run { fs: registry::find(fs).expect("known"), page_cache, testbed, workload };
+        let run = Run { fs: registry::find(fs).expect("known"), cache, testbed, workload };
         let mut record = Record { virtual_s, ..Record::default() };
         record.app.read_bytes = asked;
         record.host.block.read_bytes.insert("data".to_owned(), read);

@@ -22,7 +22,7 @@
 //! Open files: the kernel has them. A request to read or write says with which flags, so nothing need be kept of them
 //! here, and most file systems answer the first OPEN and CREATE with "no such call": the kernel then opens, creates
 //! (with MKNOD) and closes without asking, which saves a third of the requests of making a file. A file system that
-//! wants to know when a file is closed ([`granary_vfs::FileSystem::watches_close`]) has handles.
+//! wants to know when a file is closed ([`granary_vfs::Quirks::watches_close`]) has handles.
 //!
 //! A mount that only reads refuses every change here, too: the kernel refuses them until somebody says `mount -o remount,rw`,
 //! of which a FUSE server is not told and which it cannot refuse; the image below would forget what was written.
@@ -51,8 +51,8 @@ use crate::options::{Advise, DurableHook, Options};
 use errands::Errands;
 use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
 use granary_fuse::{Listing, NodeId, Notifier, Op, Reply, Request, Server, Setattr};
-use granary_vfs::{Change, Cred, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
-use privileges::Caller;
+use granary_vfs::{Caller, Change, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
+use privileges::Requester;
 use rustix::io::Errno;
 use space::Leavers;
 use stats::Statistics;
@@ -99,7 +99,7 @@ impl Adapter {
         // A kernel that is told of lists asks for them before each access, and "not supported" would be its answer to everybody.
         let xattrs = options.xattrs && vfs.keeps_attributes();
         Adapter {
-            handles: vfs.fs().watches_close().then(Handles::default),
+            handles: vfs.fs().features().quirks.watches_close.then(Handles::default),
             directories: Handles::default(),
             vfs,
             operations: Arc::new(Operations::default()),
@@ -172,7 +172,7 @@ impl Adapter {
         Ok(self.attr(&self.node(node)?))
     }
 
-    fn setattr(&self, caller: Caller, node: NodeId, set: &Setattr) -> Result<Attr> {
+    fn setattr(&self, caller: Requester, node: NodeId, set: &Setattr) -> Result<Attr> {
         if Statistics::is(node) {
             return Err(FsError::NotPermitted);
         }
@@ -190,7 +190,7 @@ impl Adapter {
             // Which bits of the mode it takes away is in the mode already.
             chown: false,
         };
-        self.vfs.setattr(&Cred::ROOT, &node, &change)?;
+        self.vfs.setattr(&Caller::KERNEL, &node, &change)?;
         Ok(self.attr(&node))
     }
 
@@ -205,7 +205,7 @@ impl Adapter {
 
     fn close(&self, file: Arc<OpenFile>) {
         match Arc::try_unwrap(file) {
-            Ok(file) => self.vfs.close(file),
+            Ok(file) => self.vfs.close(&Caller::KERNEL, file),
             Err(shared) => drop(shared),
         }
     }
@@ -238,7 +238,7 @@ impl Adapter {
         let (node, who) = (request.node, (request.uid, request.gid));
         match request.op {
             Op::Setattr(set) => self
-                .setattr(Caller::of(request, set.kill), node, &set)
+                .setattr(Requester::of(request, set.kill), node, &set)
                 .map(|attr| Answer::Attr(AttrOut::new(attr, ATTR_TTL))),
             Op::Mknod { name, mode, umask, rdev } => {
                 self.mknod(who, node, name, (mode, umask), rdev).map(Answer::Entry)
@@ -265,7 +265,7 @@ impl Adapter {
             }
             Op::Removexattr { name } => self.removexattr(node, name).map(|()| Answer::Done),
             Op::Fallocate { handle, offset, length, mode } => {
-                let caller = Caller::of(request, true);
+                let caller = Requester::of(request, true);
                 self.fallocate(caller, (node, handle), offset, length, mode).map(|()| Answer::Done)
             }
             _ => Err(FsError::NotSupported),
@@ -287,7 +287,7 @@ impl Adapter {
                     ..Statfs::default()
                 });
             };
-            adapter.answer(reply, || adapter.vfs.statfs(), told);
+            adapter.answer(reply, || adapter.vfs.statfs(&Caller::KERNEL), told);
         });
     }
 
@@ -374,7 +374,7 @@ impl Server for Adapter {
                 self.guard.answer(|| self.read((node, handle), offset, size as usize, flags, reply));
             }
             Op::Write { handle, offset, data, flags, cached, kill } => {
-                let who = (whom, Caller::of(request, kill));
+                let who = (whom, Requester::of(request, kill));
                 let flags = (!cached).then_some(flags);
                 self.guard.answer(|| self.write(who, (node, handle), offset, data, flags, reply));
             }
@@ -414,7 +414,7 @@ impl Server for Adapter {
                 xattrs::answer(reply, size, self.guard.run(|| self.listxattr(request)));
             }
             Op::Ioctl { cmd, data, room } => {
-                let caller = Caller::of(request, false);
+                let caller = Requester::of(request, false);
                 let done = move |reply: Reply, data: Option<Vec<u8>>| match data {
                     Some(data) => reply.ioctl(&data[..data.len().min(room as usize)]),
                     None => reply.error(Errno::NOTTY),

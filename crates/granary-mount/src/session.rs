@@ -15,7 +15,7 @@ use crate::operations::Operations;
 use crate::options::{Options, wait_durable};
 use granary_fuse::abi::InitFlags;
 use granary_fuse::{MountConfig, Server, Serving, Session};
-use granary_vfs::{FsError, Vfs};
+use granary_vfs::{Caller, FsError, Vfs};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -192,7 +192,7 @@ impl Mounted {
         let unmounted = adapter.vfs.unmount();
         if unmounted == Err(FsError::Busy) {
             // Whatever is in its way: what programs wrote must not go with it.
-            let _ = adapter.vfs.sync();
+            let _ = adapter.vfs.sync(&Caller::KERNEL);
         }
         let synced = wait_durable(adapter.durable.as_ref());
         unmounted?;

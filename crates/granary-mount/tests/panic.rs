@@ -126,7 +126,7 @@ fn one(entry: &'static FsEntry) {
 
     let (image, vfs, _) = open(&host, entry, false);
     assert!(image.replayed().is_some());
-    assert_eq!(vfs.fs().check().expect("readable"), Vec::<String>::new(), "{}", entry.name);
+    assert_eq!(vfs.check().expect("readable"), Vec::<String>::new(), "{}", entry.name);
     let mut p = Process::new(vfs.clone(), Cred::ROOT);
     let fd = p.open("/kept", OpenFlags::RDONLY, 0).expect("there");
     let mut found = [0; 9000];

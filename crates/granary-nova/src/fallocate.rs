@@ -22,12 +22,12 @@ use crate::node::{AttrEntry, FileMap, State};
 use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Page;
-use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};
+use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 
 impl Nova {
     pub(crate) fn change_space(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         how: Allocate,
         pos: u64,
@@ -40,7 +40,7 @@ impl Nova {
         }
         let end = pos + len;
         let mut new = old;
-        new.allocated(how, end, cx.time);
+        new.allocated(how, end, call.time);
         let node = node(inode);
         let mut st = node.state.write();
         let st = &mut *st;

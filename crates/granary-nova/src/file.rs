@@ -23,7 +23,7 @@ use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Cx, FsError, Inode, Result, SetAttr, Time};
+use granary_vfs::{Call, FsError, Inode, Result, SetAttr, Time};
 
 /// Pages written (and held in memory) in one entry at most.
 pub(crate) const RUN: u64 = 1024;
@@ -68,7 +68,7 @@ impl Nova {
     /// Writes `data` at `pos`; size and times with it.
     pub(crate) fn write_file(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         node: &Node,
         pos: u64,
@@ -78,9 +78,9 @@ impl Nova {
         let st = &mut *st;
         self.stores(|b| {
             if self.options.data == DataMode::InPlace {
-                self.write_in_place(b, inode, st, cx.time, pos, data)
+                self.write_in_place(b, inode, st, call.time, pos, data)
             } else {
-                self.write_copy(b, inode, st, cx.time, pos, data)
+                self.write_copy(b, inode, st, call.time, pos, data)
             }
         })?;
         self.clean_log(node, st)
@@ -283,7 +283,7 @@ impl Nova {
     /// Changes attributes; with a smaller size, frees what lies beyond.
     pub(crate) fn set_attributes(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         node: &Node,
         set: &SetAttr,
@@ -292,7 +292,7 @@ impl Nova {
         let st = &mut *st;
         let old = inode.attr();
         let mut new = old;
-        new.set(set, cx.time);
+        new.set(set, call.time);
         let cut = set.size.is_some_and(|s| s < old.size);
         // A page of the reserve only for what gives at least one back.
         let frees = match &st.body {

@@ -22,7 +22,7 @@ use crate::node::State;
 use granary_device::Structure;
 use granary_pm::bytes::u64_at;
 use granary_pm::{BLOCK, Batch, corrupt};
-use granary_vfs::{Attr, Cx, FileKind, Inode, Result};
+use granary_vfs::{Attr, Call, FileKind, Inode, Result};
 
 /// Bytes of an entry that change: some words before and after.
 pub struct InPlace {
@@ -86,7 +86,7 @@ impl Nova {
     pub(crate) fn unlink_in_place(
         &self,
         b: &mut Batch<'_>,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         (dir, dst): (&Inode, &mut State),
         name: &[u8],
         (inode, st): (&Inode, &mut State),
@@ -95,13 +95,13 @@ impl Nova {
         let old = dst.dir().get(name).map(|d| d.addr);
         let old = old.ok_or_else(|| corrupt("a name that is taken away is not there"))?;
         let epoch = dst.epoch.wrapping_add(1);
-        let dot = entry::dentry(epoch, b".", dir.ino().0, FileKind::Dir, cx.time, dir_links);
+        let dot = entry::dentry(epoch, b".", dir.ino().0, FileKind::Dir, call.time, dir_links);
         let changes = [
             self.in_place(old, |b| b[DENTRY_DEAD as usize] = 1)?,
             self.in_place(dst.dir().dot, |b| b.copy_from_slice(&dot[..32]))?,
         ];
         let word = st.word & !0xff;
-        let left = Attr { nlink: links, ctime: cx.time, ..inode.attr() };
+        let left = Attr { nlink: links, ctime: call.time, ..inode.attr() };
         let kept = if links > 0 { Some(self.inode_in_place(st, &left, false)?) } else { None };
         let mut words: Vec<_> = changes.iter().chain(&kept).flat_map(InPlace::words).collect();
         if links == 0 {
@@ -119,7 +119,7 @@ impl Nova {
             None => st.word = word,
         }
         dst.epoch = epoch;
-        dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, dir_links));
+        dir.update(|a| (a.mtime, a.ctime, a.nlink) = (call.time, call.time, dir_links));
         inode.update(|a| *a = left);
         dst.dir_mut().remove(name);
         self.born_dead(b, dst, old)?;

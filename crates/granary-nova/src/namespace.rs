@@ -25,7 +25,7 @@ use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_sim::sync::RwLock;
 use granary_units::{PAGE_SIZE, Page, Payload};
-use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, Loaded, NewNode, Result};
+use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -56,7 +56,7 @@ impl Nova {
 
     pub(crate) fn create_node(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &Inode,
         name: &[u8],
         new: &NewNode<'_>,
@@ -67,7 +67,7 @@ impl Nova {
         let (ino, slot) = self.take_inode()?;
         let generation = self.generations.next();
         let is_dir = new.kind == FileKind::Dir;
-        let mut attr = new.attr(cx.time);
+        let mut attr = new.attr(call.time);
         let mut st = State::new(slot, inode::word(new.kind, new.mode, true, false), new.kind);
         let mut taken = Vec::new();
         let result = self.stores(|b| {
@@ -76,7 +76,7 @@ impl Nova {
             if is_dir {
                 for name in [&b"."[..], b".."] {
                     let target = if name.len() == 1 { ino } else { dir.ino() };
-                    let e = entry::dentry(own.epoch(&st), name, target.0, FileKind::Dir, cx.time, 2);
+                    let e = entry::dentry(own.epoch(&st), name, target.0, FileKind::Dir, call.time, 2);
                     let at = self.append(b, &mut st, &mut own, ino, (&e, DENTRY, false))?;
                     if name.len() == 1 {
                         st.dir_mut().dot = at;
@@ -92,7 +92,7 @@ impl Nova {
                 page.write(0, Payload::Bytes(&new.target[..new.target.len().min(PAGE_SIZE)]));
                 b.stream_page(block, &page, Structure::Data)?;
                 attr.size = new.target.len() as u64;
-                let w = Write { page: 0, block, pages: 1, dead: 0, mtime: cx.time, size: attr.size };
+                let w = Write { page: 0, block, pages: 1, dead: 0, mtime: call.time, size: attr.size };
                 let e = entry::write(own.epoch(&st), &w);
                 let at = self.append(b, &mut st, &mut own, ino, (&e, Structure::DataPointer, false))?;
                 st.file_mut().put(0, block, 1, at, &mut old);
@@ -100,7 +100,7 @@ impl Nova {
             }
             let links = dir.view(|a| a.nlink) + u32::from(is_dir);
             let mut p = Pending::new(dst);
-            let e = entry::dentry(p.epoch(dst), name, ino.0, new.kind, cx.time, links);
+            let e = entry::dentry(p.epoch(dst), name, ino.0, new.kind, call.time, links);
             let addr = self.append(b, dst, &mut p, dir.ino(), (&e, DENTRY, false))?;
             let log = LogPointers { head: st.pages.first().map_or(0, |p| p.block), tail: own.tail };
             b.put(slot, &inode::bytes((ino, generation), &attr, log), INODE)?;
@@ -116,7 +116,7 @@ impl Nova {
             })?;
             p.apply(dst);
             dst.dir_mut().insert(name, ino.0, new.kind, addr);
-            dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, links));
+            dir.update(|a| (a.mtime, a.ctime, a.nlink) = (call.time, call.time, links));
             Ok(())
         });
         if let Err(e) = result {
@@ -136,10 +136,10 @@ impl Nova {
     }
 
     /// A file without a name: it is not valid on media, like one that has lost its last name.
-    pub(crate) fn create_unnamed_node(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
+    pub(crate) fn create_unnamed_node(&self, call: &Call<'_>, new: &NewNode<'_>) -> Result<Created> {
         let (ino, slot) = self.take_inode()?;
         let generation = self.generations.next();
-        let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        let attr = Attr { nlink: 0, ..new.attr(call.time) };
         let st = State::new(slot, inode::word(new.kind, new.mode, false, false), new.kind);
         let made = self.stores(|b| {
             b.put(slot, &inode::bytes((ino, generation), &attr, LogPointers { head: 0, tail: 0 }), INODE)?;
@@ -159,9 +159,9 @@ impl Nova {
         inode: &Inode,
         st: &mut State,
         p: &mut Pending,
-        (links, cx): (u32, &Cx<'_>),
+        (links, call): (u32, &Call<'_>),
     ) -> Result<u64> {
-        let e = entry::link(p.epoch(st), links, cx.time);
+        let e = entry::link(p.epoch(st), links, call.time);
         self.append(b, st, p, inode.ino(), (&e, INODE, false))
     }
 
@@ -172,15 +172,15 @@ impl Nova {
         inode: &Inode,
         st: &mut State,
         addr: u64,
-        (links, cx): (u32, &Cx<'_>),
+        (links, call): (u32, &Call<'_>),
     ) -> Result<()> {
         self.link_superseded(b, st)?;
         st.last_link = addr;
-        inode.update(|a| (a.nlink, a.ctime) = (links, cx.time));
+        inode.update(|a| (a.nlink, a.ctime) = (links, call.time));
         Ok(())
     }
 
-    pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn link_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let mut dst = node(dir).state.write();
         let dst = &mut *dst;
         let mut st = node(inode).state.write();
@@ -189,10 +189,10 @@ impl Nova {
         self.stores(|b| {
             let dir_links = dir.view(|a| a.nlink);
             let mut dp = Pending::new(dst);
-            let e = entry::dentry(dp.epoch(dst), name, inode.ino().0, kind, cx.time, dir_links);
+            let e = entry::dentry(dp.epoch(dst), name, inode.ino().0, kind, call.time, dir_links);
             let addr = self.append(b, dst, &mut dp, dir.ino(), (&e, DENTRY, false))?;
             let mut p = Pending::new(st);
-            let at = match self.append_link(b, inode, st, &mut p, (links, cx)) {
+            let at = match self.append_link(b, inode, st, &mut p, (links, call)) {
                 Ok(at) => at,
                 Err(e) => {
                     self.take_back(b, dst, &dp)?;
@@ -219,15 +219,15 @@ impl Nova {
             dp.apply(dst);
             p.apply(st);
             dst.dir_mut().insert(name, inode.ino().0, kind, addr);
-            dir.update(|a| (a.mtime, a.ctime) = (cx.time, cx.time));
-            self.link_changed(b, inode, st, at, (links, cx))?;
+            dir.update(|a| (a.mtime, a.ctime) = (call.time, call.time));
+            self.link_changed(b, inode, st, at, (links, call))?;
             b.write_back()
         })?;
         self.clean_log(node(inode), st)?;
         self.clean_log(node(dir), dst)
     }
 
-    pub(crate) fn unlink_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn unlink_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let mut dst = node(dir).state.write();
         let dst = &mut *dst;
         let mut st = node(inode).state.write();
@@ -238,16 +238,16 @@ impl Nova {
         let is_full = self.stores(|b| {
             let (mut dp, mut p) = (Pending::new(dst), Pending::new(st));
             let counts = (links, dir_links);
-            let logged = self.log_unlink(b, cx, (dir, dst, &mut dp), name, (inode, st, &mut p), counts);
+            let logged = self.log_unlink(b, call, (dir, dst, &mut dp), name, (inode, st, &mut p), counts);
             match logged {
                 Ok(at) => {
-                    self.commit_unlink(b, cx, (dir, dst, dp), name, (inode, st, p), counts, at)?;
+                    self.commit_unlink(b, call, (dir, dst, dp), name, (inode, st, p), counts, at)?;
                     Ok(false)
                 }
                 Err(FsError::NoSpace) => {
                     self.take_back(b, dst, &dp)?;
                     self.take_back(b, st, &p)?;
-                    self.unlink_in_place(b, cx, (dir, dst), name, (inode, st), counts)?;
+                    self.unlink_in_place(b, call, (dir, dst), name, (inode, st), counts)?;
                     Ok(true)
                 }
                 Err(e) => Err(e),
@@ -268,22 +268,22 @@ impl Nova {
     fn log_unlink(
         &self,
         b: &mut Batch<'_>,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         (dir, dst, dp): (&Inode, &mut State, &mut Pending),
         name: &[u8],
         (inode, st, p): (&Inode, &mut State, &mut Pending),
         (links, dir_links): (u32, u32),
     ) -> Result<(u64, u64)> {
-        let e = entry::dentry(dp.epoch(dst), name, 0, inode.view(|a| a.kind), cx.time, dir_links);
+        let e = entry::dentry(dp.epoch(dst), name, 0, inode.view(|a| a.kind), call.time, dir_links);
         let gone = self.append(b, dst, dp, dir.ino(), (&e, DENTRY, false))?;
-        Ok((gone, self.append_link(b, inode, st, p, (links, cx))?))
+        Ok((gone, self.append_link(b, inode, st, p, (links, call))?))
     }
 
     #[allow(clippy::too_many_arguments)] // two logs, and what both get
     fn commit_unlink(
         &self,
         b: &mut Batch<'_>,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         (dir, dst, dp): (&Inode, &mut State, Pending),
         name: &[u8],
         (inode, st, p): (&Inode, &mut State, Pending),
@@ -311,8 +311,8 @@ impl Nova {
         }
         dp.apply(dst);
         p.apply(st);
-        dir.update(|a| (a.mtime, a.ctime, a.nlink) = (cx.time, cx.time, dir_links));
-        self.link_changed(b, inode, st, at, (links, cx))?;
+        dir.update(|a| (a.mtime, a.ctime, a.nlink) = (call.time, call.time, dir_links));
+        self.link_changed(b, inode, st, at, (links, call))?;
         self.born_dead(b, dst, gone)?;
         if let Some(old) = dst.dir_mut().remove(name) {
             self.dentry_dead(b, dst, old.addr)?;

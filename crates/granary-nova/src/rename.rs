@@ -17,7 +17,7 @@ use crate::namespace::node;
 use crate::node::State;
 use granary_device::Structure;
 use granary_pm::{Batch, corrupt};
-use granary_vfs::{Attr, Cx, FileKind, Inode, Rename, Result};
+use granary_vfs::{Attr, Call, FileKind, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A log that takes part.
@@ -36,8 +36,8 @@ impl<'a, 'i> Part<'a, 'i> {
 }
 
 /// A rename on its way.
-struct Call<'c, 'a, 'i> {
-    cx: &'c Cx<'c>,
+struct Moving<'c, 'a, 'i> {
+    call: &'c Call<'c>,
     r: &'c Rename<'i>,
     /// The old directory, the new one if it is another, the inode, and what has the new name if there is something.
     parts: Vec<Part<'a, 'i>>,
@@ -58,7 +58,7 @@ struct Logged {
     changes: Vec<InPlace>,
 }
 
-impl Call<'_, '_, '_> {
+impl Moving<'_, '_, '_> {
     fn moved_kind(&self) -> FileKind {
         self.parts[self.moved].attr.kind
     }
@@ -96,7 +96,7 @@ impl Call<'_, '_, '_> {
         for (i, links) in [(0, leave), (self.to, come)] {
             let dir = &mut self.parts[i].attr;
             dir.nlink = dir.nlink.wrapping_add_signed(links);
-            (dir.mtime, dir.ctime) = (self.cx.time, self.cx.time);
+            (dir.mtime, dir.ctime) = (self.call.time, self.call.time);
         }
         if let Some(target) = self.parts.get_mut(self.moved + 1).filter(|_| !self.r.exchange) {
             target.attr.nlink = target.attr.links_left();
@@ -117,7 +117,7 @@ impl Nova {
         self.in_place(addr, |b| b.copy_from_slice(&new[..32]))
     }
 
-    pub(crate) fn rename_node(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    pub(crate) fn rename_node(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let same = r.from_dir.ino() == r.to_dir.ino();
         let mut from = node(r.from_dir).state.write();
         let mut to = if same { None } else { Some(node(r.to_dir).state.write()) };
@@ -132,21 +132,21 @@ impl Nova {
         if let Some((inode, st)) = r.target.zip(target.as_mut()) {
             parts.push(Part::new(inode, st));
         }
-        let mut call = Call { cx, r, parts, to, moved: moved_at };
-        call.count_links();
+        let mut moving = Moving { call, r, parts, to, moved: moved_at };
+        moving.count_links();
         self.stores(|b| {
-            let logged = match self.log_rename(b, &mut call) {
+            let logged = match self.log_rename(b, &mut moving) {
                 Ok(logged) => logged,
                 Err(e) => {
-                    call.parts.iter_mut().try_for_each(|part| self.take_back(b, part.st, &part.p))?;
+                    moving.parts.iter_mut().try_for_each(|part| self.take_back(b, part.st, &part.p))?;
                     return Err(e);
                 }
             };
-            self.commit_rename(b, &mut call, &logged)?;
-            self.take_over(b, &mut call, &logged)?;
+            self.commit_rename(b, &mut moving, &logged)?;
+            self.take_over(b, &mut moving, &logged)?;
             b.write_back()
         })?;
-        for part in &mut call.parts {
+        for part in &mut moving.parts {
             if part.attr.nlink > 0 {
                 self.clean_log(node(part.inode), part.st)?;
             }
@@ -155,32 +155,32 @@ impl Nova {
     }
 
     /// Appends the entries of all logs; nobody sees them before the transaction.
-    fn log_rename(&self, b: &mut Batch<'_>, call: &mut Call<'_, '_, '_>) -> Result<Logged> {
-        let (cx, r) = (call.cx, call.r);
+    fn log_rename(&self, b: &mut Batch<'_>, moving: &mut Moving<'_, '_, '_>) -> Result<Logged> {
+        let (call, r) = (moving.call, moving.r);
         let old = |part: &Part<'_, '_>, name: &[u8]| {
             let dent = part.st.dir().get(name).map(|dent| dent.addr);
             dent.ok_or_else(|| corrupt("a name that is renamed is not there"))
         };
-        let old_from = old(&call.parts[0], r.from)?;
-        let old_to = r.target.map(|_| old(&call.parts[call.to], r.to)).transpose()?;
+        let old_from = old(&moving.parts[0], r.from)?;
+        let old_to = r.target.map(|_| old(&moving.parts[moving.to], r.to)).transpose()?;
         let mut changes = Vec::new();
         for addr in [Some(old_from), old_to].into_iter().flatten() {
             changes.push(self.in_place(addr, |b| b[DENTRY_DEAD as usize] = 1)?);
         }
-        let (ino, kind) = (r.inode.ino().0, call.moved_kind());
-        let new_to = self.log_name(b, cx, &mut call.parts[call.to], r.to, (ino, kind))?;
-        let back = call.back().unwrap_or((0, kind));
-        let new_from = self.log_name(b, cx, &mut call.parts[0], r.from, back)?;
+        let (ino, kind) = (r.inode.ino().0, moving.moved_kind());
+        let new_to = self.log_name(b, call, &mut moving.parts[moving.to], r.to, (ino, kind))?;
+        let back = moving.back().unwrap_or((0, kind));
+        let new_from = self.log_name(b, call, &mut moving.parts[0], r.from, back)?;
         let mut links = Vec::new();
-        for part in &mut call.parts[call.moved..] {
+        for part in &mut moving.parts[moving.moved..] {
             let n = part.attr.nlink;
-            links.push(self.append_link(b, part.inode, part.st, &mut part.p, (n, cx))?);
+            links.push(self.append_link(b, part.inode, part.st, &mut part.p, (n, call))?);
         }
-        if call.moves_up() {
-            changes.push(self.new_parent(call.parts[call.moved].st, r.to_dir)?);
+        if moving.moves_up() {
+            changes.push(self.new_parent(moving.parts[moving.moved].st, r.to_dir)?);
         }
-        if call.moves_back() {
-            changes.push(self.new_parent(call.parts[call.moved + 1].st, r.from_dir)?);
+        if moving.moves_back() {
+            changes.push(self.new_parent(moving.parts[moving.moved + 1].st, r.from_dir)?);
         }
         Ok(Logged { old_from, old_to, new_from, new_to, links, changes })
     }
@@ -189,53 +189,59 @@ impl Nova {
     fn log_name(
         &self,
         b: &mut Batch<'_>,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &mut Part<'_, '_>,
         name: &[u8],
         (ino, kind): (u64, FileKind),
     ) -> Result<u64> {
-        let e = entry::dentry(dir.p.epoch(dir.st), name, ino, kind, cx.time, dir.attr.nlink);
+        let e = entry::dentry(dir.p.epoch(dir.st), name, ino, kind, call.time, dir.attr.nlink);
         self.append(b, dir.st, &mut dir.p, dir.inode.ino(), (&e, Structure::Dentry, false))
     }
 
     /// All tails and what changes in place, at once.
-    fn commit_rename(&self, b: &mut Batch<'_>, call: &mut Call<'_, '_, '_>, logged: &Logged) -> Result<()> {
-        let tails = call.parts.iter().map(|p| (p.st.slot + inode::TAIL, p.st.tail));
+    fn commit_rename(
+        &self,
+        b: &mut Batch<'_>,
+        moving: &mut Moving<'_, '_, '_>,
+        logged: &Logged,
+    ) -> Result<()> {
+        let tails = moving.parts.iter().map(|p| (p.st.slot + inode::TAIL, p.st.tail));
         let mut words: Vec<(u64, u64)> = tails.collect();
         words.extend(logged.changes.iter().flat_map(InPlace::words));
-        let dies = call.dies();
+        let dies = moving.dies();
         if let Some(i) = dies {
-            let st = &call.parts[i].st;
+            let st = &moving.parts[i].st;
             words.extend([(st.slot, st.word), (st.slot + inode::DELETE_EPOCH, 0)]);
         }
         b.fence()?;
         self.transaction(b, &words, |b| {
-            for part in &call.parts {
+            for part in &moving.parts {
                 self.put_tail(b, part.st, &part.p)?;
             }
             for c in &logged.changes {
                 b.put(c.addr, &c.new, Structure::Dentry)?;
             }
             if let Some(i) = dies {
-                let st = &call.parts[i].st;
+                let st = &moving.parts[i].st;
                 self.put_deleted(b, st, st.word & !0xff)?;
             }
             Ok(())
         })?;
-        for part in &mut call.parts {
+        for part in &mut moving.parts {
             std::mem::take(&mut part.p).apply(part.st);
         }
         if let Some(i) = dies {
-            call.parts[i].st.word &= !0xff;
+            moving.parts[i].st.word &= !0xff;
         }
         Ok(())
     }
 
     /// Brings the host's memory up to what is on media; the pages' counts of dead entries follow there.
-    fn take_over(&self, b: &mut Batch<'_>, call: &mut Call<'_, '_, '_>, logged: &Logged) -> Result<()> {
-        let (cx, r, to, kind, back) = (call.cx, call.r, call.to, call.moved_kind(), call.back());
-        let (up, down) = (call.moves_up(), call.moves_back());
-        let parts = &mut call.parts;
+    fn take_over(&self, b: &mut Batch<'_>, moving: &mut Moving<'_, '_, '_>, logged: &Logged) -> Result<()> {
+        let (call, r, to, kind, back) =
+            (moving.call, moving.r, moving.to, moving.moved_kind(), moving.back());
+        let (up, down) = (moving.moves_up(), moving.moves_back());
+        let parts = &mut moving.parts;
         match back {
             Some((ino, kind)) => {
                 parts[0].st.dir_mut().insert(r.from, ino, kind, logged.new_from);
@@ -250,9 +256,9 @@ impl Nova {
         if let Some(addr) = logged.old_to {
             self.born_dead(b, parts[to].st, addr)?;
         }
-        for (part, addr) in parts[call.moved..].iter_mut().zip(&logged.links) {
+        for (part, addr) in parts[moving.moved..].iter_mut().zip(&logged.links) {
             let n = part.attr.nlink;
-            self.link_changed(b, part.inode, part.st, *addr, (n, cx))?;
+            self.link_changed(b, part.inode, part.st, *addr, (n, call))?;
         }
         for part in [&parts[0], &parts[to]] {
             let new = part.attr;

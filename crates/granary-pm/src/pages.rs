@@ -2,35 +2,35 @@
 
 use crate::BLOCK;
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Cred, Cx, DirtyPage, FileSystem, Inode, Result};
+use granary_vfs::{Call, Cred, DirtyPage, FileSystem, Inode, Result};
 
-/// See [`FileSystem::read_pages`]: through [`FileSystem::read_direct`], with zeros behind the file's end.
+/// See [`granary_vfs::Data::read_pages`]: through [`granary_vfs::Data::read_direct`], with zeros behind the file's end.
 ///
 /// # Errors
 /// The file system's.
-pub fn read(fs: &dyn FileSystem, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
+pub fn read(fs: &dyn FileSystem, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
     let size = inode.size();
     let mut bytes = [0; PAGE_SIZE];
     for (page, at) in out.iter_mut().zip((first * BLOCK..).step_by(PAGE_SIZE)) {
         let n = size.saturating_sub(at).min(BLOCK) as usize;
         bytes[n..].fill(0);
-        fs.read_direct(inode, at, Dest::Bytes(&mut bytes[..n]))?;
+        fs.read_direct(call, inode, at, Dest::Bytes(&mut bytes[..n]))?;
         *page = Page::from_bytes(&bytes);
     }
     Ok(())
 }
 
-/// See [`FileSystem::write_pages`]: through [`FileSystem::write_direct`], up to the file's end; its time of change stays.
+/// See [`granary_vfs::Data::write_pages`]: through [`granary_vfs::Data::write_direct`], up to the file's end; its time of change stays.
 ///
 /// # Errors
 /// The file system's.
-pub fn write(fs: &dyn FileSystem, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
-    let cx = Cx { cred: &Cred::ROOT, time: inode.view(|a| a.mtime) };
+pub fn write(fs: &dyn FileSystem, call: &Call<'_>, inode: &Inode, pages: &[DirtyPage]) -> Result<()> {
+    let call = Call { cred: &Cred::ROOT, time: inode.view(|a| a.mtime), ..*call };
     for p in pages {
         let at = p.index * BLOCK;
         let n = inode.size().saturating_sub(at).min(BLOCK) as usize;
         if n > 0 {
-            fs.write_direct(&cx, inode, at, Payload::Bytes(&p.page.to_bytes()[..n]))?;
+            fs.write_direct(&call, inode, at, Payload::Bytes(&p.page.to_bytes()[..n]))?;
         }
     }
     Ok(())

@@ -22,7 +22,7 @@ use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_pm::{BLOCK, Batch};
 use granary_units::Page;
-use granary_vfs::{Allocate, Attr, Cx, FileKind, FsError, Inode, Result};
+use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 
 /// Pages planned at once: those of one node.
 const STEP: u64 = 512;
@@ -34,7 +34,7 @@ const OTHERS: usize = 3;
 impl Pmfs {
     pub(crate) fn change_space(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         how: Allocate,
         pos: u64,
@@ -47,7 +47,7 @@ impl Pmfs {
         }
         let end = pos + len;
         let mut new = old;
-        new.allocated(how, end, cx.time);
+        new.allocated(how, end, call.time);
         let (mut first, end) = (pos / BLOCK, end.div_ceil(BLOCK));
         if end - first > PIECE {
             self.room_for_holes(*node(inode).tree.read(), (first, end))?;

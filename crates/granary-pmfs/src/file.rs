@@ -20,7 +20,7 @@ use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Attr, Cx, FsError, Inode, Result, SetAttr};
+use granary_vfs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use std::sync::atomic::Ordering::Relaxed;
 
 const INODE: Structure = Structure::Inode;
@@ -68,12 +68,18 @@ impl Pmfs {
     }
 
     /// Writes `data` at `pos`; size and times with it.
-    pub(crate) fn write_file(&self, cx: &Cx<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    pub(crate) fn write_file(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
         let mut done = 0;
         while done < data.len() {
             let at = pos + done as u64;
             let n = ((STEP * BLOCK - at % BLOCK) as usize).min(data.len() - done);
-            self.stores(|b| self.write_step(b, cx, inode, at, data.part(done, n)))?;
+            self.stores(|b| self.write_step(b, call, inode, at, data.part(done, n)))?;
             done += n;
         }
         Ok(())
@@ -82,7 +88,7 @@ impl Pmfs {
     fn write_step(
         &self,
         b: &mut Batch<'_>,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         inode: &Inode,
         pos: u64,
         data: Payload<'_>,
@@ -100,7 +106,7 @@ impl Pmfs {
         self.zero_gap(b, inode, pos)?;
         // Until the size has moved, what is stored behind the end is not zero.
         let was_zero = own.zero_behind.fetch_and(end <= old.size, Relaxed);
-        let mut new = Attr { size: old.size.max(end), mtime: cx.time, ctime: cx.time, ..old };
+        let mut new = Attr { size: old.size.max(end), mtime: call.time, ctime: call.time, ..old };
         if blocks.iter().all(|block| *block != 0) {
             self.stream_mapped(b, first, &blocks, pos, data)?;
             if new.size > old.size {
@@ -227,11 +233,11 @@ impl Pmfs {
     }
 
     /// Changes attributes; with a smaller size, frees what lies beyond.
-    pub(crate) fn set_attributes(&self, cx: &Cx<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+    pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
         let (own, old) = (node(inode), inode.attr());
         let tree = *own.tree.read();
         let mut new = old;
-        new.set(set, cx.time);
+        new.set(set, call.time);
         if new.size < old.size {
             return self.stores(|b| self.truncate(b, inode, tree, new));
         }

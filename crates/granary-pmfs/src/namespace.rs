@@ -18,7 +18,7 @@ use crate::{Pmfs, node};
 use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, From};
 use granary_units::Payload;
-use granary_vfs::{Attr, Created, Cx, FileKind, FsError, Ino, Inode, NewNode, Result};
+use granary_vfs::{Attr, Call, Created, FileKind, FsError, Ino, Inode, NewNode, Result};
 use smallvec::smallvec;
 
 /// The bytes in which an inode changes.
@@ -98,7 +98,7 @@ impl Pmfs {
 
     pub(crate) fn create_node(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         dir: &Inode,
         name: &[u8],
         new: &NewNode<'_>,
@@ -106,7 +106,7 @@ impl Pmfs {
         let (ino, addr) = self.take_inode()?;
         let generation = self.generations.next();
         let is_dir = new.kind == FileKind::Dir;
-        let mut attr = new.attr(cx.time);
+        let mut attr = new.attr(call.time);
         let mut tree = Tree::default();
         let result = self.stores(|b| {
             if is_dir || new.kind == FileKind::Symlink {
@@ -125,7 +125,7 @@ impl Pmfs {
             let entered = self.enter(b, dir, name, (ino.0, new.kind), None)?;
             let above = node(dir);
             let old = dir.attr();
-            let mut changed = Attr { mtime: cx.time, ctime: cx.time, ..old };
+            let mut changed = Attr { mtime: call.time, ctime: call.time, ..old };
             changed.nlink = changed.nlink.saturating_add(is_dir.into());
             (changed.size, changed.blocks) = (entered.size, entered.blocks);
             let old_tree = *above.tree.read();
@@ -157,10 +157,10 @@ impl Pmfs {
     }
 
     /// A file without a name is on the truncate list, like one that has lost its last name.
-    pub(crate) fn create_unnamed_node(&self, cx: &Cx<'_>, new: &NewNode<'_>) -> Result<Created> {
+    pub(crate) fn create_unnamed_node(&self, call: &Call<'_>, new: &NewNode<'_>) -> Result<Created> {
         let (ino, addr) = self.take_inode()?;
         let generation = self.generations.next();
-        let attr = Attr { nlink: 0, ..new.attr(cx.time) };
+        let attr = Attr { nlink: 0, ..new.attr(call.time) };
         let tree = Tree::default();
         let mut list = self.list.lock();
         let made = self.stores(|b| {
@@ -177,18 +177,18 @@ impl Pmfs {
         Ok(Created { ino, loaded: self.loaded((ino, generation), addr, attr, tree, 0) })
     }
 
-    pub(crate) fn link_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn link_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (above, own) = (node(dir), node(inode));
         let (dir_old, old) = (dir.attr(), inode.attr());
-        let new = Attr { nlink: old.nlink.saturating_add(1), ctime: cx.time, ..old };
+        let new = Attr { nlink: old.nlink.saturating_add(1), ctime: call.time, ..old };
         // With its first name it leaves the list.
         let mut list = (old.nlink == 0).then(|| self.list.lock());
         let off = list.as_ref().map(|list| self.unlisting(list, inode.ino())).transpose()?;
         self.stores(|b| {
             let entered = self.enter(b, dir, name, (inode.ino().0, old.kind), None)?;
             let dir_new = Attr {
-                mtime: cx.time,
-                ctime: cx.time,
+                mtime: call.time,
+                ctime: call.time,
                 size: entered.size,
                 blocks: entered.blocks,
                 ..dir_old
@@ -218,17 +218,17 @@ impl Pmfs {
         Ok(word_edit(addr, ino.0, next))
     }
 
-    pub(crate) fn unlink_node(&self, cx: &Cx<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+    pub(crate) fn unlink_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let (above, own) = (node(dir), node(inode));
         let (dir_old, old) = (dir.attr(), inode.attr());
         let is_dir = old.kind == FileKind::Dir;
         let (dir_tree, tree) = (*above.tree.read(), *own.tree.read());
         let place = self.find(dir_tree, dir_old.size, name)?.ok_or(FsError::NoEntry)?;
         let links = old.links_left();
-        let new = Attr { nlink: links, ctime: cx.time, ..old };
+        let new = Attr { nlink: links, ctime: call.time, ..old };
         let dir_new = Attr {
-            mtime: cx.time,
-            ctime: cx.time,
+            mtime: call.time,
+            ctime: call.time,
             nlink: dir_old.nlink.saturating_sub(is_dir.into()),
             ..dir_old
         };

@@ -14,7 +14,7 @@ use crate::layout::inode::Tree;
 use crate::namespace::inode_edit;
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_vfs::{Attr, Cx, FileKind, FsError, Inode, Rename, Result};
+use granary_vfs::{Attr, Call, FileKind, FsError, Inode, Rename, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// An inode that takes part: before and after.
@@ -41,7 +41,7 @@ impl<'i> Part<'i> {
 }
 
 impl Pmfs {
-    pub(crate) fn rename_node(&self, cx: &Cx<'_>, r: &Rename<'_>) -> Result<()> {
+    pub(crate) fn rename_node(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         let cross = r.from_dir.ino() != r.to_dir.ino();
         let mut dirs = vec![Part::new(r.from_dir)];
         if cross {
@@ -56,11 +56,11 @@ impl Pmfs {
         for (i, links) in [(0, leave), (to, come)] {
             let dir = &mut dirs[i].new.0;
             dir.nlink = dir.nlink.wrapping_add_signed(links);
-            (dir.mtime, dir.ctime) = (cx.time, cx.time);
+            (dir.mtime, dir.ctime) = (call.time, call.time);
         }
-        moved.new.0.ctime = cx.time;
+        moved.new.0.ctime = call.time;
         if let Some(t) = &mut target {
-            t.new.0.ctime = cx.time;
+            t.new.0.ctime = call.time;
             if !r.exchange {
                 t.new.0.nlink = t.old.0.links_left();
             }

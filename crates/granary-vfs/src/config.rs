@@ -68,6 +68,15 @@ pub struct VfsConfig {
     pub read_only: bool,
 }
 
+impl VfsConfig {
+    /// The date now, in kernel ticks.
+    pub(crate) fn time(&self) -> Time {
+        let tick = self.tick.0.max(1);
+        let now = granary_sim::now().0;
+        Time::after(self.epoch, Nanos(now - now % tick))
+    }
+}
+
 impl Default for VfsConfig {
     fn default() -> VfsConfig {
         VfsConfig {

@@ -1,4 +1,4 @@
-//! The file-system interface, POSIX semantics, page cache, inode and dentry caches, and the reference model.
+//! The file-system interface, POSIX semantics, page cache, inode and dentry caches.
 //!
 //! ```text
 //!   workloads, crash explorer            FUSE adapter
@@ -28,14 +28,10 @@ mod gate;
 mod generation;
 mod hash_index;
 mod inode;
-pub mod memfs;
-pub mod model;
 mod posix;
 mod process;
 mod quote;
-pub mod reference;
 mod repair;
-pub mod suite;
 mod vfs;
 pub mod work;
 mod xattr;
@@ -48,10 +44,14 @@ pub use config::{Atime, Tracking, VfsConfig};
 pub use entry::FsEntry;
 pub use error::{FsError, Result};
 pub use fs::{
-    Allocate, Created, Cred, Cx, DirEntry, DirtyPage, DirtyPages, Features, FileSystem, Loaded, NewNode,
-    Rename, RenameFlags, StatFs, TRIM_RUN, WriteBackCause,
+    Allocate, Attributes, CachePolicy, Call, Caller, Created, Cred, Data, DirEntry, DirtyPage, DirtyPages,
+    Entrance, Features, FileSystem, Life, Loaded, Names, NewNode, Quirks, Rename, RenameFlags, Space, StatFs,
+    TRIM_RUN, WriteBackCause,
 };
 pub use generation::Generations;
+/// For the macros' expansions.
+#[doc(hidden)]
+pub use granary_units as units;
 pub use hash_index::{HashIndex, Vacant};
 pub use inode::Inode;
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
@@ -59,7 +59,6 @@ pub use process::Process;
 pub use quote::quoted;
 pub use repair::Repaired;
 pub use vfs::{Change, DirStream, Farewell, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs, is_name};
-
 pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};
 
 /// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).

@@ -1,6 +1,6 @@
 //! [`Posix`]: the system calls as a program makes them, by path and by descriptor.
 //!
-//! [`crate::Process`] implements them over a [`crate::Vfs`], [`crate::reference::RefProcess`] over a plain in-memory
+//! [`crate::Process`] implements them over a [`crate::Vfs`], `granary-suite`'s reference over a plain in-memory
 //! model, so that a test can run one sequence of calls on both. Semantics and errnos are Linux's (man section 2);
 //! paths are bytes, relative ones start at the working directory.
 //!

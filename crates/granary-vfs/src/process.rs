@@ -12,7 +12,7 @@ mod walk;
 
 use crate::attr::{FileKind, mode};
 use crate::error::{FsError, Result};
-use crate::fs::{Allocate, Cred, RenameFlags, StatFs};
+use crate::fs::{Allocate, Call, Caller, Cred, RenameFlags, StatFs};
 use crate::posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 use crate::vfs::{Change, DirStream, MemoryMap, NewFile, NodeRef, OpenFile, Vfs};
 use crate::xattr::SetXattr;
@@ -30,10 +30,15 @@ struct File {
     stream: DirStream,
 }
 
+/// The open file of a descriptor, by the table alone: the rest of the process can be used beside it.
+fn file_of(files: &mut [Option<File>], fd: Fd) -> Result<&mut File> {
+    files.get_mut(fd.0 as usize).and_then(Option::as_mut).ok_or(FsError::BadFd)
+}
+
 /// A process; one per workload thread. Drop it before [`Vfs::unmount`].
 pub struct Process {
     vfs: Arc<Vfs>,
-    cred: Cred,
+    caller: Caller,
     umask: u16,
     cwd: NodeRef,
     files: Vec<Option<File>>,
@@ -46,7 +51,8 @@ impl Process {
     /// A process of user `cred` in the root directory, with umask 022.
     pub fn new(vfs: Arc<Vfs>, cred: Cred) -> Process {
         let cwd = vfs.root();
-        Process { vfs, cred, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
+        let caller = Caller { cred, process: vfs.next_process() };
+        Process { vfs, caller, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
     }
 
     /// The vfs that it runs on.
@@ -61,13 +67,18 @@ impl Process {
         vfs.reap();
     }
 
+    /// The context of what it asks of the file system now.
+    fn call(&self) -> Call<'_> {
+        self.vfs.call(&self.caller)
+    }
+
     /// Charges a system call that walked `components` of paths, and `more`.
     fn charge(&self, components: u64, more: Nanos) {
         self.vfs.enter(costs().path_component * components + more);
     }
 
     fn file(&mut self, fd: Fd) -> Result<&mut File> {
-        self.files.get_mut(fd.0 as usize).and_then(Option::as_mut).ok_or(FsError::BadFd)
+        file_of(&mut self.files, fd)
     }
 
     fn install(&mut self, file: OpenFile) -> Result<Fd> {
@@ -96,7 +107,7 @@ impl Process {
         let mut count = 0;
         let node = self.lookup_path(path, follow, &mut count);
         self.charge(count, Nanos::ZERO);
-        self.vfs.setattr(&self.cred, &node?, change)
+        self.vfs.setattr(&self.caller, &node?, change)
     }
 
     fn node_at(&mut self, path: &[u8]) -> Result<NodeRef> {
@@ -125,12 +136,12 @@ impl Process {
             return Err(FsError::Exists);
         }
         if at.slash && new.kind != FileKind::Dir {
-            let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
+            let exists = self.vfs.child(&self.call(), &at.dir, &at.name)?.is_some();
             return Err(if exists { FsError::Exists } else { FsError::NoEntry });
         }
         let umask = if new.kind == FileKind::Symlink { 0 } else { self.umask };
-        let new = NewFile { mode: self.vfs.masked(&at.dir, new.mode, umask)?, ..*new };
-        self.vfs.create(&self.cred, &at.dir, &at.name, &new).map(|_| ())
+        let new = NewFile { mode: self.vfs.masked(&self.caller, &at.dir, new.mode, umask)?, ..*new };
+        self.vfs.create(&self.caller, &at.dir, &at.name, &new).map(|_| ())
     }
 
     /// Enters a node that was looked up, on the way past `count` components, at another path.
@@ -142,10 +153,10 @@ impl Process {
             return Err(FsError::Exists);
         }
         if at.slash {
-            let exists = self.vfs.child(&at.dir, &at.name)?.is_some();
+            let exists = self.vfs.child(&self.call(), &at.dir, &at.name)?.is_some();
             return Err(if exists { FsError::Exists } else { FsError::NoEntry });
         }
-        self.vfs.link(&self.cred, &node, &at.dir, &at.name)
+        self.vfs.link(&self.caller, &node, &at.dir, &at.name)
     }
 
     fn open_node(
@@ -169,19 +180,24 @@ impl Process {
             if at.slash {
                 return Err(FsError::IsDir);
             }
-            let (node, created) = match self.vfs.child(&at.dir, &at.name)? {
+            let (node, created) = match self.vfs.child(&self.call(), &at.dir, &at.name)? {
                 Some(node) => (node, false),
                 None => {
                     cpu(costs().path_component * std::mem::take(count));
-                    let new = NewFile::file(self.vfs.masked(&at.dir, mode & mode::ALL, self.umask)?);
-                    self.vfs.create_or_get(&self.cred, &at.dir, &at.name, &new)?
+                    let new = NewFile::file(self.vfs.masked(
+                        &self.caller,
+                        &at.dir,
+                        mode & mode::ALL,
+                        self.umask,
+                    )?);
+                    self.vfs.create_or_get(&self.caller, &at.dir, &at.name, &new)?
                 }
             };
             match node.kind() {
                 _ if created => return Ok((node, true)),
                 _ if exclusive => return Err(FsError::Exists),
                 FileKind::Symlink if !flags.contains(OpenFlags::NOFOLLOW) => {
-                    let target = self.vfs.readlink(&node)?;
+                    let target = self.vfs.readlink(&self.caller, &node)?;
                     at = self.resolve_link(at, &target, count)?;
                 }
                 FileKind::Dir => return Err(FsError::IsDir),
@@ -203,7 +219,7 @@ impl Posix for Process {
         }
         self.charge(count, costs().inode_op);
         let (node, created) = found?;
-        let file = self.vfs.open(&self.cred, node, flags, created)?;
+        let file = self.vfs.open(&self.caller, node, flags, created)?;
         let fd = self.install(file);
         self.vfs.reap();
         fd
@@ -214,41 +230,39 @@ impl Posix for Process {
         self.charge(0, if file.is_some() { costs().inode_op } else { Nanos::ZERO });
         let file = file.ok_or(FsError::BadFd)?;
         self.first_free = self.first_free.min(fd.0 as usize);
-        self.vfs.close(file.file);
+        self.vfs.close(&self.caller, file.file);
         Ok(())
     }
 
     fn read(&mut self, fd: Fd, dest: Dest<'_>) -> Result<usize> {
-        let vfs = Arc::clone(&self.vfs);
-        let file = self.file(fd)?;
-        let n = vfs.read(&file.file, file.pos, dest)?;
+        let file = file_of(&mut self.files, fd)?;
+        let n = self.vfs.read(&self.caller, &file.file, file.pos, dest)?;
         file.pos += n as u64;
         Ok(n)
     }
 
     fn pread(&mut self, fd: Fd, dest: Dest<'_>, pos: u64) -> Result<usize> {
-        let vfs = Arc::clone(&self.vfs);
-        vfs.read(&self.file(fd)?.file, pos, dest)
+        let file = self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd)?;
+        self.vfs.read(&self.caller, &file.file, pos, dest)
     }
 
     fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize> {
         let File { file, pos, .. } =
             self.files.get_mut(fd.0 as usize).and_then(Option::as_mut).ok_or(FsError::BadFd)?;
-        let (at, n) = self.vfs.write(&self.cred, file, *pos, data)?;
+        let (at, n) = self.vfs.write(&self.caller, file, *pos, data)?;
         *pos = at + n as u64;
         Ok(n)
     }
 
     fn pwrite(&mut self, fd: Fd, data: Payload<'_>, pos: u64) -> Result<usize> {
         let file = self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd)?;
-        Ok(self.vfs.write(&self.cred, &file.file, pos, data)?.1)
+        Ok(self.vfs.write(&self.caller, &file.file, pos, data)?.1)
     }
 
     fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64> {
         self.charge(0, Nanos::ZERO);
-        let vfs = Arc::clone(&self.vfs);
-        let max = vfs.max_file_size();
-        let file = self.file(fd)?;
+        let max = self.vfs.max_file_size();
+        let file = file_of(&mut self.files, fd)?;
         let size = file.file.node().size();
         let to = match whence {
             Whence::Set => Some(offset),
@@ -256,7 +270,8 @@ impl Posix for Process {
             Whence::End => offset.checked_add_unsigned(size),
             Whence::Data | Whence::Hole => {
                 let from = u64::try_from(offset).map_err(|_| FsError::NoDevice)?;
-                i64::try_from(vfs.seek(file.file.node(), from, whence == Whence::Hole)?).ok()
+                let hole = whence == Whence::Hole;
+                i64::try_from(self.vfs.seek(&self.caller, file.file.node(), from, hole)?).ok()
             }
         };
         let to = to.and_then(|t| u64::try_from(t).ok()).filter(|&t| t <= max).ok_or(FsError::Invalid)?;
@@ -271,18 +286,18 @@ impl Posix for Process {
             return Err(FsError::Invalid);
         }
         let node = file.file.node().clone();
-        self.vfs.setattr(&self.cred, &node, &Change::size(size))
+        self.vfs.setattr(&self.caller, &node, &Change::size(size))
     }
 
     fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let file = self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd)?;
-        self.vfs.fallocate(&self.cred, &file.file, how, pos, len)
+        self.vfs.fallocate(&self.caller, &file.file, how, pos, len)
     }
 
     fn copy_file_range(&mut self, from: (Fd, u64), to: (Fd, u64), len: u64) -> Result<u64> {
         let file = |fd: Fd| self.files.get(fd.0 as usize).and_then(Option::as_ref).ok_or(FsError::BadFd);
         let (source, target) = (&file(from.0)?.file, &file(to.0)?.file);
-        self.vfs.copy_file_range(&self.cred, (source, from.1), (target, to.1), len)
+        self.vfs.copy_file_range(&self.caller, (source, from.1), (target, to.1), len)
     }
 
     fn mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> Result<MapId> {
@@ -308,16 +323,16 @@ impl Posix for Process {
 
     fn fsync(&mut self, fd: Fd) -> Result<()> {
         let node = self.file(fd)?.file.node().clone();
-        self.vfs.fsync(&node, false)
+        self.vfs.fsync(&self.caller, &node, false)
     }
 
     fn fdatasync(&mut self, fd: Fd) -> Result<()> {
         let node = self.file(fd)?.file.node().clone();
-        self.vfs.fsync(&node, true)
+        self.vfs.fsync(&self.caller, &node, true)
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.vfs.sync()
+        self.vfs.sync(&self.caller)
     }
 
     fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
@@ -338,7 +353,7 @@ impl Posix for Process {
         let mut count = 0;
         let node = self.lookup_path(path.as_ref(), true, &mut count);
         self.charge(count, Nanos::ZERO);
-        self.vfs.access(&self.cred, &node?, wanted)
+        self.vfs.access(&self.caller, &node?, wanted)
     }
 
     fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
@@ -348,7 +363,7 @@ impl Posix for Process {
     fn fchmod(&mut self, fd: Fd, mode: u16) -> Result<()> {
         self.charge(0, Nanos::ZERO);
         let node = self.file(fd)?.file.node().clone();
-        self.vfs.setattr(&self.cred, &node, &Change::mode(mode))
+        self.vfs.setattr(&self.caller, &node, &Change::mode(mode))
     }
 
     fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
@@ -378,28 +393,28 @@ impl Posix for Process {
             FileKind::Dir => return Err(FsError::IsDir),
             _ => return Err(FsError::Invalid),
         }
-        self.vfs.access(&self.cred, &node, Access::WRITE)?;
-        self.vfs.setattr(&self.cred, &node, &Change::size(size))
+        self.vfs.access(&self.caller, &node, Access::WRITE)?;
+        self.vfs.setattr(&self.caller, &node, &Change::size(size))
     }
 
     fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
         let node = self.node_at(path.as_ref())?;
-        self.vfs.getxattr(&self.cred, &node, name)
+        self.vfs.getxattr(&self.caller, &node, name)
     }
 
     fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         let node = self.node_at(path.as_ref())?;
-        self.vfs.setxattr(&self.cred, &node, name, value, how)
+        self.vfs.setxattr(&self.caller, &node, name, value, how)
     }
 
     fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
         let node = self.node_at(path.as_ref())?;
-        self.vfs.removexattr(&self.cred, &node, name)
+        self.vfs.removexattr(&self.caller, &node, name)
     }
 
     fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
         let node = self.node_at(path.as_ref())?;
-        self.vfs.listxattr(&self.cred, &node)
+        self.vfs.listxattr(&self.caller, &node)
     }
 
     fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
@@ -424,7 +439,7 @@ impl Posix for Process {
         self.charge(count, Nanos::ZERO);
         let at = at?;
         match at.last {
-            Last::Name => self.vfs.rmdir(&self.cred, &at.dir, &at.name),
+            Last::Name => self.vfs.rmdir(&self.caller, &at.dir, &at.name),
             Last::Dot => Err(FsError::Invalid),
             Last::DotDot => Err(FsError::NotEmpty),
             Last::Root => Err(FsError::Busy),
@@ -440,13 +455,13 @@ impl Posix for Process {
             return Err(FsError::IsDir);
         }
         if at.slash {
-            return Err(match self.vfs.child(&at.dir, &at.name)? {
+            return Err(match self.vfs.child(&self.call(), &at.dir, &at.name)? {
                 None => FsError::NoEntry,
                 Some(node) if node.is_dir() => FsError::IsDir,
                 Some(_) => FsError::NotDir,
             });
         }
-        self.vfs.unlink(&self.cred, &at.dir, &at.name)
+        self.vfs.unlink(&self.caller, &at.dir, &at.name)
     }
 
     fn rename_with(
@@ -469,7 +484,7 @@ impl Posix for Process {
         if to.last != Last::Name {
             return Err(if flags.no_replace { FsError::Exists } else { FsError::Busy });
         }
-        self.vfs.rename_sides(&self.cred, from.side(), to.side(), flags)
+        self.vfs.rename_sides(&self.caller, from.side(), to.side(), flags)
     }
 
     fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
@@ -489,12 +504,12 @@ impl Posix for Process {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
-        let mode = self.vfs.masked(&dir, mode & mode::ALL, self.umask)?;
-        let node = self.vfs.create_unnamed(&self.cred, &dir, mode)?;
+        let mode = self.vfs.masked(&self.caller, &dir, mode & mode::ALL, self.umask)?;
+        let node = self.vfs.create_unnamed(&self.caller, &dir, mode)?;
         if flags.contains(OpenFlags::EXCL) {
             self.vfs.never_name(&node);
         }
-        let file = self.vfs.open(&self.cred, node, flags, true)?;
+        let file = self.vfs.open(&self.caller, node, flags, true)?;
         let fd = self.install(file);
         self.vfs.reap();
         fd
@@ -515,17 +530,16 @@ impl Posix for Process {
         let mut count = 0;
         let node = self.lookup_path(path.as_ref(), false, &mut count);
         self.charge(count, Nanos::ZERO);
-        self.vfs.readlink(&node?)
+        self.vfs.readlink(&self.caller, &node?)
     }
 
     fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>> {
         self.charge(0, Nanos::ZERO);
-        let vfs = Arc::clone(&self.vfs);
-        let file = self.file(fd)?;
+        let file = file_of(&mut self.files, fd)?;
         let mut pos = file.pos;
         let mut all = Vec::new();
         if max > 0 {
-            vfs.readdir(file.file.node(), &file.stream, pos, &mut |e| {
+            self.vfs.readdir(&self.caller, file.file.node(), &file.stream, pos, &mut |e| {
                 all.push(Dirent { name: e.name.to_vec(), ino: e.ino, kind: e.kind });
                 pos = e.next;
                 all.len() < max
@@ -543,7 +557,7 @@ impl Posix for Process {
         if !node.is_dir() {
             return Err(FsError::NotDir);
         }
-        self.vfs.allow(&self.cred, &node, Access::EXEC)?;
+        self.vfs.allow(&self.call(), &node, Access::EXEC)?;
         self.cwd = node;
         self.vfs.reap();
         Ok(())
@@ -551,7 +565,7 @@ impl Posix for Process {
 
     fn statfs(&mut self) -> Result<StatFs> {
         self.charge(0, Nanos::ZERO);
-        self.vfs.statfs()
+        self.vfs.statfs(&self.caller)
     }
 
     fn umask(&mut self, mask: u16) -> u16 {
@@ -559,6 +573,6 @@ impl Posix for Process {
     }
 
     fn set_cred(&mut self, cred: Cred) {
-        self.cred = cred;
+        self.caller.cred = cred;
     }
 }

@@ -9,7 +9,7 @@
 //!   readdir.rs    directories                                           flush.rs  write-back, fsync, sync
 //!   space.rs      fallocate, data and holes                             xattrs.rs extended attributes
 //!   caches.rs     drop_caches                                           copy.rs   copy_file_range, unnamed files
-//!   mmap.rs       mappings, msync
+//!   mmap.rs       mappings, msync                                       entrance.rs what coming in costs
 //! ```
 //!
 //! Lock order (Linux's): the rename lock; directories, ancestor first; files, by number; an inode's write-back lock.
@@ -28,6 +28,7 @@ mod copy;
 mod dentries;
 mod direct;
 mod effects;
+mod entrance;
 mod flush;
 mod inodes;
 mod io;
@@ -56,13 +57,13 @@ use crate::attr::Time;
 use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Cx, Features, FileSystem, StatFs};
+use crate::fs::{Call, Caller, Features, FileSystem, StatFs};
 use effects::Effects;
 use granary_sim::sync::Mutex;
-use granary_sim::{Daemon, costs, cpu};
-use granary_units::{Nanos, PAGE_SIZE};
+use granary_sim::{Daemon, core};
+use granary_units::PAGE_SIZE;
 use names::NameCache;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Largest file that the page cache can hold pages of: 2^32 pages.
@@ -86,8 +87,10 @@ pub struct Vfs {
     kicked: AtomicBool,
     /// See [`Vfs::calls`].
     calls: AtomicU64,
+    /// Numbers given to programs.
+    processes: AtomicU32,
     /// Test support: the order of changes.
-    pub(crate) effects: Effects,
+    effects: Effects,
 }
 
 impl Vfs {
@@ -97,12 +100,12 @@ impl Vfs {
     /// Where the root directory cannot be loaded.
     pub fn mount(fs: Arc<dyn FileSystem>, config: VfsConfig) -> Result<Arc<Vfs>> {
         let mut features = fs.features();
-        if features.page_cache {
+        if features.cache.any() {
             features.max_file_size = features.max_file_size.min(MAX_CACHED_SIZE);
         }
         let names = NameCache::new(config.dentries, config.inodes);
         let root = fs.root();
-        let loaded = fs.load_inode(root)?;
+        let loaded = fs.load_inode(&Call::kernel(config.time()), root)?;
         let root = names.loaded(root, Some(Node::new(&names, root, loaded))).expect("the node given");
         root.set_parent(None);
         let vfs = Arc::new(Vfs {
@@ -117,6 +120,7 @@ impl Vfs {
             flushers: Mutex::new(Vec::new()),
             kicked: AtomicBool::new(false),
             calls: AtomicU64::new(0),
+            processes: AtomicU32::new(0),
             effects: Effects::default(),
         });
         vfs.start_flushers();
@@ -126,7 +130,7 @@ impl Vfs {
     }
 
     fn start_flushers(self: &Arc<Vfs>) {
-        if self.features.page_cache && !self.config.read_only {
+        if self.features.cache.writes && !self.config.read_only {
             let flushers = (0..self.config.flushers.max(1)).map(|i| {
                 let weak: Weak<Vfs> = Arc::downgrade(self);
                 Daemon::start(&format!("write-back {i}"), move |stop| flush::flusher(&weak, stop))
@@ -160,12 +164,6 @@ impl Vfs {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Begins a system call: counts it, and charges its `syscall` and `more`.
-    pub(crate) fn enter(&self, more: Nanos) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        cpu(costs().syscall + more);
-    }
-
     /// The largest size of a file.
     pub fn max_file_size(&self) -> u64 {
         self.features.max_file_size
@@ -173,29 +171,57 @@ impl Vfs {
 
     /// The date now, in kernel ticks.
     pub fn time(&self) -> Time {
-        let tick = self.config.tick.0.max(1);
-        let now = granary_sim::now().0;
-        Time::after(self.config.epoch, Nanos(now - now % tick))
+        self.config.time()
     }
 
-    fn cx<'a>(&self, cred: &'a Cred) -> Cx<'a> {
-        Cx { cred, time: self.time() }
+    /// The context of a call of `caller` that begins, or stamps what it changes, now.
+    pub(crate) fn call<'a>(&self, caller: &'a Caller) -> Call<'a> {
+        let Caller { cred, process } = caller;
+        Call { cred, time: self.time(), processor: core(), process: *process }
+    }
+
+    /// The context of what the kernel does for nobody in particular.
+    pub(crate) fn kernel(&self) -> Call<'static> {
+        Call::kernel(self.time())
+    }
+
+    /// A number for a program that begins; the first is 1.
+    pub(crate) fn next_process(&self) -> u32 {
+        self.processes.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    /// Test support: from now on changes are numbered.
+    pub fn watch_changes(&self) {
+        self.effects.watch();
+    }
+
+    /// Test support: the number of the caller's last change since it asked last, a hint at the order of changes.
+    pub fn take_change(&self) -> Option<u64> {
+        self.effects.take()
     }
 
     /// Space and inodes.
     ///
     /// # Errors
     /// The file system's.
-    pub fn statfs(&self) -> Result<StatFs> {
-        self.fs.statfs()
+    pub fn statfs(&self, caller: &Caller) -> Result<StatFs> {
+        self.fs.statfs(&self.call(caller))
     }
 
-    /// Makes the file system larger on a drive that has become larger: see [`FileSystem::grow`].
+    /// Makes the file system larger on a drive that has become larger: see [`Space::grow`](crate::Space::grow).
     ///
     /// # Errors
     /// The file system's.
     pub fn grow(&self, blocks: u64) -> Result<()> {
-        self.fs.grow(blocks)
+        self.fs.grow(&self.kernel(), blocks)
+    }
+
+    /// Compares everything on media (and in memory) with everything else: see [`Life::check`](crate::Life::check).
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn check(&self) -> Result<Vec<String>> {
+        self.fs.check(&self.kernel())
     }
 
     /// Writes everything back and ends cleanly. Processes (their descriptors and working directories) must be gone.
@@ -217,19 +243,19 @@ impl Vfs {
             return Err(FsError::Busy);
         }
         // Nothing is in use.
-        self.write_back_all(crate::fs::WriteBackCause::Sync);
+        self.write_back_all(&self.kernel(), crate::fs::WriteBackCause::Sync);
         // What one file has lost keeps no other from media.
         let mut failed = None;
         for node in all {
             self.cache.drop_all(&node);
-            let released = self.fs.release(&node).err();
+            let released = self.fs.release(&self.kernel(), &node).err();
             failed = failed.or(node.take_error()).or(released);
             if node.ino() != self.root.ino() {
                 self.names.take(node.ino());
             }
         }
         let failed = failed.or(self.names.take_error());
-        self.fs.unmount()?;
+        self.fs.unmount(&self.kernel())?;
         failed.map_or(Ok(()), Err)
     }
 }

@@ -40,7 +40,7 @@ pub fn passed(names: u64, there: bool) -> (u64, bool) {
 
 /// A call, by how often it writes inodes to their table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum Kind {
     /// A file, a link or another inode without blocks is made.
     Create,
     /// A directory is made.
@@ -63,16 +63,16 @@ pub enum Call {
     End,
 }
 
-impl Call {
+impl Kind {
     /// Writing the call's inodes to their table.
     pub fn inodes(self) -> Nanos {
         let times = match self {
-            Call::Attributes => 1,
-            Call::Link | Call::Unlink | Call::Allocate | Call::End => 2,
-            Call::Rename | Call::WriteBack => 3,
-            Call::Create => 4,
-            Call::Truncate => 7,
-            Call::Mkdir => 8,
+            Kind::Attributes => 1,
+            Kind::Link | Kind::Unlink | Kind::Allocate | Kind::End => 2,
+            Kind::Rename | Kind::WriteBack => 3,
+            Kind::Create => 4,
+            Kind::Truncate => 7,
+            Kind::Mkdir => 8,
         };
         costs().inode_update * times
     }
@@ -80,6 +80,6 @@ impl Call {
     /// An inode, perhaps a `dir`, is made.
     pub fn made(dir: bool) -> Nanos {
         let c = costs();
-        c.inode_alloc + if dir { Call::Mkdir.inodes() + c.dir_block_init } else { Call::Create.inodes() }
+        c.inode_alloc + if dir { Kind::Mkdir.inodes() + c.dir_block_init } else { Kind::Create.inodes() }
     }
 }

@@ -7,7 +7,7 @@
 //! A task has a file open, through the page cache or past it, and perhaps mapped.
 //!
 //! Paths have one or two components of which only the last changes: a walk through a directory that others rename is
-//! not one atomic call (see `granary_vfs::model`).
+//! not one atomic call (see `granary_suite::model`).
 
 use super::Job;
 use super::power::choose;
@@ -16,10 +16,10 @@ use granary_crash::target::{by_name, names};
 use granary_lab::registry::FILE_SYSTEMS;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
+use granary_suite::model::{Data, Op, check_history, run_concurrently};
+use granary_suite::reference::Limits;
 use granary_units::Nanos;
-use granary_vfs::model::{Data, Op, check_history, run_concurrently};
-use granary_vfs::reference::Limits;
-use granary_vfs::{Fd, MapHow, MapId, OpenFlags, RenameFlags, Vfs};
+use granary_vfs::{Call, Caller, Fd, MapHow, MapId, OpenFlags, RenameFlags, Vfs};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -146,8 +146,8 @@ fn schedule(target: &Arc<dyn Target>, seed: u64) -> Result<(), String> {
         let features = fs.features();
         let vfs = Vfs::mount(Arc::clone(&fs), target.vfs()).map_err(|e| format!("vfs: {e}"))?;
         let history = run_concurrently(&vfs, setup, tasks)?;
-        vfs.sync().map_err(|e| format!("sync: {e}"))?;
-        let wrong = fs.check().map_err(|e| format!("check: {e}"))?;
+        vfs.sync(&Caller::KERNEL).map_err(|e| format!("sync: {e}"))?;
+        let wrong = fs.check(&Call::offline()).map_err(|e| format!("check: {e}"))?;
         if !wrong.is_empty() {
             return Err(wrong.join("\n"));
         }

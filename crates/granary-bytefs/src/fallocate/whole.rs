@@ -14,7 +14,7 @@
 //! transactions, each leaving a consistent file: whole pages become holes or zeros from the end of the range backwards,
 //! holes get blocks, and last, in one, come the pages at the edges, the size and the times.
 
-use super::Call;
+use super::Request;
 use crate::core::Core;
 use crate::data::Holes;
 use crate::journal::{Tx, area::Making};
@@ -86,10 +86,10 @@ impl Core {
     ///
     /// # Errors
     /// Of the drive.
-    pub fn in_one(&self, call: &Call<'_>) -> Result<bool> {
-        let ways: &[Way] = if call.how.zeroes() { &[Way::Blocks, Way::Record] } else { &[Way::Blocks] };
+    pub fn in_one(&self, request: &Request<'_>) -> Result<bool> {
+        let ways: &[Way] = if request.how.zeroes() { &[Way::Blocks, Way::Record] } else { &[Way::Blocks] };
         for way in ways {
-            match self.one_way(call, *way) {
+            match self.one_way(request, *way) {
                 Ok(true) => return Ok(true),
                 Ok(false) | Err(FsError::NoSpace) => {}
                 Err(e) => return Err(e),
@@ -98,13 +98,13 @@ impl Core {
         Ok(false)
     }
 
-    fn one_way(&self, call: &Call<'_>, way: Way) -> Result<bool> {
-        let node = node(call.inode);
-        let whole = if call.how.zeroes() { call.whole.clone() } else { 0..0 };
-        let keeps = call.how != Allocate::PunchHole;
+    fn one_way(&self, request: &Request<'_>, way: Way) -> Result<bool> {
+        let node = node(request.inode);
+        let whole = if request.how.zeroes() { request.whole.clone() } else { 0..0 };
+        let keeps = request.how != Allocate::PunchHole;
         let mapped = node.body.lock().map.runs_in(whole.clone());
         let old: u64 = mapped.iter().map(|r| r.len as u64).sum();
-        let mut zeroed = call.edges.clone();
+        let mut zeroed = request.edges.clone();
         let (cut, mut lines) = match way {
             Way::Blocks => (whole.clone(), mapped.iter().map(lines_of).sum()),
             Way::Record if old as usize + zeroed.len() > self.data_journal.limit() => return Ok(false),
@@ -114,12 +114,12 @@ impl Core {
                 (0..0, 0)
             }
         };
-        lines += call.edges.iter().map(|e| e.lines.count_ones() as u64).sum::<u64>();
+        lines += request.edges.iter().map(|e| e.lines.count_ones() as u64).sum::<u64>();
         let most = self.options.commit_lines as u64;
         if lines > most {
             return Ok(false);
         }
-        let touched = call.touched.clone();
+        let touched = request.touched.clone();
         let holes = match keeps {
             true if cut.is_empty() => self.promise_filled(node, touched)?,
             true => self.promise(node, touched, true)?,
@@ -137,7 +137,7 @@ impl Core {
             parts = outside.chain([whole.clone()]).collect();
             parts.sort_unstable_by_key(|h| h.start);
         }
-        let done = self.take_and_finish(call, parts, most - lines, &zeroed, &cut);
+        let done = self.take_and_finish(request, parts, most - lines, &zeroed, &cut);
         // After a failure of the transaction itself nothing counts any more.
         if done != Ok(true) && self.journal.alive().is_ok() {
             self.unpromise(node, &holes);
@@ -148,7 +148,7 @@ impl Core {
 
     fn take_and_finish(
         &self,
-        call: &Call<'_>,
+        request: &Request<'_>,
         parts: Holes,
         mut lines: u64,
         zeroed: &[Zeroed],
@@ -158,17 +158,17 @@ impl Core {
         let mut new: Vec<(u64, Run)> = Vec::new();
         for mut part in parts {
             while !part.is_empty() {
-                let run = self.take_run(&mut tx, node(call.inode), &mut part, new.last())?;
+                let run = self.take_run(&mut tx, node(request.inode), &mut part, new.last())?;
                 let Some(left) = lines.checked_sub(lines_of(&run.1)) else { return Ok(false) };
                 lines = left;
                 new.push(run);
             }
         }
         if cut.is_empty() {
-            self.promise_slots(node(call.inode), &new, 0)?;
+            self.promise_slots(node(request.inode), &new, 0)?;
         }
         self.trim(new.iter().map(|n| n.1))?;
-        self.finish(call, tx, zeroed, cut, &new)?;
+        self.finish(request, tx, zeroed, cut, &new)?;
         Ok(true)
     }
 

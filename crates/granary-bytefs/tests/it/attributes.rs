@@ -6,7 +6,7 @@ use granary_bytefs::MountOptions;
 use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, PAGE_SIZE, Page};
-use granary_vfs::{Cred, Cx, FileSystem, Time};
+use granary_vfs::{Attributes, Call, Life, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,27 +34,27 @@ fn attributes_in_used_blocks_are_what_was_set() {
             for step in 0..150 {
                 let c = Client::new(fs.clone());
                 let f = c.lookup(&c.root(), b"f").expect("readable").expect("there");
-                let cx = Cx { cred: &Cred::ROOT, time: Time(step) };
+                let call = Call::kernel(Time(step));
                 let name = [&b"user.a"[..], b"user.b", b"user.c"][s.below(3) as usize].to_vec();
                 if s.chance(0.25) {
-                    fs.setxattr(&cx, &f, &name, None).expect("removed");
+                    fs.setxattr(&call, &f, &name, None).expect("removed");
                     model.remove(&name);
                 } else {
                     let longest = if s.chance(0.2) { 9000 } else { 900 };
                     let value = vec![s.below(2) as u8; s.below(longest) as usize];
-                    fs.setxattr(&cx, &f, &name, Some(&value)).expect("set");
+                    fs.setxattr(&call, &f, &name, Some(&value)).expect("set");
                     model.insert(name, value);
                 }
                 if s.chance(0.3) {
-                    fs.sync().expect("synced");
+                    fs.sync(&Call::offline()).expect("synced");
                     assert_clean(&fs);
                     drop((c, f));
-                    fs.unmount().expect("unmounted");
+                    fs.unmount(&Call::offline()).expect("unmounted");
                     fs = open(&drive, &MountOptions::default());
                     let c = Client::new(fs.clone());
                     let f = c.lookup(&c.root(), b"f").expect("readable").expect("there");
                     for (name, value) in &model {
-                        let is = fs.getxattr(&f, name).expect("readable");
+                        let is = fs.getxattr(&Call::offline(), &f, name).expect("readable");
                         assert!(is.as_ref() == Some(value), "seed {seed}, step {step}");
                     }
                 }

@@ -7,7 +7,7 @@ use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, spawn};
 use granary_units::Nanos;
-use granary_vfs::{FileKind, FileSystem};
+use granary_vfs::{Call, FileKind, Life};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ fn work(drive: Arc<dyn Drive>, options: MountOptions, seed: u64, tasks: usize, r
     for h in handles {
         left.extend(h.join());
     }
-    fs.sync().expect("synced");
+    fs.sync(&Call::offline()).expect("synced");
     assert_clean(&fs);
     assert_eq!(fs.stats().reserved_blocks, 0);
-    fs.unmount().expect("unmounted");
+    fs.unmount(&Call::offline()).expect("unmounted");
     drive.check().expect("the drive is consistent");
     let fs = open(&drive, &options);
     let c = Client::new(fs.clone());
@@ -41,7 +41,7 @@ fn work(drive: Arc<dyn Drive>, options: MountOptions, seed: u64, tasks: usize, r
         let f = c.lookup(&shared, &name).expect("readable").expect("there");
         assert!(c.read(&f).expect("readable") == bytes(content_seed, len));
     }
-    fs.unmount().expect("unmounted");
+    fs.unmount(&Call::offline()).expect("unmounted");
 }
 
 fn one_task(
@@ -61,7 +61,7 @@ fn one_task(
         let f = c.file(&own, &name).expect("created");
         c.write(&f, 0, &bytes(content_seed, len)).expect("written");
         if s.chance(0.5) {
-            c.fs.fsync(&f, false).expect("synced");
+            c.fs.fsync(&Call::offline(), &f, false).expect("synced");
         }
         c.rename(&own, &name, shared, &name, false).expect("renamed");
         if s.chance(0.4) {
@@ -75,7 +75,7 @@ fn one_task(
             left.push((name, content_seed, len));
         }
         if s.chance(0.05) {
-            c.fs.sync().expect("synced");
+            c.fs.sync(&Call::offline()).expect("synced");
         }
     }
     left
@@ -135,12 +135,12 @@ fn a_sync_beside_a_sync_returns_no_earlier_than_its_work_is_done() {
             let before = fs.stats().transactions;
             let first = {
                 let fs = fs.clone();
-                spawn("first", move || fs.sync().expect("synced"))
+                spawn("first", move || fs.sync(&Call::offline()).expect("synced"))
             };
             while fs.stats().transactions == before {
                 granary_sim::sleep(Nanos(100));
             }
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             let sealed = fs.stats().transactions;
             first.join();
             assert!(sealed >= before + 100, "{} of 100 inodes had to be written", sealed - before);

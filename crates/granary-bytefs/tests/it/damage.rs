@@ -8,10 +8,10 @@ use granary_bytefs::{MountOptions, mount, repair};
 use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
+use granary_suite::suite::look_around;
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::suite::look_around;
 use granary_vfs::{
-    Atime, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
+    Atime, Call, Caller, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -163,8 +163,8 @@ impl Image {
     /// What `check` says.
     fn found(&self) -> Vec<String> {
         let fs = mount(Port::new(self.drive.clone()), &MountOptions::default()).expect("mounts");
-        let found = fs.check().expect("can be checked");
-        let _ = fs.unmount();
+        let found = fs.check(&Call::offline()).expect("can be checked");
+        let _ = fs.unmount(&Call::offline());
         found
     }
 }
@@ -487,7 +487,7 @@ fn meddle(vfs: &Arc<Vfs>) {
         let _ = p.unlink(path);
     }
     let _ = p.rmdir("/e");
-    let _ = vfs.sync();
+    let _ = vfs.sync(&Caller::KERNEL);
     p.exit();
 }
 
@@ -517,7 +517,7 @@ fn no_damage_makes_a_mount_a_walk_a_write_a_check_or_a_repair_panic_and_repairs_
             let config = VfsConfig { atime: Atime::Noatime, ..VfsConfig::default() };
             let found = match mount(Port::new(image.drive.clone()), &MountOptions::default()) {
                 Ok(fs) => {
-                    let found = match fs.check() {
+                    let found = match fs.check(&Call::offline()) {
                         Ok(found) => found.len(),
                         Err(FsError::Corrupt(what)) if !what.is_empty() => 1,
                         Err(other) => panic!("seed {seed}: {other}"),

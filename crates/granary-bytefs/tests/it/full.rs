@@ -7,14 +7,12 @@ use granary_device::{Drive, Port};
 use granary_sim::now;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
-use granary_vfs::{Allocate, Cred, Cx, FileKind, FileSystem, FsError, Inode, Result, Time};
+use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Life, Result, Space, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-static ROOT: Cred = Cred::ROOT;
-
-fn cx() -> Cx<'static> {
-    Cx { cred: &ROOT, time: Time(now().0 as i64) }
+fn call() -> Call<'static> {
+    Call::kernel(Time(now().0 as i64))
 }
 
 /// The ways to mount: each variant, and data in the journal.
@@ -82,7 +80,7 @@ fn fill(fs: &ByteFs, c: &Client, dir: &Inode, how: Filler) -> FsError {
             Filler::Reserved => {
                 let f = c.file(dir, format!("reserved {n}").as_bytes())?;
                 fs.fallocate(
-                    &cx(),
+                    &call(),
                     &f,
                     Allocate::Reserve { keep_size: n.is_multiple_of(2) },
                     0,
@@ -114,22 +112,22 @@ fn what_filled_the_file_system_can_be_deleted_and_all_is_as_at_the_start() {
                 let ratio = if matches!(how, Filler::LongNames) { 512 } else { 4096 };
                 let fs = fresh(&options, 4, ratio);
                 let c = Client::new(fs.clone());
-                let start = fs.statfs().expect("statfs");
+                let start = fs.statfs(&Call::offline()).expect("statfs");
                 for round in 0..2 {
                     let told = format!("{how:?} in {options:?}, round {round}");
                     assert_eq!(fill(&fs, &c, &c.root(), how), FsError::NoSpace, "{told}");
-                    let full = fs.statfs().expect("statfs");
+                    let full = fs.statfs(&Call::offline()).expect("statfs");
                     // The call that failed wanted nine at most, and room for their extents.
                     assert!(full.available_blocks() < 12 || full.free_inodes == 0, "{told}: {full:?}");
                     assert_eq!(fs.stats().reserved_blocks, 0, "{told}");
                     if round == 0 {
-                        fs.sync().expect("synced");
+                        fs.sync(&Call::offline()).expect("synced");
                         assert_clean(&fs);
                     }
                     empty(&c, &c.root());
-                    fs.sync().expect("synced");
+                    fs.sync(&Call::offline()).expect("synced");
                     assert_clean(&fs);
-                    assert_eq!(fs.statfs().expect("statfs"), start, "{told}");
+                    assert_eq!(fs.statfs(&Call::offline()).expect("statfs"), start, "{told}");
                 }
             });
         }
@@ -145,7 +143,7 @@ fn changes_that_free_or_move_work_on_a_full_file_system() {
             let fs = fresh(&options, 4, 2048);
             let c = Client::new(fs.clone());
             let root = c.root();
-            let start = fs.statfs().expect("statfs");
+            let start = fs.statfs(&Call::offline()).expect("statfs");
             let target = c.make(&root, b"target", FileKind::Dir, &[]).expect("made");
             let hole = c.file(&root, b"hole").expect("created");
             c.write(&hole, 0, &[7; 40 * 4096]).expect("written");
@@ -157,7 +155,7 @@ fn changes_that_free_or_move_work_on_a_full_file_system() {
                     break;
                 }
             }
-            let full = fs.statfs().expect("statfs");
+            let full = fs.statfs(&Call::offline()).expect("statfs");
             assert_eq!(full.available_blocks(), 0);
             assert!(full.free_blocks > 0, "something is kept");
             // 64 slots a block, 5 to such a name: four blocks.
@@ -168,7 +166,7 @@ fn changes_that_free_or_move_work_on_a_full_file_system() {
             assert!(target.attr().blocks >= 24, "the directory grew");
             let before = hole.attr().blocks;
             for n in [3u64, 11, 17, 25] {
-                fs.fallocate(&cx(), &hole, Allocate::PunchHole, n * 4096, 4096).expect("punched");
+                fs.fallocate(&call(), &hole, Allocate::PunchHole, n * 4096, 4096).expect("punched");
             }
             assert_eq!(hole.attr().blocks, before - 2 * 8, "four blocks for an extent block and its index");
             for n in 1..40 {
@@ -176,12 +174,12 @@ fn changes_that_free_or_move_work_on_a_full_file_system() {
                 c.rename(&target, from.as_bytes(), &target, to.as_bytes(), false).expect("renamed over");
             }
             c.truncate(&hole, 12_345).expect("truncated");
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
             empty(&c, &root);
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
-            assert_eq!(fs.statfs().expect("statfs"), start);
+            assert_eq!(fs.statfs(&Call::offline()).expect("statfs"), start);
         });
     }
 }
@@ -195,7 +193,7 @@ fn random_operations_at_the_edge_of_full_agree_with_a_model() {
             let fs = fresh(&options, 2, 4096);
             let c = Client::new(fs.clone());
             let root = c.root();
-            let start = fs.statfs().expect("statfs");
+            let start = fs.statfs(&Call::offline()).expect("statfs");
             let mut s = Stream::new(seed, "full");
             let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
             let (mut refused, mut next) = (0, 0u64);
@@ -268,7 +266,7 @@ fn random_operations_at_the_edge_of_full_agree_with_a_model() {
                     _ => {}
                 }
                 if step % 500 == 499 {
-                    fs.sync().expect("synced");
+                    fs.sync(&Call::offline()).expect("synced");
                     assert_clean(&fs);
                 }
             }
@@ -278,9 +276,9 @@ fn random_operations_at_the_edge_of_full_agree_with_a_model() {
                 assert!(c.read(&f).expect("readable") == *content, "{}", String::from_utf8_lossy(name));
             }
             empty(&c, &root);
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
-            assert_eq!(fs.statfs().expect("statfs"), start);
+            assert_eq!(fs.statfs(&Call::offline()).expect("statfs"), start);
         });
     }
 }
@@ -301,13 +299,13 @@ fn writes_while_blocks_become_free(options: &MountOptions) {
             while c.write(&a, n * 4096, &bytes(n, 4096)).is_ok() {
                 n += 1;
             }
-            fs.sync().expect("sync");
+            fs.sync(&Call::offline()).expect("sync");
             // With a data journal these pages are in a record.
             c.write(&a, 0, &bytes(77, 20 * 4096)).expect("in place");
             (0..40).for_each(|i| drop(c.unlink(&d, &name(i), false).expect("unlinks")));
             c.unlink(&root, b"a", false).expect("unlinks");
             let other = fs.clone();
-            let syncer = granary_sim::spawn("sync", move || other.sync().expect("sync"));
+            let syncer = granary_sim::spawn("sync", move || other.sync(&Call::offline()).expect("sync"));
             granary_sim::sleep(Nanos(delay * 500));
             let written = c.write(&b, 0, &bytes(5, 20 * 4096));
             syncer.join();
@@ -317,7 +315,7 @@ fn writes_while_blocks_become_free(options: &MountOptions) {
                 "{mount:?}, {} ns after sync began, {n} blocks to be free",
                 delay * 500
             );
-            fs.sync().expect("sync");
+            fs.sync(&Call::offline()).expect("sync");
             assert_clean(&fs);
         });
     }

@@ -8,7 +8,7 @@ use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Lpa, Nanos, Page};
-use granary_vfs::{FileKind, FileSystem, FsError};
+use granary_vfs::{Call, FileKind, FsError, Life, Space};
 use std::sync::Arc;
 
 fn ways() -> Vec<MountOptions> {
@@ -64,33 +64,33 @@ fn a_full_file_system_that_grows_takes_more_at_once_and_keeps_what_it_has() {
             format(&drive, 1024);
             let fs = open(&drive, &options);
             let c = Client::new(fs.clone());
-            let mut before = fs.statfs().expect("statfs");
+            let mut before = fs.statfs(&Call::offline()).expect("statfs");
             let (mut files, mut end) = (0, 1024);
             for more in [1, 130, 1000, 3001] {
                 files = fill(&c, files);
                 end += more;
-                let grown = fs.grow(end);
+                let grown = fs.grow(&Call::offline(), end);
                 if more == 1 {
                     assert_eq!(grown, Err(FsError::NoSpace), "no room for its own metadata");
                     end -= more;
                     continue;
                 }
                 grown.expect("grown");
-                let now = fs.statfs().expect("statfs");
+                let now = fs.statfs(&Call::offline()).expect("statfs");
                 assert!(now.blocks > before.blocks && now.blocks <= before.blocks + more, "{now:?}");
                 assert!(now.inodes > before.inodes && now.available_blocks() > 0, "{now:?}");
                 before = now;
                 let more_files = fill(&c, files);
                 assert!(more_files > files + more / 4, "{files} {more_files}");
                 files = more_files;
-                fs.sync().expect("synced");
+                fs.sync(&Call::offline()).expect("synced");
                 assert_clean(&fs);
             }
-            assert_eq!(fs.grow(end), Ok(()), "it has that size");
-            assert_eq!(fs.grow(end - 1), Err(FsError::Invalid), "smaller");
-            assert_eq!(fs.grow(1 << 20), Err(FsError::Invalid), "beyond the drive");
+            assert_eq!(fs.grow(&Call::offline(), end), Ok(()), "it has that size");
+            assert_eq!(fs.grow(&Call::offline(), end - 1), Err(FsError::Invalid), "smaller");
+            assert_eq!(fs.grow(&Call::offline(), 1 << 20), Err(FsError::Invalid), "beyond the drive");
             assert_files(&c, files);
-            fs.unmount().expect("unmounted");
+            fs.unmount(&Call::offline()).expect("unmounted");
             let fs = open(&drive, &options);
             assert_clean(&fs);
             let c = Client::new(fs.clone());
@@ -98,9 +98,9 @@ fn a_full_file_system_that_grows_takes_more_at_once_and_keeps_what_it_has() {
             for n in 0..files {
                 c.unlink(&c.root(), format!("file {n}").as_bytes(), false).expect("removed");
             }
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
-            let empty = fs.statfs().expect("statfs");
+            let empty = fs.statfs(&Call::offline()).expect("statfs");
             assert_eq!((empty.blocks, empty.free_inodes), (before.blocks, before.inodes - 1));
             assert_eq!(empty.free_blocks, empty.blocks - 1, "the root directory's block");
         });
@@ -116,16 +116,16 @@ fn a_file_system_grows_across_bitmap_blocks_and_only_so_often() {
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
         for n in 0..31u64 {
-            fs.grow(30_000 + (n + 1) * 5_000).expect("grown");
+            fs.grow(&Call::offline(), 30_000 + (n + 1) * 5_000).expect("grown");
             let d = c.make(&c.root(), format!("dir {n}").as_bytes(), FileKind::Dir, &[]).expect("made");
             let f = c.file(&d, b"f").expect("created");
             c.write(&f, 0, &bytes(n, 3 << 20)).expect("written");
         }
-        assert_eq!(fs.grow(199_000), Err(FsError::NoSpace), "too often");
-        assert_eq!(fs.grow(300_000), Err(FsError::NoSpace), "on a larger drive, too");
-        fs.sync().expect("synced");
+        assert_eq!(fs.grow(&Call::offline(), 199_000), Err(FsError::NoSpace), "too often");
+        assert_eq!(fs.grow(&Call::offline(), 300_000), Err(FsError::NoSpace), "on a larger drive, too");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
-        fs.unmount().expect("unmounted");
+        fs.unmount(&Call::offline()).expect("unmounted");
         assert_eq!(repair(&Port::new(drive.clone())).expect("readable"), granary_vfs::Repaired::default());
         assert_clean(&open(&drive, &MountOptions::default()));
     });
@@ -140,9 +140,9 @@ fn a_file_system_of_the_usual_ratio_grows_where_only_one_bitmap_needs_a_block() 
         mkfs(&Port::new(drive.clone()), &made).expect("mkfs");
         for end in [32_768, 65_536, 100_000] {
             let fs = open(&drive, &MountOptions::default());
-            fs.grow(end).expect("grown");
+            fs.grow(&Call::offline(), end).expect("grown");
             assert_clean(&fs);
-            fs.unmount().expect("unmounted");
+            fs.unmount(&Call::offline()).expect("unmounted");
             assert_eq!(
                 repair(&Port::new(drive.clone())).expect("readable"),
                 granary_vfs::Repaired::default()
@@ -185,13 +185,13 @@ fn a_power_failure_in_a_growth_leaves_the_old_size_or_the_new_one() {
                 assert_clean(&fs);
                 let c = Client::new(fs.clone());
                 assert_files(&c, 40);
-                let blocks = fs.statfs().expect("statfs").blocks;
-                fs.grow(2000).expect("grown");
+                let blocks = fs.statfs(&Call::offline()).expect("statfs").blocks;
+                fs.grow(&Call::offline(), 2000).expect("grown");
                 let f = c.file(&c.root(), b"after").expect("created");
                 c.write(&f, 0, &bytes(9, 2 << 20)).expect("the new space is there");
-                fs.sync().expect("synced");
+                fs.sync(&Call::offline()).expect("synced");
                 assert_clean(&fs);
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
                 let fs = open(&drive, &options);
                 assert_clean(&fs);
                 blocks
@@ -211,18 +211,18 @@ fn run(drive: &Arc<dyn Drive>, options: &MountOptions) -> (Nanos, Nanos) {
         let f = c.file(&c.root(), format!("file {n}").as_bytes()).expect("created");
         c.write(&f, 0, &bytes(n, 4096)).expect("written");
     }
-    fs.sync().expect("synced");
+    fs.sync(&Call::offline()).expect("synced");
     for n in 0..10 {
         c.file(&c.root(), format!("beside {n}").as_bytes()).expect("created");
     }
     let from = now();
-    fs.grow(2000).expect("grown");
+    fs.grow(&Call::offline(), 2000).expect("grown");
     let to = now();
     for n in 0..300u64 {
         let f = c.file(&c.root(), format!("new {n}").as_bytes()).expect("created");
         c.write(&f, 0, &[1; 8192]).expect("the new space is there");
     }
-    fs.sync().expect("synced");
+    fs.sync(&Call::offline()).expect("synced");
     // Beyond the end some failures hit a file system that is larger and in use.
     (from, to + Nanos((to - from).0 / 2))
 }
@@ -247,17 +247,17 @@ fn a_damaged_superblock_is_found_its_copy_is_used_and_a_repair_restores_it() {
                     c.write(&f, 0, &bytes(n, 4096)).expect("written");
                 }
                 if grown {
-                    fs.grow(2048).expect("grown");
+                    fs.grow(&Call::offline(), 2048).expect("grown");
                     let f = c.file(&c.root(), b"large").expect("created");
                     c.write(&f, 0, &bytes(1, 5 << 20)).expect("written");
                 }
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
                 damage(&drive, 0);
                 let fs = open(&drive, &options);
-                let bad = fs.check().expect("readable");
+                let bad = fs.check(&Call::offline()).expect("readable");
                 assert!(bad.len() == 1 && bad[0].contains("block 0: the superblock was damaged"), "{bad:?}");
                 assert_files(&Client::new(fs.clone()), 40);
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
                 assert_clean(&open(&drive, &options));
 
                 damage(&drive, 0);
@@ -268,18 +268,18 @@ fn a_damaged_superblock_is_found_its_copy_is_used_and_a_repair_restores_it() {
                 let fs = open(&drive, &options);
                 assert!(fs.recovery().clean);
                 assert_clean(&fs);
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
 
                 // The copies: the one at the end of what mkfs made is there in any case.
                 damage(&drive, 999);
                 let fs = open(&drive, &options);
-                let bad = fs.check().expect("readable");
+                let bad = fs.check(&Call::offline()).expect("readable");
                 assert!(bad.len() == 1 && bad[0].contains("copy of the superblock in block 999"), "{bad:?}");
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
                 assert!(repair(&port).expect("mended").done[0].contains("block 999"));
                 let fs = open(&drive, &options);
                 assert_clean(&fs);
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
 
                 // All of them.
                 for lba in [0, 999, 2047] {
@@ -305,7 +305,7 @@ fn a_superblock_that_describes_no_drive_is_passed_over_for_its_copy() {
         let c = Client::new(fs.clone());
         let f = c.file(&c.root(), b"file").expect("created");
         c.write(&f, 0, &bytes(1, 9000)).expect("written");
-        fs.unmount().expect("unmounted");
+        fs.unmount(&Call::offline()).expect("unmounted");
         let port = Port::new(drive.clone());
         let read = || {
             let mut page = [Page::ZERO];
@@ -336,7 +336,7 @@ fn a_superblock_that_describes_no_drive_is_passed_over_for_its_copy() {
                 passed_over += u32::from(mended.done.iter().any(|d| d.contains("made anew from its copy")));
                 let fs = open(&drive, &options);
                 assert_clean(&fs);
-                fs.unmount().expect("unmounted");
+                fs.unmount(&Call::offline()).expect("unmounted");
             }
         }
         assert!(passed_over > 30, "{passed_over}");
@@ -345,7 +345,7 @@ fn a_superblock_that_describes_no_drive_is_passed_over_for_its_copy() {
         for _ in 0..500 {
             let at = 12 + random.below(crc_at as u64 - 20) as usize;
             forge(at, &random.next_u64().to_le_bytes());
-            drop(mount(port.clone(), &options).map(|fs| fs.unmount()));
+            drop(mount(port.clone(), &options).map(|fs| fs.unmount(&Call::offline())));
             drop(repair(&port));
         }
     });

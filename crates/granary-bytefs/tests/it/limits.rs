@@ -7,18 +7,17 @@ use granary_bytefs::{DataMode, MkfsOptions, MountOptions, mkfs};
 use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
+use granary_suite::suite::the_end_of_the_largest_file;
 use granary_units::{Bytes, Dest, Lpa, Nanos, Page, Payload};
-use granary_vfs::suite::the_end_of_the_largest_file;
 use granary_vfs::{
-    Allocate, Cred, Cx, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Time, Vfs, VfsConfig,
+    Allocate, Call, Caller, Cred, Data, FileKind, FsError, Life, Names, OpenFlags, Posix, Process, Space,
+    Time, Vfs, VfsConfig,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-static ROOT: Cred = Cred::ROOT;
-
-fn cx() -> Cx<'static> {
-    Cx { cred: &ROOT, time: Time(now().0 as i64) }
+fn call() -> Call<'static> {
+    Call::kernel(Time(now().0 as i64))
 }
 
 /// Every last block can be used, the call that fails changes nothing, and removing works when nothing is free.
@@ -31,7 +30,7 @@ fn a_full_file_system_is_full_to_the_last_block_and_can_be_emptied() {
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
         let root = c.root();
-        let empty = fs.statfs().expect("statfs");
+        let empty = fs.statfs(&Call::offline()).expect("statfs");
         for round in 0..3 {
             let mut files = Vec::new();
             let full = loop {
@@ -55,17 +54,17 @@ fn a_full_file_system_is_full_to_the_last_block_and_can_be_emptied() {
             while c.write(last, n * 4096, &[9; 4096]).is_ok() {
                 n += 1;
             }
-            assert_eq!(fs.statfs().expect("statfs").available_blocks(), 0, "round {round}");
+            assert_eq!(fs.statfs(&Call::offline()).expect("statfs").available_blocks(), 0, "round {round}");
             assert_eq!(fs.stats().reserved_blocks, 0);
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
             for (name, _) in &files {
                 c.unlink(&root, name.as_bytes(), false).expect("removing needs no space");
             }
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
 
-            let now_free = fs.statfs().expect("statfs");
+            let now_free = fs.statfs(&Call::offline()).expect("statfs");
             assert_eq!(now_free.free_blocks, empty.free_blocks);
             assert_eq!(now_free.free_inodes, empty.free_inodes);
         }
@@ -80,14 +79,14 @@ fn inodes_run_out_cleanly() {
         mkfs(&Port::new(drive.clone()), &options).expect("mkfs");
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
-        let free = fs.statfs().expect("statfs").free_inodes;
+        let free = fs.statfs(&Call::offline()).expect("statfs").free_inodes;
         for n in 0..free {
             c.file(&c.root(), format!("{n}").as_bytes()).expect("an inode is free");
         }
         assert_eq!(c.file(&c.root(), b"one more").err(), Some(FsError::NoSpace));
         c.unlink(&c.root(), b"0", false).expect("removed");
         c.file(&c.root(), b"one more").expect("an inode is free again");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
     });
 }
@@ -109,7 +108,7 @@ fn a_directory_of_100_000_names_is_listed_looked_up_and_emptied() {
             for n in 0..N {
                 c.file(&root, name(n).as_bytes()).expect("created");
             }
-            fs.unmount().expect("unmounted");
+            fs.unmount(&Call::offline()).expect("unmounted");
         }
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
@@ -123,7 +122,7 @@ fn a_directory_of_100_000_names_is_listed_looked_up_and_emptied() {
         loop {
             let mut part = 0;
             let mut next = from;
-            fs.readdir(&root, from, &mut |e| {
+            fs.readdir(&Call::offline(), &root, from, &mut |e| {
                 if e.name.starts_with(b"name ") {
                     assert!(seen.insert(e.name.to_vec()), "{:?} twice", String::from_utf8_lossy(e.name));
                 }
@@ -146,8 +145,8 @@ fn a_directory_of_100_000_names_is_listed_looked_up_and_emptied() {
         for (name, _) in c.list(&root).expect("readable") {
             c.unlink(&root, &name, false).expect("removed");
         }
-        assert!(fs.is_empty_dir(&root).expect("readable"));
-        fs.sync().expect("synced");
+        assert!(fs.is_empty_dir(&Call::offline(), &root).expect("readable"));
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
     });
 }
@@ -164,8 +163,8 @@ fn a_sparse_file_reaches_beyond_4_gib() {
         for (i, &at) in places.iter().enumerate() {
             c.write(&f, at, &bytes(i as u64, 5000)).expect("written");
         }
-        c.fs.fsync(&f, false).expect("synced");
-        fs.unmount().expect("unmounted");
+        c.fs.fsync(&Call::offline(), &f, false).expect("synced");
+        fs.unmount(&Call::offline()).expect("unmounted");
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
         let f = c.lookup(&c.root(), b"sparse").expect("readable").expect("there");
@@ -174,14 +173,14 @@ fn a_sparse_file_reaches_beyond_4_gib() {
         assert_eq!(f.attr().blocks, 11 * 8, "holes take no space");
         for (i, &at) in places.iter().enumerate() {
             let mut out = vec![0; 5000];
-            fs.read_direct(&f, at, Dest::Bytes(&mut out)).expect("readable");
+            fs.read_direct(&Call::offline(), &f, at, Dest::Bytes(&mut out)).expect("readable");
             assert!(out == bytes(i as u64, 5000));
         }
         let mut hole = vec![1; 9000];
-        fs.read_direct(&f, 3 << 30, Dest::Bytes(&mut hole)).expect("readable");
+        fs.read_direct(&Call::offline(), &f, 3 << 30, Dest::Bytes(&mut hole)).expect("readable");
         assert!(hole.iter().all(|&b| b == 0));
         c.truncate(&f, 5 << 30).expect("truncated");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
     });
 }
@@ -194,34 +193,34 @@ fn a_file_of_thousands_of_extents_survives_a_remount_and_is_cut_to_nothing() {
         format(&drive);
         let options = MountOptions { max_free_lines: 4, ..MountOptions::default() };
         let fs = open(&drive, &options);
-        let free = fs.statfs().expect("statfs").free_blocks;
+        let free = fs.statfs(&Call::offline()).expect("statfs").free_blocks;
         let c = Client::new(fs.clone());
         let (a, b) = (c.file(&c.root(), b"a").expect("created"), c.file(&c.root(), b"b").expect("created"));
         for n in 0..3000u64 {
             c.write(&a, 2 * n * 4096, &n.to_le_bytes()).expect("written");
             c.write(&b, 2 * n * 4096, &n.to_be_bytes()).expect("written");
         }
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
-        fs.unmount().expect("unmounted");
+        fs.unmount(&Call::offline()).expect("unmounted");
         let fs = open(&drive, &options);
         let c = Client::new(fs.clone());
         let find = |name: &[u8]| c.lookup(&c.root(), name).expect("readable").expect("there");
         let (a, b) = (find(b"a"), find(b"b"));
         for n in (0..3000u64).step_by(7) {
             let mut out = [0; 8];
-            fs.read_direct(&a, 2 * n * 4096, Dest::Bytes(&mut out)).expect("readable");
+            fs.read_direct(&Call::offline(), &a, 2 * n * 4096, Dest::Bytes(&mut out)).expect("readable");
             assert_eq!(u64::from_le_bytes(out), n);
         }
         c.truncate(&a, 1000 * 4096).expect("truncated");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
         c.truncate(&a, 0).expect("truncated");
         drop(b);
         c.unlink(&c.root(), b"b", false).expect("removed");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
-        assert_eq!(fs.statfs().expect("statfs").free_blocks, free);
+        assert_eq!(fs.statfs(&Call::offline()).expect("statfs").free_blocks, free);
     });
 }
 
@@ -246,7 +245,7 @@ fn removals_in_steps_are_finished_by_recovery() {
                         break;
                     }
                 }
-                fs.sync().expect("synced");
+                fs.sync(&Call::offline()).expect("synced");
                 sleep_until(Nanos::from_millis(40));
                 if seed % 2 == 0 {
                     c.unlink(&c.root(), b"large", false).expect("removed");
@@ -292,20 +291,20 @@ fn direct_writes_and_reads_of_any_size_agree_with_a_buffer() {
             let most = [64, 512, 513, 20_000][s.below(4) as usize];
             let len = 1 + s.below(most) as usize;
             let data = bytes(n, len);
-            fs.write_direct(&cx(), &f, pos as u64, Payload::Bytes(&data)).expect("written");
+            fs.write_direct(&call(), &f, pos as u64, Payload::Bytes(&data)).expect("written");
             model.resize(model.len().max(pos + len), 0);
             model[pos..pos + len].copy_from_slice(&data);
             assert_eq!(f.size(), model.len() as u64);
             let from = s.below(model.len() as u64) as usize;
             let mut out = vec![0; 1 + s.below((model.len() - from) as u64) as usize];
-            fs.read_direct(&f, from as u64, Dest::Bytes(&mut out)).expect("readable");
+            fs.read_direct(&Call::offline(), &f, from as u64, Dest::Bytes(&mut out)).expect("readable");
             assert!(out == model[from..from + out.len()]);
         }
         let before = drive.traffic();
-        fs.write_direct(&cx(), &f, 100, Payload::Bytes(&[1; 100])).expect("written");
+        fs.write_direct(&call(), &f, 100, Payload::Bytes(&[1; 100])).expect("written");
         let small = drive.traffic().since(&before);
         assert_eq!((small.byte_write[7], small.block_write[7], small.block_read[7]), (192, 0, 0));
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
     });
 }
@@ -324,21 +323,21 @@ fn special_files_and_long_targets_survive_a_remount() {
         for kind in [FileKind::Fifo, FileKind::Socket, FileKind::CharDev, FileKind::BlockDev] {
             c.make(&c.root(), format!("{kind:?}").as_bytes(), kind, &[]).expect("made");
         }
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
-        fs.unmount().expect("unmounted");
+        fs.unmount(&Call::offline()).expect("unmounted");
         let fs = open(&drive, &MountOptions::default());
         let c = Client::new(fs.clone());
         for len in [1, 48, 49, 4095] {
             let link =
                 c.lookup(&c.root(), format!("link {len}").as_bytes()).expect("readable").expect("there");
-            assert_eq!(fs.readlink(&link).expect("readable"), vec![b'x'; len]);
+            assert_eq!(fs.readlink(&Call::offline(), &link).expect("readable"), vec![b'x'; len]);
             c.unlink(&c.root(), format!("link {len}").as_bytes(), false).expect("removed");
         }
         for (name, kind) in c.list(&c.root()).expect("readable") {
             assert_eq!(name, format!("{kind:?}").as_bytes());
         }
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
     });
 }
@@ -353,18 +352,18 @@ fn a_full_orphan_table_stops_neither_truncations_nor_removals() {
         let fs = open(&drive, &MountOptions { max_free_lines: 1, ..MountOptions::default() });
         let c = Client::new(fs.clone());
         let root = c.root();
-        let free = fs.statfs().expect("statfs").free_blocks;
+        let free = fs.statfs(&Call::offline()).expect("statfs").free_blocks;
         let sized = |name: &[u8], blocks: u64| {
             let f = c.file(&root, name).expect("created");
             let how = granary_vfs::Allocate::Reserve { keep_size: false };
-            fs.fallocate(&cx(), &f, how, 0, blocks * 4096).expect("allocated");
+            fs.fallocate(&call(), &f, how, 0, blocks * 4096).expect("allocated");
             f
         };
         let mut held = Vec::new();
         for n in 0..970 {
             let name = format!("{n}");
             let f = sized(name.as_bytes(), 600);
-            fs.unlink(&cx(), &root, name.as_bytes(), &f).expect("removed");
+            fs.unlink(&call(), &root, name.as_bytes(), &f).expect("removed");
             held.push(f);
         }
         let huge = sized(b"huge", 100_000);
@@ -372,15 +371,15 @@ fn a_full_orphan_table_stops_neither_truncations_nor_removals() {
         assert_eq!(huge.attr().blocks, 8);
         sized(b"another", 100_000);
         c.unlink(&root, b"another", false).expect("removed");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
         for f in held {
-            fs.evict(&f).expect("freed");
+            fs.evict(&Call::offline(), &f).expect("freed");
         }
         c.unlink(&root, b"huge", false).expect("removed");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
-        let now_free = fs.statfs().expect("statfs").free_blocks;
+        let now_free = fs.statfs(&Call::offline()).expect("statfs").free_blocks;
         assert_eq!(free, now_free);
     });
 }
@@ -398,7 +397,7 @@ fn the_largest_file_is_whole_to_its_last_byte() {
                 let config = VfsConfig { page_cache, ..VfsConfig::default() };
                 let vfs = Vfs::mount(fs.clone(), config).expect("mounts");
                 the_end_of_the_largest_file(&vfs, seed, 300);
-                vfs.sync().expect("synced");
+                vfs.sync(&Caller::KERNEL).expect("synced");
                 assert_clean(&fs);
             });
         }
@@ -483,20 +482,20 @@ fn removals_that_fail_keep_no_place_in_the_orphan_table() {
         (0..64).for_each(|n| drop(c.file(&root, format!("{n}").as_bytes()).expect("creates")));
         let large = c.file(&root, b"large").expect("creates");
         c.write(&large, 0, &bytes(1, 1500 * 4096)).expect("writes");
-        fs.sync().expect("synced");
-        fs.drop_caches();
+        fs.sync(&Call::offline()).expect("synced");
+        fs.drop_caches(&Call::offline());
         strict.refuse(Some(field(72) + large.ino().0 / 32));
         for n in 0..1000 {
             assert!(c.unlink(&root, b"large", true).is_err(), "removal {n} needs no place any more");
         }
         strict.refuse(None);
         c.unlink(&root, b"large", true).expect("unlinks");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         let mut table = [Page::ZERO];
         port.read(Lpa(field(48)), &mut table, Structure::Superblock).expect("reads");
         assert_eq!(table[0].to_bytes()[..4], (large.ino().0 as u32).to_le_bytes(), "it has the first place");
         c.close(&large).expect("freed");
-        fs.sync().expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
     });
 }

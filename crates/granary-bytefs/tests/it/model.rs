@@ -10,7 +10,7 @@ use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::Nanos;
-use granary_vfs::FileSystem;
+use granary_vfs::{Call, Life};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -51,17 +51,17 @@ fn agrees(drive: Arc<dyn Drive>, seed: u64, steps: usize) {
                 op += 1;
                 step(Some(&c), &mut model, &mut s, op, &mut opened);
                 if s.chance(0.02) {
-                    fs.drop_caches();
+                    fs.drop_caches(&Call::offline());
                 }
             }
             for o in opened {
                 c.close(&o.inode).expect("evicted");
             }
             assert_same(&c, &model);
-            fs.sync().expect("synced");
+            fs.sync(&Call::offline()).expect("synced");
             assert_clean(&fs);
             assert_eq!(fs.stats().reserved_blocks, 0);
-            fs.unmount().expect("unmounted");
+            fs.unmount(&Call::offline()).expect("unmounted");
         }
         drive.check().expect("the drive is consistent");
     });
@@ -134,7 +134,7 @@ fn survives(drive: Arc<dyn Drive>, seed: u64) {
                 h.durable = h.durable.max(durable.unwrap_or(0));
                 if s.chance(0.01) {
                     drop(h);
-                    fs.sync().expect("synced");
+                    fs.sync(&Call::offline()).expect("synced");
                     history.lock().durable = op;
                 }
             }
@@ -179,10 +179,10 @@ fn survives(drive: Arc<dyn Drive>, seed: u64) {
         let root = c.root();
         let f = c.file(&root, b"after the failure").expect("created");
         c.write(&f, 0, &[7; 10_000]).expect("written");
-        c.fs.fsync(&f, false).expect("synced");
-        fs.sync().expect("synced");
+        c.fs.fsync(&Call::offline(), &f, false).expect("synced");
+        fs.sync(&Call::offline()).expect("synced");
         assert_clean(&fs);
-        fs.unmount().expect("unmounted");
+        fs.unmount(&Call::offline()).expect("unmounted");
         let fs = open(&drive, &options);
         assert!(fs.recovery().clean);
         let c = Client::new(fs);

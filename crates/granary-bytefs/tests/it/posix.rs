@@ -6,10 +6,10 @@ use granary_bytefs::{ByteFs, CommitMode, DataMode, MountOptions, Policy};
 use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
+use granary_suite::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
+use granary_suite::reference::Limits;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::model::{Generator, Mix, Op, check_history, run_concurrently, run_sequence, snapshot};
-use granary_vfs::reference::Limits;
-use granary_vfs::{Cred, OpenFlags, Process, RenameFlags, Tracking, Vfs, VfsConfig};
+use granary_vfs::{Caller, Cred, OpenFlags, Process, RenameFlags, Tracking, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 44, max_links: u32::MAX - 1 };
@@ -43,7 +43,7 @@ fn options(seed: u64) -> MountOptions {
 }
 
 fn unmount(vfs: &Arc<Vfs>, fs: &ByteFs) {
-    vfs.sync().expect("synced");
+    vfs.sync(&Caller::KERNEL).expect("synced");
     assert_clean(fs);
     vfs.unmount().expect("unmounted");
 }

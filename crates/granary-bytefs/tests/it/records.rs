@@ -6,7 +6,7 @@ use granary_device::{Drive, Port, Structure};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, now, power_fail, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Cred, FileSystem, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Call, Cred, FsError, Life, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const PAGES: usize = 5;
@@ -126,7 +126,7 @@ fn a_repair_drops_damaged_records_and_what_was_made_on_them() {
 /// The bytes with which the pages of /f begin; the file system is sound.
 fn pages_of_f(port: &Port) -> Vec<u8> {
     let fs = mount(port.clone(), &options()).expect("mounts");
-    assert_eq!(fs.check().expect("check"), Vec::<String>::new());
+    assert_eq!(fs.check(&Call::offline()).expect("check"), Vec::<String>::new());
     let vfs = Vfs::mount(fs, VfsConfig::default()).expect("mounts");
     let mut p = Process::new(vfs.clone(), Cred::ROOT);
     let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");

@@ -7,7 +7,7 @@ use granary_device::Drive;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, FileKind, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Caller, Cred, FileKind, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn reuse(drive: &Arc<dyn Drive>, at: Option<Nanos>) -> (Nanos, [Nanos; 2]) {
             while p.write(fd, Payload::Bytes(&vec![NEW; len])) == Ok(len) {}
         }
         p.sync().expect("syncs");
-        let left = vfs.statfs().expect("statfs").available_blocks();
+        let left = vfs.statfs(&Caller::KERNEL).expect("statfs").available_blocks();
         assert_eq!(left, 0, "the directories' blocks are in use again");
         power_fail();
     });
@@ -70,7 +70,7 @@ fn restart(drive: &Arc<dyn Drive>, t: Nanos) -> (Arc<Vfs>, Process) {
     sleep_until(t);
     sleep_until(drive.power_on(now()).expect("power on"));
     let (vfs, p) = attach(drive);
-    assert_eq!(vfs.fs().check().expect("readable"), Vec::<String>::new());
+    assert_eq!(vfs.check().expect("readable"), Vec::<String>::new());
     (vfs, p)
 }
 

@@ -8,7 +8,9 @@ use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, sleep, sleep_until, spawn};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::{Cred, Cx, FileSystem, OpenFlags, Posix, Process, SetAttr, Time, Vfs, VfsConfig};
+use granary_vfs::{
+    Attributes, Call, Caller, Cred, Data, Life, OpenFlags, Posix, Process, SetAttr, Time, Vfs, VfsConfig,
+};
 use std::sync::Arc;
 
 /// 64 MiB with a log of 256 KiB: two regions of 128 KiB.
@@ -127,7 +129,7 @@ fn groups(tasks: usize, commit: CommitMode) -> (f64, u64) {
             })
             .collect();
         handles.into_iter().for_each(|h| h.join());
-        vfs.sync().expect("syncs");
+        vfs.sync(&Caller::KERNEL).expect("syncs");
         assert_clean(&fs);
         let stats = fs.stats();
         assert_eq!(stats.transactions, stats.committed);
@@ -157,8 +159,7 @@ fn programs_that_sync_share_commits_and_bitmap_lines() {
 /// fsync makes the times durable that it found, whoever is putting them on media at this moment.
 #[test]
 fn fsync_waits_for_times_that_somebody_else_is_putting_on_media() {
-    static ROOT: Cred = Cred::ROOT;
-    let cx = |t| Cx { cred: &ROOT, time: Time(t) };
+    let call = |t| Call::kernel(Time(t));
     for delay in (0..400).step_by(3) {
         let drive = small_mssd(64);
         let d = drive.clone();
@@ -168,15 +169,15 @@ fn fsync_waits_for_times_that_somebody_else_is_putting_on_media() {
             let c = Client::new(fs.clone());
             let f = c.file(&c.root(), b"f").expect("creates");
             c.write(&f, 0, &[1; 4096]).expect("writes");
-            fs.sync().expect("sync");
-            fs.wrote(&cx(7_777), &f, 0, 64).expect("wrote");
+            fs.sync(&Call::offline()).expect("sync");
+            fs.wrote(&call(7_777), &f, 0, 64).expect("wrote");
             let (other, g) = (fs.clone(), f.clone());
             let _task = spawn("chmod", move || {
                 let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
-                other.setattr(&cx(8_888), &g, &set).expect("chmod");
+                other.setattr(&call(8_888), &g, &set).expect("chmod");
             });
             sleep(Nanos(delay * 10));
-            fs.fsync(&f, false).expect("fsync");
+            fs.fsync(&Call::offline(), &f, false).expect("fsync");
             granary_sim::power_fail();
         });
         let Err(Stop::PowerFail(t)) = stopped else { panic!("{stopped:?}") };

@@ -8,7 +8,7 @@ use granary_mssd::{Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{now, sleep_until};
 use granary_units::{Dest, Lpa, Nanos, PAGE_SIZE, Page, Payload};
-use granary_vfs::{Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
+use granary_vfs::{Call, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -142,8 +142,8 @@ impl Image {
 
     fn check(&self) -> Vec<String> {
         let fs = mount(Port::new(self.drive.clone()), &self.options).expect("mounts");
-        let found = fs.check().expect("can be checked");
-        fs.unmount().expect("unmounts");
+        let found = fs.check(&Call::offline()).expect("can be checked");
+        fs.unmount(&Call::offline()).expect("unmounts");
         found
     }
 

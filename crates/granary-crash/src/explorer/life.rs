@@ -16,7 +16,7 @@ use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, now, power_fail, sleep, sleep_until};
 use granary_units::Nanos;
-use granary_vfs::{Cred, FileSystem, Process, Vfs};
+use granary_vfs::{Call, Caller, Cred, FileSystem, Process, Vfs};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -235,7 +235,7 @@ impl Life {
         arm(faults, if powered_off { in_recovery } else { in_load });
         let mut fs = self.mount(devices)?;
         if shut_unseen {
-            fs.unmount().map_err(|e| vec![format!("unmount after recovery: {e}")])?;
+            fs.unmount(&Call::offline()).map_err(|e| vec![format!("unmount after recovery: {e}")])?;
             fs = self.mount(devices)?;
         }
         if powered_off {
@@ -259,7 +259,7 @@ impl Life {
             power_fail();
         }
         enter(Stage::Unmount);
-        vfs.sync().map_err(|e| vec![format!("sync: {e}")])?;
+        vfs.sync(&Caller::KERNEL).map_err(|e| vec![format!("sync: {e}")])?;
         self.check(vfs.fs(), "after sync")?;
         vfs.unmount().map_err(|e| vec![format!("unmount: {e}")])?;
         drop(vfs);
@@ -282,8 +282,8 @@ impl Life {
     }
 
     fn check(&self, fs: &Arc<dyn FileSystem>, when: &str) -> Result<(), Vec<String>> {
-        fs.sync().map_err(|e| vec![format!("sync before check {when}: {e}")])?;
-        match fs.check() {
+        fs.sync(&Call::offline()).map_err(|e| vec![format!("sync before check {when}: {e}")])?;
+        match fs.check(&Call::offline()) {
             Ok(violations) if violations.is_empty() => Ok(()),
             Ok(violations) => Err(violations.into_iter().map(|v| format!("check {when}: {v}")).collect()),
             Err(e) => Err(vec![format!("check {when} failed: {e}")]),

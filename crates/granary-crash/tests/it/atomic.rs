@@ -6,10 +6,10 @@ use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
+use granary_suite::model::{Generator, Mix, Op, apply, compare_trees, snapshot};
+use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Nanos;
-use granary_vfs::model::{Generator, Mix, Op, apply, compare_trees, snapshot};
-use granary_vfs::reference::{Limits, RefFs, RefProcess};
-use granary_vfs::{Cred, FsError, Process, Vfs};
+use granary_vfs::{Call, Cred, FsError, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ fn point(target: Arc<dyn Target>, mix: Mix, seed: u64) {
             shared.lock().under_way = Some(op.clone());
             let outcome = apply(&mut p, &op);
             let mut log = shared.lock();
-            let unsupported = outcome == granary_vfs::model::Outcome::Failed(FsError::NotSupported);
+            let unsupported = outcome == granary_suite::model::Outcome::Failed(FsError::NotSupported);
             let op = log.under_way.take().filter(|_| !unsupported);
             log.done.extend(op);
         }
@@ -70,7 +70,7 @@ fn point(target: Arc<dyn Target>, mix: Mix, seed: u64) {
     let result = World::default().run(move || {
         sleep_until(ready);
         let (fs, mut p) = process(&*target, &devices).map_err(|e| e.to_string())?;
-        let bad = fs.check().map_err(|e| e.to_string())?;
+        let bad = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
         if !bad.is_empty() {
             return Err(bad.join("\n"));
         }

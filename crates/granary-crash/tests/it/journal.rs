@@ -15,7 +15,7 @@ use granary_crash::{Faults, Trip};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Allocate, OpenFlags, Posix};
+use granary_vfs::{Allocate, Call, OpenFlags, Posix};
 use prefix::{Aim, Kept, point, process};
 
 #[test]
@@ -71,7 +71,7 @@ fn fallocate_until(name: &str, how: Allocate, range: (u64, u64), n: u64) -> Opti
     let found = World::default().run(move || {
         sleep_until(ready);
         let (fs, mut p) = process(&*target, &devices).expect("mount");
-        assert_eq!(fs.check().expect("readable"), Vec::<String>::new());
+        assert_eq!(fs.check(&Call::offline()).expect("readable"), Vec::<String>::new());
         let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");
         let mut found = vec![1; 64 * 4096];
         let len = p.read(fd, Dest::Bytes(&mut found)).expect("reads");

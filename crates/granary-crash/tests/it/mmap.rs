@@ -5,7 +5,7 @@ use granary_crash::{Faults, Target, Trip};
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, LINE_SIZE, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{Cred, MapHow, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{Call, Cred, MapHow, OpenFlags, Posix, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ fn point(target: Arc<dyn Target>, seed: u64) {
     let result = World::default().run(move || {
         sleep_until(ready);
         let fs = target.mount(&devices).expect("mount");
-        assert_eq!(fs.check().expect("readable"), Vec::<String>::new());
+        assert_eq!(fs.check(&Call::offline()).expect("readable"), Vec::<String>::new());
         let mut p = Process::new(Vfs::mount(fs, target.vfs()).expect("vfs"), Cred::ROOT);
         let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("opens");
         let mut content = vec![0; LINES * LINE_SIZE];

@@ -4,9 +4,9 @@
 use granary_crash::{Clients, Load, Promises, Recorded, Torture};
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig};
+use granary_suite::memfs::{MemFs, MemFsConfig};
+use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::{Nanos, Payload};
-use granary_vfs::memfs::{MemFs, MemFsConfig};
-use granary_vfs::reference::{Limits, RefFs, RefProcess};
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -36,7 +36,7 @@ fn shown(name: &'static str, looks_in_between: bool) -> usize {
         }
         vfs.unmount().expect("unmounts");
         let vfs = attach(target, devices);
-        assert_eq!(vfs.fs().check().expect("readable"), Vec::<String>::new(), "{name}");
+        assert_eq!(vfs.check().expect("readable"), Vec::<String>::new(), "{name}");
         let mut p = Process::new(vfs, Cred::ROOT);
         let size = p.stat("/f").expect("there").attr.size as usize;
         let fd = p.open("/f", OpenFlags::RDWR, 0).expect("opens");

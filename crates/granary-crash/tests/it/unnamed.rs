@@ -6,7 +6,7 @@ use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, sleep_until};
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, FileSystem, FsError, NodeRef, OpenFlags, Posix, Process, StatFs, Vfs};
+use granary_vfs::{Call, Caller, Cred, FileSystem, FsError, NodeRef, OpenFlags, Posix, Process, StatFs, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -26,36 +26,36 @@ fn mounted(target: &dyn Target, devices: &Devices) -> Result<(Arc<dyn FileSystem
 }
 
 fn make(vfs: &Arc<Vfs>, word: u64) -> Result<NodeRef, FsError> {
-    let node = vfs.create_unnamed(&Cred::ROOT, &vfs.root(), 0o600)?;
-    let file = vfs.open(&Cred::ROOT, node.clone(), OpenFlags::RDWR, true)?;
-    vfs.write(&Cred::ROOT, &file, 0, Payload::Fill { word, len: LEN as usize })?;
-    vfs.close(file);
+    let node = vfs.create_unnamed(&Caller::KERNEL, &vfs.root(), 0o600)?;
+    let file = vfs.open(&Caller::KERNEL, node.clone(), OpenFlags::RDWR, true)?;
+    vfs.write(&Caller::KERNEL, &file, 0, Payload::Fill { word, len: LEN as usize })?;
+    vfs.close(&Caller::KERNEL, file);
     Ok(node)
 }
 
 fn load(vfs: &Arc<Vfs>, told: &Mutex<Told>) -> Result<(), FsError> {
-    let (cred, root) = (Cred::ROOT, vfs.root());
+    let root = vfs.root();
     let promise = |name: String| told.lock().promised.push(name);
     for round in 0..2 {
         let (a, b) = (make(vfs, 1)?, make(vfs, 2)?);
-        vfs.fsync(&a, false)?;
+        vfs.fsync(&Caller::KERNEL, &a, false)?;
         let name = format!("/a{round}");
-        vfs.link(&cred, &a, &root, &name.as_bytes()[1..])?;
-        vfs.fsync(&a, false)?;
+        vfs.link(&Caller::KERNEL, &a, &root, &name.as_bytes()[1..])?;
+        vfs.fsync(&Caller::KERNEL, &a, false)?;
         promise(name);
         let name = format!("/b{round}");
-        vfs.link(&cred, &b, &root, &name.as_bytes()[1..])?;
+        vfs.link(&Caller::KERNEL, &b, &root, &name.as_bytes()[1..])?;
         drop(make(vfs, 3)?);
         vfs.reap();
         let d = make(vfs, 4)?;
         let gone = format!("d{round}");
-        vfs.link(&cred, &d, &root, gone.as_bytes())?;
-        vfs.unlink(&cred, &root, gone.as_bytes())?;
+        vfs.link(&Caller::KERNEL, &d, &root, gone.as_bytes())?;
+        vfs.unlink(&Caller::KERNEL, &root, gone.as_bytes())?;
         drop(d);
         vfs.reap();
-        vfs.fsync(&b, false)?;
+        vfs.fsync(&Caller::KERNEL, &b, false)?;
         promise(name);
-        vfs.sync()?;
+        vfs.sync(&Caller::KERNEL)?;
     }
     Ok(())
 }
@@ -74,8 +74,8 @@ fn look(target: &dyn Target, devices: &Devices, told: &Told) -> Result<(), Strin
     let say = |e: FsError| e.to_string();
     let (fs, vfs) = mounted(target, devices).map_err(say)?;
     let sound = |when: &str| {
-        vfs.sync().map_err(say)?;
-        let bad = fs.check().map_err(say)?;
+        vfs.sync(&Caller::KERNEL).map_err(say)?;
+        let bad = fs.check(&Call::offline()).map_err(say)?;
         if bad.is_empty() { Ok(()) } else { Err(format!("{when}: {}", bad.join("\n"))) }
     };
     sound("after recovery")?;
@@ -95,7 +95,7 @@ fn look(target: &dyn Target, devices: &Devices, told: &Told) -> Result<(), Strin
     }
     p.exit();
     sound("after all names are gone")?;
-    let (now, before) = (vfs.statfs().map_err(say)?, told.free.as_ref().expect("told first"));
+    let (now, before) = (vfs.statfs(&Caller::KERNEL).map_err(say)?, told.free.as_ref().expect("told first"));
     // What a directory has grown by stays.
     if now.free_blocks + 16 < before.free_blocks || now.free_inodes + 1 < before.free_inodes {
         return Err(format!("free now {now:?}, before {before:?}"));
@@ -112,8 +112,8 @@ fn point(target: &Arc<dyn Target>, trip: Option<Trip>) -> Option<u64> {
         t.mkfs(&d).expect("mkfs");
         let (faulty, faults) = Faults::around(&d);
         let (_, vfs) = mounted(&*t, &faulty).expect("mount");
-        vfs.sync().expect("sync");
-        shared.lock().free = Some(vfs.statfs().expect("statfs"));
+        vfs.sync(&Caller::KERNEL).expect("sync");
+        shared.lock().free = Some(vfs.statfs(&Caller::KERNEL).expect("statfs"));
         d.track_in_flight(true);
         let before = faults.commands();
         faults.arm(trip);

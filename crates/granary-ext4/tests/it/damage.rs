@@ -8,10 +8,10 @@ use granary_ext4::layout::superblock::Superblock;
 use granary_ext4::layout::{BLOCK_SIZE, BlockBytes, extent, xattr};
 use granary_ext4::{MountOptions, mount};
 use granary_sim::rng::Stream;
+use granary_suite::suite::{drive, look_around, port, run};
 use granary_units::{Bytes, Lpa, Page, Payload};
-use granary_vfs::suite::{drive, look_around, port, run};
 use granary_vfs::{
-    Atime, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
+    Atime, Call, Cred, FileKind, FsError, Life, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,8 +102,8 @@ impl Image {
 
     fn found(&self) -> Vec<String> {
         let fs = mount(port(&self.drive), &MountOptions::default()).expect("mounts");
-        let found = fs.check().expect("can be checked");
-        let _ = fs.unmount();
+        let found = fs.check(&Call::offline()).expect("can be checked");
+        let _ = fs.unmount(&Call::offline());
         found
     }
 }
@@ -340,7 +340,7 @@ fn no_damage_makes_a_mount_a_walk_or_a_check_panic() {
                 Err(FsError::Stale) => return None,
                 Err(other) => panic!("seed {seed}: {other}"),
             };
-            let found = match fs.check() {
+            let found = match fs.check(&Call::offline()) {
                 Ok(found) => found.len(),
                 Err(other) => panic!("seed {seed}: {other}"),
             };

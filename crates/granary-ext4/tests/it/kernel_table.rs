@@ -5,8 +5,8 @@ use crate::common::{Mounted, Subject, fresh};
 use granary_device::Structure;
 use granary_ext4::{DataMode, MountOptions};
 use granary_sim::sleep;
+use granary_suite::suite::{drive, run};
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::suite::{drive, run};
 use granary_vfs::{Allocate, OpenFlags, Posix, Process};
 
 const BLOCK: u64 = 4096;

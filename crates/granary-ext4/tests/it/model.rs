@@ -2,10 +2,10 @@
 
 use crate::common::Subject;
 use granary_ext4::{DataMode, MkfsOptions, MountOptions};
+use granary_suite::model::Mix;
+use granary_suite::suite;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::VfsConfig;
-use granary_vfs::model::Mix;
-use granary_vfs::suite;
 
 /// A journal that is full all the time, and timers that go off all the time.
 fn busy(seed: u64) -> Subject {

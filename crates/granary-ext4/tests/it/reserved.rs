@@ -3,8 +3,8 @@
 use crate::common::{Mounted, Subject, fresh};
 use granary_ext4::{DataMode, MountOptions};
 use granary_sim::{now, sleep, sleep_until, spawn};
+use granary_suite::suite::{self, LateDrive, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::suite::{self, LateDrive, create, drive, fill, run};
 use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix, Process, Whence};
 use std::sync::Arc;
 

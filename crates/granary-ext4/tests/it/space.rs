@@ -2,8 +2,8 @@
 
 use crate::common::{Mounted, Subject, fresh};
 use granary_ext4::{MkfsOptions, MountOptions};
+use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::suite::{self, create, drive, fill, run};
 use granary_vfs::{FileKind, FsError, Posix, Process, RenameFlags};
 
 /// A file takes exactly what statfs says is free; what one unlink gives back can be written again at once.

@@ -2,9 +2,9 @@
 
 use crate::common::{Mounted, again, fresh};
 use granary_sim::rng::Stream;
+use granary_suite::suite::{drive, run};
 use granary_units::Bytes;
-use granary_vfs::suite::{drive, run};
-use granary_vfs::{Posix, Process, SetXattr};
+use granary_vfs::{Caller, Posix, Process, SetXattr};
 use std::collections::BTreeMap;
 
 fn make(p: &mut Process, path: &str) {
@@ -39,7 +39,7 @@ fn with_sharers(n: u32, test: impl FnOnce(&Mounted, &mut Process, u64) + 'static
 }
 
 fn free(m: &Mounted) -> u64 {
-    m.vfs.sync().expect("sync");
+    m.vfs.sync(&Caller::KERNEL).expect("sync");
     m.process().statfs().expect("statfs").free_blocks
 }
 

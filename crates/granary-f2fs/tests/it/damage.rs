@@ -4,9 +4,9 @@ use crate::common::{again, fresh};
 use granary_device::{Command, Drive, Structure};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::now;
+use granary_suite::suite::{create, drive, port, run, write_all};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{create, drive, port, run, write_all};
-use granary_vfs::{FileSystem, Posix};
+use granary_vfs::{Call, Life, Posix};
 use std::sync::Arc;
 
 /// Bytes of a name's slots that nothing else has.
@@ -56,7 +56,7 @@ fn a_name_that_no_path_can_have_is_told_to_nobody_and_is_a_finding() {
             let m = again(&d);
             let mut p = m.process();
             assert_eq!(p.list("/d").expect("lists").len(), more + 2, "but for \".\" and \"..\"");
-            let bad = m.fs.check().expect("check");
+            let bad = m.fs.check(&Call::offline()).expect("check");
             assert!(bad.iter().any(|f| f.contains("cannot be")), "{bad:#?}");
         });
     }
@@ -79,7 +79,7 @@ fn names_of_the_directory_itself_and_equal_names_are_findings() {
             m.unmount();
             assert!(change_all(&d, b"q~\0\0\0\0\0\0", to.as_bytes()) > 0);
             let m = again(&d);
-            let bad = m.fs.check().expect("check");
+            let bad = m.fs.check(&Call::offline()).expect("check");
             assert!(bad.iter().any(|f| f.contains(wanted)), "{bad:#?}");
         });
     }
@@ -113,7 +113,7 @@ fn a_lost_superblock_keeps_no_file_away() {
             let m = again(&d);
             let mut p = m.process();
             assert_eq!(p.stat("/f").expect("it is there").attr.size, 1 << 20);
-            let bad = m.fs.check().expect("check");
+            let bad = m.fs.check(&Call::offline()).expect("check");
             // The first one has been written again by the mount; nobody needed the second.
             let told = bad.iter().filter(|b| b.contains("superblock 1")).count();
             assert_eq!((told, bad.len()), (lost.contains(&1) as usize, told), "{bad:?}");

@@ -4,8 +4,8 @@
 use crate::common::{Mounted, Subject, fresh};
 use granary_f2fs::{FsyncMode, MountOptions};
 use granary_sim::sleep;
+use granary_suite::suite::{drive, run};
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::suite::{drive, run};
 use granary_vfs::{Fd, OpenFlags, Posix, Process, SetXattr};
 
 struct Table {

@@ -2,10 +2,10 @@
 
 use crate::common::Subject;
 use granary_f2fs::{MkfsOptions, MountOptions};
+use granary_suite::model::Mix;
+use granary_suite::suite;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::VfsConfig;
-use granary_vfs::model::Mix;
-use granary_vfs::suite;
 
 /// Segments of 64 KiB, timers that go off all the time, next to no memory for metadata, and a checkpoint every few dozen
 /// nodes.

@@ -3,8 +3,8 @@
 use crate::common::{Mounted, Subject, fresh};
 use granary_device::Drive;
 use granary_f2fs::{InPlace, MkfsOptions, MountOptions};
+use granary_suite::suite::{self, LateDrive, run, write_all};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::suite::{self, LateDrive, run, write_all};
 use granary_vfs::{OpenFlags, Posix};
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use crate::common::{Mounted, Subject};
 use granary_f2fs::{InPlace, MountOptions};
 use granary_sim::sleep;
+use granary_suite::suite::{create, drive, fill, run};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::Posix;
-use granary_vfs::suite::{create, drive, fill, run};
 
 /// Overwrites 20 pages of a file in the background, on a file system that is filled to `percent`; says how many went in
 /// place.

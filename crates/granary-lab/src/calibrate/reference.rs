@@ -205,7 +205,7 @@ impl Bench {
     /// Checks, unmounts, and hands out the rows.
     fn finish(mut self) -> Result<Vec<Row>> {
         self.p.sync()?;
-        if let Some(wrong) = self.vfs.fs().check()?.into_iter().next() {
+        if let Some(wrong) = self.vfs.check()?.into_iter().next() {
             return Err(FsError::Corrupt(wrong));
         }
         drop(self.p);

@@ -6,7 +6,7 @@ use granary_lab::testbed::Testbed;
 use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Payload};
-use granary_vfs::{Allocate, Cred, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{Allocate, Caller, Cred, OpenFlags, Posix, Process, Vfs};
 use std::sync::Arc;
 
 /// What is left to a file's inode, and to the roots of trees.
@@ -64,8 +64,8 @@ fn fill(fs: &'static str, size: Bytes, how: How, used: bool) {
             }
             p.fsync(fd).unwrap_or_else(|e| panic!("{told}: fsync: {e}"));
             p.close(fd).expect("closes");
-            vfs.sync().expect("syncs");
-            let found = vfs.fs().check().expect("checks");
+            vfs.sync(&Caller::KERNEL).expect("syncs");
+            let found = vfs.check().expect("checks");
             assert!(found.is_empty(), "{told}: {found:?}");
             drop(p);
             vfs.unmount().expect("unmounts");

@@ -11,7 +11,7 @@ use super::Adapter;
 use super::told;
 use granary_fuse::abi::{Attr, EntryOut};
 use granary_fuse::{Handle, Listing, NodeId};
-use granary_vfs::{Cred, DirStream, FileKind, FsError, Ino, Result};
+use granary_vfs::{Caller, DirStream, FileKind, FsError, Ino, Result};
 use std::sync::Arc;
 
 /// Entries that one `readdirplus` looks up at most: 4 KiB pages of replies hold about 20, the kernel asks for up to
@@ -40,7 +40,7 @@ impl Adapter {
         mut list: Listing,
     ) -> Result<Listing> {
         let (parent, dir, stream) = (dir, self.node(dir)?, self.directories.get(fh)?);
-        self.vfs.readdir(&dir, &stream, from, &mut |e| {
+        self.vfs.readdir(&Caller::KERNEL, &dir, &stream, from, &mut |e| {
             self.is_statistics(parent, e.name)
                 || list.add(self.numbers.node(e.ino).0, e.next, e.kind.code().into(), e.name)
         })?;
@@ -55,7 +55,7 @@ impl Adapter {
     ) -> Result<Listing> {
         let (parent, dir, stream) = (dir, self.node(dir)?, self.directories.get(fh)?);
         let mut listed = Vec::new();
-        self.vfs.readdir(&dir, &stream, from, &mut |e| {
+        self.vfs.readdir(&Caller::KERNEL, &dir, &stream, from, &mut |e| {
             if self.is_statistics(parent, e.name) {
                 return true;
             }
@@ -73,7 +73,7 @@ impl Adapter {
                 }
                 continue;
             }
-            match self.vfs.lookup(&Cred::ROOT, &dir, &e.name) {
+            match self.vfs.lookup(&Caller::KERNEL, &dir, &e.name) {
                 Ok(node) => {
                     if !list.add_plus(
                         &told(self.attr(&node), self.vfs.generation(&node).into()),

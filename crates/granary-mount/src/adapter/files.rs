@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   write(2) ──> kernel: clean pages updated, request at once (write-through) ──> Vfs::write: exact bytes, dirty lines
-//!   fsync(2) ──> Vfs::fsync ──> FileSystem::fsync ──> durable() ──> reply
+//!   fsync(2) ──> Vfs::fsync ──> Data::fsync ──> durable() ──> reply
 //! ```
 //!
 //! The kernel's write-back cache stays off. It would keep fsync's promise, but it hands over whole pages: which 64 B
@@ -13,7 +13,7 @@
 
 use super::Adapter;
 use super::pages;
-use super::privileges::Caller;
+use super::privileges::Requester;
 use super::stats::Statistics;
 use crate::convert::{errno, io_errno, open_flags};
 use crate::handles::Handles;
@@ -21,7 +21,7 @@ use crate::operations::Operation;
 use granary_fuse::abi::OpenedAs;
 use granary_fuse::{Handle, NodeId, Reply};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Allocate, Cred, FsError, OpenFile, OpenFlags, Result};
+use granary_vfs::{Allocate, Caller, FsError, OpenFile, OpenFlags, Result};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -44,7 +44,7 @@ impl Adapter {
         let Some(handles) = self.handles.as_ref().filter(|_| !Statistics::is(node)) else {
             return Ok(Handles::<OpenFile>::NONE);
         };
-        let file = self.vfs.open(&Cred::ROOT, self.node(node)?, open_flags(flags), true)?;
+        let file = self.vfs.open(&Caller::KERNEL, self.node(node)?, open_flags(flags), true)?;
         Ok(handles.insert(Arc::new(file)))
     }
 
@@ -90,7 +90,7 @@ impl Adapter {
         flags.set(OpenFlags::NOATIME, flags.contains(OpenFlags::NOATIME) || self.guard.has_tripped());
         self.with_file(file, flags, |f| {
             pages::will_be_kept(f.node(), flags);
-            self.vfs.read(f, pos, Dest::Bytes(out))
+            self.vfs.read(&Caller::KERNEL, f, pos, Dest::Bytes(out))
         })
     }
 
@@ -98,7 +98,7 @@ impl Adapter {
     /// writes back a mapped page.
     pub(super) fn write(
         &self,
-        (whom, caller): (usize, Caller),
+        (whom, caller): (usize, Requester),
         file: (NodeId, Handle),
         pos: u64,
         data: &[u8],
@@ -126,7 +126,7 @@ impl Adapter {
 
     fn write_from(
         &self,
-        caller: Caller,
+        caller: Requester,
         file: (NodeId, Handle),
         pos: u64,
         data: &[u8],
@@ -135,8 +135,8 @@ impl Adapter {
         let payload = Payload::Bytes(data);
         self.with_file(file, flags, |f| {
             pages::will_be_kept(f.node(), flags);
-            let cred = caller.writes_to(f.node());
-            let write = || self.vfs.write(&cred, f, pos, payload);
+            let who = caller.writes_to(f.node());
+            let write = || self.vfs.write(&who, f, pos, payload);
             Ok(self.watching_mode(file.0, f.node(), write)?.1)
         })
     }
@@ -169,7 +169,7 @@ impl Adapter {
 
     pub(super) fn fallocate(
         &self,
-        caller: Caller,
+        caller: Requester,
         file: (NodeId, Handle),
         pos: u64,
         len: u64,
@@ -188,8 +188,8 @@ impl Adapter {
             _ => return Err(FsError::NotSupported),
         };
         self.with_file(file, OpenFlags::RDWR, |f| {
-            let cred = caller.allocates_in(f.node());
-            self.watching_mode(file.0, f.node(), || self.vfs.fallocate(&cred, f, how, pos, len))
+            let who = caller.allocates_in(f.node());
+            self.watching_mode(file.0, f.node(), || self.vfs.fallocate(&who, f, how, pos, len))
         })
     }
 
@@ -198,7 +198,8 @@ impl Adapter {
         if Statistics::is(node) {
             return reply.ok();
         }
-        let synced = self.guard.sound().and_then(|()| self.vfs.fsync(&self.node(node)?, data_only));
+        let synced =
+            self.guard.sound().and_then(|()| self.vfs.fsync(&Caller::KERNEL, &self.node(node)?, data_only));
         match synced {
             Ok(()) => self.durable(move |durable| match durable {
                 Ok(()) => reply.ok(),

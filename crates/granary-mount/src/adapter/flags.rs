@@ -14,7 +14,7 @@
 //! Source: linux/fs.h (`FS_IOC_GETFLAGS`, `struct fsxattr`); `fuse_fileattr_get` and `_set` of fs/fuse/ioctl.c.
 
 use super::Adapter;
-use super::privileges::Caller;
+use super::privileges::Requester;
 use super::stats::Statistics;
 use granary_fuse::NodeId;
 use granary_vfs::{Change, FileKind, FsError, Result, flag};
@@ -61,7 +61,7 @@ impl Adapter {
     /// What the caller's structure holds then; `None`: no call of ours.
     pub(super) fn flags_call(
         &self,
-        caller: Caller,
+        caller: Requester,
         node: NodeId,
         cmd: u32,
         data: &[u8],

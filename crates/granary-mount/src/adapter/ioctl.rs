@@ -9,7 +9,7 @@
 //! Source: linux/fs.h (`FITRIM`, `struct fstrim_range`); `ext4_ioctl` of fs/ext4/ioctl.c for who may; `fuse_do_ioctl` of fs/fuse/ioctl.c.
 
 use super::Adapter;
-use super::privileges::Caller;
+use super::privileges::Requester;
 use granary_fuse::NodeId;
 use granary_vfs::{FsError, Result};
 
@@ -20,7 +20,7 @@ impl Adapter {
     /// What the caller's structure holds then; `None`: no call of ours.
     pub(super) fn ioctl(
         &self,
-        caller: Caller,
+        caller: Requester,
         node: NodeId,
         cmd: u32,
         data: &[u8],
@@ -31,7 +31,7 @@ impl Adapter {
         }
     }
 
-    fn trim(&self, caller: Caller, range: &[u8]) -> Result<Vec<u8>> {
+    fn trim(&self, caller: Requester, range: &[u8]) -> Result<Vec<u8>> {
         if !caller.administers() {
             return Err(FsError::NotPermitted);
         }

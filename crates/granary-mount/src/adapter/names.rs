@@ -8,7 +8,7 @@ use crate::convert::open_flags;
 use crate::handles::Handles;
 use granary_fuse::abi::{Attr, EntryOut, ForgetOne};
 use granary_fuse::{Handle, NodeId};
-use granary_vfs::{Cred, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
+use granary_vfs::{Caller, FileKind, FsError, NewFile, NodeRef, OpenFile, Result};
 use rustix::fs::{OFlags, RenameFlags};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Adapter {
         if matches!(name, b"." | b"..") {
             return self.handle(parent, name);
         }
-        match self.vfs.lookup(&Cred::ROOT, &self.node(parent)?, name) {
+        match self.vfs.lookup(&Caller::KERNEL, &self.node(parent)?, name) {
             Ok(node) => Ok(self.entry(&node)),
             Err(FsError::NoEntry) => Ok(Adapter::absent()),
             Err(e) => Err(e),
@@ -58,7 +58,7 @@ impl Adapter {
         }
         let found = self.vfs.node_of_handle(self.numbers.ino(node))?;
         match name {
-            b".." => Ok(self.entry(&self.vfs.lookup(&Cred::ROOT, &found, name)?)),
+            b".." => Ok(self.entry(&self.vfs.lookup(&Caller::KERNEL, &found, name)?)),
             _ => Ok(self.entry(&found)),
         }
     }
@@ -75,7 +75,7 @@ impl Adapter {
     }
 
     pub(super) fn readlink(&self, node: NodeId) -> Result<Vec<u8>> {
-        self.vfs.readlink(&self.node(node)?)
+        self.vfs.readlink(&Caller::KERNEL, &self.node(node)?)
     }
 
     fn make(
@@ -91,9 +91,9 @@ impl Adapter {
             return Err(FsError::Exists);
         }
         let dir = self.node(parent)?;
-        let mode = self.vfs.masked(&dir, new.mode, (umask & 0o777) as u16)?;
+        let mode = self.vfs.masked(&Caller::KERNEL, &dir, new.mode, (umask & 0o777) as u16)?;
         let new = NewFile { mode, ..*new };
-        self.vfs.create_or_get_for(&Cred::ROOT, who, &dir, name, &new)
+        self.vfs.create_or_get_for(&Caller::KERNEL, who, &dir, name, &new)
     }
 
     fn make_new(
@@ -169,7 +169,7 @@ impl Adapter {
         let mut wanted = open_flags(flags);
         // Somebody else made it after the kernel looked: then it is opened, and cut if so asked.
         wanted.set(granary_vfs::OpenFlags::TRUNC, !created && given.contains(OFlags::TRUNC));
-        let file = self.vfs.open(&Cred::ROOT, node.clone(), wanted, created)?;
+        let file = self.vfs.open(&Caller::KERNEL, node.clone(), wanted, created)?;
         Ok((self.entry(&node), handles.insert(Arc::new(file))))
     }
 
@@ -183,11 +183,11 @@ impl Adapter {
     ) -> Result<(EntryOut, Handle)> {
         self.changes()?;
         let dir = self.node(dir)?;
-        let mode = self.vfs.masked(&dir, (mode & 0o7777) as u16, (umask & 0o777) as u16)?;
-        let node = self.vfs.create_unnamed_for(&Cred::ROOT, who, &dir, mode)?;
+        let mode = self.vfs.masked(&Caller::KERNEL, &dir, (mode & 0o7777) as u16, (umask & 0o777) as u16)?;
+        let node = self.vfs.create_unnamed_for(&Caller::KERNEL, who, &dir, mode)?;
         let handle = match &self.handles {
             Some(handles) => {
-                let file = self.vfs.open(&Cred::ROOT, node.clone(), open_flags(flags), true)?;
+                let file = self.vfs.open(&Caller::KERNEL, node.clone(), open_flags(flags), true)?;
                 handles.insert(Arc::new(file))
             }
             None => Handles::<OpenFile>::NONE,
@@ -201,20 +201,20 @@ impl Adapter {
         self.changes()?;
         self.may_change(parent, name)?;
         let dir = self.node(parent)?;
-        self.removing(&dir, name, || self.vfs.unlink(&Cred::ROOT, &dir, name))
+        self.removing(&dir, name, || self.vfs.unlink(&Caller::KERNEL, &dir, name))
     }
 
     pub(super) fn rmdir(&self, parent: NodeId, name: &[u8]) -> Result<()> {
         self.changes()?;
         self.may_change(parent, name)?;
         let dir = self.node(parent)?;
-        self.removing(&dir, name, || self.vfs.rmdir(&Cred::ROOT, &dir, name))
+        self.removing(&dir, name, || self.vfs.rmdir(&Caller::KERNEL, &dir, name))
     }
 
     /// Does what takes a name away, if there is one, and looks what becomes of the node that has it.
     fn removing(&self, dir: &NodeRef, name: &[u8], remove: impl FnOnce() -> Result<()>) -> Result<()> {
         // What is wrong with it the call says.
-        let node = self.vfs.lookup(&Cred::ROOT, dir, name).ok();
+        let node = self.vfs.lookup(&Caller::KERNEL, dir, name).ok();
         let done = remove();
         if let Some(node) = node {
             self.removed(&node);
@@ -246,8 +246,8 @@ impl Adapter {
         let (from_dir, to_dir) = (self.node(from_dir)?, self.node(to_dir)?);
         let (from, onto) = ((&from_dir, from), (&to_dir, to));
         self.removing(&to_dir, to, || match whiteout {
-            true => self.vfs.rename_leaving_whiteout(&Cred::ROOT, from, onto, flags.no_replace),
-            false => self.vfs.rename(&Cred::ROOT, from, onto, flags),
+            true => self.vfs.rename_leaving_whiteout(&Caller::KERNEL, from, onto, flags.no_replace),
+            false => self.vfs.rename(&Caller::KERNEL, from, onto, flags),
         })
     }
 
@@ -260,7 +260,7 @@ impl Adapter {
             return Err(FsError::Exists);
         }
         let node = self.node(node)?;
-        self.vfs.link(&Cred::ROOT, &node, &self.node(parent)?, name)?;
+        self.vfs.link(&Caller::KERNEL, &node, &self.node(parent)?, name)?;
         self.stays(&node);
         Ok(self.entry(&node))
     }

@@ -14,7 +14,7 @@
 
 use super::Adapter;
 use granary_fuse::{NodeId, Request};
-use granary_vfs::{Cred, NodeRef};
+use granary_vfs::{Caller, Cred, NodeRef};
 use std::fs;
 
 const SET_IDS: u16 = 0o6000;
@@ -31,7 +31,7 @@ const NOT_ROOT: u32 = u32::MAX;
 
 /// Who makes a request, and what the kernel says of their privileges.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Caller {
+pub(super) struct Requester {
     uid: u32,
     gid: u32,
     pid: u32,
@@ -39,21 +39,26 @@ pub(super) struct Caller {
     kill: bool,
 }
 
-impl Caller {
-    pub(super) fn of(request: &Request<'_>, kill: bool) -> Caller {
-        Caller { uid: request.uid, gid: request.gid, pid: request.pid, kill }
+impl Requester {
+    pub(super) fn of(request: &Request<'_>, kill: bool) -> Requester {
+        Requester { uid: request.uid, gid: request.gid, pid: request.pid, kill }
     }
 
     /// As whom a change of content is made: bits that stay are no reason to look anybody up.
-    pub(super) fn writes_to(self, node: &NodeRef) -> Cred {
+    pub(super) fn writes_to(self, node: &NodeRef) -> Caller {
         let has_bits = self.kill && node.view(|a| a.mode & SET_IDS != 0);
-        if has_bits { self.cred() } else { Cred::ROOT }
+        self.caller(if has_bits { self.cred() } else { Cred::ROOT })
     }
 
     /// The same where the kernel does not say what they may do.
-    pub(super) fn allocates_in(self, node: &NodeRef) -> Cred {
+    pub(super) fn allocates_in(self, node: &NodeRef) -> Caller {
         let may_keep = || self.pid == 0 || self.has_fsetid();
-        if node.view(|a| a.mode & SET_IDS == 0) || may_keep() { Cred::ROOT } else { self.cred() }
+        let keeps = node.view(|a| a.mode & SET_IDS == 0) || may_keep();
+        self.caller(if keeps { Cred::ROOT } else { self.cred() })
+    }
+
+    fn caller(self, cred: Cred) -> Caller {
+        Caller { cred, process: self.pid }
     }
 
     fn cred(self) -> Cred {
@@ -71,15 +76,15 @@ impl Caller {
     }
 
     /// As whom inode flags are set: root where they may set all, the file's owner where they may set what owners may.
-    pub(super) fn sets_flags_of(self, node: &NodeRef) -> Cred {
+    pub(super) fn sets_flags_of(self, node: &NodeRef) -> Caller {
         let owner = node.view(|a| a.uid);
-        if self.uid != owner && !self.has(CAP_FOWNER) {
+        self.caller(if self.uid != owner && !self.has(CAP_FOWNER) {
             self.cred()
         } else if self.has(CAP_LINUX_IMMUTABLE) {
             Cred::ROOT
         } else {
             Cred { uid: owner, gid: self.gid, groups: Vec::new() }
-        }
+        })
     }
 
     fn has(self, capability: u64) -> bool {
@@ -114,8 +119,8 @@ fn field<'a>(status: &'a str, name: &str) -> &'a str {
 
 impl Adapter {
     /// The mode of a file after a change by which the caller loses the bits; `None`: as it is.
-    pub(super) fn mode_without_set_ids(&self, caller: Caller, node: &NodeRef) -> Option<u16> {
-        let cred = caller.writes_to(node);
+    pub(super) fn mode_without_set_ids(&self, caller: Requester, node: &NodeRef) -> Option<u16> {
+        let cred = caller.writes_to(node).cred;
         (cred.uid != 0).then(|| self.vfs.without_set_ids(&cred, node)).flatten()
     }
 
@@ -140,8 +145,8 @@ mod tests {
         let status = "Name:\tx\nGroups:\t4 24 1000 \nCapEff:\t0000000000000010\n";
         assert_eq!((groups_in(status), field(status, "CapEff:")), (vec![4, 24, 1000], "0000000000000010"));
         assert!(groups_in("").is_empty() && groups_in("Groups:\t \n").is_empty());
-        let gone = Caller { uid: 5, gid: 6, pid: u32::MAX, kill: true };
-        assert!(!gone.has_fsetid() && Caller { uid: 0, ..gone }.has_fsetid());
-        assert_eq!((gone.cred().uid, Caller { uid: 0, ..gone }.cred().uid), (5, NOT_ROOT));
+        let gone = Requester { uid: 5, gid: 6, pid: u32::MAX, kill: true };
+        assert!(!gone.has_fsetid() && Requester { uid: 0, ..gone }.has_fsetid());
+        assert_eq!((gone.cred().uid, Requester { uid: 0, ..gone }.cred().uid), (5, NOT_ROOT));
     }
 }

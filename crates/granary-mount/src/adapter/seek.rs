@@ -19,7 +19,7 @@ use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
 use granary_fuse::{NodeId, Notifier, Reply};
-use granary_vfs::{FsError, Result};
+use granary_vfs::{Caller, FsError, Result};
 use std::ops::Range;
 
 /// Linux's SEEK_DATA and SEEK_HOLE.
@@ -68,8 +68,8 @@ impl Adapter {
     /// What the vfs answers, and the hole on which the answer rests.
     fn seek_once(&self, node: NodeId, pos: u64, hole: bool) -> Result<(Result<u64>, Range<u64>)> {
         let node = self.node(node)?;
-        let (answer, size) = (self.vfs.seek(&node, pos, hole), node.size());
-        let data = |from: u64| match self.vfs.seek(&node, from, false) {
+        let (answer, size) = (self.vfs.seek(&Caller::KERNEL, &node, pos, hole), node.size());
+        let data = |from: u64| match self.vfs.seek(&Caller::KERNEL, &node, from, false) {
             Err(FsError::NoDevice) => Ok(size),
             other => other,
         };

@@ -7,7 +7,7 @@ use super::Adapter;
 use super::stats::Statistics;
 use crate::convert::errno;
 use granary_fuse::{NodeId, Reply, Request};
-use granary_vfs::{Cred, FsError, Result, SetXattr};
+use granary_vfs::{Caller, Cred, FsError, Result, SetXattr};
 
 /// Linux's XATTR_CREATE and XATTR_REPLACE.
 const CREATE: u32 = 1;
@@ -48,14 +48,14 @@ impl Adapter {
             _ => return Err(FsError::Invalid),
         };
         self.changes()?;
-        self.vfs.setxattr_for(&Cred::ROOT, caller, &self.node(node)?, name, value, how)
+        self.vfs.setxattr_for(&Caller::KERNEL, caller, &self.node(node)?, name, value, how)
     }
 
     pub(super) fn getxattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
         if Statistics::is(node) {
             return Err(FsError::NoAttribute);
         }
-        self.vfs.getxattr(&Cred::ROOT, &self.node(node)?, name)
+        self.vfs.getxattr(&Caller::KERNEL, &self.node(node)?, name)
     }
 
     /// The names that the caller may know of (`trusted.` is root's), each ended by a zero byte.
@@ -64,7 +64,7 @@ impl Adapter {
             return Ok(Vec::new());
         }
         let cred = Cred { uid: req.uid, gid: req.gid, groups: Vec::new() };
-        let names = self.vfs.listxattr(&cred, &self.node(req.node)?)?;
+        let names = self.vfs.listxattr(&Caller { cred, process: req.pid }, &self.node(req.node)?)?;
         Ok(names.into_iter().flat_map(|n| n.into_iter().chain([0])).collect())
     }
 
@@ -73,7 +73,7 @@ impl Adapter {
             return Err(FsError::NotPermitted);
         }
         self.changes()?;
-        match self.vfs.removexattr(&Cred::ROOT, &self.node(node)?, name) {
+        match self.vfs.removexattr(&Caller::KERNEL, &self.node(node)?, name) {
             // A list that says nothing is none at all: the kernel's file systems take it away whether there is one or not.
             Err(FsError::NoAttribute) if [ACCESS_LIST, DEFAULT_LIST].contains(&name) => Ok(()),
             other => other,

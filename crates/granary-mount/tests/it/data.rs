@@ -2,6 +2,7 @@
 
 use super::rig::{Rig, each, eventually};
 use granary_mount::Operation;
+use granary_vfs::Caller;
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom, copy_file_range, fallocate, fcntl_setfl, seek};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -207,7 +208,7 @@ fn space_is_told_and_runs_out_as_it_should() {
         drop(f);
         fs::remove_file(rig.path("big")).expect("unlink");
         let back = eventually(|| {
-            rig.vfs.sync().expect("sync");
+            rig.vfs.sync(&Caller::KERNEL).expect("sync");
             free().f_bfree + 64 >= before.f_bfree
         });
         assert!(back, "{}: {} of {} blocks came back", rig.fs, free().f_bfree, before.f_bfree);

@@ -9,7 +9,7 @@ use granary_lab::registry;
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
-use granary_vfs::{Vfs, VfsConfig};
+use granary_vfs::{Caller, Vfs, VfsConfig};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -115,8 +115,8 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
             set(&at(n), 0).expect("taken away");
             fs::set_permissions(at(n), Permissions::from_mode(0o755)).expect("changed");
         }
-        second.sync().expect("synced");
-        assert_eq!(second.fs().check().expect("checked"), Vec::<String>::new(), "{}", system.name);
+        second.sync(&Caller::KERNEL).expect("synced");
+        assert_eq!(second.check().expect("checked"), Vec::<String>::new(), "{}", system.name);
         mounted.unmount().expect("unmounted");
     }
 }
@@ -206,10 +206,10 @@ fn what_a_mapping_has_changed_before_a_file_becomes_immutable_is_written() {
         assert_eq!(unsafe { libc::munmap(map, 8192) }, 0);
         file.sync_all().expect("nothing is left to write");
         drop(file);
-        let node = rig.vfs.lookup(&granary_vfs::Cred::ROOT, &rig.vfs.root(), b"mapped").expect("there");
+        let node = rig.vfs.lookup(&Caller::KERNEL, &rig.vfs.root(), b"mapped").expect("there");
         let open = rig.vfs.open_for_call(node, granary_vfs::OpenFlags::RDONLY).expect("opened");
         let mut bytes = vec![0; 8192];
-        rig.vfs.read(&open, 0, granary_units::Dest::Bytes(&mut bytes)).expect("read");
+        rig.vfs.read(&Caller::KERNEL, &open, 0, granary_units::Dest::Bytes(&mut bytes)).expect("read");
         let changed = bytes.iter().take_while(|b| **b == b'b').count();
         assert_eq!((changed, bytes[5000]), (5000, b'a'), "{}", rig.fs);
         drop(open);
@@ -228,7 +228,7 @@ fn with_noatime_the_access_time_stays_and_both_ways_to_ask_agree() {
         let mut direct = OpenOptions::new().read(true).open(&path).expect("opened");
         let mut text = String::new();
         direct.read_to_string(&mut text).expect("read");
-        let node = rig.vfs.lookup(&granary_vfs::Cred::ROOT, &rig.vfs.root(), b"f").expect("there");
+        let node = rig.vfs.lookup(&Caller::KERNEL, &rig.vfs.root(), b"f").expect("there");
         let atime = rig.vfs.stat(&node).attr.atime;
         drop(node);
         assert_eq!(atime.0, before.atime() * 1_000_000_000 + before.atime_nsec(), "{}", rig.fs);

@@ -10,7 +10,7 @@ use granary_lab::registry;
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
-use granary_vfs::{Vfs, VfsConfig};
+use granary_vfs::{Caller, Vfs, VfsConfig};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -149,8 +149,8 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
         assert_eq!(content(&root, &kept).expect("opened"), "kept", "{}: after a mount", system.name);
         assert!(open(&root, &inner, libc::O_RDONLY | libc::O_DIRECTORY).is_ok());
         assert!(is_stale(content(&root, &gone)), "{}", system.name);
-        second.sync().expect("synced");
-        assert_eq!(second.fs().check().expect("checked"), Vec::<String>::new(), "{}", system.name);
+        second.sync(&Caller::KERNEL).expect("synced");
+        assert_eq!(second.check().expect("checked"), Vec::<String>::new(), "{}", system.name);
         drop(root);
         mounted.unmount().expect("unmounted");
     }

@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, any, each, eventually, possible, vfs};
 use granary_mount::{MountError, Options, STATS_FILE};
-use granary_vfs::{Cred, FileKind, Posix, Process};
+use granary_vfs::{Caller, Cred, FileKind, Posix, Process};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount_remount};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 fn an_unlinked_file_lives_until_its_last_close() {
     each(|rig| {
         let free = || rustix::fs::statvfs(rig.root()).expect("statvfs").f_bfree;
-        rig.vfs.sync().expect("sync");
+        rig.vfs.sync(&Caller::KERNEL).expect("sync");
         let before = free();
         let mut f = OpenOptions::new()
             .read(true)
@@ -37,7 +37,7 @@ fn an_unlinked_file_lives_until_its_last_close() {
         assert!(free() + 2000 < before, "the space is in use");
         drop(f);
         let back = eventually(|| {
-            rig.vfs.sync().expect("sync");
+            rig.vfs.sync(&Caller::KERNEL).expect("sync");
             free() + 16 >= before
         });
         assert!(back, "{}: {} of {before} blocks came back", rig.fs, free());

@@ -14,7 +14,7 @@ use granary_lab::registry::FsEntry;
 use granary_mount::Options;
 use granary_sim::rng::Stream;
 use granary_units::Dest;
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -179,8 +179,8 @@ fn verify(
 ) -> Result<(), String> {
     let (image, vfs) = open(left, entry, false);
     let mut process = Process::new(vfs.clone(), Cred::ROOT);
-    vfs.sync().expect("sync");
-    let mut wrong = vfs.fs().check().expect("check runs");
+    vfs.sync(&Caller::KERNEL).expect("sync");
+    let mut wrong = vfs.check().expect("check runs");
     for (w, (before, after)) in before.iter().zip(after).enumerate() {
         // A mail that was told of after the copy may have pushed out an old one already.
         for n in (after.mails + 2).saturating_sub(KEPT)..before.mails {

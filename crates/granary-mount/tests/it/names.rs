@@ -2,6 +2,7 @@
 
 use super::rig::{each, each_with};
 use granary_mount::{Options, STATS_FILE};
+use granary_vfs::Caller;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, makedev, mknodat,
     renameat_with, statat, utimensat,
@@ -71,10 +72,9 @@ fn the_name_of_the_statistics_is_taken() {
     let stats: granary_mount::StatsHook = Arc::new(|_| "counted".to_owned());
     each_with(&Options { stats: Some(stats), ..Options::default() }, |rig| {
         // A real file of that name, from elsewhere: hidden.
-        let cred = granary_vfs::Cred::ROOT;
         let new = granary_vfs::NewFile::file(0o644);
         let (node, _) = (rig.vfs)
-            .create_or_get_for(&cred, (0, 0), &rig.vfs.root(), STATS_FILE.as_bytes(), &new)
+            .create_or_get_for(&Caller::KERNEL, (0, 0), &rig.vfs.root(), STATS_FILE.as_bytes(), &new)
             .expect("makes it");
         drop(node);
         let told = || {

@@ -6,7 +6,7 @@ use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, Unmounter, host_config};
 use granary_mssd::Mssd;
 use granary_units::Bytes;
-use granary_vfs::{Vfs, VfsConfig};
+use granary_vfs::{Caller, Vfs, VfsConfig};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,8 +96,8 @@ impl Rig {
     pub fn finish(mut self) {
         let mut bad = Vec::new();
         eventually(|| {
-            self.vfs.sync().expect("sync");
-            bad = self.vfs.fs().check().expect("check runs");
+            self.vfs.sync(&Caller::KERNEL).expect("sync");
+            bad = self.vfs.check().expect("check runs");
             bad.is_empty()
         });
         assert!(bad.is_empty(), "{}: {bad:#?}", self.fs);

@@ -3,6 +3,7 @@
 use super::rig::{self, Rig, eventually};
 use granary_mount::Options;
 use granary_units::Bytes;
+use granary_vfs::Caller;
 use rustix::fs::{SeekFrom, StatVfs, seek};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -50,7 +51,7 @@ fn free_blocks_and_inodes_follow_what_is_written_and_removed() {
         fs::remove_file(rig.path("large")).expect("removed");
         fs::remove_dir_all(rig.path("d")).expect("removed");
         let back = eventually(|| {
-            rig.vfs.sync().expect("sync");
+            rig.vfs.sync(&Caller::KERNEL).expect("sync");
             let now = told();
             now.f_bfree + 64 >= before.f_bfree && now.f_bavail + 64 >= before.f_bavail
         });

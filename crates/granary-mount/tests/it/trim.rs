@@ -1,6 +1,8 @@
 //! `fstrim`: what files had goes back to the drive, and nothing else does.
 
 use super::rig::each;
+use granary_vfs::Call;
+use granary_vfs::Caller;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,7 +30,7 @@ fn what_removed_files_had_is_told_to_the_drive_and_other_files_stay() {
         }
         let before = rig.trimmed();
         fs::remove_file(rig.path("gone")).expect("removed");
-        rig.vfs.sync().expect("synced");
+        rig.vfs.sync(&Caller::KERNEL).expect("synced");
         let told = trim(rig.root(), 0, 0).expect("trimmed");
         // F2FS tells of whole dead segments with its checkpoints.
         assert!(told >= content.len() as u64 || rig.fs == "f2fs", "{}: {told}", rig.fs);
@@ -37,12 +39,12 @@ fn what_removed_files_had_is_told_to_the_drive_and_other_files_stay() {
         assert_eq!(trim(rig.root(), 1 << 50, 0).expect_err("beyond").raw_os_error(), Some(libc::EINVAL));
         if rig.fs != "f2fs" {
             let most = fs::metadata(rig.root())
-                .map(|_| rig.vfs.statfs().expect("told").blocks * 4096)
+                .map(|_| rig.vfs.statfs(&Caller::KERNEL).expect("told").blocks * 4096)
                 .expect("there");
             assert!(trim(rig.root(), most / 2, 0).expect("a part") <= most / 2, "{}", rig.fs);
             assert!(trim(rig.root(), 0, 64 << 20).expect("long runs") <= told, "{}", rig.fs);
         }
-        rig.vfs.fs().drop_caches();
+        rig.vfs.fs().drop_caches(&Call::offline());
         assert!(fs::read(rig.path("kept")).expect("read") == content, "{}", rig.fs);
         fs::write(rig.path("again"), &content).expect("there is space");
         if rustix::process::geteuid().is_root() {

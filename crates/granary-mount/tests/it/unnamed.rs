@@ -7,7 +7,7 @@ use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
 use granary_mount::Options;
 use granary_units::Bytes;
-use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs};
+use granary_vfs::{Caller, Cred, OpenFlags, Posix, Process, Vfs};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat, openat};
 use rustix::io::{Errno, Result};
 use std::fs::{self, File};
@@ -82,7 +82,7 @@ fn it_is_given_a_name_once_unless_it_was_opened_exclusively() {
 fn its_space_comes_back() {
     each(|rig| {
         let free = || {
-            rig.vfs.sync().expect("sync");
+            rig.vfs.sync(&Caller::KERNEL).expect("sync");
             let told = rustix::fs::statvfs(rig.root()).expect("statvfs");
             (told.f_bfree, told.f_ffree)
         };
@@ -168,8 +168,8 @@ fn content(p: &mut Process, path: &str) -> Option<Vec<u8>> {
 fn sound(vfs: &Arc<Vfs>, entry: &FsEntry) {
     let mut bad = Vec::new();
     eventually(|| {
-        vfs.sync().expect("sync");
-        bad = vfs.fs().check().expect("check runs");
+        vfs.sync(&Caller::KERNEL).expect("sync");
+        bad = vfs.check().expect("check runs");
         bad.is_empty()
     });
     assert!(bad.is_empty(), "{}: {bad:#?}", entry.name);
@@ -179,8 +179,8 @@ fn sound(vfs: &Arc<Vfs>, entry: &FsEntry) {
 fn one(entry: &'static FsEntry, killed: bool) {
     let host = image::create(entry, Some(Bytes::mib(4)));
     let (image, vfs) = open(&host, entry, true);
-    vfs.sync().expect("sync");
-    let free = vfs.statfs().expect("statfs");
+    vfs.sync(&Caller::KERNEL).expect("sync");
+    let free = vfs.statfs(&Caller::KERNEL).expect("statfs");
     let dir = tempfile::tempdir().expect("a directory");
     let mounted = granary_mount::mount(vfs, dir.path(), &Options::default()).expect("mounts");
     let mut given = unnamed(dir.path(), OFlags::empty()).expect("made");
@@ -217,7 +217,7 @@ fn one(entry: &'static FsEntry, killed: bool) {
     }
     p.exit();
     sound(&vfs, entry);
-    let now = vfs.statfs().expect("statfs");
+    let now = vfs.statfs(&Caller::KERNEL).expect("statfs");
     assert!(now.free_blocks + 64 >= free.free_blocks, "{}: {now:?} of {free:?}", entry.name);
     vfs.unmount().expect("unmounts");
     image.close().expect("closes");

@@ -4,9 +4,9 @@ use crate::common::{Subject, again, fresh};
 use granary_device::{Drive, Structure};
 use granary_nova::layout::PAGE_NEXT;
 use granary_nova::layout::inode::{HEAD, NUMBER, SIZE};
+use granary_suite::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{Subject as _, create, drive, fill, look_around, port, run};
-use granary_vfs::{FileSystem, Posix};
+use granary_vfs::{Call, Life, Posix};
 use std::sync::Arc;
 
 fn change(drive: &Arc<dyn Drive>, block: u64, change: impl FnOnce(&mut [u8; PAGE_SIZE])) {
@@ -48,10 +48,10 @@ fn with_log(drive: &Arc<dyn Drive>) -> (u64, u64, u64) {
 fn is_noticed(drive: &Arc<dyn Drive>) {
     let m = again(drive);
     look_around(&m.vfs);
-    assert!(!m.fs.check().expect("check").is_empty());
+    assert!(!m.fs.check(&Call::offline()).expect("check").is_empty());
     drop(m);
     if let Ok(fs) = Subject::default().mount(port(drive)) {
-        fs.check().expect("check");
+        fs.check(&Call::offline()).expect("check");
     }
 }
 
@@ -126,7 +126,7 @@ fn a_name_that_no_path_can_have_is_told_to_nobody_and_is_a_finding() {
             names.retain(|n| n != b"." && n != b"..");
             names.sort();
             assert_eq!(names, [&b"before"[..], b"behind"]);
-            let bad = m.fs.check().expect("check");
+            let bad = m.fs.check(&Call::offline()).expect("check");
             assert!(bad.iter().any(|f| f.contains("cannot be")), "{bad:?}");
         });
     }

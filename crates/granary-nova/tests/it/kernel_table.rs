@@ -8,8 +8,8 @@ use crate::common::{Mounted, Subject};
 use granary_device::Structure;
 use granary_nova::{DataMode, MountOptions};
 use granary_pm::PmStats;
+use granary_suite::suite::{drive, run};
 use granary_units::{Bytes, Payload};
-use granary_vfs::suite::{drive, run};
 use granary_vfs::{OpenFlags, Posix, Process};
 
 struct Table {

@@ -2,10 +2,10 @@
 
 use crate::common::Subject;
 use granary_nova::{DataMode, MkfsOptions, MountOptions};
+use granary_suite::model::Mix;
+use granary_suite::suite;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
-use granary_vfs::model::Mix;
-use granary_vfs::suite;
 
 fn busy() -> Subject {
     Subject { mkfs: MkfsOptions { cpus: 3, ..MkfsOptions::default() }, ..Subject::default() }

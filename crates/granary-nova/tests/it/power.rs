@@ -2,7 +2,7 @@
 //! are the crash explorer's.
 
 use crate::common::Subject;
-use granary_vfs::suite;
+use granary_suite::suite;
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {

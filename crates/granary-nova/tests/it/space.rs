@@ -2,8 +2,8 @@
 
 use crate::common::{Subject, fresh};
 use granary_nova::layout::LOG_SPACE;
+use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::suite::{self, create, drive, fill, run};
 use granary_vfs::{FsError, Posix};
 
 #[test]

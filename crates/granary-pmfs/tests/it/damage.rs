@@ -2,9 +2,9 @@
 
 use crate::common::{Mounted, Subject, again, fresh};
 use granary_device::{Drive, Structure};
+use granary_suite::suite::{Subject as _, create, drive, fill, look_around, port, run};
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
-use granary_vfs::suite::{Subject as _, create, drive, fill, look_around, port, run};
-use granary_vfs::{Allocate, FileSystem, FsError, OpenFlags, Posix};
+use granary_vfs::{Allocate, Call, FsError, Life, OpenFlags, Posix, Space};
 use std::sync::Arc;
 
 fn block(drive: &Arc<dyn Drive>, at: u64) -> [u8; PAGE_SIZE] {
@@ -42,9 +42,9 @@ fn with_file(drive: &Arc<dyn Drive>, pages: usize) -> (u64, usize) {
 
 fn findings(drive: &Arc<dyn Drive>) -> Vec<String> {
     let fs = Subject::default().mount(port(drive)).expect("mount");
-    let bad = fs.check().expect("check");
+    let bad = fs.check(&Call::offline()).expect("check");
     assert!(bad.len() <= 1000, "{} findings", bad.len());
-    fs.unmount().expect("unmount");
+    fs.unmount(&Call::offline()).expect("unmount");
     bad
 }
 
@@ -243,7 +243,7 @@ fn entries_of_long_ago_are_never_valid_again() {
         drop(Subject::default().mount(port(&d)).expect("mount"));
         let fs = Subject::default().mount(port(&d)).expect("mount");
         assert_eq!(fs.recovery().undone, 0);
-        assert_eq!(fs.check().expect("check"), [""; 0]);
+        assert_eq!(fs.check(&Call::offline()).expect("check"), [""; 0]);
     });
 }
 
@@ -252,7 +252,7 @@ fn no_more_inodes_are_promised_than_the_table_can_hold() {
     run(|| {
         let m = fresh(&drive(Bytes::mib(512)));
         // 512 pieces of 64 KiB, 128 B each; number 0 is nobody's.
-        let s = m.fs.statfs().expect("statfs");
+        let s = m.fs.statfs(&Call::offline()).expect("statfs");
         assert_eq!((s.inodes, s.free_inodes), (512 * 512 - 1, 512 * 512 - 2));
     });
 }

@@ -7,8 +7,8 @@
 use crate::common::{Mounted, fresh};
 use granary_device::Structure;
 use granary_pm::PmStats;
+use granary_suite::suite::{drive, run};
 use granary_units::{Bytes, Payload};
-use granary_vfs::suite::{drive, run};
 use granary_vfs::{OpenFlags, Posix, Process};
 
 struct Table {

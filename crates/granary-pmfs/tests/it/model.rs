@@ -2,10 +2,10 @@
 
 use crate::common::Subject;
 use granary_pmfs::MkfsOptions;
+use granary_suite::model::Mix;
+use granary_suite::suite;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
-use granary_vfs::model::Mix;
-use granary_vfs::suite;
 
 /// A journal that wraps all the time.
 fn busy() -> Subject {

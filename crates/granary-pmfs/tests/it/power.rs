@@ -3,8 +3,9 @@
 
 use crate::common::Subject;
 use granary_sim::{now, power_fail, sleep};
+use granary_suite::suite;
 use granary_units::{Bytes, Nanos, Payload};
-use granary_vfs::{Allocate, Cred, FsError, OpenFlags, Posix, Time, suite};
+use granary_vfs::{Allocate, Cred, FsError, OpenFlags, Posix, Time};
 use parking_lot::Mutex;
 use std::sync::Arc;
 

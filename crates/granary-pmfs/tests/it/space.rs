@@ -1,7 +1,7 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, damaged media.
 
 use crate::common::Subject;
-use granary_vfs::suite;
+use granary_suite::suite;
 
 #[test]
 fn a_full_file_system_can_be_emptied_and_filled_again() {

@@ -10,9 +10,14 @@ use std::sync::Arc;
 /// Most mappings of a process: Linux's `vm.max_map_count`.
 const MAX_MAPS: usize = 65_530;
 
+/// A mapping, by the table alone: the rest of the process can be used beside it.
+fn map_of(maps: &mut [Option<MemoryMap>], map: MapId) -> Result<&mut MemoryMap> {
+    maps.get_mut(map.0 as usize).and_then(Option::as_mut).ok_or(FsError::Fault)
+}
+
 impl Process {
     fn map(&mut self, map: MapId) -> Result<&mut MemoryMap> {
-        self.maps.get_mut(map.0 as usize).and_then(Option::as_mut).ok_or(FsError::Fault)
+        map_of(&mut self.maps, map)
     }
 
     pub(super) fn do_mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> Result<MapId> {
@@ -30,19 +35,15 @@ impl Process {
     }
 
     pub(super) fn do_load(&mut self, map: MapId, at: u64, dest: Dest<'_>) -> Result<()> {
-        let vfs = Arc::clone(&self.vfs);
-        vfs.map_load(self.map(map)?, at, dest)
+        self.vfs.map_load(&self.caller, map_of(&mut self.maps, map)?, at, dest)
     }
 
     pub(super) fn do_store(&mut self, map: MapId, at: u64, data: Payload<'_>) -> Result<()> {
-        let vfs = Arc::clone(&self.vfs);
-        let cred = self.cred.clone();
-        vfs.map_store(&cred, self.map(map)?, at, data)
+        self.vfs.map_store(&self.caller, map_of(&mut self.maps, map)?, at, data)
     }
 
     pub(super) fn do_msync(&mut self, map: MapId, at: u64, len: u64, wait: bool) -> Result<()> {
-        let vfs = Arc::clone(&self.vfs);
-        vfs.msync(self.map(map)?, at, len, wait)
+        self.vfs.msync(&self.caller, map_of(&mut self.maps, map)?, at, len, wait)
     }
 
     pub(super) fn do_munmap(&mut self, map: MapId) -> Result<()> {

@@ -86,11 +86,11 @@ impl Process {
             let node = match at.last {
                 Last::Root => return Ok(self.vfs.root()),
                 Last::Dot => return Ok(at.dir),
-                Last::DotDot => return self.vfs.parent(&at.dir),
-                Last::Name => self.vfs.child(&at.dir, &at.name)?.ok_or(FsError::NoEntry)?,
+                Last::DotDot => return self.vfs.parent(&self.call(), &at.dir),
+                Last::Name => self.vfs.child(&self.call(), &at.dir, &at.name)?.ok_or(FsError::NoEntry)?,
             };
             if node.kind() == FileKind::Symlink && (follow || must_be_dir) {
-                let target = self.vfs.readlink(&node)?;
+                let target = self.vfs.readlink(&self.caller, &node)?;
                 at = self.resolve_link(at, &target, count)?;
             } else if must_be_dir && !node.is_dir() {
                 return Err(FsError::NotDir);
@@ -113,10 +113,10 @@ impl Process {
             if at == path.len() {
                 return Ok(Resolved { dir, last: Last::Root, name: SmallVec::new(), slash: false, links });
             }
-            if let Some(node) = self.vfs.walk_cached(&self.cred, &dir, path, &mut at, count)? {
+            if let Some(node) = self.vfs.walk_cached(&self.caller.cred, &dir, path, &mut at, count)? {
                 dir = node;
             }
-            self.vfs.allow(&self.cred, &dir, Access::EXEC)?;
+            self.vfs.allow(&self.call(), &dir, Access::EXEC)?;
             let (name, next) = perm::component(path, at);
             if name.len() > NAME_MAX {
                 return Err(FsError::NameTooLong);
@@ -134,8 +134,8 @@ impl Process {
             at = next;
             let node = match name {
                 b"." => continue,
-                b".." => self.vfs.parent(&dir)?,
-                _ => self.vfs.child(&dir, name)?.ok_or(FsError::NoEntry)?,
+                b".." => self.vfs.parent(&self.call(), &dir)?,
+                _ => self.vfs.child(&self.call(), &dir, name)?.ok_or(FsError::NoEntry)?,
             };
             match node.kind() {
                 FileKind::Dir => dir = node,
@@ -144,7 +144,7 @@ impl Process {
                     if links > MAX_LINKS {
                         return Err(FsError::Loop);
                     }
-                    let mut target = self.vfs.readlink(&node)?;
+                    let mut target = self.vfs.readlink(&self.caller, &node)?;
                     check_path(&target)?;
                     target.push(b'/');
                     target.extend_from_slice(&path[at..]);

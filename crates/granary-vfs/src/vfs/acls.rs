@@ -14,7 +14,7 @@ use super::{Vfs, perm};
 use crate::acl::{ACCESS, Acl, DEFAULT};
 use crate::attr::{Attr, FileKind, SetAttr, mode};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Cx};
+use crate::fs::{Call, Caller, Cred};
 use crate::posix::Access;
 
 /// Which list of a node.
@@ -40,24 +40,24 @@ impl Which {
 
 impl Vfs {
     /// Fails with `Access` where the caller lacks any of `wanted`. The node is not locked.
-    pub(crate) fn allow(&self, cred: &Cred, node: &Node, wanted: Access) -> Result<()> {
-        if self.mode_decides(cred, node) {
-            return node.view(|a| perm::check(cred, a, wanted));
+    pub(crate) fn allow(&self, call: &Call<'_>, node: &Node, wanted: Access) -> Result<()> {
+        if self.mode_decides(call.cred, node) {
+            return node.view(|a| perm::check(call.cred, a, wanted));
         }
         let _shared = node.rwsem.read();
-        self.allow_locked(cred, node, wanted)
+        self.allow_locked(call, node, wanted)
     }
 
     /// The same; the node is locked.
-    pub(super) fn allow_locked(&self, cred: &Cred, node: &Node, wanted: Access) -> Result<()> {
-        if !self.mode_decides(cred, node)
-            && let Some(acl) = self.acl(node, Which::Access)?
+    pub(super) fn allow_locked(&self, call: &Call<'_>, node: &Node, wanted: Access) -> Result<()> {
+        if !self.mode_decides(call.cred, node)
+            && let Some(acl) = self.acl(call, node, Which::Access)?
         {
             node.view(|a| perm::is_mutable(a, wanted))?;
-            let may = node.view(|a| acl.permits(cred, a, wanted));
+            let may = node.view(|a| acl.permits(call.cred, a, wanted));
             return if may { Ok(()) } else { Err(FsError::Access) };
         }
-        node.view(|a| perm::check(cred, a, wanted))
+        node.view(|a| perm::check(call.cred, a, wanted))
     }
 
     fn mode_decides(&self, cred: &Cred, node: &Node) -> bool {
@@ -65,19 +65,19 @@ impl Vfs {
     }
 
     /// Whether the caller may remove or rename the entry of `victim` in `dir`, which is locked.
-    pub(super) fn may_remove(&self, cred: &Cred, dir: &Node, victim: &Attr) -> Result<()> {
-        self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
-        dir.view(|a| perm::may_remove_under(cred, a, victim))
+    pub(super) fn may_remove(&self, call: &Call<'_>, dir: &Node, victim: &Attr) -> Result<()> {
+        self.allow_locked(call, dir, Access::WRITE | Access::EXEC)?;
+        dir.view(|a| perm::may_remove_under(call.cred, a, victim))
     }
 
     /// A node's list. The node is locked.
-    pub(super) fn acl(&self, node: &Node, which: Which) -> Result<Option<Acl>> {
+    pub(super) fn acl(&self, call: &Call<'_>, node: &Node, which: Which) -> Result<Option<Acl>> {
         let wrong_kind = node.kind() == FileKind::Symlink || (which == Which::Default && !node.is_dir());
         if wrong_kind || node.has_no_acl(which) {
             return Ok(None);
         }
         let seen = node.acl_state();
-        let value = match self.fs.getxattr(node, which.name()) {
+        let value = match self.fs.getxattr(call, node, which.name()) {
             Err(FsError::NotSupported) => None,
             other => other?,
         };
@@ -94,50 +94,62 @@ impl Vfs {
     ///
     /// # Errors
     /// The file system's.
-    pub fn masked(&self, dir: &NodeRef, mode: u16, umask: u16) -> Result<u16> {
+    pub fn masked(&self, caller: &Caller, dir: &NodeRef, mode: u16, umask: u16) -> Result<u16> {
         if !dir.is_dir() || dir.has_no_acl(Which::Default) {
             return Ok(mode & !umask);
         }
         let _shared = dir.rwsem.read();
-        Ok(if self.acl(dir, Which::Default)?.is_some() { mode } else { mode & !umask })
+        Ok(if self.acl(&self.call(caller), dir, Which::Default)?.is_some() { mode } else { mode & !umask })
     }
 
     /// Sets or (`None`) removes a list, and the mode with it. The node is locked; that the caller may is known.
-    pub(super) fn set_acl(&self, cx: &Cx<'_>, node: &Node, which: Which, value: Option<&[u8]>) -> Result<()> {
+    pub(super) fn set_acl(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        which: Which,
+        value: Option<&[u8]>,
+    ) -> Result<()> {
         let acl = value.map_or(Ok(None), Acl::parse)?;
         let mut keep = acl.as_ref();
         if let (Which::Access, Some(acl)) = (which, &acl) {
             keep = keep.filter(|a| !a.is_mode());
-            let strip = cx.cred.uid != 0 && !node.view(|a| perm::in_group(cx.cred, a.gid));
+            let strip = call.cred.uid != 0 && !node.view(|a| perm::in_group(call.cred, a.gid));
             let old = node.view(|a| a.mode);
             let new = old & !0o777 & !(if strip { mode::SGID } else { 0 }) | acl.mode();
             if new != old {
-                self.fs.setattr(cx, node, &SetAttr { mode: Some(new), ..SetAttr::default() })?;
+                self.fs.setattr(call, node, &SetAttr { mode: Some(new), ..SetAttr::default() })?;
             }
         }
         let value = keep.map(Acl::encode);
-        if value.is_some() || self.fs.getxattr(node, which.name())?.is_some() {
+        if value.is_some() || self.fs.getxattr(call, node, which.name())?.is_some() {
             node.acl_changes();
-            self.fs.setxattr(cx, node, which.name(), value.as_deref())?;
+            self.fs.setxattr(call, node, which.name(), value.as_deref())?;
         }
         Ok(())
     }
 
     /// The list that goes with a new mode, where there is one and it changes. The node is locked.
-    pub(super) fn chmod_acl(&self, node: &Node, mode: u16) -> Result<Option<Vec<u8>>> {
-        let Some(acl) = self.acl(node, Which::Access)? else { return Ok(None) };
+    pub(super) fn chmod_acl(&self, call: &Call<'_>, node: &Node, mode: u16) -> Result<Option<Vec<u8>>> {
+        let Some(acl) = self.acl(call, node, Which::Access)? else { return Ok(None) };
         let new = acl.with_mode(mode);
         Ok((new != acl).then(|| new.encode()))
     }
 
     /// What a node made with `mode` in `dir` gets from its default list: the mode, its own list, and, a directory, its
     /// default one. The directory is locked.
-    pub(super) fn inherit_acls(&self, dir: &Node, kind: FileKind, mode: u16) -> Result<Inherited> {
+    pub(super) fn inherit_acls(
+        &self,
+        call: &Call<'_>,
+        dir: &Node,
+        kind: FileKind,
+        mode: u16,
+    ) -> Result<Inherited> {
         let none = Inherited { mode, lists: Vec::new() };
         if kind == FileKind::Symlink {
             return Ok(none);
         }
-        let Some(default) = self.acl(dir, Which::Default)? else { return Ok(none) };
+        let Some(default) = self.acl(call, dir, Which::Default)? else { return Ok(none) };
         let (access, mode) = default.inherited(mode);
         let mut lists = Vec::new();
         if !access.is_mode() {

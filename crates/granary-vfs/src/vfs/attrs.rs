@@ -6,7 +6,7 @@ use crate::acl::ACCESS;
 use crate::attr::{Attr, FileKind, SetAttr, flag, mode};
 use crate::config::Atime;
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Cx, WriteBackCause};
+use crate::fs::{Call, Caller, Cred, WriteBackCause};
 use crate::posix::{Access, SetTime, Stat};
 use granary_sim::{costs, cpu};
 use granary_units::{Nanos, PAGE_SIZE, Payload};
@@ -114,8 +114,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `Access`.
-    pub fn access(&self, cred: &Cred, node: &NodeRef, wanted: Access) -> Result<()> {
-        self.allow(cred, node, wanted)
+    pub fn access(&self, caller: &Caller, node: &NodeRef, wanted: Access) -> Result<()> {
+        self.allow(&self.call(caller), node, wanted)
     }
 
     /// Changes attributes. That the caller may write the file is assumed where the size changes.
@@ -123,19 +123,19 @@ impl Vfs {
     /// # Errors
     /// `NotPermitted` where only the owner (or root) may, and where the inode's flags forbid it; `Access`; `TooBig`; `IsDir` or
     /// `Invalid` for the size of what has none; `NotSupported` for flags that are not kept; the file system's.
-    pub fn setattr(&self, cred: &Cred, node: &NodeRef, change: &Change) -> Result<()> {
+    pub fn setattr(&self, caller: &Caller, node: &NodeRef, change: &Change) -> Result<()> {
         {
             let _lock = node.rwsem.write();
-            let cx = self.cx(cred);
-            let set = self.permitted(&cx, node, change)?;
-            let list = set.mode.map_or(Ok(None), |mode| self.chmod_acl(node, mode))?;
+            let call = self.call(caller);
+            let set = self.permitted(&call, node, change)?;
+            let list = set.mode.map_or(Ok(None), |mode| self.chmod_acl(&call, node, mode))?;
             cpu(costs().inode_op);
             match change.size {
-                Some(size) => self.set_size(&cx, node, size, &set)?,
-                None => self.fs.setattr(&cx, node, &set)?,
+                Some(size) => self.set_size(&call, node, size, &set)?,
+                None => self.fs.setattr(&call, node, &set)?,
             }
             if let Some(list) = list {
-                self.fs.setxattr(&cx, node, ACCESS, Some(&list))?;
+                self.fs.setxattr(&call, node, ACCESS, Some(&list))?;
             }
             self.effects.mark();
         }
@@ -149,8 +149,8 @@ impl Vfs {
         node.view(|a| perm::without_privileges(cred, a, a.mode)).filter(|_| node.kind() == FileKind::File)
     }
 
-    fn permitted(&self, cx: &Cx<'_>, node: &Node, change: &Change) -> Result<SetAttr> {
-        let (cred, attr) = (cx.cred, node.attr());
+    fn permitted(&self, call: &Call<'_>, node: &Node, change: &Change) -> Result<SetAttr> {
+        let (cred, attr) = (call.cred, node.attr());
         let (root, owner) = (cred.uid == 0, perm::owns(cred, &attr));
         if let Some(size) = change.size {
             match attr.kind {
@@ -168,7 +168,7 @@ impl Vfs {
             may_set_flags(cred, &attr, flags)?;
         }
         if touches && !owner {
-            self.allow_locked(cred, node, Access::WRITE)?;
+            self.allow_locked(call, node, Access::WRITE)?;
         }
         let owned = cred.uid == attr.uid;
         if !root && change.uid.is_some_and(|uid| !owned || uid != attr.uid) {
@@ -194,7 +194,7 @@ impl Vfs {
         let new_mode = new_mode.map(|m| if keeps_sgid { m } else { m & !mode::SGID });
         let time = |set| match set {
             SetTime::Omit => None,
-            SetTime::Now => Some(cx.time),
+            SetTime::Now => Some(call.time),
             SetTime::At(t) => Some(t),
         };
         let after_write = change.size.and_then(|_| perm::mode_after_write(cred, &attr));
@@ -211,29 +211,29 @@ impl Vfs {
 
     /// Before the size on media becomes `size`: the bytes that media have beyond the old end must not show. Returns the
     /// page that held an old end. The inode is locked.
-    pub(super) fn before_size(&self, cx: &Cx<'_>, node: &Node, old: u64, size: u64) -> Result<u64> {
+    pub(super) fn before_size(&self, call: &Call<'_>, node: &Node, old: u64, size: u64) -> Result<u64> {
         let tail = node.tail.load(Relaxed);
         if tail != NO_TAIL && size > tail * PAGE_SIZE as u64 {
             // The size on media may grow even where the file shrinks; XFS flushes here, too (xfs_setattr_size).
-            self.write_back(node, tail..tail + 1, WriteBackCause::Sync)?;
+            self.write_back(call, node, tail..tail + 1, WriteBackCause::Sync)?;
         }
         if size > old {
-            self.zero_gap(cx, node, old, size)?;
+            self.zero_gap(call, node, old, size)?;
         }
         Ok(tail)
     }
 
     /// Changes the size, and what else `set` says. The inode is locked.
-    fn set_size(&self, cx: &Cx<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
+    fn set_size(&self, call: &Call<'_>, node: &Node, size: u64, set: &SetAttr) -> Result<()> {
         let old = node.size();
-        let tail = self.before_size(cx, node, old, size)?;
+        let tail = self.before_size(call, node, old, size)?;
         {
             // No page may be on its way to the drive while its block is freed.
             let _quiet = node.writeback.lock();
             if size < old {
-                self.dirty_cut_page(node, size)?;
+                self.dirty_cut_page(call, node, size)?;
             }
-            self.fs.setattr(cx, node, set)?;
+            self.fs.setattr(call, node, set)?;
             if size < old {
                 self.cache.truncate(node, size);
                 if tail != NO_TAIL && size <= tail * PAGE_SIZE as u64 {
@@ -242,45 +242,45 @@ impl Vfs {
             }
         }
         match size < old && !size.is_multiple_of(PAGE_SIZE as u64) {
-            true => self.write_through(node, size - 1, 1),
+            true => self.write_through(call, node, size - 1, 1),
             false => Ok(()),
         }
     }
 
     /// Before a file is cut at `size`: the page there is dirty, where the file system wants it written with zeros behind its
     /// new end. It becomes so as it is, so that what can fail comes first; zeros come with the cut.
-    fn dirty_cut_page(&self, node: &Node, size: u64) -> Result<()> {
+    fn dirty_cut_page(&self, call: &Call<'_>, node: &Node, size: u64) -> Result<()> {
         let page = PAGE_SIZE as u64;
         if size.is_multiple_of(page)
-            || !self.features.page_cache
+            || !self.features.cache.writes
             || node.kind() != FileKind::File
-            || !self.fs.rewrites_cut_page(node, size)?
+            || !self.fs.rewrites_cut_page(call, node, size)?
         {
             return Ok(());
         }
         let mut last = [0];
-        self.page_in(node, size / page)?.copy_out((size % page) as usize - 1, &mut last);
-        self.dirty(node, size - 1, Payload::Bytes(&last), node.size())
+        self.page_in(call, node, size / page)?.copy_out((size % page) as usize - 1, &mut last);
+        self.dirty(call, node, size - 1, Payload::Bytes(&last), node.size())
     }
 
     /// Before a file of size `old` grows to or is written from `to` on: puts zeros where its last page has bytes
     /// beyond `old`, and on the drive. The inode is locked.
-    pub(super) fn zero_gap(&self, cx: &Cx<'_>, node: &Node, old: u64, to: u64) -> Result<()> {
+    pub(super) fn zero_gap(&self, call: &Call<'_>, node: &Node, old: u64, to: u64) -> Result<()> {
         let page = PAGE_SIZE as u64;
         let end = to.min(old.next_multiple_of(page));
-        if end <= old || self.fs.zero_beyond_end() || self.is_empty_page(node, old / page)? {
+        if end <= old || self.features.quirks.zero_beyond_end || self.is_empty_page(call, node, old / page)? {
             return Ok(());
         }
         let zeros = Payload::Fill { word: 0, len: (end - old) as usize };
-        if !self.features.page_cache {
-            return self.fs.write_direct(cx, node, old, zeros);
+        if !self.features.cache.writes {
+            return self.store_direct(call, node, old, zeros);
         }
-        self.dirty(node, old, zeros, old)?;
-        self.write_back_with_tail(node, old / page, WriteBackCause::Sync)
+        self.dirty(call, node, old, zeros, old)?;
+        self.write_back_with_tail(call, node, old / page, WriteBackCause::Sync)
     }
 
     /// Moves the access time, where the mount option says so.
-    pub(super) fn touch_atime(&self, node: &Node) {
+    pub(super) fn touch_atime(&self, call: &Call<'_>, node: &Node) {
         const DAY: Nanos = Nanos::from_secs(24 * 60 * 60);
         if self.config.atime == Atime::Noatime {
             return;
@@ -296,7 +296,7 @@ impl Vfs {
         });
         if stale {
             // As Linux: what was read was read, also where that cannot be noted (a drive that takes no more changes).
-            let _ = self.fs.touch_atime(node, now);
+            let _ = self.fs.touch_atime(&Call { time: now, ..*call }, node);
         }
     }
 }

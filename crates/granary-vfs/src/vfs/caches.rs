@@ -28,6 +28,6 @@ impl Vfs {
                 break;
             }
         }
-        self.fs.drop_caches();
+        self.fs.drop_caches(&self.kernel());
     }
 }

@@ -5,7 +5,7 @@ use super::io::OpenFile;
 use super::namespace::NewFile;
 use super::node::{Node, NodeRef};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, NewNode};
+use crate::fs::{Caller, NewNode};
 use crate::posix::OpenFlags;
 use granary_units::{Dest, Payload};
 
@@ -21,7 +21,7 @@ impl Vfs {
     /// both are one file and the ranges overlap; `IsDir`; those of read and write.
     pub fn copy_file_range(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         from: (&OpenFile, u64),
         to: (&OpenFile, u64),
         len: u64,
@@ -44,9 +44,11 @@ impl Vfs {
         while done < len {
             let want = (len - done).min(STEP) as usize;
             let result =
-                self.read(source, pos_in + done, Dest::Bytes(&mut buffer[..want])).and_then(|n| match n {
-                    0 => Ok(0),
-                    n => Ok(self.write(cred, target, pos_out + done, Payload::Bytes(&buffer[..n]))?.1),
+                self.read(caller, source, pos_in + done, Dest::Bytes(&mut buffer[..want])).and_then(|n| {
+                    match n {
+                        0 => Ok(0),
+                        n => Ok(self.write(caller, target, pos_out + done, Payload::Bytes(&buffer[..n]))?.1),
+                    }
                 });
             match result {
                 Ok(0) => break,
@@ -63,8 +65,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotSupported` where the file system has none such; as [`Vfs::create`].
-    pub fn create_unnamed(&self, cred: &Cred, dir: &NodeRef, mode: u16) -> Result<NodeRef> {
-        self.create_unnamed_for(cred, (cred.uid, cred.gid), dir, mode)
+    pub fn create_unnamed(&self, caller: &Caller, dir: &NodeRef, mode: u16) -> Result<NodeRef> {
+        self.create_unnamed_for(caller, (caller.cred.uid, caller.cred.gid), dir, mode)
     }
 
     /// Like [`Vfs::create_unnamed`], for another `owner` than the caller: see [`Vfs::create_or_get_for`].
@@ -73,7 +75,7 @@ impl Vfs {
     /// As [`Vfs::create_unnamed`].
     pub fn create_unnamed_for(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         owner: (u32, u32),
         dir: &NodeRef,
         mode: u16,
@@ -86,10 +88,10 @@ impl Vfs {
             if dir.is_orphan() {
                 return Err(FsError::NoEntry);
             }
-            let (new, lists) = self.may_create(cred, owner, dir, &NewFile::file(mode))?;
-            let node = self.make_unnamed(cred, dir, &new)?;
+            let (new, lists) = self.may_create(caller, owner, dir, &NewFile::file(mode))?;
+            let node = self.make_unnamed(caller, dir, &new)?;
             // Where that fails it goes with its only user.
-            self.set_lists(&self.cx(cred), &node, &lists)?;
+            self.set_lists(&self.call(caller), &node, &lists)?;
             node
         };
         self.reap();
@@ -97,10 +99,10 @@ impl Vfs {
     }
 
     /// Makes a file without a name. The directory is locked.
-    pub(super) fn make_unnamed(&self, cred: &Cred, dir: &NodeRef, new: &NewNode<'_>) -> Result<NodeRef> {
-        let cx = self.cx(cred);
+    pub(super) fn make_unnamed(&self, caller: &Caller, dir: &NodeRef, new: &NewNode<'_>) -> Result<NodeRef> {
+        let call = self.call(caller);
         let _birth = self.births.read();
-        let made = self.with_space(dir, || self.fs.create_unnamed(&cx, dir, new))?;
+        let made = self.with_space(&call, dir, || self.fs.create_unnamed(&call, dir, new))?;
         let node = Node::new(&self.names, made.ino, made.loaded);
         node.set_unnamed(true);
         self.effects.mark();

@@ -6,40 +6,60 @@
 use super::Vfs;
 use super::node::Node;
 use crate::error::Result;
-use crate::fs::{Cx, WriteBackCause};
+use crate::fs::{Call, WriteBackCause};
 use granary_units::{Dest, PAGE_SIZE, Payload};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
 impl Vfs {
     /// The range lies within the file; the inode is locked, shared.
-    pub(super) fn read_past_cache(&self, node: &Node, pos: u64, dest: Dest<'_>) -> Result<()> {
-        if self.features.page_cache {
+    pub(super) fn read_past_cache(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        pos: u64,
+        dest: Dest<'_>,
+    ) -> Result<()> {
+        if self.features.cache.writes {
             let end = (pos + dest.len() as u64).div_ceil(PAGE);
-            self.write_back(node, pos / PAGE..end, WriteBackCause::Sync)?;
+            self.write_back(call, node, pos / PAGE..end, WriteBackCause::Sync)?;
         }
-        self.fs.read_direct(node, pos, dest)
+        self.fs.read_direct(call, node, pos, dest)
     }
 
     /// The inode is locked exclusively.
     pub(super) fn write_past_cache(
         &self,
-        cx: &Cx<'_>,
+        call: &Call<'_>,
         node: &Node,
         pos: u64,
         data: Payload<'_>,
     ) -> Result<()> {
         let old = node.size();
         if pos > old {
-            self.zero_gap(cx, node, old, pos)?;
+            self.zero_gap(call, node, old, pos)?;
         }
-        if !self.features.page_cache {
-            return self.fs.write_direct(cx, node, pos, data);
+        if !self.features.cache.writes {
+            return self.store_direct(call, node, pos, data);
         }
         let pages = pos / PAGE..(pos + data.len() as u64).div_ceil(PAGE);
-        self.write_back(node, pages.clone(), WriteBackCause::Sync)?;
+        self.write_back(call, node, pages.clone(), WriteBackCause::Sync)?;
         let _quiet = node.writeback.lock();
         self.cache.drop_range(node, pages);
-        self.fs.write_direct(cx, node, pos, data)
+        self.fs.write_direct(call, node, pos, data)
+    }
+
+    /// Writes to a file system whose writes the cache never has; what it keeps for reads goes. The inode is locked exclusively.
+    pub(super) fn store_direct(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
+        if self.features.cache.reads {
+            self.cache.drop_range(node, pos / PAGE..(pos + data.len() as u64).div_ceil(PAGE));
+        }
+        self.fs.write_direct(call, node, pos, data)
     }
 }

@@ -1,4 +1,4 @@
-//! [`Effects`]: in which order calls took effect, for the search of [`crate::model::check_history`].
+//! [`Effects`]: in which order calls took effect, for the search of `granary-suite`'s `check_history`.
 //!
 //! Off unless a test asks. A number per change, drawn while the change's locks are held; each task can ask for the
 //! number of its last one. A hint only: the search does not believe it, it tries it first.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Effects {
+pub(super) struct Effects {
     on: AtomicBool,
     next: AtomicU64,
     last: Mutex<BTreeMap<usize, u64>>,
@@ -18,7 +18,7 @@ pub(crate) struct Effects {
 
 impl Effects {
     /// From now on changes are numbered.
-    pub(crate) fn watch(&self) {
+    pub(super) fn watch(&self) {
         self.on.store(true, Relaxed);
     }
 
@@ -31,7 +31,7 @@ impl Effects {
     }
 
     /// The number of the caller's last change since it asked last.
-    pub(crate) fn take(&self) -> Option<u64> {
+    pub(super) fn take(&self) -> Option<u64> {
         self.last.lock().remove(&cpu_id(usize::MAX))
     }
 }

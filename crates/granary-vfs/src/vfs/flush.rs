@@ -18,7 +18,7 @@ use super::node::{NO_TAIL, Node, NodeRef};
 use crate::attr::{FileKind, Ino};
 use crate::cache::Batch;
 use crate::error::{FsError, Result};
-use crate::fs::{DirtyPage, DirtyPages, WriteBackCause};
+use crate::fs::{Call, Caller, DirtyPage, DirtyPages, WriteBackCause};
 use crate::inode::Inode;
 use granary_sim::sync::Mutex;
 use granary_sim::{Signal, Stopper, cpu, now, spawn};
@@ -72,7 +72,7 @@ impl Vfs {
             if let Some(node) = self.names.cached(ino) {
                 // An error is the node's to remember. Nothing written: all that is dirty lies beyond the end of a
                 // file that is just being extended; its writer comes to `throttle` soon.
-                let wrote = self.write_back(&node, 0..u64::MAX, WriteBackCause::Background);
+                let wrote = self.write_back(&self.kernel(), &node, 0..u64::MAX, WriteBackCause::Background);
                 self.cache.requeue(&node);
                 if wrote == Ok(false) {
                     break;
@@ -108,33 +108,46 @@ impl Vfs {
 
     /// Writes the dirty pages of a range of pages; on return the drive has them, and those that somebody else was
     /// writing. Says whether there were any.
-    pub(super) fn write_back(&self, node: &Node, pages: Range<u64>, why: WriteBackCause) -> Result<bool> {
+    pub(super) fn write_back(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        pages: Range<u64>,
+        why: WriteBackCause,
+    ) -> Result<bool> {
         if !self.cache.has_pages(node) {
             return Ok(false);
         }
         let _quiet = node.writeback.lock();
-        self.write_old_end(node, pages.start, why)?;
-        self.write_batches(node, pages, true, why)
+        self.write_old_end(call, node, pages.start, why)?;
+        self.write_batches(call, node, pages, true, why)
     }
 
     /// Writes one page with its lines beyond the end of the file, where the caller has put zeros.
-    pub(super) fn write_back_with_tail(&self, node: &Node, page: u64, why: WriteBackCause) -> Result<()> {
+    pub(super) fn write_back_with_tail(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        page: u64,
+        why: WriteBackCause,
+    ) -> Result<()> {
         let _quiet = node.writeback.lock();
-        self.write_old_end(node, page, why)?;
-        self.write_batches(node, page..page + 1, false, why).map(|_| ())
+        self.write_old_end(call, node, page, why)?;
+        self.write_batches(call, node, page..page + 1, false, why).map(|_| ())
     }
 
     /// Before a page from `first` on takes the size on media past it: the page of the old end.
-    fn write_old_end(&self, node: &Node, first: u64, why: WriteBackCause) -> Result<()> {
+    fn write_old_end(&self, call: &Call<'_>, node: &Node, first: u64, why: WriteBackCause) -> Result<()> {
         let tail = node.tail.load(Relaxed);
         if tail < first {
-            self.write_batches(node, tail..tail + 1, true, why)?;
+            self.write_batches(call, node, tail..tail + 1, true, why)?;
         }
         Ok(())
     }
 
     fn write_batches(
         &self,
+        call: &Call<'_>,
         node: &Node,
         mut pages: Range<u64>,
         within_size: bool,
@@ -155,7 +168,7 @@ impl Vfs {
             }
             let Some(last) = batch.last() else { return result };
             pages.start = last.index + 1;
-            let wrote = self.fs.write_pages(node, &batch, why);
+            let wrote = self.fs.write_pages(call, node, &batch, why);
             self.cache.written(node, &batch);
             if let Err(e) = &wrote {
                 node.remember_error(e);
@@ -186,19 +199,24 @@ impl Vfs {
 
     /// Calls `change`, which may find no space only because dirty pages have more promised than they need: then again when those
     /// of `node`, whose write-back lock is free, have been written, and once more when all have.
-    pub(super) fn with_space<T>(&self, node: &Node, mut change: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(super) fn with_space<T>(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        mut change: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
         let first = change();
-        if !matches!(first, Err(FsError::NoSpace)) || !self.fs.reserves_worst_case() {
+        if !matches!(first, Err(FsError::NoSpace)) || !self.features.quirks.reserves_worst_case {
             return first;
         }
         // An error of the write-back is its file's to remember.
-        if self.write_back(node, 0..u64::MAX, WriteBackCause::Background) == Ok(true) {
+        if self.write_back(call, node, 0..u64::MAX, WriteBackCause::Background) == Ok(true) {
             match change() {
                 Err(FsError::NoSpace) => {}
                 other => return other,
             }
         }
-        if !self.write_back_all(WriteBackCause::Background) {
+        if !self.write_back_all(call, WriteBackCause::Background) {
             return first;
         }
         change()
@@ -208,27 +226,34 @@ impl Vfs {
     ///
     /// # Errors
     /// The file system's; also that of an earlier write-back that nobody was told about.
-    pub fn fsync(&self, node: &NodeRef, data_only: bool) -> Result<()> {
+    pub fn fsync(&self, caller: &Caller, node: &NodeRef, data_only: bool) -> Result<()> {
         self.enter(Nanos::ZERO);
-        self.sync_range(node, 0, u64::MAX, data_only)
+        self.sync_range(&self.call(caller), node, 0, u64::MAX, data_only)
     }
 
     /// Writes back the pages of a range, and makes the inode durable.
-    pub(super) fn sync_range(&self, node: &NodeRef, pos: u64, len: u64, data_only: bool) -> Result<()> {
+    pub(super) fn sync_range(
+        &self,
+        call: &Call<'_>,
+        node: &NodeRef,
+        pos: u64,
+        len: u64,
+        data_only: bool,
+    ) -> Result<()> {
         let end = pos.saturating_add(len).div_ceil(PAGE);
-        let wrote = self.write_back(node, pos / PAGE..end, WriteBackCause::Sync);
+        let wrote = self.write_back(call, node, pos / PAGE..end, WriteBackCause::Sync);
         if let Some(error) = node.take_error().or(wrote.err()) {
             return Err(error);
         }
         // The data of a directory is its entries: programs (SQLite) make names durable with fdatasync, too.
-        self.fs.fsync(node, data_only && node.attr().kind != FileKind::Dir)
+        self.fs.fsync(call, node, data_only && node.attr().kind != FileKind::Dir)
     }
 
     /// Makes everything durable.
     ///
     /// # Errors
     /// The file system's; a file's write-back error is left for its `fsync`, as in Linux.
-    pub fn sync(self: &Arc<Vfs>) -> Result<()> {
+    pub fn sync(self: &Arc<Vfs>, caller: &Caller) -> Result<()> {
         /// Files that one task writes back; more get company, as the kernel does not wait for each in turn.
         const PER_TASK: usize = 16;
         self.enter(Nanos::ZERO);
@@ -246,7 +271,7 @@ impl Vfs {
                         vfs.names.cached(ino)
                     });
                     if let Some(node) = node {
-                        let _ = vfs.write_back(&node, 0..u64::MAX, WriteBackCause::Sync);
+                        let _ = vfs.write_back(&vfs.kernel(), &node, 0..u64::MAX, WriteBackCause::Sync);
                     }
                 }
             }
@@ -256,12 +281,12 @@ impl Vfs {
         drain(Arc::clone(self), todo)();
         tasks.into_iter().for_each(|t| t.join());
         self.reap();
-        self.fs.sync()
+        self.fs.sync(&self.call(caller))
     }
 
     /// Writes back everything. Says whether there was anything.
-    pub(super) fn write_back_all(&self, why: WriteBackCause) -> bool {
-        let write = |ino| self.names.cached(ino).map(|node| self.write_back(&node, 0..u64::MAX, why));
+    pub(super) fn write_back_all(&self, call: &Call<'_>, why: WriteBackCause) -> bool {
+        let write = |ino| self.names.cached(ino).map(|node| self.write_back(call, &node, 0..u64::MAX, why));
         self.cache
             .dirty_inodes()
             .into_iter()

@@ -12,7 +12,7 @@ use super::{Vfs, perm};
 use crate::attr::{FileKind, SetAttr};
 use crate::cache::Look;
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Cx, WriteBackCause};
+use crate::fs::{Call, Caller, WriteBackCause};
 use crate::posix::{Access, OpenFlags};
 use crate::vfs::attrs::Change;
 use granary_sim::{costs, cpu};
@@ -56,7 +56,7 @@ impl Vfs {
     /// `Loop` for a symbolic link; `IsDir` for writing a directory; `NotDir` with `DIRECTORY`; `Access`;
     /// `NotPermitted` with `NOATIME` unless owner, or where the file's flags forbid it; `NoDevice` for special files; the
     /// file system's.
-    pub fn open(&self, cred: &Cred, node: NodeRef, flags: OpenFlags, created: bool) -> Result<OpenFile> {
+    pub fn open(&self, caller: &Caller, node: NodeRef, flags: OpenFlags, created: bool) -> Result<OpenFile> {
         let truncates = flags.contains(OpenFlags::TRUNC) && !created;
         if flags.contains(OpenFlags::DIRECTORY) && !node.is_dir() {
             return Err(FsError::NotDir);
@@ -70,20 +70,20 @@ impl Vfs {
             let mut wanted = Access::empty();
             wanted.set(Access::READ, flags.reads());
             wanted.set(Access::WRITE, flags.writes() || truncates);
-            self.allow(cred, &node, wanted)?;
+            self.allow(&self.call(caller), &node, wanted)?;
         }
         if flags.writes() || truncates {
             let appends = flags.contains(OpenFlags::APPEND) && !truncates;
             node.view(|a| perm::content_may_change(a, appends))?;
         }
-        if flags.contains(OpenFlags::NOATIME) && !node.view(|a| perm::owns(cred, a)) {
+        if flags.contains(OpenFlags::NOATIME) && !node.view(|a| perm::owns(&caller.cred, a)) {
             return Err(FsError::NotPermitted);
         }
         if !matches!(node.kind(), FileKind::File | FileKind::Dir) {
             return Err(FsError::NoDevice);
         }
         if truncates {
-            self.setattr(cred, &node, &Change::size(0))?;
+            self.setattr(caller, &node, &Change::size(0))?;
         }
         Ok(OpenFile { node, flags, next: Some(AtomicU64::new(0)) })
     }
@@ -104,24 +104,26 @@ impl Vfs {
     }
 
     /// Closes an open file; the last close of a file without links frees it.
-    pub fn close(&self, file: OpenFile) {
-        if file.flags.writes() && self.fs.flush_on_close(&file.node) {
+    pub fn close(&self, caller: &Caller, file: OpenFile) {
+        let call = self.call(caller);
+        if file.flags.writes() && self.fs.flush_on_close(&call, &file.node) {
             // An error is the node's to remember: close does not wait for the disk, in Linux's terms.
-            let _ = self.write_back(&file.node, 0..u64::MAX, WriteBackCause::Background);
+            let _ = self.write_back(&call, &file.node, 0..u64::MAX, WriteBackCause::Background);
         }
         drop(file);
         self.reap();
     }
 
-    fn is_direct(&self, file: &OpenFile) -> bool {
-        !self.features.page_cache || file.flags.contains(OpenFlags::DIRECT) && self.fs.direct_io()
+    /// Whether the cache is passed by where it does (`cached`) serve such calls: the file was opened so.
+    fn is_direct(&self, file: &OpenFile, cached: bool) -> bool {
+        !cached || file.flags.contains(OpenFlags::DIRECT) && self.features.direct_io
     }
 
     /// Reads up to `dest.len()` bytes from `pos`; fewer only at the end of the file.
     ///
     /// # Errors
     /// `BadFd` where it is not open for reading; `IsDir`; the file system's, where not a byte could be read.
-    pub fn read(&self, file: &OpenFile, pos: u64, mut dest: Dest<'_>) -> Result<usize> {
+    pub fn read(&self, caller: &Caller, file: &OpenFile, pos: u64, mut dest: Dest<'_>) -> Result<usize> {
         let node = &file.node;
         if !file.flags.reads() {
             return Err(FsError::BadFd);
@@ -137,21 +139,22 @@ impl Vfs {
             return Ok(0);
         }
         let pages = (pos + len as u64 - 1) / PAGE - pos / PAGE + 1;
-        let done = if self.is_direct(file) {
+        let call = self.call(caller);
+        let done = if self.is_direct(file, self.features.cache.reads) {
             self.enter(Nanos::ZERO);
-            self.read_past_cache(node, pos, dest.part(0, len))?;
+            self.read_past_cache(&call, node, pos, dest.part(0, len))?;
             len
         } else {
             self.enter(c.page * pages + c.copy(len));
-            self.read_cached(file, pos, dest.part(0, len))?
+            self.read_cached(&call, file, pos, dest.part(0, len))?
         };
         if !file.flags.contains(OpenFlags::NOATIME) {
-            self.touch_atime(node);
+            self.touch_atime(&call, node);
         }
         Ok(done)
     }
 
-    fn read_cached(&self, file: &OpenFile, pos: u64, mut dest: Dest<'_>) -> Result<usize> {
+    fn read_cached(&self, call: &Call<'_>, file: &OpenFile, pos: u64, mut dest: Dest<'_>) -> Result<usize> {
         let node = &*file.node;
         let (len, first) = (dest.len(), pos / PAGE);
         let end = (pos + len as u64).div_ceil(PAGE);
@@ -175,7 +178,7 @@ impl Vfs {
                 Look::Filling => node.filled.wait_while(|| self.cache.is_filling(node, at / PAGE)),
                 Look::Missing => {
                     let wanted = (end - at / PAGE).min(STEP);
-                    if let Err(e) = self.fill_ahead(node, at / PAGE, wanted, sequential) {
+                    if let Err(e) = self.fill_ahead(call, node, at / PAGE, wanted, sequential) {
                         return if done > 0 { Ok(done) } else { Err(e) };
                     }
                 }
@@ -185,25 +188,32 @@ impl Vfs {
     }
 
     /// Reads the missing page `first` and the missing pages next to it: as many as wanted, or the read-ahead window.
-    fn fill_ahead(&self, node: &Node, first: u64, wanted: u64, sequential: bool) -> Result<()> {
+    fn fill_ahead(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        first: u64,
+        wanted: u64,
+        sequential: bool,
+    ) -> Result<()> {
         let window = if sequential { self.config.read_ahead.0 / PAGE } else { 0 };
         let end_of_file = node.size().div_ceil(PAGE);
         let count = wanted.max(window).min(end_of_file - first);
-        match self.fill(node, first, count) {
+        match self.fill(call, node, first, count) {
             // The drive may have failed beyond what the caller wants.
-            Err(_) if count > wanted => self.fill(node, first, wanted),
+            Err(_) if count > wanted => self.fill(call, node, first, wanted),
             other => other,
         }
     }
 
     /// Reads up to `count` missing pages from `first` on into the cache.
-    pub(super) fn fill(&self, node: &Node, first: u64, count: u64) -> Result<()> {
+    pub(super) fn fill(&self, call: &Call<'_>, node: &Node, first: u64, count: u64) -> Result<()> {
         let count = self.cache.begin_fill(node, first, count);
         if count == 0 {
             return Ok(());
         }
         let mut pages = vec![Page::ZERO; count];
-        let result = self.fs.read_pages(node, first, &mut pages);
+        let result = self.fs.read_pages(call, node, first, &mut pages);
         self.cache.end_fill(node, first, count, result.is_ok().then_some(pages), node.size());
         node.filled.open();
         result
@@ -214,7 +224,13 @@ impl Vfs {
     /// # Errors
     /// `BadFd` where it is not open for writing; `NotPermitted` where its flags forbid it; `TooBig` at the largest
     /// size; `NoSpace` and the file system's, where not a byte could be written.
-    pub fn write(&self, cred: &Cred, file: &OpenFile, pos: u64, data: Payload<'_>) -> Result<(u64, usize)> {
+    pub fn write(
+        &self,
+        caller: &Caller,
+        file: &OpenFile,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<(u64, usize)> {
         if !file.flags.writes() {
             return Err(FsError::BadFd);
         }
@@ -233,28 +249,28 @@ impl Vfs {
                 return Err(FsError::TooBig);
             }
             let data = data.part(0, (data.len() as u64).min(room) as usize);
-            let cx = self.cx(cred);
-            if let Some(mode) = node.view(|a| perm::mode_after_write(cred, a)) {
-                self.fs.setattr(&cx, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
+            let call = self.call(caller);
+            if let Some(mode) = node.view(|a| perm::mode_after_write(call.cred, a)) {
+                self.fs.setattr(&call, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
             }
-            let n = if self.is_direct(file) {
-                self.with_space(node, || self.write_past_cache(&cx, node, pos, data))?;
+            let n = if self.is_direct(file, self.features.cache.writes) {
+                self.with_space(&call, node, || self.write_past_cache(&call, node, pos, data))?;
                 data.len()
             } else {
-                self.write_cached(&cx, node, pos, data)?
+                self.write_cached(&call, node, pos, data)?
             };
             self.effects.mark();
             (pos, n)
         };
         if file.flags.contains(OpenFlags::DSYNC) {
             let data_only = !file.flags.contains(OpenFlags::SYNC);
-            self.sync_range(node, written.0, written.1 as u64, data_only)?;
+            self.sync_range(&self.call(caller), node, written.0, written.1 as u64, data_only)?;
         }
         self.throttle();
         Ok(written)
     }
 
-    fn write_cached(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<usize> {
+    fn write_cached(&self, call: &Call<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<usize> {
         let (c, mut done, mut most) = (costs(), 0, STEP * PAGE);
         while done < data.len() {
             let at = pos + done as u64;
@@ -262,13 +278,13 @@ impl Vfs {
             let pages = (at % PAGE + step as u64).div_ceil(PAGE);
             cpu(c.page * pages + c.copy(step));
             let part = data.part(done, step);
-            let wrote = self.with_space(node, || self.write_step(cx, node, at, part));
+            let wrote = self.with_space(call, node, || self.write_step(call, node, at, part));
             if pages > 1 && wrote == Err(FsError::NoSpace) {
                 // What fits is written, to the page.
                 most = pages / 2 * PAGE;
                 continue;
             }
-            match wrote.and_then(|()| self.write_through(node, at, step as u64)) {
+            match wrote.and_then(|()| self.write_through(call, node, at, step as u64)) {
                 Ok(()) => done += step,
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
@@ -281,22 +297,22 @@ impl Vfs {
     }
 
     /// Gives what a call changed to a file system that wants it at once.
-    pub(super) fn write_through(&self, node: &Node, pos: u64, len: u64) -> Result<()> {
-        if !self.fs.writes_through() || !self.features.page_cache {
+    pub(super) fn write_through(&self, call: &Call<'_>, node: &Node, pos: u64, len: u64) -> Result<()> {
+        if !self.features.quirks.writes_through || !self.features.cache.writes {
             return Ok(());
         }
         // With the page of the old end, so that the file does not grow in two steps.
         let first = node.tail.load(Relaxed).min(pos / PAGE);
-        self.write_back(node, first..(pos + len).div_ceil(PAGE), WriteBackCause::Background).map(drop)
+        self.write_back(call, node, first..(pos + len).div_ceil(PAGE), WriteBackCause::Background).map(drop)
     }
 
-    fn write_step(&self, cx: &Cx<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {
+    fn write_step(&self, call: &Call<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {
         let old = node.size();
         let gap_end = pos.min(old.next_multiple_of(PAGE));
-        if gap_end > old && !self.is_empty_page(node, old / PAGE)? {
-            self.dirty(node, old, Payload::Fill { word: 0, len: (gap_end - old) as usize }, old)?;
+        if gap_end > old && !self.is_empty_page(call, node, old / PAGE)? {
+            self.dirty(call, node, old, Payload::Fill { word: 0, len: (gap_end - old) as usize }, old)?;
         }
-        let dirtied = self.dirty(node, pos, data, old);
+        let dirtied = self.dirty(call, node, pos, data, old);
         // Before the size grows, so that no write-back of a later page misses it; and after, because one that came between has
         // written the page as it was and taken the mark away.
         let mark = || {
@@ -307,7 +323,7 @@ impl Vfs {
         if pos + data.len() as u64 > old {
             mark();
         }
-        let result = dirtied.and_then(|()| self.fs.wrote(cx, node, pos, data.len() as u64));
+        let result = dirtied.and_then(|()| self.fs.wrote(call, node, pos, data.len() as u64));
         if node.size() > old {
             mark();
         }
@@ -319,13 +335,27 @@ impl Vfs {
     }
 
     /// Puts `data` into the cache and marks its lines dirty. `old`: the file's size; pages from there on are new.
-    pub(super) fn dirty(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<()> {
-        self.fs.reserve(node, pos, data.len() as u64)?;
-        self.put(node, pos, data, old)
+    pub(super) fn dirty(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        pos: u64,
+        data: Payload<'_>,
+        old: u64,
+    ) -> Result<()> {
+        self.fs.reserve(call, node, pos, data.len() as u64)?;
+        self.put(call, node, pos, data, old)
     }
 
     /// The same for a range that has its space.
-    pub(super) fn put(&self, node: &Node, pos: u64, data: Payload<'_>, old: u64) -> Result<()> {
+    pub(super) fn put(
+        &self,
+        call: &Call<'_>,
+        node: &Node,
+        pos: u64,
+        data: Payload<'_>,
+        old: u64,
+    ) -> Result<()> {
         // Filling waits, and a page filled before may be gone again by then: look until all are there.
         loop {
             match self.cache.write(node, pos, data, old) {
@@ -334,7 +364,7 @@ impl Vfs {
                     cpu(costs().copy(PAGE_SIZE) * duplicates);
                     return Ok(());
                 }
-                Err(page) => self.fill(node, page, 1)?,
+                Err(page) => self.fill(call, node, page, 1)?,
             }
         }
     }

@@ -5,7 +5,7 @@ use super::node::{Farewell, Node, NodeRef};
 use super::{Vfs, perm};
 use crate::attr::{FileKind, Ino};
 use crate::error::{FsError, Result};
-use crate::fs::Cred;
+use crate::fs::{Call, Caller, Cred};
 use crate::posix::Access;
 use std::sync::Arc;
 
@@ -15,13 +15,17 @@ impl Vfs {
     /// # Errors
     /// `Stale` where the inode is free; the file system's.
     pub fn node(&self, ino: Ino) -> Result<NodeRef> {
+        self.node_for(&self.kernel(), ino)
+    }
+
+    fn node_for(&self, call: &Call<'_>, ino: Ino) -> Result<NodeRef> {
         loop {
             match self.names.claim(ino) {
                 Claim::Node(node) => return Ok(node),
                 Claim::Wait => self.names.wait(ino),
                 Claim::Load => {
                     let max = self.features.max_file_size;
-                    let loaded = self.fs.load_inode(ino).and_then(|loaded| match loaded.attr.size {
+                    let loaded = self.fs.load_inode(call, ino).and_then(|loaded| match loaded.attr.size {
                         // What lost its last name is in memory, or gone.
                         _ if loaded.attr.nlink == 0 => Err(FsError::Stale),
                         // Page numbers of the cache would not reach it.
@@ -66,7 +70,7 @@ impl Vfs {
         }
     }
 
-    /// See [`crate::FileSystem::generation`].
+    /// See [`crate::Attributes::generation`].
     pub fn generation(&self, node: &NodeRef) -> u32 {
         self.fs.generation(node)
     }
@@ -75,15 +79,16 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotDir`; `Access` without search permission; `NameTooLong`; `NoEntry`; the file system's.
-    pub fn lookup(&self, cred: &Cred, dir: &NodeRef, name: &[u8]) -> Result<NodeRef> {
+    pub fn lookup(&self, caller: &Caller, dir: &NodeRef, name: &[u8]) -> Result<NodeRef> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
-        self.allow(cred, dir, Access::EXEC)?;
+        let call = &self.call(caller);
+        self.allow(call, dir, Access::EXEC)?;
         let found = match name {
             b"." => Some(dir.clone()),
-            b".." => Some(self.parent(dir)?),
-            _ => self.child(dir, name)?,
+            b".." => Some(self.parent(call, dir)?),
+            _ => self.child(call, dir, name)?,
         };
         self.reap();
         found.ok_or(FsError::NoEntry)
@@ -112,13 +117,13 @@ impl Vfs {
     }
 
     /// The node that `name` stands for in `dir`, if any. Permission was checked; `dir` is not locked.
-    pub(crate) fn child(&self, dir: &NodeRef, name: &[u8]) -> Result<Option<NodeRef>> {
+    pub(crate) fn child(&self, call: &Call<'_>, dir: &NodeRef, name: &[u8]) -> Result<Option<NodeRef>> {
         match self.names.child(dir, name) {
             Cached::Node(node) => Ok(Some(node)),
             Cached::Absent => Ok(None),
             Cached::Number(_) | Cached::Unknown => {
                 let _shared = dir.rwsem.read();
-                self.child_locked(dir, name)
+                self.child_locked(call, dir, name)
             }
         }
     }
@@ -136,7 +141,12 @@ impl Vfs {
     }
 
     /// Like [`Vfs::child`]; `dir` is locked, so that the answer stays true.
-    pub(super) fn child_locked(&self, dir: &NodeRef, name: &[u8]) -> Result<Option<NodeRef>> {
+    pub(super) fn child_locked(
+        &self,
+        call: &Call<'_>,
+        dir: &NodeRef,
+        name: &[u8],
+    ) -> Result<Option<NodeRef>> {
         perm::check_name(name)?;
         if dir.is_orphan() {
             return Err(FsError::NoEntry);
@@ -146,7 +156,7 @@ impl Vfs {
             Cached::Absent => return Ok(None),
             Cached::Number(ino) => ino,
             Cached::Unknown => {
-                let found = self.fs.lookup(dir, name)?;
+                let found = self.fs.lookup(call, dir, name)?;
                 self.names.set(dir, name, found);
                 match found {
                     Some(ino) => ino,
@@ -154,7 +164,7 @@ impl Vfs {
                 }
             }
         };
-        let node = self.node(ino).map_err(|e| match e {
+        let node = self.node_for(call, ino).map_err(|e| match e {
             FsError::Stale => {
                 let name = crate::quoted(name);
                 FsError::Corrupt(format!("{name} in {} leads to {ino}, which is not in use", dir.ino()))
@@ -168,20 +178,20 @@ impl Vfs {
     }
 
     /// The directory above `dir`; the root's is the root.
-    pub(crate) fn parent(&self, dir: &NodeRef) -> Result<NodeRef> {
+    pub(crate) fn parent(&self, call: &Call<'_>, dir: &NodeRef) -> Result<NodeRef> {
         if dir.is(&self.root) {
             return Ok(dir.clone());
         }
         if let Some(parent) = dir.parent() {
             return Ok(parent);
         }
-        let parent = self.node(self.fs.parent(dir)?)?;
+        let parent = self.node_for(call, self.fs.parent(call, dir)?)?;
         dir.set_parent(Some(parent.clone()));
         Ok(parent)
     }
 
     /// Whether `above` is `below` or an ancestor of it. The rename lock is held.
-    pub(super) fn is_at_or_above(&self, above: &NodeRef, below: &NodeRef) -> Result<bool> {
+    pub(super) fn is_at_or_above(&self, call: &Call<'_>, above: &NodeRef, below: &NodeRef) -> Result<bool> {
         let mut at = below.clone();
         loop {
             if at.is(above) {
@@ -190,7 +200,7 @@ impl Vfs {
             if at.is(&self.root) {
                 return Ok(false);
             }
-            at = self.parent(&at)?;
+            at = self.parent(call, &at)?;
         }
     }
 
@@ -198,15 +208,16 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` where it is none; the file system's.
-    pub fn readlink(&self, node: &NodeRef) -> Result<Vec<u8>> {
+    pub fn readlink(&self, caller: &Caller, node: &NodeRef) -> Result<Vec<u8>> {
         if node.kind() != FileKind::Symlink {
             return Err(FsError::Invalid);
         }
+        let call = &self.call(caller);
         let target = {
             let _shared = node.rwsem.read();
-            self.fs.readlink(node)?
+            self.fs.readlink(call, node)?
         };
-        self.touch_atime(node);
+        self.touch_atime(call, node);
         Ok(target)
     }
 
@@ -225,7 +236,7 @@ impl Vfs {
                 Leaving::Evict(node) => {
                     self.cache.drop_all(&node);
                     // As in Linux nobody can be told: what is not freed now, fsck finds.
-                    let _ = self.fs.evict(&node);
+                    let _ = self.fs.evict(&self.kernel(), &node);
                     node
                 }
                 Leaving::Release(node) => {
@@ -240,9 +251,9 @@ impl Vfs {
 
     pub(super) fn release(&self, node: &Arc<Node>) {
         // An error is the node's to remember, and kept when it has left: the next `fsync` tells it.
-        let _ = self.write_back(node, 0..u64::MAX, crate::WriteBackCause::Background);
+        let _ = self.write_back(&self.kernel(), node, 0..u64::MAX, crate::WriteBackCause::Background);
         self.cache.drop_all(node);
-        if let Err(e) = self.fs.release(node) {
+        if let Err(e) = self.fs.release(&self.kernel(), node) {
             node.remember_error(&e);
         }
     }

@@ -28,7 +28,7 @@ use super::{Vfs, perm};
 use crate::attr::{FileKind, flag};
 use crate::cache::Look;
 use crate::error::{FsError, Result};
-use crate::fs::Cred;
+use crate::fs::{Call, Caller};
 use crate::posix::{MapHow, OpenFlags};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
@@ -101,7 +101,7 @@ impl Vfs {
     /// # Errors
     /// `Fault` beyond the mapping, and for a page wholly beyond the end of the file (SIGBUS); those of reading, which a
     /// program sees as SIGBUS, too.
-    pub fn map_load(&self, map: &MemoryMap, at: u64, mut dest: Dest<'_>) -> Result<()> {
+    pub fn map_load(&self, caller: &Caller, map: &MemoryMap, at: u64, mut dest: Dest<'_>) -> Result<()> {
         let pos = map.place(at, dest.len())?;
         cpu(costs().copy(dest.len()));
         let node = &*map.node;
@@ -111,7 +111,7 @@ impl Vfs {
             let mut part = dest.part(done, n);
             match map.own.get(&page) {
                 Some(own) => part.copy_from(own, inside),
-                None => part.copy_from(&self.page_in(node, page)?, inside),
+                None => part.copy_from(&self.page_in(&self.call(caller), node, page)?, inside),
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::map_load`]; `Fault` where the mapping is not writable; `NoSpace` where a hole of the file gets no block
     /// (SIGBUS), `NotPermitted` where its flags have forbidden it since.
-    pub fn map_store(&self, cred: &Cred, map: &mut MemoryMap, at: u64, data: Payload<'_>) -> Result<()> {
+    pub fn map_store(&self, caller: &Caller, map: &mut MemoryMap, at: u64, data: Payload<'_>) -> Result<()> {
         let pos = map.place(at, data.len())?;
         if !map.how.write {
             return Err(FsError::Fault);
@@ -132,7 +132,7 @@ impl Vfs {
         }
         cpu(costs().copy(data.len()));
         if !map.how.shared {
-            return self.store_private(map, pos, data);
+            return self.store_private(&self.call(caller), map, pos, data);
         }
         let node = &*map.node;
         {
@@ -141,7 +141,7 @@ impl Vfs {
             node.view(|a| perm::content_may_change(a, false))?;
             let inside = data.part(0, (data.len() as u64).min(node.size().saturating_sub(pos)) as usize);
             if !inside.is_empty() {
-                self.store_shared(cred, node, pos, inside)?;
+                self.store_shared(caller, node, pos, inside)?;
                 self.effects.mark();
             }
         }
@@ -149,7 +149,7 @@ impl Vfs {
         Ok(())
     }
 
-    fn store_private(&self, map: &mut MemoryMap, pos: u64, data: Payload<'_>) -> Result<()> {
+    fn store_private(&self, call: &Call<'_>, map: &mut MemoryMap, pos: u64, data: Payload<'_>) -> Result<()> {
         let node = &*map.node;
         let _shared = node.rwsem.read();
         check_end(node, pos, data.len(), &map.own)?;
@@ -160,7 +160,7 @@ impl Vfs {
                 Some(own) => own.clone(),
                 None => {
                     cpu(costs().syscall + costs().page + costs().copy(PAGE_SIZE));
-                    self.page_in(node, page)?
+                    self.page_in(call, node, page)?
                 }
             };
             own.write(inside, data.part(done, n));
@@ -171,36 +171,36 @@ impl Vfs {
     }
 
     /// The range lies within the file, which is locked.
-    fn store_shared(&self, cred: &Cred, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {
-        let cx = self.cx(cred);
-        if !self.features.page_cache {
-            return self.fs.write_direct(&cx, node, pos, data);
+    fn store_shared(&self, caller: &Caller, node: &Node, pos: u64, data: Payload<'_>) -> Result<()> {
+        let call = &self.call(caller);
+        if !self.features.cache.writes {
+            return self.store_direct(call, node, pos, data);
         }
-        self.with_space(node, || self.fs.reserve(node, pos, data.len() as u64))?;
+        self.with_space(call, node, || self.fs.reserve(call, node, pos, data.len() as u64))?;
         let duplicates = loop {
             match self.cache.store(node, pos, data) {
                 Ok(duplicates) => break duplicates,
                 Err(page) => {
                     cpu(costs().syscall + costs().page);
-                    self.fill(node, page, 1)?;
+                    self.fill(call, node, page, 1)?;
                 }
             }
         };
         if duplicates > 0 {
             // `page_mkwrite`: the first store since the page was clean.
             cpu((costs().syscall + costs().page + costs().copy(PAGE_SIZE)) * duplicates);
-            self.fs.wrote(&cx, node, pos, data.len() as u64)?;
+            self.fs.wrote(call, node, pos, data.len() as u64)?;
         }
         Ok(())
     }
 
     /// A page of the file, read where it is not in memory. The inode is locked, shared at least.
-    pub(super) fn page_in(&self, node: &Node, page: u64) -> Result<Page> {
+    pub(super) fn page_in(&self, call: &Call<'_>, node: &Node, page: u64) -> Result<Page> {
         let mut got = [Page::ZERO];
-        if !self.features.page_cache {
+        if !self.features.cache.any() {
             let len = (node.size().saturating_sub(page * PAGE)).min(PAGE) as usize;
             let mut bytes = [0; PAGE_SIZE];
-            self.fs.read_direct(node, page * PAGE, Dest::Bytes(&mut bytes[..len]))?;
+            self.fs.read_direct(call, node, page * PAGE, Dest::Bytes(&mut bytes[..len]))?;
             return Ok(Page::from_bytes(&bytes));
         }
         loop {
@@ -210,7 +210,7 @@ impl Vfs {
                     return Ok(page);
                 }
                 Look::Filling => node.filled.wait_while(|| self.cache.is_filling(node, page)),
-                Look::Missing => self.fill(node, page, 1)?,
+                Look::Missing => self.fill(call, node, page, 1)?,
             }
         }
     }
@@ -220,7 +220,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `Invalid` for an unaligned place; `Fault` beyond the mapping; those of `fsync`.
-    pub fn msync(&self, map: &MemoryMap, at: u64, len: u64, wait: bool) -> Result<()> {
+    pub fn msync(&self, caller: &Caller, map: &MemoryMap, at: u64, len: u64, wait: bool) -> Result<()> {
         self.enter(Nanos::ZERO);
         if !at.is_multiple_of(PAGE) {
             return Err(FsError::Invalid);
@@ -229,7 +229,7 @@ impl Vfs {
         let pos = map.place(at, len)?;
         if wait && map.how.shared && len > 0 {
             // Linux: vfs_fsync_range(..., datasync = 1).
-            self.sync_range(&map.node, pos, len as u64, true)?;
+            self.sync_range(&self.call(caller), &map.node, pos, len as u64, true)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::node::{Node, NodeRef};
 use super::{Vfs, perm};
 use crate::attr::{Attr, FileKind, flag};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Cx, NewNode};
+use crate::fs::{Call, Caller, NewNode};
 use crate::posix::Access;
 use granary_sim::{costs, cpu};
 
@@ -40,8 +40,8 @@ impl Vfs {
     /// # Errors
     /// `Exists`; `NoEntry` where `dir` was removed; `Access`; `NotPermitted` for a device file unless root;
     /// `TooManyLinks`; `NameTooLong`, also of a link's target; the file system's.
-    pub fn create(&self, cred: &Cred, dir: &NodeRef, name: &[u8], new: &NewFile<'_>) -> Result<NodeRef> {
-        match self.create_or_get(cred, dir, name, new)? {
+    pub fn create(&self, caller: &Caller, dir: &NodeRef, name: &[u8], new: &NewFile<'_>) -> Result<NodeRef> {
+        match self.create_or_get(caller, dir, name, new)? {
             (node, true) => Ok(node),
             (_, false) => Err(FsError::Exists),
         }
@@ -53,12 +53,12 @@ impl Vfs {
     /// As [`Vfs::create`], but not `Exists`.
     pub fn create_or_get(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         dir: &NodeRef,
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<(NodeRef, bool)> {
-        self.create_or_get_for(cred, (cred.uid, cred.gid), dir, name, new)
+        self.create_or_get_for(caller, (caller.cred.uid, caller.cred.gid), dir, name, new)
     }
 
     /// Like [`Vfs::create_or_get`], for another `owner` (user, group) than the caller: a FUSE mount acts for a process
@@ -68,7 +68,7 @@ impl Vfs {
     /// As [`Vfs::create_or_get`].
     pub fn create_or_get_for(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         owner: (u32, u32),
         dir: &NodeRef,
         name: &[u8],
@@ -79,9 +79,9 @@ impl Vfs {
         }
         let made = {
             let _lock = dir.rwsem.write();
-            match self.child_locked(dir, name)? {
+            match self.child_locked(&self.call(caller), dir, name)? {
                 Some(node) => (node, false),
-                None => (self.create_locked(cred, owner, dir, name, new)?, true),
+                None => (self.create_locked(caller, owner, dir, name, new)?, true),
             }
         };
         self.reap();
@@ -90,19 +90,19 @@ impl Vfs {
 
     fn create_locked(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         owner: (u32, u32),
         dir: &NodeRef,
         name: &[u8],
         new: &NewFile<'_>,
     ) -> Result<NodeRef> {
-        let (new, lists) = self.may_create(cred, owner, dir, new)?;
-        let cx = self.cx(cred);
+        let (new, lists) = self.may_create(caller, owner, dir, new)?;
+        let call = self.call(caller);
         let _birth = self.births.read();
-        let made = self.with_space(dir, || self.fs.create(&cx, dir, name, &new))?;
+        let made = self.with_space(&self.call(caller), dir, || self.fs.create(&call, dir, name, &new))?;
         let node = Node::new(&self.names, made.ino, made.loaded);
-        if let Err(e) = self.set_lists(&cx, &node, &lists) {
-            let _ = self.fs.unlink(&cx, dir, name, &node).and_then(|()| self.fs.evict(&node));
+        if let Err(e) = self.set_lists(&call, &node, &lists) {
+            let _ = self.fs.unlink(&call, dir, name, &node).and_then(|()| self.fs.evict(&call, &node));
             return Err(e);
         }
         if new.kind == FileKind::Dir {
@@ -115,14 +115,14 @@ impl Vfs {
     /// Whether a file may be made in `dir`, and what it is with what it inherits: itself, its access control lists.
     pub(super) fn may_create<'a>(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         (uid, gid): (u32, u32),
         dir: &NodeRef,
         new: &NewFile<'a>,
     ) -> Result<(NewNode<'a>, Lists)> {
         let above = dir.attr();
-        self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
-        if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && cred.uid != 0 {
+        self.allow_locked(&self.call(caller), dir, Access::WRITE | Access::EXEC)?;
+        if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && caller.cred.uid != 0 {
             return Err(FsError::NotPermitted);
         }
         if new.kind == FileKind::Dir && self.is_full_of_dirs(&above) {
@@ -133,17 +133,17 @@ impl Vfs {
         }
         let c = costs();
         cpu(c.inode_op + c.namespace_op);
-        let (mode, gid) = perm::inherit(cred, gid, &above, new.kind, new.mode);
+        let (mode, gid) = perm::inherit(&caller.cred, gid, &above, new.kind, new.mode);
         let NewFile { kind, rdev, target, .. } = *new;
-        let Inherited { mode, lists } = self.inherit_acls(dir, kind, mode)?;
+        let Inherited { mode, lists } = self.inherit_acls(&self.call(caller), dir, kind, mode)?;
         Ok((NewNode { kind, mode, uid, gid, rdev, target }, lists))
     }
 
     /// Gives a new node the lists that it inherits.
-    pub(super) fn set_lists(&self, cx: &Cx<'_>, node: &Node, lists: &Lists) -> Result<()> {
+    pub(super) fn set_lists(&self, call: &Call<'_>, node: &Node, lists: &Lists) -> Result<()> {
         node.is_new(lists.is_empty());
         let _locked = (!lists.is_empty()).then(|| node.rwsem.write());
-        lists.iter().try_for_each(|(list, value)| self.fs.setxattr(cx, node, list, Some(value)))
+        lists.iter().try_for_each(|(list, value)| self.fs.setxattr(call, node, list, Some(value)))
     }
 
     /// Enters `node` as `name` in `dir`.
@@ -151,16 +151,16 @@ impl Vfs {
     /// # Errors
     /// `Exists`; `Access`; `NotPermitted` for a directory and for what is immutable or append-only; `NoEntry`
     /// where node or directory were removed; `TooManyLinks`; the file system's.
-    pub fn link(&self, cred: &Cred, node: &NodeRef, dir: &NodeRef, name: &[u8]) -> Result<()> {
+    pub fn link(&self, caller: &Caller, node: &NodeRef, dir: &NodeRef, name: &[u8]) -> Result<()> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
         {
             let _dir = dir.rwsem.write();
-            if self.child_locked(dir, name)?.is_some() {
+            if self.child_locked(&self.call(caller), dir, name)?.is_some() {
                 return Err(FsError::Exists);
             }
-            self.allow_locked(cred, dir, Access::WRITE | Access::EXEC)?;
+            self.allow_locked(&self.call(caller), dir, Access::WRITE | Access::EXEC)?;
             if node.is_dir() {
                 return Err(FsError::NotPermitted);
             }
@@ -175,7 +175,7 @@ impl Vfs {
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
-            self.with_space(node, || self.fs.link(&self.cx(cred), dir, name, node))?;
+            self.with_space(&self.call(caller), node, || self.fs.link(&self.call(caller), dir, name, node))?;
             node.set_unnamed(false);
             self.names.set(dir, name, Some(node.ino()));
             self.effects.mark();
@@ -188,33 +188,33 @@ impl Vfs {
     ///
     /// # Errors
     /// `NoEntry`; `IsDir`; `Access`; `NotPermitted` in a sticky directory; the file system's.
-    pub fn unlink(&self, cred: &Cred, dir: &NodeRef, name: &[u8]) -> Result<()> {
-        self.remove(cred, dir, name, false)
+    pub fn unlink(&self, caller: &Caller, dir: &NodeRef, name: &[u8]) -> Result<()> {
+        self.remove(caller, dir, name, false)
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// `NoEntry`; `NotDir`; `NotEmpty`; `Access`; `NotPermitted` in a sticky directory; the file system's.
-    pub fn rmdir(&self, cred: &Cred, dir: &NodeRef, name: &[u8]) -> Result<()> {
-        self.remove(cred, dir, name, true)
+    pub fn rmdir(&self, caller: &Caller, dir: &NodeRef, name: &[u8]) -> Result<()> {
+        self.remove(caller, dir, name, true)
     }
 
-    fn remove(&self, cred: &Cred, dir: &NodeRef, name: &[u8], directory: bool) -> Result<()> {
+    fn remove(&self, caller: &Caller, dir: &NodeRef, name: &[u8], directory: bool) -> Result<()> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
         {
             let _dir = dir.rwsem.write();
-            let victim = self.child_locked(dir, name)?.ok_or(FsError::NoEntry)?;
-            self.may_remove(cred, dir, &victim.attr())?;
+            let victim = self.child_locked(&self.call(caller), dir, name)?.ok_or(FsError::NoEntry)?;
+            self.may_remove(&self.call(caller), dir, &victim.attr())?;
             match (directory, victim.is_dir()) {
                 (true, false) => return Err(FsError::NotDir),
                 (false, true) => return Err(FsError::IsDir),
                 _ => {}
             }
             let _victim = victim.rwsem.write();
-            if directory && !self.fs.is_empty_dir(&victim)? {
+            if directory && !self.fs.is_empty_dir(&self.call(caller), &victim)? {
                 return Err(FsError::NotEmpty);
             }
             if directory {
@@ -222,7 +222,7 @@ impl Vfs {
             }
             let c = costs();
             cpu(c.inode_op + c.namespace_op);
-            self.fs.unlink(&self.cx(cred), dir, name, &victim)?;
+            self.fs.unlink(&self.call(caller), dir, name, &victim)?;
             self.names.set(dir, name, None);
             self.effects.mark();
         }

@@ -12,7 +12,7 @@ use super::Vfs;
 use super::node::NodeRef;
 use crate::attr::FileKind;
 use crate::error::{FsError, Result};
-use crate::fs::DirEntry;
+use crate::fs::{Caller, DirEntry};
 use granary_sim::{costs, cpu};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// An open directory: where its reading ends. Position 0 starts it anew.
 #[derive(Debug)]
 pub struct DirStream {
-    /// [`crate::FileSystem::dir_end`] at the start; `u64::MAX` before it.
+    /// [`crate::Names::dir_end`] at the start; `u64::MAX` before it.
     end: AtomicU64,
 }
 
@@ -39,6 +39,7 @@ impl Vfs {
     /// `NotDir`; `NoEntry` where the directory was removed; the file system's.
     pub fn readdir(
         &self,
+        caller: &Caller,
         dir: &NodeRef,
         stream: &DirStream,
         from: u64,
@@ -47,7 +48,8 @@ impl Vfs {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
-        let above = if from <= 1 && !dir.is_orphan() { Some(self.parent(dir)?.ino()) } else { None };
+        let call = &self.call(caller);
+        let above = if from <= 1 && !dir.is_orphan() { Some(self.parent(call, dir)?.ino()) } else { None };
         {
             let _shared = dir.rwsem.read();
             if dir.is_orphan() {
@@ -66,7 +68,7 @@ impl Vfs {
                 }
             }
             let mut bytes = 0;
-            self.fs.readdir(dir, from.saturating_sub(2), &mut |e| {
+            self.fs.readdir(call, dir, from.saturating_sub(2), &mut |e| {
                 if e.next > end {
                     return false;
                 }
@@ -79,7 +81,7 @@ impl Vfs {
             })?;
             cpu(costs().copy(bytes));
         }
-        self.touch_atime(dir);
+        self.touch_atime(call, dir);
         Ok(())
     }
 }

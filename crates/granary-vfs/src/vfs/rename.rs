@@ -18,7 +18,7 @@ use super::node::NodeRef;
 use super::{NewFile, Vfs};
 use crate::attr::{Attr, FileKind};
 use crate::error::{FsError, Result};
-use crate::fs::{Cred, Rename, RenameFlags, WriteBackCause};
+use crate::fs::{Call, Caller, Rename, RenameFlags, WriteBackCause};
 use crate::posix::Access;
 use granary_sim::sync::RwLockWriteGuard;
 use granary_sim::{costs, cpu};
@@ -50,13 +50,13 @@ impl Vfs {
     /// sticky directory; `TooManyLinks`; the file system's.
     pub fn rename(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         from: (&NodeRef, &[u8]),
         to: (&NodeRef, &[u8]),
         flags: RenameFlags,
     ) -> Result<()> {
         let side = |(dir, name)| Side { dir, name, slash: false };
-        self.rename_sides(cred, side(from), side(to), flags)
+        self.rename_sides(caller, side(from), side(to), flags)
     }
 
     /// The same, which leaves a whiteout under the old name.
@@ -66,27 +66,33 @@ impl Vfs {
     /// space for the whiteout's name) leaves it done.
     pub fn rename_leaving_whiteout(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         from: (&NodeRef, &[u8]),
         to: (&NodeRef, &[u8]),
         no_replace: bool,
     ) -> Result<()> {
         let side = |(dir, name)| Side { dir, name, slash: false };
         let flags = RenameFlags { no_replace, ..RenameFlags::default() };
-        self.rename_with(cred, side(from), side(to), (flags, true))
+        self.rename_with(caller, side(from), side(to), (flags, true))
     }
 
     pub(crate) fn rename_sides(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         from: Side<'_>,
         to: Side<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
-        self.rename_with(cred, from, to, (flags, false))
+        self.rename_with(caller, from, to, (flags, false))
     }
 
-    fn rename_with(&self, cred: &Cred, from: Side<'_>, to: Side<'_>, how: (RenameFlags, bool)) -> Result<()> {
+    fn rename_with(
+        &self,
+        caller: &Caller,
+        from: Side<'_>,
+        to: Side<'_>,
+        how: (RenameFlags, bool),
+    ) -> Result<()> {
         let flags = how.0;
         if flags.no_replace && flags.exchange {
             return Err(FsError::Invalid);
@@ -95,10 +101,10 @@ impl Vfs {
             return Err(FsError::NotDir);
         }
         let cross = !from.dir.is(to.dir);
-        let step = if cross { Step::NeedRenameLock } else { self.try_rename(cred, from, to, how, false)? };
+        let step = if cross { Step::NeedRenameLock } else { self.try_rename(caller, from, to, how, false)? };
         if let Step::NeedRenameLock = step {
             let _tree = self.rename_lock.lock();
-            self.try_rename(cred, from, to, how, true)?;
+            self.try_rename(caller, from, to, how, true)?;
         }
         self.reap();
         Ok(())
@@ -106,16 +112,17 @@ impl Vfs {
 
     fn try_rename(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         from: Side<'_>,
         to: Side<'_>,
         (flags, leaves_whiteout): (RenameFlags, bool),
         tree_locked: bool,
     ) -> Result<Step> {
         let cross = !from.dir.is(to.dir);
-        let _parents = self.lock_parents(from.dir, to.dir)?;
-        let source = self.child_locked(from.dir, from.name)?.ok_or(FsError::NoEntry)?;
-        let target = self.child_locked(to.dir, to.name)?;
+        let call = &self.call(caller);
+        let _parents = self.lock_parents(call, from.dir, to.dir)?;
+        let source = self.child_locked(call, from.dir, from.name)?.ok_or(FsError::NoEntry)?;
+        let target = self.child_locked(call, to.dir, to.name)?;
         let dirs = (source.is_dir(), target.as_ref().is_some_and(|t| t.is_dir()));
         if !tree_locked && (dirs.0 || dirs.1) {
             return Ok(Step::NeedRenameLock);
@@ -129,11 +136,11 @@ impl Vfs {
         if !dirs.0 && (from.slash || (to.slash && !flags.exchange)) {
             return Err(FsError::NotDir);
         }
-        if cross && dirs.0 && self.is_at_or_above(&source, to.dir)? {
+        if cross && dirs.0 && self.is_at_or_above(call, &source, to.dir)? {
             return Err(FsError::Invalid);
         }
         if let Some(target) = target.as_ref().filter(|_| cross && dirs.1)
-            && self.is_at_or_above(target, from.dir)?
+            && self.is_at_or_above(call, target, from.dir)?
         {
             return Err(if flags.exchange { FsError::Invalid } else { FsError::NotEmpty });
         }
@@ -142,16 +149,16 @@ impl Vfs {
         }
         let (above, below) = (from.dir.attr(), to.dir.attr());
         let where_to = ((from.dir, &above), (to.dir, &below));
-        self.may_rename(cred, where_to, (&source, target.as_ref()), cross, flags.exchange)?;
+        self.may_rename(call, where_to, (&source, target.as_ref()), cross, flags.exchange)?;
         let _children = lock_children(&source, target.as_ref());
         if let Some(target) = target.as_ref().filter(|_| dirs.1 && !flags.exchange)
-            && !self.fs.is_empty_dir(target)?
+            && !self.fs.is_empty_dir(call, target)?
         {
             return Err(FsError::NotEmpty);
         }
-        if target.is_some() && !flags.exchange && self.fs.flush_before_replace() {
+        if target.is_some() && !flags.exchange && self.features.quirks.flush_before_replace {
             // An error is the node's to remember, as in Linux: the rename goes on.
-            let _ = self.write_back(&source, 0..u64::MAX, WriteBackCause::Background);
+            let _ = self.write_back(call, &source, 0..u64::MAX, WriteBackCause::Background);
         }
         let c = costs();
         cpu(c.inode_op + c.namespace_op * 2);
@@ -172,8 +179,8 @@ impl Vfs {
             self.keeps_its_own_links(from.dir, leave + come)?;
         }
         // First what may find no space.
-        let whiteout = leaves_whiteout.then(|| self.whiteout(cred, from.dir)).transpose()?;
-        self.fs.rename(&self.cx(cred), &rename)?;
+        let whiteout = leaves_whiteout.then(|| self.whiteout(caller, from.dir)).transpose()?;
+        self.fs.rename(&self.call(caller), &rename)?;
         let back = target.as_ref().filter(|_| flags.exchange);
         let old_name = (&**from.dir, from.name, back.map(|t| t.ino()));
         self.names.set_two(old_name, (&**to.dir, to.name, Some(source.ino())));
@@ -185,8 +192,8 @@ impl Vfs {
             back.set_parent(Some(from.dir.clone()));
         }
         if let Some(whiteout) = whiteout {
-            let link = || self.fs.link(&self.cx(cred), from.dir, from.name, &whiteout);
-            self.with_space(from.dir, link)?;
+            let link = || self.fs.link(&self.call(caller), from.dir, from.name, &whiteout);
+            self.with_space(call, from.dir, link)?;
             whiteout.set_unnamed(false);
             self.names.set(from.dir, from.name, Some(whiteout.ino()));
             self.effects.mark();
@@ -195,19 +202,19 @@ impl Vfs {
     }
 
     /// A whiteout without a name, which goes with its last user unless it gets one. The directory is locked.
-    fn whiteout(&self, cred: &Cred, dir: &NodeRef) -> Result<NodeRef> {
+    fn whiteout(&self, caller: &Caller, dir: &NodeRef) -> Result<NodeRef> {
         let new = NewFile { kind: FileKind::CharDev, mode: 0, rdev: 0, target: b"" };
-        let (new, _) = self.may_create(cred, (cred.uid, cred.gid), dir, &new)?;
-        self.make_unnamed(cred, dir, &new)
+        let (new, _) = self.may_create(caller, (caller.cred.uid, caller.cred.gid), dir, &new)?;
+        self.make_unnamed(caller, dir, &new)
     }
 
-    fn lock_parents<'a>(&self, from: &'a NodeRef, to: &'a NodeRef) -> Result<Locks<'a>> {
+    fn lock_parents<'a>(&self, call: &Call<'_>, from: &'a NodeRef, to: &'a NodeRef) -> Result<Locks<'a>> {
         if from.is(to) {
             return Ok([Some(from.rwsem.write()), None]);
         }
-        let from_first = if self.is_at_or_above(from, to)? {
+        let from_first = if self.is_at_or_above(call, from, to)? {
             true
-        } else if self.is_at_or_above(to, from)? {
+        } else if self.is_at_or_above(call, to, from)? {
             false
         } else {
             from.ino() < to.ino()
@@ -218,19 +225,19 @@ impl Vfs {
 
     fn may_rename(
         &self,
-        cred: &Cred,
+        call: &Call<'_>,
         ((from, from_dir), (to, to_dir)): ((&NodeRef, &Attr), (&NodeRef, &Attr)),
         (source, target): (&NodeRef, Option<&NodeRef>),
         cross: bool,
         exchange: bool,
     ) -> Result<()> {
         let moved = source.attr();
-        self.may_remove(cred, from, &moved)?;
+        self.may_remove(call, from, &moved)?;
         let gains_dir = source.is_dir() && !target.is_some_and(|t| t.is_dir());
         match target {
-            None => self.allow_locked(cred, to, Access::WRITE | Access::EXEC)?,
+            None => self.allow_locked(call, to, Access::WRITE | Access::EXEC)?,
             Some(target) => {
-                self.may_remove(cred, to, &target.attr())?;
+                self.may_remove(call, to, &target.attr())?;
                 match (source.is_dir(), target.is_dir()) {
                     (true, false) if !exchange => return Err(FsError::NotDir),
                     (false, true) if !exchange => return Err(FsError::IsDir),
@@ -243,10 +250,10 @@ impl Vfs {
         }
         // The moved directory's ".." changes.
         if source.is_dir() {
-            self.allow(cred, source, Access::WRITE)?;
+            self.allow(call, source, Access::WRITE)?;
         }
         if let Some(target) = target.filter(|t| exchange && t.is_dir()) {
-            self.allow(cred, target, Access::WRITE)?;
+            self.allow(call, target, Access::WRITE)?;
         }
         let gives_dir = exchange && !source.is_dir() && target.is_some_and(|t| t.is_dir());
         if (gains_dir && self.is_full_of_dirs(to_dir)) || (gives_dir && self.is_full_of_dirs(from_dir)) {

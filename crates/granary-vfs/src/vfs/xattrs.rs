@@ -4,14 +4,14 @@ use super::Vfs;
 use super::acls::Which;
 use super::node::NodeRef;
 use crate::error::{FsError, Result};
-use crate::fs::Cred;
+use crate::fs::{Call, Caller, Cred};
 use crate::xattr::{self, SetXattr, XATTR_LIST_MAX, XATTR_SIZE_MAX};
 use granary_sim::{costs, cpu};
 
 impl Vfs {
     /// Whether this kind of file system keeps extended attributes, and with them access control lists.
     pub fn keeps_attributes(&self) -> bool {
-        !matches!(self.fs.getxattr(&self.root(), b"user.any"), Err(FsError::NotSupported))
+        !matches!(self.fs.getxattr(&self.kernel(), &self.root(), b"user.any"), Err(FsError::NotSupported))
     }
 
     /// The value of extended attribute `name`.
@@ -19,12 +19,14 @@ impl Vfs {
     /// # Errors
     /// `NoAttribute`; `NotSupported` for an unknown namespace; `Range` for an empty or too long name; `Access`; the
     /// file system's.
-    pub fn getxattr(&self, cred: &Cred, node: &NodeRef, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn getxattr(&self, caller: &Caller, node: &NodeRef, name: &[u8]) -> Result<Vec<u8>> {
         xattr::check_name(name)?;
         cpu(costs().inode_op);
         let _shared = node.rwsem.read();
-        xattr::may_read(cred, &node.attr(), name, |wanted| self.allow_locked(cred, node, wanted))?;
-        self.fs.getxattr(node, name)?.ok_or(FsError::NoAttribute)
+        xattr::may_read(&caller.cred, &node.attr(), name, |wanted| {
+            self.allow_locked(&self.call(caller), node, wanted)
+        })?;
+        self.fs.getxattr(&self.call(caller), node, name)?.ok_or(FsError::NoAttribute)
     }
 
     /// Sets extended attribute `name`.
@@ -35,24 +37,24 @@ impl Vfs {
     /// `Access`; `NoSpace`; the file system's.
     pub fn setxattr(
         &self,
-        cred: &Cred,
+        caller: &Caller,
         node: &NodeRef,
         name: &[u8],
         value: &[u8],
         how: SetXattr,
     ) -> Result<()> {
-        self.setxattr_for(cred, cred, node, name, value, how)
+        self.setxattr_for(caller, &caller.cred, node, name, value, how)
     }
 
-    /// The same for somebody: `cred` may do it, and that `caller` is neither root nor in the file's group takes set-group-ID
+    /// The same for somebody: `caller` may do it, and that `somebody` is neither root nor in the file's group takes set-group-ID
     /// away with an access control list.
     ///
     /// # Errors
     /// As [`Vfs::setxattr`].
     pub fn setxattr_for(
         &self,
-        cred: &Cred,
-        caller: &Cred,
+        caller: &Caller,
+        somebody: &Cred,
         node: &NodeRef,
         name: &[u8],
         value: &[u8],
@@ -64,18 +66,22 @@ impl Vfs {
         }
         cpu(costs().inode_op);
         let _lock = node.rwsem.write();
-        let allow = |wanted| self.allow_locked(cred, node, wanted);
-        xattr::may_write(cred, &node.attr(), name, false, allow)?;
+        let allow = |wanted| self.allow_locked(&self.call(caller), node, wanted);
+        xattr::may_write(&caller.cred, &node.attr(), name, false, allow)?;
         if how != SetXattr::Any {
-            match (how, self.fs.getxattr(node, name)?) {
+            match (how, self.fs.getxattr(&self.call(caller), node, name)?) {
                 (SetXattr::Create, Some(_)) => return Err(FsError::Exists),
                 (SetXattr::Replace, None) => return Err(FsError::NoAttribute),
                 _ => {}
             }
         }
         match Which::of(name) {
-            Some(which) => self.set_acl(&self.cx(caller), node, which, Some(value))?,
-            None => self.with_space(node, || self.fs.setxattr(&self.cx(cred), node, name, Some(value)))?,
+            Some(which) => {
+                self.set_acl(&Call { cred: somebody, ..self.call(caller) }, node, which, Some(value))?
+            }
+            None => self.with_space(&self.call(caller), node, || {
+                self.fs.setxattr(&self.call(caller), node, name, Some(value))
+            })?,
         }
         self.effects.mark();
         Ok(())
@@ -85,18 +91,18 @@ impl Vfs {
     ///
     /// # Errors
     /// `NoAttribute`; as [`Vfs::setxattr`].
-    pub fn removexattr(&self, cred: &Cred, node: &NodeRef, name: &[u8]) -> Result<()> {
+    pub fn removexattr(&self, caller: &Caller, node: &NodeRef, name: &[u8]) -> Result<()> {
         xattr::check_name(name)?;
         cpu(costs().inode_op);
         let _lock = node.rwsem.write();
-        let allow = |wanted| self.allow_locked(cred, node, wanted);
-        xattr::may_write(cred, &node.attr(), name, true, allow)?;
-        if self.fs.getxattr(node, name)?.is_none() {
+        let allow = |wanted| self.allow_locked(&self.call(caller), node, wanted);
+        xattr::may_write(&caller.cred, &node.attr(), name, true, allow)?;
+        if self.fs.getxattr(&self.call(caller), node, name)?.is_none() {
             return Err(FsError::NoAttribute);
         }
         match Which::of(name) {
-            Some(which) => self.set_acl(&self.cx(cred), node, which, None)?,
-            None => self.fs.setxattr(&self.cx(cred), node, name, None)?,
+            Some(which) => self.set_acl(&self.call(caller), node, which, None)?,
+            None => self.fs.setxattr(&self.call(caller), node, name, None)?,
         }
         self.effects.mark();
         Ok(())
@@ -106,11 +112,11 @@ impl Vfs {
     ///
     /// # Errors
     /// `TooLong` where they take more than 64 KiB; the file system's.
-    pub fn listxattr(&self, cred: &Cred, node: &NodeRef) -> Result<Vec<Vec<u8>>> {
+    pub fn listxattr(&self, caller: &Caller, node: &NodeRef) -> Result<Vec<Vec<u8>>> {
         cpu(costs().inode_op);
         let _shared = node.rwsem.read();
-        let mut names = self.fs.listxattr(node)?;
-        names.retain(|n| xattr::is_listed(cred, n));
+        let mut names = self.fs.listxattr(&self.call(caller), node)?;
+        names.retain(|n| xattr::is_listed(&caller.cred, n));
         let bytes: usize = names.iter().map(|n| n.len() + 1).sum();
         if bytes > XATTR_LIST_MAX { Err(FsError::TooLong) } else { Ok(names) }
     }

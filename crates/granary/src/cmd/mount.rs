@@ -18,7 +18,7 @@ use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{MountError, Options, host_config};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
-use granary_vfs::Vfs;
+use granary_vfs::{Caller, Vfs};
 use rustix::process::geteuid;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         serve::watch_signals(
             mounted.unmounter(),
             || {},
-            move || vfs.sync().map(|()| left).map_err(|e| e.to_string()),
+            move || vfs.sync(&Caller::KERNEL).map(|()| left).map_err(|e| e.to_string()),
         )
     });
     if announced.is_err() {

@@ -7,7 +7,7 @@ use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::Mode;
 use granary_units::Bytes;
-use granary_vfs::StatFs;
+use granary_vfs::{Call, StatFs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -24,8 +24,8 @@ fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
     warn(open.note.as_deref());
     let failed = |what: &'static str| move |e| LabError::call(format!("{what} {}", image.display()), e);
     let fs = open.mount().map_err(failed("mounting"))?;
-    let space = fs.statfs().map_err(failed("asking"))?;
-    fs.unmount().map_err(failed("unmounting"))?;
+    let space = fs.statfs(&Call::offline()).map_err(failed("asking"))?;
+    fs.unmount(&Call::offline()).map_err(failed("unmounting"))?;
     Ok(Some(space))
 }
 

@@ -3,7 +3,7 @@
 
 use granary_units::{LINE_SIZE, PAGE_SIZE, Page, Payload};
 use granary_vfs::{
-    Cred, Cx, DirtyPage, FileKind, FileSystem, FsError, Ino, Inode, NewNode, Rename, Result, SetAttr, Time,
+    Call, DirtyPage, FileKind, FileSystem, FsError, Ino, Inode, NewNode, Rename, Result, SetAttr, Time,
     WriteBackCause,
 };
 use parking_lot::Mutex;
@@ -16,10 +16,8 @@ pub struct Client {
     inodes: Mutex<BTreeMap<u64, Arc<Inode>>>,
 }
 
-static ROOT: Cred = Cred::ROOT;
-
-fn cx() -> Cx<'static> {
-    Cx { cred: &ROOT, time: Time(granary_sim::now().0 as i64) }
+fn call() -> Call<'static> {
+    Call::kernel(Time(granary_sim::now().0 as i64))
 }
 
 impl Client {
@@ -31,7 +29,7 @@ impl Client {
         if let Some(i) = self.inodes.lock().get(&ino.0) {
             return Ok(i.clone());
         }
-        let loaded = self.fs.load_inode(ino)?;
+        let loaded = self.fs.load_inode(&Call::offline(), ino)?;
         let fresh = Arc::new(Inode::new(ino, loaded));
         Ok(self.inodes.lock().entry(ino.0).or_insert(fresh).clone())
     }
@@ -42,11 +40,11 @@ impl Client {
 
     pub fn make(&self, dir: &Inode, name: &[u8], kind: FileKind, target: &[u8]) -> Result<Arc<Inode>> {
         let _lock = dir.rwsem.write();
-        if self.fs.lookup(dir, name)?.is_some() {
+        if self.fs.lookup(&Call::offline(), dir, name)?.is_some() {
             return Err(FsError::Exists);
         }
         let new = NewNode { kind, mode: 0o644, uid: 5, gid: 6, rdev: 0, target };
-        let made = self.fs.create(&cx(), dir, name, &new)?;
+        let made = self.fs.create(&call(), dir, name, &new)?;
         let inode = Arc::new(Inode::new(made.ino, made.loaded));
         let old = self.inodes.lock().insert(made.ino.0, inode.clone());
         assert!(old.is_none(), "{} was given out while in use", made.ino);
@@ -59,20 +57,20 @@ impl Client {
 
     pub fn lookup(&self, dir: &Inode, name: &[u8]) -> Result<Option<Arc<Inode>>> {
         let _lock = dir.rwsem.read();
-        self.fs.lookup(dir, name)?.map(|ino| self.inode(ino)).transpose()
+        self.fs.lookup(&Call::offline(), dir, name)?.map(|ino| self.inode(ino)).transpose()
     }
 
     /// Removes a name; with the last one the inode, unless it is kept open (then [`Client::close`] ends it).
     pub fn unlink(&self, dir: &Inode, name: &[u8], keep_open: bool) -> Result<Arc<Inode>> {
         let victim = {
             let _dir = dir.rwsem.write();
-            let ino = self.fs.lookup(dir, name)?.ok_or(FsError::NoEntry)?;
+            let ino = self.fs.lookup(&Call::offline(), dir, name)?.ok_or(FsError::NoEntry)?;
             let victim = self.inode(ino)?;
             let _victim = victim.rwsem.write();
-            if victim.attr().kind == FileKind::Dir && !self.fs.is_empty_dir(&victim)? {
+            if victim.attr().kind == FileKind::Dir && !self.fs.is_empty_dir(&Call::offline(), &victim)? {
                 return Err(FsError::NotEmpty);
             }
-            self.fs.unlink(&cx(), dir, name, &victim)?;
+            self.fs.unlink(&call(), dir, name, &victim)?;
             victim.clone()
         };
         if !keep_open {
@@ -86,7 +84,7 @@ impl Client {
         if inode.attr().nlink == 0 {
             // Out of the table first: the number may be given out as soon as it is free.
             self.inodes.lock().remove(&inode.ino().0);
-            self.fs.evict(inode)?;
+            self.fs.evict(&Call::offline(), inode)?;
         }
         Ok(())
     }
@@ -94,7 +92,7 @@ impl Client {
     pub fn link(&self, dir: &Inode, name: &[u8], inode: &Arc<Inode>) -> Result<()> {
         let _dir = dir.rwsem.write();
         let _inode = inode.rwsem.write();
-        self.fs.link(&cx(), dir, name, inode)
+        self.fs.link(&call(), dir, name, inode)
     }
 
     pub fn rename(&self, a: &Inode, from: &[u8], b: &Inode, to: &[u8], exchange: bool) -> Result<()> {
@@ -102,11 +100,11 @@ impl Client {
         dirs.sort_by_key(|d| d.ino());
         dirs.dedup_by_key(|d| d.ino());
         let locks: Vec<_> = dirs.iter().map(|d| d.rwsem.write()).collect();
-        let moved = self.inode(self.fs.lookup(a, from)?.ok_or(FsError::NoEntry)?)?;
-        let target = self.fs.lookup(b, to)?.map(|ino| self.inode(ino)).transpose()?;
+        let moved = self.inode(self.fs.lookup(&Call::offline(), a, from)?.ok_or(FsError::NoEntry)?)?;
+        let target = self.fs.lookup(&Call::offline(), b, to)?.map(|ino| self.inode(ino)).transpose()?;
         let r =
             Rename { from_dir: a, from, inode: &moved, to_dir: b, to, target: target.as_deref(), exchange };
-        self.fs.rename(&cx(), &r)?;
+        self.fs.rename(&call(), &r)?;
         drop(locks);
         match target {
             Some(t) if !exchange => self.close(&t),
@@ -118,7 +116,7 @@ impl Client {
     pub fn write(&self, inode: &Inode, pos: u64, data: &[u8]) -> Result<()> {
         let _lock = inode.rwsem.write();
         let size = inode.size();
-        self.fs.reserve(inode, pos, data.len() as u64)?;
+        self.fs.reserve(&Call::offline(), inode, pos, data.len() as u64)?;
         let first = pos / PAGE_SIZE as u64;
         let end = (pos + data.len() as u64).div_ceil(PAGE_SIZE as u64);
         // The gap between the old end and `pos` is zeroed in the page of the old end, as the vfs does.
@@ -129,7 +127,7 @@ impl Client {
         for index in tail.into_iter().chain(first..end) {
             let begin = index * PAGE_SIZE as u64;
             let mut page = [Page::ZERO];
-            self.fs.read_pages(inode, index, &mut page)?;
+            self.fs.read_pages(&Call::offline(), inode, index, &mut page)?;
             let [mut page] = page;
             let mut lines = 0u64;
             let mut mark =
@@ -147,8 +145,8 @@ impl Client {
             }
             dirty.push(DirtyPage { index, page, valid: PAGE_SIZE, lines });
         }
-        self.fs.wrote(&cx(), inode, pos, data.len() as u64)?;
-        self.fs.write_pages(inode, &dirty, WriteBackCause::Sync)
+        self.fs.wrote(&call(), inode, pos, data.len() as u64)?;
+        self.fs.write_pages(&Call::offline(), inode, &dirty, WriteBackCause::Sync)
     }
 
     pub fn truncate(&self, inode: &Inode, size: u64) -> Result<()> {
@@ -158,7 +156,7 @@ impl Client {
             // As the vfs does: the rest of the last page becomes zeros before it belongs to the file.
             let index = old / PAGE_SIZE as u64;
             let mut page = [Page::ZERO];
-            self.fs.read_pages(inode, index, &mut page)?;
+            self.fs.read_pages(&Call::offline(), inode, index, &mut page)?;
             let [mut page] = page;
             page.zero_from((old % PAGE_SIZE as u64) as usize);
             let dirty = [DirtyPage {
@@ -167,17 +165,17 @@ impl Client {
                 valid: PAGE_SIZE,
                 lines: u64::MAX << (old % PAGE_SIZE as u64 / 64),
             }];
-            self.fs.reserve(inode, old, 1)?;
-            self.fs.write_pages(inode, &dirty, WriteBackCause::Sync)?;
+            self.fs.reserve(&Call::offline(), inode, old, 1)?;
+            self.fs.write_pages(&Call::offline(), inode, &dirty, WriteBackCause::Sync)?;
         }
-        self.fs.setattr(&cx(), inode, &SetAttr { size: Some(size), ..SetAttr::default() })
+        self.fs.setattr(&call(), inode, &SetAttr { size: Some(size), ..SetAttr::default() })
     }
 
     pub fn read(&self, inode: &Inode) -> Result<Vec<u8>> {
         let _lock = inode.rwsem.read();
         let size = inode.size() as usize;
         let mut pages = vec![Page::ZERO; size.div_ceil(PAGE_SIZE)];
-        self.fs.read_pages(inode, 0, &mut pages)?;
+        self.fs.read_pages(&Call::offline(), inode, 0, &mut pages)?;
         let mut out = vec![0; pages.len() * PAGE_SIZE];
         for (page, out) in pages.iter().zip(out.chunks_mut(PAGE_SIZE)) {
             page.copy_out(0, out);
@@ -189,7 +187,7 @@ impl Client {
     pub fn list(&self, dir: &Inode) -> Result<Vec<(Vec<u8>, FileKind)>> {
         let _lock = dir.rwsem.read();
         let mut all = Vec::new();
-        self.fs.readdir(dir, 0, &mut |e| {
+        self.fs.readdir(&Call::offline(), dir, 0, &mut |e| {
             all.push((e.name.to_vec(), e.kind));
             true
         })?;

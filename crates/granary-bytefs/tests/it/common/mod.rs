@@ -9,7 +9,7 @@ use granary_device::{Drive, Port};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::{Stop, World, WorldConfig};
 use granary_units::{Bytes, Nanos};
-use granary_vfs::FileSystem;
+use granary_vfs::{Call, Life};
 use std::sync::Arc;
 use strict::StrictDrive;
 
@@ -53,7 +53,7 @@ pub fn open(drive: &Arc<dyn Drive>, options: &MountOptions) -> Arc<ByteFs> {
 }
 
 pub fn assert_clean(fs: &ByteFs) {
-    assert_eq!(fs.check().expect("readable"), Vec::<String>::new());
+    assert_eq!(fs.check(&Call::offline()).expect("readable"), Vec::<String>::new());
 }
 
 /// Runs in virtual time until the end.

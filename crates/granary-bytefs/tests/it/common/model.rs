@@ -2,7 +2,7 @@
 
 use super::client::{Client, bytes};
 use granary_sim::rng::Stream;
-use granary_vfs::{FileKind, FsError, Inode, Result};
+use granary_vfs::{Call, FileKind, FsError, Inode, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -176,7 +176,7 @@ pub fn step(c: Option<&Client>, model: &mut Model, s: &mut Stream, op: usize, op
             if let Some((made, c)) = got.map(|g| g.expect("created")).zip(c)
                 && kind == FileKind::Symlink
             {
-                assert_eq!(c.fs.readlink(&made).expect("readable"), target);
+                assert_eq!(c.fs.readlink(&Call::offline(), &made).expect("readable"), target);
             }
             let id = model.next;
             model.next += 1;
@@ -234,7 +234,7 @@ pub fn step(c: Option<&Client>, model: &mut Model, s: &mut Stream, op: usize, op
             let data_only = s.chance(0.3);
             let Some(id) = there else { return };
             if let Some((c, inode)) = found() {
-                c.fs.fsync(&inode, data_only).expect("synced");
+                c.fs.fsync(&Call::offline(), &inode, data_only).expect("synced");
             }
             let content = model.nodes[&id].content.clone();
             model.nodes.get_mut(&id).expect("there").synced = Some((op, content));

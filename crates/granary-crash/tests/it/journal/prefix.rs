@@ -5,10 +5,10 @@ use granary_crash::{Faults, Target, Trip};
 use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_sim::{Stop, World, WorldConfig, power_fail, sleep_until};
+use granary_suite::model::{Entry, Generator, Mix, Op, Outcome, Shown, Snapshot, apply, snapshot};
+use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::Nanos;
-use granary_vfs::model::{Entry, Generator, Mix, Op, Outcome, Shown, Snapshot, apply, snapshot};
-use granary_vfs::reference::{Limits, RefFs, RefProcess};
-use granary_vfs::{Cred, FileSystem, FsError, Process, Vfs};
+use granary_vfs::{Call, Cred, FileSystem, FsError, Process, Vfs};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -187,8 +187,8 @@ pub fn point(name: &str, seed: u64, kept: Kept, aim: Aim) -> usize {
     let result = World::default().run(move || {
         sleep_until(ready);
         let (fs, mut p) = process(&*target, &devices).map_err(|e| e.to_string())?;
-        fs.sync().map_err(|e| e.to_string())?;
-        let bad = fs.check().map_err(|e| e.to_string())?;
+        fs.sync(&Call::offline()).map_err(|e| e.to_string())?;
+        let bad = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
         if !bad.is_empty() {
             return Err(bad.join("\n"));
         }

@@ -1,3 +1,3 @@
-//! NOVA as a subject of `granary_vfs::suite`.
+//! NOVA as a subject of `granary_suite::suite`.
 
-granary_vfs::subject!(granary_nova, Nova, granary_nova::MAX_FILE_SIZE, 65000);
+granary_suite::subject!(granary_nova, Nova, granary_nova::MAX_FILE_SIZE, 65000);

@@ -1,3 +1,3 @@
-//! PMFS as a subject of `granary_vfs::suite`.
+//! PMFS as a subject of `granary_suite::suite`.
 
-granary_vfs::subject!(granary_pmfs, Pmfs, granary_pmfs::MAX_FILE_SIZE, 65000);
+granary_suite::subject!(granary_pmfs, Pmfs, granary_pmfs::MAX_FILE_SIZE, 65000);

@@ -1,0 +1,165 @@
+//! Tasks that share files and directories: every history has a serial order, whatever the schedule.
+
+use granary_sim::rng::Stream;
+use granary_sim::{World, WorldConfig};
+use granary_suite::memfs::{MemFs, MemFsConfig};
+use granary_suite::model::{Data, Generator, Mix, Op, check_history, run_concurrently};
+use granary_suite::reference::Limits;
+use granary_units::{Bytes, Nanos};
+use granary_vfs::{Access, Call, Fd, Life, OpenFlags, RenameFlags, Vfs, VfsConfig};
+use std::sync::Arc;
+
+const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 1000 };
+
+fn config() -> VfsConfig {
+    VfsConfig {
+        page_cache: Bytes::kib(64),
+        dirty_expire: Nanos::from_micros(100),
+        writeback_interval: Nanos::from_micros(50),
+        flushers: 2,
+        dentries: 9,
+        inodes: 4,
+        ..VfsConfig::default()
+    }
+}
+
+/// Runs the tasks in a schedule and checks the history and the file system.
+fn check(seed: u64, setup: Vec<Op>, tasks: Vec<Vec<Op>>) {
+    let world = World::new(WorldConfig { jitter: Nanos(2_000), seed, ..WorldConfig::default() });
+    let result = world.run(move || {
+        let latency = Nanos::from_micros(1);
+        let fs = Arc::new(MemFs::new(MemFsConfig { latency, max_links: 1000, ..MemFsConfig::default() }));
+        let vfs = Vfs::mount(fs.clone(), config()).map_err(|e| e.to_string())?;
+        let history = run_concurrently(&vfs, setup, tasks)?;
+        vfs.unmount().map_err(|e| format!("unmount: {e}"))?;
+        let wrong = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
+        if !wrong.is_empty() {
+            return Err(wrong.join("\n"));
+        }
+        check_history(&history, LIMITS, 200_000)
+    });
+    if let Err(why) = result.expect("no deadlock") {
+        panic!("seed {seed}: {why}");
+    }
+}
+
+fn mkdir(path: &str) -> Op {
+    Op::Mkdir { path: path.to_owned(), mode: 0o755 }
+}
+
+fn create(path: &str) -> Op {
+    Op::Open { path: path.to_owned(), flags: OpenFlags::CREAT | OpenFlags::RDWR, mode: 0o644 }
+}
+
+fn setup() -> Vec<Op> {
+    let mut setup = vec![
+        mkdir("/d"),
+        mkdir("/e"),
+        create("/a"),
+        create("/d/b"),
+        create("/e/c"),
+        create("/s"),
+        create("/d/s"),
+    ];
+    for fd in 0..3 {
+        setup.push(Op::Pwrite { fd: Fd(fd), pos: 0, data: Data::Bytes { seed: fd as u8, len: 9_000 } });
+    }
+    setup
+}
+
+/// One call on names of one or two components. Nobody changes "/s" and "/d/s", which others link and look at.
+fn name_op(rng: &mut Stream, directories: bool) -> Op {
+    let dirs = ["", "/d", "/e"];
+    let path = |rng: &mut Stream| {
+        let name = ["a", "b", "c", "x", "y"][rng.below(5) as usize];
+        format!("{}/{name}", dirs[rng.below(3) as usize])
+    };
+    let one = path(rng);
+    let stable = ["/s", "/d/s"][rng.below(2) as usize].to_owned();
+    match rng.below(14) {
+        0 => create(&one),
+        1 => {
+            Op::Open { path: one, flags: OpenFlags::CREAT | OpenFlags::EXCL | OpenFlags::WRONLY, mode: 0o600 }
+        }
+        2 if directories => mkdir(&one),
+        3 if directories => Op::Rmdir(one),
+        2..5 => Op::Unlink(one),
+        5..9 => {
+            let flag = rng.below(6);
+            let flags = RenameFlags { no_replace: flag == 0, exchange: flag == 1 };
+            Op::Rename { from: one, to: path(rng), flags }
+        }
+        9 | 10 => Op::Link { old: stable, new: one },
+        11 => Op::Chmod { path: stable, mode: 0o600 | rng.below(64) as u16 },
+        12 => Op::Lstat(stable),
+        _ => Op::Access { path: one, wanted: Access::empty() },
+    }
+}
+
+#[test]
+fn calls_on_names_have_a_serial_order() {
+    for seed in 0..150 {
+        let mut rng = Stream::new(seed, "names");
+        let (tasks, calls) = [(64, 1), (12, 3), (4, 6)][seed as usize % 3];
+        let tasks = (0..tasks).map(|_| (0..calls).map(|_| name_op(&mut rng, true)).collect()).collect();
+        check(seed, setup(), tasks);
+    }
+}
+
+#[test]
+fn reads_and_writes_of_one_file_have_a_serial_order() {
+    for seed in 0..150 {
+        let mut rng = Stream::new(seed, "data");
+        let flags = [
+            OpenFlags::RDWR,
+            OpenFlags::RDWR | OpenFlags::APPEND,
+            OpenFlags::RDWR | OpenFlags::DIRECT,
+            OpenFlags::RDWR | OpenFlags::SYNC,
+        ];
+        let tasks = (0..12)
+            .map(|task| {
+                let flags = flags[rng.below(4) as usize];
+                let mut ops = vec![Op::Open { path: "/a".to_owned(), flags, mode: 0 }];
+                for call in 0..2 {
+                    let (fd, pos) = (Fd(0), rng.below(12_000));
+                    let len = 1 + rng.below(6_000) as usize;
+                    ops.push(match rng.below(8) {
+                        0..3 => Op::Pwrite { fd, pos, data: Data::Bytes { seed: task * 2 + call, len } },
+                        3..6 => Op::Pread { fd, pos, len },
+                        6 => Op::Ftruncate { fd, size: pos },
+                        _ => Op::Fsync { fd, data_only: false },
+                    });
+                }
+                ops
+            })
+            .collect();
+        check(seed, setup(), tasks);
+    }
+}
+
+/// Nothing to compare, only: no lock cycle, no broken contract, no leak, whatever is called at the same time.
+#[test]
+fn any_calls_at_the_same_time_end_and_leave_a_sound_file_system() {
+    for seed in 0..150 {
+        let world = World::new(WorldConfig { jitter: Nanos(3_000), seed, ..WorldConfig::default() });
+        let result = world.run(move || {
+            let latency = Nanos::from_micros(1);
+            let fs = Arc::new(MemFs::new(MemFsConfig { latency, ..MemFsConfig::default() }));
+            let vfs = Vfs::mount(fs.clone(), config()).map_err(|e| e.to_string())?;
+            let tasks = (0..8)
+                .map(|task| {
+                    let mix = Mix { names: 6, users: false, ..Mix::default() };
+                    let mut generator = Generator::new(seed * 100 + task, mix);
+                    (0..60).map(|_| generator.next_op()).collect()
+                })
+                .collect();
+            run_concurrently(&vfs, Vec::new(), tasks)?;
+            vfs.unmount().map_err(|e| format!("unmount: {e}"))?;
+            let wrong = fs.check(&Call::offline()).map_err(|e| e.to_string())?;
+            if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+        });
+        if let Err(why) = result.expect("no deadlock") {
+            panic!("seed {seed}: {why}");
+        }
+    }
+}

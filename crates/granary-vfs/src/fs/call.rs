@@ -1,0 +1,68 @@
+//! Who calls, from where, and when.
+
+use crate::attr::Time;
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cred {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+impl Cred {
+    /// The superuser.
+    pub const ROOT: Cred = Cred { uid: 0, gid: 0, groups: Vec::new() };
+}
+
+/// A program and its user, as the vfs is told of them with each of its calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its user.
+    pub cred: Cred,
+    /// The process's number; 0: the kernel itself, or a program whose number nobody knows.
+    pub process: u32,
+}
+
+impl Caller {
+    /// The kernel itself.
+    pub const KERNEL: Caller = Caller { cred: Cred::ROOT, process: 0 };
+}
+
+/// A user whose process has no number.
+impl From<Cred> for Caller {
+    fn from(cred: Cred) -> Caller {
+        Caller { cred, process: 0 }
+    }
+}
+
+/// The context of a call to a file system: made where it enters the vfs, and handed to everything that it makes a file
+/// system do.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// The user who calls.
+    pub cred: &'a Cred,
+    /// The time to stamp; moves once per kernel tick.
+    pub time: Time,
+    /// The host core that the caller is on ([`granary_sim::core`]).
+    pub processor: u16,
+    /// The process that calls; 0: the kernel itself, such as write-back.
+    pub process: u32,
+}
+
+impl Call<'_> {
+    /// What tools and tests ask of a file system past any vfs (check it, ask for its space, grow it, unmount it): none of that
+    /// stamps a time.
+    pub fn offline() -> Call<'static> {
+        Call::kernel(Time(0))
+    }
+
+    /// The kernel's own work, on the present core: write-back, and what no program asked for.
+    pub fn kernel(time: Time) -> Call<'static> {
+        static ROOT: Cred = Cred::ROOT;
+        Call { cred: &ROOT, time, processor: granary_sim::core(), process: 0 }
+    }
+}

@@ -1,0 +1,130 @@
+//! [`file_system_lacks!`](crate::file_system_lacks): the calls that a file system has nothing for, named one by one.
+
+/// Within the `impl` of one of the traits of a file system: bodies for calls that it has nothing for. The answer is
+/// `NotSupported`, or what it must be where there is no such thing to know of: all of a file is data, nothing to let go of.
+///
+/// ```ignore
+/// impl Space for Simple {
+///     granary_vfs::file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow);
+///     fn statfs(&self, call: &Call<'_>) -> Result<StatFs> { /* ... */ }
+/// }
+/// ```
+#[macro_export]
+macro_rules! file_system_lacks {
+    ($($call:ident),+ $(,)?) => { $($crate::file_system_lacks_call!($call);)+ };
+}
+
+/// One call of [`file_system_lacks!`](crate::file_system_lacks).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! file_system_lacks_call {
+    (attach) => {
+        fn attach(&self, _: ::std::sync::Weak<dyn $crate::DirtyPages>) {}
+    };
+    (release) => {
+        fn release(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> $crate::Result<()> {
+            Ok(())
+        }
+    };
+    (drop_caches) => {
+        fn drop_caches(&self, _: &$crate::Call<'_>) {}
+    };
+    (create_unnamed) => {
+        fn create_unnamed(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            _: &$crate::NewNode<'_>,
+        ) -> $crate::Result<$crate::Created> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+    (reserve) => {
+        fn reserve(&self, _: &$crate::Call<'_>, _: &$crate::Inode, _: u64, _: u64) -> $crate::Result<()> {
+            Ok(())
+        }
+    };
+    (wrote) => {
+        fn wrote(&self, _: &$crate::Call<'_>, _: &$crate::Inode, _: u64, _: u64) -> $crate::Result<()> {
+            Ok(())
+        }
+    };
+    (rewrites_cut_page) => {
+        fn rewrites_cut_page(&self, _: &$crate::Call<'_>, _: &$crate::Inode, _: u64) -> $crate::Result<bool> {
+            Ok(false)
+        }
+    };
+    (flush_on_close) => {
+        fn flush_on_close(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> bool {
+            false
+        }
+    };
+    (fallocate) => {
+        fn fallocate(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            _: $crate::Allocate,
+            _: u64,
+            _: u64,
+        ) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+    (seek_data) => {
+        fn seek_data(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            pos: u64,
+        ) -> $crate::Result<::std::option::Option<u64>> {
+            Ok(Some(pos))
+        }
+    };
+    (seek_hole) => {
+        fn seek_hole(&self, _: &$crate::Call<'_>, inode: &$crate::Inode, _: u64) -> $crate::Result<u64> {
+            Ok(inode.size())
+        }
+    };
+    (empty_until) => {
+        fn empty_until(&self, _: &$crate::Call<'_>, _: &$crate::Inode, pos: u64) -> $crate::Result<u64> {
+            Ok(pos)
+        }
+    };
+    (trim) => {
+        fn trim(&self, _: &$crate::Call<'_>, _: ::std::ops::Range<u64>, _: u64) -> $crate::Result<u64> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+    (grow) => {
+        fn grow(&self, _: &$crate::Call<'_>, _: u64) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+    (xattrs) => {
+        fn getxattr(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            _: &[u8],
+        ) -> $crate::Result<::std::option::Option<::std::vec::Vec<u8>>> {
+            Err($crate::FsError::NotSupported)
+        }
+        fn setxattr(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            _: &[u8],
+            _: ::std::option::Option<&[u8]>,
+        ) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
+        }
+        fn listxattr(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+        ) -> $crate::Result<::std::vec::Vec<::std::vec::Vec<u8>>> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+}
