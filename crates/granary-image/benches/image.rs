@@ -223,7 +223,7 @@ fn barriers(dir: &Path) {
 /// What NOVA does to DIMMs for a small change: a page of data past the caches, a log entry, a fence, the log's tail, a fence.
 fn append(dimm: &dyn Drive, n: u64, page: &Page) {
     let now = granary_sim::now();
-    let (log, tail) = (1 << 28 | n * 64 % (16 << 20), 1 << 29 | n % 1024 * 128);
+    let (log, tail) = ((1 << 28) + n * 64 % (16 << 20), (1 << 29) + n % 1024 * 128);
     dimm.stream(now, Lpa(n % 60_000), 0, Streamed::Page(page), WHAT).expect("streamed");
     for (at, data) in [(log, &[n as u8; 64][..]), (tail, &n.to_le_bytes()[..])] {
         dimm.store(now, ByteAddr(at), data, TxId::NONE, WHAT).expect("stored");
