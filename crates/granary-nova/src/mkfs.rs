@@ -1,6 +1,6 @@
 //! mkfs: the first state of the media.
 //!
-//! The drive is trimmed, so that journals and the first pieces of the inode tables read as zeros (free inodes, no
+//! The drive is trimmed (a DIMM written), so that journals and the first pieces of the inode tables read as zeros (free inodes, no
 //! transaction). Written are the root directory and its log, and the superblock with its copy.
 
 use crate::layout::entry;
@@ -30,7 +30,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     if log + 64 + TAIL_BLOCKS > blocks {
         return Err(FsError::NoSpace);
     }
-    pm.discard(0, blocks)?;
+    pm.clear(blocks, log + 1)?;
     let cpus = options.cpus as u64;
     let ino = Ino(cpus);
     let made = options.made();

@@ -139,8 +139,27 @@ impl Pm {
         Batch::new(self)
     }
 
-    /// Tells the drive that blocks are no longer needed (mkfs).
+    /// For mkfs: the first `needed` blocks read as zeros. A drive is told that none of its `all` blocks is needed any more; a
+    /// DIMM cannot be told, and is written.
+    pub fn clear(&self, all: u64, needed: u64) -> Result<()> {
+        if self.info().blocks {
+            return self.discard(0, all);
+        }
+        let mut b = self.batch();
+        for block in 0..needed {
+            b.stream_page(block, &Page::ZERO, Structure::Superblock)?;
+        }
+        b.fence()
+    }
+
+    /// Tells the drive that blocks are no longer needed.
+    ///
+    /// # Errors
+    /// `NotSupported` on DIMMs, which know bytes; the drive's.
     pub fn discard(&self, first: u64, count: u64) -> Result<()> {
+        if !self.info().blocks {
+            return Err(FsError::NotSupported);
+        }
         let trim = self.port.trim(Lpa(first), count)?;
         self.port.wait(trim);
         Ok(())

@@ -1,6 +1,6 @@
 //! mkfs: the first state of the media.
 //!
-//! The drive is trimmed, so that the journal and the first piece of the inode table read as zeros. Written are the table
+//! The drive is trimmed (a DIMM written), so that the journal and the first piece of the inode table read as zeros. Written are the table
 //! block, the root directory and the superblock with its copy.
 
 use crate::layout::inode::{PLACE, Tree, bytes};
@@ -40,7 +40,7 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     if root + 16 > end {
         return Err(FsError::NoSpace);
     }
-    pm.discard(0, blocks)?;
+    pm.clear(blocks, root + 1)?;
     let made = options.made();
     let mode = options.root_mode.unwrap_or(0o755);
     let attr = Attr { size: BLOCK, blocks: BLOCK / 512, ..Attr::new(FileKind::Dir, mode, made) };

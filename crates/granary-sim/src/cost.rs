@@ -6,6 +6,11 @@
 use granary_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
+/// Rows that only some testbeds have.
+fn is_free(cost: &Nanos) -> bool {
+    *cost == Nanos::ZERO
+}
+
 /// CPU time of the host per event, in nanoseconds. Rows from `journal_handle` to `log_entry` are work of file systems on their
 /// structures, beyond what the rows before them say of every file system (docs/HOST_COSTS.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +18,15 @@ use serde::{Deserialize, Serialize};
 pub struct HostCosts {
     /// Entering and leaving the kernel once.
     pub syscall: Nanos,
+    /// A call of a library in the program's own process instead of the kernel (the direct entrance).
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub library_call: Nanos,
+    /// Writing a command of 64 bytes to memory that a drive reads (the device's entrance).
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub command_build: Nanos,
+    /// Telling the drive of it: a store to a register of the drive that nobody waits for.
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub doorbell: Nanos,
     /// One path component found in the dentry cache.
     pub path_component: Nanos,
     /// An operation on a descriptor or inode in memory (open, close, attribute change), beyond its system call.
@@ -83,6 +97,9 @@ impl HostCosts {
     /// Nothing costs anything: the wall clock's table, and unit tests'.
     pub const ZERO: HostCosts = HostCosts {
         syscall: Nanos(0),
+        library_call: Nanos::ZERO,
+        command_build: Nanos::ZERO,
+        doorbell: Nanos::ZERO,
         path_component: Nanos(0),
         inode_op: Nanos(0),
         namespace_op: Nanos(0),

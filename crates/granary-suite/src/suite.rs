@@ -54,12 +54,14 @@ pub use space::{
 use crate::reference::Limits;
 use granary_device::{Drive, Port};
 use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::Process;
 use granary_vfs::Result;
 use granary_vfs::{Caller, Cred, FileSystem};
 use granary_vfs::{Vfs, VfsConfig};
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -146,8 +148,29 @@ macro_rules! subject {
     };
 }
 
-/// A drive of this size, of the paper's make, in cache mode.
+thread_local! {
+    /// Devices are DIMMs, not SSDs.
+    static ON_NVM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a test whose devices ([`drive`]) are NVM DIMMs: for file systems that a byte window serves as well.
+pub fn on_nvm<T>(test: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            ON_NVM.set(self.0);
+        }
+    }
+    let _back = Back(ON_NVM.replace(true));
+    test()
+}
+
+/// A drive of this size, of the paper's make, in cache mode; within [`on_nvm`] an Optane DIMM.
 pub fn drive(size: Bytes) -> Arc<dyn Drive> {
+    if ON_NVM.get() {
+        let config = DimmConfig { caches: Bytes::kib(64), ..DimmConfig::optane_dcpmm() };
+        return Arc::new(Dimm::new(&config.with_capacity(size)).expect("a DIMM"));
+    }
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
     Arc::new(Mssd::new(&config).expect("a drive of the paper's make"))

@@ -116,6 +116,26 @@ fn nova_keeps_its_promises_under_fileserver() {
 }
 
 #[test]
+fn nova_on_a_dimm_keeps_its_promises_under_torture() {
+    explore("nova@nvm", "torture", 16);
+}
+
+#[test]
+fn nova_on_a_dimm_keeps_its_promises_with_data_in_place() {
+    explore("nova-in-place@nvm", "torture", 6);
+}
+
+#[test]
+fn pmfs_on_a_dimm_keeps_its_promises_under_torture() {
+    explore("pmfs@nvm", "torture", 16);
+}
+
+#[test]
+fn pmfs_on_a_dimm_keeps_its_promises_under_varmail() {
+    explore("pmfs@nvm", "varmail", 8);
+}
+
+#[test]
 fn f2fs_keeps_its_promises_under_torture() {
     explore("f2fs", "torture", 16);
 }

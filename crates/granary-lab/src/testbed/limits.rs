@@ -48,6 +48,9 @@ fn times(t: &Testbed) -> Option<String> {
     let c = &t.host.costs;
     let host = [
         ("host.costs.syscall", c.syscall),
+        ("host.costs.library_call", c.library_call),
+        ("host.costs.command_build", c.command_build),
+        ("host.costs.doorbell", c.doorbell),
         ("host.costs.path_component", c.path_component),
         ("host.costs.inode_op", c.inode_op),
         ("host.costs.namespace_op", c.namespace_op),

@@ -4,5 +4,6 @@ mod common;
 mod damage;
 mod kernel_table;
 mod model;
+mod nvm;
 mod power;
 mod space;

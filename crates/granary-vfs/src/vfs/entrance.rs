@@ -16,9 +16,13 @@ impl Vfs {
     }
 }
 
-/// What coming in costs. There are no costs of other ways than the kernel's yet.
+/// What coming in costs the program's processor. The kernel is entered and left; a library is called; a drive gets a command
+/// and is told of it. What the other side does with it is charged there.
 fn entry(entrance: Entrance) -> Nanos {
+    let c = costs();
     match entrance {
-        Entrance::Kernel | Entrance::Direct | Entrance::Device => costs().syscall,
+        Entrance::Kernel => c.syscall,
+        Entrance::Direct => c.library_call,
+        Entrance::Device => c.library_call + c.command_build + c.doorbell,
     }
 }

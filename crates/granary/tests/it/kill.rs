@@ -19,7 +19,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const RECORD: usize = 100;
-const CHILD: &str = "GRANARY_KILL_TEST_IMAGE";
+pub const CHILD: &str = "GRANARY_KILL_TEST_IMAGE";
+/// Set: the child opens the image so that it would survive a crash of the machine.
+const MACHINE: &str = "GRANARY_KILL_TEST_MACHINE";
+
+/// How the child opens the image.
+pub fn durability() -> Durability {
+    if std::env::var_os(MACHINE).is_some() { Durability::Machine } else { Durability::Process }
+}
 
 fn record(n: u64) -> [u8; RECORD] {
     let mut rng = Stream::new(n, "record");
@@ -38,7 +45,7 @@ fn process(open: &OpenImage) -> Process {
 }
 
 #[allow(clippy::disallowed_methods, reason = "the parent reads it to the end")]
-fn say(line: std::fmt::Arguments<'_>) {
+pub fn say(line: std::fmt::Arguments<'_>) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).expect("the parent listens");
     out.flush().expect("the parent listens");
@@ -46,7 +53,7 @@ fn say(line: std::fmt::Arguments<'_>) {
 
 /// What the child does until it is killed.
 fn work(image: &Path) {
-    let open = when_free(|| OpenImage::open(image, Durability::Process, false));
+    let open = when_free(|| OpenImage::open(image, durability(), false));
     let mut p = process(&open);
     if p.stat("/files").is_err() {
         p.mkdir("/files", 0o755).expect("made");
@@ -90,7 +97,7 @@ fn read(p: &mut Process, path: &str) -> Vec<u8> {
 /// Opens the image, or looks at it, once nobody has it: a child that another test has just forked holds our locks until it
 /// executes its program.
 #[allow(clippy::disallowed_methods)] // other processes live on the wall clock
-fn when_free<T>(mut open: impl FnMut() -> Result<T, LabError>) -> T {
+pub fn when_free<T>(mut open: impl FnMut() -> Result<T, LabError>) -> T {
     for _ in 0..200 {
         match open() {
             Err(LabError::Image(ImageError::InUse { .. })) => {
@@ -103,10 +110,20 @@ fn when_free<T>(mut open: impl FnMut() -> Result<T, LabError>) -> T {
 }
 
 /// Lets a child work and kills it; returns the records and files that it had reported.
-fn kill_one(image: &Path, rng: &mut Stream, before: (u64, u64)) -> (u64, u64) {
+pub fn kill_one(
+    child: &str,
+    image: &Path,
+    machine: bool,
+    rng: &mut Stream,
+    before: (u64, u64),
+) -> (u64, u64) {
     let me = std::env::current_exe().expect("a path");
-    let mut child = Command::new(me)
-        .args(["--exact", "kill::the_child", "--nocapture"])
+    let mut command = Command::new(me);
+    if machine {
+        command.env(MACHINE, "1");
+    }
+    let mut child = command
+        .args(["--exact", child, "--nocapture"])
         .env(CHILD, image)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -140,22 +157,26 @@ fn kill_one(image: &Path, rng: &mut Stream, before: (u64, u64)) -> (u64, u64) {
     reported
 }
 
-fn kills() -> u64 {
+pub fn kills() -> u64 {
     std::env::var("GRANARY_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8)
 }
 
 fn survives(fs: &str) {
-    let dir = tempfile::tempdir().expect("directory");
-    let image = dir.path().join("img");
     // A small log and cache, so that cleaning, write-back and checkpoints happen.
     let sets = ["firmware.log_region=256KiB".into(), "firmware.cache=512KiB".into()];
+    survives_on(fs, "bytefs-emulator", &sets, false);
+}
+
+fn survives_on(fs: &str, testbed: &str, sets: &[String], machine: bool) {
+    let dir = tempfile::tempdir().expect("directory");
+    let image = dir.path().join("img");
     let size = Bytes::mib(400);
-    let (testbed, label, date) = ("bytefs-emulator", "", Time(0));
-    make(&image, &NewImage { fs, size, testbed, sets: &sets, label, force: false, date, owner: (0, 0) })
+    let (label, date) = ("", Time(0));
+    make(&image, &NewImage { fs, size, testbed, sets, label, force: false, date, owner: (0, 0) })
         .expect("made");
     let (mut rng, mut safe) = (Stream::new(1, fs), (0, 0));
     for round in 0..kills() {
-        safe = kill_one(&image, &mut rng, safe);
+        safe = kill_one("kill::the_child", &image, machine, &mut rng, safe);
         let wrong = when_free(|| check(&image)).wrong;
         assert!(wrong.is_empty(), "{fs}, round {round}: {wrong:?}");
         let open = when_free(|| OpenImage::open(&image, Durability::Process, false));
@@ -206,6 +227,16 @@ fn nova_keeps_what_was_synced_when_its_process_is_killed() {
 #[test]
 fn pmfs_keeps_what_was_synced_when_its_process_is_killed() {
     survives("pmfs");
+}
+
+#[test]
+fn nova_on_a_dimm_keeps_what_was_synced_when_its_process_is_killed() {
+    survives_on("nova", "orchfs", &[], false);
+}
+
+#[test]
+fn pmfs_on_a_dimm_keeps_what_was_synced_when_its_process_is_killed() {
+    survives_on("pmfs", "orchfs", &[], true);
 }
 
 #[test]

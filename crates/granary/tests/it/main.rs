@@ -9,6 +9,7 @@ mod header;
 mod image;
 mod inputs;
 mod kill;
+mod kill_devices;
 mod mapped;
 mod members;
 mod mount;
