@@ -72,6 +72,7 @@ fn work(image: &Path) {
             p.write(log, Payload::Bytes(&record(records))).expect("written");
             if n % 2 == 0 { p.fdatasync(log) } else { p.fsync(log) }.expect("synced");
             records += 1;
+            open.image.barrier().expect("a barrier, in machine mode");
             say(format_args!("log {records}"));
         } else {
             let new = OpenFlags::WRONLY | OpenFlags::CREAT;
@@ -80,6 +81,7 @@ fn work(image: &Path) {
             p.fsync(fd).expect("synced");
             p.close(fd).expect("closed");
             files += 1;
+            open.image.barrier().expect("a barrier, in machine mode");
             say(format_args!("file {files}"));
         }
     }

@@ -26,7 +26,9 @@ fn drive(devices: &Devices, role: Role) -> Arc<dyn Drive> {
 
 /// A counter on the DIMM and one on the SSD, in turn; the line says what both have made safe.
 fn work(image: &Path) {
-    let (_image, devices) = open(image, durability());
+    let (image, devices) = open(image, durability());
+    // As a mount ends what promises something, in machine mode.
+    let barrier = || image.barrier().expect("a barrier");
     let (nvm, ssd) = (drive(&devices, Role::Nvm), drive(&devices, Role::Ssd));
     for n in found(&*nvm, &*ssd).0 + 1.. {
         let (now, place) = (Nanos(n * 1_000_000), n % ROUND);
@@ -35,10 +37,12 @@ fn work(image: &Path) {
             .expect("stores");
         let t = nvm.flush_lines(t, ByteAddr(place * 64), 8).expect("writes back");
         let t = nvm.verify(t).expect("fences");
+        barrier();
         say(format_args!("log {n}"));
         let page = [Page::word(n)];
         ssd.submit(t, Command::Write { lpa: Lpa(place), pages: &page, what: Structure::Data })
             .expect("writes");
+        barrier();
         say(format_args!("file {n}"));
     }
 }
