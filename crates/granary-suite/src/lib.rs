@@ -6,12 +6,14 @@
 //!   model      random calls, in one task and in several; what each may answer, and whether a history has a serial order
 //!   reference  POSIX in plain memory, written independently of the vfs
 //!   memfs      the simplest file system, which asserts that the vfs keeps the contract
+//!   passthrough  the simplest stacked file system, on another vfs
 //! ```
 //!
 //! It is support of tests: nothing that a user runs depends on it. It does *not* know any file system.
 
 pub mod memfs;
 pub mod model;
+pub mod passthrough;
 pub mod reference;
 pub mod suite;
 

@@ -350,12 +350,13 @@ impl View<'_> {
         let ino = self.fs.nodes.len() as u64 + 1;
         let mut content = Content::default();
         content.resize(target.len() as u64);
+        let is_device = matches!(kind, FileKind::CharDev | FileKind::BlockDev);
         let node = Node {
             kind,
             mode: bits,
             uid: self.me.cred.uid,
             gid,
-            rdev,
+            rdev: if is_device { rdev } else { 0 },
             nlink: if kind == FileKind::Dir { 2 } else { 1 },
             content,
             names: BTreeMap::new(),

@@ -92,6 +92,12 @@ pub trait Subject: Clone + Send + Sync + 'static {
 
     /// Whether that was nothing: it had been unmounted.
     fn was_clean(recovery: &Self::Recovery) -> bool;
+
+    /// Whether nobody else takes and gives space where it is. Not so of a directory of the host: how much is free there is the
+    /// affair of all programs of the host, and is not compared.
+    fn has_its_space_alone(&self) -> bool {
+        true
+    }
 }
 
 /// Makes the [`Subject`] of a file system's crate, with the alias `Mounted` and the functions `fresh` and `again`: name of the

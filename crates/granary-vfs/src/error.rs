@@ -60,6 +60,12 @@ pub enum FsError {
     Fault,
     #[error("not a regular file: it cannot be mapped")]
     NotMappable,
+    /// Two places of the host that lie on different file systems there.
+    #[error("invalid cross-device link")]
+    CrossDevice,
+    /// The host's own file system failed, with this errno of Linux, which means nothing else here.
+    #[error("the host's file system failed (errno {0})")]
+    Host(i32),
     /// The drive failed.
     #[error("drive error: {0}")]
     Drive(#[from] DriveError),
@@ -86,6 +92,7 @@ impl FsError {
             FsError::Fault => 14,
             FsError::Busy => 16,
             FsError::Exists => 17,
+            FsError::CrossDevice => 18,
             FsError::NotMappable | FsError::NoDeviceFor(_) => 19,
             FsError::NotDir => 20,
             FsError::IsDir => 21,
@@ -103,6 +110,7 @@ impl FsError {
             FsError::NotSupported => 95,
             FsError::Stale => 116,
             FsError::Corrupt(_) => 117,
+            FsError::Host(errno) => *errno,
         }
     }
 }

@@ -43,7 +43,7 @@ mod space;
 
 pub use attributes::Attributes;
 pub use blocks::{Allocate, StatFs, TRIM_RUN};
-pub use call::{Call, Caller, Cred};
+pub use call::{Call, Caller, Cred, Origin};
 pub use data::Data;
 pub use features::{CachePolicy, Entrance, Features, Quirks};
 pub use life::Life;

@@ -28,6 +28,7 @@ mod gate;
 mod generation;
 mod hash_index;
 mod inode;
+mod lower;
 mod posix;
 mod process;
 mod quote;
@@ -45,8 +46,8 @@ pub use entry::FsEntry;
 pub use error::{FsError, Result};
 pub use fs::{
     Allocate, Attributes, CachePolicy, Call, Caller, Created, Cred, Data, DirEntry, DirtyPage, DirtyPages,
-    Entrance, Features, FileSystem, Life, Loaded, Names, NewNode, Quirks, Rename, RenameFlags, Space, StatFs,
-    TRIM_RUN, WriteBackCause,
+    Entrance, Features, FileSystem, Life, Loaded, Names, NewNode, Origin, Quirks, Rename, RenameFlags, Space,
+    StatFs, TRIM_RUN, WriteBackCause,
 };
 pub use generation::Generations;
 /// For the macros' expansions.
@@ -54,6 +55,7 @@ pub use generation::Generations;
 pub use granary_units as units;
 pub use hash_index::{HashIndex, Vacant};
 pub use inode::Inode;
+pub use lower::{Lower, Through};
 pub use posix::{Access, Dirent, Fd, MapHow, MapId, OpenFlags, Posix, SetTime, Stat, Whence};
 pub use process::Process;
 pub use quote::quoted;

@@ -51,7 +51,7 @@ impl Process {
     /// A process of user `cred` in the root directory, with umask 022.
     pub fn new(vfs: Arc<Vfs>, cred: Cred) -> Process {
         let cwd = vfs.root();
-        let caller = Caller { cred, process: vfs.next_process() };
+        let caller = Caller::new(cred, vfs.next_process());
         Process { vfs, caller, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
     }
 
@@ -74,7 +74,7 @@ impl Process {
 
     /// Charges a system call that walked `components` of paths, and `more`.
     fn charge(&self, components: u64, more: Nanos) {
-        self.vfs.enter(costs().path_component * components + more);
+        self.vfs.enter(self.caller.origin, costs().path_component * components + more);
     }
 
     fn file(&mut self, fd: Fd) -> Result<&mut File> {

@@ -19,7 +19,8 @@
 //! attributes are read under the inode's lock, so that a history of calls has a serial order.
 //!
 //! CPU time (`granary_sim::HostCosts`): `inode_op`, `namespace_op`, `page` and `copy` are charged here; `path_component` by
-//! [`crate::Process`]. Who is first to know that a system call has begun counts it and charges `syscall` (`Vfs::enter`).
+//! [`crate::Process`]. Who is first to know that a system call has begun counts it and charges `syscall` (`Vfs::enter`); calls
+//! from a stacked file system ([`crate::Lower`]) have come in already.
 
 mod acls;
 mod attrs;
@@ -144,6 +145,11 @@ impl Vfs {
         &self.fs
     }
 
+    /// How the file system wants to be called; its largest file is no larger than the page cache can hold.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
     /// The configuration.
     pub fn config(&self) -> &VfsConfig {
         &self.config
@@ -176,7 +182,7 @@ impl Vfs {
 
     /// The context of a call of `caller` that begins, or stamps what it changes, now.
     pub(crate) fn call<'a>(&self, caller: &'a Caller) -> Call<'a> {
-        let Caller { cred, process } = caller;
+        let Caller { cred, process, .. } = caller;
         Call { cred, time: self.time(), processor: core(), process: *process }
     }
 

@@ -58,7 +58,7 @@ impl Requester {
     }
 
     fn caller(self, cred: Cred) -> Caller {
-        Caller { cred, process: self.pid }
+        Caller::new(cred, self.pid)
     }
 
     fn cred(self) -> Cred {

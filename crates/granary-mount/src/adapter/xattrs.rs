@@ -64,7 +64,7 @@ impl Adapter {
             return Ok(Vec::new());
         }
         let cred = Cred { uid: req.uid, gid: req.gid, groups: Vec::new() };
-        let names = self.vfs.listxattr(&Caller { cred, process: req.pid }, &self.node(req.node)?)?;
+        let names = self.vfs.listxattr(&Caller::new(cred, req.pid), &self.node(req.node)?)?;
         Ok(names.into_iter().flat_map(|n| n.into_iter().chain([0])).collect())
     }
 

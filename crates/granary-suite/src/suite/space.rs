@@ -242,7 +242,8 @@ pub fn a_large_sparse_file_keeps_every_piece<S: Subject>(subject: &S) {
         assert_eq!(buf, [0; 4000], "what was cut off");
         p.ftruncate(fd, 0).expect("truncate");
         m.check();
-        assert!(p.statfs().expect("statfs").free_blocks >= free + 1900, "space got lost");
+        let freed = p.statfs().expect("statfs").free_blocks >= free + 1900;
+        assert!(freed || !m.subject.has_its_space_alone(), "space got lost");
         let mut q = m.process();
         q.unlink("/sparse").expect("unlink");
         p.close(fd).expect("close");

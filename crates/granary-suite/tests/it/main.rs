@@ -4,6 +4,7 @@ mod acl;
 mod caches;
 mod concurrent;
 mod flags;
+mod layers;
 mod mmap;
 mod model;
 mod more_calls;

@@ -18,6 +18,16 @@ impl Cred {
     pub const ROOT: Cred = Cred { uid: 0, gid: 0, groups: Vec::new() };
 }
 
+/// Where a call to a vfs comes from: whether its coming in is still to be counted and paid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// From a program, or from who acts for one: this vfs is the first to know that a call has begun.
+    #[default]
+    Program,
+    /// From a file system stacked on this vfs: the upper vfs has counted the system call and charged it ([`Lower`](crate::Lower)).
+    Above,
+}
+
 /// A program and its user, as the vfs is told of them with each of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -25,17 +35,24 @@ pub struct Caller {
     pub cred: Cred,
     /// The process's number; 0: the kernel itself, or a program whose number nobody knows.
     pub process: u32,
+    /// Where the call comes from.
+    pub origin: Origin,
 }
 
 impl Caller {
     /// The kernel itself.
-    pub const KERNEL: Caller = Caller { cred: Cred::ROOT, process: 0 };
+    pub const KERNEL: Caller = Caller { cred: Cred::ROOT, process: 0, origin: Origin::Program };
+
+    /// A program's process of this number.
+    pub fn new(cred: Cred, process: u32) -> Caller {
+        Caller { cred, process, origin: Origin::Program }
+    }
 }
 
 /// A user whose process has no number.
 impl From<Cred> for Caller {
     fn from(cred: Cred) -> Caller {
-        Caller { cred, process: 0 }
+        Caller::new(cred, 0)
     }
 }
 

@@ -80,6 +80,17 @@ impl Vfs {
         dir: &NodeRef,
         mode: u16,
     ) -> Result<NodeRef> {
+        self.create_unnamed_node(caller, owner, dir, &NewFile::file(mode))
+    }
+
+    /// The same of any kind but directories: a whiteout is made so, too.
+    pub(crate) fn create_unnamed_node(
+        &self,
+        caller: &Caller,
+        owner: (u32, u32),
+        dir: &NodeRef,
+        new: &NewFile<'_>,
+    ) -> Result<NodeRef> {
         if !dir.is_dir() {
             return Err(FsError::NotDir);
         }
@@ -88,7 +99,7 @@ impl Vfs {
             if dir.is_orphan() {
                 return Err(FsError::NoEntry);
             }
-            let (new, lists) = self.may_create(caller, owner, dir, &NewFile::file(mode))?;
+            let (new, lists) = self.may_create(caller, owner, dir, new)?;
             let node = self.make_unnamed(caller, dir, &new)?;
             // Where that fails it goes with its only user.
             self.set_lists(&self.call(caller), &node, &lists)?;

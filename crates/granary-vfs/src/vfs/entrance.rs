@@ -1,18 +1,25 @@
 //! How a program's call comes in, and what that costs.
 //!
-//! Who is first to know that a call has begun says so here, once.
+//! Who is first to know that a call has begun says so here, once. A call that a stacked file system makes is part of one that
+//! the upper vfs has let in: it costs and counts nothing more.
 
 use super::Vfs;
-use crate::fs::Entrance;
+use crate::fs::{Entrance, Origin};
 use granary_sim::{costs, cpu};
 use granary_units::Nanos;
 use std::sync::atomic::Ordering;
 
 impl Vfs {
-    /// Begins a call: counts it, and charges what coming in costs, and `more`.
-    pub(crate) fn enter(&self, more: Nanos) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        cpu(entry(self.features.entrance) + more);
+    /// Begins a call: where it comes from a program counts it, and charges what coming in costs; and charges `more`.
+    pub(crate) fn enter(&self, origin: Origin, more: Nanos) {
+        let coming_in = match origin {
+            Origin::Program => {
+                self.calls.fetch_add(1, Ordering::Relaxed);
+                entry(self.features.entrance)
+            }
+            Origin::Above => Nanos::ZERO,
+        };
+        cpu(coming_in + more);
     }
 }
 

@@ -227,7 +227,7 @@ impl Vfs {
     /// # Errors
     /// The file system's; also that of an earlier write-back that nobody was told about.
     pub fn fsync(&self, caller: &Caller, node: &NodeRef, data_only: bool) -> Result<()> {
-        self.enter(Nanos::ZERO);
+        self.enter(caller.origin, Nanos::ZERO);
         self.sync_range(&self.call(caller), node, 0, u64::MAX, data_only)
     }
 
@@ -256,7 +256,7 @@ impl Vfs {
     pub fn sync(self: &Arc<Vfs>, caller: &Caller) -> Result<()> {
         /// Files that one task writes back; more get company, as the kernel does not wait for each in turn.
         const PER_TASK: usize = 16;
-        self.enter(Nanos::ZERO);
+        self.enter(caller.origin, Nanos::ZERO);
         let todo = self.cache.dirty_inodes();
         let helpers = (todo.len() / PER_TASK).min(self.config.flushers.saturating_sub(1));
         let todo = Arc::new(Mutex::new(todo.into_iter()));

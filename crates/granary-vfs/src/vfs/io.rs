@@ -135,17 +135,17 @@ impl Vfs {
         let _shared = node.rwsem.read();
         let len = node.size().saturating_sub(pos).min(dest.len() as u64) as usize;
         if len == 0 {
-            self.enter(Nanos::ZERO);
+            self.enter(caller.origin, Nanos::ZERO);
             return Ok(0);
         }
         let pages = (pos + len as u64 - 1) / PAGE - pos / PAGE + 1;
         let call = self.call(caller);
         let done = if self.is_direct(file, self.features.cache.reads) {
-            self.enter(Nanos::ZERO);
+            self.enter(caller.origin, Nanos::ZERO);
             self.read_past_cache(&call, node, pos, dest.part(0, len))?;
             len
         } else {
-            self.enter(c.page * pages + c.copy(len));
+            self.enter(caller.origin, c.page * pages + c.copy(len));
             self.read_cached(&call, file, pos, dest.part(0, len))?
         };
         if !file.flags.contains(OpenFlags::NOATIME) {
@@ -234,7 +234,7 @@ impl Vfs {
         if !file.flags.writes() {
             return Err(FsError::BadFd);
         }
-        self.enter(Nanos::ZERO);
+        self.enter(caller.origin, Nanos::ZERO);
         if data.is_empty() {
             return Ok((pos, 0));
         }

@@ -28,7 +28,7 @@ use super::{Vfs, perm};
 use crate::attr::{FileKind, flag};
 use crate::cache::Look;
 use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller};
+use crate::fs::{Call, Caller, Origin};
 use crate::posix::{MapHow, OpenFlags};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
@@ -77,7 +77,7 @@ impl Vfs {
     /// `Invalid` for no length or an unaligned position; `NotMappable` for what is no regular file; `Access` where the
     /// file is not open for reading, or for a shared writable mapping not for reading and writing, or appends; `TooBig`.
     pub fn mmap(&self, file: &OpenFile, pos: u64, len: u64, how: MapHow) -> Result<MemoryMap> {
-        self.enter(Nanos::ZERO);
+        self.enter(Origin::Program, Nanos::ZERO);
         let flags = file.flags();
         if len == 0 || !pos.is_multiple_of(PAGE) {
             return Err(FsError::Invalid);
@@ -221,7 +221,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid` for an unaligned place; `Fault` beyond the mapping; those of `fsync`.
     pub fn msync(&self, caller: &Caller, map: &MemoryMap, at: u64, len: u64, wait: bool) -> Result<()> {
-        self.enter(Nanos::ZERO);
+        self.enter(caller.origin, Nanos::ZERO);
         if !at.is_multiple_of(PAGE) {
             return Err(FsError::Invalid);
         }

@@ -122,7 +122,8 @@ impl Vfs {
     ) -> Result<(NewNode<'a>, Lists)> {
         let above = dir.attr();
         self.allow_locked(&self.call(caller), dir, Access::WRITE | Access::EXEC)?;
-        if matches!(new.kind, FileKind::CharDev | FileKind::BlockDev) && caller.cred.uid != 0 {
+        let is_device = matches!(new.kind, FileKind::CharDev | FileKind::BlockDev);
+        if is_device && caller.cred.uid != 0 {
             return Err(FsError::NotPermitted);
         }
         if new.kind == FileKind::Dir && self.is_full_of_dirs(&above) {
@@ -135,6 +136,8 @@ impl Vfs {
         cpu(c.inode_op + c.namespace_op);
         let (mode, gid) = perm::inherit(&caller.cred, gid, &above, new.kind, new.mode);
         let NewFile { kind, rdev, target, .. } = *new;
+        // Linux (do_mknodat): pipes and sockets have none, whatever the caller says.
+        let rdev = if is_device { rdev } else { 0 };
         let Inherited { mode, lists } = self.inherit_acls(&self.call(caller), dir, kind, mode)?;
         Ok((NewNode { kind, mode, uid, gid, rdev, target }, lists))
     }

@@ -42,7 +42,7 @@ impl Vfs {
         pos: u64,
         len: u64,
     ) -> Result<()> {
-        self.enter(Nanos::ZERO);
+        self.enter(caller.origin, Nanos::ZERO);
         let node = file.node();
         if len == 0 {
             return Err(FsError::Invalid);

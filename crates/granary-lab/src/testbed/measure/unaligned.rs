@@ -63,7 +63,7 @@ fn write(
             t = drive.submit(t + before, Command::Read { lpa: Lpa(page), out: &mut out, what: WHAT })?
                 + after;
         }
-        t = t + c.copy(pages * PAGE_SIZE);
+        t += c.copy(pages * PAGE_SIZE);
     }
     let data = vec![Page::word(1); pages + usize::from(unaligned)];
     let (most, mut done) = (drive.info().max_transfer, t);

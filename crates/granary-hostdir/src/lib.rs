@@ -1,0 +1,81 @@
+//! A directory of the host as a [`FileSystem`]: what is in it is what programs on a [`granary_vfs::Vfs`] see and change.
+//!
+//! ```text
+//!   Inode --private--> Host = { identity, O_PATH descriptor, descriptor for bytes, last known place }      host.rs
+//!   number <-- Table --> Host                                                                            table.rs
+//!   the calls of the five traits: names.rs data.rs attributes.rs life.rs        errno -> FsError: errno.rs
+//! ```
+//!
+//! **Clock.** The host's calls take the wall clock's time and stamp the host's date. In virtual time it works, but costs nothing: no
+//! measurement may be taken on it.
+//!
+//! **Descriptors.** Each inode in memory has an O_PATH descriptor, and a file whose bytes are wanted a second one, opened through
+//! `/proc/self/fd`. Every call starts from one of them, with one name at most: nothing depends on a path that somebody else
+//! renames, and no symbolic link of the directory is followed. So the vfs must keep no more inodes
+//! ([`granary_vfs::VfsConfig::inodes`]) than half of what the process may open (`RLIMIT_NOFILE`); beyond it calls fail with
+//! `TooManyFiles`. An inode that leaves memory is found again where it was last seen, and only if it is the same file.
+//!
+//! **Who else.** The vfs remembers names and attributes. What somebody changes in the directory beside it shows up when the vfs asks
+//! again, and what was moved away under a remembered name fails with `Stale` or `Corrupt`.
+//!
+//! **Rights.** Run by the superuser it does what the vfs allows each caller. Run by anybody else it can do what that user may: what it
+//! makes is his, and the host's refusals are told.
+//!
+//! It is no file system of the registry: there is nothing to make, and no device.
+
+mod attributes;
+mod data;
+mod errno;
+mod host;
+mod life;
+mod names;
+mod table;
+
+use granary_vfs::{FileSystem, FsError, Inode, Result};
+use host::Host;
+use rustix::fs::{CWD, Mode, OFlags};
+use std::path::Path;
+use std::sync::Arc;
+use table::Table;
+
+/// A directory of the host: see the module.
+pub struct HostDir {
+    root: Arc<Host>,
+    table: Table,
+}
+
+impl HostDir {
+    /// The directory at `path`. Symbolic links on the way there are followed.
+    ///
+    /// # Errors
+    /// `NoEntry`; `NotDir`; `Access`; `NotSupported` where `/proc` is not mounted.
+    pub fn open(path: impl AsRef<Path>) -> Result<HostDir> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(CWD, path.as_ref(), flags, Mode::empty()).map_err(errno::error)?;
+        let table = Table::new(&fd)?;
+        let root = table.adopt(fd, None)?;
+        let again = root.through_proc(|path| rustix::fs::openat(CWD, path, flags, Mode::empty()));
+        again.map_err(|_| FsError::NotSupported)?;
+        Ok(HostDir { root, table })
+    }
+}
+
+/// The directory at `path` as a file system, to be mounted under a [`granary_vfs::Vfs`].
+///
+/// # Errors
+/// As [`HostDir::open`].
+pub fn mount(path: impl AsRef<Path>) -> Result<Arc<dyn FileSystem>> {
+    Ok(Arc::new(HostDir::open(path)?))
+}
+
+/// The host's part of an inode.
+fn of(inode: &Inode) -> Arc<Host> {
+    inode.share_private()
+}
+
+/// After a call: the attributes are the host's.
+fn follow(inode: &Inode) -> Result<()> {
+    let attr = inode.private::<Host>().attr()?;
+    inode.update(|a| *a = attr);
+    Ok(())
+}

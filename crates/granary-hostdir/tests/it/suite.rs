@@ -1,0 +1,120 @@
+//! What every file system has to do. In virtual time the host's calls take none: schedules differ by the vfs's locks only.
+//!
+//! The host's file system decides a few things that the suite does not compare: sizes of directories, time stamps; and, since it
+//! is everybody's, how much space is free. The host's limits are not met here. As the suite makes devices and files of other users, it needs to be the superuser's.
+
+use granary_device::Port;
+use granary_hostdir::HostDir;
+use granary_suite::model::Mix;
+use granary_suite::reference::Limits;
+use granary_suite::suite::{self, tiny_caches};
+use granary_vfs::{FsError, Result, VfsConfig};
+use parking_lot::Mutex;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A directory that is there from one mount to the next.
+#[derive(Clone, Default)]
+struct Subject(Arc<Mutex<Option<TempDir>>>);
+
+impl suite::Subject for Subject {
+    type Fs = HostDir;
+    type Recovery = ();
+
+    fn limits(&self) -> Limits {
+        Limits { max_file_size: i64::MAX as u64, max_links: 1000 }
+    }
+
+    fn mkfs(&self, _: &Port) -> Result<()> {
+        let dir = TempDir::new().expect("a directory");
+        std::fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).expect("chmod");
+        *self.0.lock() = Some(dir);
+        Ok(())
+    }
+
+    fn mount(&self, _: Port) -> Result<Arc<HostDir>> {
+        let dir = self.0.lock();
+        let path = dir.as_ref().ok_or(FsError::NoEntry)?.path();
+        Ok(Arc::new(HostDir::open(path)?))
+    }
+
+    fn recovery(_: &HostDir) {}
+
+    fn was_clean((): &()) -> bool {
+        true
+    }
+
+    fn has_its_space_alone(&self) -> bool {
+        false
+    }
+}
+
+/// Whether the tests can be made, which others than the superuser cannot.
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: only the superuser can give files away and make devices");
+    }
+    root
+}
+
+#[test]
+fn calls_behave_as_the_reference() {
+    if is_root() {
+        let subject = Subject::default();
+        suite::calls_behave_as_the_reference(&subject, 0..6, tiny_caches(), Mix::default(), 3_000);
+        suite::calls_behave_as_the_reference(&subject, 6..10, VfsConfig::default(), Mix::default(), 3_000);
+        let names = Mix { names: 10, attrs: 10, data: 1, ..Mix::default() };
+        suite::calls_behave_as_the_reference(&subject, 10..14, tiny_caches(), names, 3_000);
+        let sparse = Mix { names: 1, attrs: 1, data: 20, users: false, longest: 700_000, largest: 3_000_000 };
+        suite::calls_behave_as_the_reference(&subject, 14..16, tiny_caches(), sparse, 600);
+    }
+}
+
+#[test]
+fn concurrent_calls_have_a_serial_order() {
+    if is_root() {
+        suite::concurrent_calls_have_a_serial_order(&Subject::default());
+    }
+}
+
+#[test]
+fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
+    if is_root() {
+        suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&Subject::default());
+    }
+}
+
+#[test]
+fn threads_on_the_wall_clock_leave_a_sound_file_system() {
+    if is_root() {
+        suite::threads_on_the_wall_clock_leave_a_sound_file_system(&Subject::default());
+    }
+}
+
+#[test]
+fn listing_survives_changes_in_between() {
+    if is_root() {
+        suite::listing_survives_changes_in_between(&Subject::default());
+    }
+}
+
+#[test]
+fn a_large_sparse_file_keeps_every_piece() {
+    if is_root() {
+        suite::a_large_sparse_file_keeps_every_piece(&Subject::default());
+    }
+}
+
+#[test]
+fn punched_and_zeroed_ranges_read_as_zeros() {
+    let file = tempfile::tempfile().expect("a file");
+    let zeroes = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::ZERO_RANGE, 0, 1).is_ok();
+    if !zeroes {
+        eprintln!("skipped: the host's file system for temporary files cannot zero a range");
+    } else if is_root() {
+        suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
+    }
+}
