@@ -28,7 +28,7 @@ impl Time {
 }
 
 /// What an inode is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FileKind {
     /// Regular file.
     File,
@@ -104,7 +104,7 @@ pub mod flag {
 }
 
 /// The attributes of an inode, as `stat` shows them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attr {
     /// What it is.
     pub kind: FileKind,

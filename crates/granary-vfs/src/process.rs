@@ -50,9 +50,20 @@ pub struct Process {
 impl Process {
     /// A process of user `cred` in the root directory, with umask 022.
     pub fn new(vfs: Arc<Vfs>, cred: Cred) -> Process {
+        let caller = vfs.caller(cred);
+        Process::of(vfs, caller)
+    }
+
+    /// A thread of the process `caller` ([`Vfs::caller`]): with its number and user, and descriptors and a working directory of
+    /// its own.
+    pub fn of(vfs: Arc<Vfs>, caller: Caller) -> Process {
         let cwd = vfs.root();
-        let caller = Caller::new(cred, vfs.next_process());
         Process { vfs, caller, umask: 0o022, cwd, files: Vec::new(), first_free: 0, maps: Vec::new() }
+    }
+
+    /// Who makes its calls.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// The vfs that it runs on.

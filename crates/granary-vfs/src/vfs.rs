@@ -58,7 +58,7 @@ use crate::attr::Time;
 use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Features, FileSystem, StatFs};
+use crate::fs::{Call, Caller, Cred, Features, FileSystem, StatFs};
 use effects::Effects;
 use granary_sim::sync::Mutex;
 use granary_sim::{Daemon, core};
@@ -191,9 +191,9 @@ impl Vfs {
         Call::kernel(self.time())
     }
 
-    /// A number for a program that begins; the first is 1.
-    pub(crate) fn next_process(&self) -> u32 {
-        self.processes.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    /// A program of this user that begins, with a number that none before it had; the first is 1.
+    pub fn caller(&self, cred: Cred) -> Caller {
+        Caller::new(cred, self.processes.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
     }
 
     /// Test support: from now on changes are numbered.

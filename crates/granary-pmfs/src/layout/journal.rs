@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn entries_come_back_in_both_forms_and_torn_ones_are_none() {
         let e =
-            Entry { addr: 0x1234_5678_9a, tx: 77, generation: 513, kind: UNDO, size: 48, data: [9; DATA] };
+            Entry { addr: 0x12_3456_789a, tx: 77, generation: 513, kind: UNDO, size: 48, data: [9; DATA] };
         for form in [Form::Lines, Form::Words] {
             let back = Entry::parse(&e.bytes(form), form);
             assert_eq!(

@@ -20,6 +20,19 @@ pub struct Features {
     pub quirks: Quirks,
 }
 
+impl Features {
+    /// A part of the kernel, all of it in the page cache, with the limits of ext2 and nothing special: to begin with.
+    pub const PLAIN: Features = Features {
+        cache: CachePolicy::ALL,
+        entrance: Entrance::Kernel,
+        max_file_size: 1 << 41,
+        max_links: 32_000,
+        many_subdirs: false,
+        direct_io: false,
+        quirks: Quirks::NONE,
+    };
+}
+
 /// What the vfs page cache serves. What it does not goes to [`Data::read_direct`](crate::Data::read_direct) and
 /// [`Data::write_direct`](crate::Data::write_direct).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 /// Within the `impl` of one of the traits of a file system: bodies for calls that it has nothing for. The answer is
 /// `NotSupported`, or what it must be where there is no such thing to know of: all of a file is data, nothing to let go of.
+/// `direct` and `xattrs` stand for all calls of their kind; without [`Features::direct_io`](crate::Features::direct_io), and with
+/// all in the page cache, nobody makes the former.
 ///
 /// ```ignore
 /// impl Space for Simple {
@@ -57,6 +59,27 @@ macro_rules! file_system_lacks_call {
     (flush_on_close) => {
         fn flush_on_close(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> bool {
             false
+        }
+    };
+    (direct) => {
+        fn read_direct(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            _: u64,
+            _: $crate::units::Dest<'_>,
+        ) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
+        }
+
+        fn write_direct(
+            &self,
+            _: &$crate::Call<'_>,
+            _: &$crate::Inode,
+            _: u64,
+            _: $crate::units::Payload<'_>,
+        ) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
         }
     };
     (fallocate) => {
