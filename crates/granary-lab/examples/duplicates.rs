@@ -34,7 +34,7 @@ fn measure(name: &str, scale: f64) -> Result<(f64, u64, u64), Box<dyn std::error
         let fs = mount(port, &MountOptions::default()).map_err(|e| text(&e))?;
         let config = VfsConfig { tracking: Tracking::Xor, ..testbed.host.vfs };
         let vfs = Vfs::mount(fs, config).map_err(|e| text(&e))?;
-        let mut run = Run::new(&workload, Processes(vfs.clone()), RunOptions::default());
+        let mut run = Run::new(&workload, Processes::new(vfs.clone()), RunOptions::default());
         run.setup().map_err(|e| text(&e))?;
         vfs.sync(&Caller::KERNEL).map_err(|e| text(&e))?;
         let seen = Arc::new([const { AtomicU64::new(0) }; 3]);

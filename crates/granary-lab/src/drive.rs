@@ -1,4 +1,4 @@
-//! The drive on its own: raw jobs without a file system, and how busy each part of the drive was.
+//! A device on its own, mostly the SSD: raw jobs without a file system, and how busy each part of the drive was.
 //!
 //! ```text
 //!   fio job file (fio.rs) ─┐
@@ -16,6 +16,7 @@ pub mod bench;
 pub mod fio;
 pub mod job;
 pub mod moves;
+pub mod nvm;
 pub mod precondition;
 pub mod record;
 pub mod replay;
@@ -25,8 +26,9 @@ pub mod trace;
 
 pub use bench::Bench;
 pub use job::{Access, Job};
+pub use nvm::NvmRecord;
 pub use precondition::Precondition;
 pub use record::{DriveRecord, ReplayRecord};
 pub use replay::{Pace, Replay};
-pub use table::{replay_table, table};
+pub use table::{nvm_table, replay_table, table};
 pub use trace::recorded::Recorded;

@@ -28,7 +28,9 @@ use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_units::PAGE_SIZE;
 use granary_vfs::{CachePolicy, Caller, Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, Finish, Outcome, Progress, ProgressFn, Run, RunError, RunOptions};
+use granary_workload::run::{
+    Clients, Finish, Outcome, ProcessId, Progress, ProgressFn, Run, RunError, RunOptions,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -87,18 +89,34 @@ pub struct Origin {
     pub notes: Vec<String>,
 }
 
-/// The programs of a run: processes of root on one file system, whose caches the prologue can drop.
-pub struct Processes(pub Arc<Vfs>);
+/// The programs of a run: processes of root on one file system, whose caches the prologue can drop. Threads of one process have
+/// its number and its user, and descriptors of their own.
+pub struct Processes {
+    vfs: Arc<Vfs>,
+    /// By name and instance: those that have begun.
+    begun: Mutex<BTreeMap<(String, u64), Caller>>,
+}
+
+impl Processes {
+    /// None has begun.
+    pub fn new(vfs: Arc<Vfs>) -> Processes {
+        Processes { vfs, begun: Mutex::default() }
+    }
+}
 
 impl Clients for Processes {
     type Client = Process;
 
-    fn client(&self, _thread: &str) -> Process {
-        Process::new(Arc::clone(&self.0), Cred::ROOT)
+    fn client(&self, process: ProcessId<'_>, _thread: &str) -> Process {
+        let mut begun = self.begun.lock();
+        let caller = begun
+            .entry((process.name.to_owned(), process.instance))
+            .or_insert_with(|| self.vfs.caller(Cred::ROOT));
+        Process::of(Arc::clone(&self.vfs), caller.clone())
     }
 
     fn drop_caches(&self) -> Result<(), FsError> {
-        self.0.drop_caches();
+        self.vfs.drop_caches();
         Ok(())
     }
 }
@@ -192,7 +210,7 @@ impl Experiment {
         let mounted =
             registry::mount(fs, &devices, &self.testbed, false).map_err(LabError::fs(name, "mount"))?;
         let vfs = Vfs::mount(mounted, self.testbed.host.vfs).map_err(LabError::fs(name, "mount"))?;
-        let clients = Processes(Arc::clone(&vfs));
+        let clients = Processes::new(Arc::clone(&vfs));
         let progress = progress.map(|on| {
             let vfs = Arc::clone(&vfs);
             Arc::new(move |progress| on(Report { progress, calls: vfs.calls() })) as ProgressFn
@@ -421,6 +439,28 @@ mod tests {
         let said = run("ext4", "", &sets).warnings.join("\n");
         assert!(said.contains("over_provisioning_permille: 1 % are stated, 8.9 % it is"), "{said}");
         assert!(!run("ext4", "", &[]).warnings.join("\n").contains("drive."));
+    }
+
+    /// Threads of one instance are one process to the file system; another instance is another.
+    #[test]
+    fn threads_of_an_instance_share_its_process() {
+        let told = World::default().run(|| {
+            let fs = registry::find("ext4").expect("registered");
+            let testbed = Testbed::load("bytefs-emulator", &[]).expect("valid");
+            let devices = testbed.devices(fs).expect("devices");
+            registry::mkfs(fs, &devices).expect("formats");
+            let mounted = registry::mount(fs, &devices, &testbed, false).expect("mounts");
+            let clients = Processes::new(Vfs::mount(mounted, testbed.host.vfs).expect("mounts"));
+            let of = |name, instance, thread: &str| {
+                clients.client(ProcessId { name, instance }, thread).caller().clone()
+            };
+            [of("p", 1, "p-1/t-1"), of("p", 1, "p-1/t-2"), of("p", 2, "p-2/t-1"), of("q", 1, "q-1/t-1")]
+        });
+        let told = told.expect("no deadlock");
+        assert_eq!(told[0], told[1]);
+        assert!(told.iter().all(|caller| caller.cred == Cred::ROOT && caller.process > 0));
+        let numbers: std::collections::BTreeSet<u32> = told.iter().map(|caller| caller.process).collect();
+        assert_eq!(numbers.len(), 3, "{told:?}");
     }
 
     #[test]

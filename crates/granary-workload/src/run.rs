@@ -4,7 +4,7 @@
 //!   Run::new ──► setup(): prologue                       ──► measure(): one task per thread, joined ──► Outcome
 //!                │  create filesets, sleep, sync, ...         │
 //!                │                                            │  thread: pass over its flowops, again and again
-//!                └── Clients::client("setup")                 └── Clients::client("filereader-1/thread-3")
+//!                └── Clients::client(setup, "setup")                 └── Clients::client(filereader 1, "filereader-1/thread-3")
 //!
 //!   tree       directories and files as numbers         pool      which exist, which is picked next
 //!   plan       flowops as numbers                       worker    executes them
@@ -66,13 +66,31 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use worker::Worker;
 
-/// Hands out one client (process) of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`.
+/// A process of a workload: the n-th instance (from 1) of a `process` of this name; or of the runner itself, where nothing is
+/// measured: `setup`, `prologue`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Which of those of its name.
+    pub instance: u64,
+}
+
+impl ProcessId<'_> {
+    /// The only process of a name.
+    pub const fn single(name: &str) -> ProcessId<'_> {
+        ProcessId { name, instance: 1 }
+    }
+}
+
+/// Hands out one client of the file system per thread. Implemented by every `Fn(&str) -> impl Posix`, which is told of threads
+/// only: each is a process then.
 pub trait Clients {
     /// What makes the calls.
     type Client: Posix + Send + 'static;
 
-    /// A client for this thread; the name is for reports. Called before the threads start.
-    fn client(&self, thread: &str) -> Self::Client;
+    /// A client for this thread of this process; the thread's name is for reports. Called before the threads start.
+    fn client(&self, process: ProcessId<'_>, thread: &str) -> Self::Client;
 
     /// Forgets clean pages, inodes and dentries (`drop_caches` in the prologue). Does nothing unless overridden.
     ///
@@ -85,7 +103,7 @@ pub trait Clients {
 
 impl<P: Posix + Send + 'static, F: Fn(&str) -> P> Clients for F {
     type Client = P;
-    fn client(&self, thread: &str) -> P {
+    fn client(&self, _process: ProcessId<'_>, thread: &str) -> P {
         self(thread)
     }
 }
@@ -197,7 +215,7 @@ impl<C: Clients> Run<C> {
                 Step::CreateFilesets => self.create_filesets()?,
                 Step::Sleep { seconds } => granary_sim::sleep(Nanos::from_secs(seconds)),
                 Step::Sync => {
-                    let mut client = self.clients.client("prologue");
+                    let mut client = self.clients.client(ProcessId::single("prologue"), "prologue");
                     client.sync().map_err(|e| setup::failed("sync", b"", e))?;
                 }
                 Step::DropCaches => {
@@ -330,9 +348,10 @@ impl<C: Clients> Run<C> {
                         Arc::clone(&shared.groups[group][next_semaphore[group] - 1])
                     })
                     .collect();
-                let client = self.clients.client(&thread.name);
+                let process = ProcessId { name: &thread.program, instance: thread.instance };
+                let client = self.clients.client(process, &thread.name);
                 let aio = (1..=thread.kind.aio_writers)
-                    .map(|n| self.clients.client(&format!("{}/aio-{n}", thread.name)))
+                    .map(|n| self.clients.client(process, &format!("{}/aio-{n}", thread.name)))
                     .collect();
                 let seed = self.options.seed.wrapping_add(u64::from(self.rounds - 1) << 32);
                 Worker::new(number, thread, client, Arc::clone(shared), semaphores, aio, seed)

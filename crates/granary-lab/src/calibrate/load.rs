@@ -5,7 +5,7 @@ use granary_sim::rng::Stream;
 use granary_units::{Nanos, Payload};
 use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix};
 use granary_workload::Workload;
-use granary_workload::run::{Clients, Run, RunOptions};
+use granary_workload::run::{Clients, ProcessId, Run, RunOptions};
 
 /// Names of the loads.
 pub const LOADS: [&str; 5] = ["varmail", "fileserver", "create", "overwrite", "wal"];
@@ -67,7 +67,7 @@ impl Load {
         edge: &mut dyn FnMut(Edge) -> Result<(), LabError>,
     ) -> Result<(), LabError> {
         let failed = |stage: &'static str| move |e: FsError| LabError::run("calibrate", stage, e);
-        let mut client = clients.client("sync");
+        let mut client = clients.client(ProcessId::single("sync"), "sync");
         let Some(workload) = &self.workload else {
             let (mut rng, mut log) = (Stream::new(seed, self.name), Log::default());
             let wal = self.name == "wal";

@@ -372,7 +372,7 @@ impl<'a> Bench<'a> {
             Access::Store | Access::Persist => Step::WriteBack,
             _ => Step::Done,
         };
-        let then = run.io.access(now, slot.drawn, run.done)?;
+        let then = run.io.access(now, slot.client, slot.drawn, run.done)?;
         match slot.step {
             Step::WriteBack if then == now => self.write_back(now, slot),
             _ => Ok(then),

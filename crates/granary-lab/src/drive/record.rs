@@ -23,7 +23,7 @@ use serde::Serialize;
 /// Version of the records' format.
 pub const DRIVE_RECORD_VERSION: u32 = 2;
 /// What is said of a run that was stopped.
-const CUT_SHORT: &str = "cut short by an interrupt: the figures are of what was done until then";
+pub(super) const CUT_SHORT: &str = "cut short by an interrupt: the figures are of what was done until then";
 
 /// Where the numbers come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -383,7 +383,7 @@ impl Moved {
     }
 }
 
-fn job_record(job: &Job, r: &JobResult, part: Part) -> JobRecord {
+pub(super) fn job_record(job: &Job, r: &JobResult, part: Part) -> JobRecord {
     let Part { offset, size, .. } = part;
     let half = |n: usize| r.split.as_ref().map(|split| rates(&split[n], r.time));
     JobRecord {

@@ -1,6 +1,7 @@
 //! The terminal tables of a drive bench and of a replay.
 
-use super::record::{DriveRecord, Latency, Moved, Origin, Rates, ReplayRecord};
+use super::nvm::NvmRecord;
+use super::record::{DriveRecord, JobRecord, Latency, Moved, Origin, Rates, ReplayRecord};
 use crate::report::{Column, Unit, View, grid, group, right, tables};
 use comfy_table::Cell;
 use granary_units::Bytes;
@@ -9,8 +10,28 @@ use std::fmt::Write as _;
 /// Jobs with their rates and latencies, then how busy the drive's parts were, then flash traffic.
 pub fn table(r: &DriveRecord, view: View) -> String {
     let mut out = head(&r.origin, &r.moved);
+    out += &jobs_table(&r.jobs, view);
+    moved(&mut out, &r.moved);
+    warnings(&mut out, &r.warnings);
+    out
+}
+
+/// The same for jobs on a DIMM, of which no part is told apart.
+pub fn nvm_table(r: &NvmRecord, view: View) -> String {
+    let (o, warm) = (&r.origin, if r.origin.warm { ", warm" } else { "" });
+    let mut out = format!(
+        "{}, device {}{warm}, seed {}: {:.6} virtual seconds\n\n",
+        o.testbed, r.device, o.seed, r.virtual_s
+    );
+    out += &jobs_table(&r.jobs, view);
+    warnings(&mut out, &r.warnings);
+    out
+}
+
+/// Jobs with their rates and latencies.
+fn jobs_table(jobs: &[JobRecord], view: View) -> String {
     let mut rows = Vec::new();
-    for j in &r.jobs {
+    for j in jobs {
         let bs = match j.bs_max {
             None => Bytes(j.bs).to_string(),
             Some(most) => format!("{}-{}", Bytes(j.bs), Bytes(most)),
@@ -26,10 +47,7 @@ pub fn table(r: &DriveRecord, view: View) -> String {
     let labels = [Column::words("job", words(0)), Column::words("rw", words(1))];
     let shape = [Column::new("bs", words(2)), Column::new("depth x jobs", words(3))];
     let rates: Vec<&Rates> = rows.iter().map(|(_, rates)| *rates).collect();
-    let _ = writeln!(out, "{}", rate_tables(view, &labels, shape.to_vec(), &rates));
-    moved(&mut out, &r.moved);
-    warnings(&mut out, &r.warnings);
-    out
+    format!("{}\n", rate_tables(view, &labels, shape.to_vec(), &rates))
 }
 
 /// The same for a trace, by kind of operation.

@@ -37,6 +37,14 @@ impl Testbed {
         self.drive.as_ref().ok_or_else(|| self.lacks("this", Need::Blocks))
     }
 
+    /// The NVM DIMMs.
+    ///
+    /// # Errors
+    /// The testbed has none: with those that have some.
+    pub fn nvm(&self) -> Result<&DimmConfig, LabError> {
+        self.device.nvm.as_ref().ok_or_else(|| self.lacks("this", Need::Nvm))
+    }
+
     /// The SSD with the firmware that a file system runs on.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Experiments from outside.
+//! Experiments from outside, and what is known of the registry.
 
+mod named;
 mod offered;
 mod worn;

@@ -37,7 +37,10 @@ pub(crate) struct Plan {
 pub(crate) struct ThreadPlan {
     /// Such as `filereader-1/filereaderthread-3`.
     pub(crate) name: String,
+    /// Its process: the number in the plan; the name, and which instance of that.
     pub(crate) process: usize,
+    pub(crate) program: Arc<str>,
+    pub(crate) instance: u64,
     pub(crate) kind: Arc<Kind>,
 }
 
@@ -85,6 +88,7 @@ impl Plan {
             for _ in 0..process.instances {
                 // Definitions of one name are numbered on: threads draw from streams named after them.
                 let instance = next(&mut next_process, &process.name);
+                let program: Arc<str> = process.name.as_str().into();
                 let mut next_thread = BTreeMap::new();
                 for (thread, kind) in &kinds {
                     kind.nodes.iter().for_each(|node| finish_counts(node, processes, &mut finish));
@@ -96,6 +100,8 @@ impl Plan {
                             next(&mut next_thread, &thread.name)
                         ),
                         process: processes,
+                        program: Arc::clone(&program),
+                        instance,
                         kind: Arc::clone(kind),
                     }));
                 }

@@ -17,7 +17,7 @@ use super::error::RunError;
 use super::fileset::{Fileset, content_word};
 use super::index_set::IndexSet;
 use super::tree::{PathBuffer, Tree};
-use super::{Clients, Phase, Progress, ProgressFn};
+use super::{Clients, Phase, ProcessId, Progress, ProgressFn};
 use crate::spec::{FilesetId, FilesetSpec};
 use granary_sim::rng::Stream;
 use granary_units::Payload;
@@ -73,6 +73,9 @@ impl Counter {
     }
 }
 
+/// Who makes filesets.
+const SETUP: ProcessId<'_> = ProcessId::single("setup");
+
 /// Makes one fileset.
 pub(crate) fn create<C: Clients>(
     clients: &C,
@@ -82,7 +85,7 @@ pub(crate) fn create<C: Clients>(
     seed: u64,
     counter: &Arc<Counter>,
 ) -> Done<Fileset> {
-    let mut client = clients.client("setup");
+    let mut client = clients.client(SETUP, "setup");
     let keep = (spec.trust_tree || spec.reuse) && exists(&mut client, tree.root())?;
     if !keep {
         remove(&mut client, tree.root())?;
@@ -107,7 +110,7 @@ pub(crate) fn create<C: Clients>(
         let workers: Vec<_> = (0..PARALLEL.min(job.tree.files()))
             .map(|n| {
                 let name = format!("prealloc-{}", n + 1);
-                let (job, mut client) = (Arc::clone(&job), clients.client(&name));
+                let (job, mut client) = (Arc::clone(&job), clients.client(SETUP, &name));
                 granary_sim::spawn(&name, move || job.work(&mut client))
             })
             .collect();

@@ -3,6 +3,7 @@
 use super::super::job::Access;
 use super::client::Drawn;
 use granary_device::{Command, Drive, DriveError, Structure};
+use granary_sim::on_behalf;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 
 const WHAT: Structure = Structure::Data;
@@ -11,6 +12,9 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// The drive, and working memory of accesses.
 pub(super) struct Buffers<'a> {
     drive: &'a dyn Drive,
+    /// Each client is a core of its own to it: a DIMM, which knows what each core holds in its caches. An SSD gets stores
+    /// written back at the instant at which they are made, from whichever core.
+    tells_cores: bool,
     /// Pages of the largest command.
     most: usize,
     pages: Vec<Page>,
@@ -21,8 +25,17 @@ pub(super) struct Buffers<'a> {
 
 impl Buffers<'_> {
     pub(super) fn new(drive: &dyn Drive) -> Buffers<'_> {
-        let most = drive.info().max_transfer;
-        Buffers { drive, most, pages: Vec::new(), bytes: Vec::new(), lpas: Vec::new(), places: Vec::new() }
+        let info = drive.info();
+        let (tells_cores, most) = (!info.blocks, info.max_transfer);
+        Buffers {
+            drive,
+            tells_cores,
+            most,
+            pages: Vec::new(),
+            bytes: Vec::new(),
+            lpas: Vec::new(),
+            places: Vec::new(),
+        }
     }
 
     pub(super) fn look_ahead(&mut self, accesses: &[Drawn]) {
@@ -38,21 +51,24 @@ impl Buffers<'_> {
         }
     }
 
-    /// Begins an access at `now`; returns when it completes (a store: when its lines may be written back).
+    /// Begins an access of a client at `now`; returns when it completes (a store: when its lines may be written back).
     #[inline]
     pub(super) fn access(
         &mut self,
         now: Nanos,
+        client: u32,
         Drawn { access, at, len }: Drawn,
         nth: u64,
     ) -> Result<Nanos, DriveError> {
         if access.is_byte() {
+            let core = if self.tells_cores { client } else { 0 };
+            let _core = on_behalf(core as usize);
             self.bytes.resize(len as usize, 0);
             if access == Access::Load {
                 return self.drive.load(now, ByteAddr(at), &mut self.bytes, WHAT);
             }
             self.bytes.fill(nth as u8 | 1);
-            return self.drive.store(now, ByteAddr(at), &self.bytes, TxId::NONE, WHAT);
+            return self.drive.store_from(core as u16, now, ByteAddr(at), &self.bytes, TxId::NONE, WHAT);
         }
         let (pages, lpa) = ((len / PAGE) as usize, at / PAGE);
         if access == Access::Trim {

@@ -1,5 +1,5 @@
 use super::{LATENCY, MemFs, count, fails, one_process, one_thread, run, run_with};
-use crate::run::{Clients, Finish, Outcome, Phase, Progress, Run, RunOptions};
+use crate::run::{Clients, Finish, Outcome, Phase, ProcessId, Progress, Run, RunOptions};
 use granary_sim::World;
 use granary_units::Nanos;
 use granary_vfs::FsError;
@@ -227,7 +227,7 @@ struct Counted(MemFs, Arc<Mutex<u32>>);
 
 impl Clients for Counted {
     type Client = super::memfs::Client;
-    fn client(&self, thread: &str) -> Self::Client {
+    fn client(&self, _process: ProcessId<'_>, thread: &str) -> Self::Client {
         self.0.client(thread)
     }
     fn drop_caches(&self) -> Result<(), FsError> {
@@ -337,4 +337,36 @@ fn the_end_cuts_an_operation_short_but_not_the_bytes_of_its_calls() {
     // A hundred calls of 10 ms, of which the first opens; reading also seeks.
     assert_eq!(one("flowop writewholefile").app_write, 99 * 256);
     assert_eq!(one("flowop readwholefile").app_read, 98 * 256);
+}
+
+/// Notes for whom it is asked for clients.
+struct Noted(MemFs, Arc<Mutex<Vec<(String, u64, String)>>>);
+
+impl Clients for Noted {
+    type Client = super::memfs::Client;
+    fn client(&self, process: ProcessId<'_>, thread: &str) -> Self::Client {
+        self.1.lock().push((process.name.to_owned(), process.instance, thread.to_owned()));
+        self.0.client(thread)
+    }
+}
+
+#[test]
+fn each_instance_of_a_process_is_one_process() {
+    let text = format!(
+        "define fileset name=set,path=/d,{FILES}\n\
+         define process name=p,instances=2\n{{\nthread name=t,memsize=1m,instances=2\n{{\n{STAT}\n}}\n}}\nrun 1\n"
+    );
+    let (fs, asked) = (MemFs::new(LATENCY), Arc::new(Mutex::new(Vec::new())));
+    let (workload, clients) = (super::workload(&text), Noted(fs, Arc::clone(&asked)));
+    World::default()
+        .run(move || {
+            let mut run = Run::new(&workload, clients, RunOptions::default());
+            run.setup().expect("set up");
+            run.measure().expect("runs");
+        })
+        .expect("no deadlock");
+    let asked = asked.lock();
+    let asked: Vec<_> = asked.iter().map(|(name, n, thread)| (name.as_str(), *n, thread.as_str())).collect();
+    let measured = [("p", 1, "p-1/t-1"), ("p", 1, "p-1/t-2"), ("p", 2, "p-2/t-1"), ("p", 2, "p-2/t-2")];
+    assert_eq!(asked, [&[("setup", 1, "setup")][..], &measured].concat());
 }
