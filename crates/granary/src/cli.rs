@@ -404,6 +404,9 @@ pub struct DriveBenchArgs {
     /// A comparison instead of jobs
     #[command(subcommand)]
     pub kind: Option<DriveBenchKind>,
+    /// The testbed's device that is measured: ssd, or nvm, which takes loads and stores only
+    #[arg(long, value_name = "DEVICE", default_value = "ssd")]
+    pub device: String,
     /// What to do, comma-separated for jobs that run at the same time: read, write, rw, load, store, persist, and with
     /// "rand" before the name in random order
     #[arg(long, value_delimiter = ',', default_value = "randread", conflicts_with = "job")]

@@ -1,6 +1,7 @@
 //! `granary drive bench|replay`: raw accesses to an emulated drive, from jobs or from a trace.
 
 mod bench;
+mod nvm;
 mod replay;
 
 use crate::cli::{DriveArgs, DriveBenchArgs, DriveBenchKind, DriveCommand};

@@ -345,6 +345,29 @@ fn a_slower_flash_makes_a_slower_drive() {
 }
 
 #[test]
+fn drive_bench_measures_the_dimm_of_a_testbed() {
+    let nvm = ["drive", "bench", "--device", "nvm", "--testbed", "spfs", "--accesses", "500", "--rw"];
+    let run = || ends(&[&nvm[..], &["randload,persist", "--numjobs", "3", "--json"]].concat(), 0).0;
+    let v: serde_json::Value = serde_json::from_str(&run()).expect("JSON");
+    assert_eq!((&v["device"], &v["jobs"][1]["accesses"]), (&"nvm".into(), &1500.into()));
+    assert!(v.get("flash").is_none());
+    assert_eq!(v.to_string(), serde_json::from_str::<serde_json::Value>(&run()).expect("JSON").to_string());
+    assert!(ends(&[&nvm[..], &["load"]].concat(), 0).0.contains("device nvm"));
+    for (more, why) in [
+        (&["randread"][..], "knows bytes only"),
+        (&["load", "--precondition", "fill"], "--precondition"),
+        (&["load", "--no-data"], "--no-data"),
+        (&["load", "--warm"], "--size"),
+    ] {
+        let (_, err) = ends(&[&nvm[..], more].concat(), 2);
+        assert!(err.contains(why), "{err}");
+    }
+    let (_, err) = ends(&["drive", "bench", "--device", "nvm", "--rw", "load"], 2);
+    assert!(err.contains("needs an NVM DIMM") && err.contains("spfs"), "{err}");
+    assert!(ends(&["drive", "bench", "--device", "nmv"], 2).1.contains("did you mean `nvm`?"));
+}
+
+#[test]
 fn drive_bench_reads_fio_jobs_and_repeats() {
     let dir = tempfile::tempdir().expect("tempdir");
     let path = dir.path().join("a.fio");

@@ -1,9 +1,10 @@
 //! `granary drive bench`.
 
-use super::{Bed, Plan, config, ended, parse_precondition, print, usage};
+use super::{Bed, Plan, config, ended, nvm, parse_precondition, print, usage};
 use crate::cli::DriveBenchArgs;
 use crate::failure::Failure;
 use crate::progress::Fraction;
+use granary_device::Role;
 use granary_lab::LabError;
 use granary_lab::drive::job::{Pattern, check_all};
 use granary_lab::drive::{Bench, DriveRecord, Job, Precondition, fio, table};
@@ -11,13 +12,16 @@ use granary_units::{Bytes, Nanos, PAGE_SIZE};
 
 /// Runs the command.
 pub fn run(args: &DriveBenchArgs) -> Result<(), Failure> {
+    match Role::find(&args.device) {
+        Some(Role::Ssd) => {}
+        Some(Role::Nvm) => return nvm::run(args),
+        None => return Err(usage("--device", &args.device, "ssd, nvm").into()),
+    }
     let (config, testbed) = config(&args.drive)?;
     let (jobs, warnings) = jobs(args)?;
     // Before the drive is made and filled, which may take long.
     check_all(&jobs, config.pages() * PAGE_SIZE as u64)?;
-    if args.warm && jobs.iter().any(|j| j.pattern.first.is_byte() && j.size.is_none()) {
-        return Err(Failure::usage("--warm stores every line of byte jobs: say which with --size"));
-    }
+    check_warm(args, &jobs)?;
     if args.warm && !jobs.iter().any(|j| j.pattern.first.is_byte()) {
         return Err(Failure::usage(
             "--warm stores the lines of byte jobs, and there is none: blocks are warmed by --precondition",
@@ -56,8 +60,16 @@ pub fn run(args: &DriveBenchArgs) -> Result<(), Failure> {
     ended(&bed.stop)
 }
 
+/// Refuses to warm all of a device.
+pub(super) fn check_warm(args: &DriveBenchArgs, jobs: &[Job]) -> Result<(), Failure> {
+    if args.warm && jobs.iter().any(|j| j.pattern.first.is_byte() && j.size.is_none()) {
+        return Err(Failure::usage("--warm stores every line of byte jobs: say which with --size"));
+    }
+    Ok(())
+}
+
 /// The jobs, and what to warn of.
-fn jobs(args: &DriveBenchArgs) -> Result<(Vec<Job>, Vec<String>), LabError> {
+pub(super) fn jobs(args: &DriveBenchArgs) -> Result<(Vec<Job>, Vec<String>), LabError> {
     if let Some(path) = &args.job {
         let text = std::fs::read_to_string(path)
             .map_err(|source| LabError::Io { what: format!("reading {}", path.display()), source })?;
