@@ -2,7 +2,7 @@
 //!
 //! Invariant: a key is set once; what does not fit says what the key takes and what it has.
 
-use super::source::{self, NO_SIZE, NO_WORD, plain};
+use super::source::{self, NO_SIZE, NO_WORD, NO_WORD_IN_TEXT, plain};
 use super::{ELSEWHERE, Testbed, unset};
 use crate::error::LabError;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub(super) fn once(sets: &[String], paths: &[String]) -> Result<(), LabError> {
 pub(super) fn read(tree: &mut Table, set: &str) -> Result<Testbed, LabError> {
     Testbed::deserialize(tree.clone()).or_else(|e| match set.split_once('=') {
         // As a word it is refused with the list of those that there are.
-        Some((key, value)) if e.message() == NO_WORD => {
+        Some((key, value)) if [NO_WORD, NO_WORD_IN_TEXT].contains(&e.message()) => {
             apply(tree, &format!("{key}='{}'", value.trim()), "")?;
             Testbed::deserialize(tree.clone()).map_err(|e| bad(set, plain(e.message())))
         }

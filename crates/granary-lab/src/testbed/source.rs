@@ -41,13 +41,15 @@ struct Head {
 
 /// What toml says of a number or truth value for an option that takes one of some words.
 pub const NO_WORD: &str = "invalid type: unit variant, expected string only";
+/// The same of a text that it has parsed.
+pub const NO_WORD_IN_TEXT: &str = "wanted string or table";
 /// What it says of anything but a number from 0 on or a text for [`granary_units::Bytes`].
 pub const NO_SIZE: &str = "data did not match any variant of untagged enum Either";
 
 /// What toml says, where that speaks of our types.
 pub fn plain(message: &str) -> String {
     match message {
-        NO_WORD => "a word in quotes belongs here".to_owned(),
+        NO_WORD | NO_WORD_IN_TEXT => "a word in quotes belongs here".to_owned(),
         NO_SIZE => {
             "a size (or bandwidth) belongs here: a whole number of bytes, 0 and more, or a text such as \"16MiB\"".to_owned()
         }
