@@ -1,6 +1,6 @@
 //! `fstrim`: what files had goes back to the drive, and nothing else does.
 
-use super::rig::each;
+use super::rig::{each, eventually};
 use granary_vfs::Call;
 use granary_vfs::Caller;
 use std::fs::{self, File};
@@ -29,7 +29,14 @@ fn what_removed_files_had_is_told_to_the_drive_and_other_files_stay() {
             File::open(rig.path(name)).expect("opened").sync_all().expect("synced");
         }
         let before = rig.trimmed();
+        let free = || rig.vfs.statfs(&Caller::KERNEL).expect("told").free_blocks * 4096;
+        let with_both = free();
         fs::remove_file(rig.path("gone")).expect("removed");
+        // The kernel forgets a removed file when it likes; only then has the file system its space back.
+        eventually(|| {
+            rig.vfs.sync(&Caller::KERNEL).expect("synced");
+            free() >= with_both + content.len() as u64
+        });
         rig.vfs.sync(&Caller::KERNEL).expect("synced");
         let told = trim(rig.root(), 0, 0).expect("trimmed");
         // F2FS tells of whole dead segments with its checkpoints.
