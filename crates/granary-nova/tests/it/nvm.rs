@@ -28,13 +28,13 @@ fn threads_on_the_wall_clock_leave_a_sound_file_system() {
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let all = on_nvm(|| suite::what_was_fsynced_survives_power_failures(&Subject::default(), 4));
+    let all = on_nvm(|| suite::what_was_fsynced_survives_power_failures(&Subject::default(), 2));
     assert!(all.iter().any(|r| !r.clean && r.inodes > 0), "nothing was recovered: {all:?}");
 }
 
 #[test]
 fn a_full_file_system_loses_power_while_it_is_emptied() {
-    on_nvm(|| suite::a_full_file_system_loses_power_while_it_is_emptied(&Subject::default(), 8));
+    on_nvm(|| suite::a_full_file_system_loses_power_while_it_is_emptied(&Subject::default(), 3));
 }
 
 #[test]
@@ -44,5 +44,5 @@ fn a_full_file_system_can_be_emptied_and_filled_again() {
 
 #[test]
 fn a_full_file_system_loses_power_while_attributes_change() {
-    on_nvm(|| suite::a_full_file_system_loses_power_while_attributes_change(&Subject::default(), 10));
+    on_nvm(|| suite::a_full_file_system_loses_power_while_attributes_change(&Subject::default(), 4));
 }
