@@ -28,6 +28,8 @@ pub struct DriveInfo {
     pub blocks: bool,
     /// It answers loads and stores.
     pub bytes: bool,
+    /// A power failure leaves each line of 64 B whole, as a byte window does; else each word of 8 B.
+    pub whole_lines: bool,
     /// Firmware has the ByteFS write log: stores may carry transactions, COMMIT and RECOVER exist.
     pub write_log: bool,
     /// Bytes of a half of the write log, which is what uncommitted transactions may take; 0 = unknown, or none.

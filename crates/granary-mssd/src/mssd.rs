@@ -117,6 +117,7 @@ impl Mssd {
             pages: config.pages(),
             blocks: true,
             bytes: config.window,
+            whole_lines: true,
             write_log: config.firmware.mode == Mode::Log,
             log_half: if config.firmware.mode == Mode::Log { config.firmware.log_region.0 / 2 } else { 0 },
             bam: config.firmware.bam.is_some(),

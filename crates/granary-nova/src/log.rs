@@ -159,9 +159,16 @@ impl Nova {
         Ok(at)
     }
 
-    /// Stores a log's new tail (and its head, where the log is new), without a fence.
+    /// Stores a log's new tail (and its head, where the log is new), without a fence behind them. Of a new log both are in one
+    /// line; where lines may be torn the head is safe first.
     pub(crate) fn put_tail(&self, b: &mut Batch<'_>, st: &State, p: &Pending) -> Result<()> {
         if st.tail == 0 {
+            if !self.pm.info().whole_lines {
+                // The tail is what counts: without it nobody looks at the head.
+                b.put_u64(st.slot + inode::HEAD, st.pages[0].block, Structure::Inode)?;
+                b.fence()?;
+                return b.put_u64(st.slot + inode::TAIL, p.tail, Structure::Inode);
+            }
             let mut both = [0; 16];
             put_u64(&mut both, 0, st.pages[0].block);
             put_u64(&mut both, 8, p.tail);

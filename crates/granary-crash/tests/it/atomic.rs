@@ -111,3 +111,14 @@ fn every_metadata_operation_of_nova_with_data_in_place_is_durable_and_atomic() {
 fn every_metadata_operation_of_pmfs_is_durable_and_atomic() {
     points("pmfs", Mix { users: false, data: 0, ..Mix::default() }, 150);
 }
+
+/// Where words are torn: a log's first tail must not be there before its head.
+#[test]
+fn every_operation_of_nova_on_a_dimm_is_durable_and_atomic() {
+    points("nova@nvm", Mix { users: false, ..Mix::default() }, 150);
+}
+
+#[test]
+fn every_metadata_operation_of_pmfs_on_a_dimm_is_durable_and_atomic() {
+    points("pmfs@nvm", Mix { users: false, data: 0, ..Mix::default() }, 100);
+}
