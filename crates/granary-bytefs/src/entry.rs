@@ -29,22 +29,12 @@ pub const BYTEFS: FsEntry = FsEntry {
     mount: |devices, how| mount(devices, how, Variant::Full),
     repair: Some(repair),
     crash: &[
-        case("bytefs", SMALL),
-        case("bytefs-sync", "commit = 'sync'\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 2"),
-        // With a data journal removals are to be atomic, too.
-        case(
-            "bytefs-journal",
-            "data = 'journal'\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 64",
-        ),
-        case(
-            "bytefs-journal-sync",
-            "data = 'journal'\n commit = 'sync'\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 64",
-        ),
+        case("bytefs", &[SMALL, STEPS]),
+        case("bytefs-sync", &[SMALL, STEPS, SYNC]),
+        case("bytefs-journal", &[SMALL, WHOLE]),
+        case("bytefs-journal-sync", &[SMALL, WHOLE, SYNC]),
         // Transactions so small that a fallocate takes several.
-        case(
-            "bytefs-journal-steps",
-            "data = 'journal'\n commit = 'sync'\n commit_lines = 8\n commit_interval = 3000000\n cpus = 4\n max_free_lines = 64",
-        ),
+        case("bytefs-journal-steps", &[SMALL, WHOLE, SYNC, "commit_lines = 8"]),
     ],
 };
 
@@ -53,7 +43,7 @@ pub const BYTEFS_LOG: FsEntry = FsEntry {
     name: "bytefs-log",
     about: "ByteFS-Log (its Figure 12): firmware write log, metadata by byte, data by block only",
     mount: |devices, how| mount(devices, how, Variant::Log),
-    crash: &[case("bytefs-log", SMALL)],
+    crash: &[case("bytefs-log", &[SMALL, STEPS])],
     ..BYTEFS
 };
 
@@ -63,14 +53,19 @@ pub const BYTEFS_DUAL: FsEntry = FsEntry {
     about: "ByteFS-Dual (its Figure 12): page-cache firmware, metadata by byte, data by block, redo log of the host",
     write_log: false,
     mount: |devices, how| mount(devices, how, Variant::Dual),
-    crash: &[case("bytefs-dual", SMALL)],
+    crash: &[case("bytefs-dual", &[SMALL, STEPS])],
     ..BYTEFS
 };
 
-/// Commits every 3 ms, and removals in several steps.
-const SMALL: &str = "commit_interval = 3000000\n cpus = 4\n max_free_lines = 2";
+/// Commits every 3 ms.
+const SMALL: &str = "commit_interval = 3000000\ncpus = 4";
+/// Removals take several transactions.
+const STEPS: &str = "max_free_lines = 2";
+/// With a data journal removals are to be atomic, too.
+const WHOLE: &str = "data = 'journal'\nmax_free_lines = 64";
+const SYNC: &str = "commit = 'sync'";
 
-const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     CrashCase { mount, metadata_cache: Bytes::kib(256), ..CrashCase::plain(name) }
 }
 

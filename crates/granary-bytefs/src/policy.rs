@@ -9,7 +9,7 @@
 //!
 //! Both times are what a caller of `fsync` waits: stores, write-backs and the verify against one block command. The cost
 //! policy knows nothing of what happens later: lines in the write log cost log cleaning (a page read and a program), a
-//! block write costs a program at once. `granary run oltp --fs bytefs --set host.bytefs.policy=cost`
+//! block write costs a program at once. `granary run oltp --fs bytefs --set fs.bytefs.policy=cost`
 //! (`=ratio`) shows what that comes to.
 //!
 //! On a clock that does not model the drive's latencies (a mount without pacing) nothing can be measured; the paper's

@@ -119,7 +119,7 @@ impl Target for Case {
     }
 
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
-        let options = table(self.case.mount)?;
+        let options = table(&self.case.mount.join("\n"))?;
         let metadata_cache = self.case.metadata_cache;
         (self.fs.mount)(devices, &Mount { options: &options, metadata_cache, read_only: false, lower: None })
     }

@@ -89,18 +89,6 @@ impl Devices {
         need.roles().iter().find(serves).copied()
     }
 
-    /// Those devices that serve one of `needs`.
-    ///
-    /// # Errors
-    /// The first need that none serves.
-    pub fn for_needs(&self, needs: &[Need]) -> Result<Devices, Missing> {
-        needs.iter().try_fold(Devices::none(), |mut some, need| {
-            let role = self.role_for(*need).ok_or(Missing(*need))?;
-            some.ports[role as usize] = self.ports[role as usize].clone();
-            Ok(some)
-        })
-    }
-
     /// All, in the order of the roles.
     pub fn iter(&self) -> impl Iterator<Item = (Role, &Port)> {
         Role::ALL.into_iter().filter_map(|role| Some((role, self.get(role)?)))

@@ -33,22 +33,17 @@ pub const EXT4: FsEntry = FsEntry {
     },
     repair: None,
     crash: &[
-        case(
-            "ext4",
-            "data = 'ordered'\n commit_interval = 1000000\n dirty_expire = 3000000\n writeback_interval = 1000000\n cpus = 4",
-        ),
-        case(
-            "ext4-writeback",
-            "data = 'writeback'\n commit_interval = 1000000\n dirty_expire = 3000000\n writeback_interval = 1000000\n cpus = 4",
-        ),
-        case(
-            "ext4-journal",
-            "data = 'journal'\n commit_interval = 1000000\n dirty_expire = 3000000\n writeback_interval = 1000000\n cpus = 4",
-        ),
+        case("ext4", &[SMALL, "data = 'ordered'"]),
+        case("ext4-writeback", &[SMALL, "data = 'writeback'"]),
+        case("ext4-journal", &[SMALL, "data = 'journal'"]),
     ],
 };
 
+/// Commits and write-back within milliseconds.
+const SMALL: &str =
+    "commit_interval = 1000000\ndirty_expire = 3000000\nwriteback_interval = 1000000\ncpus = 4";
+
 /// The smallest journal, which wraps all the time.
-const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     CrashCase { mkfs: "journal_size = '4MiB'", mount, ..CrashCase::plain(name) }
 }

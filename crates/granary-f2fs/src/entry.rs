@@ -32,28 +32,21 @@ pub const F2FS: FsEntry = FsEntry {
     },
     repair: None,
     crash: &[
-        case("f2fs", SMALL_POSIX),
-        CrashCase { renames_are_whole: true, ..case("f2fs-strict", SMALL_STRICT) },
-        case("f2fs-never-in-place", SMALL_NEVER),
+        case("f2fs", &[SMALL, "fsync_mode = 'posix'\nin_place = 'fsync'"]),
+        CrashCase {
+            renames_are_whole: true,
+            ..case("f2fs-strict", &[SMALL, "fsync_mode = 'strict'\nin_place = 'fsync'"])
+        },
+        case("f2fs-never-in-place", &[SMALL, "fsync_mode = 'posix'\nin_place = 'never'"]),
     ],
 };
 
 /// Checkpoints every 4 ms, cleaning every 1 to 4 ms.
-macro_rules! small {
-    ($($more:literal),*) => {
-        concat!(
-            "checkpoint_interval = 4000000\n idle_interval = 500000\n gc_sleep = [1000000, 2000000, 4000000]\n",
-            "discard_sleep = [100000, 300000, 500000]\n dirty_nodes = 64\n",
-            $($more),*
-        )
-    };
-}
-const SMALL_POSIX: &str = small!("fsync_mode = 'posix'\n in_place = 'fsync'");
-const SMALL_STRICT: &str = small!("fsync_mode = 'strict'\n in_place = 'fsync'");
-const SMALL_NEVER: &str = small!("fsync_mode = 'posix'\n in_place = 'never'");
+const SMALL: &str = "checkpoint_interval = 4000000\nidle_interval = 500000\ngc_sleep = [1000000, 2000000, 4000000]\n\
+                     discard_sleep = [100000, 300000, 500000]\ndirty_nodes = 64";
 
 /// Segments of 64 KiB, so that logs switch and segments are cleaned all the time.
-const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     CrashCase {
         mkfs: "size = '5MiB'\n segment_blocks = 16",
         mount,

@@ -23,9 +23,9 @@ pub const NOVA: FsEntry = FsEntry {
         Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &options)?)
     },
     repair: None,
-    crash: &[case("nova", "data = 'cow'"), case("nova-in-place", "data = 'in_place'")],
+    crash: &[case("nova", &["data = 'cow'"]), case("nova-in-place", &["data = 'in_place'"])],
 };
 
-const fn case(name: &'static str, mount: &'static str) -> CrashCase {
+const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
     CrashCase { mkfs: "cpus = 4", mount, ..CrashCase::plain(name) }
 }

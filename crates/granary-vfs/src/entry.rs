@@ -120,8 +120,8 @@ pub struct CrashCase {
     pub name: &'static str,
     /// Options of `mkfs`, TOML.
     pub mkfs: &'static str,
-    /// Options of the mount, TOML.
-    pub mount: &'static str,
+    /// Options of the mount, TOML in pieces.
+    pub mount: &'static [&'static str],
     /// Memory for metadata blocks.
     pub metadata_cache: Bytes,
     /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
@@ -132,7 +132,7 @@ pub struct CrashCase {
 impl CrashCase {
     /// The defaults, 512 KiB for metadata, whole renames.
     pub const fn plain(name: &'static str) -> CrashCase {
-        CrashCase { name, mkfs: "", mount: "", metadata_cache: Bytes::kib(512), renames_are_whole: true }
+        CrashCase { name, mkfs: "", mount: &[], metadata_cache: Bytes::kib(512), renames_are_whole: true }
     }
 }
 

@@ -8,7 +8,7 @@
 //!   |      inode locks, page cache with dirty-line masks, write-back     |
 //!   +----+---------------------------------------------------------------+
 //!        | FileSystem: one call per persistent change, locks held, arguments checked
-//!     ByteFS, ext4, ...  -> granary-mssd Port
+//!     ByteFS, ext4, ...  -> granary-device Port
 //! ```
 //!
 //! What every file system shares is here, once; what differs, the persistence protocol, is behind [`FileSystem`].

@@ -5,7 +5,7 @@ use crate::error::LabError;
 use granary_device::{Devices, Drive, Need, Role};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
-use granary_units::{Bytes, Nanos, PAGE_SIZE};
+use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::FsEntry;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -61,22 +61,15 @@ impl Testbed {
     pub fn devices_with(
         &self,
         fs: &FsEntry,
-        ssd: impl FnOnce(&DriveConfig) -> Result<Arc<dyn Drive>, LabError>,
+        mut ssd: impl FnMut(&DriveConfig) -> Result<Arc<dyn Drive>, LabError>,
     ) -> Result<Devices, LabError> {
-        let failed = |e: &dyn std::fmt::Display| LabError::run(fs.name, "mkfs", e);
-        let (mut all, mut ssd) = (Devices::none(), Some(ssd));
-        for role in self.roles_for(fs)? {
-            let drive: Arc<dyn Drive> = match (role, &self.device.nvm, ssd.take()) {
-                (Role::Ssd, _, Some(make)) => make(&self.ssd_for(Some(fs))?)?,
-                (Role::Nvm, Some(nvm), kept) => {
-                    ssd = kept;
-                    Arc::new(Dimm::new(nvm).map_err(|e| failed(&e))?)
-                }
-                _ => continue,
+        self.roles_for(fs)?.into_iter().try_fold(Devices::none(), |all, role| {
+            let drive: Arc<dyn Drive> = match role {
+                Role::Ssd => ssd(&self.ssd_for(Some(fs))?)?,
+                Role::Nvm => Arc::new(Dimm::new(self.nvm()?).map_err(|e| LabError::run(fs.name, "mkfs", e))?),
             };
-            all = all.with(role, drive);
-        }
-        Ok(all)
+            Ok(all.with(role, drive))
+        })
     }
 
     /// New devices for a file system.
@@ -184,11 +177,4 @@ pub struct Inside {
     pub host_clock_mhz: u32,
     /// The drive's memory that the file system may take.
     pub memory: Bytes,
-}
-
-impl Inside {
-    /// How long work takes here that takes `time` on the host.
-    pub fn scaled(&self, time: Nanos) -> Nanos {
-        Nanos(time.0 * u64::from(self.host_clock_mhz) / u64::from(self.clock_mhz.max(1)))
-    }
 }

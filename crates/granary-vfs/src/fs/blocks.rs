@@ -61,12 +61,16 @@ impl StatFs {
             }
             all
         };
-        // What `free` blocks of data would need is enough; a few less may be.
-        let mut share = index(free).min(free);
-        while share > 0 && index(free - (share - 1)) < share {
-            share -= 1;
+        // What `free` blocks of data would need is enough; the less data, the less index: the least share that does.
+        let (mut least, mut enough) = (0, index(free).min(free));
+        while least < enough {
+            let share = (least + enough) / 2;
+            match index(free - share) <= share {
+                true => enough = share,
+                false => least = share + 1,
+            }
         }
-        share
+        enough
     }
 }
 

@@ -3,10 +3,10 @@
 //! Loops of direct calls: the time from the call to its completion is the DIMM's alone, no host is in it.
 
 use crate::error::LabError;
-use granary_device::{Drive, Structure};
+use granary_device::{Drive, DriveError, Streamed, Structure};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::on_behalf;
-use granary_units::{ByteAddr, Bytes, Nanos, TxId};
+use granary_units::{ByteAddr, Bytes, Nanos, PAGE_SIZE, Page, Payload, TxId};
 
 /// Lines of a latency's loop, each in another page where they are scattered.
 const LINES: u64 = 4096;
@@ -49,7 +49,7 @@ impl Nvm {
     pub(super) fn measure(self, config: &DimmConfig) -> Result<f64, LabError> {
         let failed = |e: &dyn std::fmt::Display| LabError::run("NVM", "measure", e);
         if self == Nvm::Capacity {
-            return Ok((config.pages() * 4096) as f64);
+            return Ok((config.pages() * PAGE_SIZE as u64) as f64);
         }
         // The part that the loops touch; bandwidths and latencies do not depend on the rest.
         let part = Bytes((LINES * 4096).max(CORES * EACH)).0.min(config.pages() * 4096);
@@ -62,7 +62,7 @@ impl Nvm {
             }),
             Nvm::LoadSequential => mean(|n, now| dimm.load(now, ByteAddr(n * 64), &mut [0; 64], WHAT)),
             Nvm::Streamed => mean(|n, now| {
-                let data = granary_device::Streamed::Part(granary_units::Payload::Bytes(&[1; 64]));
+                let data = Streamed::Part(Payload::Bytes(&[1; 64]));
                 let at = ByteAddr(n * 64);
                 dimm.verify(dimm.stream(now, at.lpa(), at.in_page(), data, WHAT)?)
             }),
@@ -73,18 +73,16 @@ impl Nvm {
             }),
             Nvm::Read => rate(|at, now| dimm.load(now, at, &mut [0; 4096], WHAT)),
             Nvm::Write => rate(|at, now| {
-                let page = granary_units::Page::word(7);
-                dimm.stream(now, at.lpa(), 0, granary_device::Streamed::Page(&page), WHAT)
+                let page = Page::word(7);
+                dimm.stream(now, at.lpa(), 0, Streamed::Page(&page), WHAT)
             }),
         };
         done.map_err(|e| failed(&e))
     }
 }
 
-type Call<'a> = Result<Nanos, granary_device::DriveError>;
-
 /// Mean time of calls that are far from each other.
-fn mean<'a>(mut call: impl FnMut(u64, Nanos) -> Call<'a>) -> Result<f64, granary_device::DriveError> {
+fn mean(mut call: impl FnMut(u64, Nanos) -> Result<Nanos, DriveError>) -> Result<f64, DriveError> {
     let mut all = 0;
     for n in 0..LINES {
         let now = Nanos::from_micros(100 * n);
@@ -94,7 +92,7 @@ fn mean<'a>(mut call: impl FnMut(u64, Nanos) -> Call<'a>) -> Result<f64, granary
 }
 
 /// Bytes per second of cores that each make one call after the other, in the order of time.
-fn rate<'a>(mut call: impl FnMut(ByteAddr, Nanos) -> Call<'a>) -> Result<f64, granary_device::DriveError> {
+fn rate(mut call: impl FnMut(ByteAddr, Nanos) -> Result<Nanos, DriveError>) -> Result<f64, DriveError> {
     let mut next = vec![(Nanos::ZERO, 0u64); CORES as usize];
     let mut end = Nanos::ZERO;
     while let Some((core, &(now, done))) =
