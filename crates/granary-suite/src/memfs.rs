@@ -335,7 +335,7 @@ impl Data for MemFs {
 }
 
 impl Space for MemFs {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow);
+    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);

@@ -204,7 +204,7 @@ impl Data for Minimal {
 }
 
 impl Space for Minimal {
-    file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow);
+    file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow, sweep);
 
     fn statfs(&self, _: &Call<'_>) -> Result<StatFs> {
         let tree = self.tree.lock();

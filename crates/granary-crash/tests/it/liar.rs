@@ -69,7 +69,7 @@ impl Data for Liar {
 }
 
 impl Space for Liar {
-    forward_space!(inner: fallocate, seek_data, seek_hole, empty_until, statfs, trim, grow);
+    forward_space!(inner: fallocate, seek_data, seek_hole, empty_until, statfs, trim, grow, sweep);
 }
 
 impl Attributes for Liar {

@@ -7,7 +7,7 @@
 ///
 /// ```ignore
 /// impl Space for Simple {
-///     granary_vfs::file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow);
+///     granary_vfs::file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow, sweep);
 ///     fn statfs(&self, call: &Call<'_>) -> Result<StatFs> { /* ... */ }
 /// }
 /// ```
@@ -121,6 +121,11 @@ macro_rules! file_system_lacks_call {
     };
     (grow) => {
         fn grow(&self, _: &$crate::Call<'_>, _: u64) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+    (sweep) => {
+        fn sweep(&self, _: &$crate::Call<'_>, _: &$crate::Sweep) -> $crate::Result<$crate::Swept> {
             Err($crate::FsError::NotSupported)
         }
     };
