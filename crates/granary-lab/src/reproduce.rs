@@ -1,58 +1,87 @@
-//! What the ByteFS paper states, beside what comes out here.
+//! What papers state, beside what comes out here.
 //!
 //! ```text
 //!   figures ── plan ──> runs: (setting, workload, file system) ──> records ─┐
-//!          └──────────> recovery of a full log (drive alone) ──────────────┴─> Results ── claims ──> paper | ours | ratio | why
+//!          └──────────> measurements of a drive alone ──────────────────────┴─> Results ── claims ──> paper | ours | ratio | why
 //! ```
 //!
-//! A *setting* is the testbed as one figure has it: `main` for most, other flash for Figure 13, other logs for Figure 14.
+//! A [`Study`] is a paper: its figures as runs, its statements. A *setting* is the testbed as one figure has it: `main` for most.
 //! Figures share runs: each is made once.
-//!
-//! Per experiment as the artifact has it (docs/BENCHMARKS.md, "Reproducing the ByteFS paper"):
-//! caches are dropped before `delete` and
-//! `rmdir`; `oltp` keeps its 1,600 files and its memories, and only its time is scaled; everywhere else page cache, drive cache
-//! and log region are scaled with the files. Table 2 is of the measured run alone, since the authors read their counters without
-//! a sync; bytes of Figures 1, 8 and 9 and pages of Figures 10 and 11 are with those of the drain, since a short run leaves in
-//! caches what a long one writes.
-//!
-//! Source: ByteFS (ASPLOS'25), sections 3.1, 4.3, 4.6, 5.2 to 5.6.
 
-mod claims;
+mod bytefs;
 mod export;
+mod pebblessd;
 mod plan;
-mod recovery;
 mod table;
 mod verdict;
 
-pub use claims::claims;
+pub use bytefs::{Recovery, recovery, sensitivity};
 pub use export::{claims_csv, claims_json, claims_page};
-pub use plan::{FIGURES, Plan, Planned, sensitivity};
-pub use recovery::{Recovery, recovery};
+pub use plan::{Plan, Planned};
 pub use table::{claims_table, matrix_table, sensitivity_table, warnings_text};
 pub use verdict::{Judged, Paper};
 
+use crate::error::LabError;
 use crate::record::Record;
+use std::collections::BTreeMap;
 
-/// The paper's workloads, in the order of its figures.
-pub const WORKLOADS: [&str; 9] =
-    ["create", "delete", "mkdir", "rmdir", "varmail", "fileserver", "webproxy", "webserver", "oltp"];
-/// Those of them without file data to speak of.
-pub const MICRO: [&str; 4] = ["create", "delete", "mkdir", "rmdir"];
-/// The others.
-pub const MACRO: [&str; 5] = ["varmail", "fileserver", "webproxy", "webserver", "oltp"];
-/// The paper's file systems, ours first.
-pub const FILE_SYSTEMS: [&str; 5] = ["bytefs", "ext4", "f2fs", "nova", "pmfs"];
+/// The papers, in the order in which they came.
+pub const STUDIES: [&Study; 2] = [&bytefs::STUDY, &pebblessd::STUDY];
 
 /// The setting of most figures.
 pub const MAIN: &str = "main";
+
+/// A paper: what to run for its figures, and what it states.
+pub struct Study {
+    /// What `granary reproduce` calls it.
+    pub name: &'static str,
+    /// Title for tables and pages.
+    pub title: &'static str,
+    /// Figures, tables and sections that `--figure` takes.
+    pub figures: &'static [&'static str],
+    /// Workloads that `--workload` takes.
+    pub workloads: &'static [&'static str],
+    /// Testbed where none is named.
+    pub testbed: &'static str,
+    /// Scale where none is given.
+    pub scale: f64,
+    /// The runs for these figures, in a fixed order.
+    pub plan: fn(&Plan<'_>, &[String]) -> Result<Vec<Planned>, LabError>,
+    /// What these figures measure of a drive alone, by name.
+    pub alone: fn(&Plan<'_>, &[String]) -> Result<BTreeMap<&'static str, f64>, LabError>,
+    /// All statements beside what the runs say.
+    pub claims: fn(&Results) -> Vec<Judged>,
+    /// Whether a statement of this figure is told where those figures were asked for.
+    pub belongs: fn(&str, &[String]) -> bool,
+}
+
+impl Study {
+    /// The study of this name.
+    ///
+    /// # Errors
+    /// None has it.
+    pub fn find(name: &str) -> Result<&'static Study, LabError> {
+        STUDIES.into_iter().find(|s| s.name == name).ok_or_else(|| {
+            let known = STUDIES.map(|s| s.name).join(", ");
+            LabError::Usage(format!("no experiments of '{name}': there are those of {known}"))
+        })
+    }
+
+    /// The statements of these figures beside what the runs say.
+    pub fn judge(&self, results: &Results, figures: &[String]) -> Vec<Judged> {
+        let mut judged = (self.claims)(results);
+        judged.retain(|j| (self.belongs)(j.figure, figures));
+        judged
+    }
+}
 
 /// What the planned runs gave.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     /// Each with its setting.
     pub runs: Vec<(String, Record)>,
-    /// A recovery from a power failure, where one was made.
-    pub recovery: Option<Recovery>,
+    /// What was measured of a drive alone, by name.
+    pub alone: BTreeMap<&'static str, f64>,
 }
 
 impl Results {

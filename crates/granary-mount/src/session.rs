@@ -23,6 +23,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often unmounting is tried again where the file system is in use.
+const PATIENCE: u32 = 20;
+/// How long it waits before: an exec takes a millisecond or a few.
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
@@ -252,9 +258,22 @@ impl Unmounter {
 
     /// Unmounts, if it is still mounted. `lazy`: takes it out of sight now; it ends when nobody uses it any more.
     ///
+    /// Who has it in use is waited for a little: a program that begins another holds its own files twice for an instant, between
+    /// fork and exec, even those that it has closed since.
+    ///
     /// # Errors
     /// [`MountError::InUse`] unless lazy; what the system says.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        for _ in 0..PATIENCE {
+            match self.unmount_now(lazy) {
+                Err(MountError::InUse(_)) => std::thread::sleep(BETWEEN_TRIES),
+                other => return other,
+            }
+        }
+        self.unmount_now(lazy)
+    }
+
+    fn unmount_now(&self, lazy: bool) -> Result<(), MountError> {
         let now = mountinfo::find(&self.dir).map_err(MountError::io("reading /proc/self/mountinfo"))?;
         if now.is_none() || now.as_ref().map(|m| m.id) != self.entry.as_ref().map(|m| m.id) {
             return Ok(());

@@ -212,10 +212,10 @@ fn share(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub struct ReproduceArgs {
-    /// The paper: bytefs (ASPLOS'25)
+    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17)
     pub paper: String,
     /// Figures, tables and sections of the paper, comma-separated; all where left out
-    #[arg(long, value_delimiter = ',', default_values_t = granary_lab::reproduce::FIGURES.map(str::to_owned))]
+    #[arg(long, value_delimiter = ',')]
     pub figure: Vec<String>,
     /// Of their workloads only these, comma-separated
     #[arg(long, value_delimiter = ',')]
@@ -226,12 +226,12 @@ pub struct ReproduceArgs {
     /// Instead: each statement under each choice of the testbed (ways, channels, tracking, acknowledgement) and with three seeds
     #[arg(long, conflicts_with_all = ["json", "export", "record"])]
     pub sensitivity: bool,
-    /// Built-in testbed or path of a .toml file
-    #[arg(long, default_value = "bytefs-reproduction")]
-    pub testbed: String,
-    /// Factor on the paper's files, operations and memories; of oltp on its running time alone
-    #[arg(long, default_value_t = 0.02)]
-    pub scale: f64,
+    /// Built-in testbed or path of a .toml file; where left out the paper's
+    #[arg(long)]
+    pub testbed: Option<String>,
+    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left out 0.02, of pebblessd 0.005
+    #[arg(long)]
+    pub scale: Option<f64>,
     /// Root seed: equal seeds give equal results
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

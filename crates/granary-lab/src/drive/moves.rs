@@ -1,4 +1,5 @@
-//! MOVE: data that changes its place on the drive, by read and write or by PebbleSSD's remap (section 6.2, Figure 6).
+//! MOVE: data that changes its place on the drive, by read and write or by PebbleSSD's remap (section 6.2, Figure 6); and write
+//! beside fs_write (Figure 5), which are the second half of a move each.
 //!
 //! ```text
 //!   read + write   ioctl | read 4 KiB ........... | ioctl | write 4 KiB .. |      data crosses the link twice
@@ -31,6 +32,10 @@ pub enum Way {
     ReadWrite,
     /// Remap it.
     Remap,
+    /// Write it elsewhere, without reading it: what [`Way::FsWrite`] is compared with (Figure 5).
+    Write,
+    /// The same by PebbleSSD's fs_write, as a block of a file.
+    FsWrite,
 }
 
 /// Moves by some threads in one way.
@@ -110,7 +115,11 @@ impl MoveBench<'_> {
         Ok(MoveRecord { testbed, pages: self.pages, runs, throughput_gain, latency_saved })
     }
 
-    fn one(&self, way: Way, threads: u32) -> Result<Moves, LabError> {
+    /// Runs one.
+    ///
+    /// # Errors
+    /// As [`MoveBench::run`].
+    pub fn one(&self, way: Way, threads: u32) -> Result<Moves, LabError> {
         let t = self.testbed;
         let drive = Mssd::new(t.ssd()?).map_err(|e| LabError::Usage(e.to_string()))?;
         if !drive.info().bam {
@@ -210,16 +219,21 @@ impl Run<'_> {
         let (here, other) = (Lpa(piece * n), Lpa(piece * n + self.half));
         let (src, dst) = if *there { (other, here) } else { (here, other) };
         let begun = if let Step::Write { begun } = step { begun } else { now };
-        let last = self.way == Way::Remap || step != Step::Begin;
+        let last = self.way != Way::ReadWrite || step != Step::Begin;
         if last {
             *there = !*there;
         }
-        let (before, after) = self.around(self.way == Way::ReadWrite);
+        let (before, after) = self.around(self.way != Way::Remap);
         let command = match (self.way, step) {
             (Way::Remap, _) => Command::Remap { src, dst, count: n },
             (Way::ReadWrite, Step::Begin) => Command::Read { lpa: src, out: &mut self.page, what: WHAT },
-            (Way::ReadWrite, Step::Write { .. }) => {
+            (Way::Write, _) | (Way::ReadWrite, Step::Write { .. }) => {
                 Command::Write { lpa: dst, pages: &self.page, what: WHAT }
+            }
+            // A file for each thread; what its offset is costs nothing.
+            (Way::FsWrite, _) => {
+                let (ino, offset) = (1 + piece / self.each, (piece % self.each) as u32);
+                Command::FsWrite { lpa: dst, pages: &self.page, ino, offset, what: WHAT }
             }
         };
         let done = self.drive.submit(now + before, command)? + after;
@@ -240,7 +254,12 @@ pub fn table(r: &MoveRecord) -> String {
         "way", "threads", "moves/s", "mean", "p99", "programs/page", "link B/page"
     );
     for m in &r.runs {
-        let way = if m.way == Way::Remap { "remap" } else { "read + write" };
+        let way = match m.way {
+            Way::ReadWrite => "read + write",
+            Way::Remap => "remap",
+            Way::Write => "write",
+            Way::FsWrite => "fs_write",
+        };
         let _ = writeln!(
             out,
             "{way:<12} {:>7} {:>12.0} {:>11} {:>11} {:>14.2} {:>15.0}",

@@ -32,7 +32,7 @@ pub fn claims_csv(judged: &[Judged]) -> String {
     String::from_utf8(out.into_inner().expect("memory takes it")).expect("made of text")
 }
 
-/// `{"claims": [...], "runs": [{"setting": ..., "record": ...}]}`.
+/// `{"claims": [...], "alone": {...}, "runs": [{"setting": ..., "record": ...}]}`.
 pub fn claims_json(judged: &[Judged], results: &Results) -> String {
     let claims: Vec<Value> = judged
         .iter()
@@ -43,7 +43,8 @@ pub fn claims_json(judged: &[Judged], results: &Results) -> String {
             })
         })
         .collect();
-    let mut out = format!("{{\"claims\":{},\n\"runs\":[\n", Value::from(claims));
+    let mut out =
+        format!("{{\"claims\":{},\n\"alone\":{},\n\"runs\":[\n", Value::from(claims), json!(results.alone));
     for (i, (setting, record)) in results.runs.iter().enumerate() {
         let comma = if i + 1 < results.runs.len() { "," } else { "" };
         let _ = writeln!(out, "{{\"setting\":{},\"record\":{}}}{comma}", json!(setting), json_line(record));
@@ -52,7 +53,7 @@ pub fn claims_json(judged: &[Judged], results: &Results) -> String {
 }
 
 /// One page: the statements, then every run.
-pub fn claims_page(judged: &[Judged], results: &Results) -> String {
+pub fn claims_page(title: &str, judged: &[Judged], results: &Results) -> String {
     let mut table = String::from("<div class=\"wide\"><table>\n<thead><tr>");
     table.extend(COLUMNS.iter().map(|c| format!("<th>{c}</th>")));
     table += "</tr></thead>\n";
@@ -62,7 +63,7 @@ pub fn claims_page(judged: &[Judged], results: &Results) -> String {
         table += "</tr>\n";
     }
     table += "</table></div>\n";
-    html_with("ByteFS (ASPLOS'25) reproduced", &table, &results.records())
+    html_with(&format!("{title} reproduced"), &table, &results.records())
 }
 
 #[cfg(test)]
@@ -83,7 +84,7 @@ mod tests {
             why: "the drive's ways",
         }];
         let runs = vec![("main".to_owned(), Record { workload: "create".to_owned(), ..Record::default() })];
-        let results = Results { runs, recovery: None };
+        let results = Results { runs, ..Results::default() };
         assert_eq!(
             claims_csv(&judged),
             "figure,on,what,paper,ours,ratio,holds,why\n6,create,throughput ByteFS/ext4,6,3.0000,0.5000,yes,the drive's ways\n"
@@ -91,7 +92,7 @@ mod tests {
         let json: Value = serde_json::from_str(&claims_json(&judged, &results)).expect("JSON");
         assert_eq!(json["claims"][0]["ratio"], 0.5);
         assert_eq!(json["runs"][0]["record"]["workload"], "create");
-        let page = claims_page(&judged, &results);
+        let page = claims_page("ByteFS (ASPLOS'25)", &judged, &results);
         assert!(page.contains("<td>0.5000</td>") && page.contains("the drive&#39;s ways"), "{page}");
     }
 }

@@ -1,30 +1,10 @@
-//! [`Plan`]: the runs that the asked-for figures need, each once.
+//! [`Plan`]: how large, on what, from which seed; and what every study's plan checks and makes in the same way.
 
-use super::{FILE_SYSTEMS, MACRO, MAIN, MICRO, WORKLOADS};
+use super::Study;
 use crate::error::LabError;
 use crate::experiment::{Experiment, Origin};
 use crate::testbed::Testbed;
-use granary_workload::{Workload, builtin};
-
-/// Figures, tables and sections that `--figure` takes. Those of YCSB are not among them: it is not there yet.
-pub const FIGURES: [&str; 13] =
-    ["1", "6", "8", "9", "10", "11", "12", "13", "14", "recovery", "table2", "4.3", "4.6"];
-
-/// Flash read and program times in us of Figure 13, beside the main setting's 40/60; the last one over CXL (section 5.6: 175 ns a
-/// line). The paper prints the pairs as labels of its figure only; 3/80 is in its text, 25/200 is the stale constant of the
-/// artifact's NOVA (`timing_model.h`) with a read to match.
-const FLASH: [(&str, &[&str]); 3] = [
-    ("flash 3/80", &["nand.read_ns=3000", "nand.program_ns=80000"]),
-    ("flash 25/200", &["nand.read_ns=25000", "nand.program_ns=200000"]),
-    (
-        "flash 3/80, CXL",
-        &["nand.read_ns=3000", "nand.program_ns=80000", "link.line_read=175", "link.verify_read=175"],
-    ),
-];
-/// The log of Figure 14 beside the main setting's 256 MiB.
-const LOGS: [u64; 3] = [64, 128, 512];
-/// Workloads of Figure 12.
-const ABLATION: [&str; 4] = ["varmail", "fileserver", "webproxy", "oltp"];
+use granary_workload::Workload;
 
 /// A run to be made.
 #[derive(Clone)]
@@ -54,69 +34,21 @@ pub struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// The runs for these figures, in a fixed order.
+    /// The runs of a study for these figures, in a fixed order.
     ///
     /// # Errors
     /// A figure, workload, file system or testbed that is not there; no such scale.
-    pub fn runs(&self, figures: &[String]) -> Result<Vec<Planned>, LabError> {
-        if let Some(unknown) = figures.iter().find(|f| !FIGURES.contains(&f.as_str())) {
-            let known = FIGURES.join(", ");
+    pub fn runs(&self, study: &Study, figures: &[String]) -> Result<Vec<Planned>, LabError> {
+        if let Some(unknown) = figures.iter().find(|f| !study.figures.contains(&f.as_str())) {
+            let known = study.figures.join(", ");
             return Err(LabError::Usage(format!("there is no figure `{unknown}`: choose from {known}")));
         }
-        if let Some(name) = self.workloads.iter().find(|w| !WORKLOADS.contains(&w.as_str())) {
-            let known = WORKLOADS.join(", ");
+        if let Some(name) = self.workloads.iter().find(|w| !study.workloads.contains(&w.as_str())) {
+            let known = study.workloads.join(", ");
             return Err(LabError::Usage(format!("the paper has no workload `{name}`: choose from {known}")));
         }
         self.file_systems.iter().try_for_each(|fs| crate::registry::find(fs).map(drop))?;
-        let asked = |figure: &str| figures.iter().any(|f| f == figure);
-        let mut all: Vec<(String, &str, &str)> = Vec::new();
-        let mut add = |setting: &str, workloads: &[&'static str], file_systems: &[&'static str]| {
-            for &workload in workloads {
-                for &fs in file_systems {
-                    let run = (setting.to_owned(), workload, fs);
-                    if !all.contains(&run) {
-                        all.push(run);
-                    }
-                }
-            }
-        };
-        if ["6", "10", "11"].iter().any(|f| asked(f)) {
-            add(MAIN, &WORKLOADS, &FILE_SYSTEMS);
-        }
-        if asked("8") {
-            add(MAIN, &MICRO, &FILE_SYSTEMS);
-        }
-        if asked("9") {
-            add(MAIN, &["webproxy", "webserver", "oltp"], &FILE_SYSTEMS);
-        }
-        if asked("1") {
-            add(MAIN, &WORKLOADS, &["ext4", "f2fs"]);
-        }
-        if asked("table2") {
-            add(MAIN, &MACRO, &["ext4", "f2fs"]);
-        }
-        if asked("4.6") {
-            add(MAIN, &MACRO, &["bytefs"]);
-        }
-        if asked("12") {
-            add(MAIN, &ABLATION, &["bytefs-dual", "bytefs-log", "bytefs"]);
-        }
-        if asked("13") {
-            for setting in [MAIN].into_iter().chain(FLASH.map(|(setting, _)| setting)) {
-                add(setting, &ABLATION, &["bytefs", "f2fs", "nova"]);
-            }
-        }
-        if asked("14") {
-            add(MAIN, &MACRO, &["bytefs"]);
-            for mib in LOGS {
-                add(&format!("log {mib} MiB"), &MACRO, &["bytefs"]);
-            }
-        }
-        let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-        all.retain(|(_, w, fs)| wanted(self.workloads, w) && wanted(self.file_systems, fs));
-        all.into_iter()
-            .map(|(setting, w, fs)| Ok(Planned { experiment: self.experiment(&setting, w, fs)?, setting }))
-            .collect()
+        (study.plan)(self, figures)
     }
 
     /// The testbed of the main setting, with nothing scaled: what a drive alone is made of.
@@ -127,28 +59,31 @@ impl Plan<'_> {
         Testbed::load(self.testbed, self.set)
     }
 
-    fn experiment(&self, setting: &str, workload: &str, fs: &str) -> Result<Experiment, LabError> {
-        let whole = self.whole()?;
-        // oltp is as large as in the paper at any scale, and so is what it runs in.
-        let memory = if workload == "oltp" { 1.0 } else { self.scale };
-        let mut set: Vec<String> = self.set.to_vec();
-        if let Some((_, changes)) = FLASH.iter().find(|(name, _)| *name == setting) {
-            set.extend(changes.iter().map(|&c| c.to_owned()));
-        }
-        if let Some(mib) = LOGS.iter().find(|mib| setting == format!("log {mib} MiB")) {
-            let kib = ((*mib as f64 * 1024.0 * memory) as u64 / 8 * 8).max(64);
-            set.push(format!("firmware.log_region={kib}KiB"));
-        }
-        let set = [whole.memory_sets(memory, &set), set].concat();
+    /// Leaves out the workloads and file systems that were not asked for.
+    pub(super) fn keep(&self, runs: &mut Vec<(String, &str, &str)>) {
+        let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+        runs.retain(|(_, w, fs)| wanted(self.workloads, w) && wanted(self.file_systems, fs));
+    }
+
+    /// One run: a workload, scaled already, on a file system, on the testbed that these changes make.
+    ///
+    /// # Errors
+    /// As [`Testbed::load`].
+    pub(super) fn experiment(
+        &self,
+        workload: Workload,
+        fs: &str,
+        set: Vec<String>,
+        note: Option<&str>,
+    ) -> Result<Experiment, LabError> {
         let testbed = Testbed::load(self.testbed, &set)?;
-        let (scaled, note) = workload_of(workload, self.scale)?;
         let origin = Origin {
             testbed_file: Testbed::file(self.testbed),
             notes: note.map(str::to_owned).into_iter().chain(testbed.impostor(self.testbed)).collect(),
             ..Origin::default()
         };
         Ok(Experiment {
-            workload: scaled,
+            workload,
             scale: self.scale,
             fs: fs.to_owned(),
             testbed,
@@ -160,114 +95,5 @@ impl Plan<'_> {
             changed_lines: 0.0,
             then_clean: None,
         })
-    }
-}
-
-/// A workload of the paper as its experiment has it, and what to say of it.
-fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>), LabError> {
-    match name {
-        "oltp" => {
-            let mut oltp = Workload::from_builtin(name, &[])?;
-            oltp.scale_time(scale)?;
-            Ok((oltp, Some("all of the paper's files and memories, a part of its time")))
-        }
-        "delete" | "rmdir" => {
-            let text = builtin(name).expect("a workload of the paper");
-            let cold = "\ncreate files\nsystem \"sync\"\nsystem \"echo 3 > /proc/sys/vm/drop_caches\"\nrun\n";
-            let (before, after) = text.split_once("\nrun\n").expect("a test sees to it");
-            let mut workload = Workload::parse(name, &[before, cold, after].concat(), &[])?;
-            name.clone_into(&mut workload.name);
-            workload.scale(scale)?;
-            Ok((workload, Some("caches are dropped before the run")))
-        }
-        _ => {
-            let mut workload = Workload::from_builtin(name, &[])?;
-            workload.scale(scale)?;
-            Ok((workload, None))
-        }
-    }
-}
-
-/// What the profile's three choices move, one at a time: the name of a column and the changes of the testbed.
-pub fn sensitivity() -> [(&'static str, &'static [&'static str]); 6] {
-    [
-        ("profile", &[]),
-        ("16x1", &["geometry.channels=16", "geometry.blocks_per_plane=4384"]),
-        ("8x8", &["geometry.ways=8", "geometry.blocks_per_plane=1096"]),
-        ("mask", &["vfs.tracking=mask"]),
-        ("all: buffer", &["firmware.cache_write_ack=buffer"]),
-        ("all: program", &["firmware.write_ack=program"]),
-    ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(figures: &[&str]) -> Vec<Planned> {
-        let plan = Plan {
-            testbed: "bytefs-reproduction",
-            set: &[],
-            scale: 0.01,
-            seed: 1,
-            commit: "",
-            workloads: &[],
-            file_systems: &[],
-        };
-        plan.runs(&figures.iter().map(|&f| f.to_owned()).collect::<Vec<_>>()).expect("there is a plan")
-    }
-
-    /// Were the line another one, the run would be warm and the note wrong.
-    #[test]
-    fn caches_can_be_dropped_before_the_runs_that_the_paper_has_cold() {
-        for name in ["delete", "rmdir"] {
-            assert_eq!(builtin(name).expect("built in").matches("\nrun\n").count(), 1, "{name}");
-            assert!(workload_of(name, 0.01).expect("parses").1.is_some());
-        }
-    }
-
-    #[test]
-    fn figures_share_their_runs() {
-        let (six, all) = (plan(&["6"]), plan(&FIGURES));
-        assert_eq!(six.len(), 45);
-        assert_eq!(plan(&["6", "8", "10", "11", "table2", "1"]).len(), 45);
-        let names =
-            |p: &Planned| (p.setting.clone(), p.experiment.workload.name.clone(), p.experiment.fs.clone());
-        let mut each: Vec<_> = all.iter().map(names).collect();
-        each.sort();
-        each.dedup();
-        assert_eq!(each.len(), all.len());
-        assert_eq!(plan(&["recovery", "4.3"]).len(), 0);
-    }
-
-    #[test]
-    fn settings_differ_in_what_their_figure_varies() {
-        let all = plan(&["13", "14"]);
-        let of = |setting: &str, workload: &str| {
-            let named = |p: &&Planned| p.setting == setting && p.experiment.workload.name == workload;
-            all.iter().find(named).map(|p| p.experiment.testbed.clone()).expect("planned")
-        };
-        let kib = |t: &Testbed| t.ssd().expect("one").firmware.log_region.0 / 1024;
-        let (small, large) = (kib(&of("log 64 MiB", "varmail")), kib(&of("log 512 MiB", "varmail")));
-        assert!((small * 8).abs_diff(large) <= 64, "{small} and {large} KiB");
-        assert_eq!(kib(&of("log 512 MiB", "oltp")), 512 * 1024, "oltp is not scaled");
-        assert_eq!(of("flash 3/80", "varmail").ssd().expect("one").flash.timing.read.0, 3000);
-        assert_eq!(of("flash 3/80, CXL", "oltp").ssd().expect("one").link.line_read.0, 175);
-        assert_eq!(of(MAIN, "varmail").ssd().expect("one").flash.timing.read.0, 40000);
-    }
-
-    #[test]
-    fn an_unknown_figure_is_refused_with_those_that_there_are() {
-        let plan = Plan {
-            testbed: "bytefs-reproduction",
-            set: &[],
-            scale: 0.01,
-            seed: 1,
-            commit: "",
-            workloads: &[],
-            file_systems: &[],
-        };
-        let said = plan.runs(&["7".to_owned()]).err().expect("refused").to_string();
-        assert!(said.contains("`7`") && said.contains("13"), "{said}");
     }
 }

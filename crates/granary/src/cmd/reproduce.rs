@@ -1,4 +1,4 @@
-//! `granary reproduce bytefs`: the paper's figures rerun; its numbers beside ours.
+//! `granary reproduce PAPER`: the paper's figures rerun; its numbers beside ours.
 
 use crate::cli::ReproduceArgs;
 use crate::cmd::interrupt::{self, Stop};
@@ -9,24 +9,47 @@ use granary_lab::LabError;
 use granary_lab::experiment::Experiment;
 use granary_lab::report::json_line;
 use granary_lab::reproduce::{
-    Judged, Plan, Results, claims, claims_table, matrix_table, recovery, sensitivity, sensitivity_table,
-    warnings_text,
+    Plan, Results, Study, claims_table, matrix_table, sensitivity, sensitivity_table, warnings_text,
 };
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+
+/// What was asked for, with what the study says where nothing was said.
+struct Asked<'a> {
+    args: &'a ReproduceArgs,
+    study: &'static Study,
+    figures: Vec<String>,
+    testbed: &'a str,
+    scale: f64,
+}
+
+impl Asked<'_> {
+    fn of(args: &ReproduceArgs) -> Result<Asked<'_>, LabError> {
+        let study = Study::find(&args.paper)?;
+        let figures = match args.figure.is_empty() {
+            true => study.figures.iter().map(|&f| f.to_owned()).collect(),
+            false => args.figure.clone(),
+        };
+        let testbed = args.testbed.as_deref().unwrap_or(study.testbed);
+        Ok(Asked { args, study, figures, testbed, scale: args.scale.unwrap_or(study.scale) })
+    }
+
+    fn title(&self) -> String {
+        format!("{} at scale {} on {}, seed {}", self.study.title, self.scale, self.testbed, self.args.seed)
+    }
+}
 
 /// Runs the command.
 pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
-    if args.paper != "bytefs" {
-        return Err(Failure::usage(format!("no experiments of '{}': there are those of bytefs", args.paper)));
-    }
+    let asked = Asked::of(args)?;
     if args.sensitivity {
-        return sensitive(args);
+        return sensitive(&asked);
     }
     let mut outputs = Outputs::open(&args.export, args.out.as_deref())?;
     let stop = Stop::watch()?;
     stop.measuring();
-    let (results, failed) = made(args, &args.set, args.seed, &stop)?;
-    if results.runs.is_empty() && results.recovery.is_none() {
+    let (results, failed) = made(&asked, &args.set, args.seed, &stop)?;
+    if results.runs.is_empty() && results.alone.is_empty() && !failed.is_empty() {
         return ended(&failed);
     }
     let records = results.records();
@@ -34,18 +57,16 @@ pub fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     for r in &records {
         let _ = writeln!(json, "{}", json_line(r));
     }
-    let judged = asked(args, &results);
+    let judged = asked.study.judge(&results, &asked.figures);
     let text = format!(
-        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}\n\n{}\n\n{}\n{}",
-        args.scale,
-        args.testbed,
-        args.seed,
+        "{}\n\n{}\n\n{}\n{}",
+        asked.title(),
         matrix_table(&results),
         claims_table(&judged),
         warnings_text(&records)
     );
     out!("{}", if args.json { &json } else { &text });
-    outputs.write_claims(&judged, &results, &json, &text)?;
+    outputs.write_claims(asked.study.title, &judged, &results, &json, &text)?;
     end(&stop, &failed)
 }
 
@@ -61,36 +82,24 @@ fn end(stop: &Stop, failed: &[LabError]) -> Result<(), Failure> {
     }
 }
 
-/// The statements of the figures that were asked for.
-fn asked(args: &ReproduceArgs, results: &Results) -> Vec<Judged> {
-    let figures = |j: &Judged| match j.figure {
-        // The figures for all workloads are two.
-        "10" | "11" => ["10", "11"].iter().any(|f| args.figure.iter().any(|asked| asked == f)),
-        "7" => args.figure.iter().any(|f| f == "6"),
-        figure => args.figure.iter().any(|asked| asked == figure),
-    };
-    let mut judged = claims(results);
-    judged.retain(figures);
-    judged
-}
-
 /// Makes the runs of the figures.
 fn made(
-    args: &ReproduceArgs,
+    asked: &Asked<'_>,
     set: &[String],
     seed: u64,
     stop: &Stop,
 ) -> Result<(Results, Vec<LabError>), Failure> {
+    let args = asked.args;
     let plan = Plan {
-        testbed: &args.testbed,
+        testbed: asked.testbed,
         set,
-        scale: args.scale,
+        scale: asked.scale,
         seed,
         commit: env!("GRANARY_COMMIT"),
         workloads: &args.workload,
         file_systems: &args.fs,
     };
-    let mut planned = plan.runs(&args.figure)?;
+    let mut planned = plan.runs(asked.study, &asked.figures)?;
     if let Some(dir) = &args.record {
         let io = |source| LabError::Io { what: format!("making {}", dir.display()), source };
         std::fs::create_dir_all(dir).map_err(io)?;
@@ -115,18 +124,21 @@ fn made(
             runs.push((of.map_or_else(String::new, |p| p.setting.clone()), record));
         }
     }
-    let alone = |figure: &String| figure == "recovery" || figure == "4.3";
-    let recovery = if args.figure.iter().any(alone) && stop.signal().is_none() {
-        say!("recovery: a full log on the drive alone");
-        Some(recovery(&plan.whole()?, seed)?)
-    } else {
-        None
+    let alone = match stop.signal() {
+        None => (asked.study.alone)(&plan, &asked.figures)?,
+        Some(_) => BTreeMap::new(),
     };
-    Ok((Results { runs, recovery }, failed))
+    Ok((Results { runs, alone }, failed))
 }
 
 /// The statements under each of the choices that the testbed makes, and with three seeds.
-fn sensitive(args: &ReproduceArgs) -> Result<(), Failure> {
+fn sensitive(asked: &Asked<'_>) -> Result<(), Failure> {
+    let args = asked.args;
+    if asked.study.name != "bytefs" {
+        let why =
+            format!("--sensitivity varies what the testbed of ByteFS chose; {} has none", asked.study.name);
+        return Err(Failure::usage(why));
+    }
     let mut outputs = Outputs::open(&[], args.out.as_deref())?;
     let stop = Stop::watch()?;
     stop.measuring();
@@ -140,18 +152,12 @@ fn sensitive(args: &ReproduceArgs) -> Result<(), Failure> {
         say!("{name}");
         let set: Vec<String> =
             args.set.iter().cloned().chain(changes.iter().map(|&c| c.to_owned())).collect();
-        let (results, errors) = made(args, &set, seed, &stop)?;
+        let (results, errors) = made(asked, &set, seed, &stop)?;
         results.records().iter().for_each(|r| json += &format!("{}\n", json_line(r)));
         failed.extend(errors);
-        columns.push((name, asked(args, &results)));
+        columns.push((name, asked.study.judge(&results, &asked.figures)));
     }
-    let text = format!(
-        "ByteFS (ASPLOS'25) at scale {} on {}, seed {}: what each choice moves\n\n{}",
-        args.scale,
-        args.testbed,
-        args.seed,
-        sensitivity_table(&columns)
-    );
+    let text = format!("{}: what each choice moves\n\n{}", asked.title(), sensitivity_table(&columns));
     out!("{text}");
     outputs.write(&[], &json, &text)?;
     end(&stop, &failed)

@@ -122,6 +122,7 @@ impl Outputs {
     /// The first file that cannot be written.
     pub fn write_claims(
         &mut self,
+        title: &str,
         judged: &[Judged],
         results: &Results,
         json: &str,
@@ -139,7 +140,7 @@ impl Outputs {
                     output.write(&claims_csv(judged))?;
                     Output::open(&output.path.with_extension("runs.csv"))?.write(&csv(&results.records()))?;
                 }
-                Format::Html => output.write(&claims_page(judged, results))?,
+                Format::Html => output.write(&claims_page(title, judged, results))?,
             }
         }
         Ok(())

@@ -4,16 +4,16 @@
 //! paper ("similar", "higher") are rows, too. `why` says what makes ours another, where an experiment has shown it; the table
 //! `granary reproduce bytefs --sensitivity` has the experiments.
 
-use super::verdict::{Judged, Paper};
-use super::{FILE_SYSTEMS, MACRO, MAIN, MICRO, Results, WORKLOADS};
+use super::{FILE_SYSTEMS, MACRO, MICRO, WORKLOADS};
 use crate::record::{Host, Record};
+use crate::reproduce::{Judged, MAIN, Paper, Results};
 use Paper::{About, Above, Below, Number, Range};
 
 const YCSB: &str = "not run: YCSB on a key-value store comes with a later version";
 type Value<'a> = &'a dyn Fn(&Record) -> f64;
 
 /// All statements beside what the runs say.
-pub fn claims(results: &Results) -> Vec<Judged> {
+pub(super) fn claims(results: &Results) -> Vec<Judged> {
     let mut all = Vec::new();
     headlines(results, &mut all);
     shares(results, &mut all);
@@ -429,16 +429,16 @@ fn design(r: &Results, all: &mut Vec<Judged>) {
         "",
     );
     row("14", "oltp", "throughput with 512/with 64 MiB of log", About(1.0), larger("oltp"), "");
-    let recovered = |f: fn(&super::Recovery) -> f64| r.recovery.as_ref().map(f);
+    let alone = |name: &str| r.alone.get(name).copied();
     const SCAN: &str = "the pages that the log's lines lie on decide (12 lines to a page here, in no setting of the paper stated)";
-    row("recovery", "full log", "recovery, s", Number(4.2), recovered(|r| r.total.as_secs_f64()), SCAN);
-    row("recovery", "full log", "of it loading, s", Number(0.9), recovered(|r| r.load.as_secs_f64()), "");
+    row("recovery", "full log", "recovery, s", Number(4.2), alone("recovery, s"), SCAN);
+    row("recovery", "full log", "of it loading, s", Number(0.9), alone("recovery: loading, s"), "");
     row(
         "recovery",
         "full log",
         "of it scan and flush, s",
         Number(2.7),
-        recovered(|r| (r.scan + r.flush).as_secs_f64()),
+        alone("recovery: scan, s").zip(alone("recovery: flush, s")).map(|(scan, flush)| scan + flush),
         SCAN,
     );
     row(
@@ -449,7 +449,7 @@ fn design(r: &Results, all: &mut Vec<Judged>) {
         None,
         "not measured: the drive is charged the paper's figure; our index on this machine: docs/BENCHMARKS.md",
     );
-    row("4.3", "full log", "index, MB", Number(21.0), recovered(|r| r.index_bytes as f64 / 1e6), "");
+    row("4.3", "full log", "index, MB", Number(21.0), alone("index, bytes").map(|bytes| bytes / 1e6), "");
     row(
         "4.6",
         "a page",
@@ -520,7 +520,7 @@ mod tests {
     }
 
     fn ours(runs: Vec<(String, Record)>, on: &str, what: &str) -> Option<f64> {
-        let results = Results { runs, recovery: None };
+        let results = Results { runs, ..Results::default() };
         claims(&results).into_iter().find(|j| j.on == on && j.what == what).expect("a row").ours
     }
 
@@ -546,7 +546,7 @@ mod tests {
         named.sort_unstable();
         named.dedup();
         assert_eq!(named.len(), all.len());
-        let known = |f: &&Judged| f.figure != "7" && !super::super::FIGURES.contains(&f.figure);
+        let known = |f: &&Judged| f.figure != "7" && !super::super::plan::FIGURES.contains(&f.figure);
         assert!(all.iter().find(known).is_none());
     }
 
