@@ -21,6 +21,9 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_f2fs::F2FS,
     granary_nova::NOVA,
     granary_pmfs::PMFS,
+    granary_devfs::DEVFS,
+    granary_devfs::DEVFS_CAP,
+    granary_devfs::DEVFS_NAIVE,
 ];
 
 /// The file system of this name.
