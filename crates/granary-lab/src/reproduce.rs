@@ -9,6 +9,7 @@
 //! Figures share runs: each is made once.
 
 mod bytefs;
+mod devfs;
 mod export;
 mod pebblessd;
 mod plan;
@@ -26,7 +27,7 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 
 /// The papers, in the order in which they came.
-pub const STUDIES: [&Study; 2] = [&bytefs::STUDY, &pebblessd::STUDY];
+pub const STUDIES: [&Study; 3] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY];
 
 /// The setting of most figures.
 pub const MAIN: &str = "main";
