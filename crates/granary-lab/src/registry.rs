@@ -21,6 +21,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_f2fs::F2FS,
     granary_nova::NOVA,
     granary_pmfs::PMFS,
+    granary_nilfs2::NILFS2,
 ];
 
 /// The file system of this name.
