@@ -68,7 +68,7 @@ impl State {
         let snapshots = self.snapshots.clone();
         let history = self.history(media)?;
         let gone: Vec<u64> = history.range(..before).map(|(c, _)| *c).filter(|c| !snapshots.contains(c)).collect();
-        gone.iter().for_each(|c| drop(history.remove(c)));
+        history.retain(|c, _| *c >= before || snapshots.contains(c));
         let mut from = Virtual { media, dat: &mut self.dat };
         for cno in &gone {
             let (block, at) = checkpoint::place(*cno);
@@ -244,6 +244,7 @@ impl Nilfs2 {
                     break;
                 }
             }
+            eprintln!("CLEAN victims {} live {live} dead {dead} over {} budget {budget} fixed {fixed} table {table}", victims.len(), overhead(live,dead));
             // What the log itself takes has to come back.
             if dead <= overhead(live, dead).min(fixed + victims.len() as u64 * size / 4) { Vec::new() } else { victims }
         })?;

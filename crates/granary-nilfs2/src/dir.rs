@@ -47,7 +47,7 @@ impl Index {
     fn read(file: &mut Buffers, size: u64, from: &mut dyn Blocks) -> Result<Index> {
         let mut index = Index::default();
         let blocks = size / BS;
-        if blocks > file.tree.count {
+        if blocks > file.tree.count + file.dirty.len() as u64 {
             return Err(corrupt(format!("directory {} has {blocks} blocks, its map {}", file.ino, file.tree.count)));
         }
         for block in 0..blocks {

@@ -91,6 +91,7 @@ impl Nilfs2 {
             let s = self.state.lock();
             want == Want::Free && s.segs.room() > s.need(pages, names) + s.segs.geo.seg_blocks
         };
+        if !last { let s = self.state.lock(); eprintln!("NOSPACE want {want:?} {pages} {new} {names}: room {} need {} kept {} free {} used {} cap {} pend {} new {} misc {} clean {} unready {} dat {} datdirty {}", s.segs.room(), s.need(pages,names), s.segs.geo.kept(), s.free(), s.used(), s.segs.geo.capacity(), s.pending, s.pending_new, s.misc, s.segs.clean, s.segs.unready.len(), s.dat.file.tree.count, s.dat.file.dirty.len()); }
         if last { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
