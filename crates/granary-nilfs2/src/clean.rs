@@ -244,7 +244,6 @@ impl Nilfs2 {
                     break;
                 }
             }
-            eprintln!("CLEAN victims {} live {live} dead {dead} over {} budget {budget} fixed {fixed} table {table}", victims.len(), overhead(live,dead));
             // What the log itself takes has to come back.
             if dead <= overhead(live, dead).min(fixed + victims.len() as u64 * size / 4) { Vec::new() } else { victims }
         })?;

@@ -99,7 +99,7 @@ impl Nilfs2 {
 
     /// Makes a log and writes it; `ops` is held exclusively.
     pub(crate) fn write_log(&self, kind: Kind, moved: Vec<Item>) -> Result<u64> {
-        self.prepare_super()?;
+        self.prepare_super(moved.len() as u64)?;
         let log = {
             // Readers learn the new places and the content together.
             let mut s = self.state.lock();
@@ -154,10 +154,10 @@ impl Nilfs2 {
     }
 
     /// Before segments are taken again that a recovery would read: the superblock names the newest log.
-    fn prepare_super(&self) -> Result<()> {
+    fn prepare_super(&self, moved: u64) -> Result<()> {
         let due = {
             let s = self.state.lock();
-            let count = s.need(0, 0) / s.segs.geo.seg_blocks + 3;
+            let count = (s.need(0, 0) + moved * 2) / s.segs.geo.seg_blocks + 6;
             s.segs.needs_super(count as usize) && s.root.seq > s.segs.super_seq
         };
         if due { self.write_super(0) } else { Ok(()) }

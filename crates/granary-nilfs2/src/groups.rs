@@ -73,11 +73,6 @@ impl Groups {
         (block, (n % self.per_block()) as usize * self.entry)
     }
 
-    /// Blocks that a file with so many groups can have.
-    pub fn file_blocks(self, groups: u64) -> u64 {
-        self.bitmap(groups)
-    }
-
     /// Entries in use in a group.
     pub fn used(self, file: &mut Buffers, group: u64, from: &mut dyn Blocks) -> Result<u32> {
         let (block, at) = self.descriptor(group);

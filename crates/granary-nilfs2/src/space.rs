@@ -26,6 +26,8 @@ pub(crate) enum Want {
     Free,
 }
 
+/// Blocks that a node has at least, but for the last one of a file.
+const NODE_SHARE: u64 = 127;
 /// Rounds of writing a log and cleaning before there is no space.
 const ROUNDS: usize = 24;
 
@@ -45,19 +47,20 @@ impl State {
         all + all / 100 + 8
     }
 
-    /// Blocks that users can still have.
+    /// Blocks that users can still have. New ones need nodes above them.
     pub fn free(&self) -> u64 {
-        self.segs.geo.capacity().saturating_sub(self.used() + self.pending_new)
+        self.segs.geo.capacity().saturating_sub(self.used() + self.pending_new + self.pending_new / NODE_SHARE)
     }
 
     /// Whether so many pages, of which some are new, and blocks of names can become dirty.
     pub fn has_space(&self, want: Want, pages: u64, new: u64, names: u64) -> bool {
         let kept = self.segs.geo.kept();
         let (grows, kept) = match want {
-            Want::Grow => (new + names + self.misc, kept / 4 * 3),
+            // Of the blocks that a name makes dirty few are new ones.
+            Want::Grow => (new + new / NODE_SHARE + (names + self.misc).div_ceil(4), kept / 4 * 3),
             Want::Free => (0, kept / 2),
         };
-        let fits = want == Want::Free || grows <= self.free();
+        let fits = want == Want::Free || new + names == 0 || grows <= self.free();
         fits && self.segs.room() >= self.need(pages, names) + kept
     }
 }
@@ -91,15 +94,13 @@ impl Nilfs2 {
             let s = self.state.lock();
             want == Want::Free && s.segs.room() > s.need(pages, names) + s.segs.geo.seg_blocks
         };
-        if !last { let s = self.state.lock(); eprintln!("NOSPACE want {want:?} {pages} {new} {names}: room {} need {} kept {} free {} used {} cap {} pend {} new {} misc {} clean {} unready {} dat {} datdirty {}", s.segs.room(), s.need(pages,names), s.segs.geo.kept(), s.free(), s.used(), s.segs.geo.capacity(), s.pending, s.pending_new, s.misc, s.segs.clean, s.segs.unready.len(), s.dat.file.tree.count, s.dat.file.dirty.len()); }
         if last { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
     pub(crate) fn stat(&self) -> StatFs {
         let s = self.state.lock();
         let free_blocks = s.free();
-        // The index of a file, and DAT: one entry of 32 B a block.
-        let reserved_blocks = StatFs::index_of_all(free_blocks, 64).min(free_blocks);
+        let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_SHARE / 2).min(free_blocks);
         let blocks = s.segs.geo.capacity();
         let inodes = blocks * (BLOCK_SIZE / INODE) as u64;
         let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(inodes.saturating_sub(s.inodes));

@@ -94,16 +94,12 @@ impl Tree {
     }
 
     /// Levels of nodes below the root.
+    #[cfg(test)]
     pub fn height(&self) -> u64 {
         match &self.root {
             Root::Direct(_) => 0,
             Root::Node(n) => n.level as u64 - 1,
         }
-    }
-
-    /// Whether all of it is in the inode.
-    pub fn is_direct(&self) -> bool {
-        matches!(self.root, Root::Direct(_))
     }
 
     /// The pointer of a block.
