@@ -87,7 +87,11 @@ impl State {
             if used == 0 {
                 break;
             }
-            let Some(map) = evidence(self.ifile.block(INODES.bitmap(group), &mut from).map(|p| p.to_bytes()), f)? else { break };
+            let Some(map) =
+                evidence(self.ifile.block(INODES.bitmap(group), &mut from).map(|p| p.to_bytes()), f)?
+            else {
+                break;
+            };
             let set: u32 = map.iter().map(|b| b.count_ones()).sum();
             if set != used {
                 f.add(format!("group {group} of inodes has {set} in use, its descriptor says {used}"));
@@ -246,7 +250,10 @@ impl State {
         for seg in 0..media.geo.segments {
             let (block, at) = usage::place(seg);
             let mut from = Virtual { media, dat: &mut self.dat };
-            let page = self.sufile.block(block, &mut from).map(|p| p.with_bytes(|b| Usage::parse(&b[at..at + USAGE])));
+            let page = self
+                .sufile
+                .block(block, &mut from)
+                .map(|p| p.with_bytes(|b| Usage::parse(&b[at..at + USAGE])));
             let Some(told) = evidence(page, f)? else { continue };
             let known = self.segs.usages[seg as usize];
             if told != known && !self.segs.touched.contains(&seg) {

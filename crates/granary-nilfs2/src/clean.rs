@@ -67,7 +67,8 @@ impl State {
     fn prune(&mut self, before: u64, media: &Media) -> Result<()> {
         let snapshots = self.snapshots.clone();
         let history = self.history(media)?;
-        let gone: Vec<u64> = history.range(..before).map(|(c, _)| *c).filter(|c| !snapshots.contains(c)).collect();
+        let gone: Vec<u64> =
+            history.range(..before).map(|(c, _)| *c).filter(|c| !snapshots.contains(c)).collect();
         history.retain(|c, _| *c >= before || snapshots.contains(c));
         let mut from = Virtual { media, dat: &mut self.dat };
         for cno in &gone {
@@ -111,13 +112,21 @@ impl State {
     }
 
     /// Decides about every block of a segment: what moves, by address.
-    fn empty_segment(&mut self, seg: u64, first_protected: u64, media: &Media, moved: &mut Vec<(u64, Entry)>) -> Result<()> {
+    fn empty_segment(
+        &mut self,
+        seg: u64,
+        first_protected: u64,
+        media: &Media,
+        moved: &mut Vec<(u64, Entry)>,
+    ) -> Result<()> {
         let written = self.segs.usages[seg as usize].blocks as u64;
         for (at, e) in segment_blocks(media, seg, written)? {
             if e.ino == DAT_INO {
                 let (file, mut from) = (&mut self.dat.file, Physical(media));
                 match e.part {
-                    Part::Data(n) if file.tree.lookup(n, &mut from)? == Some(at) => drop(file.change(n, &mut from)?),
+                    Part::Data(n) if file.tree.lookup(n, &mut from)? == Some(at) => {
+                        drop(file.change(n, &mut from)?)
+                    }
                     Part::Node { level, key } if file.tree.node_at(level, key, &mut from)? == Some(at) => {
                         file.tree.touch(level, key, &mut from)?;
                     }
@@ -171,9 +180,9 @@ impl Nilfs2 {
             if victims.is_empty() {
                 return Ok(Swept::default());
             }
-            let emptied = s
-                .prune(first, &self.media)
-                .and_then(|()| victims.iter().try_for_each(|seg| s.empty_segment(*seg, first, &self.media, &mut moved)));
+            let emptied = s.prune(first, &self.media).and_then(|()| {
+                victims.iter().try_for_each(|seg| s.empty_segment(*seg, first, &self.media, &mut moved))
+            });
             emptied.map_err(|e| self.give_up(e))?;
             victims.len() as u64
         };
@@ -245,7 +254,11 @@ impl Nilfs2 {
                 }
             }
             // What the log itself takes has to come back.
-            if dead <= overhead(live, dead).min(fixed + victims.len() as u64 * size / 4) { Vec::new() } else { victims }
+            if dead <= overhead(live, dead).min(fixed + victims.len() as u64 * size / 4) {
+                Vec::new()
+            } else {
+                victims
+            }
         })?;
         Ok(done.segments > 0 && self.state.lock().segs.room() > before)
     }
@@ -253,7 +266,8 @@ impl Nilfs2 {
     /// Cleans until nothing is left that is worth it, as `nilfs-clean -p` does.
     pub(crate) fn sweep_all(&self, sweep: &Sweep) -> Result<Swept> {
         self.may_change()?;
-        let (step, least) = (self.options.segments_per_clean.0 as usize, self.options.min_reclaimable.0 as u64);
+        let (step, least) =
+            (self.options.segments_per_clean.0 as usize, self.options.min_reclaimable.0 as u64);
         let (from, until) = {
             let s = self.state.lock();
             (s.segs.cursor.seq, s.age().saturating_sub(sweep.protection.0))
@@ -302,7 +316,9 @@ impl Nilfs2 {
 
 /// The oldest segments that are worth it and whose blocks there is room for.
 fn oldest(s: &State, mut all: Vec<Candidate>, step: usize, least: u64) -> Vec<u64> {
-    all.retain(|c| c.written > 0 && c.written.saturating_sub(c.live) * 100 >= least.max(1) * s.segs.geo.seg_blocks);
+    all.retain(|c| {
+        c.written > 0 && c.written.saturating_sub(c.live) * 100 >= least.max(1) * s.segs.geo.seg_blocks
+    });
     all.sort_by_key(|c| (c.age, c.seg));
     let mut budget = s.segs.room().saturating_sub(s.need(0, 0) + s.segs.geo.seg_blocks * 2);
     let fits = |c: &Candidate| {
@@ -310,10 +326,14 @@ fn oldest(s: &State, mut all: Vec<Candidate>, step: usize, least: u64) -> Vec<u6
         budget = budget.saturating_sub(c.live * 2);
         fits
     };
-    all.into_iter().take(step).take_while({
-        let mut fits = fits;
-        move |c| fits(c)
-    }).map(|c| c.seg).collect()
+    all.into_iter()
+        .take(step)
+        .take_while({
+            let mut fits = fits;
+            move |c| fits(c)
+        })
+        .map(|c| c.seg)
+        .collect()
 }
 
 /// Body of the cleaner (`nilfs_cleanerd`).

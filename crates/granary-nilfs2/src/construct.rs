@@ -38,7 +38,10 @@ impl Nilfs2 {
 
     /// Writes a log of all that is dirty; with `wanted` only if that still says so when nobody changes anything. Says whether it
     /// did.
-    pub(crate) fn construct_if(&self, wanted: &mut dyn FnMut(&mut crate::state::State) -> Option<Kind>) -> Result<bool> {
+    pub(crate) fn construct_if(
+        &self,
+        wanted: &mut dyn FnMut(&mut crate::state::State) -> Option<Kind>,
+    ) -> Result<bool> {
         let _all = self.ops.write();
         self.working()?;
         let Some(kind) = wanted(&mut self.state.lock()) else { return Ok(false) };

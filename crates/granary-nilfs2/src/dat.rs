@@ -174,7 +174,8 @@ impl Dat {
                 let (block, _) = groups.place(first);
                 self.file.block(block, &mut from)?.with_bytes(|b| {
                     // Number 0 is kept: it is no pointer.
-                    for i in (0..128).filter(|i| first + i > 0 && crate::groups::bit(&bitmap, part * 128 + i)) {
+                    for i in (0..128).filter(|i| first + i > 0 && crate::groups::bit(&bitmap, part * 128 + i))
+                    {
                         tell(first + i, DatEntry::parse(&b[i as usize * ENTRY..]));
                     }
                 });

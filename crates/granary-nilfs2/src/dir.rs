@@ -48,7 +48,10 @@ impl Index {
         let mut index = Index::default();
         let blocks = size / BS;
         if blocks > file.tree.count + file.dirty.len() as u64 {
-            return Err(corrupt(format!("directory {} has {blocks} blocks, its map {}", file.ino, file.tree.count)));
+            return Err(corrupt(format!(
+                "directory {} has {blocks} blocks, its map {}",
+                file.ino, file.tree.count
+            )));
         }
         for block in 0..blocks {
             let page = file.block(block, from)?;
@@ -122,7 +125,14 @@ impl State {
     }
 
     /// Enters a name that is not there.
-    pub fn dir_insert(&mut self, dir: &Inode, name: &[u8], ino: u64, kind: FileKind, media: &Media) -> Result<()> {
+    pub fn dir_insert(
+        &mut self,
+        dir: &Inode,
+        name: &[u8],
+        ino: u64,
+        kind: FileKind,
+        media: &Media,
+    ) -> Result<()> {
         let d = dir.ino().0;
         let index = self.indexed(d, media)?;
         let want = dirent::needed(name.len()) as u16;
@@ -143,7 +153,8 @@ impl State {
             }
         };
         let at = dirent::insert(self.dir_block(d, block, media)?, name, ino, kind)?;
-        let at = at.ok_or_else(|| corrupt(format!("block {block} of directory {d} has less room than it had")))?;
+        let at =
+            at.ok_or_else(|| corrupt(format!("block {block} of directory {d} has less room than it had")))?;
         let place = Place { block: block as u32, at: at as u16, ino };
         self.indexed(d, media)?.names.insert(name.into(), place);
         self.settle_room(d, block as u32, media)
@@ -159,7 +170,14 @@ impl State {
     }
 
     /// Lets a name stand for another inode.
-    pub fn dir_repoint(&mut self, dir: &Inode, name: &[u8], ino: u64, kind: FileKind, media: &Media) -> Result<()> {
+    pub fn dir_repoint(
+        &mut self,
+        dir: &Inode,
+        name: &[u8],
+        ino: u64,
+        kind: FileKind,
+        media: &Media,
+    ) -> Result<()> {
         let d = dir.ino().0;
         let place = self.find(d, name, media)?.0.ok_or(FsError::NoEntry)?;
         dirent::repoint(self.dir_block(d, place.block as u64, media)?, place.at as usize, ino, kind);
@@ -202,7 +220,12 @@ impl Nilfs2 {
     }
 
     /// Entries from a byte of the directory on.
-    pub(crate) fn dir_read(&self, dir: &Inode, from: u64, emit: &mut dyn FnMut(DirEntry<'_>) -> bool) -> Result<()> {
+    pub(crate) fn dir_read(
+        &self,
+        dir: &Inode,
+        from: u64,
+        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
+    ) -> Result<()> {
         let (size, mut start) = (dir.size(), (from % BS) as usize);
         for block in from / BS..size / BS {
             let bytes = {

@@ -45,15 +45,18 @@ const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
 
 fn refusal(table: &Table) -> Option<(&'static str, String)> {
     let o: MountOptions = options(table).ok()?;
-    let pauses =
-        [("log_interval", o.log_interval), ("cleaning_interval", o.cleaning_interval.0.min(o.cleaning_interval.1))];
+    let pauses = [
+        ("log_interval", o.log_interval),
+        ("cleaning_interval", o.cleaning_interval.0.min(o.cleaning_interval.1)),
+    ];
     if let Some(refused) = too_short(&pauses) {
         return Some(refused);
     }
     if o.watermark == 0 {
         return Some(("watermark", "must be at least 1: a log has a block".to_owned()));
     }
-    let percent = [("min_clean_segments", o.min_clean_segments), ("max_clean_segments", o.max_clean_segments)];
+    let percent =
+        [("min_clean_segments", o.min_clean_segments), ("max_clean_segments", o.max_clean_segments)];
     let (key, value) = percent.into_iter().find(|(_, value)| *value > 100)?;
     Some((key, format!("is {value}: a share of all segments in percent")))
 }

@@ -72,7 +72,8 @@ impl Nilfs2 {
             let all: Vec<u64> = all.collect();
             all.into_iter()
                 .map(|i| {
-                    let there = node.file.dirty.contains(&i) || node.file.tree.lookup(i, &mut from)?.is_some();
+                    let there =
+                        node.file.dirty.contains(&i) || node.file.tree.lookup(i, &mut from)?.is_some();
                     Ok((i, !there))
                 })
                 .collect()
@@ -265,7 +266,8 @@ impl Nilfs2 {
         s.node(ino, &self.media)?;
         let State { nodes, dat, .. } = &mut *s;
         let Some(node) = nodes.get_mut(&ino) else { return Ok(None) };
-        let mapped = node.file.tree.next(index, &mut Virtual { media: &self.media, dat })?.map(|(key, _)| key);
+        let mapped =
+            node.file.tree.next(index, &mut Virtual { media: &self.media, dat })?.map(|(key, _)| key);
         let promised = node.promised.range(index..).next().map(|(i, _)| *i);
         let dirty = node.file.dirty.range(index..).next().copied();
         Ok([mapped, promised, dirty].into_iter().flatten().min())

@@ -77,7 +77,11 @@ impl Groups {
     pub fn used(self, file: &mut Buffers, group: u64, from: &mut dyn Blocks) -> Result<u32> {
         let (block, at) = self.descriptor(group);
         let used = file.block(block, from)?.with_bytes(|b| le32(b, at));
-        if used as u64 <= GROUP { Ok(used) } else { Err(corrupt(format!("a group with {used} entries in use"))) }
+        if used as u64 <= GROUP {
+            Ok(used)
+        } else {
+            Err(corrupt(format!("a group with {used} entries in use")))
+        }
     }
 
     /// Whether an entry is in use.
@@ -100,9 +104,9 @@ impl Groups {
                 continue;
             }
             let start = if step == 0 { target % GROUP } else { 0 };
-            let found = file.block(self.bitmap(group), from)?.with_bytes(|b| {
-                zero_bit(b, start).or_else(|| zero_bit(b, 0))
-            });
+            let found = file
+                .block(self.bitmap(group), from)?
+                .with_bytes(|b| zero_bit(b, start).or_else(|| zero_bit(b, 0)));
             let Some(n) = found else {
                 return Err(corrupt(format!("group {group} has no free entry, its descriptor says")));
             };

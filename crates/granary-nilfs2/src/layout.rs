@@ -16,8 +16,8 @@
 pub mod checkpoint;
 pub mod dirent;
 pub mod inode;
-pub mod super_root;
 pub mod summary;
+pub mod super_root;
 pub mod superblock;
 pub mod usage;
 

@@ -61,7 +61,14 @@ pub(crate) struct Log {
 }
 
 /// Data and nodes of a file whose map has virtual numbers. `dead`: no checkpoint needs what they replace.
-fn collect(file: &mut Buffers, dat: &mut Dat, media: &Media, cno: u64, dead: bool, items: &mut Vec<Item>) -> Result<()> {
+fn collect(
+    file: &mut Buffers,
+    dat: &mut Dat,
+    media: &Media,
+    cno: u64,
+    dead: bool,
+    items: &mut Vec<Item>,
+) -> Result<()> {
     collect_data(file, dat, media, cno, dead, items)?;
     let ino = file.ino;
     file.tree.place_nodes(&mut |node, old| {
@@ -70,7 +77,12 @@ fn collect(file: &mut Buffers, dat: &mut Dat, media: &Media, cno: u64, dead: boo
             dat.end(old, cno, dead, media)?;
         }
         let entry = Entry { ino, part: Part::Node { level: 0, key: 0 }, vblk, remapped: false };
-        items.push(Item { entry, page: Some(node.encode()), what: entry.structure(Structure::DataPointer), from: None });
+        items.push(Item {
+            entry,
+            page: Some(node.encode()),
+            what: entry.structure(Structure::DataPointer),
+            from: None,
+        });
         Ok(vblk)
     })
 }
@@ -280,7 +292,15 @@ impl State {
             pages.push(late);
         }
         for (number, p) in parts.iter().enumerate() {
-            self.encode_part(media, &items, &entries, &pages, p, (number, parts.len(), flags, prev, age), &mut log)?;
+            self.encode_part(
+                media,
+                &items,
+                &entries,
+                &pages,
+                p,
+                (number, parts.len(), flags, prev, age),
+                &mut log,
+            )?;
         }
         if let Some(p) = parts.first() {
             (log.at, log.seq) = (p.at, p.seq);
@@ -343,7 +363,8 @@ impl State {
             let page = Page::from_bytes(&SuperRoot { cno, age, inodes }.encode());
             blocks.push((p.at + p.summary + p.count as u64, page, Structure::Superblock));
         }
-        let data_sum = blocks.iter().fold(0, |sum, (_, page, _)| page.with_bytes(|b| crc32c::crc32c_append(sum, b)));
+        let data_sum =
+            blocks.iter().fold(0, |sum, (_, page, _)| page.with_bytes(|b| crc32c::crc32c_append(sum, b)));
         let first = if number == 0 { BEGIN } else { 0 };
         let last = if number + 1 == parts { END } else { 0 };
         let kept = flags & !(if p.root { 0 } else { SR });
@@ -376,6 +397,8 @@ impl State {
             return Ok(None);
         }
         let mut from = Virtual { media, dat: &mut self.dat };
-        self.cpfile.block(block, &mut from)?.with_bytes(|b| Checkpoint::parse(&b[at..at + checkpoint::CHECKPOINT]))
+        self.cpfile
+            .block(block, &mut from)?
+            .with_bytes(|b| Checkpoint::parse(&b[at..at + checkpoint::CHECKPOINT]))
     }
 }

@@ -87,7 +87,9 @@ impl Media {
             for (i, page) in found.into_iter().enumerate() {
                 match page {
                     Some(page) => part[i] = page,
-                    None => ticket = ticket.and(self.port.submit_read(Lpa(run[i]), &mut part[i..=i], what)?),
+                    None => {
+                        ticket = ticket.and(self.port.submit_read(Lpa(run[i]), &mut part[i..=i], what)?)
+                    }
                 }
             }
         }

@@ -68,7 +68,8 @@ fn read_super(port: &Port, copy: usize) -> Result<Superblock> {
 /// `Corrupt` where neither is one.
 pub(crate) fn supers(port: &Port) -> Result<Vec<Superblock>> {
     let (first, second) = (read_super(port, 0), read_super(port, 1));
-    let mut all: Vec<Superblock> = [&first, &second].into_iter().filter_map(|s| s.as_ref().ok().copied()).collect();
+    let mut all: Vec<Superblock> =
+        [&first, &second].into_iter().filter_map(|s| s.as_ref().ok().copied()).collect();
     all.sort_by_key(|s| std::cmp::Reverse(s.writes));
     match all.is_empty() {
         true => first.map(|_| all),
@@ -87,7 +88,10 @@ fn read_usages(media: &Media, dat: &mut Dat, sufile: &mut Buffers) -> Result<(Ve
         let page = sufile.block(block, &mut Virtual { media, dat })?;
         all.push(page.with_bytes(|b| Usage::parse(&b[at..at + USAGE])));
         if all.last().is_some_and(|u| u.blocks as u64 > media.geo.seg_blocks) {
-            return Err(corrupt(format!("segment {seg} is said to have {} blocks", all[seg as usize].blocks)));
+            return Err(corrupt(format!(
+                "segment {seg} is said to have {} blocks",
+                all[seg as usize].blocks
+            )));
         }
     }
     let header = sufile.block(0, &mut Virtual { media, dat })?.with_bytes(|b| usage::header(b));

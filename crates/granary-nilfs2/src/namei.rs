@@ -52,7 +52,13 @@ impl State {
 }
 
 impl Nilfs2 {
-    pub(crate) fn make(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+    pub(crate) fn make(
+        &self,
+        call: &Call<'_>,
+        dir: &Inode,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> Result<Created> {
         if new.target.len() > LONGEST_TARGET {
             return Err(FsError::NameTooLong);
         }
@@ -89,7 +95,10 @@ impl Nilfs2 {
             s.dirty.insert(ino);
             dir.update(|a| a.nlink += is_dir as u32);
             s.stamp_dir(call, dir);
-            Ok(Created { ino: Ino(ino), loaded: Loaded { attr, private: Arc::new(Held { ino, generation }) } })
+            Ok(Created {
+                ino: Ino(ino),
+                loaded: Loaded { attr, private: Arc::new(Held { ino, generation }) },
+            })
         })?;
         cpu(work::insert(0, false) + Kind::made(is_dir));
         Ok(created)
@@ -185,7 +194,9 @@ impl Nilfs2 {
             Ok(())
         })?;
         let c = costs();
-        cpu(Kind::End.inodes() + c.inode_free + (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64);
+        cpu(Kind::End.inodes()
+            + c.inode_free
+            + (c.extent_free + c.extent_update) * (inode.view(|a| a.blocks) > 0) as u64);
         Ok(())
     }
 }

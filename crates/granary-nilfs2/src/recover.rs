@@ -11,10 +11,10 @@
 //! Source: reference/nilfs2.md section 5.2; the kernel's `recovery.c`.
 
 use crate::geometry::Geometry;
+use crate::layout::corrupt;
 use crate::layout::summary::{BEGIN, END, Entry, Header, SR, SYNDT, Summary};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::superblock::Superblock;
-use crate::layout::corrupt;
 use crate::media::Media;
 use crate::segments::{Cursor, LEAST_PART};
 use crate::state::LastRoot;
@@ -60,7 +60,8 @@ fn read_part(media: &Media, at: u64, seq: u64) -> Result<(Summary, Option<SuperR
     media.read_run(at, &mut pages, what)?;
     let (summary, blocks) = pages.split_at(head.summary_blocks() as usize);
     let summary = Summary::parse(summary)?;
-    let covered = blocks.iter().enumerate().filter(|(i, _)| summary.entries.get(*i).is_none_or(|e| !e.remapped));
+    let covered =
+        blocks.iter().enumerate().filter(|(i, _)| summary.entries.get(*i).is_none_or(|e| !e.remapped));
     let sum = covered.fold(0, |sum, (_, page)| page.with_bytes(|b| crc32c::crc32c_append(sum, b)));
     if sum != head.data_sum {
         return Err(corrupt("a log whose blocks are damaged"));
@@ -84,7 +85,12 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
         let h = summary.header;
         let fits = match &whole {
             None => follows(&h) && h.flags & BEGIN != 0 && h.number == 0,
-            Some(w) => h.serial == w.header.serial && h.prev == w.header.prev && h.number == number as u16 && h.flags & BEGIN == 0,
+            Some(w) => {
+                h.serial == w.header.serial
+                    && h.prev == w.header.prev
+                    && h.number == number as u16
+                    && h.flags & BEGIN == 0
+            }
         };
         if !fits {
             return Err(corrupt("a log that does not follow the one before"));
@@ -93,7 +99,14 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
         let end = c.at + h.blocks as u64;
         let cursor = Cursor { at: end, next: h.next, serial: h.serial, ..c };
         let blocks = (first..).zip(summary.entries);
-        let w = whole.get_or_insert_with(|| Whole { header: h, at: c.at, root: None, blocks: Vec::new(), end: cursor, segs: Vec::new() });
+        let w = whole.get_or_insert_with(|| Whole {
+            header: h,
+            at: c.at,
+            root: None,
+            blocks: Vec::new(),
+            end: cursor,
+            segs: Vec::new(),
+        });
         w.blocks.extend(blocks);
         w.segs.push((c.seg, end - geo.start(c.seg)));
         (w.end, c) = (cursor, cursor);
@@ -115,7 +128,13 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
 /// `Corrupt` where that log is damaged; the drive's.
 pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
     let geo = media.geo;
-    let start = Cursor { seg: geo.segment(sb.last_log), at: sb.last_log, next: 0, seq: sb.last_seq, serial: sb.last_serial };
+    let start = Cursor {
+        seg: geo.segment(sb.last_log),
+        at: sb.last_log,
+        next: 0,
+        seq: sb.last_seq,
+        serial: sb.last_serial,
+    };
     let first = read_log(media, start, &|h| h.serial == sb.last_serial)?;
     let root = first.root.ok_or_else(|| corrupt("the log that the superblock names has no super root"))?;
     let place = |at: u64, h: &Header| LastRoot { at, seq: h.seq, serial: h.serial };

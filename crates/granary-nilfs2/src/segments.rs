@@ -9,8 +9,8 @@
 //! names, where a recovery begins to read, is newer than what it held: else the chain of logs would be cut.
 
 use crate::geometry::Geometry;
-use crate::layout::corrupt;
 use crate::layout::SUFILE_INO;
+use crate::layout::corrupt;
 use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block};
 use crate::layout::usage::{DIRTY, Usage, place};
 use granary_vfs::{FsError, Result};
@@ -72,7 +72,13 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    pub fn new(geo: Geometry, usages: Vec<Usage>, cursor: Cursor, last: u64, super_seq: u64) -> Result<Segments> {
+    pub fn new(
+        geo: Geometry,
+        usages: Vec<Usage>,
+        cursor: Cursor,
+        last: u64,
+        super_seq: u64,
+    ) -> Result<Segments> {
         let clean = usages.iter().filter(|u| u.is_clean()).count() as u64;
         let (seg, next) = (cursor.seg, cursor.next);
         if seg >= geo.segments || next >= geo.segments || seg == next || last >= geo.segments {
@@ -150,7 +156,11 @@ impl Segments {
     /// How many segments a log of so many blocks goes on in.
     pub fn crossings(&self, blocks: u64) -> usize {
         let left = self.left();
-        if blocks * 4 < left * 3 { 0 } else { 3 + (blocks.saturating_sub(left) / (self.geo.seg_blocks * 7 / 8)) as usize }
+        if blocks * 4 < left * 3 {
+            0
+        } else {
+            3 + (blocks.saturating_sub(left) / (self.geo.seg_blocks * 7 / 8)) as usize
+        }
     }
 
     /// Chooses up to so many segments for the log that is being made.
@@ -213,7 +223,15 @@ impl Segments {
             root_left &= !has_root;
             let c = self.cursor;
             let count = count as usize;
-            parts.push(Part { at: c.at, seq: c.seq, next: c.next, summary: blocks(bytes), first, count, root: has_root });
+            parts.push(Part {
+                at: c.at,
+                seq: c.seq,
+                next: c.next,
+                summary: blocks(bytes),
+                first,
+                count,
+                root: has_root,
+            });
             first += count;
             self.cursor.at += blocks(bytes) + count as u64 + u64::from(has_root);
         }

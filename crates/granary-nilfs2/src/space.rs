@@ -12,8 +12,8 @@
 //! dead blocks are protected (by their age, by snapshots) cleaning may find nothing: that is no space, as in the kernel.
 
 use crate::Nilfs2;
-use crate::layout::inode::INODE;
 use crate::layout::BLOCK_SIZE;
+use crate::layout::inode::INODE;
 use crate::state::State;
 use granary_vfs::{FsError, Result, StatFs};
 
@@ -42,14 +42,18 @@ impl State {
         let sufile = self.sufile.tree.count.min(8) + 2;
         let virtuals = data + misc + nodes + ifile + sufile + 3;
         // DAT: where old numbers end, anywhere; where new ones begin, close together.
-        let dat = virtuals.min(self.dat.file.tree.count) + self.dat.file.dirty.len() as u64 + virtuals / 128 + 8;
+        let dat =
+            virtuals.min(self.dat.file.tree.count) + self.dat.file.dirty.len() as u64 + virtuals / 128 + 8;
         let all = virtuals + dat + dat.min(self.dat.file.tree.count / 64 + 4);
         all + all / 100 + 8
     }
 
     /// Blocks that users can still have. New ones need nodes above them.
     pub fn free(&self) -> u64 {
-        self.segs.geo.capacity().saturating_sub(self.used() + self.pending_new + self.pending_new / NODE_SHARE)
+        self.segs
+            .geo
+            .capacity()
+            .saturating_sub(self.used() + self.pending_new + self.pending_new / NODE_SHARE)
     }
 
     /// Whether so many pages, of which some are new, and blocks of names can become dirty.

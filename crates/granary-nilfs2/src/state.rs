@@ -202,7 +202,8 @@ impl State {
             return Err(FsError::Stale);
         }
         let (block, at) = INODES.place(ino);
-        let inode = file.block(block, &mut from)?.with_bytes(|b| DiskInode::parse(&b[at..at + INODE], ino))?;
+        let inode =
+            file.block(block, &mut from)?.with_bytes(|b| DiskInode::parse(&b[at..at + INODE], ino))?;
         let tree = Tree::parse(&inode.map, inode.blocks)?;
         Ok(Node::new(ino, &inode, tree))
     }

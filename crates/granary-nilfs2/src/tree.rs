@@ -105,7 +105,9 @@ impl Tree {
     /// The pointer of a block.
     pub fn lookup(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Option<u64>> {
         match &mut self.root {
-            Root::Direct(ptrs) => Ok(ptrs.get(key as usize).copied().filter(|p| *p != 0 && key < DIRECT as u64)),
+            Root::Direct(ptrs) => {
+                Ok(ptrs.get(key as usize).copied().filter(|p| *p != 0 && key < DIRECT as u64))
+            }
             Root::Node(n) => n.lookup(key, from),
         }
     }

@@ -20,7 +20,13 @@ impl Data for Nilfs2 {
         self.stamp_write(call, inode, pos + len)
     }
 
-    fn write_pages(&self, _call: &Call<'_>, inode: &Inode, pages: &[DirtyPage], _why: WriteBackCause) -> Result<()> {
+    fn write_pages(
+        &self,
+        _call: &Call<'_>,
+        inode: &Inode,
+        pages: &[DirtyPage],
+        _why: WriteBackCause,
+    ) -> Result<()> {
         self.stage(inode, pages)
     }
 

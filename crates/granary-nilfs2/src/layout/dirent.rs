@@ -163,7 +163,10 @@ mod tests {
         for step in 0..5000u64 {
             let name = vec![b'a' + (step % 26) as u8; 1 + rng.below(200) as usize];
             if map.contains_key(&name) || rng.below(3) == 0 {
-                let Some(victim) = map.keys().nth(rng.below(map.len().max(1) as u64) as usize).cloned() else { continue };
+                let Some(victim) = map.keys().nth(rng.below(map.len().max(1) as u64) as usize).cloned()
+                else {
+                    continue;
+                };
                 let (_, at) = map.remove(&victim).expect("there");
                 remove(&mut b, at).expect("sound");
             } else if let Some(at) = insert(&mut b, &name, step + 1, FileKind::File).expect("sound") {

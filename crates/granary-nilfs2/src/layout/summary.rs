@@ -270,10 +270,17 @@ mod tests {
             };
             entries.push(Entry { ino, part, vblk, remapped: n < 200 });
         }
-        let bytes: usize =
-            HEADER + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
+        let bytes: usize = HEADER + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
         let blocks = (600 + bytes.div_ceil(BLOCK_SIZE) + 1) as u32;
-        let header = Header { flags: BEGIN | END | SR, serial: 9, prev: 8, seq: 4, next: 5, blocks, ..Header::default() };
+        let header = Header {
+            flags: BEGIN | END | SR,
+            serial: 9,
+            prev: 8,
+            seq: 4,
+            next: 5,
+            blocks,
+            ..Header::default()
+        };
         let pages = Summary { header, entries: entries.clone() }.encode();
         let back = Summary::parse(&pages).expect("whole");
         assert_eq!(back.entries, entries);

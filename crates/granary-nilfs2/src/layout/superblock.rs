@@ -87,7 +87,11 @@ impl Superblock {
             last_serial: le64(b, 56),
             writes: le64(b, 64),
         };
-        if !geo.is_sane(pages) || !geo.holds(s.last_log) || s.last_seq > u64::MAX / 2 || s.writes > u64::MAX / 2 {
+        if !geo.is_sane(pages)
+            || !geo.holds(s.last_log)
+            || s.last_seq > u64::MAX / 2
+            || s.writes > u64::MAX / 2
+        {
             return Err(corrupt(format!("an impossible superblock: {s:?}")));
         }
         Ok(s)

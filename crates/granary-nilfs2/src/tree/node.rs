@@ -137,7 +137,8 @@ impl Node {
             return None;
         }
         let half = self.keys.len() / 2;
-        let at = match self.level == 1 && self.keys[CHILDREN] - self.keys[CHILDREN - 1] == 1 || self.level > 1 {
+        let at = match self.level == 1 && self.keys[CHILDREN] - self.keys[CHILDREN - 1] == 1 || self.level > 1
+        {
             true => CHILDREN,
             false => half,
         };
@@ -238,7 +239,13 @@ impl Node {
     }
 
     /// The pointer of the node of a lower level that has `key`; with `touch` it and what is above it become dirty.
-    pub fn node_at(&mut self, level: u8, key: u64, touch: bool, from: &mut dyn Blocks) -> Result<Option<u64>> {
+    pub fn node_at(
+        &mut self,
+        level: u8,
+        key: u64,
+        touch: bool,
+        from: &mut dyn Blocks,
+    ) -> Result<Option<u64>> {
         let Some(i) = self.at(key) else { return Ok(None) };
         self.dirty |= touch;
         let ptr = self.ptrs[i];

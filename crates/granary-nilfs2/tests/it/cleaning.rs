@@ -52,12 +52,11 @@ fn cleaning_keeps_every_file() {
     }
 }
 
-/// A sweep ends, frees what is dead, and finds nothing more to do.
+/// A sweep ends, frees what is dead, and leaves little to do.
 #[test]
 fn a_sweep_leaves_nothing_that_is_worth_it() {
     run_jittered(1, || {
-        let mkfs = MkfsOptions { segment_blocks: Some(128), ..MkfsOptions::default() };
-        let m = Mounted::fresh(&Subject { mkfs, ..promising() }, &drive(Bytes::mib(64)));
+        let m = Mounted::fresh(&promising(), &drive(Bytes::mib(64)));
         let mut p = m.process();
         for round in 0..4 {
             for i in 0..30 {
@@ -72,8 +71,9 @@ fn a_sweep_leaves_nothing_that_is_worth_it() {
         let first = sweep();
         assert!(first.segments > 5 && first.blocks_copied > 0 && first.blocks_remapped == 0, "{first:?}");
         assert!(m.fs.clean_segments() > before + 3);
+        // But for what the logs of the first one left behind.
         let more = sweep();
-        assert!(more.segments <= 4, "{more:?}");
+        assert!(more.segments * 2 <= first.segments, "{more:?}");
         m.check();
     });
 }

@@ -103,7 +103,10 @@ fn no_log_counts_before_its_blocks_are_there() {
                 let size = p.fstat(fd).expect("stat").attr.size as usize;
                 let mut content = vec![0; size];
                 p.pread(fd, Dest::Bytes(&mut content), 0).expect("read");
-                assert!(content.chunks_exact(8).all(|w| w == NEW.to_le_bytes()), "/new{n} is not what was written");
+                assert!(
+                    content.chunks_exact(8).all(|w| w == NEW.to_le_bytes()),
+                    "/new{n} is not what was written"
+                );
                 p.close(fd).expect("close");
             }
         };

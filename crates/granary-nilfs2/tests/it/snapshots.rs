@@ -50,7 +50,8 @@ fn snapshots_stay_readable_through_cleaning() {
         }
         assert!(m.fs.stats().copied > 100, "{:?}", m.fs.stats());
         m.check();
-        let kept: Vec<u64> = m.fs.checkpoints().expect("list").iter().filter(|c| c.snapshot).map(|c| c.cno).collect();
+        let kept: Vec<u64> =
+            m.fs.checkpoints().expect("list").iter().filter(|c| c.snapshot).map(|c| c.cno).collect();
         assert_eq!(kept, snapshots.iter().map(|(cno, _)| *cno).collect::<Vec<_>>());
         p.exit();
         m.unmount();
@@ -62,7 +63,11 @@ fn snapshots_stay_readable_through_cleaning() {
             for n in 0..20u64 {
                 let found = word_of(&mut p, &format!("/d/{n}"), 16_384);
                 let gone = *round == 2 && n == 7;
-                assert_eq!(found, if gone { Err(FsError::NoEntry) } else { Ok(round * 100 + n) }, "snapshot {cno}");
+                assert_eq!(
+                    found,
+                    if gone { Err(FsError::NoEntry) } else { Ok(round * 100 + n) },
+                    "snapshot {cno}"
+                );
             }
             assert_eq!(p.mkdir("/no", 0o755), Err(FsError::ReadOnly));
             let fd = p.open("/d/1", OpenFlags::RDONLY, 0).expect("open");
@@ -79,7 +84,10 @@ fn snapshots_stay_readable_through_cleaning() {
         m.vfs.sync(&Caller::KERNEL).expect("sync");
         m.check();
         m.unmount();
-        let gone = Subject { mount: MountOptions { cp: Some(first), ..MountOptions::default() }, ..Subject::default() };
+        let gone = Subject {
+            mount: MountOptions { cp: Some(first), ..MountOptions::default() },
+            ..Subject::default()
+        };
         assert!(matches!(gone.mount(port(&d)), Err(FsError::Invalid)));
     });
 }
