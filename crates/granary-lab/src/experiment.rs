@@ -133,6 +133,8 @@ struct Finished {
     /// Pages in the page cache when the run ended, and the most duplicates of pages until then.
     cache: (u64, u64),
     cleaning: Option<Cleaning>,
+    /// Memory of the file system when the run ended.
+    memory: Vec<(&'static str, u64)>,
 }
 
 impl Experiment {
@@ -248,6 +250,7 @@ impl Experiment {
         drop(run);
         let stats = vfs.cache_stats();
         let cache = (stats.pages, stats.most_duplicates);
+        let memory = vfs.fs().memory();
         vfs.sync(&Caller::KERNEL).map_err(LabError::fs(name, "drain"))?;
         let idle = devices.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
@@ -265,7 +268,14 @@ impl Experiment {
             recorded.finish()?;
         }
         let cache_policy = vfs.fs().features().cache;
-        Ok(Finished { outcome, snapshots: [start, ready, done, drained], cache_policy, cache, cleaning })
+        Ok(Finished {
+            outcome,
+            snapshots: [start, ready, done, drained],
+            cache_policy,
+            cache,
+            cleaning,
+            memory,
+        })
     }
 
     /// One line for a record of the drive's calls.
@@ -319,8 +329,14 @@ impl Experiment {
     }
 
     fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
-        let Finished { outcome, snapshots: [start, ready, done, drained], cache_policy, cache, cleaning } =
-            finished;
+        let Finished {
+            outcome,
+            snapshots: [start, ready, done, drained],
+            cache_policy,
+            cache,
+            cleaning,
+            memory,
+        } = finished;
         let run = phase(&ready, &done);
         let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
@@ -381,7 +397,11 @@ impl Experiment {
             firmware: done.firmware_since(&ready),
             devices: done.devices_since(&ready),
             processors: BTreeMap::from([("host".to_owned(), host_cores)]),
-            memory: BTreeMap::from([("host.page_cache".to_owned(), cache.0 * PAGE_SIZE as u64)]),
+            memory: memory
+                .into_iter()
+                .chain([("host.page_cache", cache.0 * PAGE_SIZE as u64)])
+                .map(|(name, bytes)| (name.to_owned(), bytes))
+                .collect(),
             setup: phase(&start, &ready),
             drain: phase(&done, &drained),
             cleaning,

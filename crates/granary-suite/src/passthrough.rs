@@ -284,7 +284,7 @@ impl Attributes for Passthrough {
 }
 
 impl Life for Passthrough {
-    granary_vfs::file_system_lacks!(attach);
+    granary_vfs::file_system_lacks!(opened, closed, memory, attach);
 
     fn name(&self) -> &'static str {
         "passthrough"

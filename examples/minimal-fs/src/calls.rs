@@ -237,7 +237,7 @@ impl Attributes for Minimal {
 }
 
 impl Life for Minimal {
-    file_system_lacks!(attach, release, drop_caches);
+    file_system_lacks!(opened, closed, memory, attach, release, drop_caches);
 
     fn name(&self) -> &'static str {
         crate::ENTRY.name

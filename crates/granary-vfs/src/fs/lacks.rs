@@ -23,6 +23,19 @@ macro_rules! file_system_lacks_call {
     (attach) => {
         fn attach(&self, _: ::std::sync::Weak<dyn $crate::DirtyPages>) {}
     };
+    (opened) => {
+        fn opened(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> $crate::Result<()> {
+            Ok(())
+        }
+    };
+    (memory) => {
+        fn memory(&self) -> ::std::vec::Vec<(&'static str, u64)> {
+            ::std::vec::Vec::new()
+        }
+    };
+    (closed) => {
+        fn closed(&self, _: &$crate::Call<'_>, _: &$crate::Inode) {}
+    };
     (release) => {
         fn release(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> $crate::Result<()> {
             Ok(())
