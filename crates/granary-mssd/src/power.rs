@@ -14,6 +14,8 @@
 //!
 //! Source: docs/FAULT_MODEL.md.
 
+use crate::firmware::bam::FileBlock;
+use granary_device::RemapRange;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos, Page, TxId};
 
@@ -32,10 +34,8 @@ pub enum Effect {
         lpa: Lpa,
         /// Its content.
         page: Page,
-        /// The file.
-        ino: u64,
         /// The block.
-        offset: u32,
+        block: FileBlock,
     },
     /// Pages move.
     Remap {
@@ -46,7 +46,9 @@ pub enum Effect {
         /// Number of pages.
         count: u64,
     },
-    /// BAM's file tables are emptied.
+    /// Pages get second names.
+    Keep(Box<[RemapRange]>),
+    /// BAM's tables are emptied.
     BamReset,
 }
 
@@ -63,6 +65,9 @@ impl Effect {
         match self {
             Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => *lpa == page,
             Effect::Remap { src, dst, count } => within(page, *src, *count) || within(page, *dst, *count),
+            Effect::Keep(ranges) => {
+                ranges.iter().any(|r| within(page, r.src, r.count) || within(page, r.dst, r.count))
+            }
             Effect::Commit(_) | Effect::BamReset => false,
         }
     }
@@ -73,13 +78,17 @@ impl Effect {
             Effect::Remap { src, dst, count } if within(page, *dst, *count) => {
                 Seen::Of(src.offset(page.0 - dst.0))
             }
+            // Backwards through the ranges: each had, as its source, what those before it made.
+            Effect::Keep(ranges) => Seen::Of(ranges.iter().rev().fold(page, |page, r| {
+                if within(page, r.dst, r.count) { r.src.offset(page.0 - r.dst.0) } else { page }
+            })),
             _ => Seen::Content(Page::ZERO),
         }
     }
 
     /// Whether it changes BAM's file tables so that its place among others matters.
     fn is_of_bam(&self) -> bool {
-        matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::BamReset)
+        matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::Keep(_) | Effect::BamReset)
     }
 }
 
@@ -145,6 +154,15 @@ impl InFlight {
     /// Blocks of files that are on their way.
     pub fn blocks(&self) -> usize {
         self.0.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()
+    }
+
+    /// Pages that are about to get second names.
+    pub fn names(&self) -> u64 {
+        let pages = |e: &Effect| match e {
+            Effect::Keep(ranges) => ranges.iter().map(|r| r.count).sum(),
+            _ => 0,
+        };
+        self.0.iter().map(|(_, e)| pages(e)).sum()
     }
 
     /// Takes out everything that changes BAM's file tables, trims included.

@@ -1,6 +1,6 @@
 //! A drive on an image in memory, driven by random commands, and what it must hold.
 
-use granary_device::{Command, Devices, Drive, DriveError, Role, Streamed, Structure};
+use granary_device::{Command, Devices, Drive, DriveError, FileEnd, Role, Streamed, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{BamConfig, DriveConfig, Mode};
@@ -222,7 +222,14 @@ impl Rig {
                 let (first, ino, offset) = (self.page(rng), rng.below(8), rng.below(1000) as u32);
                 let n = (1 + rng.below(4)).min(last - first);
                 let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
-                let command = Command::FsWrite { lpa: Lpa(first), pages: &pages, ino, offset, what: WHAT };
+                let command = Command::FsWrite {
+                    lpa: Lpa(first),
+                    pages: &pages,
+                    ino,
+                    offset,
+                    end: FileEnd::WHOLE,
+                    what: WHAT,
+                };
                 let done = drive.submit(now, command).map(drop);
                 if let Err(DriveError::BamFull(_)) = done {
                     return self.reset(next);

@@ -61,9 +61,10 @@ impl State {
         // The host has, or may have, its acknowledgement: no end of life comes in between.
         self.backend.owe(true);
         let done = match effect {
-            Effect::Write(lpa, page) => self.firmware.write_page(&mut self.backend, t, lpa, page),
+            Effect::Write(lpa, page) => self.write_page(t, lpa, page),
             Effect::Trim(lpa) => self.trim_page(t, lpa),
-            Effect::FsWrite { lpa, page, ino, offset } => self.take_block(t, lpa, page, ino, offset),
+            Effect::FsWrite { lpa, page, block } => self.take_block(t, lpa, page, block),
+            Effect::Keep(ranges) => self.keep_pages(t, &ranges),
             Effect::Remap { src, dst, count } => self.move_pages(t, src, dst, count),
             Effect::BamReset => {
                 self.bam.iter_mut().for_each(Bam::reset);
