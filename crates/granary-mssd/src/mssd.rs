@@ -386,7 +386,7 @@ impl State {
         let mut bad = self.backend.check();
         bad.extend(self.firmware.check());
         if let Some(bam) = &self.bam {
-            bad.extend(bam.check(|lpa| self.firmware.holds(&self.backend, lpa)));
+            bad.extend(bam.check(|lpa| self.firmware.has_content(&self.backend, lpa)));
         }
         let c = self.counters();
         let sum = |a: &[u64; Structure::COUNT]| a.iter().sum::<u64>();

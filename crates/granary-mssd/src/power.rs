@@ -136,9 +136,10 @@ impl InFlight {
         out
     }
 
-    /// Takes out everything that concerns a page.
-    pub fn of_page(&mut self, lpa: Lpa) -> Vec<(Nanos, Effect)> {
-        self.0.extract_if(.., |(_, e)| e.concerns(lpa)).collect()
+    /// Takes out everything that concerns a page or one of its other names.
+    pub fn of_pages(&mut self, lpa: Lpa, names: &[Lpa]) -> Vec<(Nanos, Effect)> {
+        let concerns = |e: &Effect| e.concerns(lpa) || names.iter().any(|&name| e.concerns(name));
+        self.0.extract_if(.., |(_, e)| concerns(e)).collect()
     }
 
     /// Whether something in flight changes BAM's file tables and concerns a page.

@@ -39,10 +39,14 @@ impl State {
     /// Lets what is in flight for a page take effect before its acknowledgement.
     pub(super) fn land(&mut self, lpa: Lpa, now: Nanos) {
         if !self.in_flight.is_empty() {
-            if self.in_flight.is_of_bam(lpa) {
+            // What happens to one name of a page says which name is the newest and has its entry: in their order.
+            let sharing = |s: &State| s.bam.as_ref().map_or_else(Vec::new, |bam| bam.names().sharing(lpa));
+            let mut names = sharing(self);
+            if self.in_flight.is_of_bam(lpa) || names.iter().any(|&name| self.in_flight.is_of_bam(name)) {
                 self.land_bam(now);
+                names = sharing(self);
             }
-            for (_, effect) in self.in_flight.of_page(lpa) {
+            for (_, effect) in self.in_flight.of_pages(lpa, &names) {
                 self.apply(now, effect);
             }
         }

@@ -80,6 +80,7 @@ impl State {
         bam.names_mut().end(to);
         bam.counters_mut().names_ended += 1;
         if to != lpa {
+            bam.moved(lpa, to);
             bam.names_mut().lead(lpa, to);
         }
         self.save_bam();
@@ -151,7 +152,7 @@ impl State {
         }
         let released = self.release(t, dst)?;
         let page = self.newest(src);
-        if !self.firmware.holds(&self.backend, page) {
+        if !self.firmware.has_content(&self.backend, page) {
             return if self.firmware.holds(&self.backend, dst) {
                 self.trim_page(t, dst)
             } else {

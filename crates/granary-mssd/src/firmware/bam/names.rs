@@ -118,6 +118,13 @@ impl Names {
         last.map_or(Role::Alone, |&src| Role::Newest(Lpa(src as u64)))
     }
 
+    /// All names of a page that has several, this one included; none of a page that has one.
+    pub fn sharing(&self, lpa: Lpa) -> Vec<Lpa> {
+        let newest = self.newest(lpa);
+        let Some(older) = self.older.get(&(newest.0 as u32)) else { return Vec::new() };
+        older.iter().map(|&l| Lpa(l as u64)).chain([newest]).collect()
+    }
+
     /// `src`, which the map had the page under, is an older name of it from now on: the map has it under `dst`.
     pub fn rename(&mut self, src: Lpa, dst: Lpa) {
         self.lead(src, dst);
