@@ -121,7 +121,10 @@ impl Target for Case {
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
         let options = table(&self.case.mount.join("\n"))?;
         let metadata_cache = self.case.metadata_cache;
-        (self.fs.mount)(devices, &Mount { options: &options, metadata_cache, read_only: false, lower: None })
+        (self.fs.mount)(
+            devices,
+            &Mount { options: &options, metadata_cache, read_only: false, lower: None, inside: None },
+        )
     }
 
     fn vfs(&self) -> VfsConfig {

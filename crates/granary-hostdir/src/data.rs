@@ -136,7 +136,7 @@ impl Data for HostDir {
 }
 
 impl Space for HostDir {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow);
+    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, _call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let keep = |keep: bool| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };

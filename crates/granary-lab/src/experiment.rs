@@ -3,6 +3,7 @@
 //! ```text
 //!   drive -> mkfs -> mount -> | setup: fill filesets, sync, settle | measured run | drain: sync, settle | check, unmount
 //!                             ^ counters taken                     ^              ^                     ^
+//!                                                                  where asked for:  | idle | cleaning
 //! ```
 //!
 //! The run's counters are taken at the instant at which it ends. What calls are still under way then is drain.
@@ -17,7 +18,7 @@ use crate::drive::{Precondition, Recorded};
 use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
 use crate::record::{
-    Amplification, Bytes2, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
+    Amplification, Bytes2, Cleaning, OpType, Ops, PageCache, Period, Processors, RECORD_VERSION, Record,
 };
 use crate::registry::{self, FsEntry};
 use crate::testbed::{Testbed, figures};
@@ -25,7 +26,7 @@ use crate::warnings;
 use granary_device::{Devices, Role};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
-use granary_units::PAGE_SIZE;
+use granary_units::{Nanos, PAGE_SIZE};
 use granary_vfs::{CachePolicy, Caller, Cred, FsError, Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{
@@ -37,6 +38,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod cleaning;
 mod room;
 
 /// Called with the progress of a run; from the thread that runs it.
@@ -74,6 +76,8 @@ pub struct Experiment {
     pub record: Option<PathBuf>,
     /// Share of the lines that a random write changes, 0 to 1 ([`RunOptions::changed_lines`]).
     pub changed_lines: f64,
+    /// After the drain the file system is idle for this long, then cleans whatever is not younger.
+    pub then_clean: Option<Nanos>,
 }
 
 /// Where workload and testbed come from, beside their names: what it takes to run the same again.
@@ -128,6 +132,9 @@ struct Finished {
     cache_policy: CachePolicy,
     /// Pages in the page cache when the run ended, and the most duplicates of pages until then.
     cache: (u64, u64),
+    cleaning: Option<Cleaning>,
+    /// Memory of the file system when the run ended.
+    memory: Vec<(&'static str, u64)>,
 }
 
 impl Experiment {
@@ -243,10 +250,17 @@ impl Experiment {
         drop(run);
         let stats = vfs.cache_stats();
         let cache = (stats.pages, stats.most_duplicates);
+        let memory = vfs.fs().memory();
         vfs.sync(&Caller::KERNEL).map_err(LabError::fs(name, "drain"))?;
         let idle = devices.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
         let drained = Snapshot::take(&devices);
+        let cleaning = match self.then_clean {
+            Some(protection) => {
+                Some(cleaning::clean(&vfs, &devices, protection).map_err(|e| cleaning::failed(name, e))?)
+            }
+            None => None,
+        };
         mark(Phase::End);
 
         self.verify(&vfs, &devices)?;
@@ -254,7 +268,14 @@ impl Experiment {
             recorded.finish()?;
         }
         let cache_policy = vfs.fs().features().cache;
-        Ok(Finished { outcome, snapshots: [start, ready, done, drained], cache_policy, cache })
+        Ok(Finished {
+            outcome,
+            snapshots: [start, ready, done, drained],
+            cache_policy,
+            cache,
+            cleaning,
+            memory,
+        })
     }
 
     /// One line for a record of the drive's calls.
@@ -308,7 +329,14 @@ impl Experiment {
     }
 
     fn record(&self, fs: &'static FsEntry, finished: Finished) -> Record {
-        let Finished { outcome, snapshots: [start, ready, done, drained], cache_policy, cache } = finished;
+        let Finished {
+            outcome,
+            snapshots: [start, ready, done, drained],
+            cache_policy,
+            cache,
+            cleaning,
+            memory,
+        } = finished;
         let run = phase(&ready, &done);
         let app = Bytes2 { read_bytes: outcome.app_read, write_bytes: outcome.app_write };
         let virtual_s = outcome.elapsed.as_secs_f64();
@@ -369,9 +397,14 @@ impl Experiment {
             firmware: done.firmware_since(&ready),
             devices: done.devices_since(&ready),
             processors: BTreeMap::from([("host".to_owned(), host_cores)]),
-            memory: BTreeMap::from([("host.page_cache".to_owned(), cache.0 * PAGE_SIZE as u64)]),
+            memory: memory
+                .into_iter()
+                .chain([("host.page_cache", cache.0 * PAGE_SIZE as u64)])
+                .map(|(name, bytes)| (name.to_owned(), bytes))
+                .collect(),
             setup: phase(&start, &ready),
             drain: phase(&done, &drained),
+            cleaning,
             changed_lines: self.changed_lines,
             page_cache: PageCache { pages: cache.0, most_duplicates: cache.1 },
             periods: outcome.periods.iter().map(period).collect(),
@@ -409,6 +442,10 @@ mod tests {
 
     /// A run of 150 reads on the changed testbed.
     fn run(fs: &str, prologue: &str, sets: &[String]) -> Record {
+        experiment(fs, prologue, sets).run(None).expect("runs")
+    }
+
+    fn experiment(fs: &str, prologue: &str, sets: &[String]) -> Experiment {
         let text = format!(
             "define fileset name=set,path=/d,size=16k,entries=50,dirwidth=10,prealloc=100\n\
              define process name=p,instances=1\n{{\nthread name=t,memsize=1m,instances=1\n{{\n\
@@ -418,7 +455,7 @@ mod tests {
              flowop finishoncount name=f,value=150\n}}\n}}\n\
              create files\n{prologue}run 60\n"
         );
-        let experiment = Experiment {
+        Experiment {
             workload: Workload::parse("cold", &text, &[]).expect("a workload"),
             scale: 1.0,
             fs: fs.to_owned(),
@@ -429,8 +466,15 @@ mod tests {
             commit: String::new(),
             record: None,
             changed_lines: 0.0,
-        };
-        experiment.run(None).expect("runs")
+            then_clean: None,
+        }
+    }
+
+    #[test]
+    fn who_has_no_log_to_clean_is_told_so() {
+        let cleaned = Experiment { then_clean: Some(Nanos::from_secs(1)), ..experiment("ext4", "", &[]) };
+        let said = cleaned.run(None).expect_err("ext4 has no log").to_string();
+        assert!(said.contains("ext4 has no log to clean") && said.contains("f2fs"), "{said}");
     }
 
     #[test]

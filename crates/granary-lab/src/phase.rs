@@ -102,5 +102,6 @@ fn firmware(moved: &DriveCounters) -> BTreeMap<String, u64> {
     add("log", serde_json::to_value(moved.log));
     add("cache", serde_json::to_value(moved.cache));
     add("buffer", serde_json::to_value(moved.buffer));
+    add("bam", serde_json::to_value(moved.bam));
     out
 }

@@ -77,6 +77,9 @@ pub struct Record {
     pub setup: Phase,
     /// Final sync, log cleaning and cache write-back after it.
     pub drain: Phase,
+    /// Cleaning of a log-structured file system after the drain, where it was asked for (`--then-clean`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleaning: Option<Cleaning>,
     /// Share of the lines that a random write changed.
     #[serde(default)]
     pub changed_lines: f64,
@@ -91,6 +94,25 @@ pub struct Record {
     pub messages: Vec<String>,
     /// What limits how far the numbers can be trusted.
     pub warnings: Vec<String>,
+}
+
+/// Cleaning until nothing is left that is worth it (PebbleSSD section 6.3).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cleaning {
+    /// Younger segments stayed where the file system protects them; as long the file system was idle before, virtual seconds.
+    pub protection_s: f64,
+    /// Its length in virtual seconds.
+    pub virtual_s: f64,
+    /// Segments that are free because of it.
+    pub segments: u64,
+    /// Blocks that were read and written to a new place.
+    pub blocks_copied: u64,
+    /// Blocks that the drive renamed.
+    pub blocks_remapped: u64,
+    /// Host-link traffic.
+    pub host: Host,
+    /// Flash traffic.
+    pub flash: Flash,
 }
 
 /// What one device did in the measured run.

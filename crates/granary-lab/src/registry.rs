@@ -55,5 +55,8 @@ pub fn mount(
 ) -> Result<Arc<dyn FileSystem>> {
     let options = testbed.fs.of(fs);
     let metadata_cache = testbed.host.metadata_cache;
-    (fs.mount)(devices, &Mount { options: &options, metadata_cache, read_only, lower: None })
+    (fs.mount)(
+        devices,
+        &Mount { options: &options, metadata_cache, read_only, lower: None, inside: testbed.inside.clone() },
+    )
 }

@@ -22,11 +22,12 @@ mod source;
 mod unset;
 
 use crate::error::LabError;
-pub use devices::{Inside, OtherDevices};
+pub use devices::OtherDevices;
 use granary_mssd::DriveConfig;
 use granary_sim::HostCosts;
 use granary_units::Bytes;
 use granary_vfs::VfsConfig;
+pub use granary_vfs::entry::Inside;
 pub use options::FsOptions;
 use serde::{Deserialize, Serialize};
 use set::{apply, once, read};

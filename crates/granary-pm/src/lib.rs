@@ -3,6 +3,7 @@
 //! ```text
 //!   Batch   put (cached store) ... put, stream (movnt) ── write_back: clwb each range, one sfence ── fence: + verify
 //!   Pm      loads, counters; knows which write-verify reads are needed
+//!   RedoLog   new bytes before they are at home: batches over it are transactions
 //!   FreeLists   free blocks in host memory, one list per CPU
 //!   superblock  and its copy;  pages: of files, for mappings
 //!   Findings    what a check has to say
@@ -23,6 +24,7 @@ pub mod bytes;
 mod findings;
 mod free;
 pub mod pages;
+mod redo;
 pub mod saved;
 pub mod superblock;
 mod used;
@@ -31,11 +33,13 @@ pub use batch::Batch;
 pub use block::Block;
 pub use findings::Findings;
 pub use free::{FreeLists, From};
+pub use redo::{Keep, RedoConfig, RedoLog, RedoStats};
 pub use used::{Used, merged};
 
 use granary_device::{DriveInfo, Port, Structure};
 use granary_units::{ByteAddr, Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FsError, Result};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes in a block, as a `u64`.
@@ -69,6 +73,8 @@ impl PmStats {
 /// A byte-mapped drive.
 pub struct Pm {
     port: Port,
+    /// Batches are transactions of this log.
+    redo: Option<Arc<RedoLog>>,
     /// Write-backs that have left the CPU, and how many of them an answered verify covers.
     posted: AtomicU64,
     verified: AtomicU64,
@@ -83,7 +89,27 @@ impl Pm {
     pub fn new(port: Port) -> Pm {
         let zero = AtomicU64::default;
         let (posted, verified, lines) = (zero(), zero(), zero());
-        Pm { port, posted, verified, lines, streamed: zero(), fences: zero(), verifies: zero() }
+        Pm { port, redo: None, posted, verified, lines, streamed: zero(), fences: zero(), verifies: zero() }
+    }
+
+    /// The same, whose batches are transactions of a redo log.
+    pub fn logged(self, redo: RedoLog) -> Pm {
+        Pm { redo: Some(Arc::new(redo)), ..self }
+    }
+
+    /// The redo log.
+    pub fn redo(&self) -> Option<&RedoLog> {
+        self.redo.as_deref()
+    }
+
+    /// The same storage without the redo log: for the log itself, and for what is written when it is empty.
+    pub fn bare(&self) -> Pm {
+        Pm::new(self.port.clone())
+    }
+
+    /// Empties the redo log, where there is one: from then on nothing in it is brought home over what is stored later.
+    pub fn settle(&self) -> Result<()> {
+        self.redo.as_ref().map_or(Ok(()), |redo| redo.settle(&self.bare()))
     }
 
     /// Capacity and features.

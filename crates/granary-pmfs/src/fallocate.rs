@@ -127,7 +127,7 @@ impl Pmfs {
         let own = node(inode);
         let tree = *own.tree.read();
         let edits = Pmfs::pointer_edits(m);
-        let room = self.journal.most_entries() - OTHERS;
+        let room = self.protocol.most_entries(&self.pm) - OTHERS;
         let mut parts: Vec<_> = edits.chunks(room).collect();
         let last = parts.pop().unwrap_or(&[]);
         for part in parts {

@@ -18,13 +18,13 @@ use crate::namespace::inode_edit;
 use crate::tree::Mapping;
 use crate::{Pmfs, node};
 use granary_device::Structure;
-use granary_pm::{BLOCK, Batch, From};
+use granary_pm::{BLOCK, Batch, From, Keep};
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use std::sync::atomic::Ordering::Relaxed;
 
 const INODE: Structure = Structure::Inode;
-/// Pages written in one transaction at most.
+/// Pages written in one transaction at most, where a redo log has no less room.
 const STEP: u64 = 512;
 
 /// Whether growth from one size to another gives a file another last page: a new one, zero but for what is written, or one
@@ -78,11 +78,21 @@ impl Pmfs {
         let mut done = 0;
         while done < data.len() {
             let at = pos + done as u64;
-            let n = ((STEP * BLOCK - at % BLOCK) as usize).min(data.len() - done);
+            let n = ((self.step() * BLOCK - at % BLOCK) as usize).min(data.len() - done);
             self.stores(|b| self.write_step(b, call, inode, at, data.part(done, n)))?;
             done += n;
         }
         Ok(())
+    }
+
+    /// Pages written in one transaction at most: data, new nodes and pointers are half of what a redo log takes at once.
+    fn step(&self) -> u64 {
+        match self.pm.redo() {
+            Some(redo) if redo.keep() == Keep::Storage => {
+                (redo.most_in_transaction() / 2 / BLOCK).clamp(1, STEP)
+            }
+            _ => STEP,
+        }
     }
 
     fn write_step(
@@ -276,6 +286,6 @@ impl Pmfs {
         *own.tree.write() = left;
         inode.update(|a| *a = new);
         own.zero_behind.store(true, Relaxed);
-        self.give_all(freed.into_iter().map(|(block, _)| block))
+        self.give_freed(&freed)
     }
 }

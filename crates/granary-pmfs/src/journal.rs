@@ -16,9 +16,9 @@
 //!
 //! Source: PMFS section 3.2; reference/baselines.md sections 7.2 and 7.4.
 
-use crate::Pmfs;
 use crate::layout::Bytes;
 use crate::layout::journal::{COMMIT, DATA, ENTRY, Entry, Form, TX_MASK, UNDO, header, parse_header};
+use crate::{Pmfs, Protocol};
 use granary_device::Structure;
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::{Condvar, Mutex};
@@ -177,13 +177,20 @@ impl Pmfs {
     /// Changes everything in `groups` in place, all or nothing; each group's old bytes are fenced on their own, as the
     /// original fences each structure that it logs. What was streamed into `b` before is safe before it counts.
     pub(crate) fn transact(&self, b: &mut Batch<'_>, groups: &[Vec<Edit>]) -> Result<()> {
+        let Protocol::Undo(journal) = &self.protocol else {
+            for e in groups.iter().flatten() {
+                b.put(e.addr, &e.new, e.what)?;
+            }
+            cpu(costs().log_entry);
+            return b.fence();
+        };
         let entries: usize = groups.iter().flatten().map(|e| e.old.len().div_ceil(DATA)).sum();
-        let mut tx = self.begin(b, entries as u64)?;
+        let mut tx = journal.begin(b, entries as u64)?;
         for group in groups.iter().filter(|g| !g.is_empty()) {
             cpu(costs().log_entry);
             for e in group {
                 for (i, part) in e.old.chunks(DATA).enumerate() {
-                    self.entry(b, &mut tx, UNDO, e.addr + (i * DATA) as u64, part)?;
+                    journal.entry(b, &mut tx, UNDO, e.addr + (i * DATA) as u64, part)?;
                 }
             }
             b.fence()?;
@@ -191,21 +198,22 @@ impl Pmfs {
         for e in groups.iter().flatten() {
             b.put(e.addr, &e.new, e.what)?;
         }
-        self.commit(b, tx)
+        journal.commit(b, tx)
     }
+}
 
+impl Journal {
     /// Begins a transaction of up to `entries` undo entries.
     fn begin(&self, b: &mut Batch<'_>, entries: u64) -> Result<Tx> {
-        let j = &self.journal;
         let entries = entries + 1;
-        assert!(entries as usize <= j.most_entries(), "a transaction of {entries} entries");
-        let mut ring = j.ring.lock();
-        if ring.tail + entries - ring.head > j.slots / 8 {
-            j.clean(b, &mut ring)?;
+        assert!(entries as usize <= self.most_entries(), "a transaction of {entries} entries");
+        let mut ring = self.ring.lock();
+        if ring.tail + entries - ring.head > self.slots / 8 {
+            self.clean(b, &mut ring)?;
         }
-        while ring.tail + entries - ring.head > j.slots {
-            j.room.wait(&mut ring);
-            j.clean(b, &mut ring)?;
+        while ring.tail + entries - ring.head > self.slots {
+            self.room.wait(&mut ring);
+            self.clean(b, &mut ring)?;
         }
         let (id, start) = (ring.next_tx, ring.tail);
         ring.next_tx = ring.next_tx.wrapping_add(1) & TX_MASK;
@@ -221,10 +229,10 @@ impl Pmfs {
         let position = tx.start + tx.used;
         let mut data = [0; DATA];
         data[..old.len()].copy_from_slice(old);
-        let generation = self.journal.generation(position);
+        let generation = self.generation(position);
         let e = Entry { addr, tx: tx.id, generation, kind, size: old.len() as u8, data };
         tx.used += 1;
-        b.put(self.journal.addr(position), &e.bytes(self.journal.form), WHAT)
+        b.put(self.addr(position), &e.bytes(self.form), WHAT)
     }
 
     /// What was changed counts.
@@ -237,11 +245,11 @@ impl Pmfs {
     }
 
     fn finish(&self, tx: &Tx) {
-        let mut ring = self.journal.ring.lock();
+        let mut ring = self.ring.lock();
         if let Ok(i) = ring.spans.binary_search_by_key(&tx.start, |s| s.start) {
             ring.spans[i].done = true;
         }
         drop(ring);
-        self.journal.room.notify_all();
+        self.room.notify_all();
     }
 }

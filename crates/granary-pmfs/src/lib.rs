@@ -38,8 +38,8 @@ mod table;
 mod tree;
 
 pub use entry::PMFS;
-pub use mkfs::mkfs;
-pub use mount::{Recovery, mount};
+pub use mkfs::{mkfs, mkfs_redo};
+pub use mount::{Recovery, mount, mount_redo};
 pub use options::{MkfsOptions, MountOptions};
 
 use crate::hints::Hints;
@@ -47,7 +47,7 @@ use crate::journal::Journal;
 use crate::layout::inode::Tree;
 use crate::layout::superblock::Superblock;
 use crate::table::Table;
-use granary_pm::{BLOCK, Batch, FreeLists, Pm, PmStats};
+use granary_pm::{BLOCK, Batch, FreeLists, Pm, PmStats, RedoStats};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{Attr, Generations, Ino, Inode, Loaded, Result};
 use rustc_hash::FxHashMap;
@@ -56,6 +56,25 @@ use std::sync::{Arc, Weak};
 
 /// Largest file: a tree of three levels.
 pub const MAX_FILE_SIZE: u64 = 512 * 512 * 512 * BLOCK;
+
+/// How changes are made all or nothing.
+enum Protocol {
+    /// Old bytes into a journal, then changes in place: PMFS.
+    Undo(Journal),
+    /// New bytes into the redo log under all stores ([`granary_pm::RedoLog`]): DevFS, which has PMFS's structures.
+    Redo,
+}
+
+impl Protocol {
+    /// Most entries (of up to 48 bytes each) of one transaction.
+    fn most_entries(&self, pm: &Pm) -> usize {
+        match self {
+            Protocol::Undo(journal) => journal.most_entries(),
+            // An entry takes its head beside the bytes.
+            Protocol::Redo => pm.redo().map_or(usize::MAX, |redo| redo.most_in_transaction() as usize / 64),
+        }
+    }
+}
 
 /// An inode's private part.
 struct Node {
@@ -77,7 +96,7 @@ pub struct Pmfs {
     /// Block behind the last that may be allocated.
     data_end: u64,
     free: FreeLists,
-    journal: Journal,
+    protocol: Protocol,
     table: Mutex<Table>,
     /// The truncate list, newest first.
     list: Mutex<Vec<u64>>,
@@ -100,6 +119,19 @@ impl Pmfs {
         self.recovery
     }
 
+    /// What the redo log did since mount, where there is one.
+    pub fn redo(&self) -> Option<RedoStats> {
+        self.pm.redo().map(|redo| redo.stats())
+    }
+
+    /// Brings everything in the redo log home.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub fn settle(&self) -> Result<()> {
+        self.pm.settle()
+    }
+
     /// Lines, fences and write-verify reads since mount.
     pub fn stats(&self) -> PmStats {
         self.pm.stats()
@@ -114,9 +146,14 @@ impl Pmfs {
     fn stores<T>(&self, operation: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
         let mut batch = self.pm.batch();
         let result = operation(&mut batch);
-        if result.is_err() {
-            // A second error of the drive says nothing new.
-            let _ = batch.write_back();
+        match self.protocol {
+            Protocol::Undo(_) if result.is_err() => {
+                // A second error of the drive says nothing new.
+                let _ = batch.write_back();
+            }
+            Protocol::Redo if result.is_err() => batch.forget(),
+            Protocol::Redo if batch.is_open() => batch.fence()?,
+            _ => {}
         }
         result
     }

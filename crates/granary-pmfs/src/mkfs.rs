@@ -4,7 +4,7 @@
 //! block, the root directory and the superblock with its copy.
 
 use crate::layout::inode::{PLACE, Tree, bytes};
-use crate::layout::superblock::{Superblock, VERSION};
+use crate::layout::superblock::{REDO_VERSION, Superblock, VERSION};
 use crate::mount::write_super;
 use crate::options::MkfsOptions;
 use crate::{Pmfs, journal::Journal};
@@ -18,6 +18,18 @@ use granary_vfs::{Attr, FileKind, FsError, Result};
 /// # Errors
 /// `NoSpace` where the drive is too small, `Invalid` for impossible options; the drive's.
 pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
+    make(port, options, VERSION)
+}
+
+/// Makes one with a redo log in the journal's place ([`mount_redo`](crate::mount_redo)).
+///
+/// # Errors
+/// As [`mkfs`].
+pub fn mkfs_redo(port: &Port, options: &MkfsOptions) -> Result<()> {
+    make(port, options, REDO_VERSION)
+}
+
+fn make(port: &Port, options: &MkfsOptions, version: u32) -> Result<()> {
     let pm = Pm::new(port.clone());
     let blocks = pm.info().pages;
     let size = blocks * BLOCK;
@@ -27,14 +39,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     if journal < 16 || Journal::slots(journal) > 1 << 24 || piece == 0 || piece > 1 << 16 {
         return Err(FsError::Invalid);
     }
-    let mut sb = Superblock {
-        version: VERSION,
-        blocks,
-        journal: journal as u32,
-        piece,
-        clean: true,
-        ..Superblock::default()
-    };
+    let mut sb =
+        Superblock { version, blocks, journal: journal as u32, piece, clean: true, ..Superblock::default() };
     let (first, end) = (sb.table() + 1, blocks.saturating_sub(1));
     let root = first + piece as u64;
     if root + 16 > end {

@@ -8,17 +8,17 @@
 //! Everything may be repeated, so a power failure during recovery is just another one.
 //! Source: PMFS section 3.2; reference/baselines.md section 7.4.
 
-use crate::Pmfs;
 use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, item_at, links, parse};
-use crate::layout::superblock::Superblock;
+use crate::layout::superblock::{REDO_VERSION, Superblock};
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
+use crate::{Pmfs, Protocol};
 use granary_device::{Port, Structure};
 use granary_pm::bytes::u64_at;
-use granary_pm::{BLOCK, FreeLists, Pm, Used, corrupt, saved, superblock};
+use granary_pm::{BLOCK, FreeLists, Keep, Pm, RedoConfig, RedoLog, Used, corrupt, saved, superblock};
 use granary_sim::sync::Mutex;
 use granary_units::Page;
 use granary_vfs::{Generations, Ino, Result};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub struct Recovery {
     /// The file system had been unmounted: nothing to do.
     pub clean: bool,
-    /// Transactions undone.
+    /// Transactions undone; of a redo log brought home.
     pub undone: u32,
     /// Truncations finished.
     pub cut: u32,
@@ -62,6 +62,37 @@ fn read_super(pm: &Pm) -> Result<Superblock> {
 /// # Errors
 /// `Corrupt` where there is no sound PMFS; the drive's.
 pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
+    mount_by(port, |pm, sb| {
+        if sb.version == REDO_VERSION {
+            return Err(corrupt("a file system of DevFS, which keeps a redo log: mount it as devfs"));
+        }
+        let (journal, undone) = Journal::recover(&pm, sb.journal as u64, sb.blocks * BLOCK, sb.form())?;
+        Ok((pm, Protocol::Undo(journal), undone))
+    })
+}
+
+/// The same for a file system with a redo log in the journal's place ([`mkfs_redo`](crate::mkfs_redo)), kept as `keep` says, of
+/// which up to `budget` bytes need not be at home.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_redo(port: Port, keep: Keep, budget: u64) -> Result<Arc<Pmfs>> {
+    mount_by(port, |pm, sb| {
+        if sb.version != REDO_VERSION {
+            return Err(corrupt("a file system of PMFS, which has no redo log: mount it as pmfs"));
+        }
+        let config = RedoConfig { base: BLOCK, bytes: sb.journal as u64 * BLOCK, keep, budget };
+        let redo = RedoLog::recover(&pm, config)?;
+        let replayed = redo.stats().replayed as u32;
+        Ok((pm.logged(redo), Protocol::Redo, replayed))
+    })
+}
+
+/// Mounts; `protocol` recovers the journal or the log and says how changes are made from then on.
+fn mount_by(
+    port: Port,
+    protocol: impl FnOnce(Pm, &Superblock) -> Result<(Pm, Protocol, u32)>,
+) -> Result<Arc<Pmfs>> {
     let pm = Pm::new(port);
     let mut sb = read_super(&pm)?;
     let (first, end) = (sb.table() + 1, sb.blocks - 1);
@@ -70,14 +101,14 @@ pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
     sb.mounts += 1;
     (sb.clean, sb.saved) = (false, 0);
     write_super(&pm, &sb)?;
-    let (journal, undone) = Journal::recover(&pm, sb.journal as u64, sb.blocks * BLOCK, sb.form())?;
+    let (pm, protocol, undone) = protocol(pm, &sb)?;
     recovery.undone = undone;
     let pieces = read_pieces(&pm, sb.table(), sb.piece as u64, end)?;
     let pmfs = Pmfs {
         free: FreeLists::new(first, end, 1, 0),
         pm,
         data_end: end,
-        journal,
+        protocol,
         table: Mutex::new(Table { pieces, next: 2, free: Vec::new() }),
         list: Mutex::default(),
         nodes: Default::default(),
@@ -127,7 +158,7 @@ impl Pmfs {
         let t = self.table.lock();
         words.extend([t.next, t.free.len() as u64]);
         words.extend(&t.free);
-        saved::write(&self.pm, &self.free, &words)
+        saved::write(&self.pm.bare(), &self.free, &words)
     }
 
     /// Finishes what the truncate list has.

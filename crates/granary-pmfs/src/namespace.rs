@@ -51,6 +51,15 @@ pub struct Entered {
 }
 
 impl Pmfs {
+    /// Gives blocks of an inode back that no pointer leads to any more, as a walk calls them: (block, whether it is data). A redo
+    /// log that knows them as metadata is emptied first: who gets them next may store past it.
+    pub(crate) fn give_freed(&self, freed: &[(u64, bool)]) -> Result<()> {
+        if freed.iter().any(|(_, is_data)| !is_data) {
+            self.pm.settle()?;
+        }
+        self.give_all(freed.iter().map(|(block, _)| *block))
+    }
+
     /// Gives blocks back one by one.
     pub(crate) fn give_all(&self, blocks: impl IntoIterator<Item = u64>) -> Result<()> {
         blocks.into_iter().try_for_each(|block| self.free.give(block, 1))
@@ -259,9 +268,10 @@ impl Pmfs {
     pub(crate) fn evict_node(&self, inode: &Inode) -> Result<()> {
         let own = node(inode);
         let tree = *own.tree.read();
+        let is_dir = inode.view(|a| a.kind == FileKind::Dir);
         let mut blocks = Vec::new();
-        self.walk(tree, &mut |block, _, _| {
-            blocks.push(block);
+        self.walk(tree, &mut |block, _, height| {
+            blocks.push((block, height == 0 && !is_dir));
             Ok(true)
         })?;
         {
@@ -272,7 +282,7 @@ impl Pmfs {
         }
         *own.tree.write() = Tree::default();
         self.nodes.lock().remove(&inode.ino().0);
-        self.give_all(blocks)?;
+        self.give_freed(&blocks)?;
         self.give_inode(inode.ino());
         Ok(())
     }

@@ -40,7 +40,8 @@ impl Cores {
     /// The host's.
     pub const HOST: Cores = Cores { set: 0 };
 
-    /// `count` more processors in this world, on which work costs what `costs` says. On the wall clock: [`Cores::HOST`].
+    /// `count` more processors in this world, on which work costs what `costs` says; those that there are where so many with such costs
+    /// were asked for before. On the wall clock: [`Cores::HOST`].
     ///
     /// # Panics
     /// Where a world has four sets already, or `count` is 0.

@@ -27,6 +27,12 @@ pub struct HostCosts {
     /// Telling the drive of it: a store to a register of the drive that nobody waits for.
     #[serde(default, skip_serializing_if = "is_free")]
     pub doorbell: Nanos,
+    /// What the drive does with a command before it works on it: fetch, check of the sender, its file's queue.
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub admission: Nanos,
+    /// Seeing that a command is done: the word that the program polls comes from the drive.
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub completion: Nanos,
     /// One path component found in the dentry cache.
     pub path_component: Nanos,
     /// An operation on a descriptor or inode in memory (open, close, attribute change), beyond its system call.
@@ -100,6 +106,8 @@ impl HostCosts {
         library_call: Nanos::ZERO,
         command_build: Nanos::ZERO,
         doorbell: Nanos::ZERO,
+        admission: Nanos::ZERO,
+        completion: Nanos::ZERO,
         path_component: Nanos(0),
         inode_op: Nanos(0),
         namespace_op: Nanos(0),
@@ -133,6 +141,52 @@ impl HostCosts {
         request_complete: Nanos(0),
         context_switch: Nanos(0),
     };
+
+    /// The same work on a processor with another clock: each time grows as the clock falls, and copies take longer.
+    pub fn at_clock(&self, from_mhz: u32, to_mhz: u32) -> HostCosts {
+        let (from, to) = (u64::from(from_mhz.max(1)), u64::from(to_mhz.max(1)));
+        let t = |n: Nanos| Nanos((n.0 * from).div_ceil(to));
+        HostCosts {
+            syscall: t(self.syscall),
+            library_call: t(self.library_call),
+            command_build: t(self.command_build),
+            doorbell: t(self.doorbell),
+            admission: t(self.admission),
+            completion: t(self.completion),
+            path_component: t(self.path_component),
+            inode_op: t(self.inode_op),
+            namespace_op: t(self.namespace_op),
+            page: t(self.page),
+            copy_bandwidth: Bytes(self.copy_bandwidth.0 * to / from),
+            journal_handle: t(self.journal_handle),
+            journal_block: t(self.journal_block),
+            journal_join: t(self.journal_join),
+            dentry_find: t(self.dentry_find),
+            dentry_scan: t(self.dentry_scan),
+            dentry_hash: t(self.dentry_hash),
+            dentry_insert: t(self.dentry_insert),
+            dentry_remove: t(self.dentry_remove),
+            dir_block_init: t(self.dir_block_init),
+            inode_alloc: t(self.inode_alloc),
+            inode_free: t(self.inode_free),
+            inode_update: t(self.inode_update),
+            inode_dirty: t(self.inode_dirty),
+            inode_read: t(self.inode_read),
+            orphan: t(self.orphan),
+            extent_alloc: t(self.extent_alloc),
+            extent_search: t(self.extent_search),
+            extent_free: t(self.extent_free),
+            extent_update: t(self.extent_update),
+            delayed_page: t(self.delayed_page),
+            xattr_update: t(self.xattr_update),
+            log_entry: t(self.log_entry),
+            bio_submit: t(self.bio_submit),
+            dma_map: t(self.dma_map),
+            nvme_submit: t(self.nvme_submit),
+            request_complete: t(self.request_complete),
+            context_switch: t(self.context_switch),
+        }
+    }
 
     /// Time to copy `bytes` between user memory and the page cache.
     pub fn copy(&self, bytes: usize) -> Nanos {

@@ -335,7 +335,7 @@ impl Data for MemFs {
 }
 
 impl Space for MemFs {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow);
+    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         assert_exclusive(inode);
@@ -457,7 +457,7 @@ impl Attributes for MemFs {
 }
 
 impl Life for MemFs {
-    granary_vfs::file_system_lacks!(attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "memfs"

@@ -222,7 +222,7 @@ impl Data for Passthrough {
 }
 
 impl Space for Passthrough {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow);
+    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.lower.fallocate(&as_root(call), &below(inode)?, how, pos, len)?;
@@ -284,7 +284,7 @@ impl Attributes for Passthrough {
 }
 
 impl Life for Passthrough {
-    granary_vfs::file_system_lacks!(attach);
+    granary_vfs::file_system_lacks!(opened, closed, memory, attach);
 
     fn name(&self) -> &'static str {
         "passthrough"

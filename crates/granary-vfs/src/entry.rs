@@ -14,8 +14,8 @@ use crate::repair::Repaired;
 use crate::vfs::Vfs;
 use granary_device::{Devices, Need};
 use granary_units::{Bytes, Nanos};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use toml::Table;
 
@@ -90,6 +90,20 @@ pub fn options<T: DeserializeOwned>(table: &Table) -> Result<T> {
     T::deserialize(table.clone()).map_err(|e| FsError::Corrupt(format!("its options: {}", e.message())))
 }
 
+/// Processors inside a drive on which a file system works (DevFS), and the drive's memory that it may take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inside {
+    /// Processors.
+    pub cores: usize,
+    /// Their clock, MHz.
+    pub clock_mhz: u32,
+    /// The clock at which the host's costs were measured, MHz: at another one the same work takes longer.
+    pub host_clock_mhz: u32,
+    /// The drive's memory that the file system may take.
+    pub memory: Bytes,
+}
+
 /// How to mount.
 pub struct Mount<'a> {
     /// The file system's own options: complete, or those that differ from the defaults.
@@ -100,6 +114,8 @@ pub struct Mount<'a> {
     pub read_only: bool,
     /// What a stacked file system stands on.
     pub lower: Option<Arc<Vfs>>,
+    /// The drive's processors, for a file system that works there; `None`: one with the host's clock.
+    pub inside: Option<Inside>,
 }
 
 impl Mount<'_> {

@@ -51,7 +51,7 @@ pub use names::Names;
 pub use nodes::{Created, DirEntry, Loaded, NewNode};
 pub use pages::{DirtyPage, DirtyPages, WriteBackCause};
 pub use renaming::{Rename, RenameFlags};
-pub use space::Space;
+pub use space::{Space, Sweep, Swept};
 
 /// A file system on a drive: whatever has all five traits is one. See the module's rules.
 pub trait FileSystem: Names + Data + Space + Attributes + Life {}

@@ -47,7 +47,7 @@ pub use error::{FsError, Result};
 pub use fs::{
     Allocate, Attributes, CachePolicy, Call, Caller, Created, Cred, Data, DirEntry, DirtyPage, DirtyPages,
     Entrance, Features, FileSystem, Life, Loaded, Names, NewNode, Origin, Quirks, Rename, RenameFlags, Space,
-    StatFs, TRIM_RUN, WriteBackCause,
+    StatFs, Sweep, Swept, TRIM_RUN, WriteBackCause,
 };
 pub use generation::Generations;
 /// For the macros' expansions.

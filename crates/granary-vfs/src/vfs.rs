@@ -58,7 +58,7 @@ use crate::attr::Time;
 use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred, Features, FileSystem, StatFs};
+use crate::fs::{Call, Caller, Cred, Features, FileSystem, StatFs, Sweep, Swept};
 use effects::Effects;
 use granary_sim::sync::Mutex;
 use granary_sim::{Daemon, core};
@@ -220,6 +220,14 @@ impl Vfs {
     /// The file system's.
     pub fn grow(&self, blocks: u64) -> Result<()> {
         self.fs.grow(&self.kernel(), blocks)
+    }
+
+    /// Cleans until nothing is left: see [`Space::sweep`](crate::Space::sweep). Dirty pages stay where they are.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn sweep(&self, sweep: &Sweep) -> Result<Swept> {
+        self.fs.sweep(&self.kernel(), sweep)
     }
 
     /// Compares everything on media (and in memory) with everything else: see [`Life::check`](crate::Life::check).

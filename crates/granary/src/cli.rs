@@ -6,7 +6,7 @@ pub mod mount;
 use crate::cmd::moves::{MoveArgs, SpaceArgs};
 use crate::cmd::results::{self, Export};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use granary_units::Bytes;
+use granary_units::{Bytes, Nanos};
 use std::path::PathBuf;
 
 /// What a command ends with.
@@ -159,6 +159,9 @@ pub struct RunArgs {
     /// Share of the 64-byte lines that a random write changes, 0 to 1; Filebench rewrites what was there, which is 0
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     pub changed_lines: f64,
+    /// After the run, be idle for this many virtual seconds and clean the log of all segments that are not younger (f2fs, nilfs2)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub then_clean: Option<Nanos>,
     /// Number of threads of the kind of which the workload has most, instead of its own; other kinds stay as they are
     #[arg(long)]
     pub threads: Option<u32>,
@@ -189,6 +192,14 @@ pub struct RunArgs {
     /// File systems to run at the same time; each takes a core and its own memory
     #[arg(long, default_value_t = default_jobs(), value_parser = at_least_one)]
     pub jobs: usize,
+}
+
+/// Virtual seconds, up to the longest that experiments wait for.
+fn seconds(text: &str) -> Result<Nanos, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.0..=1e6).contains(&s) => Ok(Nanos((s * 1e9) as u64)),
+        _ => Err("seconds from 0 to 1000000, for example 600".to_owned()),
+    }
 }
 
 /// A number from 0 to 1.

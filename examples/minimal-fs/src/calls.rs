@@ -204,7 +204,7 @@ impl Data for Minimal {
 }
 
 impl Space for Minimal {
-    file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow);
+    file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow, sweep);
 
     fn statfs(&self, _: &Call<'_>) -> Result<StatFs> {
         let tree = self.tree.lock();
@@ -237,7 +237,7 @@ impl Attributes for Minimal {
 }
 
 impl Life for Minimal {
-    file_system_lacks!(attach, release, drop_caches);
+    file_system_lacks!(opened, closed, memory, attach, release, drop_caches);
 
     fn name(&self) -> &'static str {
         crate::ENTRY.name

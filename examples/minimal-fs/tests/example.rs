@@ -29,7 +29,13 @@ fn devices(size: Bytes) -> Devices {
 /// Mounted as the registry's users do it: through the entry.
 fn by_entry(devices: &Devices) -> Arc<dyn FileSystem> {
     let options = Default::default();
-    let how = Mount { options: &options, metadata_cache: Bytes::mib(1), read_only: false, lower: None };
+    let how = Mount {
+        options: &options,
+        metadata_cache: Bytes::mib(1),
+        read_only: false,
+        lower: None,
+        inside: None,
+    };
     (ENTRY.mount)(devices, &how).expect("mounts")
 }
 

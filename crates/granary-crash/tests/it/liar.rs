@@ -69,7 +69,7 @@ impl Data for Liar {
 }
 
 impl Space for Liar {
-    forward_space!(inner: fallocate, seek_data, seek_hole, empty_until, statfs, trim, grow);
+    forward_space!(inner: fallocate, seek_data, seek_hole, empty_until, statfs, trim, grow, sweep);
 }
 
 impl Attributes for Liar {
@@ -78,7 +78,7 @@ impl Attributes for Liar {
 
 impl Life for Liar {
     forward_life!(
-        inner: name, features, attach, root, load_inode, evict, release, drop_caches, unmount
+        inner: name, features, opened, closed, memory, attach, root, load_inode, evict, release, drop_caches, unmount
     );
 
     fn sync(&self, call: &Call<'_>) -> Result<()> {

@@ -11,6 +11,8 @@ use granary_vfs::{
 use std::sync::Weak;
 
 impl Life for Ext4 {
+    granary_vfs::file_system_lacks!(opened, closed, memory);
+
     fn name(&self) -> &'static str {
         "ext4"
     }

@@ -6,7 +6,7 @@ use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
 use std::ops::Range;
 
 impl Space for F2fs {
-    granary_vfs::file_system_lacks!(empty_until, grow);
+    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)

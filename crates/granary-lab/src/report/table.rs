@@ -1,7 +1,7 @@
 //! The terminal table: file systems side by side, ratios to the first; as wide as the terminal and no wider.
 
 use super::columns::{Column, View, tables};
-use crate::record::{OpType, Record};
+use crate::record::{Cleaning, OpType, Record};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use granary_units::Bytes;
 use std::collections::BTreeMap;
@@ -82,6 +82,15 @@ fn summary(records: &[Record], view: View) -> String {
         row(&format!("flash reads + drain: {cause}"), &size, &|r| {
             (pages(&r.flash.read_pages, &cause) + pages(&r.drain.flash.read_pages, &cause)) as f64
         });
+    }
+    if records.iter().any(|r| r.cleaning.is_some()) {
+        let of = |get: fn(&Cleaning) -> f64| move |r: &Record| r.cleaning.as_ref().map_or(0.0, get);
+        row("cleaning: virtual time", &secs, &of(|c| c.virtual_s));
+        row("cleaning: host writes", &size, &of(|c| c.host.written() as f64));
+        row("cleaning: host reads", &size, &of(|c| c.host.read() as f64));
+        row("cleaning: segments", &count, &of(|c| c.segments as f64));
+        row("cleaning: blocks copied", &count, &of(|c| c.blocks_copied as f64));
+        row("cleaning: blocks remapped", &count, &of(|c| c.blocks_remapped as f64));
     }
     let values = records.iter().zip(values).map(|(r, cells)| Column::new(&r.fs, cells)).collect();
     let against = records[1..].iter().map(|r| format!("{}/{}", r.fs, records[0].fs));

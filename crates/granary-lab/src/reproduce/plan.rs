@@ -158,6 +158,7 @@ impl Plan<'_> {
             commit: self.commit.to_owned(),
             record: None,
             changed_lines: 0.0,
+            then_clean: None,
         })
     }
 }

@@ -164,17 +164,3 @@ impl Testbed {
         roles.into_iter().map(|role| self.pages_of(role)).max().unwrap_or(0)
     }
 }
-
-/// Processors inside a drive on which a file system runs (DevFS), and the drive's memory that it may take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Inside {
-    /// Processors.
-    pub cores: usize,
-    /// Their clock, MHz.
-    pub clock_mhz: u32,
-    /// The clock at which the host's costs were measured, MHz: at another one the same work takes longer.
-    pub host_clock_mhz: u32,
-    /// The drive's memory that the file system may take.
-    pub memory: Bytes,
-}

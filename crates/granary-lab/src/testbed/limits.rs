@@ -51,6 +51,8 @@ fn times(t: &Testbed) -> Option<String> {
         ("host.costs.library_call", c.library_call),
         ("host.costs.command_build", c.command_build),
         ("host.costs.doorbell", c.doorbell),
+        ("host.costs.admission", c.admission),
+        ("host.costs.completion", c.completion),
         ("host.costs.path_component", c.path_component),
         ("host.costs.inode_op", c.inode_op),
         ("host.costs.namespace_op", c.namespace_op),

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Space for Nova {
-    granary_vfs::file_system_lacks!(empty_until, grow);
+    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)

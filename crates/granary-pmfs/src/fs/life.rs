@@ -10,7 +10,7 @@ use granary_vfs::{
 };
 
 impl Life for Pmfs {
-    granary_vfs::file_system_lacks!(attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "pmfs"
@@ -68,13 +68,14 @@ impl Life for Pmfs {
 
     fn unmount(&self, _call: &Call<'_>) -> Result<()> {
         self.pm.batch().fence()?;
+        self.pm.settle()?;
         let Some(saved) = self.save_lists()? else {
             // No block is free for the lists: the next mount scans.
             return Ok(());
         };
         let mut sb = self.superblock;
         (sb.clean, sb.saved) = (true, saved);
-        write_super(&self.pm, &sb)
+        write_super(&self.pm.bare(), &sb)
     }
 
     fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {

@@ -9,6 +9,8 @@ use granary_vfs::Result;
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnyPMFS");
 /// The format that this code writes.
 pub const VERSION: u32 = 2;
+/// PMFS's structures with a redo log in the journal's place: DevFS.
+pub const REDO_VERSION: u32 = 3;
 /// The oldest that it reads: its journal relies on whole lines.
 const OLDEST: u32 = 1;
 /// Bytes of the superblock on media: one line, so that it changes as a whole.
@@ -43,8 +45,8 @@ impl Superblock {
             return Err(corrupt(format!("block 0 begins with {:02x?}: no PMFS here", &b[..8])));
         }
         let version = u32_at(b, 8);
-        if !(OLDEST..=VERSION).contains(&version) {
-            let known = format!("this program reads {OLDEST} to {VERSION}");
+        if !(OLDEST..=REDO_VERSION).contains(&version) {
+            let known = format!("this program reads {OLDEST} to {REDO_VERSION}");
             return Err(corrupt(format!("format version {version}, {known}")));
         }
         if u32_at(b, SIZE - 4) != crc32c::crc32c(&b[..SIZE - 4]) {

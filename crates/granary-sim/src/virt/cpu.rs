@@ -32,6 +32,11 @@ impl CpuSet {
         }
     }
 
+    /// Whether these are so many processors with these costs.
+    pub(super) fn is(&self, count: usize, costs: &HostCosts) -> bool {
+        self.count == count && self.costs == *costs
+    }
+
     /// Time given to tasks, over all of them.
     pub(super) fn busy(&self) -> Nanos {
         self.cores.borrow().busy()

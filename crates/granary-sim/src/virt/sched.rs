@@ -280,6 +280,11 @@ impl Sched {
 
     /// Adds a set of processors; returns its number.
     pub(crate) fn add_cpus(&self, count: usize, costs: HostCosts) -> u32 {
+        // A file system that is mounted again runs on the same processors.
+        let same = |set: &CpuSet| set.is(count, &costs);
+        if let Some(n) = self.others.iter().position(|set| set.get().is_some_and(same)) {
+            return n as u32 + 1;
+        }
         let free = self.others.iter().position(|set| set.get().is_none());
         let n = free.expect("a world has four sets of processors at most");
         let _ = self.others[n].set(CpuSet::new(count, costs));

@@ -1,5 +1,7 @@
 //! What a file system says about itself once, at the mount.
 
+use granary_sim::Cores;
+
 /// How a file system wants to be called. The vfs asks once, when it mounts it: nothing of it may change later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {
@@ -62,8 +64,10 @@ pub enum Entrance {
     Kernel,
     /// By a call of a function: the file system is a library in the program, which has the device mapped.
     Direct,
-    /// By a command to the device: the file system is its firmware's, and the kernel is out of the way.
-    Device,
+    /// By a command to the device, on whose processors the file system works; the kernel is out of the way.
+    Device(Cores),
+    /// By a system call that hands the device such a command.
+    Ioctl(Cores),
 }
 
 /// Ways of single file systems that the vfs has to know.

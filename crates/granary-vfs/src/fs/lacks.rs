@@ -7,7 +7,7 @@
 ///
 /// ```ignore
 /// impl Space for Simple {
-///     granary_vfs::file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow);
+///     granary_vfs::file_system_lacks!(fallocate, seek_data, seek_hole, empty_until, trim, grow, sweep);
 ///     fn statfs(&self, call: &Call<'_>) -> Result<StatFs> { /* ... */ }
 /// }
 /// ```
@@ -22,6 +22,19 @@ macro_rules! file_system_lacks {
 macro_rules! file_system_lacks_call {
     (attach) => {
         fn attach(&self, _: ::std::sync::Weak<dyn $crate::DirtyPages>) {}
+    };
+    (opened) => {
+        fn opened(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> $crate::Result<()> {
+            Ok(())
+        }
+    };
+    (memory) => {
+        fn memory(&self) -> ::std::vec::Vec<(&'static str, u64)> {
+            ::std::vec::Vec::new()
+        }
+    };
+    (closed) => {
+        fn closed(&self, _: &$crate::Call<'_>, _: &$crate::Inode) {}
     };
     (release) => {
         fn release(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> $crate::Result<()> {
@@ -121,6 +134,11 @@ macro_rules! file_system_lacks_call {
     };
     (grow) => {
         fn grow(&self, _: &$crate::Call<'_>, _: u64) -> $crate::Result<()> {
+            Err($crate::FsError::NotSupported)
+        }
+    };
+    (sweep) => {
+        fn sweep(&self, _: &$crate::Call<'_>, _: &$crate::Sweep) -> $crate::Result<$crate::Swept> {
             Err($crate::FsError::NotSupported)
         }
     };

@@ -32,6 +32,18 @@ pub trait Life: Send + Sync {
     /// An inode leaves memory (it has links): last chance to persist what only the private part knows.
     fn release(&self, call: &Call<'_>, inode: &Inode) -> Result<()>;
 
+    /// A program has opened the file or directory; the kernel of a mount keeps its open files to itself.
+    ///
+    /// # Errors
+    /// What keeps it from being opened: it is not.
+    fn opened(&self, call: &Call<'_>, inode: &Inode) -> Result<()>;
+
+    /// What was [`Life::opened`] is closed.
+    fn closed(&self, call: &Call<'_>, inode: &Inode);
+
+    /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for: `device.inode`. For records.
+    fn memory(&self) -> Vec<(&'static str, u64)>;
+
     /// Lets go of metadata in memory that media have too, as `echo 2 > /proc/sys/vm/drop_caches`. A hint.
     fn drop_caches(&self, call: &Call<'_>);
 
@@ -109,6 +121,21 @@ macro_rules! forward_life_call {
     ($inner:ident check) => {
         fn check(&self, call: &$crate::Call<'_>) -> $crate::Result<::std::vec::Vec<::std::string::String>> {
             self.$inner.check(call)
+        }
+    };
+    ($inner:ident opened) => {
+        fn opened(&self, call: &$crate::Call<'_>, inode: &$crate::Inode) -> $crate::Result<()> {
+            self.$inner.opened(call, inode)
+        }
+    };
+    ($inner:ident closed) => {
+        fn closed(&self, call: &$crate::Call<'_>, inode: &$crate::Inode) {
+            self.$inner.closed(call, inode)
+        }
+    };
+    ($inner:ident memory) => {
+        fn memory(&self) -> ::std::vec::Vec<(&'static str, u64)> {
+            self.$inner.memory()
         }
     };
 }

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::fs::{Allocate, Call, StatFs};
 use crate::inode::Inode;
+use granary_units::Nanos;
 use std::ops::Range;
 
 /// Blocks: which a file has, and how many are left.
@@ -51,6 +52,31 @@ pub trait Space: Send + Sync {
     /// `NotSupported` by file systems that cannot; `Invalid` for fewer blocks than there are or more than the drive has;
     /// `NoSpace` where what is added is too little for its own metadata, or the file system has grown too often.
     fn grow(&self, call: &Call<'_>, blocks: u64) -> Result<()>;
+
+    /// Cleans until nothing is left that is worth it, as `nilfs-clean` and F2FS's ioctl for garbage collection do, and makes that
+    /// durable. For a file system with a log; others have nothing to clean.
+    ///
+    /// # Errors
+    /// `NotSupported` by file systems that never move blocks; `ReadOnly`; errors of the drive.
+    fn sweep(&self, call: &Call<'_>, sweep: &Sweep) -> Result<Swept>;
+}
+
+/// What a [`Space::sweep`] is to leave alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Segments with blocks younger than this stay (NILFS2's protection period); file systems without one ignore it.
+    pub protection: Nanos,
+}
+
+/// What a [`Space::sweep`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Segments that are free because of it.
+    pub segments: u64,
+    /// Blocks that were read and written to a new place.
+    pub blocks_copied: u64,
+    /// Blocks that the drive renamed (PebbleSSD section 4.2.1).
+    pub blocks_remapped: u64,
 }
 
 /// Within `impl Space for Wrapper`: passes the named calls on to the file system in the field of this name.
@@ -118,6 +144,11 @@ macro_rules! forward_space_call {
     ($inner:ident grow) => {
         fn grow(&self, call: &$crate::Call<'_>, blocks: u64) -> $crate::Result<()> {
             self.$inner.grow(call, blocks)
+        }
+    };
+    ($inner:ident sweep) => {
+        fn sweep(&self, call: &$crate::Call<'_>, sweep: &$crate::Sweep) -> $crate::Result<$crate::Swept> {
+            self.$inner.sweep(call, sweep)
         }
     };
 }

@@ -19,7 +19,14 @@ impl Vfs {
             }
             Origin::Above => Nanos::ZERO,
         };
-        cpu(coming_in + more);
+        match self.features.entrance {
+            Entrance::Device(inside) | Entrance::Ioctl(inside) => {
+                cpu(coming_in);
+                // The tables have the same rows, which cost what they cost on those processors.
+                inside.run(|| cpu(costs().admission + more));
+            }
+            Entrance::Kernel | Entrance::Direct => cpu(coming_in + more),
+        }
     }
 }
 
@@ -30,6 +37,7 @@ fn entry(entrance: Entrance) -> Nanos {
     match entrance {
         Entrance::Kernel => c.syscall,
         Entrance::Direct => c.library_call,
-        Entrance::Device => c.library_call + c.command_build + c.doorbell,
+        Entrance::Device(_) => c.library_call + c.command_build + c.doorbell + c.completion,
+        Entrance::Ioctl(_) => c.syscall + c.command_build + c.doorbell + c.completion,
     }
 }

@@ -85,6 +85,7 @@ impl Vfs {
         if truncates {
             self.setattr(caller, &node, &Change::size(0))?;
         }
+        self.fs.opened(&self.call(caller), &node)?;
         Ok(OpenFile { node, flags, next: Some(AtomicU64::new(0)) })
     }
 
@@ -110,6 +111,7 @@ impl Vfs {
             // An error is the node's to remember: close does not wait for the disk, in Linux's terms.
             let _ = self.write_back(&call, &file.node, 0..u64::MAX, WriteBackCause::Background);
         }
+        self.fs.closed(&call, &file.node);
         drop(file);
         self.reap();
     }

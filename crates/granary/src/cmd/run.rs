@@ -58,6 +58,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             commit: env!("GRANARY_COMMIT").to_owned(),
             record: args.record.clone(),
             changed_lines: args.changed_lines,
+            then_clean: args.then_clean,
         })
         .collect();
     // A file system may be measured while another is still set up.
