@@ -10,6 +10,8 @@ use granary_vfs::{
 use std::sync::{Arc, Weak};
 
 impl Life for Nilfs2 {
+    granary_vfs::file_system_lacks!(opened, closed, memory);
+
     fn name(&self) -> &'static str {
         "nilfs2"
     }
