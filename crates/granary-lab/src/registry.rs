@@ -19,6 +19,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_bytefs::BYTEFS_DUAL,
     granary_ext4::EXT4,
     granary_f2fs::F2FS,
+    granary_f2fs::F2FS_REMAP,
     granary_nova::NOVA,
     granary_pmfs::PMFS,
     granary_nilfs2::NILFS2,
