@@ -97,7 +97,7 @@ impl Faulty {
 }
 
 impl Drive for Faulty {
-    granary_device::forward_drive!(inner: info, load, load_pages, load_known, look_ahead, look_ahead_lines, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, load, load_pages, load_known, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
 
     fn store_from(
         &self,

@@ -102,7 +102,8 @@ impl Target for Case {
     fn devices(&self, _seed: u64) -> Devices {
         let mut devices = Devices::none();
         if self.needs(Role::Ssd) {
-            devices = devices.with(Role::Ssd, small_ssd(self.fs.write_log));
+            devices =
+                devices.with(Role::Ssd, small_ssd(self.fs.write_log, self.fs.needs.contains(&Need::Names)));
         }
         if self.needs(Role::Nvm) {
             devices = devices.with(Role::Nvm, small_dimm());
@@ -137,7 +138,7 @@ impl Target for Case {
 }
 
 /// 64 MiB over 16 dies.
-fn small_ssd(write_log: bool) -> Arc<dyn Drive> {
+fn small_ssd(write_log: bool, names: bool) -> Arc<dyn Drive> {
     let mut c = DriveConfig::bytefs_emulator().with_mode(if write_log { Mode::Log } else { Mode::Cache });
     c.firmware.log_region = Bytes::kib(192);
     c.firmware.txlog = Bytes::kib(4);
@@ -147,6 +148,9 @@ fn small_ssd(write_log: bool) -> Arc<dyn Drive> {
     c.flash.geometry =
         Geometry { channels: 4, ways: 4, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
     c.flash = c.flash.with_capacity(Bytes::mib(64));
+    if names {
+        c = c.with_bam();
+    }
     Arc::new(Mssd::new(&c).expect("a valid drive"))
 }
 

@@ -221,7 +221,8 @@ counters! {
 }
 
 counters! {
-    /// Byte-addressable metadata (PebbleSSD). Entries balance: `entries` = in the tables + `entries_reset`.
+    /// Byte-addressable metadata (PebbleSSD). Entries balance: `entries` = in the tables + `entries_reset`;
+    /// names: `names` = in the table + `names_reset` + `names_ended`.
     BamCounters {
         /// FS_WRITE commands.
         fs_writes: u64,
@@ -235,6 +236,16 @@ counters! {
         pages_remapped: u64,
         /// Pages that they had to copy, because the write log held lines of them.
         pages_copied: u64,
+        /// REMAP keep commands.
+        keeps: u64,
+        /// Pages to which they gave a second name.
+        names: u64,
+        /// Second names that a reset ended.
+        names_reset: u64,
+        /// Second names that ended because one of the two was written, trimmed or moved.
+        names_ended: u64,
+        /// BAM_NAMES commands.
+        name_reads: u64,
         /// BAM_RESET commands.
         resets: u64,
         /// BAM_READ commands.

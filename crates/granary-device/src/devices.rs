@@ -170,6 +170,8 @@ pub enum Need {
     Bytes,
     /// Both on one SSD.
     Both,
+    /// Blocks of an SSD that gives pages second names (REMAP keep, PebbleSSD).
+    Names,
     /// Memory on the memory bus: a byte window is too slow for it.
     Nvm,
 }
@@ -178,7 +180,7 @@ impl Need {
     /// The roles that serve it, the best first.
     pub fn roles(self) -> &'static [Role] {
         match self {
-            Need::Blocks | Need::Both => &[Role::Ssd],
+            Need::Blocks | Need::Both | Need::Names => &[Role::Ssd],
             Need::Bytes => &[Role::Nvm, Role::Ssd],
             Need::Nvm => &[Role::Nvm],
         }
@@ -188,6 +190,7 @@ impl Need {
     pub fn is_served_by(self, info: &DriveInfo) -> bool {
         match self {
             Need::Blocks => info.blocks,
+            Need::Names => info.blocks && info.names > 0,
             Need::Bytes | Need::Nvm => info.bytes,
             Need::Both => info.blocks && info.bytes,
         }
@@ -200,6 +203,7 @@ impl fmt::Display for Need {
             Need::Blocks => "an SSD with a block interface",
             Need::Bytes => "an NVM DIMM, or an SSD with a byte window",
             Need::Both => "an SSD with a block interface and a byte window",
+            Need::Names => "an SSD that gives pages second names (REMAP keep)",
             Need::Nvm => "an NVM DIMM",
         })
     }

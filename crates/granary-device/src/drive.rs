@@ -36,6 +36,8 @@ pub struct DriveInfo {
     pub log_half: u64,
     /// Firmware has PebbleSSD's byte-addressable metadata: FS_WRITE, REMAP, BAM_RESET and BAM_READ exist.
     pub bam: bool,
+    /// BAM has room for this many second names of pages, which REMAP keep makes; 0: it has none of that command.
+    pub names: u64,
     /// Largest block command, in pages.
     pub max_transfer: usize,
 }
@@ -49,6 +51,55 @@ pub struct BamEntry {
     pub offset: u32,
     /// Where the block is now.
     pub lpa: Lpa,
+    /// How much of it is the file's. A drive without room for names ([`DriveInfo::names`]) knows only [`FileEnd::WHOLE`].
+    pub end: FileEnd,
+}
+
+/// How much of the last page of an FS_WRITE belongs to the file, so that its size can be known after a failure. (The paper's
+/// fs_write names file and offset alone, PebbleSSD Table 1: append and fsync would have to write the inode.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileEnd {
+    /// Bytes of the last page that are the file's, 1 to 4096. Pages before it are the file's as a whole.
+    pub valid: u16,
+    /// The file became longer: it is at least as long as this page says.
+    pub grew: bool,
+}
+
+impl FileEnd {
+    /// A whole page of a file that has not grown.
+    pub const WHOLE: FileEnd = FileEnd { valid: PAGE_SIZE as u16, grew: false };
+
+    /// The end of page `at` of `pages` that one command brings, whose last page ends so.
+    pub fn of_page(self, at: usize, pages: usize) -> FileEnd {
+        if at + 1 == pages { self } else { FileEnd { valid: PAGE_SIZE as u16, ..self } }
+    }
+}
+
+/// Pages that REMAP keep gives a second name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemapRange {
+    /// First page.
+    pub src: Lpa,
+    /// Its second name.
+    pub dst: Lpa,
+    /// Number of pages.
+    pub count: u64,
+}
+
+impl RemapRange {
+    /// Ranges that a command carries at most: 16 B each in one page, as TRIM does (NVMe 1.4, section 6.7).
+    pub const MOST: usize = 256;
+    /// Pages that a command names at most: what the drive changes for one command it keeps together until all is done.
+    pub const MOST_PAGES: u64 = 1 << 16;
+}
+
+/// Two names of one page, as BAM keeps them for the host's recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BamName {
+    /// The older name: it ends with the next BAM_RESET.
+    pub src: Lpa,
+    /// The newest name, which stays.
+    pub dst: Lpa,
 }
 
 /// A command for the submission queue.
@@ -99,6 +150,8 @@ pub enum Command<'a> {
         ino: u64,
         /// Block of the file that the first page is, in pages.
         offset: u32,
+        /// How much of the last page is the file's.
+        end: FileEnd,
         /// What is being written.
         what: Structure,
     },
@@ -113,8 +166,25 @@ pub enum Command<'a> {
         /// Number of pages.
         count: u64,
     },
-    /// Vendor: empties BAM's file tables, after a checkpoint of the host (PebbleSSD section 5.2).
+    /// Vendor: as if all pages had been read and written to their second names, and nothing else has come: `src` stays
+    /// ("copies the content of the mapping table entries", PebbleSSD section 4.2.1). Ranges are carried out in their order,
+    /// each as a whole where it overlaps itself. Both names read the page until one is written or trimmed, which ends that name
+    /// only; BAM_RESET ends the older names, and only the newest stays. Chains are allowed. Atomic and durable as
+    /// `Remap`; entries of BAM go to the newest name. Refused as a whole ([`DriveError::BamFull`]) where the names do not fit.
+    RemapKeep {
+        /// At most [`RemapRange::MOST`].
+        ranges: &'a [RemapRange],
+    },
+    /// Vendor: empties BAM's file tables and ends the older names of pages that have two, after a checkpoint of the host
+    /// (PebbleSSD section 5.2). Whoever recovers first trims, of each pair that [`Command::BamNames`] gives, the name that
+    /// it does not use: then the other one stays, whichever it is.
     BamReset,
+    /// Vendor: appends the pages with several names to `out`, a pair for each older name, in the order of the older names.
+    /// For recovery.
+    BamNames {
+        /// Receives the pairs.
+        out: &'a mut Vec<BamName>,
+    },
     /// Vendor: appends the entries of a file, or of all files, to `out`, in the order of their arrival. For recovery; of
     /// two entries for one block of a file the later one is the newer.
     BamRead {
@@ -150,7 +220,7 @@ pub enum DriveError {
         "the drive's write log is full of uncommitted transactions: commit them or split them into smaller ones"
     )]
     LogFull,
-    /// BAM's file tables have no room left for more of these.
+    /// BAM's tables have no room left for more of these.
     #[error("the drive's BAM has no room for more {0}: write a checkpoint, then reset it")]
     BamFull(&'static str),
     /// The flash failed in a way that no drive should.
@@ -380,6 +450,10 @@ pub trait Drive: Send + Sync {
 
     /// The same for loads of single lines that hold these bytes.
     fn look_ahead_lines(&self, at: &[ByteAddr]);
+
+    /// Whether a table of BAM is 90 % full: a flag in each completion, for which no time passes. A file system then writes a
+    /// checkpoint and resets BAM.
+    fn reset_wanted(&self) -> bool;
 
     /// Lets the drive finish all background work (log cleaning, cache write-back); returns when it is idle. For
     /// the drain phase of a run.

@@ -123,6 +123,11 @@ macro_rules! forward_drive_call {
             self.$inner.look_ahead_lines(at);
         }
     };
+    ($inner:ident reset_wanted) => {
+        fn reset_wanted(&self) -> bool {
+            self.$inner.reset_wanted()
+        }
+    };
     ($inner:ident settle) => {
         fn settle(&self, now: $crate::units::Nanos) -> Result<$crate::units::Nanos, $crate::DriveError> {
             self.$inner.settle(now)
@@ -204,7 +209,7 @@ macro_rules! plain_drive {
     };
 }
 
-/// Within `impl Drive`: chains of loads one by one, and no use for hints.
+/// Within `impl Drive`: chains of loads one by one, no use for hints, and no BAM.
 #[macro_export]
 macro_rules! plain_chains {
     () => {
@@ -223,5 +228,9 @@ macro_rules! plain_chains {
         fn look_ahead(&self, _lpas: &[$crate::units::Lpa]) {}
 
         fn look_ahead_lines(&self, _at: &[$crate::units::ByteAddr]) {}
+
+        fn reset_wanted(&self) -> bool {
+            false
+        }
     };
 }

@@ -28,8 +28,8 @@ pub use counters::{
 };
 pub use devices::{Devices, Missing, Need, Role};
 pub use drive::{
-    BamEntry, Chain, Command, Drive, DriveError, DriveInfo, Streamed, load_one_by_one, load_pages_by_load,
-    stream_by_store,
+    BamEntry, BamName, Chain, Command, Drive, DriveError, DriveInfo, FileEnd, RemapRange, Streamed,
+    load_one_by_one, load_pages_by_load, stream_by_store,
 };
 pub use port::{Port, Ticket};
 pub use structure::Structure;

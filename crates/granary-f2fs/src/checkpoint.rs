@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   [exclusive] directory blocks -> inodes -> nodes | wait | NAT, SIT, SSA blocks, pack: header, orphans, summaries
-//!               | wait, FLUSH | footer (FUA) | dead segments are free: TRIM
+//!               | wait, FLUSH | footer (FUA) | BAM_RESET, where it is used | dead segments are free: TRIM
 //! ```
 //!
 //! When: sync, unmount, fsync where it must (fsync.rs), every 60 s if anything changed, many dirty nodes or dead
@@ -293,6 +293,10 @@ impl F2fs {
 
     /// The checkpoint counts.
     fn committed(&self) -> Result<()> {
+        if self.uses_bam() {
+            // It has all that BAM knows; and nothing of what it freed is used again before.
+            self.port.bam_reset()?;
+        }
         let freed = self.segs.lock().committed();
         self.nat.committed();
         {

@@ -1,9 +1,10 @@
 //! What others know of F2FS.
 
-use crate::{MkfsOptions, MountOptions};
-use granary_device::Need;
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{CrashCase, OptionsEntry, Section, options, too_short};
+use crate::{InPlace, MkfsOptions, MountOptions};
+use granary_device::{Devices, Need};
+use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short};
+use granary_vfs::{FileSystem, FsEntry, Result};
+use std::sync::Arc;
 use toml::Table;
 
 /// Longest run of free blocks that the drive is told of on its own, as Linux's `discard_granularity` (MAX_PLIST_NUM).
@@ -40,6 +41,29 @@ pub const F2FS: FsEntry = FsEntry {
         case("f2fs-never-in-place", &[SMALL, "fsync_mode = 'posix'\nin_place = 'never'"]),
     ],
 };
+
+/// F2FS that cleans by REMAP keep, always out of place (PebbleSSD section 5.2).
+pub const F2FS_REMAP: FsEntry = FsEntry {
+    name: "f2fs-remap",
+    about: "F2FS on PebbleSSD: cleaning renames blocks, nothing in place",
+    needs: &[Need::Names],
+    mount: |devices, how| {
+        mount_with(devices, how, |own| MountOptions { remap_cleaning: true, in_place: InPlace::Never, ..own })
+    },
+    crash: &[case("f2fs-remap", &[SMALL, "fsync_mode = 'posix'"])],
+    ..F2FS
+};
+
+/// With the options of the testbed and what a variant makes of them.
+fn mount_with(
+    devices: &Devices,
+    how: &Mount<'_>,
+    variant: impl FnOnce(MountOptions) -> MountOptions,
+) -> Result<Arc<dyn FileSystem>> {
+    let own: MountOptions = how.options()?;
+    let options = MountOptions { metadata_cache: how.metadata_cache, ..variant(own) };
+    Ok(crate::mount(devices.serving(Need::Names)?.clone(), &options)?)
+}
 
 /// Checkpoints every 4 ms, cleaning every 1 to 4 ms.
 const SMALL: &str = "checkpoint_interval = 4000000\nidle_interval = 500000\ngc_sleep = [1000000, 2000000, 4000000]\n\

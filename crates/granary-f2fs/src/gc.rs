@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nodes, directory blocks   read and marked dirty: the next checkpoint writes them elsewhere
-//!   file blocks               inode locks -> still pointed to? -> read -> cold data log -> pointers follow
+//!   file blocks               inode locks -> still pointed to? -> read -> cold data log -> pointers follow (or remap.rs)
 //! ```
 //!
 //! Foreground (greedy): before an operation, where free segments are down to the reserve, what dirty nodes and directory
@@ -20,7 +20,7 @@ use crate::tree::Dnode;
 use granary_device::Structure;
 use granary_sim::{Signal, Stopper};
 use granary_units::{Nanos, Page};
-use granary_vfs::{FileKind, Result};
+use granary_vfs::{FileKind, Result, Swept};
 use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,6 +62,9 @@ impl F2fs {
         }
         if self.too_many_dirty_nodes() && !self.due.swap(true, Relaxed) {
             self.daemons.lock().iter().for_each(|d| d.kick());
+        }
+        if self.uses_bam() && self.port.reset_wanted() {
+            self.checkpoint(false)?;
         }
         let room = self.room(data);
         if room.free > room.need {
@@ -183,20 +186,26 @@ impl F2fs {
         let _locks: Vec<_> = stripes.into_iter().map(|s| self.inode_locks[s].lock()).collect();
         files.retain(|(at, d, _)| d.addr() == *at && self.nodes.cached(d.entry.key).is_some());
         let from: Vec<u32> = files.iter().map(|f| f.0).collect();
-        let mut pages = vec![Page::ZERO; from.len()];
-        let ticket = self.read_addrs(&from, &mut pages)?;
-        self.port.wait(ticket);
-        let mut batch = Batch::with_capacity(from.len());
+        let mut pages = Vec::new();
+        if !self.options.remap_cleaning {
+            pages = self.read_all(&from)?;
+        }
         let mut to = Vec::with_capacity(from.len());
-        for ((_, d, _), page) in files.iter().zip(pages) {
+        for (_, d, _) in &files {
             let version = self.nat.lookup(d.nid)?.version;
             let sum = Summary { nid: d.nid, version, ofs: d.ofs as u16 };
             let Ok(new) = self.segs.lock().alloc(log::COLD_DATA, sum) else { break };
             to.push(new);
-            batch.push((new, page, Structure::Data));
         }
-        let ticket = self.submit(batch)?;
-        self.port.wait(ticket);
+        if !self.options.remap_cleaning || !self.remap(&from[..to.len()], &to)? {
+            if self.options.remap_cleaning {
+                pages = self.read_all(&from)?;
+            }
+            let batch: Batch =
+                to.iter().zip(pages).map(|(new, page)| (*new, page, Structure::Data)).collect();
+            let ticket = self.submit(batch)?;
+            self.port.wait(ticket);
+        }
         for ((old, d, _), new) in files.iter().zip(&to) {
             // Freed meanwhile? Only an inode lock away: no.
             debug_assert_eq!(d.entry.with(|b| addr(b, d.place, d.ofs)), *old);
@@ -205,6 +214,47 @@ impl F2fs {
         }
         self.stats.lock().moved += to.len() as u64;
         Ok(())
+    }
+
+    fn read_all(&self, from: &[u32]) -> Result<Vec<Page>> {
+        let mut pages = vec![Page::ZERO; from.len()];
+        let ticket = self.read_addrs(from, &mut pages)?;
+        self.port.wait(ticket);
+        Ok(pages)
+    }
+
+    /// Cleans until no segment has anything to gain, and makes that durable (the ioctl F2FS_IOC_GARBAGE_COLLECT, again and
+    /// again). Open logs stay.
+    ///
+    /// # Errors
+    /// `ReadOnly`; the drive's.
+    pub(crate) fn sweep_all(&self) -> Result<Swept> {
+        let (before, mut swept) = (self.stats(), Swept::default());
+        let _gc = self.gc_lock.lock();
+        // A round that has nothing or frees nothing is the last; so is one for each segment.
+        for _ in 0..self.geo.main_segs {
+            let (mut done, free) = (BTreeSet::new(), self.segs.lock().free_count);
+            loop {
+                let room = self.room(0);
+                if room.free <= room.dirty + FOR_CHECKPOINT {
+                    break;
+                }
+                let Some(victim) = self.segs.lock().victim_now(&done) else { break };
+                done.insert(victim);
+                self.clean(victim)?;
+                self.stats.lock().cleaned += 1;
+            }
+            self.checkpoint(false)?;
+            let after = self.segs.lock().free_count;
+            swept.segments += after.saturating_sub(free) as u64;
+            if done.is_empty() || after <= free {
+                break;
+            }
+        }
+        let after = self.stats();
+        swept.blocks_remapped = after.remapped - before.remapped;
+        swept.blocks_copied = after.moved - before.moved - swept.blocks_remapped;
+        Ok(swept)
     }
 
     /// One victim, where nobody needs the drive.

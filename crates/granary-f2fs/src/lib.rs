@@ -7,7 +7,7 @@
 //!     |       |      |
 //!   cache (by inode and number)     nat: where nodes lie        segs: six logs, valid blocks, SSR
 //!     |                               |                           |
-//!   checkpoint   recover   gc       exclusive; mount; moving what is valid out of a segment
+//!   checkpoint   recover   gc       exclusive; mount; moving what is valid out of a segment (remap: PebbleSSD's way)
 //!     |
 //!   Port (granary-mssd)             4 KiB blocks; layout/: the format, SPEC.md
 //! ```
@@ -43,11 +43,12 @@ mod node;
 mod nodes;
 mod options;
 mod recover;
+mod remap;
 mod segs;
 mod tree;
 mod xattr;
 
-pub use entry::F2FS;
+pub use entry::{F2FS, F2FS_REMAP};
 pub use geometry::Geometry;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
@@ -95,6 +96,8 @@ pub struct Stats {
     pub cleaned_background: u64,
     /// Valid blocks that cleaning moved.
     pub moved: u64,
+    /// Of these, blocks that the drive renamed.
+    pub remapped: u64,
     /// Times that a log began to fill the holes of a segment.
     pub ssr: u64,
     /// Segments trimmed.

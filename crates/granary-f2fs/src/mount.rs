@@ -21,7 +21,7 @@ use crate::nat::Nat;
 use crate::options::MountOptions;
 use crate::segs::{Seg, Segs};
 use crate::{F2fs, LastCheckpoint, Memory, Space, Stats, discard, gc};
-use granary_device::{Port, Structure, Ticket};
+use granary_device::{DriveError, Port, Structure, Ticket};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, Signal, now};
 use granary_units::{Bytes, Lpa, Nanos, Page};
@@ -258,6 +258,12 @@ fn node_summaries(port: &Port, geo: &Geometry, seg: &Seg, segno: u32, log: u8) -
 /// # Errors
 /// `Corrupt` where there is no sound F2FS; the drive's.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<F2fs>> {
+    if options.remap_cleaning && port.info().names == 0 {
+        return Err(DriveError::Unsupported("REMAP keep command").into());
+    }
+    if options.fs_write_fsync && !port.info().bam {
+        return Err(DriveError::Unsupported("FS_WRITE command").into());
+    }
     let geo = find_super(&port)?;
     let (pack, cp) = match (read_pack(&port, &geo, 0), read_pack(&port, &geo, 1)) {
         (Ok(a), Ok(b)) if b.version > a.version => (1, b),

@@ -84,10 +84,22 @@ pub struct MountOptions {
     /// Pause between rounds of at most eight such runs: while there are more, while others work (DEF_MIN_,
     /// DEF_MID_DISCARD_ISSUE_TIME), and where there is nothing to tell (the kernel is woken then), ns.
     pub discard_sleep: (Nanos, Nanos, Nanos),
+    /// Cleaning moves blocks of files by REMAP keep (PebbleSSD section 5.2), which the drive must have; else it reads and writes them.
+    #[serde(skip_serializing_if = "is_off")]
+    pub remap_cleaning: bool,
+    /// Fsync of a file that has only got new data writes no node: FS_WRITE told BAM where the blocks are (PebbleSSD section
+    /// 5.2). The drive must have it and keep what it acknowledges.
+    #[serde(skip_serializing_if = "is_off")]
+    pub fs_write_fsync: bool,
     /// Memory for nodes, directory blocks and tables, a third each. Not of a testbed, whose host has one for whatever is
     /// mounted.
     #[serde(skip)]
     pub metadata_cache: Bytes,
+}
+
+/// Options that are off are left out of what is written, which so is what it was before there were any.
+fn is_off(on: &bool) -> bool {
+    !on
 }
 
 impl Default for MountOptions {
@@ -106,6 +118,8 @@ impl Default for MountOptions {
             discard: true,
             discard_granularity: None,
             discard_sleep: (Nanos::from_millis(50), Nanos::from_millis(500), Nanos::from_secs(5)),
+            remap_cleaning: false,
+            fs_write_fsync: false,
             metadata_cache: Bytes::gib(1),
         }
     }

@@ -84,6 +84,9 @@ impl F2fs {
             let inode = self.inode(ino)?;
             self.end_inode(&inode)?;
         }
+        if self.uses_bam() || !unmounted {
+            self.settle_names()?;
+        }
         if !found.is_empty() {
             let mut segs = self.segs.lock();
             (0..6).try_for_each(|l| segs.open(l))?;

@@ -19,11 +19,13 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_bytefs::BYTEFS_DUAL,
     granary_ext4::EXT4,
     granary_f2fs::F2FS,
+    granary_f2fs::F2FS_REMAP,
     granary_nova::NOVA,
     granary_pmfs::PMFS,
     granary_devfs::DEVFS,
     granary_devfs::DEVFS_CAP,
     granary_devfs::DEVFS_NAIVE,
+    granary_nilfs2::NILFS2,
 ];
 
 /// The file system of this name.

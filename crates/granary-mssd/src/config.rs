@@ -226,7 +226,11 @@ fn is_nothing(time: &Nanos) -> bool {
     *time == Nanos::ZERO
 }
 
-/// Byte-addressable metadata in persistent memory: FS_WRITE, REMAP, BAM_RESET, BAM_READ (PebbleSSD section 4.2).
+fn is_none(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Byte-addressable metadata in persistent memory: FS_WRITE, REMAP, BAM_RESET, BAM_READ, BAM_NAMES (PebbleSSD section 4.2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BamConfig {
@@ -242,6 +246,10 @@ pub struct BamConfig {
     /// Files that can have entries at the same time.
     #[serde(default = "bam_files")]
     pub files: u32,
+    /// Second names that pages can have at the same time (REMAP keep). 0, and where left out: the firmware has no REMAP keep, and
+    /// its entries do not say how much of a page is the file's, as before there was either.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub names: u32,
     /// Processor time of each entry that is appended or read, on top of the command's.
     #[serde(default = "bam_entry_cost")]
     pub entry_cost: Nanos,
@@ -258,6 +266,7 @@ impl Default for BamConfig {
             other: bam_other(),
             entries: bam_entries(),
             files: bam_files(),
+            names: bam_names(),
             entry_cost: bam_entry_cost(),
             remap_cost: bam_remap_cost(),
         }
@@ -285,6 +294,12 @@ fn bam_other() -> Bytes {
 /// background checkpoints. The paper has one for each page of the drive (section 6.5), without a way to move them.
 fn bam_entries() -> u32 {
     1 << 24
+}
+
+/// 2^20, 4 GiB of pages: 2048 segments of F2FS that are cleaned between two checkpoints, all blocks valid. With 12 B each they
+/// fit into what 512 GB of flash leave of the 2 GB beside the other tables, 19 MB (PebbleSSD section 6.5).
+fn bam_names() -> u32 {
+    1 << 20
 }
 
 /// One for each page, where that is not more than by default.
@@ -455,7 +470,11 @@ impl DriveConfig {
 
     /// The same drive with PebbleSSD's commands, its tables as large as the drive.
     pub fn with_bam(mut self) -> DriveConfig {
-        self.firmware.bam = Some(BamConfig { entries: entries_for(self.pages()), ..BamConfig::default() });
+        self.firmware.bam = Some(BamConfig {
+            entries: entries_for(self.pages()),
+            names: (self.pages() as u32).min(bam_names()),
+            ..BamConfig::default()
+        });
         self
     }
 
@@ -573,6 +592,9 @@ impl DriveConfig {
         if bam.entries == 0 || bam.entries == u32::MAX || bam.files == 0 || bam.files > 1 << 30 {
             refuse("firmware.bam", "must have at least one entry and one file, at most 2^32 - 2 and 2^30")?;
         }
+        if bam.names > 1 << 30 {
+            refuse("firmware.bam.names", "must be at most 2^30")?;
+        }
         let space = BamSpace::of(bam, self.pages(), self.flash.geometry.pages());
         if space.utilization() > 1.0 {
             let (used, memory) = (space.used(), bam.memory);
@@ -606,6 +628,14 @@ impl DriveConfig {
 }
 
 impl FirmwareConfig {
+    /// Second names that pages can have (REMAP keep). None beside a write log, whose lines are a page's under one name only.
+    pub fn names(&self) -> u32 {
+        match (&self.bam, self.mode) {
+            (Some(bam), Mode::Cache) => bam.names,
+            _ => 0,
+        }
+    }
+
     /// This mode with the paper's sizes.
     pub fn new(mode: Mode) -> FirmwareConfig {
         FirmwareConfig {

@@ -237,6 +237,15 @@ impl Firmware {
         here || be.holds(lpa)
     }
 
+    /// Whether a page has content that is kept: of a page without, the cache may hold the zeros that it reads as.
+    pub fn has_content(&self, be: &Backend, lpa: Lpa) -> bool {
+        let here = match self {
+            Firmware::Log(log) => log.holds(lpa),
+            Firmware::Cache(cache) => cache.holds_dirty(lpa),
+        };
+        here || be.holds(lpa)
+    }
+
     /// Drops a page's content.
     pub fn trim(&mut self, be: &mut Backend, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
         match self {

@@ -24,13 +24,14 @@ mod fail;
 mod grow;
 mod inspect;
 mod kept;
+mod names;
 mod precondition;
 mod queue;
 
 pub use kept::{Kept, Unfinished};
 
 use crate::config::{ConfigError, DriveConfig, Mode};
-use crate::firmware::bam::Bam;
+use crate::firmware::bam::{Bam, FileBlock};
 use crate::firmware::buffer::Backend;
 use crate::firmware::cache::Cache;
 use crate::firmware::log::Log;
@@ -40,7 +41,7 @@ use crate::link::wc::{HeldLine, WriteCombining};
 use crate::power::{InFlight, Seen};
 use granary_device::Structure;
 use granary_device::{BusyTime, CommandCounters, DriveCounters, LinkTraffic};
-use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, Streamed};
+use granary_device::{Chain, Command, Drive, DriveError, DriveInfo, RemapRange, Streamed};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::{Mutex, RwLock};
@@ -103,7 +104,8 @@ impl Mssd {
             Mode::Log => Firmware::Log(Log::new(&config.at_clock())),
             Mode::Cache => Firmware::Cache(Cache::new(config)),
         };
-        let bam = config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.pages()));
+        let bam =
+            config.firmware.bam.as_ref().map(|bam| Bam::new(bam, config.firmware.names(), config.pages()));
         Mssd::over(config, firmware, bam, backend)
     }
 
@@ -121,6 +123,7 @@ impl Mssd {
             write_log: config.firmware.mode == Mode::Log,
             log_half: if config.firmware.mode == Mode::Log { config.firmware.log_region.0 / 2 } else { 0 },
             bam: config.firmware.bam.is_some(),
+            names: config.firmware.names() as u64,
             max_transfer: config.link.nvme.max_transfer,
         };
         let state = State {
@@ -197,8 +200,8 @@ impl Mssd {
         let s = self.state.lock();
         match s.in_flight.seen(lpa) {
             Some(Seen::Content(page)) => Ok(page),
-            Some(Seen::Of(src)) => s.firmware.peek(&s.backend, src),
-            None => s.firmware.peek(&s.backend, lpa),
+            Some(Seen::Of(src)) => s.firmware.peek(&s.backend, s.newest(src)),
+            None => s.firmware.peek(&s.backend, s.newest(lpa)),
         }
     }
 
@@ -230,16 +233,21 @@ impl Mssd {
             }
             Command::Commit { tx } => self.call(now, |s| s.commit(c, now, tx)),
             Command::Recover => self.call(now, |s| s.recover(c, now)),
-            Command::FsWrite { lpa, pages, ino, offset, what } => {
+            Command::FsWrite { lpa, pages, ino, offset, end, what } => {
                 self.range(lpa, pages.len() as u64)?;
                 self.file_range(offset, pages.len() as u64)?;
-                self.call(now, |s| s.fs_write(c, now, lpa, pages, (ino, offset), what))
+                self.call(now, |s| s.fs_write(c, now, lpa, pages, FileBlock { ino, offset, end }, what))
             }
             Command::Remap { src, dst, count } => {
                 self.range(src, count)?;
                 self.range(dst, count)?;
                 self.call(now, |s| s.remap(c, now, src, dst, count))
             }
+            Command::RemapKeep { ranges } => {
+                self.keep_range(ranges)?;
+                self.call(now, |s| s.remap_keep(c, now, ranges))
+            }
+            Command::BamNames { out } => self.call(now, |s| s.bam_names(c, now, out)),
             Command::BamReset => self.call(now, |s| s.bam_reset(c, now)),
             Command::BamRead { ino, out } => self.call(now, |s| s.bam_read(c, now, ino, out)),
         }
@@ -251,6 +259,20 @@ impl Mssd {
             return Ok(());
         }
         Err(DriveError::OutOfRange { what: format!("{pages} pages from {lpa} on"), pages: all })
+    }
+
+    /// So many ranges and pages can be carried out as a whole.
+    fn keep_range(&self, ranges: &[RemapRange]) -> Result<(), DriveError> {
+        for r in ranges {
+            self.range(r.src, r.count)?;
+            self.range(r.dst, r.count)?;
+        }
+        let pages = ranges.iter().fold(0u64, |sum, r| sum.saturating_add(r.count));
+        if ranges.len() > RemapRange::MOST || pages > RemapRange::MOST_PAGES {
+            let what = format!("{} ranges, {pages} pages in one REMAP keep", ranges.len());
+            return Err(DriveError::OutOfRange { what, pages: RemapRange::MOST_PAGES });
+        }
+        Ok(())
     }
 
     /// Offsets in files are 32 bits in BAM, all ones excepted.
@@ -322,10 +344,10 @@ impl State {
     /// What BAM changed belongs to what the flash changed just now: whoever hands over the one hands over both.
     #[inline]
     fn save_bam(&mut self) {
-        if let Some(redo) = self.bam.as_mut().and_then(Bam::redo)
+        if let Some(bam) = &mut self.bam
             && let Some(image) = self.backend.image()
         {
-            image.carry(redo);
+            bam.redos().for_each(|redo| image.carry(redo));
         }
     }
 
@@ -364,7 +386,7 @@ impl State {
         let mut bad = self.backend.check();
         bad.extend(self.firmware.check());
         if let Some(bam) = &self.bam {
-            bad.extend(bam.check(|lpa| self.firmware.holds(&self.backend, lpa)));
+            bad.extend(bam.check(|lpa| self.firmware.has_content(&self.backend, lpa)));
         }
         let c = self.counters();
         let sum = |a: &[u64; Structure::COUNT]| a.iter().sum::<u64>();
@@ -482,6 +504,10 @@ impl Drive for Mssd {
             Firmware::Cache(_) => missed.extend(at.iter().map(|at| at.lpa())),
         }
         s.backend.look_ahead(&missed);
+    }
+
+    fn reset_wanted(&self) -> bool {
+        self.state.lock().bam.as_ref().is_some_and(Bam::is_nearly_full)
     }
 
     fn settle(&self, now: Nanos) -> Result<Nanos, DriveError> {

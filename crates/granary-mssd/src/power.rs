@@ -14,6 +14,8 @@
 //!
 //! Source: docs/FAULT_MODEL.md.
 
+use crate::firmware::bam::FileBlock;
+use granary_device::RemapRange;
 use granary_sim::rng::Stream;
 use granary_units::{Lpa, Nanos, Page, TxId};
 
@@ -32,10 +34,8 @@ pub enum Effect {
         lpa: Lpa,
         /// Its content.
         page: Page,
-        /// The file.
-        ino: u64,
         /// The block.
-        offset: u32,
+        block: FileBlock,
     },
     /// Pages move.
     Remap {
@@ -46,7 +46,9 @@ pub enum Effect {
         /// Number of pages.
         count: u64,
     },
-    /// BAM's file tables are emptied.
+    /// Pages get second names.
+    Keep(Box<[RemapRange]>),
+    /// BAM's tables are emptied.
     BamReset,
 }
 
@@ -63,6 +65,9 @@ impl Effect {
         match self {
             Effect::Write(lpa, _) | Effect::Trim(lpa) | Effect::FsWrite { lpa, .. } => *lpa == page,
             Effect::Remap { src, dst, count } => within(page, *src, *count) || within(page, *dst, *count),
+            Effect::Keep(ranges) => {
+                ranges.iter().any(|r| within(page, r.src, r.count) || within(page, r.dst, r.count))
+            }
             Effect::Commit(_) | Effect::BamReset => false,
         }
     }
@@ -73,13 +78,17 @@ impl Effect {
             Effect::Remap { src, dst, count } if within(page, *dst, *count) => {
                 Seen::Of(src.offset(page.0 - dst.0))
             }
+            // Backwards through the ranges: each had, as its source, what those before it made.
+            Effect::Keep(ranges) => Seen::Of(ranges.iter().rev().fold(page, |page, r| {
+                if within(page, r.dst, r.count) { r.src.offset(page.0 - r.dst.0) } else { page }
+            })),
             _ => Seen::Content(Page::ZERO),
         }
     }
 
     /// Whether it changes BAM's file tables so that its place among others matters.
     fn is_of_bam(&self) -> bool {
-        matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::BamReset)
+        matches!(self, Effect::FsWrite { .. } | Effect::Remap { .. } | Effect::Keep(_) | Effect::BamReset)
     }
 }
 
@@ -127,9 +136,10 @@ impl InFlight {
         out
     }
 
-    /// Takes out everything that concerns a page.
-    pub fn of_page(&mut self, lpa: Lpa) -> Vec<(Nanos, Effect)> {
-        self.0.extract_if(.., |(_, e)| e.concerns(lpa)).collect()
+    /// Takes out everything that concerns a page or one of its other names.
+    pub fn of_pages(&mut self, lpa: Lpa, names: &[Lpa]) -> Vec<(Nanos, Effect)> {
+        let concerns = |e: &Effect| e.concerns(lpa) || names.iter().any(|&name| e.concerns(name));
+        self.0.extract_if(.., |(_, e)| concerns(e)).collect()
     }
 
     /// Whether something in flight changes BAM's file tables and concerns a page.
@@ -145,6 +155,15 @@ impl InFlight {
     /// Blocks of files that are on their way.
     pub fn blocks(&self) -> usize {
         self.0.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()
+    }
+
+    /// Pages that are about to get second names.
+    pub fn names(&self) -> u64 {
+        let pages = |e: &Effect| match e {
+            Effect::Keep(ranges) => ranges.iter().map(|r| r.count).sum(),
+            _ => 0,
+        };
+        self.0.iter().map(|(_, e)| pages(e)).sum()
     }
 
     /// Takes out everything that changes BAM's file tables, trims included.

@@ -166,6 +166,27 @@ fn f2fs_keeps_its_promises_under_fileserver() {
 }
 
 #[test]
+fn nilfs2_keeps_its_promises_under_torture() {
+    explore("nilfs2", "torture", 10);
+    explore("nilfs2-protected", "torture", 6);
+}
+
+#[test]
+fn nilfs2_keeps_what_was_fsynced_long_after_it_was_written() {
+    explore("nilfs2", "late", 6);
+}
+
+#[test]
+fn nilfs2_keeps_its_promises_under_varmail() {
+    explore("nilfs2", "varmail", 8);
+}
+
+#[test]
+fn nilfs2_keeps_its_promises_on_a_full_drive() {
+    explore("nilfs2", "full", 4);
+}
+
+#[test]
 fn bytefs_keeps_what_was_fsynced_long_after_it_was_written() {
     explore("bytefs", "late", 6);
 }

@@ -2,11 +2,11 @@
 
 use crate::F2fs;
 use crate::layout::node::NODE_ADDRS;
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
+use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs, Sweep, Swept};
 use std::ops::Range;
 
 impl Space for F2fs {
-    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
+    granary_vfs::file_system_lacks!(empty_until, grow);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)
@@ -37,5 +37,9 @@ impl Space for F2fs {
         let before = self.stats.lock().discarded;
         while self.discard_some(64, least.try_into().unwrap_or(u32::MAX)) == 64 {}
         Ok(self.stats.lock().discarded - before)
+    }
+
+    fn sweep(&self, _call: &Call<'_>, _sweep: &Sweep) -> Result<Swept> {
+        self.sweep_all()
     }
 }

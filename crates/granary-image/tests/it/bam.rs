@@ -1,7 +1,7 @@
 //! PebbleSSD's tables on an image.
 
 use super::rig::with_ssd;
-use granary_device::{BamEntry, Command, Drive, Structure};
+use granary_device::{BamEntry, Command, Drive, FileEnd, Structure};
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_mssd::{BamConfig, DriveConfig, Mode};
 use granary_units::{Lpa, Nanos, Page};
@@ -29,7 +29,14 @@ fn an_image_keeps_the_lists_in_their_order() {
         };
         let write = |d: &dyn Drive, lpa: u64, ino, offset| {
             let pages = [Page::word(lpa), Page::word(lpa + 1)];
-            let command = Command::FsWrite { lpa: Lpa(lpa), pages: &pages, ino, offset, what: WHAT };
+            let command = Command::FsWrite {
+                lpa: Lpa(lpa),
+                pages: &pages,
+                ino,
+                offset,
+                end: FileEnd::WHOLE,
+                what: WHAT,
+            };
             d.submit(Nanos::ZERO, command).expect("written");
         };
         let mut expected = Vec::new();
@@ -44,7 +51,8 @@ fn an_image_keeps_the_lists_in_their_order() {
             drive
                 .submit(Nanos::ZERO, Command::Trim { lpa: Lpa(100 + 10 * round), count: 1 })
                 .expect("trimmed");
-            let moved = BamEntry { ino: 7 + round % 2, offset: 6, lpa: Lpa(101 + 10 * round) };
+            let moved =
+                BamEntry { ino: 7 + round % 2, offset: 6, lpa: Lpa(101 + 10 * round), end: FileEnd::WHOLE };
             expected = read(&*drive, None);
             assert_eq!(expected.len() as u64, 3 * (round + 1));
             assert_eq!(expected[3 * round as usize], moved);

@@ -2,7 +2,7 @@
 //! new one.
 
 use super::rig::with_ssd;
-use granary_device::{Command, Drive, Structure};
+use granary_device::{Command, Drive, FileEnd, Structure};
 use granary_image::host::{Host, memory::MemoryHost};
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{DriveConfig, Mode};
@@ -364,7 +364,14 @@ fn what_cannot_grow_while_it_is_open_says_so_and_goes_on() {
 
 fn fs_write(drive: &Arc<dyn Drive>, lpa: u64, ino: u64, offset: u32) {
     let pages = [page(lpa), page(lpa + 1)];
-    let command = Command::FsWrite { lpa: Lpa(lpa), pages: &pages, ino, offset, what: Structure::Data };
+    let command = Command::FsWrite {
+        lpa: Lpa(lpa),
+        pages: &pages,
+        ino,
+        offset,
+        end: FileEnd::WHOLE,
+        what: Structure::Data,
+    };
     drive.submit(Nanos::ZERO, command).expect("written");
 }
 

@@ -1,6 +1,6 @@
 //! A drive on an image in memory, driven by random commands, and what it must hold.
 
-use granary_device::{Command, Devices, Drive, DriveError, Role, Streamed, Structure};
+use granary_device::{Command, Devices, Drive, DriveError, FileEnd, RemapRange, Role, Streamed, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{BamConfig, DriveConfig, Mode};
@@ -64,7 +64,8 @@ impl Rig {
         let (host, mut config) = (MemoryHost::new(), DriveConfig::tiny(mode));
         // So few blocks that gc is at work most of the time.
         config.flash.geometry.blocks_per_plane = 14;
-        config.firmware.bam = bam.then(|| BamConfig { entries: 500, files: 7, ..BamConfig::default() });
+        config.firmware.bam =
+            bam.then(|| BamConfig { entries: 500, files: 7, names: 150, ..BamConfig::default() });
         Image::create_on(&host, &ImageDevices::ssd(config.clone()), ImageMeta::default(), false)
             .expect("made");
         let pages = config.pages() as usize;
@@ -168,6 +169,7 @@ impl Rig {
                 let first = self.page(rng);
                 let n = (1 + rng.below(4)).min(self.config.pages() - first) as usize;
                 let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
+                self.part(next, first, n as u64);
                 for (i, page) in pages.iter().enumerate() {
                     next.pages[first as usize + i] = page.clone();
                     self.forget_lines(first + i as u64);
@@ -179,6 +181,7 @@ impl Rig {
                 // Now and then so many that whole blocks are empty and stay so.
                 let most = if self.dense && rng.chance(0.1) { 120 } else { 6 };
                 let count = (1 + rng.below(most)).min(self.config.pages() - first);
+                self.part(next, first, count);
                 for l in first..first + count {
                     next.drop_page(l);
                     self.forget_lines(l);
@@ -222,11 +225,20 @@ impl Rig {
                 let (first, ino, offset) = (self.page(rng), rng.below(8), rng.below(1000) as u32);
                 let n = (1 + rng.below(4)).min(last - first);
                 let pages: Vec<Page> = (0..n).map(|_| Rig::content(rng)).collect();
-                let command = Command::FsWrite { lpa: Lpa(first), pages: &pages, ino, offset, what: WHAT };
+                let command = Command::FsWrite {
+                    lpa: Lpa(first),
+                    pages: &pages,
+                    ino,
+                    offset,
+                    end: FileEnd::WHOLE,
+                    what: WHAT,
+                };
+                let names = self.names();
                 let done = drive.submit(now, command).map(drop);
                 if let Err(DriveError::BamFull(_)) = done {
                     return self.reset(next);
                 }
+                next.part(&names, first, n);
                 // A drive whose host stops in the middle of it has taken some of the pages.
                 for (i, page) in (0..).zip(pages) {
                     next.pages[(first + i) as usize] = page;
@@ -235,6 +247,7 @@ impl Rig {
                 }
                 done
             }
+            9..12 if drive.info().names > 0 => self.keep(rng, next),
             9..19 => {
                 // Many at a time now and then, a third of them overlapping.
                 let most = if rng.chance(0.1) { last / 3 } else { 5 };
@@ -250,6 +263,14 @@ impl Rig {
                 if (src..src + count).chain(dst..dst + count).any(held) {
                     return Ok(());
                 }
+                // Of a page with an older name, that name keeps the content; only which name is the newest is the drive's to say.
+                let names = self.names();
+                if (src..src + count)
+                    .chain(dst..dst + count)
+                    .any(|l| names.iter().any(|n| n.0 == l || n.1 == l))
+                {
+                    return Ok(());
+                }
                 next.remap(src, dst, count);
                 drive.submit(now, Command::Remap { src: Lpa(src), dst: Lpa(dst), count }).map(drop)
             }
@@ -257,7 +278,61 @@ impl Rig {
         }
     }
 
+    /// Pages with several names: older, newest.
+    fn names(&self) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        if self.drive().info().names > 0 {
+            // A host that has stopped takes nothing more; whoever asks learns it from the command itself.
+            let _ = self.drive().submit(self.now, Command::BamNames { out: &mut out });
+        }
+        out.into_iter().map(|n| (n.src.0, n.dst.0)).collect()
+    }
+
+    /// These pages are about to change.
+    fn part(&self, next: &mut Content, first: u64, count: u64) {
+        next.part(&self.names(), first, count);
+    }
+
+    /// REMAP keep of a few ranges, none of which has to do with another, nor with pages of several names.
+    fn keep(&mut self, rng: &mut Stream, next: &mut Content) -> Result<(), DriveError> {
+        let (last, names) = (self.config.pages(), self.names());
+        let mut taken: Vec<u64> = names.iter().flat_map(|n| [n.0, n.1]).collect();
+        let mut ranges = Vec::new();
+        for _ in 0..1 + rng.below(4) {
+            let most = if rng.chance(0.2) { 60 } else { 4 };
+            let count = 1 + rng.below(most);
+            let (src, dst) = (self.page(rng).min(last - count), self.page(rng).min(last - count));
+            let pages: Vec<u64> = (src..src + count).chain(dst..dst + count).collect();
+            if src.abs_diff(dst) < count || pages.iter().any(|l| taken.contains(l)) {
+                continue;
+            }
+            taken.extend(pages);
+            ranges.push(RemapRange { src: Lpa(src), dst: Lpa(dst), count });
+        }
+        for r in &ranges {
+            for (src, dst) in (r.src.0..r.src.0 + r.count).zip(r.dst.0..) {
+                next.pages[dst as usize] = next.pages[src as usize].clone();
+                match next.blocks.remove(&src) {
+                    Some(block) => drop(next.blocks.insert(dst, block)),
+                    None => drop(next.blocks.remove(&dst)),
+                }
+            }
+        }
+        let before = self.history.last().expect("history").clone();
+        next.whole = true;
+        match self.drive().submit(self.now, Command::RemapKeep { ranges: &ranges }) {
+            Err(DriveError::BamFull(_)) => {
+                *next = before;
+                self.reset(next)
+            }
+            done => done.map(drop),
+        }
+    }
+
     fn reset(&mut self, next: &mut Content) -> Result<(), DriveError> {
+        for (older, _) in self.names() {
+            next.pages[older as usize] = Page::ZERO;
+        }
         (next.blocks, next.whole) = (BTreeMap::new(), true);
         self.drive().submit(self.now, Command::BamReset).map(drop)
     }
@@ -280,6 +355,8 @@ impl Rig {
         if (first..first + n).any(taken) {
             return Ok(());
         }
+        let pages = (first / LINES_PER_PAGE as u64, (first + n - 1) / LINES_PER_PAGE as u64);
+        self.part(next, pages.0, pages.1 - pages.0 + 1);
         let mut data = vec![0; n as usize * LINE_SIZE];
         data.chunks_exact_mut(8).for_each(|c| c.copy_from_slice(&rng.next_u64().to_le_bytes()));
         for (i, line) in data.chunks_exact(LINE_SIZE).enumerate() {
@@ -309,6 +386,7 @@ impl Rig {
             0 => Payload::Fill { word: rng.next_u64(), len },
             _ => Payload::Bytes(&bytes),
         };
+        self.part(next, lpa, 1);
         next.pages[lpa as usize].write(from, part);
         let drive = self.drive();
         drive.stream(self.now, Lpa(lpa), from, Streamed::Part(part), WHAT)?;
@@ -385,6 +463,18 @@ impl Rig {
 }
 
 impl Content {
+    /// These pages change: what BAM knows of the newest of two names goes to the other one with the content.
+    fn part(&mut self, names: &[(u64, u64)], first: u64, count: u64) {
+        for (older, newest) in names.iter().filter(|n| (first..first + count).contains(&n.1)) {
+            // Where the run has both, the first of them to change leaves it to the other.
+            if (!(first..first + count).contains(older) || newest < older)
+                && let Some(block) = self.blocks.remove(newest)
+            {
+                self.blocks.insert(*older, block);
+            }
+        }
+    }
+
     fn drop_page(&mut self, l: u64) {
         self.pages[l as usize] = Page::ZERO;
         self.blocks.remove(&l);

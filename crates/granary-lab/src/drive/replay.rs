@@ -17,7 +17,7 @@ use super::bench::JobResult;
 use super::trace::recorded::POWER;
 use super::trace::{Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
-use granary_device::{Command, Drive, DriveCounters, DriveError, Streamed, Structure};
+use granary_device::{Command, Drive, DriveCounters, DriveError, RemapRange, Streamed, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, Payload};
 use std::cmp::Reverse;
@@ -363,6 +363,15 @@ impl Replay<'_> {
                 let [src, dst] = [self.whole(r, src, count)?, self.whole(r, dst, count)?];
                 d.submit(now, Command::Remap { src, dst, count })?
             }
+            Op::RemapKeep(ranges) => {
+                let mut placed = Vec::with_capacity(ranges.len());
+                for RemapRange { src, dst, count } in ranges {
+                    let [src, dst] = [self.whole(r, src, count)?, self.whole(r, dst, count)?];
+                    placed.push(RemapRange { src, dst, count });
+                }
+                d.submit(now, Command::RemapKeep { ranges: &placed })?
+            }
+            Op::BamNames => d.submit(now, Command::BamNames { out: &mut Vec::new() })?,
             Op::BamReset => d.submit(now, Command::BamReset)?,
             Op::BamRead(ino) => d.submit(now, Command::BamRead { ino, out: &mut Vec::new() })?,
             Op::Flush => d.submit(now, Command::Flush)?,
@@ -467,9 +476,10 @@ impl Replay<'_> {
                 let (lpa, pages) = (lpa.offset(from), &r.pages[..]);
                 let command = match file {
                     None => Command::Write { lpa, pages, what },
-                    Some(FileBlock { ino, offset }) => {
+                    Some(FileBlock { ino, offset, end }) => {
                         let offset = offset.saturating_add((nth - pages.len() as u64) as u32);
-                        Command::FsWrite { lpa, pages, ino, offset, what }
+                        let end = end.of_page(nth as usize - 1, written.count() as usize);
+                        Command::FsWrite { lpa, pages, ino, offset, end, what }
                     }
                 };
                 done = done.max(self.drive.submit(now, command)?);

@@ -31,7 +31,7 @@ mod tencent;
 pub use format::Format;
 
 use crate::error::LabError;
-use granary_device::Structure;
+use granary_device::{FileEnd, RemapRange, Structure};
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use lines::bad;
 use std::io::{BufRead, BufReader, Read};
@@ -58,10 +58,14 @@ pub enum Op {
     FsWrite(Lpa, Written, FileBlock, Structure),
     /// Vendor: REMAP of so many pages to another place.
     Remap(Lpa, Lpa, u64),
+    /// Vendor: REMAP that keeps the old names.
+    RemapKeep(Vec<RemapRange>),
     /// Vendor: BAM_RESET.
     BamReset,
     /// Vendor: BAM_READ of one file or all.
     BamRead(Option<u64>),
+    /// Vendor: BAM_NAMES.
+    BamNames,
     /// Load through the byte window.
     Load(ByteAddr, u64, Structure),
     /// The same into this number of pages.
@@ -93,6 +97,8 @@ pub struct FileBlock {
     pub ino: u64,
     /// The block, in pages.
     pub offset: u32,
+    /// How much of the last page is the file's.
+    pub end: FileEnd,
 }
 
 /// What a write brings.
@@ -158,6 +164,8 @@ impl Op {
             Op::Recover => "recover",
             Op::FsWrite(..) => "fs_write",
             Op::Remap(..) => "remap",
+            Op::RemapKeep(_) => "remap_keep",
+            Op::BamNames => "bam_names",
             Op::BamReset => "bam_reset",
             Op::BamRead(_) => "bam_read",
             Op::Load(..) | Op::LoadPages(..) => "load",

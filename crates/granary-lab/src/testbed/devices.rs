@@ -102,6 +102,7 @@ impl Testbed {
             Role::Nvm => self.device.nvm.is_some(),
             Role::Ssd => match need {
                 Need::Bytes | Need::Both => self.drive.as_ref().is_some_and(|ssd| ssd.window),
+                Need::Names => self.drive.as_ref().is_some_and(|ssd| ssd.firmware.names() > 0),
                 _ => self.drive.is_some(),
             },
         }

@@ -21,6 +21,8 @@
 //!   counts only if the entry exists and points back (Briggs and Torczon's sparse set, 1993), so nothing has to be cleared.
 //! - Space is reserved once and never grows (section 4.2.2): when a table is full, `fs_write` is refused until a reset.
 //!
+//! - `remap` that keeps the old name gives the page a second one: see `names`. Its entry goes to the newest name.
+//!
 //! Everything here is persistent memory: a power failure takes nothing, and an image keeps it (`bam/saved.rs`).
 //!
 //! It does *not* hold the maps between logical and physical pages: L2P and P2L belong to the FTL (granary-flash), and
@@ -28,14 +30,16 @@
 //!
 //! Source: PebbleSSD section 4.2.2 (file offset table, inode table, append-only lists), 5.2 (reset, recovery).
 
+pub mod names;
 pub mod saved;
 pub mod space;
 
 use crate::config::BamConfig;
 use granary_device::BamCounters;
-use granary_device::{BamEntry, DriveError};
+use granary_device::{BamEntry, DriveError, FileEnd};
 use granary_redo::redo::Redo;
 use granary_units::Lpa;
+use names::Names;
 
 /// No entry, no page.
 const NONE: u32 = u32::MAX;
@@ -61,11 +65,25 @@ struct File {
     tail: u32,
 }
 
-/// The file tables.
+/// Where in a file a page belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileBlock {
+    /// The file.
+    pub ino: u64,
+    /// Block, in pages.
+    pub offset: u32,
+    /// How much of the page is the file's.
+    pub end: FileEnd,
+}
+
+/// The file tables and the names.
 pub struct Bam {
     /// Entry of each logical page; counts only if that entry names the page.
     entry_of: Vec<u32>,
     entries: Vec<Entry>,
+    /// Of each entry, [`packed`]; none where the drive does not keep them.
+    ends: Vec<u16>,
+    keeps_ends: bool,
     most_entries: usize,
     /// Open addressing; a slot counts only if its head is an entry that names the slot.
     files: Vec<File>,
@@ -78,15 +96,30 @@ pub struct Bam {
     inherited: u64,
     /// Changes, where an image keeps them.
     redo: Option<Redo>,
+    redo_ends: Option<Redo>,
+    names: Names,
+    /// As `inherited`.
+    inherited_names: u64,
+}
+
+/// 2 bytes: bytes of the page less 1, highest bit: the file grew.
+fn packed(end: FileEnd) -> u16 {
+    (end.valid.clamp(1, 4096) - 1) | (end.grew as u16) << 15
+}
+
+fn unpacked(end: u16) -> FileEnd {
+    FileEnd { valid: (end & 0xfff) + 1, grew: end >> 15 == 1 }
 }
 
 impl Bam {
-    /// Empty tables for a drive of `pages` logical pages.
-    pub fn new(config: &BamConfig, pages: u64) -> Bam {
+    /// Empty tables for a drive of `pages` logical pages, with room for so many names.
+    pub fn new(config: &BamConfig, names: u32, pages: u64) -> Bam {
         let slots = config.file_slots();
         Bam {
             entry_of: vec![0; pages as usize],
             entries: Vec::new(),
+            ends: Vec::new(),
+            keeps_ends: names > 0,
             most_entries: config.entries as usize,
             files: vec![File::default(); slots as usize],
             open: 0,
@@ -95,6 +128,9 @@ impl Bam {
             counters: BamCounters::default(),
             inherited: 0,
             redo: None,
+            redo_ends: None,
+            names: Names::new(names),
+            inherited_names: 0,
         }
     }
 
@@ -106,6 +142,24 @@ impl Bam {
     /// The same, to count in.
     pub fn counters_mut(&mut self) -> &mut BamCounters {
         &mut self.counters
+    }
+
+    /// Pages with several names.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The same, to change them.
+    pub fn names_mut(&mut self) -> &mut Names {
+        &mut self.names
+    }
+
+    /// Whether a table is 90 % full.
+    pub fn is_nearly_full(&self) -> bool {
+        let full = |n: usize, most: usize| n as u64 * 10 >= most as u64 * 9;
+        full(self.entries.len(), self.most_entries)
+            || full(self.open, self.most_files)
+            || self.names.is_nearly_full()
     }
 
     /// The entry of a page.
@@ -148,13 +202,17 @@ impl Bam {
     }
 
     /// Appends an entry to a file's list. There is room ([`Bam::room`]).
-    pub fn append(&mut self, ino: u64, offset: u32, lpa: Lpa) {
+    pub fn append(&mut self, block: FileBlock, lpa: Lpa) {
+        let FileBlock { ino, offset, end } = block;
         assert!(
             self.entries.len() < self.most_entries && (self.open < self.most_files || self.slot(ino).1),
             "BAM overflows"
         );
         self.forget(lpa);
         self.enter(ino, offset, lpa.0 as u32);
+        if self.keeps_ends {
+            self.ends.push(packed(end));
+        }
         self.save_newest(ino);
         self.counters.entries += 1;
     }
@@ -198,8 +256,11 @@ impl Bam {
         }
     }
 
-    /// Empties all tables, in constant time.
+    /// Empties all tables: those of files in constant time, names one by one.
     pub fn reset(&mut self) {
+        self.counters.names_reset += self.names.len() as u64;
+        self.names.clear();
+        self.ends.clear();
         self.counters.entries_reset += self.entries.len() as u64;
         self.entries.clear();
         self.open = 0;
@@ -209,29 +270,30 @@ impl Bam {
     /// Appends the entries of a file, or of all, to `out`, in the order in which they came; returns how many the firmware
     /// looked at.
     pub fn read(&self, ino: Option<u64>, out: &mut Vec<BamEntry>) -> u64 {
-        let mut give = |e: &Entry| {
+        let mut give = |n: usize| {
+            let e = &self.entries[n];
             if e.lpa != NONE {
                 let ino = self.files[e.file as usize].ino;
-                out.push(BamEntry { ino, offset: e.offset, lpa: Lpa(e.lpa as u64) });
+                let end = self.ends.get(n).map_or(FileEnd::WHOLE, |&end| unpacked(end));
+                out.push(BamEntry { ino, offset: e.offset, lpa: Lpa(e.lpa as u64), end });
             }
         };
         let Some(ino) = ino else {
-            self.entries.iter().for_each(give);
+            (0..self.entries.len()).for_each(give);
             return self.entries.len() as u64;
         };
         let (slot, open) = self.slot(ino);
         let (mut at, mut looked) = (if open { self.files[slot as usize].head } else { NONE }, 0);
         while at != NONE {
-            let e = &self.entries[at as usize];
-            give(e);
-            (at, looked) = (e.next, looked + 1);
+            give(at as usize);
+            (at, looked) = (self.entries[at as usize].next, looked + 1);
         }
         looked
     }
 
     /// Internal consistency; `holds` says whether the drive has content for a page.
     pub fn check(&self, holds: impl Fn(Lpa) -> bool) -> Vec<String> {
-        let mut bad = Vec::new();
+        let mut bad = self.names.check(&holds);
         let (mut heads, mut followed) = (0, vec![0u32; self.entries.len()]);
         for (n, e) in self.entries.iter().enumerate() {
             let n = n as u32;
@@ -263,6 +325,13 @@ impl Bam {
         }
         if heads != self.open || self.open > self.most_files || self.entries.len() > self.most_entries {
             bad.push(format!("BAM: {heads} lists, {} files, {} entries", self.open, self.entries.len()));
+        }
+        let (c, named) = (&self.counters, self.names.len() as u64);
+        if self.inherited_names + c.names != named + c.names_reset + c.names_ended {
+            bad.push(format!("BAM: names do not balance: {named} present, {c:?}"));
+        }
+        if self.ends.len() != if self.keeps_ends { self.entries.len() } else { 0 } {
+            bad.push(format!("BAM: {} entries, {} file ends", self.entries.len(), self.ends.len()));
         }
         let came = self.inherited + self.counters.entries;
         if came != self.entries.len() as u64 + self.counters.entries_reset {

@@ -611,6 +611,11 @@ impl Cache {
         self.by_page.contains_key(&lpa)
     }
 
+    /// Whether the page is cached and newer than on flash.
+    pub fn holds_dirty(&self, lpa: Lpa) -> bool {
+        self.by_page.get(&lpa).is_some_and(|&slot| self.slots[slot as usize].dirty)
+    }
+
     /// Forgets a page whose content is no longer wanted.
     pub fn forget(&mut self, lpa: Lpa) {
         self.unverified.retain(|u| u.lpa != lpa);

@@ -19,8 +19,8 @@
 
 use super::State;
 use crate::config::{BamConfig, DriveConfig};
-use crate::firmware::bam::Bam;
 use crate::firmware::bam::saved::Moving;
+use crate::firmware::bam::{Bam, FileBlock};
 use crate::power::Effect;
 use granary_device::Structure;
 use granary_device::{BamEntry, DriveError};
@@ -45,13 +45,13 @@ impl State {
         now: Nanos,
         lpa: Lpa,
         pages: &[Page],
-        (ino, offset): (u64, u32),
+        block: FileBlock,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
         self.backend.writable()?;
         let n = pages.len();
         let cost = costs(c, "FS_WRITE command")?.entry_cost;
-        self.reserve(now, ino, n)?;
+        self.reserve(now, block.ino, n)?;
         let t = self.accept_with(c, now, cost * n as u64);
         let end = self.link.pages_in(t + c.link.nvme.data_request, n);
         let mut safe = end;
@@ -60,15 +60,16 @@ impl State {
             room = self.backend.room(end)?;
         }
         for (i, page) in (0..).zip(pages) {
-            let (lpa, offset) = (lpa.offset(i), offset + i as u32);
+            let (lpa, offset) = (lpa.offset(i), block.offset + i as u32);
+            let block = FileBlock { offset, end: block.end.of_page(i as usize, n), ..block };
             if self.tracking {
                 self.land(lpa, now);
                 safe = safe.max(self.backend.acknowledged_by(room, before + i as usize));
-                let effect = Effect::FsWrite { lpa, page: page.clone(), ino, offset };
+                let effect = Effect::FsWrite { lpa, page: page.clone(), block };
                 self.in_flight.push(safe + c.link.nvme.completion, effect);
             } else {
                 let arrived = end - self.link.page_in() * (n as u64 - 1 - i);
-                safe = safe.max(self.take_block(arrived, lpa, page.clone(), ino, offset)?);
+                safe = safe.max(self.take_block(arrived, lpa, page.clone(), block)?);
                 if self.backend.is_publish_due() {
                     self.publish()?;
                 }
@@ -99,11 +100,10 @@ impl State {
         t: Nanos,
         lpa: Lpa,
         page: Page,
-        ino: u64,
-        offset: u32,
+        block: FileBlock,
     ) -> Result<Nanos, DriveError> {
-        let done = self.firmware.write_page(&mut self.backend, t, lpa, page)?;
-        part(&mut self.bam, "FS_WRITE command")?.append(ino, offset, lpa);
+        let done = self.write_page(t, lpa, page)?;
+        part(&mut self.bam, "FS_WRITE command")?.append(block, lpa);
         self.save_bam();
         Ok(done)
     }
@@ -156,7 +156,7 @@ impl State {
         for i in begin..count {
             let i = if dst > src { count - 1 - i } else { i };
             let (from, to) = (src.offset(i), dst.offset(i));
-            let (moved, copied) = match self.firmware.remap(&mut self.backend, t, from, to) {
+            let (moved, copied) = match self.move_page(t, from, to) {
                 Ok(moved) => moved,
                 Err(e) => {
                     // The host is told; whoever opens the image must not go on with it then.
@@ -165,9 +165,7 @@ impl State {
                 }
             };
             done = done.max(moved);
-            let bam = part(&mut self.bam, "REMAP command")?;
-            bam.moved(from, to);
-            let counters = bam.counters_mut();
+            let counters = part(&mut self.bam, "REMAP command")?.counters_mut();
             counters.pages_copied += copied as u64;
             counters.pages_remapped += !copied as u64;
             moving.moved += 1;
@@ -179,6 +177,17 @@ impl State {
         Ok(done)
     }
 
+    /// Moves one page with its entry and its older names; returns when it is there, and whether it had to be copied.
+    fn move_page(&mut self, t: Nanos, src: Lpa, dst: Lpa) -> Result<(Nanos, bool), DriveError> {
+        let t = self.release(t, dst)?;
+        let t = if self.newest(src) == src { t } else { self.part(t, src)? };
+        let moved = self.firmware.remap(&mut self.backend, t, src, dst)?;
+        let bam = part(&mut self.bam, "REMAP command")?;
+        bam.moved(src, dst);
+        bam.names_mut().lead(src, dst);
+        Ok(moved)
+    }
+
     /// How far a REMAP has come goes to the image with what it changed.
     fn note(&mut self, moving: Option<Moving>) -> Result<(), DriveError> {
         part(&mut self.bam, "REMAP command")?.note(moving);
@@ -188,9 +197,14 @@ impl State {
 
     pub(super) fn bam_reset(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
         part(&mut self.bam, "BAM_RESET command")?.counters_mut().resets += 1;
-        let done = self.accept(c, now) + c.link.nvme.completion;
         if self.tracking {
             self.land_bam(now);
+        }
+        // The entry of the map is cleared of each name that ends.
+        let names = part(&mut self.bam, "BAM_RESET command")?.names().len() as u64;
+        let work = costs(c, "BAM_RESET command")?.entry_cost * names;
+        let done = self.accept_with(c, now, work) + c.link.nvme.completion;
+        if self.tracking {
             self.in_flight.push(done, Effect::BamReset);
         } else {
             self.bam.iter_mut().for_each(Bam::reset);

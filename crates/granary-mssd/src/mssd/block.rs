@@ -47,8 +47,14 @@ impl State {
             let lpa = lpa.offset(i as u64);
             let (content, ready) = match self.in_flight.seen(lpa) {
                 Some(Seen::Content(content)) => (content, t),
-                Some(Seen::Of(src)) => self.firmware.read_page(&mut self.backend, t, src)?,
-                None => self.firmware.read_page(&mut self.backend, t, lpa)?,
+                Some(Seen::Of(src)) => {
+                    let src = self.newest(src);
+                    self.firmware.read_page(&mut self.backend, t, src)?
+                }
+                None => {
+                    let lpa = self.newest(lpa);
+                    self.firmware.read_page(&mut self.backend, t, lpa)?
+                }
             };
             *page = content;
             last = last.max(self.link.page_out(ready));
@@ -89,7 +95,7 @@ impl State {
                 let left = (pages.len() - 1 - i) as u64;
                 let arrived = end - self.link.page_in() * left;
                 let page = self.backend.keeping(page);
-                let done = self.firmware.write_page(&mut self.backend, arrived, lpa, page)?;
+                let done = self.write_page(arrived, lpa, page)?;
                 safe = safe.max(done);
                 if self.backend.is_publish_due() {
                     self.publish()?;
@@ -129,7 +135,7 @@ impl State {
             if self.tracking {
                 self.land(lpa, now);
                 self.in_flight.push(t + c.link.nvme.completion, Effect::Trim(lpa));
-            } else if self.firmware.holds(&self.backend, lpa) {
+            } else if self.firmware.holds(&self.backend, self.newest(lpa)) {
                 done = done.max(self.trim_page(t, lpa)?);
                 // Each page on its own: a whole drive may be trimmed at once.
                 if self.backend.is_publish_due() {
@@ -143,7 +149,10 @@ impl State {
 
     /// Drops a page's content, and with it what BAM says of it.
     pub(super) fn trim_page(&mut self, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
-        let done = self.firmware.trim(&mut self.backend, t, lpa)?;
+        let mut done = self.release(t, lpa)?;
+        if self.newest(lpa) == lpa {
+            done = done.max(self.firmware.trim(&mut self.backend, t, lpa)?);
+        }
         if let Some(bam) = &mut self.bam {
             bam.forget(lpa);
         }

@@ -101,6 +101,7 @@ impl State {
         let sent = self.link.lines_in(now, n);
         let work = c.firmware.entry_cost + c.firmware.line_cost * n as u64;
         let served = self.backend.cores.serve(sent, work);
+        let served = self.part(served, lpa)?;
         let (mut t, merged) = (served, run.iter().filter(|held| !held.is_whole()).count());
         let taken = match &mut self.firmware {
             Firmware::Cache(cache) if merged > 0 && !self.tracking => {
@@ -156,6 +157,7 @@ impl State {
         }
         let sent = self.link.lines_in(now, n);
         let t = self.backend.cores.serve(sent, c.firmware.entry_cost + c.firmware.line_cost * n as u64);
+        let t = self.part(t, lpa)?;
         let taken = match &mut self.firmware {
             Firmware::Cache(cache) if !self.tracking => {
                 cache.write_part(&mut self.backend, t, lpa, from, data, n)?
@@ -231,6 +233,7 @@ impl State {
                 if s.tracking {
                     s.land(lpa, now);
                 }
+                let lpa = s.newest(lpa);
                 let (read, done) = s.firmware.read_page(&mut s.backend, t, lpa)?;
                 (*page, ready) = (read, ready.max(done));
             }
@@ -306,6 +309,7 @@ impl State {
             if self.tracking {
                 self.land(lpa, now);
             }
+            let lpa = self.newest(lpa);
             let got = &mut buffer[..n * LINE_SIZE];
             ready = ready.max(self.firmware.read_lines(&mut self.backend, t, lpa, in_page, got)?);
             // The part of the wanted range that lies in these lines.

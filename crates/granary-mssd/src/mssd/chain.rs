@@ -89,6 +89,7 @@ impl State {
                 if s.tracking {
                     s.land(lpa, now);
                 }
+                let lpa = s.newest(lpa);
                 let (new, done) = s.firmware.read_known(&mut s.backend, t, lpa, known)?;
                 if let Some(page) = new {
                     *fresh = page;
@@ -114,7 +115,8 @@ impl State {
     ) -> (usize, Nanos) {
         let none = (0, Nanos::ZERO);
         // Whatever a page may change but the order of use is left to loads one by one.
-        if self.tracking || !self.wc.is_empty() || self.backend.image().is_some() {
+        let named = self.bam.as_ref().is_some_and(|bam| !bam.names().is_empty());
+        if named || self.tracking || !self.wc.is_empty() || self.backend.image().is_some() {
             return none;
         }
         let pace = self.pace(c);

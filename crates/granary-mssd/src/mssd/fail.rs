@@ -39,10 +39,14 @@ impl State {
     /// Lets what is in flight for a page take effect before its acknowledgement.
     pub(super) fn land(&mut self, lpa: Lpa, now: Nanos) {
         if !self.in_flight.is_empty() {
-            if self.in_flight.is_of_bam(lpa) {
+            // What happens to one name of a page says which name is the newest and has its entry: in their order.
+            let sharing = |s: &State| s.bam.as_ref().map_or_else(Vec::new, |bam| bam.names().sharing(lpa));
+            let mut names = sharing(self);
+            if self.in_flight.is_of_bam(lpa) || names.iter().any(|&name| self.in_flight.is_of_bam(name)) {
                 self.land_bam(now);
+                names = sharing(self);
             }
-            for (_, effect) in self.in_flight.of_page(lpa) {
+            for (_, effect) in self.in_flight.of_pages(lpa, &names) {
                 self.apply(now, effect);
             }
         }
@@ -61,9 +65,10 @@ impl State {
         // The host has, or may have, its acknowledgement: no end of life comes in between.
         self.backend.owe(true);
         let done = match effect {
-            Effect::Write(lpa, page) => self.firmware.write_page(&mut self.backend, t, lpa, page),
+            Effect::Write(lpa, page) => self.write_page(t, lpa, page),
             Effect::Trim(lpa) => self.trim_page(t, lpa),
-            Effect::FsWrite { lpa, page, ino, offset } => self.take_block(t, lpa, page, ino, offset),
+            Effect::FsWrite { lpa, page, block } => self.take_block(t, lpa, page, block),
+            Effect::Keep(ranges) => self.keep_pages(t, &ranges),
             Effect::Remap { src, dst, count } => self.move_pages(t, src, dst, count),
             Effect::BamReset => {
                 self.bam.iter_mut().for_each(Bam::reset);

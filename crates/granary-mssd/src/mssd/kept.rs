@@ -52,7 +52,7 @@ impl Kept {
         };
         let (bam, moving) = match &config.firmware.bam {
             Some(bam) => {
-                let (bam, moving) = Bam::load(bam, config.pages(), &layout, dram)?;
+                let (bam, moving) = Bam::load(bam, config.firmware.names(), config.pages(), &layout, dram)?;
                 (Some(bam), moving)
             }
             None => (None, None),

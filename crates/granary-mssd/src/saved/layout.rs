@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0       4 KiB
-//!   | state | blocks | pages | TxLog | log 0 | log 1 | cache slots | cache pages | BAM | checksums |
+//!   | state | blocks | pages | TxLog | log 0 | log 1 | cache slots | cache pages | BAM | file ends | names | checksums |
 //!     |        |        |                                |                                4 B per 4 KiB of all before
 //!     |        |        24 B per flash page              16 B per slot
 //!     |        16 B per erase block
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Every zone begins at a multiple of 4 KiB. Bytes that were never written are zero and mean "as new", so that the file of
-//! an empty drive takes no space. It does *not* say what the log's halves hold, nor BAM: see `firmware/log/region.rs` and
-//! `firmware/bam/saved.rs`.
+//! an empty drive takes no space. It does *not* say what the log's halves hold, nor BAM: see `firmware/log/region.rs`,
+//! `firmware/bam/saved.rs` and `firmware/bam/names.rs`.
 
 use crate::config::{DriveConfig, Mode};
 use granary_redo::{long, region, word};
@@ -34,6 +34,13 @@ pub const BAM_ENTRIES: u64 = BLOCK;
 /// Bytes of an entry of BAM.
 pub const BAM_ENTRY: u64 = 16;
 
+/// Bytes of what an entry of BAM says of the file's end.
+pub const FILE_END: u64 = 2;
+/// Bytes of BAM's names before the first.
+pub const BAM_NAMES: u64 = BLOCK;
+/// Bytes of a name of BAM.
+pub const BAM_NAME: u64 = 12;
+
 /// Offsets of the zones in `dram`, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -55,6 +62,10 @@ pub struct Layout {
     pub slot_count: u64,
     /// Tables of BAM; no bytes where the drive has none.
     pub bam: u64,
+    /// What BAM's entries say of the file's end; no bytes where the drive has no names.
+    pub ends: u64,
+    /// Names of BAM; likewise.
+    pub names: u64,
     /// Checksums of the blocks before.
     pub checksums: u64,
     /// Length of the file.
@@ -84,16 +95,47 @@ impl Layout {
         let slots = zone(slot_count * SLOT_ENTRY);
         let cache = zone(slot_count * CACHED_PAGE);
         let bam = zone(f.bam.as_ref().map_or(0, |b| BAM_ENTRIES + b.entries as u64 * BAM_ENTRY));
+        let named = f.bam.as_ref().filter(|_| f.names() > 0);
+        let ends = zone(named.map_or(0, |b| b.entries as u64 * FILE_END));
+        let names = zone(named.map_or(0, |_| BAM_NAMES + f.names() as u64 * BAM_NAME));
         let checksums = zone(0);
         let end = region::file_len(checksums);
         let flash = g.pages() * PAGE_SIZE as u64;
-        Layout { blocks, pages, txlog, log, half, slots, cache, slot_count, bam, checksums, end, flash }
+        Layout {
+            blocks,
+            pages,
+            txlog,
+            log,
+            half,
+            slots,
+            cache,
+            slot_count,
+            bam,
+            ends,
+            names,
+            checksums,
+            end,
+            flash,
+        }
     }
 
     /// Where the zones are, and where a larger drive has them: those that are no longer than before, in both.
     pub fn moves(&self, larger: &Layout) -> Vec<(Range<u64>, u64)> {
         let starts = |l: &Layout| {
-            [0, l.blocks, l.pages, l.txlog, l.log[0], l.log[1], l.slots, l.cache, l.bam, l.checksums]
+            [
+                0,
+                l.blocks,
+                l.pages,
+                l.txlog,
+                l.log[0],
+                l.log[1],
+                l.slots,
+                l.cache,
+                l.bam,
+                l.ends,
+                l.names,
+                l.checksums,
+            ]
         };
         let (from, to) = (starts(self), starts(larger));
         from.windows(2).zip(to).map(|(zone, to)| (zone[0]..zone[1], to)).collect()
@@ -165,6 +207,10 @@ mod tests {
             let drives = [DriveConfig::tiny(mode), DriveConfig::bytefs_emulator().with_mode(mode)];
             for config in drives.iter().flat_map(|c| [c.clone(), c.clone().with_bam()]) {
                 let entries = config.firmware.bam.as_ref().map_or(0, |b| BLOCK + b.entries as u64 * 16);
+                let named = config.firmware.names() as u64;
+                let ends =
+                    config.firmware.bam.as_ref().filter(|_| named > 0).map_or(0, |b| b.entries as u64 * 2);
+                let names = if named > 0 { BLOCK + named * 12 } else { 0 };
                 let l = Layout::new(&config);
                 let g = config.flash.geometry;
                 let ends = [
@@ -175,7 +221,9 @@ mod tests {
                     (l.log[1] + l.half, l.slots),
                     (l.slots + l.slot_count * SLOT_ENTRY, l.cache),
                     (l.cache + l.slot_count * CACHED_PAGE, l.bam),
-                    (l.bam + entries, l.checksums),
+                    (l.bam + entries, l.ends),
+                    (l.ends + ends, l.names),
+                    (l.names + names, l.checksums),
                     (l.checksums + l.checksums / BLOCK * 4, l.end),
                 ];
                 assert!(ends.iter().all(|(end, next)| end <= next && next - end < BLOCK), "{l:?}");

@@ -6,7 +6,7 @@
 //!                                                          programs = live pages + stale ones
 //! ```
 
-use granary_device::{Command, Drive, Structure};
+use granary_device::{Command, Drive, FileEnd, Structure};
 use granary_flash::{Cause, Geometry};
 use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
 use granary_sim::rng::Stream;
@@ -109,6 +109,7 @@ impl Host<'_> {
                     pages: &pages,
                     ino: count,
                     offset: 7,
+                    end: FileEnd::WHOLE,
                     what: Structure::Data,
                 };
                 if self.drive.submit(self.now, write).is_err() {

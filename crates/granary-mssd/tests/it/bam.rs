@@ -7,7 +7,7 @@
 //! Commands in flight when power fails: a block of FS_WRITE is there with its entry or not at all, REMAP and BAM_RESET
 //! are carried out whole or not at all.
 
-use granary_device::{BamEntry, Command, Drive, DriveError, Structure};
+use granary_device::{BamEntry, Command, Drive, DriveError, FileEnd, Structure};
 use granary_mssd::{BamConfig, DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
@@ -49,7 +49,7 @@ impl State {
     fn block(&mut self, lpa: u64, word: u64, ino: u64, offset: u32) {
         self.words[lpa as usize] = Some(word);
         self.kill(lpa);
-        self.entries.push(Some(BamEntry { ino, offset, lpa: Lpa(lpa) }));
+        self.entries.push(Some(BamEntry { ino, offset, lpa: Lpa(lpa), end: FileEnd::WHOLE }));
         if !self.files.contains(&ino) {
             self.files.push(ino);
         }
@@ -152,7 +152,14 @@ impl Rig {
                 let (ino, offset) = (7 + self.rng.below(9), self.rng.below(20) as u32);
                 let (words, content) = self.fresh(count);
                 let room = self.model.has_room(ino, count as usize);
-                let command = Command::FsWrite { lpa: Lpa(lpa), pages: &content, ino, offset, what: WHAT };
+                let command = Command::FsWrite {
+                    lpa: Lpa(lpa),
+                    pages: &content,
+                    ino,
+                    offset,
+                    end: FileEnd::WHOLE,
+                    what: WHAT,
+                };
                 if !room {
                     let refused = self.drive.submit(self.now, command);
                     assert!(matches!(refused, Err(DriveError::BamFull(_))), "{refused:?}");
@@ -359,7 +366,8 @@ fn an_fs_write_costs_a_write_and_one_entry_for_each_page() {
     let plain =
         d.submit(Nanos::ZERO, Command::Write { lpa: Lpa(0), pages: &pages, what: WHAT }).expect("writes");
     let now = d.settle(plain).expect("settles");
-    let write = Command::FsWrite { lpa: Lpa(9), pages: &pages, ino: 5, offset: 3, what: WHAT };
+    let write =
+        Command::FsWrite { lpa: Lpa(9), pages: &pages, ino: 5, offset: 3, end: FileEnd::WHOLE, what: WHAT };
     let done = d.submit(now, write).expect("writes");
     let cost = d.config().firmware.bam.as_ref().expect("BAM").entry_cost;
     assert_eq!(done - now, plain + cost * 4);
@@ -371,7 +379,14 @@ fn the_later_of_two_entries_for_one_block_is_the_newer() {
     let mut now = Nanos::ZERO;
     for (lpa, offset) in [(10, 0), (11, 1), (12, 0)] {
         let pages = [Page::word(lpa)];
-        let write = Command::FsWrite { lpa: Lpa(lpa), pages: &pages, ino: u64::MAX, offset, what: WHAT };
+        let write = Command::FsWrite {
+            lpa: Lpa(lpa),
+            pages: &pages,
+            ino: u64::MAX,
+            offset,
+            end: FileEnd::WHOLE,
+            what: WHAT,
+        };
         now = d.submit(now, write).expect("writes");
     }
     now = d.submit(now, Command::Remap { src: Lpa(10), dst: Lpa(20), count: 1 }).expect("remaps");
@@ -393,7 +408,14 @@ fn a_reset_takes_the_same_time_whatever_there_is() {
     let mut now = Nanos::ZERO;
     for round in 0..50 {
         let pages: Vec<Page> = (1..=round * 5 + 1).map(Page::word).collect();
-        let write = Command::FsWrite { lpa: Lpa(0), pages: &pages, ino: round, offset: 0, what: WHAT };
+        let write = Command::FsWrite {
+            lpa: Lpa(0),
+            pages: &pages,
+            ino: round,
+            offset: 0,
+            end: FileEnd::WHOLE,
+            what: WHAT,
+        };
         now = d.submit(now, write).expect("writes");
         let done = d.submit(now, Command::BamReset).expect("resets");
         assert_eq!(done - now, expected);
@@ -412,7 +434,7 @@ fn a_drive_without_bam_says_so() {
     let pages = [Page::word(1)];
     let mut out = Vec::new();
     for command in [
-        Command::FsWrite { lpa: Lpa(0), pages: &pages, ino: 1, offset: 0, what: WHAT },
+        Command::FsWrite { lpa: Lpa(0), pages: &pages, ino: 1, offset: 0, end: FileEnd::WHOLE, what: WHAT },
         Command::Remap { src: Lpa(0), dst: Lpa(1), count: 1 },
         Command::BamReset,
         Command::BamRead { ino: None, out: &mut out },
@@ -420,7 +442,14 @@ fn a_drive_without_bam_says_so() {
         assert!(matches!(d.submit(Nanos::ZERO, command), Err(DriveError::Unsupported(_))));
     }
     let d = drive(&config(Mode::Cache));
-    let far = Command::FsWrite { lpa: Lpa(0), pages: &pages, ino: 1, offset: u32::MAX, what: WHAT };
+    let far = Command::FsWrite {
+        lpa: Lpa(0),
+        pages: &pages,
+        ino: 1,
+        offset: u32::MAX,
+        end: FileEnd::WHOLE,
+        what: WHAT,
+    };
     assert!(matches!(d.submit(Nanos::ZERO, far), Err(DriveError::OutOfRange { .. })));
     let end = d.info().pages;
     let out = Command::Remap { src: Lpa(0), dst: Lpa(end - 1), count: 2 };

@@ -6,6 +6,7 @@ mod chains;
 mod configs;
 mod latency;
 mod model;
+mod names;
 mod plain;
 mod priority;
 mod transactions;

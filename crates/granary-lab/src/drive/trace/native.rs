@@ -13,7 +13,7 @@
 
 use super::{Content, Event, FileBlock, Op, Phase, Piece, Seen, Source, Written};
 use crate::error::LabError;
-use granary_device::Structure;
+use granary_device::{FileEnd, RemapRange, Structure};
 use granary_mssd::DriveConfig;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use serde::{Deserialize, Serialize};
@@ -169,6 +169,10 @@ mod kind {
     pub const BAM_READ: u8 = 21;
     /// A store of another core than the first.
     pub const STORE_FROM: u8 = 22;
+    /// An FS_WRITE whose last page the file does not fill, or that made it longer.
+    pub const FS_WRITE_END: u8 = 23;
+    pub const REMAP_KEEP: u8 = 24;
+    pub const BAM_NAMES: u8 = 25;
 }
 
 /// Forms of content.
@@ -223,7 +227,8 @@ impl Encoder {
         let number = match op {
             OpRef::Read(..) => kind::READ,
             OpRef::Write(..) => kind::WRITE,
-            OpRef::FsWrite(..) => kind::FS_WRITE,
+            OpRef::FsWrite(_, _, FileBlock { end: FileEnd::WHOLE, .. }, _) => kind::FS_WRITE,
+            OpRef::FsWrite(..) => kind::FS_WRITE_END,
             OpRef::Store(0, ..) => kind::STORE,
             OpRef::Store(..) => kind::STORE_FROM,
             OpRef::Stream(..) => kind::STREAM,
@@ -232,6 +237,8 @@ impl Encoder {
                 Op::Write(..) => kind::WRITE,
                 Op::FsWrite(..) => kind::FS_WRITE,
                 Op::Remap(..) => kind::REMAP,
+                Op::RemapKeep(_) => kind::REMAP_KEEP,
+                Op::BamNames => kind::BAM_NAMES,
                 Op::BamReset => kind::BAM_RESET,
                 Op::BamRead(_) => kind::BAM_READ,
                 Op::Store(..) => kind::STORE,
@@ -261,6 +268,9 @@ impl Encoder {
             }
             OpRef::FsWrite(lpa, pages, block, what) => {
                 self.numbers([lpa.0, pages.len() as u64, block.ino, block.offset as u64, *what as u64]);
+                if block.end != FileEnd::WHOLE {
+                    self.numbers([block.end.valid as u64, block.end.grew as u64]);
+                }
                 pages.iter().for_each(|p| self.page(p));
             }
             OpRef::Store(core, at, bytes, tx, what) => {
@@ -307,12 +317,17 @@ impl Encoder {
             Op::PowerFail(seed) => self.number(*seed),
             Op::Mark(phase) => self.number(*phase as u64),
             Op::Remap(src, dst, n) => self.numbers([src.0, dst.0, *n]),
+            Op::RemapKeep(ranges) => {
+                self.number(ranges.len() as u64);
+                ranges.iter().for_each(|r| self.numbers([r.src.0, r.dst.0, r.count]));
+            }
             // 0 all files, 1 the one that follows.
             Op::BamRead(ino) => match ino {
                 None => self.number(0),
                 Some(ino) => self.numbers([1, *ino]),
             },
-            Op::BamReset | Op::Flush | Op::Recover | Op::Verify | Op::Settle | Op::PowerOn => {}
+            Op::BamReset | Op::BamNames | Op::Flush | Op::Recover | Op::Verify | Op::Settle | Op::PowerOn => {
+            }
             Op::Write(..) | Op::FsWrite(..) | Op::Store(..) | Op::Stream(..) => {
                 unreachable!("operations with content are written from what they borrow")
             }
@@ -563,15 +578,29 @@ impl Reader {
                 2 => Op::Mark(Phase::End),
                 n => return damaged(format!("phase {n}")),
             },
-            kind::FS_WRITE => {
+            kind::FS_WRITE | kind::FS_WRITE_END => {
                 let (lpa, n, ino) = (self.lpa()?, self.count()?, self.number()?);
                 let offset = self.number()?;
                 let offset =
                     u32::try_from(offset).or_else(|_| damaged(format!("block {offset} of a file")))?;
-                let (block, what) = (FileBlock { ino, offset }, self.structure()?);
+                let what = self.structure()?;
+                let end = if number == kind::FS_WRITE { FileEnd::WHOLE } else { self.file_end()? };
+                let block = FileBlock { ino, offset, end };
                 Op::FsWrite(lpa, Written::Pages(self.pages(n)?), block, what)
             }
             kind::REMAP => Op::Remap(self.lpa()?, self.lpa()?, self.lpa()?.0),
+            kind::REMAP_KEEP => {
+                let n = self.number()?;
+                if n > RemapRange::MOST as u64 {
+                    return damaged(format!("{n} ranges to be remapped"));
+                }
+                let mut ranges = Vec::new();
+                for _ in 0..n {
+                    ranges.push(RemapRange { src: self.lpa()?, dst: self.lpa()?, count: self.lpa()?.0 });
+                }
+                Op::RemapKeep(ranges)
+            }
+            kind::BAM_NAMES => Op::BamNames,
             kind::BAM_RESET => Op::BamReset,
             kind::BAM_READ => Op::BamRead(match self.number()? {
                 0 => None,
@@ -580,6 +609,13 @@ impl Reader {
             }),
             other => return damaged(format!("operation of kind {other}")),
         })
+    }
+
+    fn file_end(&mut self) -> Part<FileEnd> {
+        match (self.number()?, self.number()?) {
+            (valid @ 1..=4096, grew @ 0..=1) => Ok(FileEnd { valid: valid as u16, grew: grew == 1 }),
+            (valid, grew) => damaged(format!("a page of a file with {valid} bytes, grown {grew}")),
+        }
     }
 
     fn stream(&mut self) -> Part<Op> {

@@ -159,7 +159,7 @@ impl<D: Drive + ?Sized> Recorded<D> {
 }
 
 impl<D: Drive + ?Sized> Drive for Recorded<D> {
-    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: info, look_ahead, look_ahead_lines, reset_wanted, traffic, counters, counters_at, check);
 
     fn load(&self, now: Nanos, at: ByteAddr, out: &mut [u8], what: Structure) -> Result<Nanos, DriveError> {
         let op = OpRef::Plain(Op::Load(at, out.len() as u64, what));
@@ -231,10 +231,12 @@ impl<D: Drive + ?Sized> Drive for Recorded<D> {
             Command::Trim { lpa, count } => OpRef::Plain(Op::Trim(*lpa, *count)),
             Command::Commit { tx } => OpRef::Plain(Op::Commit(*tx)),
             Command::Recover => OpRef::Plain(Op::Recover),
-            Command::FsWrite { lpa, pages, ino, offset, what } => {
-                OpRef::FsWrite(*lpa, pages, FileBlock { ino: *ino, offset: *offset }, *what)
+            Command::FsWrite { lpa, pages, ino, offset, end, what } => {
+                OpRef::FsWrite(*lpa, pages, FileBlock { ino: *ino, offset: *offset, end: *end }, *what)
             }
             Command::Remap { src, dst, count } => OpRef::Plain(Op::Remap(*src, *dst, *count)),
+            Command::RemapKeep { ranges } => OpRef::Plain(Op::RemapKeep(ranges.to_vec())),
+            Command::BamNames { .. } => OpRef::Plain(Op::BamNames),
             Command::BamReset => OpRef::Plain(Op::BamReset),
             Command::BamRead { ino, .. } => OpRef::Plain(Op::BamRead(*ino)),
         };

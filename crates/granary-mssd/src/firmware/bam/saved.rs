@@ -6,6 +6,9 @@
 //!     8 B       a REMAP under way; pages 0: none          16 B each: inode number 8 | offset 4 | page 4
 //! ```
 //!
+//! What the entries say of the file's end is in a zone of its own, 2 B each: bytes of the page less 1, highest bit: the file
+//! grew. The names are in another: see `names`.
+//!
 //! The lists, the inode table and the way from a page to its entry follow from the entries and their order, which appending
 //! them again shows. A reset changes eight bytes, and so does the end of a REMAP.
 //!
@@ -15,9 +18,10 @@
 //!
 //! It does *not* keep the map: that is the FTL's, and the image's medium renames its pages.
 
+use super::names::Names;
 use super::{Bam, NONE};
 use crate::config::BamConfig;
-use crate::saved::layout::{BAM_ENTRIES as ENTRIES, BAM_ENTRY as ENTRY, Layout};
+use crate::saved::layout::{BAM_ENTRIES as ENTRIES, BAM_ENTRY as ENTRY, FILE_END, Layout};
 use granary_redo::files::DRAM;
 use granary_redo::redo::Redo;
 use granary_redo::region::Region as DramFile;
@@ -49,12 +53,13 @@ impl Bam {
     /// [`ImageError::Damaged`], host errors.
     pub(crate) fn load(
         config: &BamConfig,
+        names: u32,
         pages: u64,
         layout: &Layout,
         dram: &DramFile,
     ) -> Result<(Bam, Option<Moving>), ImageError> {
         let damaged = |why: String| ImageError::damaged(DRAM, format!("BAM: {why}"));
-        let mut bam = Bam::new(config, pages);
+        let mut bam = Bam::new(config, names, pages);
         let mut head = [0; 40];
         dram.read(layout.bam, &mut head)?;
         let count = long(&head, 0);
@@ -74,6 +79,17 @@ impl Bam {
                 bam.enter(ino, offset, lpa);
             }
         }
+        if bam.keeps_ends {
+            let mut bytes = vec![0; (count * FILE_END) as usize];
+            dram.read(layout.ends, &mut bytes)?;
+            bam.ends = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+            if let Some(n) = bam.ends.iter().position(|end| end & 0x7000 != 0) {
+                return Err(damaged(format!("entry {n} ends at no byte of its page")));
+            }
+            bam.redo_ends = Some(Redo::new(layout.ends));
+        }
+        bam.names = Names::load(names, pages, layout, dram)?;
+        bam.inherited_names = bam.names.len() as u64;
         bam.inherited = count;
         bam.redo = Some(Redo::new(layout.bam));
         let [src, dst, count, moved] = [8, 16, 24, 32].map(|at| long(&head, at));
@@ -92,11 +108,15 @@ impl Bam {
         if let Some(redo) = &mut self.redo {
             redo.rebase(layout.bam);
         }
+        if let Some(redo) = &mut self.redo_ends {
+            redo.rebase(layout.ends);
+        }
+        self.names.rebase(layout);
     }
 
     /// Changes not yet handed over, where an image keeps them.
-    pub(crate) fn redo(&mut self) -> Option<&mut Redo> {
-        self.redo.as_mut()
+    pub(crate) fn redos(&mut self) -> impl Iterator<Item = &mut Redo> {
+        self.redo.iter_mut().chain(&mut self.redo_ends).chain(self.names.redo())
     }
 
     /// This REMAP is under way, and has come as far as it says; or none is.
@@ -130,7 +150,11 @@ impl Bam {
         bytes[..8].copy_from_slice(&ino.to_le_bytes());
         bytes[8..12].copy_from_slice(&e.offset.to_le_bytes());
         bytes[12..].copy_from_slice(&e.lpa.to_le_bytes());
-        redo.put(ENTRIES + (self.entries.len() as u64 - 1) * ENTRY, &bytes);
+        let at = self.entries.len() as u64 - 1;
+        redo.put(ENTRIES + at * ENTRY, &bytes);
+        if let (Some(redo), Some(end)) = (&mut self.redo_ends, self.ends.last()) {
+            redo.put(at * FILE_END, &end.to_le_bytes());
+        }
         self.save_count();
     }
 

@@ -6,6 +6,7 @@
 //!   P2L                        physical pages x 4         512 MB (with remap)        512 MB
 //!   page -> entry              logical pages x 4          -                          512 MB
 //!   file-offset table          entries x 16               pages x 8: 1 GB            what `entries` says
+//!   names                      names x 12             -                          12 MB for 1 M names
 //!   inode table                2 slots a file x 16        16 MB                      32 MB for 1 M files
 //! ```
 //!
@@ -54,6 +55,7 @@ impl BamSpace {
             table("page to entry", logical, 4),
             table("file-offset table", config.entries as u64, 16),
             table("inode table", config.file_slots(), 16),
+            table("names", config.names as u64, 12),
             table("other structures", 1, config.other.0),
         ];
         BamSpace { tables, memory: config.memory }

@@ -11,7 +11,7 @@
 //! With a flash that fails, a read that finds its page unreadable is asked again (the failures pass), and a drive that has
 //! no spare blocks left takes nothing more but loses nothing either.
 
-use granary_device::{BamEntry, Command, Drive, DriveError, Structure};
+use granary_device::{BamEntry, Command, Drive, DriveError, FileEnd, Structure};
 use granary_flash::Faults;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
@@ -354,7 +354,17 @@ impl Model {
         }
         let pages = self.fresh_pages(count);
         let done = self.ask(|d, now| {
-            d.submit(now, Command::FsWrite { lpa: Lpa(page), pages: &pages, ino, offset, what: WHAT })
+            d.submit(
+                now,
+                Command::FsWrite {
+                    lpa: Lpa(page),
+                    pages: &pages,
+                    ino,
+                    offset,
+                    end: FileEnd::WHOLE,
+                    what: WHAT,
+                },
+            )
         });
         let Some(done) = done else {
             // The tables are full: a checkpoint of the host's.

@@ -1,0 +1,346 @@
+//! The cleaner: what is live in a segment moves to a new log, and the segment is free.
+//!
+//! ```text
+//!   victim's summaries -> each block: virtual   its DAT entry says so? in use, of a snapshot, young: moves, only the entry changes
+//!                                               ended: the number is free
+//!                                     DAT, cpfile, sufile    still in the map? made dirty
+//!   one log (GC) with everything else that is dirty -> FLUSH -> the segments can be taken
+//! ```
+//!
+//! Checkpoints that are older than the protection period and no snapshots end first. So a block's number never changes when it moves,
+//! and no index above it; the entries of snapshots stay right.
+//!
+//! Source: reference/nilfs2.md section 5.6 (nilfs_cleanerd of nilfs-utils); PebbleSSD section 4.2.1.
+
+use crate::Nilfs2;
+use crate::dat::{DatEntry, Physical, Virtual};
+use crate::layout::checkpoint;
+use crate::layout::summary::{Entry, Part};
+use crate::layout::{CPFILE_INO, DAT_INO, SUFILE_INO};
+use crate::log::{Item, Kind};
+use crate::media::Media;
+use crate::recover::segment_blocks;
+use crate::state::State;
+use granary_device::{Structure, Ticket};
+use granary_sim::{Signal, Stopper};
+use granary_units::{Nanos, Page};
+use granary_vfs::{Result, Sweep, Swept};
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
+/// A segment as the cleaner sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub seg: u64,
+    /// Blocks written, and those that would have to move.
+    pub written: u64,
+    pub live: u64,
+    pub age: u64,
+}
+
+impl State {
+    /// All checkpoints and their ages.
+    pub fn history(&mut self, media: &Media) -> Result<&mut BTreeMap<u64, u64>> {
+        if self.history.is_none() {
+            let mut all = BTreeMap::new();
+            for cno in 1..self.cno {
+                if let Some(entry) = self.checkpoint(cno, media)? {
+                    all.insert(cno, entry.age);
+                }
+            }
+            self.history = Some(all);
+        }
+        Ok(self.history.get_or_insert_default())
+    }
+
+    /// The first checkpoint whose blocks are protected by their age.
+    pub fn first_protected(&mut self, protection: Nanos, media: &Media) -> Result<u64> {
+        let (cno, since) = (self.cno, self.age().saturating_sub(protection.0));
+        if protection == Nanos::ZERO {
+            return Ok(cno);
+        }
+        let history = self.history(media)?;
+        Ok(history.iter().rev().take_while(|(_, age)| **age >= since).last().map_or(cno, |(c, _)| *c))
+    }
+
+    /// Checkpoints before this one end, but for snapshots.
+    fn prune(&mut self, before: u64, media: &Media) -> Result<()> {
+        let snapshots = self.snapshots.clone();
+        let history = self.history(media)?;
+        let gone: Vec<u64> =
+            history.range(..before).map(|(c, _)| *c).filter(|c| !snapshots.contains(c)).collect();
+        history.retain(|c, _| *c >= before || snapshots.contains(c));
+        let mut from = Virtual { media, dat: &mut self.dat };
+        for cno in &gone {
+            let (block, at) = checkpoint::place(*cno);
+            checkpoint::set_flags(&mut self.cpfile.change(block, &mut from)?[at..], 0);
+        }
+        if !gone.is_empty() {
+            let b = self.cpfile.change(0, &mut from)?;
+            let (all, snapshots) = checkpoint::counts(b);
+            checkpoint::set_counts(b, (all.saturating_sub(gone.len() as u64), snapshots));
+        }
+        Ok(())
+    }
+
+    /// Whether a block is in use, or a checkpoint needs it that is protected.
+    pub fn is_live(&self, e: &DatEntry, first_protected: u64) -> bool {
+        e.is_in_use()
+            || e.start.max(first_protected) < e.end.min(self.cno)
+            || self.snapshots.range(e.start..e.end.max(e.start)).next().is_some()
+    }
+
+    /// Every segment that is not free and that no log is about to go on in.
+    pub fn candidates(&mut self, first_protected: u64, media: &Media) -> Result<Vec<Candidate>> {
+        let geo = self.segs.geo;
+        let mut live = vec![0u64; geo.segments as usize];
+        let mut found = Vec::new();
+        self.dat.walk(media, &mut |_, e| found.push(e))?;
+        let count = |at: u64, live: &mut Vec<u64>| {
+            if let Some(n) = live.get_mut(geo.segment(at) as usize) {
+                *n += 1;
+            }
+        };
+        found.iter().filter(|e| self.is_live(e, first_protected)).for_each(|e| count(e.at, &mut live));
+        self.dat.file.tree.walk(&mut Physical(media), &mut |_, _, at| count(at, &mut live))?;
+        let cursor = self.segs.cursor;
+        let all = (0..geo.segments).zip(self.segs.usages.iter().zip(live));
+        Ok(all
+            .filter(|(seg, (usage, _))| !usage.is_clean() && *seg != cursor.seg && *seg != cursor.next)
+            .map(|(seg, (usage, live))| Candidate { seg, written: usage.blocks as u64, live, age: usage.age })
+            .collect())
+    }
+
+    /// Decides about every block of a segment: what moves, by address.
+    fn empty_segment(
+        &mut self,
+        seg: u64,
+        first_protected: u64,
+        media: &Media,
+        moved: &mut Vec<(u64, Entry)>,
+    ) -> Result<()> {
+        let written = self.segs.usages[seg as usize].blocks as u64;
+        for (at, e) in segment_blocks(media, seg, written)? {
+            if e.ino == DAT_INO {
+                let (file, mut from) = (&mut self.dat.file, Physical(media));
+                match e.part {
+                    Part::Data(n) if file.tree.lookup(n, &mut from)? == Some(at) => {
+                        drop(file.change(n, &mut from)?)
+                    }
+                    Part::Node { level, key } if file.tree.node_at(level, key, &mut from)? == Some(at) => {
+                        file.tree.touch(level, key, &mut from)?;
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            let d = self.dat.entry(e.vblk, media)?;
+            if d.at != at {
+                continue;
+            }
+            if !self.is_live(&d, first_protected) {
+                self.dat.free(e.vblk, media)?;
+                continue;
+            }
+            let file = match e.ino {
+                CPFILE_INO => Some(&mut self.cpfile),
+                SUFILE_INO => Some(&mut self.sufile),
+                _ => None,
+            };
+            let mut from = Virtual { media, dat: &mut self.dat };
+            if let (Some(file), Part::Data(n)) = (file, e.part)
+                && file.tree.lookup(n, &mut from)? == Some(e.vblk)
+            {
+                file.change(n, &mut from)?;
+                continue;
+            }
+            moved.push((at, e));
+        }
+        self.segs.vacate(seg);
+        Ok(())
+    }
+}
+
+impl Nilfs2 {
+    /// Cleans the segments that `choose` wants, when nobody changes anything.
+    pub(crate) fn clean(
+        &self,
+        protection: Nanos,
+        choose: &mut dyn FnMut(&State, Vec<Candidate>) -> Vec<u64>,
+    ) -> Result<Swept> {
+        let _all = self.ops.write();
+        self.working()?;
+        self.pull()?;
+        let mut moved = Vec::new();
+        let segments = {
+            let mut s = self.state.lock();
+            let first = s.first_protected(protection, &self.media)?;
+            let all = s.candidates(first, &self.media)?;
+            let victims = choose(&s, all);
+            if victims.is_empty() {
+                return Ok(Swept::default());
+            }
+            let emptied = s.prune(first, &self.media).and_then(|()| {
+                victims.iter().try_for_each(|seg| s.empty_segment(*seg, first, &self.media, &mut moved))
+            });
+            emptied.map_err(|e| self.give_up(e))?;
+            victims.len() as u64
+        };
+        moved.sort_by_key(|(_, e)| (e.ino, matches!(e.part, Part::Node { .. })));
+        let (items, remapped) = self.move_blocks(&moved)?;
+        let copied = items.len() as u64 - remapped;
+        self.write_log(Kind::Full, items)?;
+        self.unflushed.store(false, std::sync::atomic::Ordering::Relaxed);
+        self.media.port.flush().map_err(|e| self.give_up(e.into()))?;
+        self.state.lock().segs.unready.clear();
+        let mut stats = self.stats.lock();
+        stats.cleaned += segments;
+        stats.copied += copied;
+        stats.remapped += remapped;
+        Ok(Swept { segments, blocks_copied: copied, blocks_remapped: remapped })
+    }
+
+    /// What is in memory agrees with nothing any more.
+    fn give_up(&self, error: granary_vfs::FsError) -> granary_vfs::FsError {
+        self.broken.lock().get_or_insert(error.clone());
+        error
+    }
+
+    /// The blocks that move, with their content; how many of them REMAP moves.
+    fn move_blocks(&self, moved: &[(u64, Entry)]) -> Result<(Vec<Item>, u64)> {
+        let mut order: Vec<usize> = (0..moved.len()).collect();
+        order.sort_by_key(|i| moved[*i].0);
+        let addrs: Vec<u64> = order.iter().map(|i| moved[*i].0).collect();
+        let mut pages = vec![Page::ZERO; addrs.len()];
+        // A few segments at a time.
+        let mut ticket = Ticket::NONE;
+        let part = (2 * self.media.geo.seg_blocks) as usize;
+        for (addrs, pages) in addrs.chunks(part).zip(pages.chunks_mut(part)) {
+            let read = self.media.submit_reads(addrs, pages, Structure::Data).map_err(|e| self.give_up(e))?;
+            ticket = ticket.and(read);
+        }
+        self.media.port.wait(ticket);
+        let mut content: Vec<Option<Page>> = vec![None; moved.len()];
+        order.into_iter().zip(pages).for_each(|(i, page)| content[i] = Some(page));
+        let items = moved.iter().zip(content);
+        let items = items.map(|((_, e), page)| {
+            let entry = Entry { remapped: false, ..*e };
+            Item { entry, page, what: entry.structure(Structure::Data), from: None }
+        });
+        Ok((items.collect(), 0))
+    }
+
+    /// Cleans so that there is room again, by the most that can be gained; whether it gained something.
+    pub(crate) fn clean_for_space(&self) -> Result<bool> {
+        let before = self.state.lock().segs.room();
+        let done = self.clean(self.options.protection_period, &mut |s, mut all| {
+            let size = s.segs.geo.seg_blocks;
+            all.retain(|c| c.written > 0);
+            all.sort_by_key(|c| (c.live, c.seg));
+            let budget = s.segs.room().saturating_sub(2 * size);
+            let wanted = s.segs.geo.kept() / 4;
+            let (mut victims, mut live, mut dead) = (Vec::new(), 0, 0);
+            let fixed = s.need(0, 0);
+            let table = s.dat.file.tree.count;
+            let overhead = |live: u64, dead: u64| fixed + (live + dead).min(table) * 102 / 100;
+            for c in all {
+                if live + c.live + overhead(live + c.live, dead + size - c.live) > budget {
+                    break;
+                }
+                (live, dead) = (live + c.live, dead + size - c.live);
+                victims.push(c.seg);
+                if dead > overhead(live, dead) + wanted {
+                    break;
+                }
+            }
+            // What the log itself takes has to come back.
+            if dead <= overhead(live, dead).min(fixed + victims.len() as u64 * size / 4) {
+                Vec::new()
+            } else {
+                victims
+            }
+        })?;
+        Ok(done.segments > 0 && self.state.lock().segs.room() > before)
+    }
+
+    /// Cleans until nothing is left that is worth it, as `nilfs-clean -p` does.
+    pub(crate) fn sweep_all(&self, sweep: &Sweep) -> Result<Swept> {
+        self.may_change()?;
+        let (step, least) =
+            (self.options.segments_per_clean.0 as usize, self.options.min_reclaimable.0 as u64);
+        let (from, until) = {
+            let s = self.state.lock();
+            (s.segs.cursor.seq, s.age().saturating_sub(sweep.protection.0))
+        };
+        let mut all = Swept::default();
+        loop {
+            let done = self.clean(sweep.protection, &mut |s, candidates| {
+                let old = candidates.into_iter().filter(|c| c.age <= until && s.segs.is_before(c.seg, from));
+                oldest(s, old.collect(), step.max(1), least)
+            })?;
+            if done.segments == 0 {
+                return Ok(all);
+            }
+            all.segments += done.segments;
+            all.blocks_copied += done.blocks_copied;
+            all.blocks_remapped += done.blocks_remapped;
+        }
+    }
+
+    /// One step of the daemon; how long to wait for the next.
+    fn clean_in_background(&self) -> Nanos {
+        let o = &self.options;
+        let few = {
+            let s = self.state.lock();
+            let share = s.segs.clean * 100 / s.segs.geo.segments;
+            let cleaning = self.cleaning.load(std::sync::atomic::Ordering::Relaxed);
+            let limit = if cleaning { o.max_clean_segments } else { o.min_clean_segments } as u64;
+            if share >= limit {
+                self.cleaning.store(false, std::sync::atomic::Ordering::Relaxed);
+                return o.cleaning_interval.0;
+            }
+            self.cleaning.store(true, std::sync::atomic::Ordering::Relaxed);
+            share < o.min_clean_segments as u64
+        };
+        let pick = |pair: (u32, u32)| if few { pair.1 } else { pair.0 };
+        let (step, least) = (pick(o.segments_per_clean), pick(o.min_reclaimable));
+        // An error stays where whoever waits for something durable finds it.
+        let _ = self.clean(o.protection_period, &mut |s, all| {
+            let until = s.age().saturating_sub(o.protection_period.0);
+            let old = all.into_iter().filter(|c| c.age <= until);
+            oldest(s, old.collect(), step.max(1) as usize, least as u64)
+        });
+        if few { o.cleaning_interval.1 } else { o.cleaning_interval.0 }
+    }
+}
+
+/// The oldest segments that are worth it and whose blocks there is room for.
+fn oldest(s: &State, mut all: Vec<Candidate>, step: usize, least: u64) -> Vec<u64> {
+    all.retain(|c| {
+        c.written > 0 && c.written.saturating_sub(c.live) * 100 >= least.max(1) * s.segs.geo.seg_blocks
+    });
+    all.sort_by_key(|c| (c.age, c.seg));
+    let mut budget = s.segs.room().saturating_sub(s.need(0, 0) + s.segs.geo.seg_blocks * 2);
+    let fits = |c: &Candidate| {
+        let fits = c.live * 2 <= budget;
+        budget = budget.saturating_sub(c.live * 2);
+        fits
+    };
+    all.into_iter()
+        .take(step)
+        .take_while({
+            let mut fits = fits;
+            move |c| fits(c)
+        })
+        .map(|c| c.seg)
+        .collect()
+}
+
+/// Body of the cleaner (`nilfs_cleanerd`).
+pub(crate) fn cleaner_loop(fs: &Weak<Nilfs2>, stop: &Stopper) {
+    let Some(mut wait) = fs.upgrade().map(|f| f.options.cleaning_interval.0) else { return };
+    while stop.pause(wait) != Signal::Stop {
+        let Some(fs) = fs.upgrade() else { return };
+        wait = fs.clean_in_background();
+    }
+}

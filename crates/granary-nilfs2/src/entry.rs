@@ -1,0 +1,62 @@
+//! What others know of NILFS2.
+
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::FsEntry;
+use granary_vfs::entry::{CrashCase, OptionsEntry, Section, options, too_short};
+use toml::Table;
+
+/// NILFS2.
+pub const NILFS2: FsEntry = FsEntry {
+    name: "nilfs2",
+    about: "NILFS2, log-structured with continuous snapshots, block interface only",
+    needs: &[Need::Blocks],
+    write_log: false,
+    options: Some(OptionsEntry {
+        section: "nilfs2",
+        read: |from| Section::read::<MountOptions>(from),
+        refusal,
+    }),
+    periodic: |table| {
+        let o: MountOptions = options(table).ok()?;
+        Some(("logs", o.log_interval))
+    },
+    mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
+    mount: |devices, how| {
+        let own: MountOptions = how.options()?;
+        let options = MountOptions { metadata_cache: how.metadata_cache, ..own };
+        Ok(crate::mount(devices.serving(Need::Blocks)?.clone(), &options)?)
+    },
+    repair: None,
+    crash: &[
+        case("nilfs2", &[SMALL, "protection_period = 0"]),
+        case("nilfs2-protected", &[SMALL, "protection_period = 3000000"]),
+    ],
+};
+
+/// Logs every 2 ms, cleaning every 500 us, superblocks every 3 ms; fsync promises everything.
+const SMALL: &str = "fsync = 'all'\nlog_interval = 2000000\nsuper_interval = 3000000\nwatermark = 60\n\
+                     cleaning_interval = [500000, 200000]\nmin_clean_segments = 60\nmax_clean_segments = 80";
+
+/// Segments of 128 KiB, so that logs go on in the next one and segments are cleaned all the time.
+const fn case(name: &'static str, mount: &'static [&'static str]) -> CrashCase {
+    CrashCase { mkfs: "size = '8MiB'\nsegment_blocks = 32", mount, ..CrashCase::plain(name) }
+}
+
+fn refusal(table: &Table) -> Option<(&'static str, String)> {
+    let o: MountOptions = options(table).ok()?;
+    let pauses = [
+        ("log_interval", o.log_interval),
+        ("cleaning_interval", o.cleaning_interval.0.min(o.cleaning_interval.1)),
+    ];
+    if let Some(refused) = too_short(&pauses) {
+        return Some(refused);
+    }
+    if o.watermark == 0 {
+        return Some(("watermark", "must be at least 1: a log has a block".to_owned()));
+    }
+    let percent =
+        [("min_clean_segments", o.min_clean_segments), ("max_clean_segments", o.max_clean_segments)];
+    let (key, value) = percent.into_iter().find(|(_, value)| *value > 100)?;
+    Some((key, format!("is {value}: a share of all segments in percent")))
+}

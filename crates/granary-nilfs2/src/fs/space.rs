@@ -1,0 +1,31 @@
+//! [`Space`] of [`Nilfs2`]. The kernel's has no fallocate; FITRIM is not offered: cleaned segments are written again soon.
+
+use crate::Nilfs2;
+use crate::file::BS;
+use granary_vfs::{Call, Inode, Result, Space, StatFs, Sweep, Swept};
+
+impl Space for Nilfs2 {
+    granary_vfs::file_system_lacks!(fallocate, empty_until, trim, grow);
+
+    fn seek_data(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        let size = inode.size();
+        let next = self.next_block(inode.ino().0, pos / BS)?;
+        Ok(next.map(|index| pos.max(index * BS)).filter(|at| *at < size))
+    }
+
+    fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        let (size, mut index) = (inode.size(), pos / BS);
+        while index * BS < size && self.next_block(inode.ino().0, index)? == Some(index) {
+            index += 1;
+        }
+        Ok(pos.max(index * BS).min(size))
+    }
+
+    fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
+        Ok(self.stat())
+    }
+
+    fn sweep(&self, _call: &Call<'_>, sweep: &Sweep) -> Result<Swept> {
+        self.sweep_all(sweep)
+    }
+}

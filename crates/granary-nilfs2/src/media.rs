@@ -1,0 +1,98 @@
+//! [`Media`]: blocks of the drive by address, with those that are on their way to it.
+//!
+//! ```text
+//!   a log gets its addresses  --publish-->  under way: address -> page   --retire-->  on the drive
+//!                                           (readers find them here)
+//! ```
+//!
+//! As soon as a log is laid out the maps name its blocks' new addresses, while the drive is still writing them. Readers do not wait
+//! for that: they are served from here.
+
+use crate::geometry::Geometry;
+use crate::layout::corrupt;
+use granary_device::{Port, Structure, Ticket};
+use granary_units::{Lpa, Page};
+use granary_vfs::Result;
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
+/// See the module.
+pub(crate) struct Media {
+    pub port: Port,
+    pub geo: Geometry,
+    under_way: RwLock<FxHashMap<u64, Page>>,
+}
+
+impl Media {
+    pub fn new(port: Port, geo: Geometry) -> Media {
+        Media { port, geo, under_way: RwLock::default() }
+    }
+
+    /// These are being written.
+    pub fn publish(&self, blocks: impl Iterator<Item = (u64, Page)>) {
+        self.under_way.write().extend(blocks);
+    }
+
+    /// All that was published is on the drive.
+    pub fn retire(&self) {
+        *self.under_way.write() = FxHashMap::default();
+    }
+
+    fn check(&self, at: u64) -> Result<()> {
+        match self.geo.holds(at) {
+            true => Ok(()),
+            false => Err(corrupt(format!("a pointer to block {at}"))),
+        }
+    }
+
+    /// One block.
+    ///
+    /// # Errors
+    /// `Corrupt` where there is no such block; the drive's.
+    pub fn read(&self, at: u64, what: Structure) -> Result<Page> {
+        self.check(at)?;
+        if let Some(page) = self.under_way.read().get(&at) {
+            return Ok(page.clone());
+        }
+        let mut page = [Page::ZERO];
+        self.port.read(Lpa(at), &mut page, what)?;
+        let [page] = page;
+        Ok(page)
+    }
+
+    /// Consecutive blocks that nobody is writing.
+    pub fn read_run(&self, at: u64, out: &mut [Page], what: Structure) -> Result<()> {
+        self.check(at)?;
+        self.check(at + out.len() as u64 - 1)?;
+        Ok(self.port.read(Lpa(at), out, what)?)
+    }
+
+    /// Starts reading blocks, neighbours in one command.
+    pub fn submit_reads(&self, addrs: &[u64], out: &mut [Page], what: Structure) -> Result<Ticket> {
+        let (mut ticket, mut at) = (Ticket::NONE, 0);
+        for run in addrs.chunk_by(|a, b| a + 1 == *b) {
+            let part = &mut out[at..at + run.len()];
+            at += run.len();
+            self.check(run[0])?;
+            self.check(run[run.len() - 1])?;
+            let under_way = self.under_way.read();
+            let here = |a: &u64| under_way.get(a).cloned();
+            if under_way.is_empty() || run.iter().all(|a| here(a).is_none()) {
+                drop(under_way);
+                ticket = ticket.and(self.port.submit_read(Lpa(run[0]), part, what)?);
+                continue;
+            }
+            let found: Vec<Option<Page>> = run.iter().map(here).collect();
+            drop(under_way);
+            for (i, page) in found.into_iter().enumerate() {
+                match page {
+                    Some(page) => part[i] = page,
+                    None => {
+                        ticket = ticket.and(self.port.submit_read(Lpa(run[i]), &mut part[i..=i], what)?)
+                    }
+                }
+            }
+        }
+        Ok(ticket)
+    }
+}

@@ -1,0 +1,261 @@
+//! Mounting, and recovery after a power failure.
+//!
+//! ```text
+//!   superblocks, the newer -> logs from there on -> newest super root -> DAT, cpfile, sufile -> checkpoint -> ifile
+//!   -> superblock: one mount more -> data of later logs -> inodes without names -> a log with all that -> superblock
+//! ```
+//!
+//! The number of the mount is in the serial numbers of its logs: none of an interrupted life is taken for one of this. Recovery
+//! changes nothing on media until its own log is whole, so it can be interrupted and begins again.
+
+use crate::buffers::Buffers;
+use crate::clean::cleaner_loop;
+use crate::construct::{constructor_loop, write_one};
+use crate::dat::{Dat, Virtual};
+use crate::layout::checkpoint::{self, SNAPSHOT};
+use crate::layout::inode::DiskInode;
+use crate::layout::summary::Part;
+use crate::layout::superblock::{CLEAN, Superblock};
+use crate::layout::usage::{self, USAGE, Usage};
+use crate::layout::{CPFILE_INO, DAT_INO, FIRST_INO, SUFILE_INO, corrupt};
+use crate::media::Media;
+use crate::options::MountOptions;
+use crate::recover::{Chain, follow};
+use crate::segments::Segments;
+use crate::state::{INODES, State, ifile_of};
+use crate::tree::Tree;
+use crate::{Nilfs2, Stats};
+use granary_device::{Port, Structure};
+use granary_sim::sync::{Mutex, RwLock};
+use granary_sim::{Daemon, now};
+use granary_units::{Lpa, Page};
+use granary_vfs::{FsError, Generations, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What mount found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The file system had been unmounted.
+    pub clean: bool,
+    /// Checkpoint found.
+    pub cno: u64,
+    /// Logs found behind the one that the superblock names.
+    pub logs: u32,
+    /// Blocks of data rolled forward.
+    pub blocks: u32,
+    /// Inodes without names that were freed.
+    pub orphans: u32,
+}
+
+fn read_super(port: &Port, copy: usize) -> Result<Superblock> {
+    let pages = port.info().pages;
+    let mut last = [0, pages.saturating_sub(1)];
+    // The second one is at the end of the file system, which may be smaller than the drive.
+    if copy == 1
+        && let Ok(first) = read_super(port, 0)
+    {
+        last[1] = first.geo.blocks - 1;
+    }
+    let mut page = [Page::ZERO];
+    port.read(Lpa(last[copy]), &mut page, Structure::Superblock)?;
+    Superblock::parse(&page[0].to_bytes(), copy, pages)
+}
+
+/// The superblocks, the newer one first.
+///
+/// # Errors
+/// `Corrupt` where neither is one.
+pub(crate) fn supers(port: &Port) -> Result<Vec<Superblock>> {
+    let (first, second) = (read_super(port, 0), read_super(port, 1));
+    let mut all: Vec<Superblock> =
+        [&first, &second].into_iter().filter_map(|s| s.as_ref().ok().copied()).collect();
+    all.sort_by_key(|s| std::cmp::Reverse(s.writes));
+    match all.is_empty() {
+        true => first.map(|_| all),
+        false => Ok(all),
+    }
+}
+
+fn meta_file(inode: &DiskInode, ino: u64, what: Structure) -> Result<Buffers> {
+    Ok(Buffers::new(ino, Tree::parse(&inode.map, inode.blocks)?, what))
+}
+
+fn read_usages(media: &Media, dat: &mut Dat, sufile: &mut Buffers) -> Result<(Vec<Usage>, u64)> {
+    let mut all = Vec::new();
+    for seg in 0..media.geo.segments {
+        let (block, at) = usage::place(seg);
+        let page = sufile.block(block, &mut Virtual { media, dat })?;
+        all.push(page.with_bytes(|b| Usage::parse(&b[at..at + USAGE])));
+        if all.last().is_some_and(|u| u.blocks as u64 > media.geo.seg_blocks) {
+            return Err(corrupt(format!(
+                "segment {seg} is said to have {} blocks",
+                all[seg as usize].blocks
+            )));
+        }
+    }
+    let header = sufile.block(0, &mut Virtual { media, dat })?.with_bytes(|b| usage::header(b));
+    Ok((all, header.2))
+}
+
+/// What the media have, in memory.
+fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State, Chain)> {
+    let chain = follow(media, sb)?;
+    let [dat, cpfile, sufile] = &chain.root.inodes;
+    let mut dat = Dat::new(meta_file(dat, DAT_INO, Structure::DataPointer)?, media.geo.blocks);
+    let cpfile = meta_file(cpfile, CPFILE_INO, Structure::Superblock)?;
+    let mut sufile = meta_file(sufile, SUFILE_INO, Structure::Bitmap)?;
+    let (mut usages, last) = read_usages(media, &mut dat, &mut sufile)?;
+    for (seg, blocks) in &chain.written {
+        usages[*seg as usize] = Usage { age: chain.root.age, blocks: *blocks as u32, flags: usage::DIRTY };
+    }
+    let mut segs = Segments::new(media.geo, usages, chain.cursor, last, sb.last_seq)?;
+    segs.touched.extend(chain.written.keys());
+    let none = Buffers::new(crate::layout::IFILE_INO, Tree::default(), Structure::Inode);
+    let mut s = State::with(dat, none, cpfile, sufile, segs);
+    s.cno = chain.root.cno + 1;
+    s.root = chain.at;
+    // The clock of this world may have gone on since it began.
+    s.born = chain.root.age.saturating_sub(now().0);
+    let wanted = options.cp.unwrap_or(chain.root.cno);
+    let entry = s.checkpoint(wanted, media)?;
+    let entry = match (entry, options.cp) {
+        (Some(e), None) => e,
+        (Some(e), Some(_)) if e.flags & SNAPSHOT != 0 => e,
+        (_, Some(_)) => return Err(FsError::Invalid),
+        (None, None) => return Err(corrupt(format!("checkpoint {wanted} is not in the cpfile"))),
+    };
+    s.ifile = ifile_of(&entry.ifile)?;
+    (s.inodes, s.live) = (entry.inodes, entry.blocks);
+    s.read_snapshots(media)?;
+    Ok((s, chain))
+}
+
+impl State {
+    /// The snapshots, where the cpfile says that there are any.
+    fn read_snapshots(&mut self, media: &Media) -> Result<()> {
+        let mut from = Virtual { media, dat: &mut self.dat };
+        let (_, count) = self.cpfile.block(0, &mut from)?.with_bytes(|b| checkpoint::counts(b));
+        for cno in (1..self.cno).rev() {
+            if self.snapshots.len() as u64 >= count {
+                break;
+            }
+            if self.checkpoint(cno, media)?.is_some_and(|e| e.flags & SNAPSHOT != 0) {
+                self.snapshots.insert(cno);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts data of later logs back where it was on its way to; how many blocks.
+    fn roll_forward(&mut self, chain: &Chain, media: &Media) -> Result<u32> {
+        let mut rolled = 0;
+        for (at, e) in &chain.data {
+            let Part::Data(index) = e.part else { continue };
+            match self.node(e.ino, media) {
+                Ok(_) => {}
+                Err(FsError::Stale) => continue,
+                Err(e) => return Err(e),
+            }
+            let page = media.read(*at, Structure::Data)?;
+            self.stage(e.ino, index, page);
+            rolled += 1;
+        }
+        Ok(rolled)
+    }
+
+    /// Frees inodes without names.
+    fn free_orphans(&mut self, media: &Media) -> Result<u32> {
+        let mut gone = Vec::new();
+        for ino in FIRST_INO..INODES.most * crate::groups::GROUP {
+            let group = ino / crate::groups::GROUP;
+            let mut from = Virtual { media, dat: &mut self.dat };
+            if ino % crate::groups::GROUP == 0 && INODES.used(&mut self.ifile, group, &mut from)? == 0 {
+                break;
+            }
+            if !INODES.is_used(&mut self.ifile, ino, &mut from)? {
+                continue;
+            }
+            let known = self.nodes.contains_key(&ino);
+            if self.node(ino, media)?.attr.nlink == 0 {
+                gone.push(ino);
+            } else if !known {
+                self.nodes.remove(&ino);
+            }
+        }
+        for ino in &gone {
+            self.cut(*ino, 0, media)?;
+            self.forget(*ino);
+        }
+        Ok(gone.len() as u32)
+    }
+}
+
+/// Mounts the file system on a drive, recovering it ([`Nilfs2::recovery`] tells).
+///
+/// # Errors
+/// `Corrupt` where there is no sound NILFS2; `Invalid` where `cp` names no snapshot; the drive's.
+pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
+    let all = supers(&port)?;
+    let mut sb = all[0];
+    let media = Media::new(port, sb.geo);
+    let (mut state, chain) = match load(&media, &sb, options) {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            let other = all.get(1).filter(|s| s.geo == sb.geo && e != FsError::Invalid).ok_or(e)?;
+            load(&media, other, options)?
+        }
+    };
+    let changes = options.cp.is_none();
+    let mut recovery = Recovery {
+        clean: sb.flags & CLEAN != 0 && chain.logs == 0,
+        cno: state.cno - 1,
+        logs: chain.logs,
+        ..Recovery::default()
+    };
+    if changes {
+        sb.mounts = all.iter().map(|s| s.mounts).max().unwrap_or(0) + 1;
+        sb.flags = 0;
+        (sb.last_log, sb.last_seq, sb.last_serial) = (chain.at.at, chain.at.seq, chain.at.serial);
+        write_one(&media.port, &mut sb)?;
+        media.port.flush()?;
+        state.mounts = sb.mounts;
+        state.segs.super_seq = sb.last_seq;
+        recovery.blocks = state.roll_forward(&chain, &media)?;
+        let entry = state.checkpoint(state.cno - 1, &media)?;
+        if entry.is_some_and(|e| e.orphans > 0) {
+            recovery.orphans = state.free_orphans(&media)?;
+        }
+    }
+    let fs = Arc::new(Nilfs2 {
+        media,
+        generations: Generations::of_mount(state.cno),
+        state: Mutex::new(state),
+        ops: RwLock::new(()),
+        options: options.clone(),
+        pages: parking_lot::Mutex::new(None),
+        super_block: parking_lot::Mutex::new((sb, now())),
+        unflushed: AtomicBool::new(true),
+        cleaning: AtomicBool::new(false),
+        recovering: AtomicBool::new(true),
+        broken: parking_lot::Mutex::new(None),
+        stats: parking_lot::Mutex::new(Stats::default()),
+        daemons: Mutex::new(Vec::new()),
+        recovery,
+    });
+    fs.state.lock().node(crate::layout::ROOT_INO, &fs.media)?;
+    if changes {
+        if recovery.blocks > 0 || recovery.orphans > 0 || chain.logs > 0 {
+            fs.construct()?;
+            fs.write_super(0)?;
+        }
+        *fs.stats.lock() = Stats::default();
+        fs.recovering.store(false, std::sync::atomic::Ordering::Relaxed);
+        let (a, b) = (Arc::downgrade(&fs), Arc::downgrade(&fs));
+        *fs.daemons.lock() = vec![
+            Daemon::start("segctord", move |stop| constructor_loop(&a, stop)),
+            Daemon::start("nilfs_cleanerd", move |stop| cleaner_loop(&b, stop)),
+        ];
+    }
+    Ok(fs)
+}

@@ -1,0 +1,188 @@
+//! Reading logs: recovery, and the cleaner.
+//!
+//! ```text
+//!   superblock -> log -> log -> log (SR)* -> log (data) -> log (data) -> nothing that follows
+//!                            newest root     rolled forward
+//! ```
+//!
+//! A log counts if all of its parts are whole and it follows the one before (serial numbers, sequence numbers of segments). What a
+//! crash left behind has another predecessor and is never taken for a later log.
+//!
+//! Source: reference/nilfs2.md section 5.2; the kernel's `recovery.c`.
+
+use crate::geometry::Geometry;
+use crate::layout::corrupt;
+use crate::layout::summary::{BEGIN, END, Entry, Header, SR, SYNDT, Summary};
+use crate::layout::super_root::SuperRoot;
+use crate::layout::superblock::Superblock;
+use crate::media::Media;
+use crate::segments::{Cursor, LEAST_PART};
+use crate::state::LastRoot;
+use granary_device::Structure;
+use granary_units::Page;
+use granary_vfs::Result;
+use std::collections::BTreeMap;
+
+/// What the logs on media say.
+pub(crate) struct Chain {
+    pub root: SuperRoot,
+    pub at: LastRoot,
+    /// Where the next log goes.
+    pub cursor: Cursor,
+    /// Logs of data behind the root: blocks with their places.
+    pub data: Vec<(u64, Entry)>,
+    /// Logs behind the one that the superblock names.
+    pub logs: u32,
+    /// Blocks written in segments that the root does not know of.
+    pub written: BTreeMap<u64, u64>,
+}
+
+/// A log that is whole.
+struct Whole {
+    header: Header,
+    at: u64,
+    root: Option<SuperRoot>,
+    blocks: Vec<(u64, Entry)>,
+    /// Where it ended: segment, behind its last block, sequence number, segment after that.
+    end: Cursor,
+    /// Segments that it has blocks in, and up to where.
+    segs: Vec<(u64, u64)>,
+}
+
+fn read_part(media: &Media, at: u64, seq: u64) -> Result<(Summary, Option<SuperRoot>)> {
+    let what = Structure::Log;
+    let head = Header::parse(&media.read(at, what)?.to_bytes())?;
+    let left = media.geo.end(media.geo.segment(at)) - at;
+    if head.seq != seq || head.blocks as u64 > left || head.next >= media.geo.segments {
+        return Err(corrupt("a log of another time"));
+    }
+    let mut pages = vec![Page::ZERO; head.blocks as usize];
+    media.read_run(at, &mut pages, what)?;
+    let (summary, blocks) = pages.split_at(head.summary_blocks() as usize);
+    let summary = Summary::parse(summary)?;
+    let covered =
+        blocks.iter().enumerate().filter(|(i, _)| summary.entries.get(*i).is_none_or(|e| !e.remapped));
+    let sum = covered.fold(0, |sum, (_, page)| page.with_bytes(|b| crc32c::crc32c_append(sum, b)));
+    if sum != head.data_sum {
+        return Err(corrupt("a log whose blocks are damaged"));
+    }
+    let root = match (head.flags & SR != 0, blocks.last()) {
+        (true, Some(page)) => Some(SuperRoot::parse(&page.to_bytes())?),
+        _ => None,
+    };
+    Ok((summary, root))
+}
+
+/// The log at a place; `follows`: whether its first header is of the expected one.
+fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> Result<Whole> {
+    let geo = media.geo;
+    let mut whole: Option<Whole> = None;
+    for number in 0.. {
+        if geo.end(c.seg).saturating_sub(c.at) < LEAST_PART {
+            (c.seg, c.at, c.seq) = (c.next, geo.start(c.next), c.seq + 1);
+        }
+        let (summary, root) = read_part(media, c.at, c.seq)?;
+        let h = summary.header;
+        let fits = match &whole {
+            None => follows(&h) && h.flags & BEGIN != 0 && h.number == 0,
+            Some(w) => {
+                h.serial == w.header.serial
+                    && h.prev == w.header.prev
+                    && h.number == number as u16
+                    && h.flags & BEGIN == 0
+            }
+        };
+        if !fits {
+            return Err(corrupt("a log that does not follow the one before"));
+        }
+        let first = c.at + h.summary_blocks();
+        let end = c.at + h.blocks as u64;
+        let cursor = Cursor { at: end, next: h.next, serial: h.serial, ..c };
+        let blocks = (first..).zip(summary.entries);
+        let w = whole.get_or_insert_with(|| Whole {
+            header: h,
+            at: c.at,
+            root: None,
+            blocks: Vec::new(),
+            end: cursor,
+            segs: Vec::new(),
+        });
+        w.blocks.extend(blocks);
+        w.segs.push((c.seg, end - geo.start(c.seg)));
+        (w.end, c) = (cursor, cursor);
+        if root.is_some() {
+            w.root = root;
+        }
+        if h.flags & END != 0 {
+            break;
+        }
+    }
+    let whole = whole.ok_or_else(|| corrupt("no log"))?;
+    let data = whole.header.flags & SYNDT != 0;
+    if whole.root.is_some() || data { Ok(whole) } else { Err(corrupt("a log without a super root")) }
+}
+
+/// Reads on from the log that the superblock names.
+///
+/// # Errors
+/// `Corrupt` where that log is damaged; the drive's.
+pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
+    let geo = media.geo;
+    let start = Cursor {
+        seg: geo.segment(sb.last_log),
+        at: sb.last_log,
+        next: 0,
+        seq: sb.last_seq,
+        serial: sb.last_serial,
+    };
+    let first = read_log(media, start, &|h| h.serial == sb.last_serial)?;
+    let root = first.root.ok_or_else(|| corrupt("the log that the superblock names has no super root"))?;
+    let place = |at: u64, h: &Header| LastRoot { at, seq: h.seq, serial: h.serial };
+    let mut chain = Chain {
+        root,
+        at: place(first.at, &first.header),
+        cursor: first.end,
+        data: Vec::new(),
+        logs: 0,
+        written: BTreeMap::new(),
+    };
+    // Anything but a log that follows ends the chain; an error of the drive is one, too: what cannot be read was not acknowledged.
+    loop {
+        let before = chain.cursor.serial;
+        let Ok(log) = read_log(media, chain.cursor, &|h| h.prev == before) else { return Ok(chain) };
+        chain.logs += 1;
+        chain.cursor = log.end;
+        chain.written.extend(log.segs);
+        if let Some(root) = log.root {
+            chain.at = place(log.at, &log.header);
+            (chain.root, chain.data, chain.written) = (root, Vec::new(), BTreeMap::new());
+        } else {
+            chain.data.extend(log.blocks);
+        }
+    }
+}
+
+/// Every block of a segment that its summaries tell of.
+///
+/// # Errors
+/// `Corrupt` where a summary is damaged; the drive's.
+pub(crate) fn segment_blocks(media: &Media, seg: u64, written: u64) -> Result<Vec<(u64, Entry)>> {
+    let geo: Geometry = media.geo;
+    let (mut at, end) = (geo.start(seg), geo.start(seg) + written);
+    let mut all = Vec::new();
+    while at < end {
+        let first = media.read(at, Structure::Log)?;
+        let head = Header::parse(&first.to_bytes())?;
+        if at + head.blocks as u64 > end {
+            return Err(corrupt(format!("a log at block {at} goes beyond its segment")));
+        }
+        let mut pages = vec![first; head.summary_blocks() as usize];
+        if pages.len() > 1 {
+            media.read_run(at + 1, &mut pages[1..], Structure::Log)?;
+        }
+        let summary = Summary::parse(&pages)?;
+        all.extend((at + head.summary_blocks()..).zip(summary.entries));
+        at += head.blocks as u64;
+    }
+    Ok(all)
+}

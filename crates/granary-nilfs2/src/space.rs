@@ -1,0 +1,113 @@
+//! Space: what is promised can be written.
+//!
+//! ```text
+//!   all blocks of segments
+//!   | in use (files, metadata) ... | promised | free for users | dead, and reserved for the cleaner |
+//!                                              capacity (9/10 of what is not kept)
+//!   room for logs: clean segments and the rest of the present one   >=   what the next log can need   +   kept
+//! ```
+//!
+//! Two things must hold before something is made dirty. What will be in use fits the capacity: then there are dead blocks enough for
+//! the cleaner to make room, at any time. And there is room for the log now, else somebody has to write one and clean first. Where
+//! dead blocks are protected (by their age, by snapshots) cleaning may find nothing: that is no space, as in the kernel.
+
+use crate::Nilfs2;
+use crate::layout::BLOCK_SIZE;
+use crate::layout::inode::INODE;
+use crate::state::State;
+use granary_vfs::{FsError, Result, StatFs};
+
+/// For whom there is to be space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// Something that grows.
+    Grow,
+    /// Something that gives space back, or changes attributes: it may have more of what is kept.
+    Free,
+}
+
+/// Blocks that a node has at least, but for the last one of a file.
+const NODE_SHARE: u64 = 127;
+/// Rounds of writing a log and cleaning before there is no space.
+const ROUNDS: usize = 24;
+
+impl State {
+    /// Blocks that a log of all that is dirty takes at most, with so many more pages and changed blocks of names.
+    pub fn need(&self, pages: u64, names: u64) -> u64 {
+        let data = self.pending + pages;
+        let misc = self.misc + names;
+        // Nodes: a run of pages has its own, a long one as many as it fills.
+        let nodes = (self.runs + 2 * u64::from(pages > 0)) * 2 + data / 64 + misc;
+        let ifile = (self.dirty.len() as u64 + names).min(self.ifile.tree.count + 1) + 6;
+        let sufile = self.sufile.tree.count.min(8) + 2;
+        let virtuals = data + misc + nodes + ifile + sufile + 3;
+        // DAT: where old numbers end, anywhere; where new ones begin, close together.
+        let dat =
+            virtuals.min(self.dat.file.tree.count) + self.dat.file.dirty.len() as u64 + virtuals / 128 + 8;
+        let all = virtuals + dat + dat.min(self.dat.file.tree.count / 64 + 4);
+        all + all / 100 + 8
+    }
+
+    /// Blocks that users can still have. New ones need nodes above them.
+    pub fn free(&self) -> u64 {
+        self.segs
+            .geo
+            .capacity()
+            .saturating_sub(self.used() + self.pending_new + self.pending_new / NODE_SHARE)
+    }
+
+    /// Whether so many pages, of which some are new, and blocks of names can become dirty.
+    pub fn has_space(&self, want: Want, pages: u64, new: u64, names: u64) -> bool {
+        let kept = self.segs.geo.kept();
+        let (grows, kept) = match want {
+            // Of the blocks that a name makes dirty few are new ones.
+            Want::Grow => (new + new / NODE_SHARE + (names + self.misc).div_ceil(4), kept / 4 * 3),
+            Want::Free => (0, kept / 2),
+        };
+        let fits = want == Want::Free || new + names == 0 || grows <= self.free();
+        fits && self.segs.room() >= self.need(pages, names) + kept
+    }
+}
+
+impl Nilfs2 {
+    /// Sees to it that so much can become dirty: writes a log and cleans where that helps. Nothing is held meanwhile.
+    ///
+    /// # Errors
+    /// `NoSpace`; what a log can fail with.
+    pub(crate) fn space_for(&self, want: Want, pages: u64, new: u64, names: u64) -> Result<()> {
+        for round in 0..ROUNDS {
+            self.working()?;
+            let (enough, dirty) = {
+                let s = self.state.lock();
+                (s.has_space(want, pages, new, names), s.dirty_since.is_some() || s.pending > 0)
+            };
+            if enough {
+                return Ok(());
+            }
+            // A log makes an estimate a fact.
+            if dirty && round == 0 {
+                self.construct()?;
+                continue;
+            }
+            if !self.clean_for_space()? {
+                break;
+            }
+        }
+        // What frees space has all of the rest.
+        let last = {
+            let s = self.state.lock();
+            want == Want::Free && s.segs.room() > s.need(pages, names) + s.segs.geo.seg_blocks
+        };
+        if last { Ok(()) } else { Err(FsError::NoSpace) }
+    }
+
+    pub(crate) fn stat(&self) -> StatFs {
+        let s = self.state.lock();
+        let free_blocks = s.free();
+        let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_SHARE / 2).min(free_blocks);
+        let blocks = s.segs.geo.capacity();
+        let inodes = blocks * (BLOCK_SIZE / INODE) as u64;
+        let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(inodes.saturating_sub(s.inodes));
+        StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes }
+    }
+}

@@ -1,0 +1,367 @@
+//! [`Node`]: one node of a B-tree, with those of its children that are in memory.
+//!
+//! ```text
+//!   block:  0 level 1 | children 2 | 0 .. 16 | keys 255 x 8 | pointers 255 x 8
+//! ```
+
+use super::Blocks;
+use crate::layout::{BLOCK_SIZE, BlockBytes, corrupt, le16, le64, put16, put64};
+use granary_device::Structure;
+use granary_units::Page;
+use granary_vfs::Result;
+
+/// Children of a node (Linux 6.1, NILFS_BTREE_NODE_NCHILDREN_MAX of 4 KiB).
+pub(crate) const CHILDREN: usize = (BLOCK_SIZE - KEYS) / 16;
+const KEYS: usize = 16;
+const PTRS: usize = KEYS + 8 * CHILDREN;
+/// More levels than any file needs.
+const MOST_LEVELS: u8 = 12;
+
+/// See the module.
+pub(crate) struct Node {
+    /// 1 is the lowest: its pointers are to blocks.
+    pub level: u8,
+    pub keys: Vec<u64>,
+    pub ptrs: Vec<u64>,
+    kids: Vec<Option<Box<Node>>>,
+    pub dirty: bool,
+}
+
+impl Node {
+    /// A node of these entries.
+    ///
+    /// # Errors
+    /// `Corrupt` where they do not ascend, or the level is impossible.
+    pub fn new(level: u8, keys: Vec<u64>, ptrs: Vec<u64>) -> Result<Node> {
+        let ascending = keys.windows(2).all(|w| w[0] < w[1]);
+        if !(1..=MOST_LEVELS).contains(&level) || !ascending || level > 1 && keys.is_empty() {
+            return Err(corrupt(format!("a B-tree node of level {level} with {} children", keys.len())));
+        }
+        let kids = if level > 1 { keys.iter().map(|_| None).collect() } else { Vec::new() };
+        Ok(Node { level, keys, ptrs, kids, dirty: false })
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn parse(b: &BlockBytes, level: u8, first: u64) -> Result<Node> {
+        let n = le16(b, 2) as usize;
+        if b[0] != level || n == 0 || n > CHILDREN || le64(b, KEYS) < first {
+            return Err(corrupt(format!("no B-tree node of level {level} from key {first} on")));
+        }
+        let words = |base: usize| (0..n).map(|i| le64(b, base + 8 * i)).collect();
+        Node::new(level, words(KEYS), words(PTRS))
+    }
+
+    /// Its block.
+    pub fn encode(&self) -> Page {
+        let mut b = [0; BLOCK_SIZE];
+        b[0] = self.level;
+        put16(&mut b, 2, self.keys.len() as u16);
+        self.keys.iter().enumerate().for_each(|(i, k)| put64(&mut b, KEYS + 8 * i, *k));
+        self.ptrs.iter().enumerate().for_each(|(i, p)| put64(&mut b, PTRS + 8 * i, *p));
+        Page::from_bytes(&b)
+    }
+
+    /// The entry that has `key`, or the last one before it.
+    fn at(&self, key: u64) -> Option<usize> {
+        self.keys.partition_point(|k| *k <= key).checked_sub(1)
+    }
+
+    fn kid(&mut self, i: usize, from: &mut dyn Blocks) -> Result<&mut Node> {
+        let (level, first, ptr) = (self.level - 1, self.keys[i], self.ptrs[i]);
+        let kid = &mut self.kids[i];
+        if kid.is_none() {
+            let page = from.load(ptr, Structure::DataPointer)?;
+            *kid = Some(Box::new(page.with_bytes(|b| Node::parse(b, level, first))?));
+        }
+        kid.as_deref_mut().ok_or_else(|| corrupt("a B-tree lost a node"))
+    }
+
+    pub fn lookup(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Option<u64>> {
+        let Some(i) = self.at(key) else { return Ok(None) };
+        match self.level {
+            1 => Ok((self.keys[i] == key).then_some(self.ptrs[i])),
+            _ => self.kid(i, from)?.lookup(key, from),
+        }
+    }
+
+    pub fn next(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Option<(u64, u64)>> {
+        if self.level == 1 {
+            let i = self.keys.partition_point(|k| *k < key);
+            return Ok(self.keys.get(i).map(|k| (*k, self.ptrs[i])));
+        }
+        for i in self.at(key).unwrap_or(0)..self.keys.len() {
+            if let Some(found) = self.kid(i, from)?.next(key, from)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets a pointer; what no longer fits is a new right sibling. `made`: entries and nodes that came.
+    pub fn set(&mut self, key: u64, ptr: u64, from: &mut dyn Blocks, made: &mut u64) -> Result<Option<Node>> {
+        if self.level == 1 {
+            match self.keys.binary_search(&key) {
+                Ok(i) => self.ptrs[i] = ptr,
+                Err(i) => {
+                    self.keys.insert(i, key);
+                    self.ptrs.insert(i, ptr);
+                    *made += 1;
+                }
+            }
+            self.dirty = true;
+            return Ok(self.split());
+        }
+        let i = self.at(key).unwrap_or(0);
+        let more = self.kid(i, from)?.set(key, ptr, from, made)?;
+        self.keys[i] = self.keys[i].min(key);
+        self.dirty = true;
+        if let Some(right) = more {
+            *made += 1;
+            self.adopt(i + 1, right);
+        }
+        Ok(self.split())
+    }
+
+    fn adopt(&mut self, i: usize, kid: Node) {
+        self.keys.insert(i, kid.keys[0]);
+        self.ptrs.insert(i, 0);
+        self.kids.insert(i, Some(Box::new(kid)));
+    }
+
+    /// The right part of a node with too many entries: one of them where it grew at its end, else half.
+    fn split(&mut self) -> Option<Node> {
+        if self.keys.len() <= CHILDREN {
+            return None;
+        }
+        let half = self.keys.len() / 2;
+        let at = match self.level == 1 && self.keys[CHILDREN] - self.keys[CHILDREN - 1] == 1 || self.level > 1
+        {
+            true => CHILDREN,
+            false => half,
+        };
+        let kids = if self.level > 1 { self.kids.split_off(at) } else { Vec::new() };
+        Some(Node {
+            level: self.level,
+            keys: self.keys.split_off(at),
+            ptrs: self.ptrs.split_off(at),
+            kids,
+            dirty: true,
+        })
+    }
+
+    /// The root's entries move to a node below it, which gets a sibling where there is one.
+    pub fn push_down(&mut self, right: Option<Node>) {
+        let level = self.level + 1;
+        let root = Node { level, keys: Vec::new(), ptrs: Vec::new(), kids: Vec::new(), dirty: true };
+        let mut below = std::mem::replace(self, root);
+        below.dirty = true;
+        self.adopt(0, below);
+        if let Some(right) = right {
+            self.adopt(1, right);
+        }
+    }
+
+    /// The root takes over the entries of its only child, where it has room; the child's pointer.
+    pub fn pull_up(&mut self, from: &mut dyn Blocks) -> Result<Option<u64>> {
+        if self.level == 1 {
+            return Ok(None);
+        }
+        if self.keys.is_empty() {
+            *self = Node { level: 1, keys: Vec::new(), ptrs: Vec::new(), kids: Vec::new(), dirty: true };
+            return Ok(None);
+        }
+        if self.keys.len() > 1 || self.kid(0, from)?.keys.len() > super::ROOT_CHILDREN {
+            return Ok(None);
+        }
+        let ptr = self.ptrs[0];
+        if let Some(kid) = self.kids[0].take() {
+            *self = *kid;
+            self.dirty = true;
+        }
+        Ok(Some(ptr))
+    }
+
+    /// Reads all nodes that a cut at `key` needs.
+    pub fn load_from(&mut self, key: u64, from: &mut dyn Blocks) -> Result<()> {
+        if self.level > 1 {
+            for i in self.at(key).unwrap_or(0)..self.keys.len() {
+                self.kid(i, from)?.load_from(key, from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes entries from `key` on; all nodes are in memory. `gone`: entries and nodes.
+    pub fn cut(&mut self, key: u64, freed: &mut Vec<u64>, gone: &mut u64) {
+        let before = *gone;
+        if self.level == 1 {
+            let i = self.keys.partition_point(|k| *k < key);
+            *gone += (self.keys.len() - i) as u64;
+            self.keys.truncate(i);
+            freed.extend(self.ptrs.drain(i..));
+        } else {
+            for i in (self.at(key).unwrap_or(0)..self.keys.len()).rev() {
+                let Some(kid) = &mut self.kids[i] else { continue };
+                kid.cut(key, freed, gone);
+                if kid.keys.is_empty() {
+                    *gone += 1;
+                    freed.extend(Some(self.ptrs[i]).filter(|p| *p != 0));
+                    self.keys.truncate(i);
+                    self.ptrs.truncate(i);
+                    self.kids.truncate(i);
+                }
+            }
+        }
+        self.dirty |= *gone > before;
+    }
+
+    pub fn place(&mut self, place: &mut dyn FnMut(&Node, u64) -> Result<u64>) -> Result<()> {
+        for i in 0..self.kids.len() {
+            if let Some(kid) = &mut self.kids[i]
+                && kid.dirty
+            {
+                kid.place(place)?;
+                kid.dirty = false;
+                self.ptrs[i] = place(kid, self.ptrs[i])?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn dirty_below(&self, all: &mut Vec<(u8, u64)>) {
+        for kid in self.kids.iter().flatten().filter(|k| k.dirty) {
+            kid.dirty_below(all);
+            all.push((kid.level, kid.keys.first().copied().unwrap_or(0)));
+        }
+    }
+
+    /// The pointer of the node of a lower level that has `key`; with `touch` it and what is above it become dirty.
+    pub fn node_at(
+        &mut self,
+        level: u8,
+        key: u64,
+        touch: bool,
+        from: &mut dyn Blocks,
+    ) -> Result<Option<u64>> {
+        let Some(i) = self.at(key) else { return Ok(None) };
+        self.dirty |= touch;
+        let ptr = self.ptrs[i];
+        let here = self.level == level + 1;
+        if here && !touch {
+            return Ok(Some(ptr));
+        }
+        let kid = self.kid(i, from)?;
+        if here {
+            kid.dirty = true;
+            return Ok(Some(ptr));
+        }
+        kid.node_at(level, key, touch, from)
+    }
+
+    pub fn walk(&mut self, from: &mut dyn Blocks, tell: &mut dyn FnMut(u8, u64, u64)) -> Result<()> {
+        for i in 0..self.keys.len() {
+            tell(self.level - 1, self.keys[i], self.ptrs[i]);
+            if self.level > 1 {
+                self.kid(i, from)?.walk(from, tell)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn evict(&mut self) {
+        for kid in &mut self.kids {
+            match kid {
+                Some(k) if k.dirty => k.evict(),
+                _ => *kid = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Tree;
+    use super::*;
+    use granary_sim::rng::Stream;
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    struct Memory(BTreeMap<u64, Page>, u64);
+
+    impl Blocks for Memory {
+        fn load(&mut self, ptr: u64, _: Structure) -> Result<Page> {
+            self.0.get(&ptr).cloned().ok_or_else(|| corrupt("nothing there"))
+        }
+    }
+
+    fn write_out(tree: &mut Tree, memory: &mut Memory) {
+        tree.place_nodes(&mut |node, _| {
+            memory.1 += 1;
+            memory.0.insert(1_000_000 + memory.1, node.encode());
+            Ok(1_000_000 + memory.1)
+        })
+        .expect("placed");
+    }
+
+    /// Sets, cuts, write-outs and evictions at random: the tree holds what a map holds, counts its blocks and nodes, and frees each
+    /// pointer once.
+    #[test]
+    fn a_tree_is_a_map() {
+        for seed in 0..6 {
+            let (mut rng, mut memory) = (Stream::new(seed, "tree"), Memory::default());
+            let (mut tree, mut map) = (Tree::default(), BTreeMap::new());
+            let mut next = 0;
+            for step in 0..40_000u64 {
+                match rng.below(4000) {
+                    0 => {
+                        let key = if seed == 0 { 0 } else { rng.below(60_000) };
+                        let mut freed = tree.cut(key, &mut memory).expect("cut");
+                        freed.retain(|p| *p < 1_000_000);
+                        freed.sort_unstable();
+                        let mut gone: Vec<u64> = map.split_off(&key).into_values().collect();
+                        gone.sort_unstable();
+                        assert_eq!(freed, gone);
+                        next = key;
+                    }
+                    1..5 => write_out(&mut tree, &mut memory),
+                    5 => tree.evict(),
+                    n => {
+                        next += 1;
+                        let key = if n % 3 == 0 { rng.below(60_000) } else { next };
+                        tree.set(key, step + 1, &mut memory).expect("set");
+                        map.insert(key, step + 1);
+                    }
+                }
+                let key = rng.below(60_000);
+                assert_eq!(tree.lookup(key, &mut memory), Ok(map.get(&key).copied()));
+                let found = map.range(key..).next().map(|(k, p)| (*k, *p));
+                assert_eq!(tree.next(key, &mut memory), Ok(found));
+            }
+            write_out(&mut tree, &mut memory);
+            let mut again = Tree::parse(&tree.encode(), tree.count).expect("sound");
+            let (mut held, mut all) = (BTreeMap::new(), 0);
+            again
+                .walk(&mut memory, &mut |level, key, ptr| {
+                    all += 1;
+                    if level == 0 {
+                        held.insert(key, ptr);
+                    }
+                })
+                .expect("walk");
+            assert_eq!(held, map);
+            assert_eq!(again.count, all, "blocks and nodes");
+        }
+    }
+
+    /// What is written in order leaves full nodes.
+    #[test]
+    fn nodes_of_a_file_written_in_order_are_full() {
+        let (mut tree, mut memory) = (Tree::default(), Memory::default());
+        (0..20_000).for_each(|k| tree.set(k, k + 1, &mut memory).expect("set"));
+        assert_eq!(tree.count - 20_000, 20_000u64.div_ceil(CHILDREN as u64) + 1);
+        assert_eq!(tree.height(), 2);
+    }
+}

@@ -1,0 +1,10 @@
+//! NILFS2 from outside: one binary, one module for each property that is looked at.
+
+mod cleaning;
+mod common;
+mod damage;
+mod model;
+mod power;
+mod rows;
+mod snapshots;
+mod space;

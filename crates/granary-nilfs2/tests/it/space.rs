@@ -1,0 +1,99 @@
+//! Space, size and number: full file systems, large directories, large files.
+
+use crate::common::{Mounted, Subject, promising};
+use granary_nilfs2::MkfsOptions;
+use granary_suite::suite::{self, create, drive, fill, run};
+use granary_units::{Bytes, Dest};
+use granary_vfs::{FsError, Posix};
+
+/// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can be written over for
+/// ever.
+#[test]
+fn no_space_comes_when_nothing_is_left() {
+    run(|| {
+        let m = Mounted::fresh(&promising(), &drive(Bytes::mib(64)));
+        let mut p = m.process();
+        let small = create(&mut p, "/small");
+        p.pwrite(small, fill(7, 100 * 4096), 0).expect("write");
+        p.fsync(small).expect("fsync");
+        p.close(small).expect("close");
+        let fd = create(&mut p, "/all");
+        let stat = p.statfs().expect("statfs");
+        let mut written = 0;
+        let error = loop {
+            match p.pwrite(fd, fill(written + 1, 4096), written * 4096) {
+                Ok(_) => written += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(error, FsError::NoSpace);
+        assert!(written >= stat.available_blocks() && written <= stat.free_blocks, "{written} of {stat:?}");
+        p.fsync(fd).expect("everything promised can be written");
+        p.unlink("/small").expect("unlink on a full file system");
+        for i in 0..50 {
+            p.pwrite(fd, fill(written + i + 1, 4096), (written + i) * 4096).expect("there is space again");
+        }
+        p.fsync(fd).expect("fsync");
+        m.check();
+        for round in 0..4u64 {
+            for i in (0..written).step_by(3) {
+                p.pwrite(fd, fill(round + 100_000, 4096), i * 4096).expect("overwrite");
+            }
+            p.sync().expect("sync");
+        }
+        assert!(m.fs.stats().cleaned > 0);
+        for i in 0..written {
+            let mut buf = [0; 8];
+            p.pread(fd, Dest::Bytes(&mut buf), i * 4096).expect("read");
+            let expected = if i % 3 == 0 { 100_003 } else { i + 1 };
+            assert_eq!(u64::from_le_bytes(buf), expected, "block {i}");
+        }
+        p.close(fd).expect("close");
+        m.check();
+        p.unlink("/all").expect("unlink");
+        p.mkdir("/yes", 0o755).expect("mkdir");
+        m.check();
+    });
+}
+
+#[test]
+fn a_full_file_system_can_be_emptied_and_filled_again() {
+    suite::a_full_file_system_can_be_emptied_and_filled_again(&promising());
+}
+
+#[test]
+fn a_full_file_system_survives_a_crowd() {
+    // So small that some of the writes find nothing from their first page on.
+    let mkfs = MkfsOptions { size: Some(Bytes::mib(24)), ..MkfsOptions::default() };
+    suite::a_full_file_system_survives_a_crowd(&Subject { mkfs, ..promising() });
+}
+
+#[test]
+fn every_name_of_a_full_file_system_can_be_taken_away() {
+    suite::every_name_of_a_full_file_system_can_be_taken_away(&promising());
+}
+
+#[test]
+fn attributes_of_a_full_file_system_can_be_changed() {
+    suite::attributes_of_a_full_file_system_can_be_changed(&promising());
+}
+
+#[test]
+fn a_large_directory_keeps_every_name() {
+    suite::a_large_directory_keeps_every_name(&promising(), 30_000, 400 * 4096);
+}
+
+#[test]
+fn listing_survives_changes_in_between() {
+    suite::listing_survives_changes_in_between(&promising());
+}
+
+#[test]
+fn a_large_sparse_file_keeps_every_piece() {
+    suite::a_large_sparse_file_keeps_every_piece(&promising());
+}
+
+#[test]
+fn the_largest_file_is_whole_to_its_last_byte() {
+    suite::the_largest_file_is_whole_to_its_last_byte(&promising());
+}
