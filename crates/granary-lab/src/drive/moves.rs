@@ -12,7 +12,7 @@
 
 use crate::error::LabError;
 use crate::testbed::Testbed;
-use granary_device::{Command, Drive, DriveError, Structure};
+use granary_device::{Command, Drive, DriveError, FileEnd, Structure};
 use granary_mssd::{BamSpace, Mssd};
 use granary_sim::rng::Stream;
 use granary_sim::{Histogram, HostCosts};
@@ -233,7 +233,7 @@ impl Run<'_> {
             // A file for each thread; what its offset is costs nothing.
             (Way::FsWrite, _) => {
                 let (ino, offset) = (1 + piece / self.each, (piece % self.each) as u32);
-                Command::FsWrite { lpa: dst, pages: &self.page, ino, offset, what: WHAT }
+                Command::FsWrite { lpa: dst, pages: &self.page, ino, offset, end: FileEnd::WHOLE, what: WHAT }
             }
         };
         let done = self.drive.submit(now + before, command)? + after;

@@ -9,7 +9,7 @@
 //!   platform  sections 2.1, 4 and 6.1: what the testbed states
 //! ```
 //!
-//! The paper's F2FS is that of Linux 3.16: always out of place, no inline data, no periodic checkpoint. Cleaning of F2FS begins at
+//! The paper's F2FS is that of Linux 3.16: always out of place, no periodic checkpoint. Cleaning of F2FS begins at
 //! once, as its ioctl does; that of NILFS2 after the 600 s of its protection period. Both file systems of a pair do the same
 //! operations, where the paper runs both for the same time: more operations leave more to clean.
 //!

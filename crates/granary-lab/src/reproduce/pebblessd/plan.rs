@@ -7,9 +7,8 @@ use crate::reproduce::{MAIN, Plan, Planned};
 use granary_units::Nanos;
 use granary_workload::Workload;
 
-/// F2FS of Linux 3.16 (spec of the paper's section 6.1): what the kernel had no code for yet, or off.
-const F2FS_3_16: [&str; 4] =
-    ["f2fs.ipu_policy=disabled", "f2fs.inline_data=false", "f2fs.checkpoint_interval=0", "f2fs.lazy_gc=true"];
+/// F2FS of Linux 3.16 (section 6.1), which wrote always out of place and had no checkpoint by age: 1,000,000,000 s.
+const F2FS_3_16: [&str; 2] = ["f2fs.in_place=never", "f2fs.checkpoint_interval=1000000000000000000"];
 /// `nilfs-clean -p 600` (section 6.3).
 const PROTECTION: Nanos = Nanos::from_secs(600);
 
