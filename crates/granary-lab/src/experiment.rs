@@ -27,7 +27,7 @@ use granary_device::{Devices, Role};
 use granary_mssd::{DriveConfig, Mssd};
 use granary_sim::{World, WorldConfig, now, sleep_until};
 use granary_units::{Nanos, PAGE_SIZE};
-use granary_vfs::{CachePolicy, Caller, Cred, FsError, Process, Vfs};
+use granary_vfs::{CachePolicy, Caller, Cred, Entrance, FsError, Process, Vfs};
 use granary_workload::Workload;
 use granary_workload::run::{
     Clients, Finish, Outcome, ProcessId, Progress, ProgressFn, Run, RunError, RunOptions,
@@ -133,6 +133,8 @@ struct Finished {
     /// Pages in the page cache when the run ended, and the most duplicates of pages until then.
     cache: (u64, u64),
     cleaning: Option<Cleaning>,
+    /// Processors inside the drive that worked for it: how many, and for how long.
+    inside: Option<Processors>,
     /// Memory of the file system when the run ended.
     memory: Vec<(&'static str, u64)>,
 }
@@ -236,17 +238,24 @@ impl Experiment {
         vfs.sync(&Caller::KERNEL).map_err(LabError::fs(name, "setup"))?;
         sleep_until(devices.settle(now()).map_err(|e| LabError::run(name, "setup", e))?);
         let ready = Snapshot::take(&devices);
+        let inside = match vfs.fs().features().entrance {
+            Entrance::Device(cores) | Entrance::Ioctl(cores) => Some((cores, cores.busy())),
+            Entrance::Kernel | Entrance::Direct => None,
+        };
         mark(Phase::Run);
         let done = Arc::new(Mutex::new(None));
         let at_end = {
             let (mark, done, devices) = (mark.clone(), Arc::clone(&done), devices.clone());
             move || {
                 mark(Phase::Drain);
-                *done.lock() = Some(Snapshot::take(&devices));
+                let busy = inside.map(|(cores, before)| cores.busy() - before);
+                *done.lock() = Some((Snapshot::take(&devices), busy));
             }
         };
         let outcome = run.measure_then(at_end).map_err(|e| self.failed(fs, "run", &e))?;
-        let done = done.lock().take().expect("a run that came to its end has told of it");
+        let (done, busy) = done.lock().take().expect("a run that came to its end has told of it");
+        let count = self.testbed.inside.as_ref().map_or(0, |inside| inside.cores as u64);
+        let inside = busy.map(|busy| Processors { count, busy_s: busy.as_secs_f64() });
         drop(run);
         let stats = vfs.cache_stats();
         let cache = (stats.pages, stats.most_duplicates);
@@ -274,6 +283,7 @@ impl Experiment {
             cache_policy,
             cache,
             cleaning,
+            inside,
             memory,
         })
     }
@@ -335,6 +345,7 @@ impl Experiment {
             cache_policy,
             cache,
             cleaning,
+            inside,
             memory,
         } = finished;
         let run = phase(&ready, &done);
@@ -396,7 +407,10 @@ impl Experiment {
             flash: run.flash,
             firmware: done.firmware_since(&ready),
             devices: done.devices_since(&ready),
-            processors: BTreeMap::from([("host".to_owned(), host_cores)]),
+            processors: [("host", Some(host_cores)), ("device", inside)]
+                .into_iter()
+                .filter_map(|(name, cores)| Some((name.to_owned(), cores?)))
+                .collect(),
             memory: memory
                 .into_iter()
                 .chain([("host.page_cache", cache.0 * PAGE_SIZE as u64)])

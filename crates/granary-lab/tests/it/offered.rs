@@ -76,7 +76,9 @@ fn fill(fs: &'static str, size: Bytes, how: How, used: bool) {
 #[test]
 fn what_statfs_offers_can_be_reserved_and_written() {
     let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
-    for fs in FILE_SYSTEMS.iter().filter(|f| testbed.roles_for(f).is_ok()).map(|f| f.name) {
+    // Those without crash cases of their own differ from another in what a call costs only.
+    let each = FILE_SYSTEMS.iter().filter(|f| testbed.roles_for(f).is_ok() && !f.crash.is_empty());
+    for fs in each.map(|f| f.name) {
         for (size, how, used) in [
             (64, How::Reserve, false),
             (97, How::Write, true),
