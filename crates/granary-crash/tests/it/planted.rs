@@ -174,7 +174,7 @@ fn a_drive_that_forgets_lines_is_found() {
 
 #[test]
 fn cleaning_that_leaves_nothing_at_the_old_place_is_found() {
-    found("f2fs-remap", "fileserver", Bug::MovedName, 40);
+    found("f2fs-remap", "clean", Bug::MovedName, 40);
 }
 
 #[test]

@@ -251,6 +251,20 @@ fn f2fs_that_cleans_by_remap_keeps_its_promises_under_fileserver() {
 }
 
 #[test]
+fn cleaning_of_every_kind_loses_nothing() {
+    explore("f2fs", "clean", 8);
+    explore("f2fs-remap", "clean", 16);
+    explore("f2fs-pebble", "clean", 16);
+}
+
+#[test]
+fn appends_that_meet_truncations_and_other_files_are_there() {
+    explore("f2fs", "appended", 8);
+    explore("f2fs-fswrite", "appended", 16);
+    explore("f2fs-pebble", "appended", 16);
+}
+
+#[test]
 fn f2fs_with_fs_write_keeps_its_promises_under_torture() {
     explore("f2fs-fswrite", "torture", 16);
 }
