@@ -22,7 +22,9 @@ pub mod target;
 
 pub use explorer::{Coverage, Explorer, Failure, Report, panic_text};
 pub use faulty::{Faults, Trip};
-pub use load::{Clients, Filebench, Full, LOADS, Late, Load, Sparse, Torture, by_name as load_by_name};
+pub use load::{
+    Appended, Clean, Clients, Filebench, Full, LOADS, Late, Load, Sparse, Torture, by_name as load_by_name,
+};
 pub use oracle::{Promises, Verdict};
 pub use recorded::Recorded;
 pub use target::Target;

@@ -4,12 +4,16 @@
 //! run again on what is left, as the next round. It must be a function of its random stream, treat errors that its
 //! own randomness provokes (no such name, no space) as a matter of course, and return the others.
 
+mod appended;
+mod clean;
 mod filebench;
 mod full;
 mod late;
 mod sparse;
 mod torture;
 
+pub use appended::Appended;
+pub use clean::Clean;
 pub use filebench::Filebench;
 pub use full::Full;
 pub use late::Late;
@@ -98,7 +102,8 @@ fn fsync_dir(posix: &mut Recorded<Process>, path: &str) -> FsResult<()> {
 }
 
 /// Every load by name.
-pub const LOADS: &[&str] = &["torture", "sparse", "late", "full", "varmail", "fileserver", "oltp"];
+pub const LOADS: &[&str] =
+    &["torture", "sparse", "late", "full", "clean", "appended", "varmail", "fileserver", "oltp"];
 
 /// The load with this name, of some hundred operations.
 pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
@@ -106,6 +111,8 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
         "torture" => Arc::new(Torture::default()),
         "late" => Arc::new(Late::default()),
         "full" => Arc::new(Full::default()),
+        "clean" => Arc::new(Clean::default()),
+        "appended" => Arc::new(Appended::default()),
         "sparse" => Arc::new(Sparse::default()),
         "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
         _ => return None,

@@ -305,6 +305,7 @@ impl F2fs {
             memory.given.clear();
             memory.cuts.clear();
             memory.unsynced.clear();
+            memory.spoiled.clear();
         }
         {
             let mut s = self.space.lock();

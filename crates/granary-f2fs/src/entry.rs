@@ -54,6 +54,35 @@ pub const F2FS_REMAP: FsEntry = FsEntry {
     ..F2FS
 };
 
+/// F2FS whose fsync writes no nodes where BAM knows the blocks, always out of place (PebbleSSD section 5.2).
+pub const F2FS_FS_WRITE: FsEntry = FsEntry {
+    name: "f2fs-fswrite",
+    about: "F2FS on PebbleSSD: fsync of new data writes no node, nothing in place",
+    needs: &[Need::Names],
+    mount: |devices, how| {
+        mount_with(devices, how, |own| MountOptions { fs_write_fsync: true, in_place: InPlace::Never, ..own })
+    },
+    crash: &[case("f2fs-fswrite", &[SMALL, "fsync_mode = 'posix'"])],
+    ..F2FS
+};
+
+/// Both of PebbleSSD's changes.
+pub const F2FS_PEBBLE: FsEntry = FsEntry {
+    name: "f2fs-pebble",
+    about: "F2FS on PebbleSSD: f2fs-remap and f2fs-fswrite together",
+    needs: &[Need::Names],
+    mount: |devices, how| {
+        mount_with(devices, how, |own| MountOptions {
+            remap_cleaning: true,
+            fs_write_fsync: true,
+            in_place: InPlace::Never,
+            ..own
+        })
+    },
+    crash: &[case("f2fs-pebble", &[SMALL, "fsync_mode = 'posix'"])],
+    ..F2FS
+};
+
 /// With the options of the testbed and what a variant makes of them.
 fn mount_with(
     devices: &Devices,

@@ -9,6 +9,7 @@
 //! Invariants: no pointer names a block whose data is not on the drive; the size on media (`disksize`) grows with the
 //! data. Both under the inode lock, so that a block is not moved by cleaning while it is written.
 
+use crate::fs_write::Blocks;
 use crate::layout::node::{ADDRS_AT, COLD_DATA, INLINE_AT, INLINE_BYTES, INLINE_DATA, XATTR_AT};
 use crate::layout::summary::Summary;
 use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, is_real, put32};
@@ -91,7 +92,7 @@ impl F2fs {
     pub(crate) fn counted(&self, inode: &Inode, before: u64) {
         if node(inode).state.lock().blocks != before {
             self.show_blocks(inode);
-            self.mark_inode(inode, true);
+            self.mark_grown(inode, true);
         }
     }
 
@@ -112,6 +113,7 @@ impl F2fs {
             (false, true) => self.take_blocks(1).map(|()| NEW_ADDR)?,
             (false, false) => NULL_ADDR,
         };
+        self.spoil(node.ino);
         let mut s = node.state.lock();
         s.inline &= !INLINE_DATA;
         s.blocks += (addr != NULL_ADDR) as u64;
@@ -208,6 +210,16 @@ impl F2fs {
             0 => log::WARM_DATA,
             _ => log::COLD_DATA,
         };
+        let covered = self.is_covered(node);
+        if !covered {
+            self.spoil(node.ino);
+        }
+        let in_place = in_place && !covered;
+        let blocks = covered.then(|| Blocks {
+            index: pages.iter().map(|p| p.index).collect(),
+            end,
+            before: node.state.lock().disksize,
+        });
         let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
         let (mut placed, mut runs) = (Ok(()), 0);
         for run in pages.chunk_by(|a, b| a.index + 1 == b.index) {
@@ -219,7 +231,7 @@ impl F2fs {
             }
         }
         self.counted(inode, before);
-        self.finish_write(node, batch, moved, placed)?;
+        self.finish_write(node, batch, moved, placed, blocks.as_ref())?;
         self.grown(inode, end, false)?;
         drop((lock, op));
         self.charge_write(runs);
@@ -247,8 +259,10 @@ impl F2fs {
             s.disksize = s.disksize.max(end);
             grows
         };
-        if grows || inline {
+        if inline {
             self.mark_inode(inode, true);
+        } else if grows {
+            self.mark_grown(inode, true);
         }
         Ok(())
     }
@@ -303,10 +317,20 @@ impl F2fs {
         Ok(())
     }
 
-    /// Writes and waits, then lets the pointers follow; after an error the new places are free again.
-    fn finish_write(&self, node: &Node, batch: Batch, moved: Vec<Moved>, placed: Result<()>) -> Result<()> {
+    /// Writes and waits, then lets the pointers follow; after an error the new places are free again. `blocks`: by FS_WRITE.
+    fn finish_write(
+        &self,
+        node: &Node,
+        batch: Batch,
+        moved: Vec<Moved>,
+        placed: Result<()>,
+        blocks: Option<&Blocks>,
+    ) -> Result<()> {
         let written = batch.len();
-        let result = placed.and_then(|()| self.submit(batch));
+        let result = placed.and_then(|()| match blocks {
+            None => self.submit(batch),
+            Some(blocks) => self.submit_blocks(node.ino, batch, blocks),
+        });
         match &result {
             Ok(ticket) => self.port.wait(*ticket),
             Err(_) => {
@@ -411,7 +435,8 @@ impl F2fs {
         let (mut batch, mut moved) = (Batch::with_capacity(pages.len()), Vec::new());
         let log = log::WARM_DATA;
         let placed = self.place_blocks(node, first, pages.into_iter(), in_place, log, &mut batch, &mut moved);
-        self.finish_write(node, batch, moved, placed)?;
+        self.spoil(node.ino);
+        self.finish_write(node, batch, moved, placed, None)?;
         self.stamp_write(call, inode, pos + len);
         self.grown(inode, pos + len, false)?;
         drop((lock, op));

@@ -1,6 +1,7 @@
 //! fsync: the nodes of one inode with marks, or a checkpoint.
 //!
 //! ```text
+//!   BAM knows all (fs_write)   nothing
 //!   nothing changed            nothing, or a FLUSH after writing in place
 //!   a regular file             its dirty address nodes, the last marked, to the warm log; wait; FLUSH
 //!   whatever roll-forward
@@ -45,10 +46,7 @@ impl F2fs {
             let s = node.state.lock();
             (s.attr, s.advise, s.parent)
         };
-        let no_room = {
-            let s = self.space.lock();
-            s.at_checkpoint + s.since > s.user
-        };
+        let no_room = self.has_no_room();
         let enters_name = self.nat.needs_dentry_mark(node.ino);
         let strict = self.options.fsync_mode == FsyncMode::Strict;
         attr.kind != FileKind::File
@@ -149,6 +147,11 @@ impl F2fs {
         if self.needs_checkpoint(node) || self.segs.lock().chain_broken {
             return Ok(Left::Checkpoint);
         }
+        if (data_only || self.options.lazy_times || !dirty) && self.is_covered(node) {
+            self.stats.lock().told += 1;
+            return Ok(Left::Nothing);
+        }
+        self.spoil(ino);
         if dirty || is_dirty() {
             self.settle_inode(node)?;
         }

@@ -29,6 +29,7 @@ mod fallocate;
 mod file;
 mod flush;
 mod fs;
+mod fs_write;
 mod fsync;
 mod gc;
 mod geometry;
@@ -48,7 +49,7 @@ mod segs;
 mod tree;
 mod xattr;
 
-pub use entry::{F2FS, F2FS_REMAP};
+pub use entry::{F2FS, F2FS_FS_WRITE, F2FS_PEBBLE, F2FS_REMAP};
 pub use geometry::Geometry;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
@@ -96,7 +97,9 @@ pub struct Stats {
     pub cleaned_background: u64,
     /// Valid blocks that cleaning moved.
     pub moved: u64,
-    /// Of these, blocks that the drive renamed.
+    /// Fsyncs that had nothing to write, because BAM knows the blocks.
+    pub told: u64,
+    /// Of the blocks that cleaning moved, those that the drive renamed.
     pub remapped: u64,
     /// Times that a log began to fill the holes of a segment.
     pub ssr: u64,
@@ -179,6 +182,8 @@ pub(crate) struct Memory {
     pub cuts: BTreeMap<u32, Cuts>,
     /// Inodes that left memory after data was written, since then, and before an fsync (`APPEND_INO`, `UPDATE_INO`).
     pub unsynced: BTreeMap<u32, Unsynced>,
+    /// Inodes of which BAM does not know everything that changed since then.
+    pub spoiled: BTreeSet<u32>,
 }
 
 /// What of an inode's data an fsync has still to make safe.

@@ -45,6 +45,8 @@ pub struct Recovery {
     pub files: u32,
     /// Names entered.
     pub names: u32,
+    /// Blocks taken over from BAM.
+    pub told: u32,
 }
 
 /// Locks of inodes; two inodes that share one wait for each other now and then.

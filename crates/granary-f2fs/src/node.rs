@@ -132,6 +132,14 @@ impl F2fs {
 
     /// Remembers that the attributes changed (`data`: more than time stamps): the node gets them later.
     pub(crate) fn mark_inode(&self, inode: &Inode, data: bool) {
+        if data {
+            self.spoil(node(inode).ino);
+        }
+        self.mark_grown(inode, data);
+    }
+
+    /// The same where all that changed are blocks and size because data was written.
+    pub(crate) fn mark_grown(&self, inode: &Inode, data: bool) {
         let node = node(inode);
         let attr = inode.attr();
         let was = {

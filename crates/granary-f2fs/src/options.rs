@@ -91,6 +91,10 @@ pub struct MountOptions {
     /// 5.2). The drive must have it and keep what it acknowledges.
     #[serde(skip_serializing_if = "is_off")]
     pub fs_write_fsync: bool,
+    /// With `fs_write_fsync`: an fsync does not write the inode for new times only (as fdatasync; PebbleSSD's file system
+    /// writes no node). After a power failure the times are the checkpoint's.
+    #[serde(skip_serializing_if = "is_off")]
+    pub lazy_times: bool,
     /// Memory for nodes, directory blocks and tables, a third each. Not of a testbed, whose host has one for whatever is
     /// mounted.
     #[serde(skip)]
@@ -120,6 +124,7 @@ impl Default for MountOptions {
             discard_sleep: (Nanos::from_millis(50), Nanos::from_millis(500), Nanos::from_secs(5)),
             remap_cleaning: false,
             fs_write_fsync: false,
+            lazy_times: false,
             metadata_cache: Bytes::gib(1),
         }
     }

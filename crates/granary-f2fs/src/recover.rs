@@ -72,7 +72,9 @@ impl F2fs {
         recovery.nodes = found.len() as u32;
         recovery.clean = unmounted && found.is_empty();
         let mut gone = Vec::new();
+        let mut rolled: BTreeSet<u32> = orphans.iter().copied().collect();
         for mut plan in plans(&found) {
+            rolled.insert(plan.ino);
             if self.take_over(&mut plan, &found)? {
                 recovery.files += 1;
                 if plan.name {
@@ -84,10 +86,11 @@ impl F2fs {
             let inode = self.inode(ino)?;
             self.end_inode(&inode)?;
         }
+        recovery.told = self.replay(version, &rolled)?;
         if self.uses_bam() || !unmounted {
             self.settle_names()?;
         }
-        if !found.is_empty() {
+        if !found.is_empty() || recovery.told > 0 {
             let mut segs = self.segs.lock();
             (0..6).try_for_each(|l| segs.open(l))?;
         }
@@ -95,6 +98,11 @@ impl F2fs {
         let _all = self.checkpoint_lock.write();
         self.write_recovered()?;
         Ok(recovery)
+    }
+
+    /// An inode, while nobody else has it.
+    pub(crate) fn recovered_inode(&self, ino: u32) -> Result<Inode> {
+        self.inode(ino)
     }
 
     fn inode(&self, ino: u32) -> Result<Inode> {

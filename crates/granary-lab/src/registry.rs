@@ -20,6 +20,8 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_ext4::EXT4,
     granary_f2fs::F2FS,
     granary_f2fs::F2FS_REMAP,
+    granary_f2fs::F2FS_FS_WRITE,
+    granary_f2fs::F2FS_PEBBLE,
     granary_nova::NOVA,
     granary_pmfs::PMFS,
     granary_devfs::DEVFS,

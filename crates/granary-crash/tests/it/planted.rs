@@ -16,6 +16,8 @@ enum Bug {
     LostCommit,
     /// The drive acknowledges every 50th flush of lines without write-back.
     LostLine,
+    /// The drive moves pages that it should give a second name.
+    MovedName,
 }
 
 /// A target with a bug.
@@ -102,6 +104,16 @@ impl Drive for Forgetful {
         if matches!(command, Command::Commit { .. }) && self.forgets(Bug::LostCommit, 20) {
             return Ok(now);
         }
+        if let Command::RemapKeep { ranges } = &command
+            && self.bug == Bug::MovedName
+        {
+            let mut done = now;
+            for r in *ranges {
+                let moved = Command::Remap { src: r.src, dst: r.dst, count: r.count };
+                done = done.max(self.inner.submit(now, moved)?);
+            }
+            return Ok(done);
+        }
         self.inner.submit(now, command)
     }
 }
@@ -158,6 +170,11 @@ fn a_drive_that_forgets_commits_is_found() {
 #[test]
 fn a_drive_that_forgets_lines_is_found() {
     found("bytefs", "varmail", Bug::LostLine, 20);
+}
+
+#[test]
+fn cleaning_that_leaves_nothing_at_the_old_place_is_found() {
+    found("f2fs-remap", "clean", Bug::MovedName, 40);
 }
 
 #[test]

@@ -259,3 +259,46 @@ fn ext4_unlinks_while_write_back_marks_the_inode() {
     let report = explore_seeds("ext4", "fileserver", 700_324..700_325);
     assert_eq!(report.coverage.failures, 2, "another life than the one it was found in: {report}");
 }
+
+#[test]
+fn f2fs_that_cleans_by_remap_keeps_its_promises_under_torture() {
+    explore("f2fs-remap", "torture", 16);
+}
+
+#[test]
+fn f2fs_that_cleans_by_remap_keeps_its_promises_under_fileserver() {
+    explore("f2fs-remap", "fileserver", 12);
+    explore("f2fs-remap", "full", 8);
+}
+
+#[test]
+fn cleaning_of_every_kind_loses_nothing() {
+    explore("f2fs", "clean", 8);
+    explore("f2fs-remap", "clean", 16);
+    explore("f2fs-pebble", "clean", 16);
+}
+
+#[test]
+fn appends_that_meet_truncations_and_other_files_are_there() {
+    explore("f2fs", "appended", 8);
+    explore("f2fs-fswrite", "appended", 16);
+    explore("f2fs-pebble", "appended", 16);
+}
+
+#[test]
+fn f2fs_with_fs_write_keeps_its_promises_under_torture() {
+    explore("f2fs-fswrite", "torture", 16);
+}
+
+#[test]
+fn f2fs_with_fs_write_keeps_its_promises_under_varmail() {
+    explore("f2fs-fswrite", "varmail", 12);
+    explore("f2fs-fswrite", "full", 8);
+}
+
+#[test]
+fn f2fs_with_both_keeps_its_promises() {
+    explore("f2fs-pebble", "torture", 12);
+    explore("f2fs-pebble", "fileserver", 8);
+    explore("f2fs-pebble", "full", 8);
+}

@@ -5,6 +5,7 @@ mod damage;
 mod kernel_table;
 mod model;
 mod payload;
+mod pebble;
 mod policies;
 mod power;
 mod space;

@@ -211,7 +211,9 @@ impl Rig {
             }
             75..87 => {
                 let lpa = self.place(2);
-                (after.end(lpa), after.end(lpa + 1));
+                for l in lpa..lpa + 2 {
+                    after.end(l);
+                }
                 self.ask(Command::Trim { lpa: Lpa(lpa), count: 2 })
             }
             87..96 => {
