@@ -58,6 +58,10 @@ pub(crate) struct Log {
     pub serial: u64,
     /// It has a super root, of this checkpoint.
     pub cno: Option<u64>,
+    /// Blocks of data, of this file and from this block of it on each: FS_WRITE tells the drive.
+    pub file: Option<(u64, Vec<(u64, u64)>)>,
+    /// The file grew, and so many bytes of the last of them are its.
+    pub grown: Option<u16>,
 }
 
 /// Data and nodes of a file whose map has virtual numbers. `dead`: no checkpoint needs what they replace.
@@ -124,6 +128,7 @@ impl State {
     pub fn make_log(&mut self, media: &Media, kind: Kind, moved: Vec<Item>) -> Result<Log> {
         let mut flags = if moved.is_empty() { 0 } else { GC };
         let mut items = Vec::new();
+        let (mut file, mut grown) = (None, None);
         let root = match kind {
             Kind::Full => {
                 flags |= SR;
@@ -131,22 +136,30 @@ impl State {
             }
             Kind::Data(ino) => {
                 flags |= SYNDT;
-                self.collect_file_data(ino, media, &mut items)?;
+                grown = self.collect_file_data(ino, media, &mut items)?;
+                file = Some(ino);
                 None
             }
         };
-        let log = self.write_down(media, items, root, flags)?;
+        let log = self.write_down(media, items, root, flags, (file, grown))?;
         self.dirty_since = if self.dirty.is_empty() { None } else { self.dirty_since };
         Ok(log)
     }
 
-    fn collect_file_data(&mut self, ino: u64, media: &Media, items: &mut Vec<Item>) -> Result<()> {
-        let State { nodes, dat, cno, .. } = self;
+    /// Says where the file ends in its last block, where it grew.
+    fn collect_file_data(&mut self, ino: u64, media: &Media, items: &mut Vec<Item>) -> Result<Option<u16>> {
+        let State { nodes, dat, cno, live, .. } = self;
         let node = nodes.get_mut(&ino).ok_or(FsError::Stale)?;
+        let (before, last) = (node.file.tree.count, node.file.dirty.last().copied());
         collect_data(&mut node.file, dat, media, *cno, false, items)?;
+        *live = (*live + node.file.tree.count).saturating_sub(before);
         node.file.pages.clear();
+        node.new_blocks = node.promised.values().filter(|p| p.new).count() as u64;
+        node.attr_dirty |= node.grew;
+        let ends = last.filter(|last| node.grew && node.media_size > 0 && (node.media_size - 1) / 4096 == *last);
+        let grown = ends.map(|last| (node.media_size - last * 4096) as u16);
         self.recount();
-        Ok(())
+        Ok(grown)
     }
 
     /// What is promised and not written yet.
@@ -179,7 +192,7 @@ impl State {
             if node.attr.kind != FileKind::Dir {
                 node.file.pages.clear();
             }
-            node.needs_root = false;
+            (node.needs_root, node.grew) = (false, false);
             node.new_blocks = node.promised.values().filter(|p| p.new).count() as u64;
             if node.attr_dirty {
                 self.store_inode(ino, media)?;
@@ -262,7 +275,7 @@ impl State {
     }
 
     /// Places, checksums, summaries.
-    fn write_down(&mut self, media: &Media, items: Vec<Item>, root: Option<u64>, flags: u16) -> Result<Log> {
+    fn write_down(&mut self, media: &Media, items: Vec<Item>, root: Option<u64>, flags: u16, (file, grown): (Option<u64>, Option<u16>)) -> Result<Log> {
         let age = self.age();
         let entries: Vec<Entry> = items.iter().map(|i| i.entry).collect();
         let parts = self.segs.lay(&entries, root.is_some(), age)?;
@@ -271,7 +284,11 @@ impl State {
             places.extend((0..p.count as u64).map(|i| p.at + p.summary + i));
         }
         let mut nodes = self.settle(media, &entries, &places, root.is_some())?.into_iter();
-        let mut log = Log { cno: root, ..Log::default() };
+        let mut log = Log { cno: root, grown, ..Log::default() };
+        log.file = file.map(|ino| {
+            let data = |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };
+            (ino, places.iter().zip(&entries).filter_map(data).collect())
+        });
         let prev = self.segs.cursor.serial;
         let base = (self.mounts as u64) << 32;
         log.serial = if prev >= base { prev + 1 } else { base };
@@ -380,7 +397,8 @@ impl State {
             data_sum,
             ..Header::default()
         };
-        let summary = Summary { header, entries: entries[range].to_vec() }.encode();
+        let grown = log.grown.filter(|_| number + 1 == parts);
+        let summary = Summary { header, entries: entries[range].to_vec(), grown }.encode();
         log.blocks.extend((p.at..).zip(summary).map(|(at, page)| (at, page, Structure::Log)));
         log.blocks.extend(blocks);
         Ok(())

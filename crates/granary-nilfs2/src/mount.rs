@@ -21,6 +21,7 @@ use crate::layout::{CPFILE_INO, DAT_INO, FIRST_INO, SUFILE_INO, corrupt};
 use crate::media::Media;
 use crate::options::MountOptions;
 use crate::recover::{Chain, follow};
+use crate::remap::settle_names;
 use crate::segments::Segments;
 use crate::state::{INODES, State, ifile_of};
 use crate::tree::Tree;
@@ -111,6 +112,9 @@ fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State
     }
     let mut segs = Segments::new(media.geo, usages, chain.cursor, last, sb.last_seq)?;
     segs.touched.extend(chain.written.keys());
+    // A recovery would read them again.
+    segs.remember(media.geo.segment(chain.at.at), chain.at.seq);
+    chain.written.keys().for_each(|seg| segs.remember(*seg, chain.at.seq));
     let none = Buffers::new(crate::layout::IFILE_INO, Tree::default(), Structure::Inode);
     let mut s = State::with(dat, none, cpfile, sufile, segs);
     s.cno = chain.root.cno + 1;
@@ -160,6 +164,14 @@ impl State {
             let page = media.read(*at, Structure::Data)?;
             self.stage(e.ino, index, page);
             rolled += 1;
+        }
+        for (ino, size) in &chain.grown {
+            let size = (*size).min(crate::MAX_FILE_SIZE);
+            if let Some(node) = self.nodes.get_mut(ino) {
+                node.media_size = node.media_size.max(size);
+                node.attr.size = node.attr.size.max(size);
+                node.attr_dirty = true;
+            }
         }
         Ok(rolled)
     }
@@ -217,6 +229,9 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         sb.mounts = all.iter().map(|s| s.mounts).max().unwrap_or(0) + 1;
         sb.flags = 0;
         (sb.last_log, sb.last_seq, sb.last_serial) = (chain.at.at, chain.at.seq, chain.at.serial);
+        if !recovery.clean || options.remap_cleaning || options.fs_write_fsync {
+            settle_names(&media, &state.segs)?;
+        }
         write_one(&media.port, &mut sb)?;
         media.port.flush()?;
         state.mounts = sb.mounts;
@@ -227,6 +242,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
             recovery.orphans = state.free_orphans(&media)?;
         }
     }
+    let media_has_bam = media.port.info().bam;
     let fs = Arc::new(Nilfs2 {
         media,
         generations: Generations::of_mount(state.cno),
@@ -237,6 +253,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         super_block: parking_lot::Mutex::new((sb, now())),
         unflushed: AtomicBool::new(true),
         cleaning: AtomicBool::new(false),
+        bam_used: AtomicBool::new(media_has_bam && (options.remap_cleaning || options.fs_write_fsync)),
         recovering: AtomicBool::new(true),
         broken: parking_lot::Mutex::new(None),
         stats: parking_lot::Mutex::new(Stats::default()),
@@ -249,6 +266,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
             fs.construct()?;
             fs.write_super(0)?;
         }
+        fs.reset_bam()?;
         *fs.stats.lock() = Stats::default();
         fs.recovering.store(false, std::sync::atomic::Ordering::Relaxed);
         let (a, b) = (Arc::downgrade(&fs), Arc::downgrade(&fs));

@@ -143,6 +143,19 @@ impl Segments {
         self.seqs.get(&seg).is_some_and(|seq| *seq >= self.super_seq)
     }
 
+    /// A segment that was written before the mount, with this sequence number or a later one.
+    pub fn remember(&mut self, seg: u64, seq: u64) {
+        self.seqs.entry(seg).or_insert(seq);
+    }
+
+    /// Whether a log has this block.
+    pub fn is_written(&self, at: u64) -> bool {
+        let seg = self.geo.segment(at);
+        let usage = &self.usages[seg as usize];
+        let written = self.geo.start(seg) + usage.blocks as u64;
+        !usage.is_clean() && at < if seg == self.cursor.seg { self.cursor.at } else { written }
+    }
+
     /// Whether a segment was last written before sequence number `seq` was.
     pub fn is_before(&self, seg: u64, seq: u64) -> bool {
         self.seqs.get(&seg).is_none_or(|s| *s < seq)
