@@ -23,6 +23,9 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_nova::NOVA,
     granary_pmfs::PMFS,
     granary_nilfs2::NILFS2,
+    granary_nilfs2::NILFS2_REMAP,
+    granary_nilfs2::NILFS2_FSWRITE,
+    granary_nilfs2::NILFS2_PEBBLE,
 ];
 
 /// The file system of this name.

@@ -138,6 +138,10 @@ impl Nilfs2 {
             }
         }
         if log.cno.is_some() {
+            if !log.remaps.is_empty() {
+                // The reset takes blocks out of older logs: a recovery must not read those any more.
+                self.write_super(0)?;
+            }
             self.reset_bam()?;
         }
         self.super_if_due()?;

@@ -229,11 +229,12 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         sb.mounts = all.iter().map(|s| s.mounts).max().unwrap_or(0) + 1;
         sb.flags = 0;
         (sb.last_log, sb.last_seq, sb.last_serial) = (chain.at.at, chain.at.seq, chain.at.serial);
+        write_one(&media.port, &mut sb)?;
+        media.port.flush()?;
+        // Now no recovery reads logs whose blocks were renamed.
         if !recovery.clean || options.remap_cleaning || options.fs_write_fsync {
             settle_names(&media, &state.segs)?;
         }
-        write_one(&media.port, &mut sb)?;
-        media.port.flush()?;
         state.mounts = sb.mounts;
         state.segs.super_seq = sb.last_seq;
         recovery.blocks = state.roll_forward(&chain, &media)?;
