@@ -133,7 +133,7 @@ impl Nilfs2 {
                     s.nodes.remove(&ino);
                 }
             }
-            if s.cno % 64 == 0 {
+            if s.cno.is_multiple_of(64) {
                 s.evict((self.options.metadata_cache.0 / 4096) as usize);
             }
         }

@@ -254,7 +254,7 @@ impl Nilfs2 {
 
     /// Whether a page that is cut has to be written again (`block_truncate_page` makes it dirty).
     pub(crate) fn has_block(&self, ino: u64, size: u64) -> Result<bool> {
-        if size % BS == 0 {
+        if size.is_multiple_of(BS) {
             return Ok(false);
         }
         let mut s = self.state.lock();

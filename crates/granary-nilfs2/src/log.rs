@@ -156,7 +156,8 @@ impl State {
         node.file.pages.clear();
         node.new_blocks = node.promised.values().filter(|p| p.new).count() as u64;
         node.attr_dirty |= node.grew;
-        let ends = last.filter(|last| node.grew && node.media_size > 0 && (node.media_size - 1) / 4096 == *last);
+        let ends =
+            last.filter(|last| node.grew && node.media_size > 0 && (node.media_size - 1) / 4096 == *last);
         let grown = ends.map(|last| (node.media_size - last * 4096) as u16);
         self.recount();
         Ok(grown)
@@ -275,7 +276,14 @@ impl State {
     }
 
     /// Places, checksums, summaries.
-    fn write_down(&mut self, media: &Media, items: Vec<Item>, root: Option<u64>, flags: u16, (file, grown): (Option<u64>, Option<u16>)) -> Result<Log> {
+    fn write_down(
+        &mut self,
+        media: &Media,
+        items: Vec<Item>,
+        root: Option<u64>,
+        flags: u16,
+        (file, grown): (Option<u64>, Option<u16>),
+    ) -> Result<Log> {
         let age = self.age();
         let entries: Vec<Entry> = items.iter().map(|i| i.entry).collect();
         let parts = self.segs.lay(&entries, root.is_some(), age)?;
@@ -286,7 +294,8 @@ impl State {
         let mut nodes = self.settle(media, &entries, &places, root.is_some())?.into_iter();
         let mut log = Log { cno: root, grown, ..Log::default() };
         log.file = file.map(|ino| {
-            let data = |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };
+            let data =
+                |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };
             (ino, places.iter().zip(&entries).filter_map(data).collect())
         });
         let prev = self.segs.cursor.serial;

@@ -104,7 +104,9 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
         let cursor = Cursor { at: end, next: h.next, serial: h.serial, ..c };
         let last = summary.entries.last().copied();
         let grown = match (summary.grown, last) {
-            (Some(valid), Some(Entry { ino, part: Part::Data(n), .. })) => Some((ino, n.saturating_mul(4096) + valid as u64)),
+            (Some(valid), Some(Entry { ino, part: Part::Data(n), .. })) => {
+                Some((ino, n.saturating_mul(4096) + valid as u64))
+            }
             _ => None,
         };
         let blocks = (first..).zip(summary.entries);

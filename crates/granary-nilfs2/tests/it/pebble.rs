@@ -37,7 +37,8 @@ fn renaming_writes_a_fraction_of_what_copying_does() {
             let mut p = m.process();
             for round in 0..2u64 {
                 for i in (0..1500u64).filter(|i| round == 0 || i % 4 == 0) {
-                    let fd = write_all(&mut p, &format!("/{i}"), round * 10_000 + i + 1, 8192).expect("write");
+                    let fd =
+                        write_all(&mut p, &format!("/{i}"), round * 10_000 + i + 1, 8192).expect("write");
                     p.close(fd).expect("close");
                 }
                 p.sync().expect("sync");
@@ -68,7 +69,10 @@ fn renaming_writes_a_fraction_of_what_copying_does() {
     assert!(renaming * 5 < copying, "{renaming} blocks where copying writes {copying}");
     // A drive without room for so many names: they are written.
     let (refused, (copied, renamed)) = written(true, 40);
-    assert!(copied > renamed && refused * 2 > copying, "{refused} of {copying}, {copied} copied, {renamed} renamed");
+    assert!(
+        copied > renamed && refused * 2 > copying,
+        "{refused} of {copying}, {copied} copied, {renamed} renamed"
+    );
 }
 
 /// fsync writes the data and one block; also where the file grows.
