@@ -318,15 +318,7 @@ impl State {
             pages.push(late);
         }
         for (number, p) in parts.iter().enumerate() {
-            self.encode_part(
-                media,
-                &items,
-                &entries,
-                &pages,
-                p,
-                (number, parts.len(), flags, prev, age),
-                &mut log,
-            )?;
+            self.encode_part(&items, &entries, &pages, p, (number, parts.len(), flags, prev, age), &mut log)?;
         }
         if let Some(p) = parts.first() {
             (log.at, log.seq) = (p.at, p.seq);
@@ -369,7 +361,6 @@ impl State {
     #[allow(clippy::too_many_arguments)]
     fn encode_part(
         &mut self,
-        _media: &Media,
         items: &[Item],
         entries: &[Entry],
         pages: &[Option<Page>],
