@@ -16,7 +16,7 @@
 use crate::buffers::Buffers;
 use crate::dat::{Dat, Physical, Virtual};
 use crate::layout::checkpoint::{self, Checkpoint, VALID};
-use crate::layout::summary::{BEGIN, END, Entry, GC, Header, Part, SR, SYNDT, Summary};
+use crate::layout::summary::{BEGIN, END, Entry, GC, Header, Part, SR, SYNDT, Summary, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::usage::{self, USAGE};
 use crate::layout::{CPFILE_INO, DAT_INO};
@@ -62,6 +62,8 @@ pub(crate) struct Log {
     pub file: Option<(u64, Vec<(u64, u64)>)>,
     /// The file grew, and so many bytes of the last of them are its.
     pub grown: Option<u16>,
+    /// Its times: mtime, ctime.
+    pub times: (i64, i64),
 }
 
 /// Data and nodes of a file whose map has virtual numbers. `dead`: no checkpoint needs what they replace.
@@ -135,7 +137,7 @@ impl State {
                 self.collect_all(media, moved, &mut items)?
             }
             Kind::Data(ino) => {
-                flags |= SYNDT;
+                flags |= SYNDT | TIMES;
                 grown = self.collect_file_data(ino, media, &mut items)?;
                 file = Some(ino);
                 None
@@ -293,6 +295,8 @@ impl State {
         }
         let mut nodes = self.settle(media, &entries, &places, root.is_some())?.into_iter();
         let mut log = Log { cno: root, grown, ..Log::default() };
+        let attr = file.and_then(|ino| self.nodes.get(&ino)).map(|n| n.attr);
+        log.times = attr.map_or((0, 0), |a| (a.mtime.0, a.ctime.0));
         log.file = file.map(|ino| {
             let data =
                 |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };
@@ -398,7 +402,7 @@ impl State {
             ..Header::default()
         };
         let grown = log.grown.filter(|_| number + 1 == parts);
-        let summary = Summary { header, entries: entries[range].to_vec(), grown }.encode();
+        let summary = Summary { header, entries: entries[range].to_vec(), grown, times: log.times }.encode();
         log.blocks.extend((p.at..).zip(summary).map(|(at, page)| (at, page, Structure::Log)));
         log.blocks.extend(blocks);
         Ok(())

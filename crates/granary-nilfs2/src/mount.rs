@@ -30,7 +30,7 @@ use granary_device::{Port, Structure};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, now};
 use granary_units::{Lpa, Page};
-use granary_vfs::{FsError, Generations, Result};
+use granary_vfs::{FsError, Generations, Result, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -164,6 +164,12 @@ impl State {
             let page = media.read(*at, Structure::Data)?;
             self.stage(e.ino, index, page);
             rolled += 1;
+        }
+        for (ino, (mtime, ctime)) in &chain.times {
+            if let Some(node) = self.nodes.get_mut(ino) {
+                (node.attr.mtime, node.attr.ctime) = (Time(*mtime), Time(*ctime));
+                node.attr_dirty = true;
+            }
         }
         for (ino, size) in &chain.grown {
             let size = (*size).min(crate::MAX_FILE_SIZE);

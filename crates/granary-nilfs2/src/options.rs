@@ -56,8 +56,7 @@ pub struct MountOptions {
     pub min_reclaimable: (u32, u32),
     /// The cleaner lets the drive rename blocks (REMAP keep) and does not copy them: needs PebbleSSD's drive.
     pub remap_cleaning: bool,
-    /// fsync writes data with FS_WRITE, and a summary; nodes and metadata wait for the next log: needs PebbleSSD's drive. Times of a
-    /// file that is written are then those of that log after a power failure.
+    /// fsync writes data with FS_WRITE, and a summary; nodes and metadata wait for the next log: needs PebbleSSD's drive.
     pub fs_write_fsync: bool,
     /// Memory for metadata blocks. Not of a testbed, whose host has one for whatever is mounted.
     #[serde(skip)]

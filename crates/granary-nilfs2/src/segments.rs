@@ -11,7 +11,7 @@
 use crate::geometry::Geometry;
 use crate::layout::SUFILE_INO;
 use crate::layout::corrupt;
-use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block};
+use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block, TIMES_BYTES};
 use crate::layout::usage::{DIRTY, Usage, place};
 use granary_vfs::{FsError, Result};
 use rustc_hash::FxHashMap;
@@ -222,7 +222,7 @@ impl Segments {
                 self.advance(age, told)?;
             }
             let left = self.left();
-            let (mut bytes, mut count) = (HEADER, 0);
+            let (mut bytes, mut count) = (HEADER + if root { 0 } else { TIMES_BYTES }, 0);
             for (i, e) in entries[first..].iter().enumerate() {
                 let begins = i == 0 || !entries[first + i - 1].goes_with(e);
                 let more = bytes + e.bytes() + if begins { FINFO } else { 0 };

@@ -33,6 +33,10 @@ pub const SR: u16 = 4;
 pub const SYNDT: u16 = 8;
 /// The cleaner moved blocks into it.
 pub const GC: u16 = 16;
+/// Behind the entries are the times of the file: mtime 8, ctime 8.
+pub const TIMES: u16 = 32;
+/// Bytes of those.
+pub const TIMES_BYTES: usize = 16;
 
 /// A finfo's flag: its blocks were moved by REMAP, the checksum of the log's blocks does not cover them.
 pub const REMAPPED: u32 = 1;
@@ -158,6 +162,8 @@ pub struct Summary {
     pub entries: Vec<Entry>,
     /// Of a log of data: the file grew, and so many bytes of the last block are its.
     pub grown: Option<u16>,
+    /// With [`TIMES`]: mtime and ctime of the file, ns.
+    pub times: (i64, i64),
 }
 
 impl Summary {
@@ -185,6 +191,10 @@ impl Summary {
                 };
                 words.iter().for_each(|w| b.extend_from_slice(&w.to_le_bytes()));
             }
+        }
+        if self.header.flags & TIMES != 0 {
+            b.extend_from_slice(&self.times.0.to_le_bytes());
+            b.extend_from_slice(&self.times.1.to_le_bytes());
         }
         let h = Header { bytes: b.len() as u32, finfos, ..self.header };
         put32(&mut b, 0, MAGIC);
@@ -254,11 +264,15 @@ impl Summary {
                 entries.push(Entry { ino, part, vblk, remapped });
             }
         }
+        let times = match header.flags & TIMES != 0 {
+            true => (word(&mut at)? as i64, word(&mut at)? as i64),
+            false => (0, 0),
+        };
         let root = u64::from(header.flags & SR != 0);
         if header.summary_blocks() + entries.len() as u64 + root != header.blocks as u64 {
             return Err(wrong());
         }
-        Ok(Summary { header, entries, grown })
+        Ok(Summary { header, entries, grown, times })
     }
 }
 
@@ -280,10 +294,10 @@ mod tests {
             };
             entries.push(Entry { ino, part, vblk, remapped: n < 200 });
         }
-        let bytes: usize = HEADER + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
+        let bytes: usize = HEADER + TIMES_BYTES + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
         let blocks = (600 + bytes.div_ceil(BLOCK_SIZE) + 1) as u32;
         let header = Header {
-            flags: BEGIN | END | SR,
+            flags: BEGIN | END | SR | TIMES,
             serial: 9,
             prev: 8,
             seq: 4,
@@ -291,9 +305,9 @@ mod tests {
             blocks,
             ..Header::default()
         };
-        let pages = Summary { header, entries: entries.clone(), grown: Some(77) }.encode();
+        let pages = Summary { header, entries: entries.clone(), grown: Some(77), times: (5, 6) }.encode();
         let back = Summary::parse(&pages).expect("whole");
-        assert_eq!((&back.entries, back.grown), (&entries, Some(77)));
+        assert_eq!((&back.entries, back.grown, back.times), (&entries, Some(77), (5, 6)));
         assert_eq!((back.header.finfos, back.header.bytes as usize), (3, bytes));
         for at in [0, 5, 17, 70, 1000] {
             let mut bad = pages.clone();
