@@ -28,6 +28,9 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_devfs::DEVFS_CAP,
     granary_devfs::DEVFS_NAIVE,
     granary_nilfs2::NILFS2,
+    granary_nilfs2::NILFS2_REMAP,
+    granary_nilfs2::NILFS2_FSWRITE,
+    granary_nilfs2::NILFS2_PEBBLE,
 ];
 
 /// The file system of this name.

@@ -114,18 +114,17 @@ impl State {
     /// Decides about every block of a segment: what moves, by address.
     fn empty_segment(
         &mut self,
-        seg: u64,
+        (seg, blocks): (u64, Vec<(u64, Entry)>),
         first_protected: u64,
         media: &Media,
         moved: &mut Vec<(u64, Entry)>,
     ) -> Result<()> {
-        let written = self.segs.usages[seg as usize].blocks as u64;
-        for (at, e) in segment_blocks(media, seg, written)? {
+        for (at, e) in blocks {
             if e.ino == DAT_INO {
                 let (file, mut from) = (&mut self.dat.file, Physical(media));
                 match e.part {
                     Part::Data(n) if file.tree.lookup(n, &mut from)? == Some(at) => {
-                        drop(file.change(n, &mut from)?)
+                        file.change(n, &mut from)?;
                     }
                     Part::Node { level, key } if file.tree.node_at(level, key, &mut from)? == Some(at) => {
                         file.tree.touch(level, key, &mut from)?;
@@ -176,20 +175,28 @@ impl Nilfs2 {
             let mut s = self.state.lock();
             let first = s.first_protected(protection, &self.media)?;
             let all = s.candidates(first, &self.media)?;
-            let victims = choose(&s, all);
+            // A segment whose summaries are damaged stays as it is.
+            let read = |seg: u64| {
+                let written = s.segs.usages[seg as usize].blocks as u64;
+                Some((seg, segment_blocks(&self.media, seg, written).ok()?))
+            };
+            let victims: Vec<_> = choose(&s, all).into_iter().filter_map(read).collect();
             if victims.is_empty() {
                 return Ok(Swept::default());
             }
+            let count = victims.len() as u64;
             let emptied = s.prune(first, &self.media).and_then(|()| {
-                victims.iter().try_for_each(|seg| s.empty_segment(*seg, first, &self.media, &mut moved))
+                victims.into_iter().try_for_each(|v| s.empty_segment(v, first, &self.media, &mut moved))
             });
             emptied.map_err(|e| self.give_up(e))?;
-            victims.len() as u64
+            count
         };
         moved.sort_by_key(|(_, e)| (e.ino, matches!(e.part, Part::Node { .. })));
-        let (items, remapped) = self.move_blocks(&moved)?;
-        let copied = items.len() as u64 - remapped;
+        let (items, renamed) = self.move_blocks(&moved)?;
+        let (all, before) = (items.len() as u64, self.stats().refused_blocks);
         self.write_log(Kind::Full, items)?;
+        let remapped = renamed - (self.stats().refused_blocks - before).min(renamed);
+        let copied = all - remapped;
         self.unflushed.store(false, std::sync::atomic::Ordering::Relaxed);
         self.media.port.flush().map_err(|e| self.give_up(e.into()))?;
         self.state.lock().segs.unready.clear();
@@ -208,6 +215,13 @@ impl Nilfs2 {
 
     /// The blocks that move, with their content; how many of them REMAP moves.
     fn move_blocks(&self, moved: &[(u64, Entry)]) -> Result<(Vec<Item>, u64)> {
+        if self.options.remap_cleaning {
+            let items = moved.iter().map(|(at, e)| {
+                let entry = Entry { remapped: true, ..*e };
+                Item { entry, page: None, what: entry.structure(Structure::Data), from: Some(*at) }
+            });
+            return Ok((items.collect(), moved.len() as u64));
+        }
         let mut order: Vec<usize> = (0..moved.len()).collect();
         order.sort_by_key(|i| moved[*i].0);
         let addrs: Vec<u64> = order.iter().map(|i| moved[*i].0).collect();

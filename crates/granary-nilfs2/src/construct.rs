@@ -108,6 +108,7 @@ impl Nilfs2 {
             let mut s = self.state.lock();
             let log = s.make_log(&self.media, kind, moved).map_err(|e| self.fail(e))?;
             self.media.publish(log.blocks.iter().map(|(at, page, _)| (*at, page.clone())));
+            self.media.renaming(&log.remaps);
             log
         };
         let runs = log.blocks.chunk_by(|a, b| a.0 + 1 == b.0 && a.2 == b.2).count() as u64;
@@ -132,9 +133,16 @@ impl Nilfs2 {
                     s.nodes.remove(&ino);
                 }
             }
-            if s.cno % 64 == 0 {
+            if s.cno.is_multiple_of(64) {
                 s.evict((self.options.metadata_cache.0 / 4096) as usize);
             }
+        }
+        if log.cno.is_some() {
+            if !log.remaps.is_empty() {
+                // The reset takes blocks out of older logs: a recovery must not read those any more.
+                self.write_super(0)?;
+            }
+            self.reset_bam()?;
         }
         self.super_if_due()?;
         let c = costs();
@@ -142,8 +150,14 @@ impl Nilfs2 {
         Ok(log.blocks.len() as u64)
     }
 
+    /// Renames, then writes: a log that counts has all of its blocks.
     fn submit(&self, log: &Log) -> Result<()> {
-        self.media.port.wait(submit(&self.media.port, log)?);
+        self.rename(&log.remaps)?;
+        let ticket = match &log.file {
+            Some(file) if self.options.fs_write_fsync => self.submit_file(log, file)?,
+            _ => submit(&self.media.port, log)?,
+        };
+        self.media.port.wait(ticket);
         Ok(())
     }
 

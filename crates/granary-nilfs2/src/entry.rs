@@ -1,9 +1,10 @@
 //! What others know of NILFS2.
 
 use crate::{MkfsOptions, MountOptions};
-use granary_device::Need;
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{CrashCase, OptionsEntry, Section, options, too_short};
+use granary_device::{Devices, Need};
+use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short};
+use granary_vfs::{FileSystem, FsEntry, Result};
+use std::sync::Arc;
 use toml::Table;
 
 /// NILFS2.
@@ -33,6 +34,49 @@ pub const NILFS2: FsEntry = FsEntry {
         case("nilfs2-protected", &[SMALL, "protection_period = 3000000"]),
     ],
 };
+
+/// NILFS2 whose cleaner lets the drive rename blocks (PebbleSSD section 4.2.1).
+pub const NILFS2_REMAP: FsEntry = FsEntry {
+    name: "nilfs2-remap",
+    about: "NILFS2 on PebbleSSD: cleaning renames blocks",
+    needs: &[Need::Names],
+    mount: |devices, how| mount_with(devices, how, |own| MountOptions { remap_cleaning: true, ..own }),
+    crash: &[case("nilfs2-remap", &[SMALL, "protection_period = 0"])],
+    ..NILFS2
+};
+
+/// NILFS2 whose fsync writes data with FS_WRITE (PebbleSSD section 4.2.2).
+pub const NILFS2_FSWRITE: FsEntry = FsEntry {
+    name: "nilfs2-fswrite",
+    about: "NILFS2 on PebbleSSD: fsync writes data and a summary",
+    needs: &[Need::Names],
+    mount: |devices, how| mount_with(devices, how, |own| MountOptions { fs_write_fsync: true, ..own }),
+    crash: &[case("nilfs2-fswrite", &[SMALL, "protection_period = 0"])],
+    ..NILFS2
+};
+
+/// NILFS2-opt: both (PebbleSSD section 5).
+pub const NILFS2_PEBBLE: FsEntry = FsEntry {
+    name: "nilfs2-pebble",
+    about: "NILFS2-opt of PebbleSSD: cleaning renames blocks, fsync writes data and a summary",
+    needs: &[Need::Names],
+    mount: |devices, how| {
+        mount_with(devices, how, |own| MountOptions { remap_cleaning: true, fs_write_fsync: true, ..own })
+    },
+    crash: &[case("nilfs2-pebble", &[SMALL, "protection_period = 0"])],
+    ..NILFS2
+};
+
+/// With the options of the testbed and what a variant makes of them.
+fn mount_with(
+    devices: &Devices,
+    how: &Mount<'_>,
+    variant: impl FnOnce(MountOptions) -> MountOptions,
+) -> Result<Arc<dyn FileSystem>> {
+    let own: MountOptions = how.options()?;
+    let options = MountOptions { metadata_cache: how.metadata_cache, ..variant(own) };
+    Ok(crate::mount(devices.serving(Need::Names)?.clone(), &options)?)
+}
 
 /// Logs every 2 ms, cleaning every 500 us, superblocks every 3 ms; fsync promises everything.
 const SMALL: &str = "fsync = 'all'\nlog_interval = 2000000\nsuper_interval = 3000000\nwatermark = 60\n\

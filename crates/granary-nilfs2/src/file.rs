@@ -130,7 +130,7 @@ impl Nilfs2 {
                 grew
             });
             s.note(inode);
-            s.held(inode.ino().0)?.needs_root |= grew;
+            s.held(inode.ino().0)?.grew |= grew;
             Ok(())
         })
     }
@@ -154,7 +154,7 @@ impl Nilfs2 {
             pages.iter().for_each(|p| s.stage(ino, p.index, p.page.clone()));
             let end = last.end().min(inode.size());
             let node = s.held(ino)?;
-            node.needs_root |= new || end > node.media_size;
+            node.grew |= new || end > node.media_size;
             node.media_size = node.media_size.max(end);
             node.attr_dirty |= new;
             Ok(())
@@ -216,8 +216,8 @@ impl Nilfs2 {
                 s.cut(ino, size.div_ceil(BS), &self.media)?;
                 let node = s.held(ino)?;
                 node.media_size = size;
-                node.needs_root |= size != old;
             }
+            s.held(ino)?.needs_root = true;
             inode.update(|a| a.set(set, call.time));
             s.misc += 1;
             s.note(inode);
@@ -235,22 +235,26 @@ impl Nilfs2 {
         if self.options.cp.is_none() {
             self.construct_if(&mut |s| {
                 let node = s.nodes.get(&ino)?;
-                if data_only && !node.needs_root {
+                let told = self.options.fs_write_fsync;
+                if (data_only || told) && !node.needs_root && (told || !node.grew) {
                     return (!node.file.dirty.is_empty()).then_some(Kind::Data(ino));
                 }
                 let changed = match self.options.fsync {
                     Fsync::Content => node.file.is_dirty(),
-                    Fsync::All => node.is_dirty() || node.needs_root,
+                    Fsync::All => node.is_dirty() || node.needs_root || node.grew,
                 };
                 changed.then_some(Kind::Full)
             })?;
+            if self.options.fs_write_fsync && self.media.port.reset_wanted() {
+                self.construct()?;
+            }
         }
         self.flush()
     }
 
     /// Whether a page that is cut has to be written again (`block_truncate_page` makes it dirty).
     pub(crate) fn has_block(&self, ino: u64, size: u64) -> Result<bool> {
-        if size % BS == 0 {
+        if size.is_multiple_of(BS) {
             return Ok(false);
         }
         let mut s = self.state.lock();

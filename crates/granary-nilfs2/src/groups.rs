@@ -36,7 +36,7 @@ pub(crate) fn bit(bytes: &BlockBytes, n: u64) -> bool {
 fn zero_bit(bytes: &BlockBytes, from: u64) -> Option<u64> {
     let mut n = from;
     while n < GROUP {
-        if n % 8 == 0 && bytes[n as usize / 8] == 0xff {
+        if n.is_multiple_of(8) && bytes[n as usize / 8] == 0xff {
             n += 8;
         } else if bit(bytes, n) {
             n += 1;

@@ -36,13 +36,14 @@ mod mount;
 mod namei;
 mod options;
 mod recover;
+mod remap;
 mod segments;
 mod snapshot;
 mod space;
 mod state;
 mod tree;
 
-pub use entry::NILFS2;
+pub use entry::{NILFS2, NILFS2_FSWRITE, NILFS2_PEBBLE, NILFS2_REMAP};
 pub use geometry::Geometry;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
@@ -83,6 +84,12 @@ pub struct Stats {
     pub copied: u64,
     /// Blocks that the cleaner let the drive rename.
     pub remapped: u64,
+    /// Times that the drive had no room for names, and blocks were written.
+    pub refused: u64,
+    /// Those blocks.
+    pub refused_blocks: u64,
+    /// Blocks that FS_WRITE brought.
+    pub fs_written: u64,
 }
 
 /// What the vfs keeps of an inode; the rest is in [`State`].
@@ -107,6 +114,8 @@ pub struct Nilfs2 {
     unflushed: AtomicBool,
     /// The cleaner works until there is enough.
     cleaning: AtomicBool,
+    /// BAM holds something of this file system.
+    bam_used: AtomicBool,
     /// Mount is replaying: there are no daemons yet.
     recovering: AtomicBool,
     /// A log failed, of this: nothing can be made durable any more.

@@ -16,7 +16,7 @@
 use crate::buffers::Buffers;
 use crate::dat::{Dat, Physical, Virtual};
 use crate::layout::checkpoint::{self, Checkpoint, VALID};
-use crate::layout::summary::{BEGIN, END, Entry, GC, Header, Part, SR, SYNDT, Summary};
+use crate::layout::summary::{BEGIN, END, Entry, GC, Header, Part, SR, SYNDT, Summary, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::usage::{self, USAGE};
 use crate::layout::{CPFILE_INO, DAT_INO};
@@ -58,6 +58,12 @@ pub(crate) struct Log {
     pub serial: u64,
     /// It has a super root, of this checkpoint.
     pub cno: Option<u64>,
+    /// Blocks of data, of this file and from this block of it on each: FS_WRITE tells the drive.
+    pub file: Option<(u64, Vec<(u64, u64)>)>,
+    /// The file grew, and so many bytes of the last of them are its.
+    pub grown: Option<u16>,
+    /// Its times: mtime, ctime.
+    pub times: (i64, i64),
 }
 
 /// Data and nodes of a file whose map has virtual numbers. `dead`: no checkpoint needs what they replace.
@@ -124,29 +130,39 @@ impl State {
     pub fn make_log(&mut self, media: &Media, kind: Kind, moved: Vec<Item>) -> Result<Log> {
         let mut flags = if moved.is_empty() { 0 } else { GC };
         let mut items = Vec::new();
+        let (mut file, mut grown) = (None, None);
         let root = match kind {
             Kind::Full => {
                 flags |= SR;
                 self.collect_all(media, moved, &mut items)?
             }
             Kind::Data(ino) => {
-                flags |= SYNDT;
-                self.collect_file_data(ino, media, &mut items)?;
+                flags |= SYNDT | TIMES;
+                grown = self.collect_file_data(ino, media, &mut items)?;
+                file = Some(ino);
                 None
             }
         };
-        let log = self.write_down(media, items, root, flags)?;
+        let log = self.write_down(media, items, root, flags, (file, grown))?;
         self.dirty_since = if self.dirty.is_empty() { None } else { self.dirty_since };
         Ok(log)
     }
 
-    fn collect_file_data(&mut self, ino: u64, media: &Media, items: &mut Vec<Item>) -> Result<()> {
-        let State { nodes, dat, cno, .. } = self;
+    /// Says where the file ends in its last block, where it grew.
+    fn collect_file_data(&mut self, ino: u64, media: &Media, items: &mut Vec<Item>) -> Result<Option<u16>> {
+        let State { nodes, dat, cno, live, .. } = self;
         let node = nodes.get_mut(&ino).ok_or(FsError::Stale)?;
+        let (before, last) = (node.file.tree.count, node.file.dirty.last().copied());
         collect_data(&mut node.file, dat, media, *cno, false, items)?;
+        *live = (*live + node.file.tree.count).saturating_sub(before);
         node.file.pages.clear();
+        node.new_blocks = node.promised.values().filter(|p| p.new).count() as u64;
+        node.attr_dirty |= node.grew;
+        let ends =
+            last.filter(|last| node.grew && node.media_size > 0 && (node.media_size - 1) / 4096 == *last);
+        let grown = ends.map(|last| (node.media_size - last * 4096) as u16);
         self.recount();
-        Ok(())
+        Ok(grown)
     }
 
     /// What is promised and not written yet.
@@ -179,7 +195,7 @@ impl State {
             if node.attr.kind != FileKind::Dir {
                 node.file.pages.clear();
             }
-            node.needs_root = false;
+            (node.needs_root, node.grew) = (false, false);
             node.new_blocks = node.promised.values().filter(|p| p.new).count() as u64;
             if node.attr_dirty {
                 self.store_inode(ino, media)?;
@@ -262,7 +278,14 @@ impl State {
     }
 
     /// Places, checksums, summaries.
-    fn write_down(&mut self, media: &Media, items: Vec<Item>, root: Option<u64>, flags: u16) -> Result<Log> {
+    fn write_down(
+        &mut self,
+        media: &Media,
+        items: Vec<Item>,
+        root: Option<u64>,
+        flags: u16,
+        (file, grown): (Option<u64>, Option<u16>),
+    ) -> Result<Log> {
         let age = self.age();
         let entries: Vec<Entry> = items.iter().map(|i| i.entry).collect();
         let parts = self.segs.lay(&entries, root.is_some(), age)?;
@@ -271,7 +294,14 @@ impl State {
             places.extend((0..p.count as u64).map(|i| p.at + p.summary + i));
         }
         let mut nodes = self.settle(media, &entries, &places, root.is_some())?.into_iter();
-        let mut log = Log { cno: root, ..Log::default() };
+        let mut log = Log { cno: root, grown, ..Log::default() };
+        let attr = file.and_then(|ino| self.nodes.get(&ino)).map(|n| n.attr);
+        log.times = attr.map_or((0, 0), |a| (a.mtime.0, a.ctime.0));
+        log.file = file.map(|ino| {
+            let data =
+                |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };
+            (ino, places.iter().zip(&entries).filter_map(data).collect())
+        });
         let prev = self.segs.cursor.serial;
         let base = (self.mounts as u64) << 32;
         log.serial = if prev >= base { prev + 1 } else { base };
@@ -292,15 +322,7 @@ impl State {
             pages.push(late);
         }
         for (number, p) in parts.iter().enumerate() {
-            self.encode_part(
-                media,
-                &items,
-                &entries,
-                &pages,
-                p,
-                (number, parts.len(), flags, prev, age),
-                &mut log,
-            )?;
+            self.encode_part(&items, &entries, &pages, p, (number, parts.len(), flags, prev, age), &mut log)?;
         }
         if let Some(p) = parts.first() {
             (log.at, log.seq) = (p.at, p.seq);
@@ -343,7 +365,6 @@ impl State {
     #[allow(clippy::too_many_arguments)]
     fn encode_part(
         &mut self,
-        _media: &Media,
         items: &[Item],
         entries: &[Entry],
         pages: &[Option<Page>],
@@ -380,7 +401,8 @@ impl State {
             data_sum,
             ..Header::default()
         };
-        let summary = Summary { header, entries: entries[range].to_vec() }.encode();
+        let grown = log.grown.filter(|_| number + 1 == parts);
+        let summary = Summary { header, entries: entries[range].to_vec(), grown, times: log.times }.encode();
         log.blocks.extend((p.at..).zip(summary).map(|(at, page)| (at, page, Structure::Log)));
         log.blocks.extend(blocks);
         Ok(())

@@ -21,11 +21,13 @@ pub(crate) struct Media {
     pub port: Port,
     pub geo: Geometry,
     under_way: RwLock<FxHashMap<u64, Page>>,
+    /// Blocks that the drive is renaming: where they are as yet.
+    renamed: RwLock<FxHashMap<u64, u64>>,
 }
 
 impl Media {
     pub fn new(port: Port, geo: Geometry) -> Media {
-        Media { port, geo, under_way: RwLock::default() }
+        Media { port, geo, under_way: RwLock::default(), renamed: RwLock::default() }
     }
 
     /// These are being written.
@@ -33,9 +35,19 @@ impl Media {
         self.under_way.write().extend(blocks);
     }
 
+    /// These are being renamed: from, to.
+    pub fn renaming(&self, blocks: &[(u64, u64)]) {
+        self.renamed.write().extend(blocks.iter().map(|(from, to)| (*to, *from)));
+    }
+
+    fn present(&self, at: u64) -> u64 {
+        self.renamed.read().get(&at).copied().unwrap_or(at)
+    }
+
     /// All that was published is on the drive.
     pub fn retire(&self) {
         *self.under_way.write() = FxHashMap::default();
+        *self.renamed.write() = FxHashMap::default();
     }
 
     fn check(&self, at: u64) -> Result<()> {
@@ -51,6 +63,7 @@ impl Media {
     /// `Corrupt` where there is no such block; the drive's.
     pub fn read(&self, at: u64, what: Structure) -> Result<Page> {
         self.check(at)?;
+        let at = self.present(at);
         if let Some(page) = self.under_way.read().get(&at) {
             return Ok(page.clone());
         }
@@ -70,6 +83,7 @@ impl Media {
     /// Starts reading blocks, neighbours in one command.
     pub fn submit_reads(&self, addrs: &[u64], out: &mut [Page], what: Structure) -> Result<Ticket> {
         let (mut ticket, mut at) = (Ticket::NONE, 0);
+        let addrs: Vec<u64> = addrs.iter().map(|at| self.present(*at)).collect();
         for run in addrs.chunk_by(|a, b| a + 1 == *b) {
             let part = &mut out[at..at + run.len()];
             at += run.len();

@@ -21,6 +21,7 @@ use crate::layout::{CPFILE_INO, DAT_INO, FIRST_INO, SUFILE_INO, corrupt};
 use crate::media::Media;
 use crate::options::MountOptions;
 use crate::recover::{Chain, follow};
+use crate::remap::settle_names;
 use crate::segments::Segments;
 use crate::state::{INODES, State, ifile_of};
 use crate::tree::Tree;
@@ -29,7 +30,7 @@ use granary_device::{Port, Structure};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_sim::{Daemon, now};
 use granary_units::{Lpa, Page};
-use granary_vfs::{FsError, Generations, Result};
+use granary_vfs::{FsError, Generations, Result, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -111,6 +112,9 @@ fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State
     }
     let mut segs = Segments::new(media.geo, usages, chain.cursor, last, sb.last_seq)?;
     segs.touched.extend(chain.written.keys());
+    // A recovery would read them again.
+    segs.remember(media.geo.segment(chain.at.at), chain.at.seq);
+    chain.written.keys().for_each(|seg| segs.remember(*seg, chain.at.seq));
     let none = Buffers::new(crate::layout::IFILE_INO, Tree::default(), Structure::Inode);
     let mut s = State::with(dat, none, cpfile, sufile, segs);
     s.cno = chain.root.cno + 1;
@@ -160,6 +164,20 @@ impl State {
             let page = media.read(*at, Structure::Data)?;
             self.stage(e.ino, index, page);
             rolled += 1;
+        }
+        for (ino, (mtime, ctime)) in &chain.times {
+            if let Some(node) = self.nodes.get_mut(ino) {
+                (node.attr.mtime, node.attr.ctime) = (Time(*mtime), Time(*ctime));
+                node.attr_dirty = true;
+            }
+        }
+        for (ino, size) in &chain.grown {
+            let size = (*size).min(crate::MAX_FILE_SIZE);
+            if let Some(node) = self.nodes.get_mut(ino) {
+                node.media_size = node.media_size.max(size);
+                node.attr.size = node.attr.size.max(size);
+                node.attr_dirty = true;
+            }
         }
         Ok(rolled)
     }
@@ -219,6 +237,10 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         (sb.last_log, sb.last_seq, sb.last_serial) = (chain.at.at, chain.at.seq, chain.at.serial);
         write_one(&media.port, &mut sb)?;
         media.port.flush()?;
+        // Now no recovery reads logs whose blocks were renamed.
+        if !recovery.clean || options.remap_cleaning || options.fs_write_fsync {
+            settle_names(&media, &state.segs)?;
+        }
         state.mounts = sb.mounts;
         state.segs.super_seq = sb.last_seq;
         recovery.blocks = state.roll_forward(&chain, &media)?;
@@ -227,6 +249,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
             recovery.orphans = state.free_orphans(&media)?;
         }
     }
+    let media_has_bam = media.port.info().bam;
     let fs = Arc::new(Nilfs2 {
         media,
         generations: Generations::of_mount(state.cno),
@@ -237,6 +260,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         super_block: parking_lot::Mutex::new((sb, now())),
         unflushed: AtomicBool::new(true),
         cleaning: AtomicBool::new(false),
+        bam_used: AtomicBool::new(media_has_bam && (options.remap_cleaning || options.fs_write_fsync)),
         recovering: AtomicBool::new(true),
         broken: parking_lot::Mutex::new(None),
         stats: parking_lot::Mutex::new(Stats::default()),
@@ -249,6 +273,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
             fs.construct()?;
             fs.write_super(0)?;
         }
+        fs.reset_bam()?;
         *fs.stats.lock() = Stats::default();
         fs.recovering.store(false, std::sync::atomic::Ordering::Relaxed);
         let (a, b) = (Arc::downgrade(&fs), Arc::downgrade(&fs));

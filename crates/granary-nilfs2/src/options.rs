@@ -54,6 +54,10 @@ pub struct MountOptions {
     pub cleaning_interval: (Nanos, Nanos),
     /// Dead share in percent that makes a segment worth it, as above (`min_reclaimable_blocks`, `mc_min_reclaimable_blocks`).
     pub min_reclaimable: (u32, u32),
+    /// The cleaner lets the drive rename blocks (REMAP keep) and does not copy them: needs PebbleSSD's drive.
+    pub remap_cleaning: bool,
+    /// fsync writes data with FS_WRITE, and a summary; nodes and metadata wait for the next log: needs PebbleSSD's drive.
+    pub fs_write_fsync: bool,
     /// Memory for metadata blocks. Not of a testbed, whose host has one for whatever is mounted.
     #[serde(skip)]
     pub metadata_cache: Bytes,
@@ -74,6 +78,8 @@ impl Default for MountOptions {
             segments_per_clean: (2, 4),
             cleaning_interval: (Nanos::from_secs(5), Nanos::from_secs(1)),
             min_reclaimable: (10, 1),
+            remap_cleaning: false,
+            fs_write_fsync: false,
             metadata_cache: Bytes::mib(64),
         }
     }

@@ -12,7 +12,7 @@
 
 use crate::geometry::Geometry;
 use crate::layout::corrupt;
-use crate::layout::summary::{BEGIN, END, Entry, Header, SR, SYNDT, Summary};
+use crate::layout::summary::{BEGIN, END, Entry, Header, Part, SR, SYNDT, Summary, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::superblock::Superblock;
 use crate::media::Media;
@@ -31,6 +31,10 @@ pub(crate) struct Chain {
     pub cursor: Cursor,
     /// Logs of data behind the root: blocks with their places.
     pub data: Vec<(u64, Entry)>,
+    /// Files that grew in them, and to what size.
+    pub grown: Vec<(u64, u64)>,
+    /// Times of files that they have data of: mtime, ctime.
+    pub times: Vec<(u64, (i64, i64))>,
     /// Logs behind the one that the superblock names.
     pub logs: u32,
     /// Blocks written in segments that the root does not know of.
@@ -43,6 +47,9 @@ struct Whole {
     at: u64,
     root: Option<SuperRoot>,
     blocks: Vec<(u64, Entry)>,
+    /// The file that grew, and to what size.
+    grown: Option<(u64, u64)>,
+    times: Option<(u64, (i64, i64))>,
     /// Where it ended: segment, behind its last block, sequence number, segment after that.
     end: Cursor,
     /// Segments that it has blocks in, and up to where.
@@ -98,16 +105,28 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
         let first = c.at + h.summary_blocks();
         let end = c.at + h.blocks as u64;
         let cursor = Cursor { at: end, next: h.next, serial: h.serial, ..c };
+        let last = summary.entries.last().copied();
+        let grown = match (summary.grown, last) {
+            (Some(valid), Some(Entry { ino, part: Part::Data(n), .. })) => {
+                Some((ino, n.saturating_mul(4096) + valid as u64))
+            }
+            _ => None,
+        };
+        let times = last.filter(|_| h.flags & TIMES != 0).map(|e| (e.ino, summary.times));
         let blocks = (first..).zip(summary.entries);
         let w = whole.get_or_insert_with(|| Whole {
             header: h,
             at: c.at,
             root: None,
             blocks: Vec::new(),
+            grown: None,
+            times: None,
             end: cursor,
             segs: Vec::new(),
         });
         w.blocks.extend(blocks);
+        w.grown = grown.or(w.grown);
+        w.times = times.or(w.times);
         w.segs.push((c.seg, end - geo.start(c.seg)));
         (w.end, c) = (cursor, cursor);
         if root.is_some() {
@@ -143,6 +162,8 @@ pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
         at: place(first.at, &first.header),
         cursor: first.end,
         data: Vec::new(),
+        grown: Vec::new(),
+        times: Vec::new(),
         logs: 0,
         written: BTreeMap::new(),
     };
@@ -156,8 +177,12 @@ pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
         if let Some(root) = log.root {
             chain.at = place(log.at, &log.header);
             (chain.root, chain.data, chain.written) = (root, Vec::new(), BTreeMap::new());
+            chain.grown.clear();
+            chain.times.clear();
         } else {
             chain.data.extend(log.blocks);
+            chain.grown.extend(log.grown);
+            chain.times.extend(log.times);
         }
     }
 }

@@ -11,7 +11,7 @@
 use crate::geometry::Geometry;
 use crate::layout::SUFILE_INO;
 use crate::layout::corrupt;
-use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block};
+use crate::layout::summary::{Entry, FINFO, HEADER, Part as Block, TIMES_BYTES};
 use crate::layout::usage::{DIRTY, Usage, place};
 use granary_vfs::{FsError, Result};
 use rustc_hash::FxHashMap;
@@ -143,6 +143,19 @@ impl Segments {
         self.seqs.get(&seg).is_some_and(|seq| *seq >= self.super_seq)
     }
 
+    /// A segment that was written before the mount, with this sequence number or a later one.
+    pub fn remember(&mut self, seg: u64, seq: u64) {
+        self.seqs.entry(seg).or_insert(seq);
+    }
+
+    /// Whether a log has this block.
+    pub fn is_written(&self, at: u64) -> bool {
+        let seg = self.geo.segment(at);
+        let usage = &self.usages[seg as usize];
+        let written = self.geo.start(seg) + usage.blocks as u64;
+        !usage.is_clean() && at < if seg == self.cursor.seg { self.cursor.at } else { written }
+    }
+
     /// Whether a segment was last written before sequence number `seq` was.
     pub fn is_before(&self, seg: u64, seq: u64) -> bool {
         self.seqs.get(&seg).is_none_or(|s| *s < seq)
@@ -209,7 +222,7 @@ impl Segments {
                 self.advance(age, told)?;
             }
             let left = self.left();
-            let (mut bytes, mut count) = (HEADER, 0);
+            let (mut bytes, mut count) = (HEADER + if root { 0 } else { TIMES_BYTES }, 0);
             for (i, e) in entries[first..].iter().enumerate() {
                 let begins = i == 0 || !entries[first + i - 1].goes_with(e);
                 let more = bytes + e.bytes() + if begins { FINFO } else { 0 };

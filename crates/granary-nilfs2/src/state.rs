@@ -43,8 +43,10 @@ pub(crate) struct Node {
     pub generation: u32,
     /// Attributes are newer than the ifile's.
     pub attr_dirty: bool,
-    /// A log of data only would not do: it grew, was cut, or is not on media.
+    /// A log of data only would not do: it was cut, has new names or attributes, or is not on media.
     pub needs_root: bool,
+    /// It grew: a log of data only would do where FS_WRITE tells how far.
+    pub grew: bool,
     pub promised: BTreeMap<u64, Promise>,
     /// Pages promised or dirty that have no block yet.
     pub new_blocks: u64,
@@ -64,6 +66,7 @@ impl Node {
             generation: inode.generation,
             attr_dirty: false,
             needs_root: false,
+            grew: false,
             promised: BTreeMap::new(),
             new_blocks: 0,
             index: None,

@@ -172,6 +172,13 @@ fn nilfs2_keeps_its_promises_under_torture() {
 }
 
 #[test]
+fn nilfs2_keeps_its_promises_on_the_drive_of_pebblessd() {
+    explore("nilfs2-remap", "torture", 6);
+    explore("nilfs2-fswrite", "torture", 6);
+    explore("nilfs2-pebble", "torture", 6);
+}
+
+#[test]
 fn nilfs2_keeps_what_was_fsynced_long_after_it_was_written() {
     explore("nilfs2", "late", 6);
 }

@@ -63,11 +63,11 @@ pub fn entries(b: &BlockBytes) -> impl Iterator<Item = Result<Dirent<'_>>> {
 /// `Corrupt` where its lengths are impossible.
 pub fn entry(b: &BlockBytes, at: usize) -> Result<Dirent<'_>> {
     let wrong = || corrupt(format!("a directory block has an impossible entry at byte {at}"));
-    if at % 8 != 0 || at + HEAD > BLOCK_SIZE {
+    if !at.is_multiple_of(8) || at + HEAD > BLOCK_SIZE {
         return Err(wrong());
     }
     let (ino, len, name) = (le64(b, at), le16(b, at + 8) as usize, b[at + 10] as usize);
-    let fits = len >= HEAD && len % 8 == 0 && at + len <= BLOCK_SIZE;
+    let fits = len >= HEAD && len.is_multiple_of(8) && at + len <= BLOCK_SIZE;
     if !fits || ino != 0 && needed(name) > len {
         return Err(wrong());
     }

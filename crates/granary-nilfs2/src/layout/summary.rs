@@ -33,9 +33,15 @@ pub const SR: u16 = 4;
 pub const SYNDT: u16 = 8;
 /// The cleaner moved blocks into it.
 pub const GC: u16 = 16;
+/// Behind the entries are the times of the file: mtime 8, ctime 8.
+pub const TIMES: u16 = 32;
+/// Bytes of those.
+pub const TIMES_BYTES: usize = 16;
 
 /// A finfo's flag: its blocks were moved by REMAP, the checksum of the log's blocks does not cover them.
 pub const REMAPPED: u32 = 1;
+/// A finfo's flag: the file grew to the end of the last of these blocks; so many bytes of that are its.
+pub const GREW: u32 = 2;
 
 /// Which block of a file a block of a log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +160,10 @@ pub struct Summary {
     pub header: Header,
     /// One for each block; the super root has none.
     pub entries: Vec<Entry>,
+    /// Of a log of data: the file grew, and so many bytes of the last block are its.
+    pub grown: Option<u16>,
+    /// With [`TIMES`]: mtime and ctime of the file, ns.
+    pub times: (i64, i64),
 }
 
 impl Summary {
@@ -169,7 +179,9 @@ impl Summary {
             put64(&mut b, at, run[0].ino);
             put32(&mut b, at + 8, run.len() as u32);
             put32(&mut b, at + 12, data as u32);
-            put32(&mut b, at + 16, if run[0].remapped { REMAPPED } else { 0 });
+            let grew = if self.grown.is_some() { GREW } else { 0 };
+            put32(&mut b, at + 16, grew | if run[0].remapped { REMAPPED } else { 0 });
+            put32(&mut b, at + 20, self.grown.unwrap_or(0) as u32);
             for e in run {
                 let words: &[u64] = match (e.ino == DAT_INO, e.part) {
                     (true, Part::Data(n)) => &[n],
@@ -179,6 +191,10 @@ impl Summary {
                 };
                 words.iter().for_each(|w| b.extend_from_slice(&w.to_le_bytes()));
             }
+        }
+        if self.header.flags & TIMES != 0 {
+            b.extend_from_slice(&self.times.0.to_le_bytes());
+            b.extend_from_slice(&self.times.1.to_le_bytes());
         }
         let h = Header { bytes: b.len() as u32, finfos, ..self.header };
         put32(&mut b, 0, MAGIC);
@@ -215,7 +231,7 @@ impl Summary {
         if end > bytes.len() || le32(&bytes, 4) != crc32c::crc32c(&bytes[8..end]) {
             return Err(wrong());
         }
-        let (mut entries, mut at) = (Vec::new(), HEADER);
+        let (mut entries, mut at, mut grown) = (Vec::new(), HEADER, None);
         let word = |at: &mut usize| {
             let w = (*at + 8 <= end).then(|| le64(&bytes, *at)).ok_or_else(wrong);
             *at += 8;
@@ -226,7 +242,11 @@ impl Summary {
                 return Err(wrong());
             }
             let (ino, all, data) = (le64(&bytes, at), le32(&bytes, at + 8), le32(&bytes, at + 12));
-            let remapped = le32(&bytes, at + 16) & REMAPPED != 0;
+            let flags = le32(&bytes, at + 16);
+            let remapped = flags & REMAPPED != 0;
+            if flags & GREW != 0 {
+                grown = Some(le32(&bytes, at + 20).clamp(1, BLOCK_SIZE as u32) as u16);
+            }
             at += FINFO;
             for n in 0..all {
                 let (vblk, part) = match (ino == DAT_INO, n < data) {
@@ -244,11 +264,15 @@ impl Summary {
                 entries.push(Entry { ino, part, vblk, remapped });
             }
         }
+        let times = match header.flags & TIMES != 0 {
+            true => (word(&mut at)? as i64, word(&mut at)? as i64),
+            false => (0, 0),
+        };
         let root = u64::from(header.flags & SR != 0);
         if header.summary_blocks() + entries.len() as u64 + root != header.blocks as u64 {
             return Err(wrong());
         }
-        Ok(Summary { header, entries })
+        Ok(Summary { header, entries, grown, times })
     }
 }
 
@@ -270,10 +294,10 @@ mod tests {
             };
             entries.push(Entry { ino, part, vblk, remapped: n < 200 });
         }
-        let bytes: usize = HEADER + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
+        let bytes: usize = HEADER + TIMES_BYTES + 3 * FINFO + entries.iter().map(Entry::bytes).sum::<usize>();
         let blocks = (600 + bytes.div_ceil(BLOCK_SIZE) + 1) as u32;
         let header = Header {
-            flags: BEGIN | END | SR,
+            flags: BEGIN | END | SR | TIMES,
             serial: 9,
             prev: 8,
             seq: 4,
@@ -281,9 +305,9 @@ mod tests {
             blocks,
             ..Header::default()
         };
-        let pages = Summary { header, entries: entries.clone() }.encode();
+        let pages = Summary { header, entries: entries.clone(), grown: Some(77), times: (5, 6) }.encode();
         let back = Summary::parse(&pages).expect("whole");
-        assert_eq!(back.entries, entries);
+        assert_eq!((&back.entries, back.grown, back.times), (&entries, Some(77), (5, 6)));
         assert_eq!((back.header.finfos, back.header.bytes as usize), (3, bytes));
         for at in [0, 5, 17, 70, 1000] {
             let mut bad = pages.clone();

@@ -4,6 +4,7 @@ mod cleaning;
 mod common;
 mod damage;
 mod model;
+mod pebble;
 mod power;
 mod rows;
 mod snapshots;

@@ -33,38 +33,32 @@ fn a_power_failure_right_after_fsync_loses_nothing() {
     suite::a_power_failure_right_after_fsync_loses_nothing(&promising(), |r| assert!(!r.clean, "{r:?}"));
 }
 
-/// Overwrites that fdatasync made safe are in logs of data, which recovery rolls forward; also where it is interrupted.
+/// Overwrites that fdatasync made safe are in logs of data, which recovery rolls forward.
 #[test]
 fn overwritten_data_is_rolled_forward() {
-    for interrupted in [false, true] {
-        let before = |m: &Mounted| {
-            let mut p = m.process();
-            let fd = write_all(&mut p, "/f", 1, 40 * 4096).expect("write");
-            p.fsync(fd).expect("fsync");
-            for i in [3u64, 4, 17, 3] {
-                p.pwrite(fd, Payload::Fill { word: 100 + i, len: 4096 }, i * 4096).expect("write");
-                p.fdatasync(fd).expect("fdatasync");
-            }
-            assert_eq!(m.fs.stats().data_logs, 4);
-            granary_sim::power_fail();
-        };
-        let after = move |m: &Mounted| {
-            assert_eq!(m.recovery().blocks, 4, "{:?}", m.recovery());
-            if interrupted {
-                // As if the recovery's own log had not been: what the drive had before is what the superblock names.
-                assert!(m.fs.stats().logs == 0);
-            }
-            let mut p = m.process();
-            let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
-            for i in 0..40u64 {
-                let mut word = [0; 8];
-                p.pread(fd, Dest::Bytes(&mut word), i * 4096).expect("read");
-                let expected = if [3, 4, 17].contains(&i) { 100 + i } else { 1 };
-                assert_eq!(u64::from_le_bytes(word), expected, "page {i}");
-            }
-        };
-        suite::fail_and_look(&promising(), drive(Bytes::mib(64)), None, before, after);
-    }
+    let before = |m: &Mounted| {
+        let mut p = m.process();
+        let fd = write_all(&mut p, "/f", 1, 40 * 4096).expect("write");
+        p.fsync(fd).expect("fsync");
+        for i in [3u64, 4, 17, 3] {
+            p.pwrite(fd, Payload::Fill { word: 100 + i, len: 4096 }, i * 4096).expect("write");
+            p.fdatasync(fd).expect("fdatasync");
+        }
+        assert_eq!(m.fs.stats().data_logs, 4);
+        granary_sim::power_fail();
+    };
+    let after = |m: &Mounted| {
+        assert_eq!(m.recovery().blocks, 4, "{:?}", m.recovery());
+        let mut p = m.process();
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        for i in 0..40u64 {
+            let mut word = [0; 8];
+            p.pread(fd, Dest::Bytes(&mut word), i * 4096).expect("read");
+            let expected = if [3, 4, 17].contains(&i) { 100 + i } else { 1 };
+            assert_eq!(u64::from_le_bytes(word), expected, "page {i}");
+        }
+    };
+    suite::fail_and_look(&promising(), drive(Bytes::mib(64)), None, before, after);
 }
 
 /// Nothing of an earlier life shows where a log names a block before the drive has it.

@@ -80,7 +80,7 @@ fn attributes_of_a_full_file_system_can_be_changed() {
 
 #[test]
 fn a_large_directory_keeps_every_name() {
-    suite::a_large_directory_keeps_every_name(&promising(), 30_000, 400 * 4096);
+    suite::a_large_directory_keeps_every_name(&promising(), 20_000, 250 * 4096);
 }
 
 #[test]

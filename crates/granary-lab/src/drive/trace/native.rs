@@ -1,4 +1,4 @@
-//! Granary's own record of the calls of a drive: [`Writer`], [`Reader`]. Every byte is in SPEC.md, section 8.
+//! Granary's own record of the calls of a drive: [`Writer`], [`Reader`]. Every byte is in SPEC.md, section 9.
 //!
 //! ```text
 //!   magic 8 | version 4 | length 4 | header, TOML | CRC-32C 4 |  operation operation ... | end: count, CRC-32C 4

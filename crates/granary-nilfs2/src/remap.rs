@@ -1,0 +1,139 @@
+//! PebbleSSD's drive: cleaning by REMAP keep, fsync by FS_WRITE (PebbleSSD sections 4.2.1 and 5.2).
+//!
+//! ```text
+//!   cleaner   REMAP keep old -> places in the log | summary, metadata, super root | superblock | BAM_RESET | segments are free
+//!             until the reset both names read the block: DAT on media names the old one, the log the new one
+//!   fsync     summary, data by FS_WRITE                  ...      the next super root, then BAM_RESET
+//!   recovery  of each pair of names the one that no log has is trimmed; data of logs by their summaries, as ever
+//! ```
+//!
+//! Nothing is read from BAM for files: the summary of an fsync's log says the same, and where the file ends. FS_WRITE saves the fsync
+//! its nodes, its metadata and its super root.
+
+use crate::Nilfs2;
+use crate::construct::submit;
+use crate::log::Log;
+use crate::media::Media;
+use crate::segments::Segments;
+use granary_device::{BamName, DriveError, FileEnd, RemapRange, Structure, Ticket};
+use granary_units::{Lpa, PAGE_SIZE, Page};
+use granary_vfs::Result;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Neighbours that go to neighbours are one range.
+fn ranges(moves: &[(u64, u64)]) -> Vec<RemapRange> {
+    let mut all: Vec<RemapRange> = Vec::new();
+    for (src, dst) in moves.iter().map(|(src, dst)| (Lpa(*src), Lpa(*dst))) {
+        match all.last_mut() {
+            Some(r) if r.src.offset(r.count) == src && r.dst.offset(r.count) == dst => r.count += 1,
+            _ => all.push(RemapRange { src, dst, count: 1 }),
+        }
+    }
+    all
+}
+
+impl Nilfs2 {
+    /// Gives blocks their places in a log. Where the drive has no room for names they are written, before the log is.
+    ///
+    /// # Errors
+    /// The drive's, here and below.
+    pub(crate) fn rename(&self, moves: &[(u64, u64)]) -> Result<()> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        self.bam_used.store(true, Relaxed);
+        match self.media.port.submit_remap_keep(&ranges(moves)) {
+            Ok(ticket) => self.media.port.wait(ticket),
+            Err(DriveError::BamFull(_)) => {
+                let mut ticket = Ticket::NONE;
+                for (from, to) in moves {
+                    let mut page = [Page::ZERO];
+                    self.media.port.read(Lpa(*from), &mut page, Structure::Data)?;
+                    ticket = ticket.and(self.media.port.submit_write(Lpa(*to), &page, Structure::Data)?);
+                }
+                self.media.port.wait(ticket);
+                // The log's checksum does not cover them: they have to be there first.
+                self.media.port.flush()?;
+                let mut stats = self.stats.lock();
+                stats.refused += 1;
+                stats.refused_blocks += moves.len() as u64;
+            }
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    /// Starts writing a log of one file's data with FS_WRITE; as others where BAM is full.
+    pub(crate) fn submit_file(&self, log: &Log, (ino, places): &(u64, Vec<(u64, u64)>)) -> Result<Ticket> {
+        let port = &self.media.port;
+        let mut ticket = Ticket::NONE;
+        self.bam_used.store(true, Relaxed);
+        let content = |at: u64| log.blocks.iter().find(|(a, ..)| *a == at).map(|(_, page, _)| page.clone());
+        let last = places.last().map(|(at, _)| *at);
+        for run in places.chunk_by(|a, b| a.0 + 1 == b.0 && a.1 + 1 == b.1) {
+            let pages: Vec<Page> = run.iter().filter_map(|(at, _)| content(*at)).collect();
+            let grown = log.grown.filter(|_| run.last().map(|(at, _)| *at) == last);
+            let end = FileEnd { valid: grown.unwrap_or(PAGE_SIZE as u16), grew: grown.is_some() };
+            let (lpa, offset) = (Lpa(run[0].0), run[0].1 as u32);
+            match port.submit_fs_write(lpa, &pages, *ino, offset, end, Structure::Data) {
+                Ok(t) => ticket = ticket.and(t),
+                Err(DriveError::BamFull(_)) => return Ok(ticket.and(submit(port, log)?)),
+                Err(e) => return Err(e.into()),
+            }
+            self.stats.lock().fs_written += pages.len() as u64;
+        }
+        for (at, page, what) in log.blocks.iter().filter(|(_, _, what)| *what == Structure::Log) {
+            ticket = ticket.and(port.submit_write(Lpa(*at), std::slice::from_ref(page), *what)?);
+        }
+        Ok(ticket)
+    }
+
+    /// After a super root: it has all that BAM tells of.
+    pub(crate) fn reset_bam(&self) -> Result<()> {
+        if self.bam_used.swap(false, Relaxed) {
+            self.media.port.flush()?;
+            self.media.port.bam_reset()?;
+        }
+        Ok(())
+    }
+}
+
+/// After the newest log is known and before anything is written: of each pair of names the one that no log has ends. A second
+/// failure finds what the first one did: the logs are the same.
+///
+/// # Errors
+/// The drive's.
+pub(crate) fn settle_names(media: &Media, segs: &Segments) -> Result<()> {
+    let port = &media.port;
+    if port.info().names == 0 {
+        return Ok(());
+    }
+    let valid = |lpa: &Lpa| media.geo.holds(lpa.0) && segs.is_written(lpa.0);
+    let mut names: Vec<Lpa> = port.bam_names()?.into_iter().flat_map(|n| [n.src, n.dst]).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut done = Ticket::NONE;
+    for lpa in names.iter().filter(|lpa| !valid(lpa)) {
+        done = done.and(port.trim(*lpa, 1)?);
+    }
+    port.wait(done);
+    // What is still a pair has two owners, which nothing of ours makes: each gets a block of its own.
+    for BamName { src, .. } in port.bam_names()? {
+        let mut page = [Page::ZERO];
+        port.read(src, &mut page, Structure::Data)?;
+        port.write(src, &page, Structure::Data)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_that_go_to_neighbours_are_one_range() {
+        let of = |src, dst, count| RemapRange { src: Lpa(src), dst: Lpa(dst), count };
+        let found = ranges(&[(4, 100), (5, 101), (7, 102), (8, 103), (9, 300)]);
+        assert_eq!(found, [of(4, 100, 2), of(7, 102, 2), of(9, 300, 1)]);
+    }
+}
