@@ -9,6 +9,8 @@ use granary_workload::Workload;
 
 /// F2FS of Linux 3.16 (section 6.1), which wrote always out of place and had no checkpoint by age: 1,000,000,000 s.
 const F2FS_3_16: [&str; 2] = ["f2fs.in_place=never", "f2fs.checkpoint_interval=1000000000000000000"];
+/// The paper's fsync writes no node, so times of a file wait for the next checkpoint.
+const LAZY_TIMES: &str = "f2fs.lazy_times=true";
 /// `nilfs-clean -p 600` (section 6.3).
 const PROTECTION: Nanos = Nanos::from_secs(600);
 
@@ -44,7 +46,7 @@ fn experiment(plan: &Plan<'_>, setting: &str, workload: &str, fs: &str) -> Resul
     let f2fs = fs.starts_with("f2fs");
     let mut set: Vec<String> = plan.set.to_vec();
     if f2fs {
-        set.splice(..0, F2FS_3_16.map(str::to_owned));
+        set.splice(..0, F2FS_3_16.into_iter().chain([LAZY_TIMES]).map(str::to_owned));
     }
     let mut experiment = plan.experiment(workload, fs, set, note)?;
     if setting == "cleaned" {
