@@ -19,6 +19,7 @@ use crate::{Node, Pmfs};
 use granary_device::Structure;
 use granary_pm::bytes::put_u16;
 use granary_pm::{BLOCK, corrupt};
+use granary_sim::{costs, cpu};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::{FileKind, FsError, Result};
 use smallvec::smallvec;
@@ -116,6 +117,9 @@ impl Pmfs {
         wanted: Option<Wanted>,
         visit: &mut Visit<'_, T>,
     ) -> Result<Option<T>> {
+        if self.dentries.is_some() && wanted.is_some() {
+            cpu(costs().dentry_hash);
+        }
         let end = size / BLOCK;
         let wanted = wanted.filter(|_| end >= WORTH);
         let mut page = from / BLOCK;
@@ -149,7 +153,7 @@ impl Pmfs {
                 return Err(no_page(page));
             }
             let out = &mut pages[..run.len()];
-            self.pm.load_pages(run[0] * BLOCK, run.len() * PAGE_SIZE, out, Structure::Dentry)?;
+            self.load_dir(run[0], out)?;
             for (block, content) in run.iter().zip(out.iter()) {
                 if let Some(found) = visit_page(page, *block, content, from, visit)? {
                     return Ok(Some(found));
@@ -190,8 +194,7 @@ impl Pmfs {
             if count == 0 {
                 return Err(no_page(first + at as u64));
             }
-            let (loaded, changed) =
-                self.pm.load_known(&runs[..count], &known[at..end], &mut fresh, Structure::Dentry)?;
+            let (loaded, changed) = self.load_dir_known(&runs[..count], &known[at..end], &mut fresh)?;
             at += runs[..loaded].iter().map(|(_, n)| n).sum::<usize>();
             let last = at - runs[loaded - 1].1..at;
             for i in last.clone() {

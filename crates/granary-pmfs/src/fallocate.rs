@@ -94,10 +94,8 @@ impl Pmfs {
             self.give_all(taken.into_iter().chain(m.node_blocks()))?;
             return Err(e);
         }
-        for block in &taken {
-            b.stream_page(*block, &Page::ZERO, Structure::Data)?;
-        }
-        m.write_nodes(b)?;
+        self.store_fresh(b, taken.iter().map(|block| (*block, &Page::ZERO)), Structure::Data)?;
+        self.store_fresh(b, m.new_nodes(), Structure::DataPointer)?;
         new.blocks = new.blocks.saturating_add(taken.len() as u64 * (BLOCK / 512));
         self.enter_reserved(b, inode, &m, new)
     }

@@ -95,6 +95,23 @@ impl Pmfs {
         }
     }
 
+    /// Stores whole blocks that nothing leads to yet, as many in one transaction as a redo log takes.
+    pub(crate) fn store_fresh<'p>(
+        &self,
+        b: &mut Batch<'_>,
+        pages: impl Iterator<Item = (u64, &'p Page)>,
+        what: Structure,
+    ) -> Result<()> {
+        let step = self.pm.redo().filter(|redo| redo.keep() == Keep::Storage).map(|_| self.step());
+        for (n, (block, page)) in (1..).zip(pages) {
+            b.stream_page(block, page, what)?;
+            if step.is_some_and(|step| n % step == 0) {
+                b.fence()?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_step(
         &self,
         b: &mut Batch<'_>,

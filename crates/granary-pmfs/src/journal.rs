@@ -182,7 +182,11 @@ impl Pmfs {
                 b.put(e.addr, &e.new, e.what)?;
             }
             cpu(costs().log_entry);
-            return b.fence();
+            b.fence()?;
+            if let Some(dentries) = &self.dentries {
+                dentries.changed(groups.iter().flatten());
+            }
+            return Ok(());
         };
         let entries: usize = groups.iter().flatten().map(|e| e.old.len().div_ceil(DATA)).sum();
         let mut tx = journal.begin(b, entries as u64)?;

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod dentries;
 mod dir;
 mod entry;
 mod fallocate;
@@ -42,6 +43,7 @@ pub use mkfs::{mkfs, mkfs_redo};
 pub use mount::{Recovery, mount, mount_redo};
 pub use options::{MkfsOptions, MountOptions};
 
+use crate::dentries::Dentries;
 use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::inode::Tree;
@@ -105,6 +107,8 @@ pub struct Pmfs {
     nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
     /// Of directories' pages.
     hints: Hints,
+    /// Directories in the drive's memory, where it works there.
+    dentries: Option<Dentries>,
     superblock: Superblock,
     recovery: Recovery,
 }

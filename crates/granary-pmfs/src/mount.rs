@@ -8,6 +8,7 @@
 //! Everything may be repeated, so a power failure during recovery is just another one.
 //! Source: PMFS section 3.2; reference/baselines.md section 7.4.
 
+use crate::dentries::Dentries;
 use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
@@ -105,6 +106,7 @@ fn mount_by(
     recovery.undone = undone;
     let pieces = read_pieces(&pm, sb.table(), sb.piece as u64, end)?;
     let pmfs = Pmfs {
+        dentries: matches!(protocol, Protocol::Redo).then(Dentries::default),
         free: FreeLists::new(first, end, 1, 0),
         pm,
         data_end: end,

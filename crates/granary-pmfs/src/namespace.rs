@@ -57,6 +57,9 @@ impl Pmfs {
         if freed.iter().any(|(_, is_data)| !is_data) {
             self.pm.settle()?;
         }
+        if let Some(dentries) = &self.dentries {
+            freed.iter().filter(|(_, is_data)| !is_data).for_each(|(block, _)| dentries.forget(*block));
+        }
         self.give_all(freed.iter().map(|(block, _)| *block))
     }
 

@@ -109,9 +109,7 @@ impl Pmfs {
         let (first, n) =
             self.free.take_at_least(0, piece, piece, From::Below, false).ok_or(FsError::NoSpace)?;
         self.stores(|b| {
-            for block in first..first + n {
-                b.stream_page(block, &Page::ZERO, Structure::Inode)?;
-            }
+            self.store_fresh(b, (first..first + n).map(|block| (block, &Page::ZERO)), Structure::Inode)?;
             b.fence()?;
             b.put_u64(self.superblock.table() * BLOCK + at * 8, first, Structure::Inode)?;
             b.fence()

@@ -99,6 +99,11 @@ impl Mapping {
         }
     }
 
+    /// The new nodes, by block.
+    pub fn new_nodes(&self) -> impl Iterator<Item = (u64, &Page)> {
+        self.nodes.iter().map(|(block, node)| (*block, node.page()))
+    }
+
     /// Writes the new nodes.
     pub fn write_nodes(&self, b: &mut Batch<'_>) -> Result<()> {
         for (block, node) in &self.nodes {

@@ -5,7 +5,7 @@ use granary_devfs::{MountOptions, memory::Kind};
 use granary_device::Structure;
 use granary_suite::suite::{self, on_nvm};
 use granary_units::{Bytes, Payload};
-use granary_vfs::{OpenFlags, Posix};
+use granary_vfs::{Allocate, FileKind, OpenFlags, Posix};
 
 fn files(m: &Mounted, numbers: std::ops::Range<u64>) {
     let mut p = m.process();
@@ -102,4 +102,30 @@ fn without_a_capacitor_data_goes_to_storage_twice() {
     assert_eq!(cap[Structure::Log as usize], 0);
     assert!(naive[Structure::Log as usize] > data, "{}", naive[Structure::Log as usize]);
     assert!(cap[Structure::Journal as usize] < data / 10, "{}", cap[Structure::Journal as usize]);
+}
+
+/// Without a capacitor all goes through the log: what is larger than a lane of it goes in pieces.
+#[test]
+fn what_is_larger_than_the_log_goes_through_it_in_pieces() {
+    on_nvm(|| {
+        let drive = suite::drive(Bytes::mib(1100));
+        suite::run(move || {
+            let m = Mounted::fresh(
+                &subject(MountOptions { capacitor: false, ..MountOptions::default() }),
+                &drive,
+            );
+            let mut p = m.process();
+            let fd = p.open("/f", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+            p.fallocate(fd, Allocate::Reserve { keep_size: false }, 0, 200 << 20).expect("reserves");
+            p.pwrite(fd, Payload::Fill { word: 1, len: 9 << 20 }, 1 << 20).expect("writes");
+            p.close(fd).expect("closes");
+            // More inodes than the first piece of the table has.
+            for n in 0..17_000u32 {
+                p.mknod(format!("/n{n}"), FileKind::File, 0o600, 0).expect("creates");
+            }
+            m.check();
+            drop(p);
+            m.unmount();
+        });
+    });
 }

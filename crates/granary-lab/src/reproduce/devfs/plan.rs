@@ -155,7 +155,7 @@ fn text_of(name: &str, scale: f64) -> String {
         "append" | "shared" => {
             appends(size.parse().expect("a number of processes"), what == "shared", part(256 << 10))
         }
-        // A million files; each is written with 16 KiB.
+        // A million files, a hundred to a directory as in Filebench's createfiles.f; each is written with 16 KiB.
         "file" => {
             let n = part(1_000_000);
             let again = match size {
@@ -167,7 +167,7 @@ fn text_of(name: &str, scale: f64) -> String {
             // The file that was just made is the one that is opened again.
             let reopened = again.replace(",indexed=1", "");
             format!(
-                "define fileset name=set,path=/d,size=16k,entries={n},dirwidth=1000000,prealloc=0\n\
+                "define fileset name=set,path=/d,size=16k,entries={n},dirwidth=100,prealloc=0\n\
                  define process name=p,instances=1\n{{\n thread name=t,memsize=1m,instances=1\n {{\n  \
                  flowop createfile name=c,filesetname=set,fd=1\n  flowop writewholefile name=w,fd=1,iosize=16k\n  \
                  flowop closefile name=c1,fd=1\n{reopened}  flowop finishoncount name=end,value={}\n }}\n}}\ncreate files\nrun\n",
@@ -182,7 +182,7 @@ fn text_of(name: &str, scale: f64) -> String {
                 "define fileset name=in,path=/in,size={size},entries={n},dirwidth=1000,prealloc=100\n\
                  define fileset name=out,path=/out,size={size},entries={},dirwidth=1000,prealloc=0\n\
                  define process name=p,instances=1\n{{\n thread name=t,memsize=1m,instances=4\n {{\n  \
-                 flowop openfile name=o,filesetname=in,opennext,fd=1\n  flowop readwholefile name=r,fd=1,iosize=1m\n  \
+                 flowop openfile name=o,filesetname=in,fd=1\n  flowop readwholefile name=r,fd=1,iosize=1m\n  \
                  flowop closefile name=c1,fd=1\n  flowop hog name=snappy,value={}\n  \
                  flowop createfile name=c,filesetname=out,fd=2\n  flowop writewholefile name=w,fd=2,iosize=1m\n  \
                  flowop fsync name=s,fd=2\n  flowop closefile name=c2,fd=2\n  \
