@@ -19,6 +19,7 @@ mod counters;
 mod devices;
 mod drive;
 mod layer;
+mod names;
 mod port;
 mod structure;
 

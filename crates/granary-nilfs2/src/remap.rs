@@ -15,22 +15,10 @@ use crate::construct::submit;
 use crate::log::Log;
 use crate::media::Media;
 use crate::segments::Segments;
-use granary_device::{BamName, DriveError, FileEnd, RemapRange, Structure, Ticket};
+use granary_device::{DriveError, FileEnd, RemapRange, Structure, Ticket};
 use granary_units::{Lpa, PAGE_SIZE, Page};
 use granary_vfs::Result;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Neighbours that go to neighbours are one range.
-fn ranges(moves: &[(u64, u64)]) -> Vec<RemapRange> {
-    let mut all: Vec<RemapRange> = Vec::new();
-    for (src, dst) in moves.iter().map(|(src, dst)| (Lpa(*src), Lpa(*dst))) {
-        match all.last_mut() {
-            Some(r) if r.src.offset(r.count) == src && r.dst.offset(r.count) == dst => r.count += 1,
-            _ => all.push(RemapRange { src, dst, count: 1 }),
-        }
-    }
-    all
-}
 
 impl Nilfs2 {
     /// Gives blocks their places in a log. Where the drive has no room for names they are written, before the log is.
@@ -42,7 +30,8 @@ impl Nilfs2 {
             return Ok(());
         }
         self.bam_used.store(true, Relaxed);
-        match self.media.port.submit_remap_keep(&ranges(moves)) {
+        let pairs = moves.iter().map(|(src, dst)| (Lpa(*src), Lpa(*dst)));
+        match self.media.port.submit_remap_keep(&RemapRange::of_pairs(pairs)) {
             Ok(ticket) => self.media.port.wait(ticket),
             Err(DriveError::BamFull(_)) => {
                 let mut ticket = Ticket::NONE;
@@ -104,36 +93,5 @@ impl Nilfs2 {
 /// # Errors
 /// The drive's.
 pub(crate) fn settle_names(media: &Media, segs: &Segments) -> Result<()> {
-    let port = &media.port;
-    if port.info().names == 0 {
-        return Ok(());
-    }
-    let valid = |lpa: &Lpa| media.geo.holds(lpa.0) && segs.is_written(lpa.0);
-    let mut names: Vec<Lpa> = port.bam_names()?.into_iter().flat_map(|n| [n.src, n.dst]).collect();
-    names.sort_unstable();
-    names.dedup();
-    let mut done = Ticket::NONE;
-    for lpa in names.iter().filter(|lpa| !valid(lpa)) {
-        done = done.and(port.trim(*lpa, 1)?);
-    }
-    port.wait(done);
-    // What is still a pair has two owners, which nothing of ours makes: each gets a block of its own.
-    for BamName { src, .. } in port.bam_names()? {
-        let mut page = [Page::ZERO];
-        port.read(src, &mut page, Structure::Data)?;
-        port.write(src, &page, Structure::Data)?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_that_go_to_neighbours_are_one_range() {
-        let of = |src, dst, count| RemapRange { src: Lpa(src), dst: Lpa(dst), count };
-        let found = ranges(&[(4, 100), (5, 101), (7, 102), (8, 103), (9, 300)]);
-        assert_eq!(found, [of(4, 100, 2), of(7, 102, 2), of(9, 300, 1)]);
-    }
+    Ok(media.port.settle_names(|lpa| media.geo.holds(lpa.0) && segs.is_written(lpa.0))?)
 }
