@@ -85,25 +85,17 @@ pub struct MountOptions {
     /// DEF_MID_DISCARD_ISSUE_TIME), and where there is nothing to tell (the kernel is woken then), ns.
     pub discard_sleep: (Nanos, Nanos, Nanos),
     /// Cleaning moves blocks of files by REMAP keep (PebbleSSD section 5.2), which the drive must have; else it reads and writes them.
-    #[serde(skip_serializing_if = "is_off")]
     pub remap_cleaning: bool,
     /// Fsync of a file that has only got new data writes no node: FS_WRITE told BAM where the blocks are (PebbleSSD section
     /// 5.2). The drive must have it and keep what it acknowledges.
-    #[serde(skip_serializing_if = "is_off")]
     pub fs_write_fsync: bool,
     /// With `fs_write_fsync`: an fsync does not write the inode for new times only (as fdatasync; PebbleSSD's file system
     /// writes no node). After a power failure the times are the checkpoint's.
-    #[serde(skip_serializing_if = "is_off")]
     pub lazy_times: bool,
     /// Memory for nodes, directory blocks and tables, a third each. Not of a testbed, whose host has one for whatever is
     /// mounted.
     #[serde(skip)]
     pub metadata_cache: Bytes,
-}
-
-/// Options that are off are left out of what is written, which so is what it was before there were any.
-fn is_off(on: &bool) -> bool {
-    !on
 }
 
 impl Default for MountOptions {

@@ -347,7 +347,8 @@ mod tests {
                 "drive.firmware.bam",
                 "drive.firmware.cache_write_ack",
                 "drive.flash.read_retry_ns",
-                "fs.f2fs.discard_granularity"
+                "fs.f2fs.discard_granularity",
+                "fs.nilfs2.cp"
             ]
         );
         let said = load("granularity=4").expect_err("a part").to_string();

@@ -3,10 +3,9 @@
 //! Source: ioctl_iflags(2); `struct fsxattr` of linux/fs.h.
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
-use super::rig::{Rig, each, possible, systems, vfs};
+use super::rig::{self, Rig, each, possible, systems, vfs};
 use granary_device::Devices;
 use granary_lab::registry;
-use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
 use granary_vfs::{Caller, Vfs, VfsConfig};
@@ -101,7 +100,7 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
         File::open(at(2)).expect("opened").sync_all().expect("synced");
         mounted.unmount().expect("unmounted");
 
-        let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let testbed = rig::testbed();
         let again = registry::mount(system, &Devices::ssd(drive), &testbed, false).expect("mounted");
         let second =
             Vfs::mount(again, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");

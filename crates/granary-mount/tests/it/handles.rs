@@ -4,10 +4,9 @@
 //! Source: open_by_handle_at(2); `struct file_handle` of linux/fs.h; `fuse_encode_fh` of fs/fuse/inode.c.
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
-use super::rig::{eventually, possible, systems, vfs};
+use super::rig::{self, eventually, possible, systems, vfs};
 use granary_device::Devices;
 use granary_lab::registry;
-use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
 use granary_vfs::{Caller, Vfs, VfsConfig};
@@ -140,7 +139,7 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
         drop(root);
         mounted.unmount().expect("unmounted");
 
-        let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+        let testbed = rig::testbed();
         let again = registry::mount(system, &Devices::ssd(drive), &testbed, false).expect("mounted");
         let second =
             Vfs::mount(again, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");

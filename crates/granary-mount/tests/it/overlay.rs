@@ -83,6 +83,10 @@ fn an_overlay_works_with_all_its_layers_on_a_mount_and_keeps_what_it_did() {
 #[test]
 fn a_rename_leaves_a_whiteout_under_the_old_name() {
     each_with(&Options { allow_other: true, ..Options::default() }, |rig| {
+        // NILFS2 has none, as in Linux.
+        if rig.fs == "nilfs2" {
+            return;
+        }
         ["a", "b"].iter().for_each(|d| fs::create_dir(rig.path(d)).expect("made"));
         let rename = |from: &str, to: &str, more: RenameFlags| {
             let dir = fs::File::open(rig.root()).expect("opened");

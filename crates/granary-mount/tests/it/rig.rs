@@ -30,13 +30,35 @@ pub fn possible() -> bool {
     there
 }
 
+/// What rigs run on. NILFS2 gives back at once what it keeps for an hour by default.
+pub fn testbed() -> Testbed {
+    Testbed::load("bytefs-emulator", &["nilfs2.protection_period=0".to_owned()]).expect("built in")
+}
+
+/// Those of [`systems`] that have files without names, whiteouts and trimming. NILFS2 has not, nor has Linux's O_TMPFILE and whiteouts.
+pub fn systems_with_all() -> impl Iterator<Item = &'static FsEntry> {
+    systems().filter(|fs| fs.name != "nilfs2")
+}
+
+/// [`each`] of those.
+pub fn each_with_all(test: impl Fn(&Rig)) {
+    if !possible() {
+        return;
+    }
+    for fs in systems_with_all() {
+        let rig = Rig::new(fs, &Options { allow_other: true, ..Options::default() });
+        test(&rig);
+        rig.finish();
+    }
+}
+
 /// A file system on a new drive of 512 MiB, not mounted anywhere.
 pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Arc<Mssd>) {
     vfs_of(fs, Bytes::mib(512))
 }
 
 fn vfs_of(fs: &FsEntry, size: Bytes) -> (Arc<Vfs>, Arc<Mssd>) {
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let testbed = testbed();
     let mut config = testbed.ssd_for(Some(fs)).expect("an SSD");
     config.flash = config.flash.with_capacity(size);
     let drive = Arc::new(Mssd::new(&config).expect("a drive"));
@@ -129,7 +151,7 @@ impl Drop for Rig {
 pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
     let wanted = std::env::var("GRANARY_FS").ok();
     // On the emulator of ByteFS's paper, which has no second names of pages.
-    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let testbed = testbed();
     let served = FILE_SYSTEMS.iter().filter(move |fs| testbed.roles_for(fs).is_ok());
     // Those without crash cases of their own differ from another in what a call costs only.
     let served = served.filter(|fs| !fs.crash.is_empty());

@@ -1,6 +1,6 @@
 //! `fstrim`: what files had goes back to the drive, and nothing else does.
 
-use super::rig::{each, eventually};
+use super::rig::{each_with_all as each, eventually};
 use granary_vfs::Call;
 use granary_vfs::Caller;
 use std::fs::{self, File};

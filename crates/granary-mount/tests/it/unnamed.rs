@@ -1,7 +1,7 @@
 //! Files without a name (O_TMPFILE): they live while they are open, get a name or leave nothing.
 
 use super::image;
-use super::rig::{self, Rig, each, each_with, eventually};
+use super::rig::{self, Rig, each_with, each_with_all as each, eventually};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
@@ -226,7 +226,7 @@ fn one(entry: &'static FsEntry, killed: bool) {
 #[test]
 fn nothing_is_left_of_it_after_an_unmount_or_a_death_and_one_with_a_name_is_there() {
     if rig::possible() {
-        for entry in rig::systems() {
+        for entry in rig::systems_with_all() {
             one(entry, false);
             one(entry, true);
         }
