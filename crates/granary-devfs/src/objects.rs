@@ -382,13 +382,10 @@ mod tests {
             let mut opens: BTreeMap<u64, u32> = BTreeMap::new();
             for _ in 0..4_000 {
                 let ino = 2 + random.below(60);
+                let is_dir = ino.is_multiple_of(7);
                 match random.below(6) {
-                    0 => drop(objects.know(ino, ino % 7 == 0, true)),
-                    1 => {
-                        if objects.open(ino, ino % 7 == 0).is_ok() {
-                            *opens.entry(ino).or_default() += 1;
-                        }
-                    }
+                    0 => drop(objects.know(ino, is_dir, true)),
+                    1 if objects.open(ino, is_dir).is_ok() => *opens.entry(ino).or_default() += 1,
                     2 => drop(objects.first_io(ino)),
                     3 => drop(objects.bring_in(ino)),
                     4 if opens.get(&ino).is_some_and(|n| *n > 0) => {

@@ -32,6 +32,9 @@ pub const STUDIES: [&Study; 3] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STU
 /// The setting of most figures.
 pub const MAIN: &str = "main";
 
+/// What was measured of a drive alone, by name.
+pub type Alone = BTreeMap<&'static str, f64>;
+
 /// A paper: what to run for its figures, and what it states.
 pub struct Study {
     /// What `granary reproduce` calls it.
@@ -49,7 +52,7 @@ pub struct Study {
     /// The runs for these figures, in a fixed order.
     pub plan: fn(&Plan<'_>, &[String]) -> Result<Vec<Planned>, LabError>,
     /// What these figures measure of a drive alone, by name.
-    pub alone: fn(&Plan<'_>, &[String]) -> Result<BTreeMap<&'static str, f64>, LabError>,
+    pub alone: fn(&Plan<'_>, &[String]) -> Result<Alone, LabError>,
     /// All statements beside what the runs say.
     pub claims: fn(&Results) -> Vec<Judged>,
     /// Whether a statement of this figure is told where those figures were asked for.
@@ -82,7 +85,7 @@ pub struct Results {
     /// Each with its setting.
     pub runs: Vec<(String, Record)>,
     /// What was measured of a drive alone, by name.
-    pub alone: BTreeMap<&'static str, f64>,
+    pub alone: Alone,
 }
 
 impl Results {

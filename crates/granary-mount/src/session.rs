@@ -15,6 +15,7 @@ use crate::operations::Operations;
 use crate::options::{Options, wait_durable};
 use granary_fuse::abi::InitFlags;
 use granary_fuse::{MountConfig, Server, Serving, Session};
+use granary_units::Nanos;
 use granary_vfs::{Caller, FsError, Vfs};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs::{self, OpenOptions};
@@ -23,12 +24,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How often unmounting is tried again where the file system is in use.
 const PATIENCE: u32 = 20;
 /// How long it waits before: an exec takes a millisecond or a few.
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+const BETWEEN_TRIES: Nanos = Nanos::from_millis(10);
 
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
@@ -266,7 +266,7 @@ impl Unmounter {
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
         for _ in 0..PATIENCE {
             match self.unmount_now(lazy) {
-                Err(MountError::InUse(_)) => std::thread::sleep(BETWEEN_TRIES),
+                Err(MountError::InUse(_)) => granary_sim::sleep(BETWEEN_TRIES),
                 other => return other,
             }
         }

@@ -13,7 +13,7 @@ mod claims;
 mod plan;
 mod recovery;
 
-use super::{Plan, Study};
+use super::{Alone, Plan, Study};
 use crate::error::LabError;
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub const STUDY: Study = Study {
 };
 
 /// The recovery of a full log, where its figures were asked for.
-fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<BTreeMap<&'static str, f64>, LabError> {
+fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     if !figures.iter().any(|figure| figure == "recovery" || figure == "4.3") {
         return Ok(BTreeMap::new());
     }

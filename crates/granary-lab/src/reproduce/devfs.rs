@@ -17,7 +17,7 @@
 mod claims;
 mod plan;
 
-use super::{Plan, Study};
+use super::{Alone, Plan, Study};
 use crate::error::LabError;
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub const STUDY: Study = Study {
 };
 
 /// What the testbed says.
-fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<BTreeMap<&'static str, f64>, LabError> {
+fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let mut out = BTreeMap::new();
     if figures.iter().any(|f| f == "sizes") {
         let t = plan.whole()?;

@@ -21,7 +21,7 @@
 mod claims;
 mod plan;
 
-use super::{Plan, Study};
+use super::{Alone, Plan, Study};
 use crate::drive::moves::{MoveBench, Way};
 use crate::error::LabError;
 use granary_mssd::BamSpace;
@@ -61,7 +61,7 @@ pub const STUDY: Study = Study {
 const MOVES: u64 = 5_000;
 
 /// What the drive and the testbed say without a file system.
-fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<BTreeMap<&'static str, f64>, LabError> {
+fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let asked = |figure: &str| figures.iter().any(|f| f == figure);
     let testbed = plan.whole()?;
     let mut out = BTreeMap::new();

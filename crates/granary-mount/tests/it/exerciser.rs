@@ -153,7 +153,7 @@ impl Exercise {
         self.open[slot] = None;
         self.forget_dead();
         let opened = open(&self.root.join(dir), OFlags::TMPFILE | exclude);
-        if opened.as_ref().is_err_and(|e| e.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error())) {
+        if opened.as_ref().is_err_and(|e| *e == Errno::OPNOTSUPP) {
             // As Linux's NILFS2.
             *what += ": there are none here";
             return Ok(());

@@ -125,7 +125,9 @@ fn what_a_removed_file_had_is_there_for_the_next_one() {
             };
             let sizes: Vec<u64> = sizes.iter().map(|&s| s as u64).collect();
             assert!(near(&sizes[1..], 256), "{}, {threads} threads: {sizes:?} KiB written", rig.fs);
-            assert!(near(&free, 64), "{}, {threads} threads: {free:?} blocks free", rig.fs);
+            // NILFS2's file of checkpoints keeps the blocks of those that are gone.
+            let few = if rig.fs == "nilfs2" { 128 } else { 64 };
+            assert!(near(&free, few), "{}, {threads} threads: {free:?} blocks free", rig.fs);
             rig.finish();
         }
     }
