@@ -201,7 +201,7 @@ fn appends(n: u32, shared: bool, kib: u64) -> String {
     let own = if shared { 1 } else { n };
     for dir in 0..own {
         for file in 0..10 {
-            let _ = writeln!(text, "define file name=f{dir}x{file},path=/d{dir},size=0,prealloc=0");
+            let _ = writeln!(text, "define file name=f{dir}x{file},path=/d{dir},size=0,prealloc=100");
         }
     }
     for p in 0..n {
@@ -219,7 +219,7 @@ fn appends(n: u32, shared: bool, kib: u64) -> String {
         }
         let _ = write!(text, "  flowop finishonbytes name=end{p},value={}k\n }}\n}}\n", (10 * kib).max(400));
     }
-    text + "run\n"
+    text + "create files\nrun\n"
 }
 
 #[cfg(test)]

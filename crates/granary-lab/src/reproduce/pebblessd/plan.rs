@@ -77,13 +77,13 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
 fn synchronous(kib: &str) -> String {
     let thread = |n: u32| {
         format!(
-            "define file name=f{n},path=/d,size=0,prealloc=0\n\
+            "define file name=f{n},path=/d,size=0,prealloc=100\n\
              define process name=p{n},instances=1\n{{\n thread name=t,memsize=1m,instances=1\n {{\n  \
              flowop appendfile name=w,filesetname=f{n},fd=1,iosize={kib},dsync\n  \
              flowop finishonbytes name=end,value=32m\n }}\n}}\n"
         )
     };
-    format!("set mode quit alldone\n{}run\n", (0..4).map(thread).collect::<String>())
+    format!("set mode quit alldone\n{}create files\nrun\n", (0..4).map(thread).collect::<String>())
 }
 
 #[cfg(test)]
