@@ -73,11 +73,12 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
 }
 
 /// Four threads, each with a file of its own, which it writes synchronously from one end to the other (section 6.4). The paper says
-/// neither how much a write has nor how large the files are; 32 MiB are twice the drive's write buffer.
+/// neither how much a write has nor how large the files are; 32 MiB are twice the drive's write buffer. They begin
+/// with 64 KiB: what F2FS has in the inode itself would be written otherwise.
 fn synchronous(kib: &str) -> String {
     let thread = |n: u32| {
         format!(
-            "define file name=f{n},path=/d,size=0,prealloc=100\n\
+            "define file name=f{n},path=/d,size=64k,prealloc=100\n\
              define process name=p{n},instances=1\n{{\n thread name=t,memsize=1m,instances=1\n {{\n  \
              flowop appendfile name=w,filesetname=f{n},fd=1,iosize={kib},dsync\n  \
              flowop finishonbytes name=end,value=32m\n }}\n}}\n"
