@@ -11,7 +11,7 @@
 //! - Of each object there is one valid copy. What moves is gone where it was: no protocol keeps copies alike.
 //! - Only files move: a directory's dentry stays, since searches need it (DevFS section 3.4).
 //! - Without room in the host an object stays resident. Without room in the drive closed files are dropped, the longest
-//!   unused first (storage has them), and what cannot be had then is ENFILE.
+//!   unused first (storage has them), and what cannot be had then is EMFILE.
 //!
 //! What a move costs is its copy, an allocation and the parent's list, from the same table of costs as everything else.
 //!
@@ -136,7 +136,7 @@ impl Objects {
     /// Room for one more of these kinds, by dropping closed files.
     ///
     /// # Errors
-    /// `TooManyFiles` (ENFILE) where all that is there is open.
+    /// `TooManyFiles` (EMFILE) where all that is there is open.
     fn make_room(&mut self, kinds: &[Kind], for_ino: u64) -> Result<()> {
         let wanted: u64 = kinds.iter().map(|kind| kind.bytes()).sum();
         while self.stats.ledger.total().0 + wanted > self.memory {

@@ -245,9 +245,7 @@ impl Pmfs {
     fn zero_beyond(&self, tree: Tree, size: u64) -> Result<u32> {
         let blocks = self.not_zero_beyond(tree, size)?;
         let mut b = self.pm.batch();
-        for block in &blocks {
-            b.stream_page(*block, &Page::ZERO, Structure::Data)?;
-        }
+        self.store_fresh(&mut b, blocks.iter().map(|block| (*block, &Page::ZERO)), Structure::Data)?;
         b.fence()?;
         Ok(blocks.len() as u32)
     }

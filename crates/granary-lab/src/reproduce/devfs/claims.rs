@@ -6,6 +6,7 @@ use super::plan::{PROCESSES, SIZES};
 use crate::record::Record;
 use crate::reproduce::{Judged, MAIN, Paper, Results};
 use Paper::{About, Above, Below, Number, Range};
+use granary_devfs::memory::Kind;
 
 const BACKGROUND: &str = "background of the paper: nothing of it is measured";
 const STATED: &str = "a value of the testbed, with its source in testbeds/devfs.toml";
@@ -35,6 +36,10 @@ pub(super) fn claims(results: &Results) -> Vec<Judged> {
 struct Rows<'a> {
     r: &'a Results,
     all: Vec<Judged>,
+}
+
+fn bytes(kind: Kind) -> f64 {
+    kind.bytes() as f64
 }
 
 fn per_s(r: &Record) -> f64 {
@@ -122,10 +127,10 @@ impl Rows<'_> {
             self.add(f, "background", what, paper, None, BACKGROUND);
         }
         for (what, paper, ours) in [
-            ("inode, B", 840.0, 262.0 + 578.0),
-            ("dentry, B", 192.0, 192.0),
-            ("file pointer, B", 256.0, 256.0),
-            ("filemap, B", 156.0, 156.0),
+            ("inode, B", 840.0, bytes(Kind::InodeDevice) + bytes(Kind::InodeHost)),
+            ("dentry, B", 192.0, bytes(Kind::Dentry)),
+            ("file pointer, B", 256.0, bytes(Kind::FilePointer)),
+            ("filemap, B", 156.0, bytes(Kind::Filemap)),
         ] {
             self.add(f, "objects", what, Number(paper), self.alone("host processors").map(|_| ours), SIZE);
         }
@@ -133,12 +138,13 @@ impl Rows<'_> {
         self.add(f, "objects", "generic fields of an inode, B", Number(593.0), None, split);
         self.add(f, "objects", "own fields of an inode, B", Number(247.0), None, split);
         self.add(f, "objects", "part in the host, B", Number(593.0), None, split);
-        let most = self.alone("host processors").map(|_| 4.0);
+        let most =
+            self.alone("host processors").map(|_| granary_devfs::command::MOST as f64 / (1 << 20) as f64);
         self.add(f, "commands", "buffer of a process, at most, MB", Number(4.0), most, SIZE);
         let lines = "lines of another language";
         self.add(f, "code", "user library, lines", Number(2000.0), None, lines);
         self.add(f, "code", "file system, lines", Number(9000.0), None, lines);
-        let each = self.alone("host processors").map(|_| 4.0);
+        let each = self.alone("host processors").map(|_| bytes(Kind::Queue) / 1024.0);
         self.add(f, "objects", "queue and journal of a file, KB each", Number(4.0), each, SIZE);
         for (what, paper, name) in [
             ("host's processors", 40.0, "host processors"),
@@ -240,8 +246,22 @@ impl Rows<'_> {
         let dentry = saved(self, DENTRY, DEMAND);
         self.add("8", "+dentry", "less than +demand, MB", Number(193.0), dentry, binary);
         self.add("8", "+dentry", "less than +demand, % of +cap", Number(16.6), share(dentry), "");
-        self.add("8", "inode", "part in the drive, B", Number(262.0), cap.map(|_| 262.0), SIZE);
-        self.add("8", "inode", "part in the host, B", Number(578.0), cap.map(|_| 578.0), SIZE);
+        self.add(
+            "8",
+            "inode",
+            "part in the drive, B",
+            Number(262.0),
+            cap.map(|_| bytes(Kind::InodeDevice)),
+            SIZE,
+        );
+        self.add(
+            "8",
+            "inode",
+            "part in the host, B",
+            Number(578.0),
+            cap.map(|_| bytes(Kind::InodeHost)),
+            SIZE,
+        );
         let all = share(saved(self, INODE, CAP));
         self.add("8", "+inode", "less than +cap, up to, %", Number(78.0), all, "");
     }
@@ -255,7 +275,14 @@ impl Rows<'_> {
         self.add("9", "file-create", "+inode slower than +cap, %", Number(13.0), ours, COST);
         let ours = self.faster("file-create", ALL, CAP);
         self.add("9", "file-create", "throughput all+direct/+cap", Above(1.0), ours, TRAP);
-        self.add("9", "objects", "bytes moved of an inode", Number(578.0), ours.map(|_| 578.0), SIZE);
+        self.add(
+            "9",
+            "objects",
+            "bytes moved of an inode",
+            Number(578.0),
+            ours.map(|_| bytes(Kind::InodeHost)),
+            SIZE,
+        );
         let ours = self.less("file-reopen", INODE, CAP, per_s);
         self.add("9", "file-reopen", "+inode slower than +cap, %", Number(26.0), ours, COST);
     }
@@ -267,7 +294,7 @@ impl Rows<'_> {
         self.add("10", "Snappy, 4 KB", "throughput NOVA/naive", Above(1.0), ours, LOG);
         let ours = self.faster("snappy-4k", DIRECT, CAP).map(|f| 100.0 * (f - 1.0));
         self.add("10", "Snappy, 4 KB", "+direct over +cap, gain, up to, %", Number(22.0), ours, TRAP);
-        self.add("10", "host", "clock, GHz", Number(2.6), ours.map(|_| 2.6), STATED);
+        self.add("10", "host", "clock, GHz", Number(2.6), None, STATED);
         let slow = ("+direct, 1400 MHz", "devfs");
         let ours = self.less("snappy-4k", slow, DIRECT, per_s);
         self.add("10", "Snappy, 4 KB", "slower at 1.4 GHz, %", Number(66.0), ours, CLOCK);

@@ -201,8 +201,9 @@ impl<'a> Rows<'a> {
     }
 
     fn cleaning(&mut self) {
+        let pause = granary_f2fs::MountOptions::default().gc_sleep.0.as_secs_f64();
         let thread = "an option of the file system: 30 s as in Linux; the runs here end before it wakes";
-        self.add("7", "F2FS", "its cleaning thread wakes every, s", Range(30.0, 60.0), Some(30.0), thread);
+        self.add("7", "F2FS", "its cleaning thread wakes every, s", Range(30.0, 60.0), Some(pause), thread);
         let protected = most(CLEANED.iter().map(|w| Some(self.cleaned(w, "nilfs2")?.protection_s)));
         self.add("7", "NILFS2", "protection period, s", Number(600.0), protected, "");
         let time = mean(self.saved("f2fs", "f2fs-remap", Self::time_less).into_iter());
