@@ -18,11 +18,11 @@ mod tree;
 
 use granary_device::{Devices, Need};
 use granary_vfs::entry::{CrashCase, nothing_periodic};
-use granary_vfs::{FsEntry, Result};
+use granary_vfs::{Attr, FileKind, FsEntry, Result, Time};
 use media::Media;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use tree::Tree;
+use tree::{Node, ROOT, SIZE, Tree};
 
 /// What others know of it. A line in the registry (`granary-lab/src/registry.rs`) names it.
 pub const ENTRY: FsEntry = FsEntry {
@@ -46,13 +46,16 @@ pub struct Minimal {
     media: granary_sim::sync::Mutex<Media>,
 }
 
-/// Makes an empty one.
+/// Makes an empty one, whatever was there before.
 ///
 /// # Errors
-/// No device with blocks, or too small a one; drive errors.
+/// No device with blocks; drive errors.
 pub fn mkfs(devices: &Devices) -> Result<()> {
-    let mut media = Media::erased(devices.serving(Need::Blocks)?)?;
-    media.write(&Tree::empty(media.room()).encode()?)
+    let (attr, (entries, pages)) = (Attr::new(FileKind::Dir, 0o755, Time(0)), Default::default());
+    let root = Node { attr, parent: ROOT, target: Vec::new(), entries, pages };
+    let mut media = Media::open(devices.serving(Need::Blocks)?)?;
+    let tree = Tree { nodes: [(ROOT, root)].into(), last: ROOT, room: media.half * SIZE };
+    tree.fits(1).and_then(|()| media.write(tree.encode()?))
 }
 
 /// Mounts what is there; nothing is written.
@@ -60,7 +63,7 @@ pub fn mkfs(devices: &Devices) -> Result<()> {
 /// # Errors
 /// `Corrupt` where neither area holds a tree; drive errors.
 pub fn mount(devices: &Devices) -> Result<Arc<Minimal>> {
-    let (media, bytes) = Media::newest(devices.serving(Need::Blocks)?)?;
-    let tree = Tree::decode(&bytes, media.room())?;
-    Ok(Arc::new(Minimal { tree: Mutex::new(tree), media: granary_sim::sync::Mutex::new(media) }))
+    let media = Media::open(devices.serving(Need::Blocks)?)?;
+    let tree = Mutex::new(Tree::decode(&media.newest, media.half * SIZE)?);
+    Ok(Arc::new(Minimal { tree, media: granary_sim::sync::Mutex::new(media) }))
 }

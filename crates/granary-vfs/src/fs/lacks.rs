@@ -1,7 +1,9 @@
 //! [`file_system_lacks!`](crate::file_system_lacks): the calls that a file system has nothing for, named one by one.
 
 /// Within the `impl` of one of the traits of a file system: bodies for calls that it has nothing for. The answer is
-/// `NotSupported`, or what it must be where there is no such thing to know of: all of a file is data, nothing to let go of.
+/// `NotSupported`, or what it must be where there is no such thing to know of: all of a file is data, nothing to let go of, an
+/// inode number that never comes back has no generations. Where there is no shorter way, it is the longer one: an fsync and an
+/// unmount sync all, a directory is empty when a reading finds nothing.
 /// `direct` and `xattrs` stand for all calls of their kind; without [`Features::direct_io`](crate::Features::direct_io), and with
 /// all in the page cache, nobody makes the former.
 ///
@@ -20,6 +22,42 @@ macro_rules! file_system_lacks {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! file_system_lacks_call {
+    (features) => {
+        fn features(&self) -> $crate::Features {
+            $crate::Features::PLAIN
+        }
+    };
+    (fsync) => {
+        fn fsync(&self, call: &$crate::Call<'_>, _: &$crate::Inode, _: bool) -> $crate::Result<()> {
+            $crate::Life::sync(self, call)
+        }
+    };
+    (unmount) => {
+        fn unmount(&self, call: &$crate::Call<'_>) -> $crate::Result<()> {
+            $crate::Life::sync(self, call)
+        }
+    };
+    (dir_end) => {
+        fn dir_end(&self, _: &$crate::Inode) -> u64 {
+            u64::MAX
+        }
+    };
+    (is_empty_dir) => {
+        fn is_empty_dir(&self, call: &$crate::Call<'_>, dir: &$crate::Inode) -> $crate::Result<bool> {
+            let mut empty = true;
+            let mut any = |_: $crate::DirEntry<'_>| {
+                empty = false;
+                false
+            };
+            $crate::Names::readdir(self, call, dir, 0, &mut any)?;
+            Ok(empty)
+        }
+    };
+    (generation) => {
+        fn generation(&self, _: &$crate::Inode) -> u32 {
+            0
+        }
+    };
     (attach) => {
         fn attach(&self, _: ::std::sync::Weak<dyn $crate::DirtyPages>) {}
     };
