@@ -3,20 +3,21 @@
 # kill: mount (recovery), integrity check, every acknowledged commit and every fsynced file is there; at the end, and every
 # tenth time, fsck.
 #
-#   scripts/kill-mount.sh [--fs bytefs,ext4] [--kills 200] [--seed 1] [--durability process|machine]
+#   scripts/kill-mount.sh [--fs bytefs,ext4] [--kills 200] [--seed 1] [--durability process|machine] [--testbed NAME]
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, sqlite3, python3.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
-systems=bytefs,ext4 kills=200 seed=1 durability=process
+systems=bytefs,ext4 kills=200 seed=1 durability=process testbed=bytefs-emulator
 while [ $# -gt 0 ]; do
     case $1 in
         --fs) systems=$2; shift ;;
         --kills) kills=$2; shift ;;
         --seed) seed=$2; shift ;;
         --durability) durability=$2; shift ;;
+        --testbed) testbed=$2; shift ;;
         *) sed -n '2,10p' "$0"; exit 2 ;;
     esac
     shift
@@ -82,7 +83,7 @@ serve() { # mounts in the foreground, so that $server is the process to be kille
 
 for fs in ${systems//,/ }; do
     rm -rf "$work/img"
-    "$granary" mkfs --fs "$fs" --size 1GiB "$work/img" >/dev/null 2>&1 || exit 2
+    "$granary" mkfs --fs "$fs" --testbed "$testbed" --size 1GiB "$work/img" >/dev/null || exit 2
     mails=-1 k=0
     declare -A rows=([delete]=0 [wal]=0)
     while [ $k -lt "$kills" ]; do

@@ -20,7 +20,6 @@ pub mod nvm;
 pub mod precondition;
 pub mod record;
 pub mod replay;
-mod shuffle;
 mod table;
 pub mod trace;
 

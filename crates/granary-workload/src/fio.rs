@@ -18,17 +18,25 @@
 //! file is said at once, with the lines ([`Mistakes`]). Options that change no access at all (reports, engines, content) are
 //! kept in [`JobFile::without_effect`].
 //!
-//! It does *not* run anything, and knows neither drives nor file systems.
+//! It does *not* run anything. [`on_files`] says what a job means on files; [`Client`] what one of its clients does next.
 //!
 //! Source: fio's HOWTO, "Job file format", "Parameter types", "Job file parameters".
 
+mod client;
+mod content;
 mod job;
 mod mistakes;
+mod on_files;
 mod options;
+mod order;
+mod shuffle;
 mod value;
 
-pub use job::{Access, Amount, Blocks, Job, Lines, Pattern, PerDirection, Setting};
+pub use client::{Client, Drawn, Next};
+pub use content::Content;
+pub use job::{Access, Amount, Blocks, Job, Lines, Part, Pattern, PerDirection, Setting, stride};
 pub use mistakes::{Mistake, Mistakes};
+pub use on_files::{OnFiles, Preallocate, on_files};
 pub use value::time;
 
 use options::Kind;
@@ -105,6 +113,13 @@ pub fn parse(file: &str, text: &str) -> Result<JobFile, Mistakes> {
                 if let Some(lines) = &mut job.lines {
                     lines.note(name, n + 1);
                 }
+            }
+        }
+    }
+    for job in jobs.iter_mut().filter(|job| job.unaligned) {
+        for blocks in &mut job.blocks {
+            if let Blocks::Range(least, most) = *blocks {
+                *blocks = Blocks::Between(least, most);
             }
         }
     }

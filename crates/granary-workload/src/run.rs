@@ -12,6 +12,8 @@
 //!   standstill whether anybody is left to go on
 //! ```
 //!
+//! Jobs of a fio job file are run by `fio` instead of threads of flowops; what they are handed and hand back is the same.
+//!
 //! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is below:
 //! a file system, a recorder, a model.
 //!
@@ -30,6 +32,7 @@ mod draw;
 mod error;
 mod events;
 mod fileset;
+mod fio;
 mod halt;
 mod index_set;
 mod ledger;
@@ -209,6 +212,7 @@ impl<C: Clients> Run<C> {
     /// [`RunError::Setup`] for a call that failed, [`RunError::Fileset`] for a fileset that cannot be,
     /// [`RunError::Interrupted`] where it was told to stop.
     pub fn setup(&mut self) -> Result<(), RunError> {
+        fio::lay_out(&self.workload.fio, &self.clients)?;
         let steps = self.workload.prologue.clone();
         for step in &steps {
             match *step {
@@ -274,6 +278,10 @@ impl<C: Clients> Run<C> {
 
     fn phase(&mut self, time: Option<Nanos>, at_end: AtEnd) -> Result<Outcome, RunError> {
         let Some(sets) = &self.sets else { return Err(RunError::NotSetUp) };
+        if !self.workload.fio.is_empty() {
+            self.rounds += 1;
+            return fio::measure(&self.workload.fio, &self.clients, &self.options, self.rounds, at_end);
+        }
         let files: Vec<usize> = sets.iter().map(|set| set.tree.files()).collect();
         let mut plan = Plan::new(&self.workload, &files);
         if time.is_none() && !plan.can_finish() {

@@ -12,12 +12,13 @@
 //! ```
 //!
 //! Invariants: every [`FilesetId`] and [`RandomId`] indexes its table; every target exists; there is at least one
-//! thread; a thread has at least one flowop; counts are at least 1 where zero would mean nothing to do.
+//! thread (or one job of fio instead of processes); a thread has at least one flowop; counts are at least 1 where zero would mean nothing to do.
 //!
 //! It does *not* execute anything and does *not* draw random numbers.
 //!
 //! Source: Filebench 1.5-alpha3's workload model language (Tarasov et al., ;login: 41(1), 2016).
 
+use crate::fio::{self, Mistakes, OnFiles};
 use serde::Serialize;
 
 mod flowop;
@@ -39,6 +40,9 @@ pub struct Workload {
     pub filesets: Vec<FilesetSpec>,
     /// The processes, in the order of the file.
     pub processes: Vec<ProcessSpec>,
+    /// The jobs of a fio job file, which run instead of processes; of a Filebench file none.
+    #[serde(skip)]
+    pub fio: Vec<OnFiles>,
     /// What happens before the measured phase, in order. A run creates the filesets first if no step did.
     pub prologue: Vec<Step>,
     /// How long it runs.
@@ -188,6 +192,41 @@ pub struct Warning {
 }
 
 impl Workload {
+    /// The jobs of a fio job file, on files.
+    ///
+    /// # Errors
+    /// All that is wrong with it, and what there is not on files, with the lines.
+    pub fn from_fio(file: &str, text: &str) -> Result<Workload, Mistakes> {
+        let read = fio::parse(file, text)?;
+        let (jobs, idle) = fio::on_files(&read)?;
+        let mut warnings = Vec::new();
+        if !idle.is_empty() {
+            let (names, s) = (idle.join(", "), if idle.len() == 1 { "s" } else { "" });
+            warnings.push(Warning { line: 0, column: 0, message: format!("{names} change{s} nothing here") });
+        }
+        for on in jobs.iter().filter(|on| on.job.synchronous && on.job.depth > 1) {
+            let message = format!(
+                "job {}: its engine has one access under way, as in fio, whatever its iodepth of {} says",
+                on.job.name, on.job.depth
+            );
+            warnings.push(Warning { line: 0, column: 0, message });
+        }
+        Ok(Workload {
+            name: file.to_owned(),
+            randoms: Vec::new(),
+            filesets: Vec::new(),
+            processes: Vec::new(),
+            fio: jobs,
+            prologue: Vec::new(),
+            run: RunSpec { seconds: None, period: None, reset_each_period: false },
+            mode: QuitMode::default(),
+            event_rate: 0,
+            latency_histogram: false,
+            messages: Vec::new(),
+            warnings,
+        })
+    }
+
     /// The fileset that `id` names.
     ///
     /// # Panics
@@ -199,12 +238,14 @@ impl Workload {
 
     /// Bytes that preallocating all filesets is expected to write; for choosing a drive and for progress bars.
     pub fn expected_bytes(&self) -> f64 {
-        self.filesets.iter().map(|set| set.expected_bytes(&self.randoms)).sum()
+        let of_jobs: f64 = self.fio.iter().map(OnFiles::expected_bytes).sum();
+        self.filesets.iter().map(|set| set.expected_bytes(&self.randoms)).sum::<f64>() + of_jobs
     }
 
     /// Threads that run at once: the sum over processes and threads of their instances.
     pub fn threads(&self) -> u64 {
         let per_process = |p: &ProcessSpec| p.threads.iter().map(|t| u64::from(t.instances)).sum::<u64>();
-        self.processes.iter().map(|p| u64::from(p.instances) * per_process(p)).sum()
+        let of_jobs: u64 = self.fio.iter().map(|on| u64::from(on.job.clients)).sum();
+        self.processes.iter().map(|p| u64::from(p.instances) * per_process(p)).sum::<u64>() + of_jobs
     }
 }

@@ -142,7 +142,7 @@ pub struct MkfsArgs {
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// Built-in workload (see `granary workload list`) or path of a Filebench .f file
+    /// Built-in workload (see `granary workload list`) or path of a Filebench .f or a fio .fio file
     pub workload: String,
     /// File systems to compare, comma-separated; ratios are to the first
     #[arg(long, value_delimiter = ',', default_value = "bytefs,ext4")]

@@ -16,9 +16,7 @@
 //!
 //! Equal seeds give equal results.
 
-mod client;
 mod io;
-mod order;
 mod result;
 
 pub use result::JobResult;
@@ -26,10 +24,10 @@ pub use result::JobResult;
 use super::job::{Access, Job, Part, check_all};
 use super::trace::Phase;
 use crate::error::LabError;
-use client::{Client, Drawn, Next};
 use granary_device::{Command, Drive, DriveCounters, DriveError, Structure};
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Nanos, PAGE_SIZE, TxId};
+use granary_workload::fio::{Client, Drawn, Next};
 use io::Buffers;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -234,7 +232,7 @@ impl<'a> Bench<'a> {
         Ok(now)
     }
 
-    fn clients(&self, jobs: Range<usize>, parts: &[Part], start: Nanos) -> Vec<Client<'_>> {
+    fn clients(&self, jobs: Range<usize>, parts: &[Part], start: Nanos) -> Vec<Client<&Job>> {
         let mut clients = Vec::new();
         for job in jobs {
             let spec = &self.jobs[job];
@@ -333,7 +331,7 @@ impl<'a> Bench<'a> {
                         _ => {}
                     }
                     slot.step = Step::Idle;
-                    match c.next(now, &mut run.io) {
+                    match c.next(now, |ahead| run.io.look_ahead(ahead)) {
                         Next::Access(drawn) => {
                             slot.drawn = drawn;
                             self.issue(run, slot, now)?

@@ -15,6 +15,10 @@ const SHAPING: &[(&str, &str)] = &[
     ("file_append", "0"),
     ("end_fsync", "0"),
     ("fsync_on_close", "0"),
+    ("sync", "0"),
+    ("sync", "none"),
+    ("verify", "0"),
+    ("verify", "none"),
 ];
 
 /// The jobs of a file, and what to warn of.
@@ -26,7 +30,8 @@ pub fn jobs(file: &str, text: &str) -> Result<(Vec<Job>, Vec<String>), LabError>
     let (mut wrong, mut idle, mut warnings) = (Vec::new(), read.without_effect, Vec::new());
     for job in &read.jobs {
         for s in &job.other {
-            let shapes = SHAPING.iter().any(|(key, harmless)| *key == s.key && *harmless != s.value);
+            let mut shaping = SHAPING.iter().filter(|(key, _)| *key == s.key).peekable();
+            let shapes = shaping.peek().is_some() && shaping.all(|(_, harmless)| *harmless != s.value);
             let several = s.key == "filename" && s.value.contains(':');
             if shapes || several {
                 let message =
@@ -67,13 +72,15 @@ mod tests {
         assert_eq!(jobs.len(), 2);
         assert_eq!(
             warnings,
-            ["f.fio: direct, group_reporting, filename change no access of a drive and had no effect"]
+            ["f.fio: group_reporting, direct, filename change no access of a drive and had no effect"]
         );
     }
 
     #[test]
     fn several_files_of_a_job_are_refused() {
-        for line in ["filename=/dev/a:/dev/b", "nrfiles=4", "filesize=1g", "end_fsync=1"] {
+        for line in
+            ["filename=/dev/a:/dev/b", "nrfiles=4", "filesize=1g", "end_fsync=1", "verify=crc32c", "sync=1"]
+        {
             let said =
                 jobs("f.fio", &format!("[global]\n{line}\n[a]\n[b]\n")).expect_err("refused").to_string();
             assert_eq!(

@@ -4,22 +4,11 @@
 //!
 //! Invariant: what [`check`] lets pass, a bench can run: block commands move whole pages, a CPU has one store under way.
 
-pub use granary_workload::fio::{Access, Amount, Blocks, Job, Pattern};
+pub use granary_workload::fio::{Access, Amount, Blocks, Job, Part, Pattern, stride};
 
 use crate::error::LabError;
-use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use granary_workload::fio::Mistakes;
-
-/// The part of a drive that a job touches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Where it begins, bytes.
-    pub offset: u64,
-    /// Where that of the next client begins, from there.
-    pub increment: u64,
-    /// Its size, bytes.
-    pub size: u64,
-}
 
 /// What is wrong: the options to look at, and why.
 type Fault = (&'static [&'static str], String);
@@ -112,6 +101,10 @@ fn sizes(job: &Job) -> Result<(), Fault> {
                     format!("the byte window takes 1 B to 1 MiB at a time, not {}", Bytes(blocks.most()));
                 return Err((&["bs"], message));
             }
+        } else if matches!(blocks, Blocks::Between(..)) || job.align.is_some_and(|a| !a.is_multiple_of(page))
+        {
+            let message = "block commands move whole 4 KiB pages: take a bsrange and a blockalign of multiples, without bs_unaligned";
+            return Err((&["bs", "bs_unaligned", "blockalign"], message.to_owned()));
         } else if let Some(bad) = blocks.sizes().into_iter().find(|s| *s == 0 || !s.is_multiple_of(page)) {
             let message = format!(
                 "block commands move whole 4 KiB pages, not {}: take a multiple, or load, store or persist",
@@ -151,12 +144,6 @@ fn counts(job: &Job) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Accesses of a job of one block size start at multiples of this, from `offset` on: a small store never straddles lines.
-pub fn stride(job: &Job) -> u64 {
-    let (line, bs) = (LINE_SIZE as u64, job.most());
-    if job.pattern.first.is_byte() { bs.next_multiple_of(line.min(bs.next_power_of_two())) } else { bs }
-}
-
 /// What shapes a job beyond pattern, block size, depth, clients and place, as a job file says it; for records.
 pub fn extras(job: &Job) -> Vec<String> {
     let mut out = Vec::new();
@@ -173,12 +160,14 @@ pub fn extras(job: &Job) -> Vec<String> {
                 note(true, format!("bssplit={} ({what})", parts.join(":")));
             }
             Blocks::Range(a, b) => note(true, format!("bsrange={}-{} ({what})", a.0, b.0)),
+            Blocks::Between(a, b) => note(true, format!("bsrange={}-{} ({what}), bs_unaligned", a.0, b.0)),
             Blocks::Fixed(b) => note(job.least() != job.most(), format!("bs={} ({what})", b.0)),
         }
         if let Some(rate) = job.bytes_per_s(access) {
             note(true, format!("rate={rate} ({what})"));
         }
     }
+    note(job.align.is_some(), format!("blockalign={}", job.align.unwrap_or(0)));
     note(job.stonewall, "stonewall".to_owned());
     note(job.synchronous, "one access under way (ioengine)".to_owned());
     note(

@@ -3,7 +3,7 @@
 //! The words are fio's where fio has them (`rw`, `bs`, `iodepth`, `numjobs`, `rwmixread`, `norandommap`); `load`, `store` and
 //! `persist` are those of a byte interface.
 
-use granary_units::{Bytes, Nanos};
+use granary_units::{Bytes, LINE_SIZE, Nanos};
 
 /// How storage is accessed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +133,8 @@ pub enum Blocks {
     Fixed(Bytes),
     /// A multiple of the first up to the second, all equally often (`bsrange`).
     Range(Bytes, Bytes),
+    /// Any number of bytes between these, all equally often (`bsrange` with `bs_unaligned`).
+    Between(Bytes, Bytes),
     /// Each of these in so many of a hundred cases (`bssplit`); the shares add up to 100, sizes ascend.
     Split(Vec<(Bytes, u32)>),
 }
@@ -141,7 +143,7 @@ impl Blocks {
     /// The smallest.
     pub fn least(&self) -> u64 {
         match self {
-            Blocks::Fixed(b) | Blocks::Range(b, _) => b.0,
+            Blocks::Fixed(b) | Blocks::Range(b, _) | Blocks::Between(b, _) => b.0,
             Blocks::Split(all) => all.iter().map(|(b, _)| b.0).min().unwrap_or(0),
         }
     }
@@ -149,7 +151,7 @@ impl Blocks {
     /// The largest.
     pub fn most(&self) -> u64 {
         match self {
-            Blocks::Fixed(b) | Blocks::Range(_, b) => b.0,
+            Blocks::Fixed(b) | Blocks::Range(_, b) | Blocks::Between(_, b) => b.0,
             Blocks::Split(all) => all.iter().map(|(b, _)| b.0).max().unwrap_or(0),
         }
     }
@@ -163,7 +165,7 @@ impl Blocks {
     pub fn sizes(&self) -> Vec<u64> {
         match self {
             Blocks::Fixed(b) => vec![b.0],
-            Blocks::Range(a, b) => vec![a.0, b.0],
+            Blocks::Range(a, b) | Blocks::Between(a, b) => vec![a.0, b.0],
             Blocks::Split(all) => all.iter().map(|(b, _)| b.0).collect(),
         }
     }
@@ -173,6 +175,7 @@ impl Blocks {
         match self {
             Blocks::Fixed(b) => b.0,
             Blocks::Range(a, b) => a.0 * (1 + below((b.0 / a.0).max(1))),
+            Blocks::Between(a, b) => a.0 + below(b.0.saturating_sub(a.0) + 1),
             Blocks::Split(all) => {
                 let mut at = below(100) as u32;
                 for (size, share) in all {
@@ -185,6 +188,23 @@ impl Blocks {
             }
         }
     }
+}
+
+/// The part of a drive or file that a job touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins, bytes.
+    pub offset: u64,
+    /// Where that of the next client begins, from there.
+    pub increment: u64,
+    /// Its size, bytes.
+    pub size: u64,
+}
+
+/// Accesses of a job of one block size start at multiples of this, from `offset` on: a small store never straddles lines.
+pub fn stride(job: &Job) -> u64 {
+    let (line, bs) = (LINE_SIZE as u64, job.most());
+    if job.pattern.first.is_byte() { bs.next_multiple_of(line.min(bs.next_power_of_two())) } else { bs }
 }
 
 /// A value for reads, one for writes, one for trims.
@@ -273,6 +293,8 @@ pub struct Job {
     pub depth: u32,
     /// The engine has one access under way, whatever the depth.
     pub synchronous: bool,
+    /// The engine reads and writes a mapping (`mmap`).
+    pub mapped: bool,
     /// Clients that do the same, each with a random stream of its own.
     pub clients: u32,
     /// Where the part begins that the job touches.
@@ -287,6 +309,10 @@ pub struct Job {
     pub read_percent: u32,
     /// Random accesses touch every block once; otherwise each is drawn anew.
     pub random_map: bool,
+    /// Random accesses begin at multiples of this, and each place is drawn anew (`blockalign`). `None`: of the smallest block.
+    pub align: Option<u64>,
+    /// `bsrange` means any number of bytes between its sizes, not multiples of the smaller one (`bs_unaligned`).
+    pub unaligned: bool,
     /// Stop issuing after this much time.
     pub runtime: Option<Nanos>,
     /// Only `runtime` ends the job: the blocks come round again.
@@ -313,6 +339,8 @@ pub struct Job {
     pub think_blocks: u64,
     /// Each client flushes after so many writes; 0: never.
     pub flush_every: u64,
+    /// That flush is an `fdatasync`.
+    pub flush_data_only: bool,
     /// Options that matter where the storage is files (`filename`, `nrfiles`, ...), as they were given.
     pub other: Vec<Setting>,
     /// Where it stands, of a job file.
@@ -328,6 +356,7 @@ impl Default for Job {
             blocks: [fixed.clone(), fixed.clone(), fixed],
             depth: 1,
             synchronous: false,
+            mapped: false,
             clients: 1,
             offset: Amount::Bytes(Bytes::ZERO),
             offset_increment: Amount::Bytes(Bytes::ZERO),
@@ -335,6 +364,8 @@ impl Default for Job {
             io_size: None,
             read_percent: 50,
             random_map: true,
+            align: None,
+            unaligned: false,
             runtime: None,
             time_based: false,
             accesses: None,
@@ -348,6 +379,7 @@ impl Default for Job {
             think: Nanos::ZERO,
             think_blocks: 1,
             flush_every: 0,
+            flush_data_only: false,
             other: Vec::new(),
             lines: None,
         }

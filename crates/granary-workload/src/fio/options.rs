@@ -25,7 +25,7 @@ const HONOURED: &[&str] = &[
     "io_limit", "numjobs", "rwmixread", "rwmixwrite", "offset", "offset_increment", "runtime", "timeout", "time_based",
     "norandommap", "number_ios", "loops", "stonewall", "wait_for_previous", "startdelay", "ramp_time", "rate", "rate_iops",
     "rate_process", "thinktime", "thinktime_blocks", "thinktime_blocks_type", "fsync", "fdatasync", "random_distribution",
-    "verify", "sync",
+    "bs_unaligned", "blocksize_unaligned", "blockalign", "ba",
 ];
 
 /// Those that change no access: reports and logs, the engine and its processes, the content of buffers.
@@ -40,7 +40,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "disable_lat", "disable_clat", "disable_slat", "disable_bw", "disable_bw_measurement", "steadystate_log", "unit_base",
     "stats", "write_iolog",
     // The engine, its processes and its clock.
-    "thread", "direct", "buffered", "invalidate", "cpus_allowed", "cpus_allowed_policy", "cpumask", "numa_cpu_nodes",
+    "thread", "cpus_allowed", "cpus_allowed_policy", "cpumask", "numa_cpu_nodes",
     "numa_mem_policy", "nice", "prio", "prioclass", "cmdprio", "cmdprio_percentage", "cmdprio_class", "ioscheduler", "gtod_reduce",
     "gtod_cpu", "clocksource", "clocksource_cpu", "hipri", "hipri_percentage", "registerfiles", "fixedbufs", "sqthread_poll",
     "sqthread_poll_cpu", "nonvectored", "userspace_reap", "force_async", "uncached", "nowait", "cmd_type", "thinktime_spin",
@@ -56,7 +56,7 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// Those that say which files, and how they are made and opened.
 #[rustfmt::skip]
 const OF_FILES: &[&str] = &[
-    "filename", "directory", "filename_format", "unique_filename", "filesize", "nrfiles", "openfiles", "file_service_type",
+    "direct", "buffered", "invalidate", "sync", "verify", "do_verify", "filename", "directory", "filename_format", "unique_filename", "filesize", "nrfiles", "openfiles", "file_service_type",
     "unlink", "unlink_each_loop", "fallocate", "fadvise_hint", "create_serialize", "create_fsync", "create_on_open",
     "create_only", "overwrite", "pre_read", "end_fsync", "fsync_on_close", "file_append", "lockfile", "opendir", "allow_file_create",
     "allow_mounted_write", "fill_fs", "mode", "ftruncate",
@@ -109,6 +109,10 @@ fn honour(job: &mut Job, key: &'static str, value: Option<&str>) -> Result<&'sta
         "norandommap" => {
             job.random_map = !flag(key, value)?;
             return Ok(key);
+        }
+        "bs_unaligned" | "blocksize_unaligned" => {
+            job.unaligned = flag(key, value)?;
+            return Ok("bs_unaligned");
         }
         "stonewall" | "wait_for_previous" => {
             job.stonewall = flag(key, value)?;
@@ -173,7 +177,7 @@ fn honour(job: &mut Job, key: &'static str, value: Option<&str>) -> Result<&'sta
         }
         "ioengine" => {
             if SYNCHRONOUS.contains(&given) {
-                job.synchronous = true;
+                (job.synchronous, job.mapped) = (true, given == "mmap");
             } else if QUEUING.contains(&given) {
                 job.synchronous = false;
             } else {
@@ -245,20 +249,21 @@ fn honour(job: &mut Job, key: &'static str, value: Option<&str>) -> Result<&'sta
         },
         "fsync" | "fdatasync" => {
             job.flush_every = number(key, given, 0)?;
+            job.flush_data_only = key == "fdatasync";
             "fsync"
         }
         "random_distribution" => match given {
             "random" => key,
             _ => return refused("only random is supported, fio's default"),
         },
-        "verify" => match given {
-            "0" | "none" => key,
-            _ => return refused("reading back and comparing is not supported: leave it out"),
-        },
-        "sync" => match given {
-            "0" | "none" => key,
-            _ => return refused("synchronous writes are not supported; fsync=1 flushes after every write"),
-        },
+        "blockalign" | "ba" => {
+            let align = size(key, given)?.0;
+            if align == 0 {
+                return refused("at least 1 byte");
+            }
+            job.align = Some(align);
+            "blockalign"
+        }
         _ => unreachable!("{key} is among those that are honoured"),
     })
 }

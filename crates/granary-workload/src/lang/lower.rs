@@ -334,6 +334,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             run,
             mode: self.mode,
             event_rate,
+            fio: Vec::new(),
             latency_histogram: self.latency_histogram,
             messages: self.messages,
             warnings: self.warnings,

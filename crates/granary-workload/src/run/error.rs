@@ -31,6 +31,28 @@ pub enum RunError {
         /// Why it failed.
         source: FsError,
     },
+    /// A call of a job of a fio job file failed.
+    #[error("job `{job}` failed: {call} {path}: {source}")]
+    Job {
+        /// Its name.
+        job: String,
+        /// The system call.
+        call: &'static str,
+        /// The file.
+        path: String,
+        /// Why it failed.
+        source: FsError,
+    },
+    /// A job with `verify` has read something else than was written.
+    #[error("job `{job}`: {path} has not what was written there at byte {at}")]
+    NotWhatWasWritten {
+        /// Its name.
+        job: String,
+        /// The file.
+        path: String,
+        /// The first byte that is wrong, or the end of the file.
+        at: u64,
+    },
     /// A flowop found no file or directory to work on, and the run was meant to end by time.
     #[error("flowop `{flowop}` of {thread} found no {wanted} in fileset `{fileset}`; {instead}")]
     NothingToPick {
@@ -92,6 +114,7 @@ impl RunError {
             self,
             RunError::Setup { source: FsError::NoSpace, .. }
                 | RunError::Call { source: FsError::NoSpace, .. }
+                | RunError::Job { source: FsError::NoSpace, .. }
         )
     }
 }

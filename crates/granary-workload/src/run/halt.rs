@@ -31,6 +31,8 @@ pub enum Finish {
     AllDone(String),
     /// This flowop found nothing to work on (`quit firstdone`).
     FirstDone(String),
+    /// All jobs of a fio job file came to their end.
+    JobsDone,
     /// Somebody outside asked for it ([`super::RunOptions::stop`]).
     Interrupt,
 }
@@ -43,6 +45,7 @@ impl std::fmt::Display for Finish {
             Finish::Bytes(flowop) => write!(f, "finishonbytes `{flowop}`"),
             Finish::AllDone(flowop) => write!(f, "nothing left for `{flowop}` in the last thread"),
             Finish::FirstDone(flowop) => write!(f, "nothing left for `{flowop}` in one thread"),
+            Finish::JobsDone => write!(f, "the jobs' own end"),
             Finish::Interrupt => write!(f, "an interrupt"),
         }
     }

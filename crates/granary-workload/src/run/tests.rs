@@ -3,6 +3,7 @@
 mod control;
 mod effects;
 mod ends;
+mod fio;
 mod memfs;
 mod standstill;
 mod trees;

@@ -42,6 +42,7 @@ impl Workload {
                 scale_flowops(&mut thread.flowops, factor);
             }
         }
+        self.fio = self.fio.iter().map(|on| on.scaled(factor)).collect();
         self.run.seconds = self.run.seconds.map(|seconds| scaled(seconds, factor));
         Ok(())
     }
@@ -65,7 +66,7 @@ impl Workload {
     /// each becomes `count`. The others are left alone: `oltp` keeps its writers whatever number of readers it
     /// gets. In a process that runs once, the thread's instances change. In a process with several instances the
     /// process's instances change (one thread each), unless it has other kinds of thread too: then each process
-    /// gets its share of the threads, rounded up.
+    /// gets its share of the threads, rounded up. Of a fio job file the jobs with most clients get `count` (`numjobs`).
     ///
     /// # Errors
     ///
@@ -81,6 +82,10 @@ impl Workload {
             .flat_map(|p| p.threads.iter().map(move |t| total(p.instances, t.instances)))
             .max()
             .unwrap_or(0);
+        let clients = self.fio.iter().map(|on| on.job.clients).max().unwrap_or(0);
+        for on in self.fio.iter_mut().filter(|on| on.job.clients == clients) {
+            on.job.clients = count;
+        }
         for process in &mut self.processes {
             let instances = process.instances;
             let only_kind = process.threads.len() == 1;

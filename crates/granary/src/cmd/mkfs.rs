@@ -37,7 +37,10 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
             exact(Bytes(step))
         );
     }
-    say!("{}: {fs} on a drive of {capacity}, UUID {}", args.image.display(), info.meta.uuid);
+    let dimms = info.devices.nvm.as_ref().map(|nvm| format!("{} of NVM", Bytes(nvm.pages() * 4096)));
+    let on = drive.map(|_| format!("a drive of {capacity}")).into_iter().chain(dimms);
+    let on = on.collect::<Vec<_>>().join(" and ");
+    say!("{}: {fs} on {on}, UUID {}", args.image.display(), info.meta.uuid);
     Ok(())
 }
 

@@ -122,7 +122,10 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
         let text = read(&args.workload)
             .map_err(|source| LabError::Io { what: format!("reading {}", args.workload), source })?;
         origin.workload_hash = Some(granary_lab::hash(&text));
-        Workload::parse_bytes(&args.workload, &text, &vars)?
+        match args.workload.ends_with(".fio") {
+            true => fio(&args.workload, &text, &vars)?,
+            false => Workload::parse_bytes(&args.workload, &text, &vars)?,
+        }
     } else {
         Workload::from_builtin(&args.workload, &vars).map_err(neither)?
     };
@@ -137,6 +140,16 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
         }
     }
     Ok((workload, origin))
+}
+
+/// A fio job file.
+fn fio(file: &str, text: &[u8], vars: &[(String, String)]) -> Result<Workload, LabError> {
+    if let Some((name, _)) = vars.first() {
+        let message =
+            format!("--var {name}: job files of fio have no variables: write the value into {file}");
+        return Err(LabError::Usage(message));
+    }
+    Workload::from_fio(file, &String::from_utf8_lossy(text)).map_err(LabError::BadJobFile)
 }
 
 /// The content of a workload file; of a longer one (a device, a disk image by mistake) as much as shows that it is none.

@@ -630,3 +630,24 @@ fn results_are_exported_as_their_names_end() {
         assert!(err.contains(said), "{err}");
     }
 }
+
+#[test]
+fn a_job_file_of_fio_runs_on_file_systems_and_its_mistakes_have_lines() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("job.fio");
+    let file = file.to_str().expect("a path");
+    let run = ["run", file, "--fs", "ext4,pmfs", "--json"];
+    std::fs::write(file, "[j]\nrw=randrw\nbs=3k\nsize=300k\nverify=crc32c\nfsync=8\n").expect("writes");
+    let (out, _) = ends(&run, 0);
+    for r in records(&out) {
+        let count = |op: &str| r["ops"]["types"][op]["count"].as_u64().unwrap_or(0);
+        assert_eq!(count("j.read") + count("j.write"), 100, "{r}");
+        assert!(
+            count("j.fsync") > 0 && r["app"]["write_bytes"].as_u64() == Some(count("j.write") * 3072),
+            "{r}"
+        );
+    }
+    std::fs::write(file, "[j]\nrw=randrw\nsize=1m\nioengine=mmap\n").expect("writes");
+    let (_, said) = ends(&run, 2);
+    assert!(said.contains("job.fio, line 4: job j: mappings are not supported"), "{said}");
+}

@@ -1,10 +1,10 @@
 //! [`Buffers`]: one access of a drive, with the memory that it needs.
 
 use super::super::job::Access;
-use super::client::Drawn;
 use granary_device::{Command, Drive, DriveError, Structure};
 use granary_sim::on_behalf;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
+use granary_workload::fio::Drawn;
 
 const WHAT: Structure = Structure::Data;
 const PAGE: u64 = PAGE_SIZE as u64;

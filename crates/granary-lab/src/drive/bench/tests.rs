@@ -100,7 +100,7 @@ fn drawn(job: &Job, times: usize) -> Vec<(u64, u64)> {
     let parts = check_all(&jobs, small().pages() * PAGE).expect("fits");
     let mut clients = bench.clients(0..1, &parts, Nanos::ZERO);
     let mut io = Buffers::new(&drive);
-    let next = |_| match clients[0].next(Nanos::ZERO, &mut io) {
+    let next = |_| match clients[0].next(Nanos::ZERO, |ahead| io.look_ahead(ahead)) {
         Next::Access(d) => (d.at, d.len),
         _ => panic!("there is more"),
     };

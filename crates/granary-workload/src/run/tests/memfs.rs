@@ -163,7 +163,12 @@ impl Posix for Client {
         assert!(open.flags.reads(), "read on a write-only descriptor");
         let inode = open.inode.ok_or(FsError::IsDir)?;
         let state = self.enter("read", format!("{inode} {} at {pos}", dest.len()).as_bytes())?;
-        Ok(state.data[inode].len().saturating_sub(pos as usize).min(dest.len()))
+        let held = &state.data[inode];
+        let n = held.len().saturating_sub(pos as usize).min(dest.len());
+        if let Dest::Bytes(out) = dest {
+            out[..n].copy_from_slice(&held[pos as usize..][..n]);
+        }
+        Ok(n)
     }
 
     fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize> {

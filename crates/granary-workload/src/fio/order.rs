@@ -1,4 +1,4 @@
-//! [`Order`]: which place of the drive a client accesses next, and how many bytes.
+//! [`Order`]: which place of its part a client accesses next, and how many bytes.
 //!
 //! ```text
 //!   one block size     block 0 1 2 ...          or each once in random order (a permutation), or drawn anew
@@ -12,8 +12,8 @@
 //!
 //! Source: fio's `get_next_rand_offset` and `mark_random_map` (io_u.c).
 
-use super::super::job::{Access, Job, Part, stride};
-use super::super::shuffle::Shuffle;
+use super::job::{Access, Job, Part, stride};
+use super::shuffle::Shuffle;
 use granary_sim::rng::Stream;
 
 /// Where a client's accesses go.
@@ -87,15 +87,16 @@ impl Visited {
 impl Order {
     /// Of a client of `job`.
     pub(super) fn new(job: &Job, part: Part, random: &mut Stream) -> Order {
-        let mapped = job.pattern.random && job.random_map;
-        if job.least() == job.most() {
+        let mapped = job.pattern.random && job.random_map && job.align.is_none();
+        if job.least() == job.most() && job.align.is_none() {
             let stride = stride(job);
             let blocks = (part.size / stride).max(1);
             let map = mapped.then(|| Shuffle::new(blocks, random));
             return Order::Blocks { blocks, stride, nth: 0, map };
         }
         let unit = job.least();
-        let size = part.size / unit * unit;
+        // Units matter to the map alone.
+        let size = if mapped { part.size / unit * unit } else { part.size };
         Order::Varied { unit, size, at: 0, map: mapped.then(|| Visited::new(size / unit, random)) }
     }
 
@@ -136,7 +137,8 @@ impl Order {
                         (first * *unit, len.min(n * *unit))
                     }
                     None if job.pattern.random => {
-                        let first = random.below((*size / sizes.least()).max(1)) * sizes.least();
+                        let step = job.align.unwrap_or(sizes.least());
+                        let first = random.below((*size / step).max(1)) * step;
                         (first, len.min(*size - first))
                     }
                     None => {

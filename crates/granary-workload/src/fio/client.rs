@@ -8,11 +8,11 @@
 //! linear). The **gate** stands before everything that a client issues: after `fsync` writes a flush goes first and the others
 //! wait for it; after `thinktime_blocks` accesses all that are under way are waited for, and then the pause.
 
-use super::super::job::{Access, Job, Part};
-use super::io::Buffers;
+use super::job::{Access, Job, Part};
 use super::order::Order;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
+use std::ops::Deref;
 
 /// Accesses drawn together, so that the drive can look ahead.
 const AHEAD: usize = 32;
@@ -21,14 +21,17 @@ const FARTHEST: Nanos = Nanos(u64::MAX / 2);
 
 /// What is to be accessed.
 #[derive(Clone, Copy)]
-pub(super) struct Drawn {
+pub struct Drawn {
+    /// How.
     pub access: Access,
+    /// Where it begins, bytes.
     pub at: u64,
+    /// How many bytes.
     pub len: u64,
 }
 
 /// What a place in flight does next.
-pub(super) enum Next {
+pub enum Next {
     /// This, now.
     Access(Drawn),
     /// This, later.
@@ -44,9 +47,11 @@ pub(super) enum Next {
 }
 
 /// A client.
-pub(super) struct Client<'a> {
+pub struct Client<J> {
+    /// The number of its job.
     pub job: usize,
-    pub spec: &'a Job,
+    /// Its job.
+    pub spec: J,
     /// When it begins.
     pub begin: Nanos,
     /// From when on it is counted.
@@ -67,16 +72,10 @@ pub(super) struct Client<'a> {
     gate: Option<Gate>,
 }
 
-impl<'a> Client<'a> {
+impl<J: Deref<Target = Job>> Client<J> {
     /// The `nth` client of a job that begins at `start` on `part` of the drive.
-    pub(super) fn new(
-        (job, spec): (usize, &'a Job),
-        part: Part,
-        nth: u32,
-        start: Nanos,
-        mut random: Stream,
-    ) -> Client<'a> {
-        let order = Order::new(spec, part, &mut random);
+    pub fn new((job, spec): (usize, J), part: Part, nth: u32, start: Nanos, mut random: Stream) -> Client<J> {
+        let order = Order::new(&spec, part, &mut random);
         let (from, to) = spec.start_delay;
         // Nothing is drawn where there is nothing to choose from.
         let delay = if from == to { from } else { from + Nanos(random.below((to - from).0 + 1)) };
@@ -90,27 +89,34 @@ impl<'a> Client<'a> {
             (None, _) => u64::MAX,
         };
         let number = spec.number_ios.map_or(u64::MAX, |n| n.saturating_mul(spec.loops));
+        let left = spec.accesses.unwrap_or(all(by_bytes)).min(number);
+        let bytes_left = if spec.accesses.is_some() { u64::MAX } else { all(bytes) };
+        let len = if order.blocks().is_some() { spec.most() } else { 0 };
+        let end = spec.runtime.map_or(FARTHEST, |t| counted.saturating_add(t).min(FARTHEST));
+        let (rate, gate) = (Rate::of(&spec, begin), Gate::of(&spec));
+        let offset = part.offset + part.increment * u64::from(nth);
+        let ahead = Vec::with_capacity(AHEAD);
         Client {
             job,
             spec,
             begin,
             counted,
-            left: spec.accesses.unwrap_or(all(by_bytes)).min(number),
+            left,
             random,
             order,
-            offset: part.offset + part.increment * u64::from(nth),
-            bytes_left: if spec.accesses.is_some() { u64::MAX } else { all(bytes) },
-            len: if spec.least() == spec.most() { spec.most() } else { 0 },
-            end: spec.runtime.map_or(FARTHEST, |t| counted.saturating_add(t).min(FARTHEST)),
-            ahead: Vec::with_capacity(AHEAD),
-            rate: Rate::of(spec, begin),
-            gate: Gate::of(spec),
+            offset,
+            bytes_left,
+            len,
+            end,
+            ahead,
+            rate,
+            gate,
         }
     }
 
-    /// What comes next at `now`.
+    /// What comes next at `now`; random accesses that are drawn together are told to `look_ahead` first.
     #[inline]
-    pub(super) fn next(&mut self, now: Nanos, io: &mut Buffers<'_>) -> Next {
+    pub fn next(&mut self, now: Nanos, look_ahead: impl FnOnce(&[Drawn])) -> Next {
         if now >= self.end || self.left == 0 && self.ahead.is_empty() {
             return Next::End;
         }
@@ -120,7 +126,7 @@ impl<'a> Client<'a> {
             return instead;
         }
         if self.ahead.is_empty() {
-            self.draw(now, io);
+            self.draw(now, look_ahead);
         }
         let Some(drawn) = self.ahead.pop() else { return Next::End };
         let mut due = now;
@@ -138,14 +144,14 @@ impl<'a> Client<'a> {
 
     /// An access has come to its end; who is woken goes to `woken`.
     #[inline]
-    pub(super) fn done(&mut self, now: Nanos, woken: &mut Vec<(Nanos, u64)>) {
+    pub fn done(&mut self, now: Nanos, woken: &mut Vec<(Nanos, u64)>) {
         if let Some(gate) = &mut self.gate {
             gate.done(now, woken);
         }
     }
 
     /// A flush has come to its end.
-    pub(super) fn flushed(&mut self, now: Nanos, woken: &mut Vec<(Nanos, u64)>) {
+    pub fn flushed(&mut self, now: Nanos, woken: &mut Vec<(Nanos, u64)>) {
         if let Some(gate) = &mut self.gate {
             gate.flushing = false;
             woken.extend(gate.parked.drain(..).map(|slot| (now, slot)));
@@ -153,13 +159,13 @@ impl<'a> Client<'a> {
     }
 
     /// The place `slot` waits to be woken.
-    pub(super) fn park(&mut self, slot: u64) {
+    pub fn park(&mut self, slot: u64) {
         if let Some(gate) = &mut self.gate {
             gate.parked.push(slot);
         }
     }
 
-    fn draw(&mut self, now: Nanos, io: &mut Buffers<'_>) {
+    fn draw(&mut self, now: Nanos, look_ahead: impl FnOnce(&[Drawn])) {
         let p = self.spec.pattern;
         // What a rate decides is decided at its time.
         let together = if self.rate.is_some() { 1 } else { AHEAD as u64 };
@@ -172,7 +178,7 @@ impl<'a> Client<'a> {
             let (mut place, mut access) = ((0, 0), p.first);
             let one_size = self.len > 0;
             if one_size {
-                place = self.order.next(self.spec, access, &mut self.random);
+                place = self.order.next(&self.spec, access, &mut self.random);
             }
             if p.first != p.second && self.random.below(100) >= u64::from(self.spec.read_percent) {
                 access = p.second;
@@ -183,7 +189,7 @@ impl<'a> Client<'a> {
                 access = rate.sooner(access, if access == p.first { p.second } else { p.first }, now);
             }
             if !one_size {
-                place = self.order.next(self.spec, access, &mut self.random);
+                place = self.order.next(&self.spec, access, &mut self.random);
                 self.bytes_left = self.bytes_left.saturating_sub(place.1);
             }
             let len = if one_size { self.len } else { place.1 };
@@ -192,7 +198,7 @@ impl<'a> Client<'a> {
         self.left -= self.ahead.len() as u64;
         self.ahead.reverse();
         if p.random {
-            io.look_ahead(&self.ahead);
+            look_ahead(&self.ahead);
         }
     }
 }
