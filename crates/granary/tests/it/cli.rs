@@ -640,7 +640,7 @@ fn a_job_file_of_fio_runs_on_file_systems_and_its_mistakes_have_lines() {
     std::fs::write(file, "[j]\nrw=randrw\nbs=3k\nsize=300k\nverify=crc32c\nfsync=8\n").expect("writes");
     let (out, _) = ends(&run, 0);
     for r in records(&out) {
-        let count = |op: &str| r["ops"]["types"][op]["count"].as_u64().unwrap_or(0);
+        let count = |op: &str| r["ops"]["by_type"][op]["count"].as_u64().unwrap_or(0);
         assert_eq!(count("j.read") + count("j.write"), 100, "{r}");
         assert!(
             count("j.fsync") > 0 && r["app"]["write_bytes"].as_u64() == Some(count("j.write") * 3072),
