@@ -237,7 +237,14 @@ impl Nilfs2 {
                 let node = s.nodes.get(&ino)?;
                 let told = self.options.fs_write_fsync;
                 if (data_only || told) && !node.needs_root && (told || !node.grew) {
-                    return (!node.file.dirty.is_empty()).then_some(Kind::Data(ino));
+                    // A write stamps its times after its pages: another's fsync between them has these on media already.
+                    let times = (node.attr.mtime.0, node.attr.ctime.0);
+                    let late = self.options.fsync == Fsync::All && !data_only;
+                    let late = late && node.attr_dirty && node.told != Some(times);
+                    return match node.file.dirty.is_empty() {
+                        false => Some(Kind::Data(ino)),
+                        true => late.then_some(Kind::Full),
+                    };
                 }
                 let changed = match self.options.fsync {
                     Fsync::Content => node.file.is_dirty(),

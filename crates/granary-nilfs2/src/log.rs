@@ -295,8 +295,10 @@ impl State {
         }
         let mut nodes = self.settle(media, &entries, &places, root.is_some())?.into_iter();
         let mut log = Log { cno: root, grown, ..Log::default() };
-        let attr = file.and_then(|ino| self.nodes.get(&ino)).map(|n| n.attr);
-        log.times = attr.map_or((0, 0), |a| (a.mtime.0, a.ctime.0));
+        if let Some(node) = file.and_then(|ino| self.nodes.get_mut(&ino)) {
+            log.times = (node.attr.mtime.0, node.attr.ctime.0);
+            node.told = Some(log.times);
+        }
         log.file = file.map(|ino| {
             let data =
                 |(at, e): (&u64, &Entry)| if let Part::Data(n) = e.part { Some((*at, n)) } else { None };

@@ -47,6 +47,8 @@ pub(crate) struct Node {
     pub needs_root: bool,
     /// It grew: a log of data only would do where FS_WRITE tells how far.
     pub grew: bool,
+    /// Times that the newest log of its data told: mtime, ctime.
+    pub told: Option<(i64, i64)>,
     pub promised: BTreeMap<u64, Promise>,
     /// Pages promised or dirty that have no block yet.
     pub new_blocks: u64,
@@ -67,6 +69,7 @@ impl Node {
             attr_dirty: false,
             needs_root: false,
             grew: false,
+            told: None,
             promised: BTreeMap::new(),
             new_blocks: 0,
             index: None,

@@ -178,6 +178,14 @@ fn nilfs2_keeps_its_promises_on_the_drive_of_pebblessd() {
     explore("nilfs2-pebble", "torture", 6);
 }
 
+/// A write stamps its times after its pages: another's fsync that came between left them for the next super root.
+#[test]
+fn nilfs2_keeps_times_of_data_that_another_fsync_has_written() {
+    for seed in [9_300_029, 9_300_062, 9_300_273] {
+        explore_seeds("nilfs2-fswrite", "torture", seed..seed + 1);
+    }
+}
+
 #[test]
 fn nilfs2_keeps_what_was_fsynced_long_after_it_was_written() {
     explore("nilfs2", "late", 6);
