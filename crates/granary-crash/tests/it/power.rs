@@ -142,12 +142,12 @@ fn f2fs_keeps_its_promises_under_torture() {
 
 #[test]
 fn f2fs_keeps_its_promises_with_nodes_that_come_and_go() {
-    explore("f2fs", "sparse", 16);
+    explore("f2fs", "sparse", 8);
 }
 
 #[test]
 fn f2fs_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("f2fs", "late", 8);
+    explore("f2fs", "late", 2);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn nilfs2_keeps_times_of_data_that_another_fsync_has_written() {
 
 #[test]
 fn nilfs2_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("nilfs2", "late", 6);
+    explore("nilfs2", "late", 2);
 }
 
 #[test]
@@ -203,12 +203,12 @@ fn nilfs2_keeps_its_promises_on_a_full_drive() {
 
 #[test]
 fn bytefs_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("bytefs", "late", 6);
+    explore("bytefs", "late", 2);
 }
 
 #[test]
 fn ext4_keeps_what_was_fsynced_long_after_it_was_written() {
-    explore("ext4", "late", 6);
+    explore("ext4", "late", 2);
 }
 
 #[test]
