@@ -1,0 +1,36 @@
+//! What others know of OrchFS.
+
+use crate::options::refusal;
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::FsEntry;
+use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, options};
+
+/// OrchFS.
+pub const ORCHFS: FsEntry = FsEntry {
+    name: "orchfs",
+    about: "OrchFS (FAST'25): writes partitioned between NVM (unaligned) and SSD (whole 32 KiB blocks)",
+    needs: &[Need::Nvm, Need::Blocks],
+    write_log: false,
+    options: Some(OptionsEntry { section: "orchfs", read: |from| Section::read::<MountOptions>(from), refusal }),
+    periodic: nothing_periodic,
+    mkfs: |devices, table| {
+        let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
+        crate::mkfs(nvm, ssd, &options::<MkfsOptions>(table)?)
+    },
+    mount: |devices, how| {
+        let options: MountOptions = how.options()?;
+        let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
+        Ok(crate::mount(nvm.clone(), ssd.clone(), &options)?)
+    },
+    repair: None,
+    crash: &[
+        // Journals that wrap every few milliseconds.
+        CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("orchfs") },
+        CrashCase {
+            mkfs: "journals = 1\njournal = '64 KiB'",
+            mount: &["reclaim = 'artifact'"],
+            ..CrashCase::plain("orchfs-artifact")
+        },
+    ],
+};

@@ -1,0 +1,60 @@
+//! [`Life`] of [`OrchFs`]: inodes in memory, unmount.
+
+use crate::mkfs::ROOT;
+use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs};
+use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+
+impl Life for OrchFs {
+    granary_vfs::file_system_lacks!(opened, closed, memory, attach, drop_caches);
+
+    fn name(&self) -> &'static str {
+        "orchfs"
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            cache: CachePolicy::NONE,
+            // A library in the program, which has the NVM mapped (section 4).
+            entrance: Entrance::Direct,
+            max_file_size: MAX_FILE_SIZE,
+            max_links: MAX_LINKS,
+            many_subdirs: false,
+            direct_io: true,
+            quirks: Quirks { zero_beyond_end: true, ..Quirks::NONE },
+        }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(ROOT)
+    }
+
+    fn load_inode(&self, _call: &Call<'_>, ino: Ino) -> Result<Loaded> {
+        self.load_node(ino)
+    }
+
+    fn evict(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.free_inode(call.process, inode)
+    }
+
+    fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.nodes.lock().remove(&inode.ino().0);
+        Ok(())
+    }
+
+    fn sync(&self, _call: &Call<'_>) -> Result<()> {
+        self.check_alive()?;
+        self.pm.batch().fence()
+    }
+
+    fn unmount(&self, _call: &Call<'_>) -> Result<()> {
+        self.check_alive()?;
+        self.digest_all()?;
+        let mut checkpoint = self.checkpoint.lock();
+        checkpoint.clean = true;
+        checkpoint.write(&self.pm)
+    }
+
+    fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {
+        self.check_all()
+    }
+}

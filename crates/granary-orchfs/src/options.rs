@@ -1,0 +1,59 @@
+//! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
+
+use granary_units::Bytes;
+use granary_vfs::Time;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+/// Choices of `mkfs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MkfsOptions {
+    /// Journals: so many processes have one of their own; more share them.
+    pub journals: u64,
+    /// Bytes of each, at least 64 KiB; `None` = a 256th part of the NVM, between 64 KiB and 64 MiB (the released code has an area
+    /// of 900 MB for all, of 1 MiB segments).
+    pub journal: Option<Bytes>,
+    /// Inodes; `None` = one for each 16 KiB of both devices (ext4's ratio), on an eighth of the NVM at most.
+    pub inodes: Option<u64>,
+    /// Time stamp of the root directory, nanoseconds since 1970.
+    pub time: i64,
+    /// Permission bits of the root directory; `None` = 0755.
+    pub root_mode: Option<u16>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions { journals: 4, journal: None, inodes: None, time: 0, root_mode: None }
+    }
+}
+
+impl MkfsOptions {
+    pub(crate) fn made(&self) -> Time {
+        Time(self.time)
+    }
+}
+
+/// What happens to NVM pages above an SSD block that is written as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reclaim {
+    /// They are freed (the paper's text, section 3.4).
+    #[default]
+    Paper,
+    /// Their headers are cleared and they stay for the next write (the released code; Table 2 was made so).
+    Artifact,
+}
+
+/// Choices of `mount`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MountOptions {
+    /// NVM pages above a block that is written as a whole.
+    pub reclaim: Reclaim,
+}
+
+/// What of a complete table of [`MountOptions`] is out of its range.
+pub fn refusal(_options: &Table) -> Option<(&'static str, String)> {
+    None
+}
