@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 impl OrchFs {
     /// One sentence for each thing that is wrong. Everything is brought home first.
     pub(crate) fn check_all(&self) -> Result<Vec<String>> {
+        // No block migrates meanwhile.
+        let _quiet = self.loading.lock();
         self.digest_all()?;
         let mut bad = Findings::default();
         let end = self.checkpoint.lock().inodes_end;

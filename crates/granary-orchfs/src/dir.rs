@@ -119,7 +119,8 @@ impl Dir {
     }
 
     /// How many names there are.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.by_cookie.len()
     }
 

@@ -32,5 +32,11 @@ pub const ORCHFS: FsEntry = FsEntry {
             mount: &["reclaim = 'artifact'"],
             ..CrashCase::plain("orchfs-artifact")
         },
+        // Blocks go to the SSD all the time.
+        CrashCase {
+            mkfs: "journals = 2\njournal = '64 KiB'",
+            mount: &["migrate_high = 0", "migrate_low = 0", "migrate_pause = 200000"],
+            ..CrashCase::plain("orchfs-migrate")
+        },
     ],
 };

@@ -166,11 +166,6 @@ impl<'a> Taken<'a> {
         Ok(number)
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.ids.len()
-    }
-
     /// Gives those back that were taken after there were `count`.
     pub fn back_to(&mut self, count: usize) {
         for (area, number) in self.ids.drain(count..) {

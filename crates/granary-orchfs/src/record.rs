@@ -97,6 +97,7 @@ impl Record {
                 }
                 word(&self.bytes[inode::ROOT..])
             }
+            Area::Inode if (at, end) == (inode::ROOT, inode::ROOT + 8) => word(&self.bytes),
             Area::Inode if (at, end - at) == inode::STAMPS => {
                 match u64_at(&self.bytes, 0) <= crate::geometry::MAX_FILE_SIZE {
                     true => Ok(()),
@@ -155,6 +156,14 @@ pub struct Group {
 }
 
 impl Group {
+    /// Whether the kernel's part takes it.
+    ///
+    /// # Errors
+    /// As [`Record::verify`].
+    pub fn verify(&self, layout: &Layout) -> Result<()> {
+        self.records.iter().try_for_each(|record| record.verify(layout))
+    }
+
     /// Bytes that records take as a group.
     pub fn size(records: &[Record]) -> usize {
         (HEAD + records.iter().map(Record::len).sum::<usize>()).next_multiple_of(LINE)

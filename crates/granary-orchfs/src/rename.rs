@@ -24,6 +24,9 @@ impl Dirs<'_> {
 impl OrchFs {
     pub(crate) fn rename_node(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         self.check_alive()?;
+        for inode in [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target) {
+            self.check_lease(inode.ino().0)?;
+        }
         let (mut taken, mut tx) = (Taken::new(&self.pools), Tx::new(self));
         let same = r.from_dir.ino() == r.to_dir.ino();
         let mut dirs = Dirs {

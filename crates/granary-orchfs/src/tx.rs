@@ -17,6 +17,7 @@ use crate::unit::{Unit, Word};
 use granary_device::Structure;
 use granary_pm::Batch;
 use granary_pm::corrupt;
+use granary_sim::{costs, cpu};
 use granary_units::Payload;
 use granary_vfs::{Attr, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,15 @@ impl<'a> Tx<'a> {
         let bytes = inode::head(&state.inode(node), attr)[at..at + len].to_vec();
         self.inodes.push(node.ino.0);
         self.records.push(Record { area: Area::Inode, number: node.ino.0, at, bytes });
+    }
+
+    /// The root of a tree alone, where it is another one.
+    pub fn put_root(&mut self, node: &Node, state: &State, is_new: bool) {
+        self.inodes.push(node.ino.0);
+        if is_new {
+            let bytes = state.tree.root().encode().to_le_bytes().to_vec();
+            self.records.push(Record { area: Area::Inode, number: node.ino.0, at: inode::ROOT, bytes });
+        }
     }
 
     /// The inode is free.
@@ -215,6 +225,7 @@ impl<'a> Tx<'a> {
         if len > LARGEST_GROUP {
             return Err(corrupt(format!("an operation of {len} bytes is too large for a group")));
         }
+        cpu(costs().log_entry);
         let journal = &fs.journals[own];
         let _appending = journal.append.lock();
         if !journal.has_room(len) {
