@@ -81,7 +81,13 @@ impl OrchFs {
             None => Vec::new(),
         };
         let attr = |_: Option<u64>| new;
-        self.execute(call.process, inode, jobs, NOTHING, &Stamp { attr: &attr, head: true, group: usize::MAX })
+        self.execute(
+            call.process,
+            inode,
+            jobs,
+            NOTHING,
+            &Stamp { attr: &attr, head: true, group: usize::MAX },
+        )
     }
 
     /// What goes when a file ends at `size`.

@@ -111,7 +111,9 @@ impl OrchFs {
     /// `Corrupt` says so.
     pub(crate) fn check_lease(&self, ino: u64) -> Result<()> {
         match self.revoked.lock().contains(&ino) {
-            true => Err(corrupt(format!("inode {ino}: its journal was refused; what was digested before is kept"))),
+            true => Err(corrupt(format!(
+                "inode {ino}: its journal was refused; what was digested before is kept"
+            ))),
             false => Ok(()),
         }
     }

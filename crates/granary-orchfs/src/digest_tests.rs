@@ -22,11 +22,20 @@ fn hostile(random: &mut Stream, layout: &Layout) -> Record {
     let starts = [0, inode::ROOT, inode::STAMPS.0, 64, 72, 128, 192, 8 * random.below(512) as usize];
     let at = starts[random.below(8) as usize];
     let len = [8, 40, 64, 128, 8 + 8 * random.below(60) as usize][random.below(5) as usize];
-    let mut bytes: Vec<u8> = match random.below(3) {
-        0 => vec![0; len],
-        1 => (0..len).map(|_| random.below(256) as u8).collect(),
-        _ => (0..len).map(|i| if i % 8 == 7 { random.below(7) as u8 } else { (random.below(3) * random.below(40)) as u8 }).collect(),
-    };
+    let mut bytes: Vec<u8> =
+        match random.below(3) {
+            0 => vec![0; len],
+            1 => (0..len).map(|_| random.below(256) as u8).collect(),
+            _ => (0..len)
+                .map(|i| {
+                    if i % 8 == 7 {
+                        random.below(7) as u8
+                    } else {
+                        (random.below(3) * random.below(40)) as u8
+                    }
+                })
+                .collect(),
+        };
     if area == Area::Inode && at == 0 {
         bytes[..8].copy_from_slice(&number.to_le_bytes());
     }
@@ -123,7 +132,10 @@ fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
             fs.journals[own].append(&fs.pm, &group, &[ino], &[]).expect("the NVM takes it");
             p.pwrite(fd, Payload::Fill { word: 3, len: 5_000 }, 9_000).expect("it is not known yet");
             fs.digest(own).expect("no drive failed");
-            assert!(matches!(p.pwrite(fd, Payload::Fill { word: 4, len: 10 }, 0), Err(granary_vfs::FsError::Corrupt(_))));
+            assert!(matches!(
+                p.pwrite(fd, Payload::Fill { word: 4, len: 10 }, 0),
+                Err(granary_vfs::FsError::Corrupt(_))
+            ));
             p.close(fd).expect("close");
             vfs.drop_caches();
             drop(p);

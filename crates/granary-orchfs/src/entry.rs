@@ -12,7 +12,11 @@ pub const ORCHFS: FsEntry = FsEntry {
     about: "OrchFS (FAST'25): writes partitioned between NVM (unaligned) and SSD (whole 32 KiB blocks)",
     needs: &[Need::Nvm, Need::Blocks],
     write_log: false,
-    options: Some(OptionsEntry { section: "orchfs", read: |from| Section::read::<MountOptions>(from), refusal }),
+    options: Some(OptionsEntry {
+        section: "orchfs",
+        read: |from| Section::read::<MountOptions>(from),
+        refusal,
+    }),
     periodic: nothing_periodic,
     mkfs: |devices, table| {
         let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);

@@ -52,9 +52,9 @@ impl Victims {
         }
     }
 
-    /// Those that come first: (time, inode, block).
-    fn oldest(&self, count: usize) -> Vec<(u64, u64, u64)> {
-        self.order.iter().take(count).map(|(at, (ino, block))| (*at, *ino, *block)).collect()
+    /// Those that come first: (inode, block).
+    fn oldest(&self, count: usize) -> Vec<(u64, u64)> {
+        self.order.values().take(count).copied().collect()
     }
 }
 
@@ -70,7 +70,8 @@ impl OrchFs {
     /// The drives'.
     pub(crate) fn migrate(&self, count: usize, tails: bool) -> Result<usize> {
         let mut done = 0;
-        for (_, ino, block) in self.victims.lock().oldest(4 * count) {
+        let oldest = self.victims.lock().oldest(4 * count);
+        for (ino, block) in oldest {
             if done == count {
                 break;
             }

@@ -10,6 +10,7 @@
 //!
 //! Source: OrchFS section 4; the released code has no replay (its digest is a TODO), so order and slots are this file's.
 
+use crate::OrchFs;
 use crate::blob;
 use crate::digest::bring_home;
 use crate::dir::Dir;
@@ -23,7 +24,6 @@ use crate::node::{Node, State};
 use crate::options::MountOptions;
 use crate::pools::Pools;
 use crate::unit::{Unit, Word};
-use crate::OrchFs;
 use granary_device::{Port, Structure};
 use granary_pm::bytes::u64_at;
 use granary_pm::{Pm, corrupt, superblock};

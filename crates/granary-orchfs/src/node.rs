@@ -100,7 +100,8 @@ impl State {
 
     /// Space of all that it has, in units of 512 B.
     pub fn blocks(&self) -> u64 {
-        let own = self.attribute_pages.len() + self.target_pages.len() + self.dir.as_ref().map_or(0, Dir::pages);
+        let own =
+            self.attribute_pages.len() + self.target_pages.len() + self.dir.as_ref().map_or(0, Dir::pages);
         (self.space + own as u64) * 8
     }
 }

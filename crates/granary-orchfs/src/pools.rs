@@ -80,7 +80,10 @@ impl Pools {
     /// All is free.
     pub fn new(layout: &Layout) -> Pools {
         let counts = Area::ALL.map(|area| layout.count(area));
-        Pools { ids: Area::ALL.map(|area| Mutex::new(Ids::new(layout.count(area), area == Area::Block))), counts }
+        Pools {
+            ids: Area::ALL.map(|area| Mutex::new(Ids::new(layout.count(area), area == Area::Block))),
+            counts,
+        }
     }
 
     fn of(&self, area: Area) -> &Mutex<Ids> {

@@ -87,7 +87,8 @@ impl OrchFs {
                 Unit::Over { slots, .. } => {
                     let slot = &slots[page];
                     if slot.header.covers(from, to) {
-                        pages[page] = if slot.page == 0 { Page::ZERO } else { self.load(slot.page, from, to)? };
+                        pages[page] =
+                            if slot.page == 0 { Page::ZERO } else { self.load(slot.page, from, to)? };
                         continue;
                     }
                     for (f, t) in slot.header.chunks() {

@@ -176,11 +176,13 @@ impl<'a> Tx<'a> {
             let bytes = nodes::index(*number, node.ino.0, &image);
             self.batch.put(at, &bytes, Structure::DataPointer)?;
         }
-        for ((number, slot), word) in changes.children.iter().filter(|((n, _), _)| !changes.made.contains(n)) {
+        for ((number, slot), word) in changes.children.iter().filter(|((n, _), _)| !changes.made.contains(n))
+        {
             let (at, word) = (nodes::BODY + 8 * slot, word.encode().to_le_bytes());
             match self.records.last_mut() {
                 Some(last)
-                    if (last.area, last.number) == (Area::Index, *number) && last.at + last.bytes.len() == at =>
+                    if (last.area, last.number) == (Area::Index, *number)
+                        && last.at + last.bytes.len() == at =>
                 {
                     last.bytes.extend(word);
                 }

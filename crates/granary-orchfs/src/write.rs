@@ -162,7 +162,8 @@ impl OrchFs {
                             Source::Zeros => Source::Zeros,
                             Source::Data(first) => Source::Data(first + at as usize),
                         };
-                        let below = end.saturating_sub(job.block * BLOCK + page as u64 * PAGE).min(PAGE) as u16;
+                        let below =
+                            end.saturating_sub(job.block * BLOCK + page as u64 * PAGE).min(PAGE) as u16;
                         self.plan_nvm(job, page, (from, to), touch, (source, below))?;
                     }
                 }
@@ -304,7 +305,11 @@ impl OrchFs {
                     }
                     let bytes = below[0].to_bytes();
                     for (from, to) in gaps {
-                        tx.stream(*page, u64::from(*from), Payload::Bytes(&bytes[*from as usize..*to as usize]))?;
+                        tx.stream(
+                            *page,
+                            u64::from(*from),
+                            Payload::Bytes(&bytes[*from as usize..*to as usize]),
+                        )?;
                     }
                 }
                 _ => {}
@@ -321,7 +326,9 @@ impl OrchFs {
         let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;
         let blocks: Vec<u64> = jobs.iter().filter(is_new).map(|job| job.block).collect();
         drop(state);
-        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok((taken, Vec::new())) };
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return Ok((taken, Vec::new()));
+        };
         // A level 0 node for each 64 blocks, a fork for each of them, and what one block may take beside.
         let leaves = (last / 64 - first / 64 + 1).min(blocks.len() as u64);
         let only_root = *last == 0;
@@ -397,7 +404,8 @@ impl OrchFs {
                 let pages = part.pages().filter(|(page, ..)| unit.has_page(*page));
                 pages.map(move |(page, from, to)| {
                     let base = (page as u64 * PAGE) as u32;
-                    let part = Part { block: part.block, from: base + u32::from(from), to: base + u32::from(to) };
+                    let part =
+                        Part { block: part.block, from: base + u32::from(from), to: base + u32::from(to) };
                     Segment { part, source: Source::Zeros }
                 })
             })
@@ -405,7 +413,13 @@ impl OrchFs {
     }
 
     /// Writes `data` at `pos`; size and times with it.
-    pub(crate) fn write_file(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    pub(crate) fn write_file(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
         let (node, old) = (node(inode), inode.attr());
         let end = pos + data.len() as u64;
         let size = old.size.max(end);

@@ -319,3 +319,8 @@ fn orchfs_keeps_its_promises_under_torture() {
 fn orchfs_with_pages_that_stay_keeps_its_promises_under_fileserver() {
     explore("orchfs-artifact", "fileserver", 12);
 }
+
+#[test]
+fn orchfs_keeps_its_promises_while_blocks_migrate() {
+    explore("orchfs-migrate", "torture", 16);
+}

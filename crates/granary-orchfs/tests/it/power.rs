@@ -12,7 +12,9 @@ fn what_was_fsynced_survives_power_failures_at_any_instant() {
 
 #[test]
 fn a_power_failure_right_after_fsync_loses_nothing() {
-    on_pair(|| suite::a_power_failure_right_after_fsync_loses_nothing(&Subject::default(), |r| assert!(!r.clean)));
+    on_pair(|| {
+        suite::a_power_failure_right_after_fsync_loses_nothing(&Subject::default(), |r| assert!(!r.clean))
+    });
 }
 
 #[test]

@@ -53,6 +53,7 @@ pub fn busy() -> Subject {
 /// The same, with a daemon that migrates whatever it finds.
 pub fn migrating() -> Subject {
     let pause = granary_units::Nanos::from_micros(20);
-    let mount = MountOptions { migrate_high: 0, migrate_low: 0, migrate_pause: pause, ..MountOptions::default() };
+    let mount =
+        MountOptions { migrate_high: 0, migrate_low: 0, migrate_pause: pause, ..MountOptions::default() };
     Subject { mount, ..busy() }
 }
