@@ -9,6 +9,7 @@
 //!   largest        the last bytes of the largest file
 //!   attributes     extended attributes
 //!   damage         media that somebody scribbled over
+//!   pair           an NVM DIMM and an SSD as one range of pages
 //! ```
 //!
 //! A file system's own tests name its subject and call these functions, each in a `#[test]` whose name says the same; what
@@ -21,6 +22,7 @@ mod holes;
 mod largest;
 mod late;
 mod model;
+mod pair;
 mod power;
 mod space;
 
@@ -41,6 +43,7 @@ pub use model::{
     any_calls_of_64_tasks_end_and_leave_a_sound_file_system, calls_behave_as_the_reference,
     concurrent_calls_have_a_serial_order, threads_on_the_wall_clock_leave_a_sound_file_system, tiny_caches,
 };
+pub use pair::{Pair, halves};
 pub use power::{
     a_power_failure_right_after_fsync_loses_nothing, fail_and_look, what_was_fsynced_survives_power_failures,
     write_all,
@@ -52,11 +55,11 @@ pub use space::{
 };
 
 use crate::reference::Limits;
-use granary_device::{Drive, Port};
+use granary_device::{Drive, Port, Role};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::{World, WorldConfig};
-use granary_units::{Bytes, Nanos};
+use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use granary_vfs::Process;
 use granary_vfs::Result;
 use granary_vfs::{Caller, Cred, FileSystem};
@@ -154,29 +157,62 @@ macro_rules! subject {
     };
 }
 
+/// What a test's devices are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Ssd,
+    Dimm,
+    Pair,
+}
+
 thread_local! {
-    /// Devices are DIMMs, not SSDs.
-    static ON_NVM: Cell<bool> = const { Cell::new(false) };
+    static KIND: Cell<Kind> = const { Cell::new(Kind::Ssd) };
+}
+
+fn on<T>(kind: Kind, test: impl FnOnce() -> T) -> T {
+    struct Back(Kind);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            KIND.set(self.0);
+        }
+    }
+    let _back = Back(KIND.replace(kind));
+    test()
 }
 
 /// Runs a test whose devices ([`drive`]) are NVM DIMMs: for file systems that a byte window serves as well.
 pub fn on_nvm<T>(test: impl FnOnce() -> T) -> T {
-    struct Back(bool);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            ON_NVM.set(self.0);
-        }
-    }
-    let _back = Back(ON_NVM.replace(true));
-    test()
+    on(Kind::Dimm, test)
 }
 
-/// A drive of this size, of the paper's make, in cache mode; within [`on_nvm`] an Optane DIMM.
+/// Runs a part of a test whose devices are SSDs, within one where they are something else.
+pub fn on_ssd<T>(test: impl FnOnce() -> T) -> T {
+    on(Kind::Ssd, test)
+}
+
+/// Runs a test whose devices are pairs of a DIMM and an SSD ([`Pair`]): for file systems that need both.
+pub fn on_pair<T>(test: impl FnOnce() -> T) -> T {
+    on(Kind::Pair, test)
+}
+
+/// A drive of this size, of the paper's make, in cache mode; within [`on_nvm`] an Optane DIMM, within [`on_pair`] both.
 pub fn drive(size: Bytes) -> Arc<dyn Drive> {
-    if ON_NVM.get() {
-        let config = DimmConfig { caches: Bytes::kib(64), ..DimmConfig::optane_dcpmm() };
-        return Arc::new(Dimm::new(&config.with_capacity(size)).expect("a DIMM"));
+    match KIND.get() {
+        Kind::Ssd => ssd(size),
+        Kind::Dimm => dimm(size),
+        Kind::Pair => Arc::new(Pair::new(size.0 / PAGE_SIZE as u64, |role, pages| {
+            let size = Bytes(pages * PAGE_SIZE as u64);
+            if role == Role::Nvm { dimm(size) } else { ssd(size) }
+        })),
     }
+}
+
+fn dimm(size: Bytes) -> Arc<dyn Drive> {
+    let config = DimmConfig { caches: Bytes::kib(64), ..DimmConfig::optane_dcpmm() };
+    Arc::new(Dimm::new(&config.with_capacity(size)).expect("a DIMM"))
+}
+
+fn ssd(size: Bytes) -> Arc<dyn Drive> {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
     Arc::new(Mssd::new(&config).expect("a drive of the paper's make"))

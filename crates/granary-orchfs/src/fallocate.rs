@@ -1,0 +1,197 @@
+//! Space on request: blocks that are reserved, ranges that are zeroed, and where a file's holes are.
+//!
+//! ```text
+//!                 hole                           A                          S, O
+//!   reserve       SSD block, unwritten           missing pages, zeroed      nothing is missing
+//!   zero, whole   the same                       a new block, unwritten     the same block, unwritten
+//!   zero, pages   the same                       pages zeroed in place      slots say zeros
+//! ```
+//!
+//! An unwritten block reads as zeros, so that reserving and zeroing write nothing to the SSD.
+
+use crate::OrchFs;
+use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
+use crate::layout::Area;
+use crate::node::node;
+use crate::unit::{Base, Unit};
+use crate::write::{Job, Segment, Source, Stamp};
+use granary_units::Payload;
+use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
+
+/// Blocks in one group: a word of an index node is a record of 16 B at most.
+const GROUP: usize = 1024;
+
+fn zeros(part: Part) -> Segment {
+    Segment { part, source: Source::Zeros }
+}
+
+impl OrchFs {
+    pub(crate) fn change_space(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        how: Allocate,
+        pos: u64,
+        len: u64,
+    ) -> Result<()> {
+        let (node, old) = (node(inode), inode.attr());
+        if old.kind != FileKind::File {
+            return Err(FsError::Invalid);
+        }
+        let end = pos + len;
+        let mut new = old;
+        new.allocated(how, end, call.time);
+        let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, true);
+        let (nothing, group) = (Payload::Bytes(&[]), GROUP);
+        if new.size > old.size {
+            // What the file grows over becomes zero first, which nobody sees.
+            let grown = self.grow(node, old.size, new.size)?;
+            if !grown.is_empty() {
+                let stamp = Stamp { attr: &|_| old, head: false, group };
+                self.execute(call.process, inode, grown, nothing, &stamp)?;
+            }
+        }
+        let mut jobs = match how {
+            Allocate::PunchHole => self.punch(node, pos, end)?,
+            _ => {
+                // Pages that are touched are touched as a whole; the bytes at the edges are the caller's affair.
+                let (from, to) = match how {
+                    Allocate::Reserve { .. } => (pos / PAGE * PAGE, end.next_multiple_of(PAGE)),
+                    _ => (pos.next_multiple_of(PAGE), end / PAGE * PAGE),
+                };
+                let mut jobs = Vec::new();
+                if how.zeroes() {
+                    // Edges get space, too.
+                    for edge in [pos / PAGE * PAGE, end / PAGE * PAGE] {
+                        let from = (edge % BLOCK) as u32;
+                        let part = Part { block: edge / BLOCK, from, to: from + PAGE as u32 };
+                        if edge < end && !jobs.iter().any(|job: &Job<'_>| job.block == part.block) {
+                            jobs.extend(self.reserved(inode, part)?);
+                        }
+                    }
+                }
+                for part in parts(from, to.saturating_sub(from)) {
+                    let job = match how.zeroes() {
+                        true => self.zeroed(inode, part)?,
+                        false => self.reserved(inode, part)?,
+                    };
+                    if let Some(job) = job {
+                        jobs.retain(|other| other.block != job.block);
+                        jobs.push(job);
+                    }
+                }
+                jobs
+            }
+        };
+        jobs.sort_by_key(|job| job.block);
+        let attr = |reached: Option<u64>| if reached.is_none() { new } else { old };
+        let group = if how == Allocate::PunchHole { usize::MAX } else { group };
+        self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
+    }
+
+    fn unit(&self, inode: &Inode, block: u64) -> Unit {
+        node(inode).state.read().tree.get(block).clone()
+    }
+
+    /// A hole becomes an unwritten block; where the SSD is full, zeroed NVM pages.
+    fn unwritten(&self, part: Part) -> Result<Job<'_>> {
+        let mut job = Job::change(self, part.block, Unit::Hole);
+        match self.take_for(&mut job, Area::Block) {
+            Ok(block) => {
+                job.after = Unit::Block(Base { block, unwritten: true });
+                Ok(job)
+            }
+            Err(FsError::NoSpace) => self.on_pages(&Unit::Hole, part, part.pages().map(|(page, ..)| page)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Zeroes pages of a block on the NVM: those that it has in place, others are new.
+    fn on_pages(&self, unit: &Unit, part: Part, pages: impl Iterator<Item = usize>) -> Result<Job<'_>> {
+        let page = |page: usize| {
+            let from = (page as u64 * PAGE) as u32;
+            zeros(Part { block: part.block, from, to: from + PAGE as u32 })
+        };
+        let segments: Vec<Segment> = pages.map(page).collect();
+        self.prepare(part.block, unit, &segments, u64::MAX)
+    }
+
+    /// Every page of a part of a block gets space; `None`: it has it.
+    fn reserved(&self, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
+        let unit = self.unit(inode, part.block);
+        match &unit {
+            Unit::Hole => self.unwritten(part).map(Some),
+            Unit::Append { pages, .. } => {
+                let missing: Vec<usize> =
+                    part.pages().map(|(page, ..)| page).filter(|page| pages[*page] == 0).collect();
+                if missing.is_empty() {
+                    return Ok(None);
+                }
+                self.on_pages(&unit, part, missing.into_iter()).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A part of a block, of whole pages, becomes zeros with space under them.
+    fn zeroed(&self, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
+        let unit = self.unit(inode, part.block);
+        match (&unit, unit.base()) {
+            (Unit::Hole, _) => self.unwritten(part).map(Some),
+            (_, Some(base)) if part.is_whole() => {
+                let after = Unit::Block(Base { unwritten: true, ..base });
+                Ok((unit != after).then(|| Job::change(self, part.block, after)))
+            }
+            (_, Some(_)) => {
+                let pages = (part.from / PAGE as u32) as usize..(part.to / PAGE as u32) as usize;
+                let job = self.punched(part.block, &unit, pages)?;
+                // All zeros, but not without space.
+                Ok(Some(match (&job.after, unit.base()) {
+                    (Unit::Hole, Some(base)) => {
+                        Job::change(self, part.block, Unit::Block(Base { unwritten: true, ..base }))
+                    }
+                    _ => job,
+                }))
+            }
+            (_, None) => {
+                if part.is_whole()
+                    && let Ok(job) = self.unwritten(part)
+                {
+                    return Ok(Some(job));
+                }
+                self.on_pages(&unit, part, part.pages().map(|(page, ..)| page)).map(Some)
+            }
+        }
+    }
+
+    /// Whether a page of a unit holds what was written: data for seeking.
+    fn is_data(unit: &Unit, page: usize) -> bool {
+        match unit {
+            Unit::Over { slots, .. } if slots[page].page != 0 => true,
+            unit => unit.has_page(page),
+        }
+    }
+
+    /// The first page at or behind `pos` that is data, or (`data` false) that is none.
+    pub(crate) fn seek(&self, inode: &Inode, pos: u64, data: bool) -> Option<u64> {
+        let state = node(inode).state.read();
+        let size = inode.size();
+        let first = pos / PAGE;
+        let per = PAGES as u64;
+        let mut expected = first;
+        for (block, unit) in state.tree.range(first / per, size.div_ceil(BLOCK)) {
+            let from = first.max(block * per);
+            if !data && from > expected {
+                break;
+            }
+            for page in from..(block + 1) * per {
+                if Self::is_data(unit, (page % per) as usize) == data {
+                    let at = (page * PAGE).max(pos);
+                    return (at < size).then_some(at);
+                }
+            }
+            expected = (block + 1) * per;
+        }
+        if data { None } else { Some((expected * PAGE).max(pos)).filter(|at| *at < size) }
+    }
+}

@@ -1,0 +1,80 @@
+//! [`Life`] of [`OrchFs`]: inodes in memory, unmount.
+
+use crate::mkfs::ROOT;
+use crate::node::node;
+use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs, Partition};
+use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Life for OrchFs {
+    granary_vfs::file_system_lacks!(opened, closed, attach);
+
+    fn name(&self) -> &'static str {
+        match self.options.partition {
+            Partition::Orchfs => "orchfs",
+            Partition::Phfs => "phfs",
+        }
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            cache: CachePolicy::NONE,
+            // A library in the program, which has the NVM mapped (section 4).
+            entrance: Entrance::Direct,
+            max_file_size: MAX_FILE_SIZE,
+            max_links: MAX_LINKS,
+            many_subdirs: false,
+            direct_io: true,
+            quirks: Quirks { zero_beyond_end: true, ..Quirks::NONE },
+        }
+    }
+
+    fn root(&self) -> Ino {
+        Ino(ROOT)
+    }
+
+    fn load_inode(&self, _call: &Call<'_>, ino: Ino) -> Result<Loaded> {
+        self.load_node(ino)
+    }
+
+    fn evict(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.free_inode(call.process, inode)
+    }
+
+    fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        // A migration of one of its blocks ends first; none begins with this node any more.
+        let node = node(inode);
+        let _state = node.state.write();
+        node.gone.store(true, Relaxed);
+        self.nodes.lock().remove(&inode.ino().0);
+        self.revoked.lock().remove(&inode.ino().0);
+        Ok(())
+    }
+
+    fn memory(&self) -> Vec<(&'static str, u64)> {
+        vec![("orchfs.read_cache", self.cache.bytes())]
+    }
+
+    fn drop_caches(&self, _call: &Call<'_>) {
+        self.cache.clear();
+    }
+
+    fn sync(&self, _call: &Call<'_>) -> Result<()> {
+        self.check_alive()?;
+        self.pm.batch().fence()
+    }
+
+    fn unmount(&self, _call: &Call<'_>) -> Result<()> {
+        let daemons = std::mem::take(&mut *self.daemons.lock());
+        daemons.into_iter().for_each(granary_sim::Daemon::stop);
+        self.check_alive()?;
+        self.digest_all()?;
+        let mut checkpoint = self.checkpoint.lock();
+        checkpoint.clean = true;
+        checkpoint.write(&self.pm)
+    }
+
+    fn check(&self, _call: &Call<'_>) -> Result<Vec<String>> {
+        self.check_all()
+    }
+}

@@ -1,0 +1,130 @@
+//! OrchFS: a file system over an NVM DIMM and a plain SSD. A write is partitioned: what is whole aligned blocks of 32 KiB goes to the
+//! SSD, the rest to the NVM, and one index leads to both.
+//!
+//! ```text
+//!   fs        namespace  rename  write  read  cut  fallocate  xattr      one call each: the library's part (LibFS)
+//!     |           |
+//!   partition   node: hrtree, dir, ranges                                in host memory
+//!     |           |
+//!   unit  upage   tx ──> journal ──> digest ──> inodes, nodes, pages     the kernel's part (KernelFS) verifies and digests
+//!                         group counts at one fence
+//! ```
+//!
+//! No page cache for writes: a write is durable when it returns, and every other call, too. Metadata operations are atomic; a
+//! power failure tears a write that has not returned byte by byte, as the paper promises no more (section 4).
+//!
+//! Source: Zhan et al., "OrchFS", FAST 2025: the slides, notes of the paper, and the released code for sizes.
+
+#![forbid(unsafe_code)]
+
+mod blob;
+mod cache;
+mod check;
+mod cut;
+mod digest;
+mod dir;
+mod entry;
+mod fallocate;
+mod fs;
+pub mod geometry;
+pub mod hrtree;
+mod journal;
+pub mod layout;
+mod migrate;
+mod mkfs;
+mod mount;
+mod namespace;
+mod node;
+mod options;
+pub mod partition;
+mod pools;
+mod ranges;
+mod read;
+mod record;
+mod rename;
+mod tx;
+pub mod unit;
+pub mod upage;
+mod write;
+mod xattr;
+
+pub use entry::{ORCHFS, PHFS};
+pub use geometry::MAX_FILE_SIZE;
+pub use mkfs::mkfs;
+pub use mount::{Recovery, mount};
+pub use options::{MkfsOptions, MountOptions, Partition, Reclaim};
+
+use crate::cache::SsdCache;
+use crate::journal::Journal;
+use crate::layout::Layout;
+use crate::layout::checkpoint::Checkpoint;
+use crate::migrate::Victims;
+use crate::node::Node;
+use crate::pools::Pools;
+use granary_device::Port;
+use granary_pm::{Pm, PmStats};
+use granary_sim::Daemon;
+use granary_sim::sync::Mutex;
+use granary_vfs::{FsError, Generations, Result};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Weak;
+use std::sync::atomic::AtomicU64;
+
+/// Most links of an inode.
+pub const MAX_LINKS: u32 = 65_000;
+
+/// A mounted OrchFS.
+pub struct OrchFs {
+    pm: Pm,
+    ssd: Port,
+    /// Pages of the SSD that were read.
+    cache: SsdCache,
+    layout: Layout,
+    pools: Pools,
+    journals: Vec<Journal>,
+    checkpoint: Mutex<Checkpoint>,
+    /// Processes that have come, in their order: who has which journal.
+    processes: parking_lot::Mutex<FxHashMap<u32, usize>>,
+    generations: Generations,
+    /// Inodes in memory, for checks and migration.
+    nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
+    options: MountOptions,
+    recovery: Recovery,
+    /// Held while an inode comes into memory, or a block of one that is not there migrates.
+    loading: Mutex<()>,
+    /// Inodes whose journal was refused, until they leave memory.
+    revoked: parking_lot::Mutex<FxHashSet<u64>>,
+    victims: parking_lot::Mutex<Victims>,
+    migrated: AtomicU64,
+    /// When a program called last, nanoseconds.
+    last_call: AtomicU64,
+    /// Numbers taken, by area: every so many are granted by one request.
+    granted: [AtomicU64; 6],
+    daemons: parking_lot::Mutex<Vec<Daemon>>,
+    /// A group could not be appended: memory is ahead of the NVM, and nothing changes any more.
+    failed: parking_lot::Mutex<Option<FsError>>,
+}
+
+impl OrchFs {
+    /// What mount had to recover.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// Lines and fences on the NVM since mount.
+    pub fn stats(&self) -> PmStats {
+        self.pm.stats()
+    }
+
+    /// The journal of a process: the first ones have one of their own, later ones share them.
+    fn journal_of(&self, process: u32) -> usize {
+        let mut processes = self.processes.lock();
+        let next = processes.len() % self.journals.len();
+        *processes.entry(process).or_insert(next)
+    }
+
+    /// Whether something can still be changed.
+    fn check_alive(&self) -> Result<()> {
+        self.failed.lock().clone().map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,117 @@
+//! An inode in memory: its HRtree, a directory's entries, a link's target, its extended attributes.
+//!
+//! Invariant: the state in memory is the one on the NVM with the journals replayed. It changes under `state`, held from
+//! before a group is built until the group counts.
+
+use crate::dir::Dir;
+use crate::hrtree::HrTree;
+use crate::layout::inode;
+use crate::ranges::RangeLock;
+use granary_sim::sync::RwLock;
+use granary_vfs::{Attr, Ino, Inode};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Extended attributes by name.
+pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// See the module.
+pub struct Node {
+    /// Its number.
+    pub ino: Ino,
+    /// Tells lives of the number apart.
+    pub generation: u32,
+    /// What changes.
+    pub state: RwLock<State>,
+    /// Size of the file, for who has only this part of the inode.
+    pub size: AtomicU64,
+    /// It has left memory, or is free: what is in `state` counts no more.
+    pub gone: AtomicBool,
+    /// Which blocks somebody is reading or writing.
+    pub ranges: RangeLock,
+}
+
+impl Node {
+    /// One with an empty state.
+    pub fn new(ino: Ino, generation: u32, size: u64) -> Node {
+        Node {
+            ino,
+            generation,
+            state: RwLock::new(State::default()),
+            size: AtomicU64::new(size),
+            gone: AtomicBool::new(false),
+            ranges: RangeLock::default(),
+        }
+    }
+
+    /// Whether it has left memory, or is free.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
+}
+
+/// What changes of an inode beside its attributes.
+#[derive(Default)]
+pub struct State {
+    /// What its blocks are.
+    pub tree: HrTree,
+    /// Space of the units, in pages of 4 KiB.
+    pub space: u64,
+    /// The entries of a directory.
+    pub dir: Option<Dir>,
+    /// The target of a symbolic link.
+    pub target: Vec<u8>,
+    /// NVM pages of a target that is too long for the inode.
+    pub target_pages: Vec<u64>,
+    /// Extended attributes.
+    pub attributes: Attributes,
+    /// Their NVM pages.
+    pub attribute_pages: Vec<u64>,
+}
+
+impl State {
+    /// The entries of a directory.
+    pub fn dir(&self) -> &Dir {
+        self.dir.as_ref().expect("the vfs asks only directories for names")
+    }
+
+    /// The same, to change.
+    pub fn dir_mut(&mut self) -> &mut Dir {
+        self.dir.as_mut().expect("the vfs asks only directories for names")
+    }
+
+    /// What the inode says of it on the NVM.
+    pub fn inode(&self, node: &Node) -> inode::Inode {
+        let (first, parent) = match &self.dir {
+            Some(dir) => (dir.first_page(), dir.parent),
+            None => (self.target_pages.first().copied().unwrap_or(0), 0),
+        };
+        let is_inline = self.target_pages.is_empty();
+        inode::Inode {
+            number: node.ino.0,
+            generation: node.generation,
+            root: self.tree.root().encode(),
+            first,
+            attributes: self.attribute_pages.first().copied().unwrap_or(0),
+            parent,
+            target: if is_inline { self.target.clone() } else { Vec::new() },
+        }
+    }
+
+    /// Space of all that it has, in units of 512 B.
+    pub fn blocks(&self) -> u64 {
+        let own =
+            self.attribute_pages.len() + self.target_pages.len() + self.dir.as_ref().map_or(0, Dir::pages);
+        (self.space + own as u64) * 8
+    }
+}
+
+/// The file system's part of an inode.
+pub fn node(inode: &Inode) -> &Node {
+    inode.private()
+}
+
+/// The attributes with the space that the state takes.
+pub fn with_blocks(attr: Attr, state: &State) -> Attr {
+    Attr { blocks: state.blocks(), ..attr }
+}

@@ -1,0 +1,126 @@
+//! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
+
+use granary_units::{Bytes, Nanos};
+use granary_vfs::Time;
+use granary_vfs::entry::too_short;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+/// Choices of `mkfs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MkfsOptions {
+    /// Journals: so many processes have one of their own; more share them.
+    pub journals: u64,
+    /// Bytes of each, at least 64 KiB; `None` = a 256th part of the NVM, between 64 KiB and 64 MiB (the released code has an area
+    /// of 900 MB for all, of 1 MiB segments).
+    pub journal: Option<Bytes>,
+    /// Inodes; `None` = one for each 16 KiB of both devices (ext4's ratio), on an eighth of the NVM at most.
+    pub inodes: Option<u64>,
+    /// Time stamp of the root directory, nanoseconds since 1970.
+    pub time: i64,
+    /// Permission bits of the root directory; `None` = 0755.
+    pub root_mode: Option<u16>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> MkfsOptions {
+        MkfsOptions { journals: 4, journal: None, inodes: None, time: 0, root_mode: None }
+    }
+}
+
+impl MkfsOptions {
+    pub(crate) fn made(&self) -> Time {
+        Time(self.time)
+    }
+}
+
+/// What happens to NVM pages above an SSD block that is written as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reclaim {
+    /// They are freed (the paper's text, section 3.4).
+    #[default]
+    Paper,
+    /// Their headers are cleared and they stay for the next write (the released code; Table 2 was made so).
+    Artifact,
+}
+
+/// How writes are partitioned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Partition {
+    /// OrchFS's (section 3.4).
+    #[default]
+    Orchfs,
+    /// PHFS's, the paper's own baseline: a request of less than 32 KB goes to the NVM, a larger one through the page cache to the SSD,
+    /// synchronously; all metadata are on the NVM (slides, "Experimental Setup").
+    Phfs,
+}
+
+/// Choices of `mount`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MountOptions {
+    /// How writes are partitioned.
+    pub partition: Partition,
+    /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is a choice: the released code
+    /// asks by TCP on one host, round trips of which take 5 to 20 us.
+    pub ipc: Nanos,
+    /// NVM pages above a block that is written as a whole.
+    pub reclaim: Reclaim,
+    /// The parallel engine (section 3.6): all I/Os of a request are submitted, then waited for. Without it the NVM's stores come first,
+    /// then the SSD's commands one after the other (the slides' Figure 11b).
+    pub engine: bool,
+    /// Commands of one request that the SSD has at once at most: those of one address range, block number modulo this, are one after
+    /// the other. The paper has so many threads; 32 are best, 8 nearly saturate its SSD.
+    pub ssd_threads: u64,
+    /// Memory for pages of the SSD that were read; `None` = what the host has for metadata.
+    pub read_cache: Option<Bytes>,
+    /// Blocks migrate to the SSD (section 3.7). The released code has it compiled out.
+    pub migrate: bool,
+    /// Percent of the NVM's pages that may be taken before blocks migrate ("usage high": 80 is a choice, no source has a number).
+    pub migrate_high: u64,
+    /// Percent down to which they do.
+    pub migrate_low: u64,
+    /// Nobody has called for so long: blocks migrate, too; 0 = never ("idle": 100 ms is a choice).
+    pub migrate_idle: Nanos,
+    /// How often the daemon looks.
+    pub migrate_pause: Nanos,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            partition: Partition::Orchfs,
+            ipc: Nanos::from_micros(10),
+            reclaim: Reclaim::Paper,
+            engine: true,
+            ssd_threads: 32,
+            read_cache: None,
+            migrate: true,
+            migrate_high: 80,
+            migrate_low: 70,
+            migrate_idle: Nanos::from_millis(100),
+            migrate_pause: Nanos::from_millis(100),
+        }
+    }
+}
+
+/// Most threads: the slides' Figure 12 ends at 64.
+const MOST_THREADS: u64 = 1024;
+
+/// What of a complete table of [`MountOptions`] is out of its range.
+pub fn refusal(options: &Table) -> Option<(&'static str, String)> {
+    let options: MountOptions = granary_vfs::entry::options(options).ok()?;
+    if !(1..=MOST_THREADS).contains(&options.ssd_threads) {
+        return Some(("ssd_threads", format!("must be between 1 and {MOST_THREADS}")));
+    }
+    if options.migrate_high > 100 {
+        return Some(("migrate_high", format!("is {} percent: at most 100", options.migrate_high)));
+    }
+    if options.migrate_low > options.migrate_high {
+        return Some(("migrate_low", format!("must not be above migrate_high, {}", options.migrate_high)));
+    }
+    too_short(&[("migrate_pause", options.migrate_pause)])
+}

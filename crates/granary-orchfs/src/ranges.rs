@@ -1,0 +1,154 @@
+//! The range lock of a file: readers and writers of intervals of blocks, first come, first served (OrchFS section 3.5).
+//!
+//! Invariants: no two writers' intervals overlap, and no reader's overlaps a writer's; who waits is passed by nobody whose
+//! interval overlaps his.
+
+use granary_sim::sync::{Condvar, Mutex};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Interval {
+    ticket: u64,
+    first: u64,
+    last: u64,
+    writes: bool,
+}
+
+impl Interval {
+    fn excludes(&self, other: &Interval) -> bool {
+        (self.writes || other.writes) && self.first <= other.last && other.first <= self.last
+    }
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    held: Vec<Interval>,
+    waiting: Vec<Interval>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct RangeLock {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// An interval that is held; dropping it lets go.
+pub struct Held<'a> {
+    lock: &'a RangeLock,
+    interval: Interval,
+}
+
+impl RangeLock {
+    /// Waits for the blocks `first..=last`.
+    pub fn lock(&self, first: u64, last: u64, writes: bool) -> Held<'_> {
+        let mut s = self.state.lock();
+        let interval = Interval { ticket: s.next, first, last, writes };
+        s.next += 1;
+        if s.held.iter().chain(&s.waiting).any(|other| other.excludes(&interval)) {
+            s.waiting.push(interval);
+            while s.held.iter().any(|other| other.excludes(&interval))
+                || s.waiting.iter().any(|other| other.ticket < interval.ticket && other.excludes(&interval))
+            {
+                self.changed.wait(&mut s);
+            }
+            s.waiting.retain(|other| other.ticket != interval.ticket);
+        }
+        s.held.push(interval);
+        Held { lock: self, interval }
+    }
+
+    /// The same for a writer who does not wait.
+    pub fn try_write(&self, first: u64, last: u64) -> Option<Held<'_>> {
+        let mut s = self.state.lock();
+        let interval = Interval { ticket: s.next, first, last, writes: true };
+        if s.held.iter().chain(&s.waiting).any(|other| other.excludes(&interval)) {
+            return None;
+        }
+        s.next += 1;
+        s.held.push(interval);
+        Some(Held { lock: self, interval })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.lock.state.lock().held.retain(|other| other.ticket != self.interval.ticket);
+        self.lock.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use granary_sim::rng::Stream;
+    use granary_sim::{World, WorldConfig, now, sleep, spawn};
+    use granary_units::Nanos;
+    use std::sync::Arc;
+
+    /// Tasks with random intervals: writers are alone in each block, readers never see one half written.
+    #[test]
+    fn writers_are_alone_and_readers_see_no_half() {
+        for seed in 0..10 {
+            let world = World::new(WorldConfig { seed, jitter: Nanos(300), ..WorldConfig::default() });
+            let run = world.run(move || {
+                let lock = Arc::new(RangeLock::default());
+                let blocks = Arc::new(parking_lot::Mutex::new([(0u32, 0u32); 16]));
+                let tasks: Vec<_> = (0..12)
+                    .map(|task| {
+                        let (lock, blocks) = (lock.clone(), blocks.clone());
+                        spawn("task", move || {
+                            let mut random = Stream::new(seed * 100 + task, "ranges");
+                            for _ in 0..60 {
+                                let (a, b) = (random.below(16), random.below(16));
+                                let (first, last, writes) = (a.min(b), a.max(b), random.chance(0.5));
+                                let held = match random.chance(0.3) && writes {
+                                    true => lock.try_write(first, last),
+                                    false => Some(lock.lock(first, last, writes)),
+                                };
+                                let Some(_held) = held else { continue };
+                                let range = first as usize..=last as usize;
+                                for (readers, writers) in &mut blocks.lock()[range.clone()] {
+                                    assert!(*writers == 0 && (!writes || *readers == 0));
+                                    *(if writes { writers } else { readers }) += 1;
+                                }
+                                sleep(Nanos(random.below(2_000)));
+                                for (readers, writers) in &mut blocks.lock()[range] {
+                                    *(if writes { writers } else { readers }) -= 1;
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                tasks.into_iter().for_each(|task| task.join());
+            });
+            run.unwrap_or_else(|stop| panic!("seed {seed}: {stop}"));
+        }
+    }
+
+    /// A writer who waits for a reader comes before a reader who came later.
+    #[test]
+    fn who_waits_is_not_passed() {
+        World::default()
+            .run(|| {
+                let lock = Arc::new(RangeLock::default());
+                let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
+                let tasks: Vec<_> = [(0, false), (10, true), (20, false)]
+                    .map(|(at, writes)| {
+                        let (lock, order) = (lock.clone(), order.clone());
+                        spawn("task", move || {
+                            sleep(Nanos(at));
+                            let _held = lock.lock(0, 3, writes);
+                            order.lock().push((at, now()));
+                            sleep(Nanos(100));
+                        })
+                    })
+                    .into_iter()
+                    .collect();
+                tasks.into_iter().for_each(|task| task.join());
+                let order: Vec<u64> = order.lock().iter().map(|(at, _)| *at).collect();
+                assert_eq!(order, [0, 10, 20]);
+            })
+            .expect("ends");
+    }
+}

@@ -1,0 +1,240 @@
+//! [`Tx`]: an operation's changes on their way to a group.
+//!
+//! ```text
+//!   fresh      images of new nodes, straight to their places: nothing leads there yet
+//!   records    what changes of things that are there
+//!   commit     fence (data, fresh images) | group, fence: it counts | numbers that it frees wait for its digest
+//! ```
+//!
+//! The caller holds the states of all inodes involved from before the first change until the commit.
+
+use crate::OrchFs;
+use crate::hrtree::Change;
+use crate::layout::{Area, inode, nodes};
+use crate::node::{Node, State};
+use crate::record::{Group, LARGEST_GROUP, Record};
+use crate::unit::{Unit, Word};
+use granary_device::Structure;
+use granary_pm::Batch;
+use granary_pm::corrupt;
+use granary_sim::{costs, cpu};
+use granary_units::Payload;
+use granary_vfs::{Attr, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+pub struct Tx<'a> {
+    fs: &'a OrchFs,
+    /// Stores that belong to it.
+    pub batch: Batch<'a>,
+    records: Vec<Record>,
+    inodes: Vec<u64>,
+    freed: Vec<(Area, u64)>,
+}
+
+/// Changes of one tree, gathered over several units.
+#[derive(Default)]
+pub struct TreeChanges {
+    made: BTreeSet<u64>,
+    children: BTreeMap<(u64, usize), Word>,
+    /// The root is another one: the inode says so.
+    pub root: bool,
+}
+
+impl<'a> Tx<'a> {
+    /// No change yet.
+    pub fn new(fs: &'a OrchFs) -> Tx<'a> {
+        Tx { fs, batch: fs.pm.batch(), records: Vec::new(), inodes: Vec::new(), freed: Vec::new() }
+    }
+
+    /// Adds a change.
+    pub fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    /// Frees a number, once the group is digested.
+    pub fn free(&mut self, area: Area, number: u64) {
+        self.freed.push((area, number));
+    }
+
+    /// The inode as it is in memory, with these attributes: all of its head.
+    pub fn put_inode(&mut self, node: &Node, state: &State, attr: &Attr) {
+        let inode = state.inode(node);
+        let mut bytes = inode::head(&inode, attr).to_vec();
+        bytes.extend(&inode.target);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        self.inodes.push(node.ino.0);
+        self.records.push(Record { area: Area::Inode, number: node.ino.0, at: 0, bytes });
+    }
+
+    /// Size and times of a write alone: less than a line.
+    pub fn put_stamps(&mut self, node: &Node, state: &State, attr: &Attr) {
+        let (at, len) = inode::STAMPS;
+        let bytes = inode::head(&state.inode(node), attr)[at..at + len].to_vec();
+        self.inodes.push(node.ino.0);
+        self.records.push(Record { area: Area::Inode, number: node.ino.0, at, bytes });
+    }
+
+    /// The root of a tree alone, where it is another one.
+    pub fn put_root(&mut self, node: &Node, state: &State, is_new: bool) {
+        self.inodes.push(node.ino.0);
+        if is_new {
+            let bytes = state.tree.root().encode().to_le_bytes().to_vec();
+            self.records.push(Record { area: Area::Inode, number: node.ino.0, at: inode::ROOT, bytes });
+        }
+    }
+
+    /// The inode is free.
+    pub fn put_free_inode(&mut self, ino: u64) {
+        self.inodes.push(ino);
+        self.records.push(Record { area: Area::Inode, number: ino, at: 0, bytes: vec![0; inode::HEAD] });
+        self.free(Area::Inode, ino);
+    }
+
+    /// Makes `after` what a block is: the tree, the units' nodes and pages, what is freed. `numbers` are for nodes that this takes.
+    pub fn set_unit(
+        &mut self,
+        (node, state): (&Node, &mut State),
+        block: u64,
+        after: Unit,
+        numbers: &mut Vec<u64>,
+        changes: &mut TreeChanges,
+    ) -> Result<()> {
+        let before = state.tree.get(block).clone();
+        self.put_eln(node.ino.0, block, &before, &after)?;
+        let kept: Vec<u64> = after.nvm_pages().collect();
+        for page in before.nvm_pages().filter(|page| !kept.contains(page)) {
+            self.free(Area::Page, page);
+        }
+        if let Some(base) = before.base()
+            && after.base().map(|b| b.block) != Some(base.block)
+        {
+            self.free(Area::Block, base.block);
+        }
+        state.space = state.space + after.space() - before.space();
+        let (_, made) = state.tree.set(block, after, numbers);
+        for change in made {
+            match change {
+                Change::Root(_) => changes.root = true,
+                Change::Made(number) => drop(changes.made.insert(number)),
+                Change::Child { node, slot, word } => drop(changes.children.insert((node, slot), word)),
+                Change::Gone(number) => {
+                    changes.children.retain(|(node, _), _| *node != number);
+                    changes.made.remove(&number);
+                    self.free(Area::Index, number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The ELN of a block's unit: a new one is written to its place, of one that stays the entries that differ are records.
+    fn put_eln(&mut self, ino: u64, block: u64, before: &Unit, after: &Unit) -> Result<()> {
+        let area = |unit: &Unit| match unit {
+            Unit::Append { eln, .. } => Some((Area::Append, *eln)),
+            Unit::Over { eln, .. } => Some((Area::Over, *eln)),
+            _ => None,
+        };
+        if area(before) != area(after) {
+            if let Some((area, eln)) = area(before) {
+                self.free(area, eln);
+            }
+            if let Some((area, eln)) = area(after) {
+                let at = self.fs.layout.at(area, eln);
+                self.batch.put(at, &nodes::eln(after, ino, block), Structure::DataPointer)?;
+            }
+            return Ok(());
+        }
+        let mut record = |area, number, at, bytes| self.records.push(Record { area, number, at, bytes });
+        match (before, after) {
+            (Unit::Append { pages: old, .. }, Unit::Append { eln, pages: new }) => {
+                for (i, (_, page)) in old.iter().zip(new).enumerate().filter(|(_, (a, b))| a != b) {
+                    record(Area::Append, *eln, nodes::BODY + 8 * i, page.to_le_bytes().to_vec());
+                }
+            }
+            (Unit::Over { base: below, slots: old, .. }, Unit::Over { eln, base, slots: new }) => {
+                if below != base {
+                    let word = Word::Block(*base).encode();
+                    record(Area::Over, *eln, nodes::BODY, word.to_le_bytes().to_vec());
+                }
+                for (i, (_, slot)) in old.iter().zip(new.iter()).enumerate().filter(|(_, (a, b))| a != b) {
+                    let at = nodes::SLOTS + nodes::SLOT * i;
+                    record(Area::Over, *eln, at, nodes::slot(slot).to_vec());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The nodes that changed: new ones are written to their places, children of others are records (neighbours are one).
+    pub fn put_tree(&mut self, node: &Node, state: &State, changes: &TreeChanges) -> Result<()> {
+        for number in &changes.made {
+            let image = state.tree.image(*number);
+            let image = image.ok_or_else(|| corrupt(format!("index node {number} is not in its tree")))?;
+            let at = self.fs.layout.at(Area::Index, *number);
+            let bytes = nodes::index(*number, node.ino.0, &image);
+            self.batch.put(at, &bytes, Structure::DataPointer)?;
+        }
+        for ((number, slot), word) in changes.children.iter().filter(|((n, _), _)| !changes.made.contains(n))
+        {
+            let (at, word) = (nodes::BODY + 8 * slot, word.encode().to_le_bytes());
+            match self.records.last_mut() {
+                Some(last)
+                    if (last.area, last.number) == (Area::Index, *number)
+                        && last.at + last.bytes.len() == at =>
+                {
+                    last.bytes.extend(word);
+                }
+                _ => self.record(Record { area: Area::Index, number: *number, at, bytes: word.to_vec() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores data past the caches.
+    pub fn stream(&mut self, page: u64, from: u64, data: Payload<'_>) -> Result<()> {
+        self.batch.stream(self.fs.layout.at(Area::Page, page) + from, data, Structure::Data)
+    }
+
+    /// Makes everything count, as a group of the process's journal. What was stored by the batch is durable before.
+    ///
+    /// # Errors
+    /// The drive's; then the file system changes nothing any more.
+    pub fn commit(self, process: u32) -> Result<()> {
+        let fs = self.fs;
+        let done = fs.check_alive().and_then(|()| self.append(process));
+        if let Err(e) = &done {
+            fs.failed.lock().get_or_insert(e.clone());
+        }
+        done
+    }
+
+    fn append(mut self, process: u32) -> Result<()> {
+        let fs = self.fs;
+        let own = fs.journal_of(process);
+        // An inode's records are in one journal at a time: its lease has come to this process.
+        for (i, other) in fs.journals.iter().enumerate().filter(|(i, _)| *i != own) {
+            if self.inodes.iter().any(|ino| other.has_pending(*ino)) {
+                cpu(fs.options.ipc);
+                fs.digest(i)?;
+            }
+        }
+        self.batch.fence()?;
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let len = Group::size(&self.records);
+        if len > LARGEST_GROUP {
+            return Err(corrupt(format!("an operation of {len} bytes is too large for a group")));
+        }
+        cpu(costs().log_entry);
+        let journal = &fs.journals[own];
+        let _appending = journal.append.lock();
+        if !journal.has_room(len) {
+            fs.digest(own)?;
+        }
+        let group = Group { process, records: self.records };
+        journal.append(&fs.pm, &group, &self.inodes, &self.freed)
+    }
+}

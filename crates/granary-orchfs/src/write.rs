@@ -1,0 +1,526 @@
+//! Writing: the I/Os of the partition, then one group for each forty blocks.
+//!
+//! ```text
+//!   1 numbers are taken for all blocks         nothing is changed when some are missing
+//!   2 SSD commands submitted, NVM stores       bytes in place that are not seen yet, or that the write changes
+//!   3 commands waited for, fence
+//!   4 group: entries, words, size and times    the write counts
+//!   5 the tree in memory
+//! ```
+//!
+//! Rules (OrchFS section 4): O1 an entry is seen only after its bytes are fenced. O2 an entry that hides bytes of the SSD goes only
+//! after the SSD has the new ones. O3 a chunk is merged by storing the body first: bytes outside the old header are not
+//! seen, bytes inside may tear. O4 an entry is one record. O5 a size is in the group of the units below it.
+//!
+//! NVM full: the part is read, merged and written to the SSD as a whole block by the host, which is slow and right. SSD full: whole
+//! blocks go to NVM pages. `NoSpace` only where both are.
+//!
+//! What lies in a file's last block behind its end may be anything, except that blocks behind that are holes or unwritten. So what a
+//! file grows over is zeroed with what makes it grow.
+
+use crate::OrchFs;
+use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
+use crate::hrtree::MOST_NEW;
+use crate::layout::Area;
+use crate::node::{Node, node};
+use crate::options::{Partition, Reclaim};
+use crate::partition::{Piece, Touch, plan_block};
+use crate::pools::Taken;
+use crate::read::Pages;
+use crate::tx::{TreeChanges, Tx};
+use crate::unit::{Base, Slot, Unit};
+use crate::upage::Header;
+use granary_device::{Structure, Ticket};
+use granary_sim::{costs, cpu};
+use granary_units::{Lpa, Page, Payload};
+use granary_vfs::{Attr, Call, FsError, Inode, Result};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
+const GROUP: usize = 40;
+
+/// Where bytes come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// Zeros.
+    Zeros,
+    /// The caller's, from this byte of them on.
+    Data(usize),
+}
+
+/// Bytes for a part of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub part: Part,
+    pub source: Source,
+}
+
+/// One I/O, with the numbers that it is for.
+enum Io {
+    /// Bytes of an NVM page; `whole`: the rest of it below `end` becomes zero.
+    Store { page: u64, from: u16, to: u16, source: Source, whole: Option<u16> },
+    /// Gaps of an Upage, from the SSD's page.
+    Fill { page: u64, base: Base, index: usize, gaps: Vec<(u16, u16)> },
+    /// A block of the SSD as a whole.
+    Ssd { block: u64, source: Source },
+    /// A block of the SSD as a whole: what there is, with these segments over it.
+    Merge { block: u64, old: Unit, segments: Vec<Segment> },
+}
+
+/// What is to happen to one block.
+pub(crate) struct Job<'a> {
+    pub block: u64,
+    pub after: Unit,
+    ios: Vec<Io>,
+    taken: Taken<'a>,
+}
+
+impl<'a> Job<'a> {
+    /// A block that becomes something without any I/O.
+    pub fn change(fs: &'a OrchFs, block: u64, after: Unit) -> Job<'a> {
+        Job { block, after, ios: Vec::new(), taken: Taken::new(&fs.pools) }
+    }
+
+    /// Its numbers are in use from now on.
+    pub fn keep(&mut self) {
+        self.taken.keep();
+    }
+}
+
+/// What an execution of jobs makes of the inode.
+pub(crate) struct Stamp<'a> {
+    /// Attributes after the blocks up to this byte of the file are done; the last time after all.
+    pub attr: &'a dyn Fn(Option<u64>) -> Attr,
+    /// Attributes change beside size and times of a write.
+    pub head: bool,
+    /// Blocks in a group.
+    pub group: usize,
+}
+
+impl OrchFs {
+    /// Takes a number; where none is free but some wait for a digest, after that.
+    pub(crate) fn take(&self, taken: &mut Taken<'_>, area: Area) -> Result<u64> {
+        if self.granted[area as usize].fetch_add(1, Relaxed).is_multiple_of(area.grant()) {
+            cpu(self.options.ipc);
+        }
+        match taken.take(area) {
+            Err(FsError::NoSpace) if self.free_by_digest(area)? => {}
+            other => return other,
+        }
+        taken.take(area)
+    }
+
+    /// What a write of these segments makes of a block, with numbers taken; `end` is the file's size afterwards.
+    pub(crate) fn prepare(&self, block: u64, unit: &Unit, segments: &[Segment], end: u64) -> Result<Job<'_>> {
+        let mut job = Job::change(self, block, unit.clone());
+        match self.partition(&mut job, segments, end, false) {
+            Err(FsError::NoSpace) => {}
+            done => return done.map(|()| job),
+        }
+        job.taken.back_to(0);
+        if self.migrate_for_space()? {
+            job.after = unit.clone();
+            job.ios.clear();
+            match self.partition(&mut job, segments, end, false) {
+                Err(FsError::NoSpace) => {}
+                done => return done.map(|()| job),
+            }
+        }
+        drop(job);
+        if *unit == Unit::Hole && segments.iter().any(|segment| segment.part.is_whole()) {
+            // No SSD block: NVM pages will do.
+            let mut job = Job::change(self, block, unit.clone());
+            return self.partition(&mut job, segments, end, true).map(|()| job);
+        }
+        self.merge_on_ssd(block, unit, segments)
+    }
+
+    /// The block is to be on the SSD as a whole, with these segments over what there is: in place, or in a new block.
+    pub(crate) fn merge_on_ssd(&self, block: u64, unit: &Unit, segments: &[Segment]) -> Result<Job<'_>> {
+        let mut job = Job::change(self, block, Unit::Hole);
+        let number = match unit.base() {
+            Some(base) => base.block,
+            None => self.take(&mut job.taken, Area::Block)?,
+        };
+        job.after = Unit::Block(Base { block: number, unwritten: false });
+        job.ios.push(Io::Merge { block: number, old: unit.clone(), segments: segments.to_vec() });
+        Ok(job)
+    }
+
+    /// Follows the plan of each segment.
+    fn partition(&self, job: &mut Job<'_>, segments: &[Segment], end: u64, on_nvm: bool) -> Result<()> {
+        job.taken.back_to(0);
+        for segment in segments {
+            let mut pieces = plan_block(&job.after, segment.part);
+            if on_nvm && pieces == [Piece::Ssd { new: true }] {
+                let touch = Touch::New;
+                let all = segment.part.pages();
+                pieces = all.map(|(page, from, to)| Piece::Nvm { page, from, to, touch }).collect();
+            }
+            for piece in pieces {
+                match piece {
+                    Piece::Ssd { new } => self.plan_ssd(job, new, segment.source)?,
+                    Piece::Nvm { page, from, to, touch } => {
+                        let at = page as u32 * PAGE as u32 + u32::from(from) - segment.part.from;
+                        let source = match segment.source {
+                            Source::Zeros => Source::Zeros,
+                            Source::Data(first) => Source::Data(first + at as usize),
+                        };
+                        let below =
+                            end.saturating_sub(job.block * BLOCK + page as u64 * PAGE).min(PAGE) as u16;
+                        self.plan_nvm(job, page, (from, to), touch, (source, below))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_ssd(&self, job: &mut Job<'_>, new: bool, source: Source) -> Result<()> {
+        let block = match job.after.base() {
+            Some(base) if !new => base.block,
+            _ => self.take(&mut job.taken, Area::Block)?,
+        };
+        let base = Base { block, unwritten: false };
+        job.after = match std::mem::take(&mut job.after) {
+            Unit::Over { eln, mut slots, .. } if self.options.reclaim == Reclaim::Artifact => {
+                slots.iter_mut().for_each(|slot| slot.header = Header::EMPTY);
+                Unit::Over { eln, base, slots }
+            }
+            _ => Unit::Block(base),
+        };
+        job.ios.push(Io::Ssd { block, source });
+        Ok(())
+    }
+
+    fn plan_nvm(
+        &self,
+        job: &mut Job<'_>,
+        index: usize,
+        (from, to): (u16, u16),
+        touch: Touch,
+        (source, below): (Source, u16),
+    ) -> Result<()> {
+        let is_new = matches!(touch, Touch::New | Touch::Chunk { new: true, .. });
+        let new_page = if is_new { self.take(&mut job.taken, Area::Page)? } else { 0 };
+        match job.after {
+            Unit::Hole => {
+                let eln = self.take(&mut job.taken, Area::Append)?;
+                job.after = Unit::Append { eln, pages: [0; PAGES] };
+            }
+            Unit::Block(base) => {
+                let eln = self.take(&mut job.taken, Area::Over)?;
+                job.after = Unit::Over { eln, base, slots: Box::default() };
+            }
+            _ => {}
+        }
+        let mut whole = None;
+        let page = match &mut job.after {
+            Unit::Append { pages, .. } => {
+                if is_new {
+                    (pages[index], whole) = (new_page, Some(below.max(to)));
+                }
+                pages[index]
+            }
+            Unit::Over { base, slots, .. } => {
+                let slot = &mut slots[index];
+                match touch {
+                    Touch::New => {
+                        // Over zeros all of the page is zero, over the SSD all of it is written.
+                        (slot.header, whole) = (Header::whole(), Some(PAGE as u16));
+                    }
+                    Touch::InPlace => slot.header = Header::whole(),
+                    Touch::Chunk { full: true, .. } => {
+                        let gaps = slot.header.gaps(0, PAGE as u16);
+                        job.ios.push(Io::Fill { page: slot.page, base: *base, index, gaps });
+                        slot.header = Header::whole();
+                    }
+                    Touch::Chunk { .. } => {
+                        slot.header = slot.header.with(from, to).ok_or(FsError::Invalid)?;
+                    }
+                }
+                if is_new {
+                    slot.page = new_page;
+                }
+                slot.page
+            }
+            _ => return Err(FsError::Invalid),
+        };
+        job.ios.push(Io::Store { page, from, to, source, whole });
+        Ok(())
+    }
+
+    /// Carries out the I/Os of jobs; what they stored is durable after the group's first fence.
+    pub(crate) fn run(&self, tx: &mut Tx<'_>, jobs: &[Job<'_>], data: Payload<'_>) -> Result<()> {
+        let part = |source: Source, from: usize, len: usize| match source {
+            Source::Zeros => Payload::Fill { word: 0, len },
+            Source::Data(first) => data.part(first + from, len),
+        };
+        if !self.options.engine {
+            self.store_all(tx, jobs, &part)?;
+        }
+        let threads = if self.options.engine { self.options.ssd_threads } else { 1 };
+        // What each address range has under way: the next command for it waits.
+        let mut under_way = vec![Ticket::NONE; threads as usize];
+        let mut written = Vec::new();
+        let mut write = |block: u64, pages: &Pages| -> Result<()> {
+            let range = block * PAGES as u64..(block + 1) * PAGES as u64;
+            self.cache.forget(range.clone());
+            let owner = &mut under_way[(block % threads) as usize];
+            self.ssd.wait(*owner);
+            *owner = self.ssd.submit_write(Lpa(range.start), pages, Structure::Data)?;
+            written.push(range);
+            Ok(())
+        };
+        for io in jobs.iter().flat_map(|job| &job.ios) {
+            match io {
+                Io::Ssd { block, source } => {
+                    let mut pages = Pages::default();
+                    for (i, page) in pages.iter_mut().enumerate() {
+                        page.write(0, part(*source, i * PAGE as usize, PAGE as usize));
+                    }
+                    write(*block, &pages)?;
+                }
+                Io::Merge { block, old, segments } => {
+                    let mut pages = match segments.last() {
+                        Some(last) if last.part.is_whole() => Pages::default(),
+                        _ => self.read_block(old)?,
+                    };
+                    for segment in segments {
+                        for (page, from, to) in segment.part.pages() {
+                            let at = page * PAGE as usize + from as usize - segment.part.from as usize;
+                            let bytes = part(segment.source, at, (to - from) as usize);
+                            pages[page].write(from as usize, bytes);
+                        }
+                    }
+                    write(*block, &pages)?;
+                }
+                _ => {}
+            }
+        }
+        if self.options.engine {
+            self.store_all(tx, jobs, &part)?;
+        }
+        self.ssd.wait(under_way.into_iter().fold(Ticket::NONE, Ticket::and));
+        written.into_iter().for_each(|range| self.cache.forget(range));
+        Ok(())
+    }
+
+    /// The stores of jobs.
+    fn store_all<'d>(
+        &self,
+        tx: &mut Tx<'_>,
+        jobs: &[Job<'_>],
+        part: &dyn Fn(Source, usize, usize) -> Payload<'d>,
+    ) -> Result<()> {
+        for io in jobs.iter().flat_map(|job| &job.ios) {
+            match io {
+                Io::Store { page, from, to, source, whole: None } => {
+                    tx.stream(*page, u64::from(*from), part(*source, 0, (*to - *from) as usize))?;
+                }
+                Io::Store { page, from, to, source, whole: Some(end) } => {
+                    let mut content = Page::ZERO;
+                    content.write(*from as usize, part(*source, 0, (*to - *from) as usize));
+                    let bytes = content.to_bytes();
+                    match content.as_word() {
+                        Some((word, len)) if u64::from(*end) == PAGE && len as u64 == PAGE => {
+                            tx.stream(*page, 0, Payload::Fill { word, len })?;
+                        }
+                        _ => tx.stream(*page, 0, Payload::Bytes(&bytes[..*end as usize]))?,
+                    }
+                }
+                Io::Fill { page, base, index, gaps } => {
+                    let mut below = [Page::ZERO];
+                    if !base.unwritten {
+                        let lpa = Lpa(base.block * PAGES as u64 + *index as u64);
+                        self.ssd.read(lpa, &mut below, Structure::Data)?;
+                    }
+                    let bytes = below[0].to_bytes();
+                    for (from, to) in gaps {
+                        let gap = Payload::Bytes(&bytes[*from as usize..*to as usize]);
+                        tx.stream(*page, u64::from(*from), gap)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Index nodes for new units, as many as the jobs may take.
+    fn numbers_for(&self, jobs: &[Job<'_>], node: &Node) -> Result<(Taken<'_>, Vec<u64>)> {
+        let mut taken = Taken::new(&self.pools);
+        let state = node.state.read();
+        let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;
+        let blocks: Vec<u64> = jobs.iter().filter(is_new).map(|job| job.block).collect();
+        drop(state);
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return Ok((taken, Vec::new()));
+        };
+        // A level 0 node for each 64 blocks, a fork for each of them, and what one block may take beside.
+        let leaves = (last / 64 - first / 64 + 1).min(blocks.len() as u64);
+        let only_root = *last == 0;
+        let most = if only_root { 0 } else { 2 * leaves as usize + MOST_NEW };
+        let mut numbers = Vec::new();
+        for _ in 0..most {
+            match self.take(&mut taken, Area::Index) {
+                Ok(number) => numbers.push(number),
+                Err(e) => return Err(e),
+            }
+        }
+        numbers.reverse();
+        Ok((taken, numbers))
+    }
+
+    /// Carries out jobs in ascending order of their blocks, group by group. The caller holds their range.
+    pub(crate) fn execute(
+        &self,
+        process: u32,
+        inode: &Inode,
+        mut jobs: Vec<Job<'_>>,
+        data: Payload<'_>,
+        stamp: &Stamp<'_>,
+    ) -> Result<()> {
+        self.check_alive()?;
+        self.check_lease(inode.ino().0)?;
+        self.last_call.store(granary_sim::now().0, Relaxed);
+        let node = node(inode);
+        let (mut taken, mut numbers) = self.numbers_for(&jobs, node)?;
+        let mut rest = &mut jobs[..];
+        loop {
+            let count = rest.len().min(stamp.group);
+            let (some, later) = std::mem::take(&mut rest).split_at_mut(count);
+            rest = later;
+            let mut tx = Tx::new(self);
+            self.run(&mut tx, some, data)?;
+            let mut state = node.state.write();
+            let state = &mut *state;
+            let reached = match (rest.is_empty(), some.last()) {
+                (false, Some(job)) => Some((job.block + 1) * BLOCK),
+                _ => None,
+            };
+            let attr = (stamp.attr)(reached);
+            let mut changes = TreeChanges::default();
+            for job in some.iter_mut() {
+                let after = std::mem::take(&mut job.after);
+                self.touch(node.ino.0, job.block, &after);
+                tx.set_unit((node, state), job.block, after, &mut numbers, &mut changes)?;
+                job.taken.keep();
+            }
+            taken.keep_but(Area::Index, &numbers);
+            tx.put_tree(node, state, &changes)?;
+            match changes.root || stamp.head {
+                true => tx.put_inode(node, state, &attr),
+                false => tx.put_stamps(node, state, &attr),
+            }
+            tx.commit(process)?;
+            let blocks = state.blocks();
+            node.size.store(attr.size, Relaxed);
+            inode.update(|a| *a = Attr { blocks, ..attr });
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Zeros for what a file grows over in its last block: from its end to `to`, or to the block's end. Nothing where the block has no
+    /// bytes there.
+    pub(crate) fn gap(&self, unit: &Unit, size: u64, to: u64) -> Vec<Segment> {
+        let to = to.min(size.next_multiple_of(BLOCK));
+        parts(size, to.saturating_sub(size))
+            .flat_map(|part| {
+                let pages = part.pages().filter(|(page, ..)| unit.has_page(*page));
+                pages.map(move |(page, from, to)| {
+                    let base = (page as u64 * PAGE) as u32;
+                    let part =
+                        Part { block: part.block, from: base + u32::from(from), to: base + u32::from(to) };
+                    Segment { part, source: Source::Zeros }
+                })
+            })
+            .collect()
+    }
+
+    /// Writes `data` at `pos`; size and times with it.
+    pub(crate) fn write_file(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
+        let (node, old) = (node(inode), inode.attr());
+        let end = pos + data.len() as u64;
+        let size = old.size.max(end);
+        // An append may change what the old last block is.
+        let first = pos.min(old.size) / BLOCK;
+        let _held = node.ranges.lock(first, (end - 1) / BLOCK, true);
+        let unit = |block: u64| node.state.read().tree.get(block).clone();
+        let mut jobs = Vec::new();
+        let mut gap = Vec::new();
+        if pos > old.size && old.size % BLOCK != 0 {
+            let tail = unit(old.size / BLOCK);
+            gap = self.gap(&tail, old.size, pos);
+            if old.size / BLOCK < pos / BLOCK && !gap.is_empty() {
+                jobs.push(self.grown(old.size / BLOCK, &tail, &gap, size)?);
+                gap.clear();
+            }
+        }
+        for part in parts(pos, data.len() as u64) {
+            let source = Source::Data((part.start() - pos) as usize);
+            let mut segments = std::mem::take(&mut gap);
+            segments.push(Segment { part, source });
+            let below = unit(part.block);
+            jobs.push(match self.options.partition {
+                Partition::Phfs if data.len() as u64 >= BLOCK => {
+                    let c = costs();
+                    cpu(c.page * part.pages().count() as u64 + c.copy(part.len()));
+                    self.merge_on_ssd(part.block, &below, &segments)?
+                }
+                _ => self.prepare(part.block, &below, &segments, size)?,
+            });
+        }
+        let attr = |reached: Option<u64>| Attr {
+            size: old.size.max(reached.map_or(end, |reached| reached.min(end))),
+            mtime: call.time,
+            ctime: call.time,
+            ..old
+        };
+        self.execute(call.process, inode, jobs, data, &Stamp { attr: &attr, head: false, group: GROUP })
+    }
+
+    /// A last block whose bytes behind the end become zeros: pages as a whole without any bytes where slots can say so.
+    pub(crate) fn grown(&self, block: u64, unit: &Unit, gap: &[Segment], end: u64) -> Result<Job<'_>> {
+        let is_page = |segment: &Segment| {
+            segment.part.from.is_multiple_of(PAGE as u32) && segment.part.len() as u64 == PAGE
+        };
+        let (pages, bytes): (Vec<Segment>, Vec<Segment>) = match unit {
+            Unit::Block(_) | Unit::Over { .. } => gap.iter().copied().partition(is_page),
+            _ => (Vec::new(), gap.to_vec()),
+        };
+        let mut job = self.prepare(block, unit, &bytes, end)?;
+        if pages.is_empty() {
+            return Ok(job);
+        }
+        if let Unit::Block(base) = job.after {
+            match self.take(&mut job.taken, Area::Over) {
+                Ok(eln) => job.after = Unit::Over { eln, base, slots: Box::default() },
+                // In place on the SSD: nobody sees these bytes.
+                Err(FsError::NoSpace) => return self.merge_on_ssd(block, unit, gap),
+                Err(e) => return Err(e),
+            }
+        }
+        if let Unit::Over { slots, .. } = &mut job.after {
+            for segment in pages {
+                slots[(segment.part.from / PAGE as u32) as usize] = Slot::zeros();
+            }
+        }
+        Ok(job)
+    }
+}
+
+impl OrchFs {
+    /// Takes a number that belongs to a job.
+    pub(crate) fn take_for<'a>(&'a self, job: &mut Job<'a>, area: Area) -> Result<u64> {
+        self.take(&mut job.taken, area)
+    }
+}
