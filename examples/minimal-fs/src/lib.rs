@@ -30,6 +30,7 @@ pub const ENTRY: FsEntry = FsEntry {
     about: "the example: each fsync writes the whole tree, block interface only",
     needs: &[Need::Blocks],
     write_log: false,
+    below: None,
     options: None,
     periodic: nothing_periodic,
     mkfs: |devices, _| mkfs(devices),
