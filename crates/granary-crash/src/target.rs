@@ -122,7 +122,8 @@ impl Target for Case {
     }
 
     fn renames_are_whole(&self) -> bool {
-        self.case.renames_are_whole
+        let below = std::iter::successors(self.fs.below, |fs| fs.below);
+        self.case.renames_are_whole && below.map(|fs| self.case_of(fs)).all(|case| case.renames_are_whole)
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {

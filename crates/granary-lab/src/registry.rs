@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::testbed::Testbed;
 use granary_device::{Devices, Need};
 use granary_vfs::entry::{Layer, Mount};
-use granary_vfs::{FileSystem, Result};
+use granary_vfs::{FileSystem, Result, Vfs};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -79,6 +79,28 @@ fn stack(name: &str, below: &'static FsEntry) -> std::result::Result<&'static Fs
     let entry: &'static FsEntry = Box::leak(Box::new(granary_spfs::over(below, name, &[])));
     made.insert(name, entry);
     Ok(entry)
+}
+
+/// Makes what a stack has on persistent memory, for a lower file system that is none of the registry's.
+///
+/// # Errors
+/// The file system's.
+pub fn make_over(devices: &Devices) -> Result<()> {
+    granary_spfs::mkfs(devices.serving(Need::Nvm)?, &granary_spfs::MkfsOptions::default())
+}
+
+/// The options that a testbed has for the upper layer of every stack.
+pub fn stack_options(testbed: &Testbed) -> toml::Table {
+    FILE_SYSTEMS.iter().find(|fs| fs.below.is_some()).map(|fs| testbed.fs.of(fs)).unwrap_or_default()
+}
+
+/// Mounts a stack over a mounted file system that is none of the registry's. `options`: those of the upper one.
+///
+/// # Errors
+/// The file system's; the lower one stays mounted then.
+pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> Result<Arc<dyn FileSystem>> {
+    let options = granary_vfs::entry::options(options)?;
+    Ok(granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)?)
 }
 
 /// Makes a file system with the defaults of its `mkfs`.

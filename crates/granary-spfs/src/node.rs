@@ -120,12 +120,15 @@ impl Spfs {
 
     fn new_node(&self, below: NodeRef) -> Result<Node> {
         let state = match below.kind() {
-            FileKind::File => match self.store.find(self.identity(&below))? {
-                Some((number, inode)) => {
-                    State::Tiered(Box::new(Tier::new(number, &inode, inode.last.is_none())))
+            // Where nothing is tiered the table need not be asked.
+            FileKind::File if !self.index.lock().is_empty() => {
+                match self.store.find(self.identity(&below))? {
+                    Some((number, inode)) => {
+                        State::Tiered(Box::new(Tier::new(number, &inode, inode.last.is_none())))
+                    }
+                    None => State::Bypass,
                 }
-                None => State::Bypass,
-            },
+            }
             _ => State::Bypass,
         };
         Ok(Node::new(below, state))

@@ -78,6 +78,8 @@ pub struct MountOptions {
     pub piece: u32,
     /// Files leave persistent memory by their sync factor.
     pub demotion: bool,
+    /// An unmount demotes every file: the lower file system has all then, for whoever uses it alone.
+    pub demote_at_unmount: bool,
     /// Weight of one operation in the sync factor, percent: `sf_alp_perc`.
     pub factor_percent: u32,
     /// Pause of the demotion daemon.
@@ -105,6 +107,7 @@ impl Default for MountOptions {
             promotion_copy: PromotionCopy::Piece,
             piece: 64,
             demotion: true,
+            demote_at_unmount: false,
             factor_percent: 5,
             tick: Nanos::from_millis(1000),
             demote_above: 80,

@@ -59,7 +59,8 @@ impl Profile {
         }
         let qualifies = soon && self.mean < options.bytes_between_fsyncs.0;
         self.row = if qualifies { self.row + 1 } else { 0 };
-        Verdict { qualifies, promote: qualifies && self.row >= options.promote_after }
+        // A file that nothing was written to has nothing to gain, and some lower file systems do not make it durable.
+        Verdict { qualifies, promote: qualifies && self.row >= options.promote_after && self.count > 0 }
     }
 }
 

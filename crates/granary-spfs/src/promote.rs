@@ -22,6 +22,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Largest file: cluster numbers have 32 bits, of which the last is "none" plus one.
 pub const MAX_SIZE: u64 = (BLOCK << 32) - BLOCK;
 
+/// Largest number of a lower inode: those above it are of one mount only (`granary-hostdir` gives them to what is mounted within).
+const LARGEST_NUMBER: u64 = i64::MAX as u64;
+
 impl Spfs {
     /// The fsync of an inode; where the profiler says so the file is promoted after it.
     pub(crate) fn fsync_inode(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
@@ -83,7 +86,7 @@ impl Spfs {
             return Err(e);
         }
         let identity = self.identity(&below);
-        if identity.ino == 0 {
+        if identity.ino == 0 || identity.ino > LARGEST_NUMBER {
             return Ok(());
         }
         let made = Stored {

@@ -309,3 +309,26 @@ fn f2fs_with_both_keeps_its_promises() {
     explore("f2fs-pebble", "fileserver", 8);
     explore("f2fs-pebble", "full", 8);
 }
+
+#[test]
+fn spfs_over_ext4_keeps_its_promises() {
+    explore("spfs+ext4", "torture", 16);
+    explore("spfs+ext4-pointers", "oltp", 6);
+}
+
+#[test]
+fn spfs_over_f2fs_keeps_its_promises() {
+    explore("spfs+f2fs", "torture", 10);
+    explore("spfs+f2fs-pointers", "late", 4);
+}
+
+#[test]
+fn spfs_over_nilfs2_keeps_its_promises() {
+    explore("spfs+nilfs2", "torture", 8);
+    explore("spfs+nilfs2-pointers", "torture", 4);
+}
+
+#[test]
+fn spfs_keeps_its_promises_on_a_full_drive() {
+    explore("spfs+ext4", "full", 3);
+}

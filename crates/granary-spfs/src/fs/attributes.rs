@@ -48,7 +48,9 @@ impl Attributes for Spfs {
 
     fn touch_atime(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
         inode.update(|a| a.atime = call.time);
-        Ok(())
+        // The vfs above has decided that it moves; below nobody reads for a program.
+        let below = below(inode)?;
+        self.lower.vfs().fs().touch_atime(call, &below)
     }
 
     fn getxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -75,6 +75,9 @@ impl Life for Spfs {
         if let Some(daemon) = daemon {
             daemon.stop();
         }
+        if self.options.demote_at_unmount {
+            self.demote_all()?;
+        }
         self.purge(call)?;
         let (store, pm) = (&self.store, &self.store.pm);
         store.clusters.write_bitmap(pm, &store.sb)?;

@@ -4,4 +4,5 @@ mod common;
 mod files;
 mod full;
 mod model;
+mod power;
 mod traffic;

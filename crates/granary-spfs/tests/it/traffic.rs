@@ -4,8 +4,9 @@ use crate::common::dimm;
 use granary_device::{Devices, Drive, Role};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
+use granary_sim::sleep_until;
 use granary_suite::suite::run;
-use granary_units::{Bytes, Dest, Payload};
+use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::entry::{Layer, Mount};
 use granary_vfs::{Cred, FsEntry, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ fn traffic(entry: &FsEntry, options: &str) -> String {
     let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).expect("a drive"));
     let devices = Devices::ssd(drive.clone()).with(Role::Nvm, dimm(Bytes::mib(16)));
     entry.make(&devices, &|_| Ok(toml::Table::new())).expect("mkfs");
+    // Daemons, time stamps and calls begin at the same instants, whatever was made and mounted before.
+    sleep_until(Nanos::from_secs(1));
     let options: toml::Table = toml::from_str(options).expect("TOML");
     let metadata_cache = Bytes::mib(4);
     let how = Mount { options: &options, metadata_cache, read_only: false, lower: None, inside: None };
@@ -26,6 +29,7 @@ fn traffic(entry: &FsEntry, options: &str) -> String {
     let fs = entry.bring_up(&devices, &how, &below).expect("mounts");
     let vfs = Vfs::mount(fs, vfs).expect("vfs");
     let mut p = Process::new(vfs.clone(), Cred::ROOT);
+    sleep_until(Nanos::from_secs(2));
     calls(&mut p);
     p.exit();
     vfs.unmount().expect("unmounts");
