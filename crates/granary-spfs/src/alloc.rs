@@ -73,8 +73,8 @@ impl Clusters {
         self.lists.give(first, count)
     }
 
-    /// A free inode place; with it the map of its cluster as it is now.
-    pub fn inode(&self) -> Option<(u64, u16)> {
+    /// A free inode place.
+    pub fn inode(&self) -> Option<u64> {
         let mut inodes = self.inodes.lock();
         let partly = inodes.iter().find(|(_, map)| **map != ALL_PLACES).map(|(c, _)| *c);
         let cluster = match partly {
@@ -84,14 +84,19 @@ impl Clusters {
         let map = inodes.entry(cluster).or_insert(0);
         let place = (0..inode::IN_CLUSTER).find(|i| *map >> (2 * i) & 1 == 0)?;
         *map |= bits(2 * place);
-        Some((u64::from(cluster) * 16 + 2 * place, *map))
+        Some(u64::from(cluster) * 16 + 2 * place)
     }
 
-    /// Gives an inode place back; the map of its cluster, which is gone where that is 0.
+    /// The map of a cluster of inodes; 0 where it is none.
+    pub fn map_of(&self, cluster: u32) -> u16 {
+        self.inodes.lock().get(&cluster).copied().unwrap_or(0)
+    }
+
+    /// Gives an inode place back, and its cluster where that was the last.
     ///
     /// # Errors
     /// As [`Clusters::give`].
-    pub fn give_inode(&self, number: u64) -> Result<u16> {
+    pub fn give_inode(&self, number: u64) -> Result<()> {
         let cluster = (number / 16) as u32;
         let map = {
             let mut inodes = self.inodes.lock();
@@ -103,10 +108,7 @@ impl Clusters {
             };
             map
         };
-        if map == 0 {
-            self.give(cluster.into(), 1)?;
-        }
-        Ok(map)
+        if map == 0 { self.give(cluster.into(), 1) } else { Ok(()) }
     }
 
     /// Takes over the clusters of inodes, at the mount.

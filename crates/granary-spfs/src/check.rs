@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Spfs {
     /// One sentence for each violation; the lower file system's too.
     pub(crate) fn findings(&self, call: &Call<'_>) -> Result<Vec<String>> {
+        // The daemon rests meanwhile.
+        let _at_work = self.at_work.lock();
         // So that nothing waits for the lower file system any more.
         self.purge(call)?;
         let survey = Survey::read(&self.store)?;

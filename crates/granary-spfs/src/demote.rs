@@ -20,7 +20,7 @@ use crate::tier::Tier;
 use granary_pm::BLOCK;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Change, FsError, Ino, NodeRef, Result, SetTime, Through};
+use granary_vfs::{Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
@@ -43,6 +43,7 @@ pub fn start(fs: &Arc<Spfs>) -> Daemon {
 impl Spfs {
     /// What the daemon does: an error is found again by whoever uses the file.
     fn tick(&self) {
+        let _at_work = self.at_work.lock();
         let _ = self.purge_old();
         for (_, of) in self.by_factor().into_iter().take_while(|(bin, _)| *bin == 0) {
             let _ = self.demote_one(of, false);
@@ -135,7 +136,9 @@ impl Spfs {
 
     /// Makes the lower file what the file is, durably.
     fn write_down(&self, node: &Node, below: &NodeRef, t: &Tier, wait: bool) -> Result<()> {
-        let call = &self.kernel();
+        // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
+        let time = t.ctime.max(self.lower.stat(below).attr.ctime);
+        let call = &Call::kernel(time);
         if self.lower.stat(below).attr.size > t.limit {
             // Behind the limit there must be nothing that shows between what is written now.
             self.lower.truncate(call, below, t.limit)?;

@@ -16,7 +16,7 @@
 //! Writes to a tiered file are durable when they return. A tiered file is found by its lower inode number and generation, so that names
 //! may change, go back in time with a power failure of the lower file system, or vanish: what is left over is dropped at the mount.
 //!
-//! Lock order: the upper vfs's; `loading`; a file's state; the lower vfs's; a table's directory. Short locks last.
+//! Lock order: `at_work`; the upper vfs's; `loading`; a file's state; the lower vfs's; a table's directory. Short locks last.
 //!
 //! Source: Woo et al., "SPFS: On Stacking a Persistent Memory File System on Legacy File Systems", FAST 2023 (slides), and constants of
 //! the released code where a comment says so. What the release lacks (recovery, demotion's commit) is designed here: DESIGN.md, "SPFS".
@@ -82,6 +82,8 @@ pub struct Spfs {
     /// Files without names, whose removal the lower file system may not have made durable.
     dead: parking_lot::Mutex<Vec<Dead>>,
     daemon: Mutex<Option<Daemon>>,
+    /// Held by the daemon while it works.
+    at_work: Mutex<()>,
     recovery: Recovery,
     counts: Counts,
     name: &'static str,

@@ -51,6 +51,7 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
         loading: RwLock::new(()),
         dead: parking_lot::Mutex::default(),
         daemon: Mutex::new(None),
+        at_work: Mutex::new(()),
         recovery,
         counts: Counts::default(),
         name,

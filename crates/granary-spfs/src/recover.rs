@@ -139,7 +139,8 @@ fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()
         store.put_fields(number, &[(inode::LAST, inode::last_word(file.inode.last))])?;
     }
     let node = lower.node(Ino(file.inode.identity.ino))?;
-    let call = &Call::kernel(lower.vfs().time());
+    // Nobody has changed it now: its time of change stays.
+    let call = &Call::kernel(file.inode.ctime.max(lower.stat(&node).attr.ctime));
     if lower.stat(&node).attr.size > file.inode.limit {
         lower.truncate(call, &node, file.inode.limit)?;
     }
@@ -222,7 +223,7 @@ fn settle_usage(store: &Store, inodes: &BTreeMap<u32, u16>) -> Result<()> {
     let wrong = inodes.iter().filter(|(c, map)| known.get(c) != Some(map)).map(|(c, map)| (*c, *map));
     let gone = known.keys().filter(|c| !inodes.contains_key(c)).map(|c| (*c, 0));
     for (cluster, map) in wrong.chain(gone) {
-        store.put_usage(&mut b, u64::from(cluster) * 16, map)?;
+        store.put_usage(&mut b, cluster, map)?;
         b.fence()?;
     }
     Ok(())

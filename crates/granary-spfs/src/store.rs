@@ -14,6 +14,7 @@ use crate::table::{Kind, Table};
 use crate::tier::Tier;
 use granary_device::Structure;
 use granary_pm::{Batch, Pm};
+use granary_sim::sync::Mutex;
 use granary_vfs::{FsError, Result};
 
 /// See the module.
@@ -25,6 +26,8 @@ pub struct Store {
     pub(crate) usage: Table,
     pub(crate) extents: Table,
     pub(crate) chunk: u32,
+    /// Held while the usage table is changed.
+    telling: Mutex<()>,
 }
 
 impl Store {
@@ -36,7 +39,16 @@ impl Store {
         let chunk = sb.chunk();
         let table = |kind| Table::open(&pm, kind, sb.segment, chunk);
         let (names, usage, extents) = (table(Kind::Names)?, table(Kind::Usage)?, table(Kind::Extents)?);
-        Ok(Store { clusters: Clusters::new(&sb), names, usage, extents, chunk, pm, sb })
+        Ok(Store {
+            telling: Mutex::new(()),
+            clusters: Clusters::new(&sb),
+            names,
+            usage,
+            extents,
+            chunk,
+            pm,
+            sb,
+        })
     }
 
     /// The tables.
@@ -49,22 +61,21 @@ impl Store {
     /// # Errors
     /// `NoSpace`, with nothing changed; the device's.
     pub fn create(&self, made: &Inode) -> Result<Tier> {
-        let (number, map) = self.clusters.inode().ok_or(FsError::NoSpace)?;
-        match self.create_at(number, map, made) {
+        let number = self.clusters.inode().ok_or(FsError::NoSpace)?;
+        match self.create_at(number, made) {
             Ok(()) => Ok(Tier::new(number, made, true)),
             Err(e) => {
-                let map = self.clusters.give_inode(number)?;
-                self.tell_usage(number, map)?;
+                self.give_inode(number)?;
                 Err(e)
             }
         }
     }
 
-    fn create_at(&self, number: u64, map: u16, made: &Inode) -> Result<()> {
+    fn create_at(&self, number: u64, made: &Inode) -> Result<()> {
         let mut b = self.pm.batch();
         b.put(inode::at(number, 0), &made.bytes(), Structure::Inode)?;
-        self.put_usage(&mut b, number, map)?;
         b.fence()?;
+        self.tell_usage(number)?;
         self.names.insert(&self.pm, &self.clusters, &mut b, &slot::name(made.identity, number))?;
         b.fence()
     }
@@ -96,19 +107,26 @@ impl Store {
         b.fence()?;
         self.cut(tier, 0)?;
         self.give_spare(tier)?;
-        let map = self.clusters.give_inode(tier.number)?;
-        self.tell_usage(tier.number, map)
+        self.give_inode(tier.number)
     }
 
-    fn tell_usage(&self, number: u64, map: u16) -> Result<()> {
+    fn give_inode(&self, number: u64) -> Result<()> {
+        self.clusters.give_inode(number)?;
+        self.tell_usage(number)
+    }
+
+    /// The usage table says what the map of an inode's cluster is now.
+    fn tell_usage(&self, number: u64) -> Result<()> {
+        let cluster = (number / 16) as u32;
+        // Whoever comes later puts what is true later.
+        let _one = self.telling.lock();
         let mut b = self.pm.batch();
-        self.put_usage(&mut b, number, map)?;
+        self.put_usage(&mut b, cluster, self.clusters.map_of(cluster))?;
         b.fence()
     }
 
-    /// Puts the map of an inode's cluster in the batch.
-    pub(crate) fn put_usage(&self, b: &mut Batch<'_>, number: u64, map: u16) -> Result<()> {
-        let cluster = (number / 16) as u32;
+    /// Puts the map of a cluster of inodes in the batch; 0: it is none any more.
+    pub(crate) fn put_usage(&self, b: &mut Batch<'_>, cluster: u32, map: u16) -> Result<()> {
         let place = slot::cluster_place(cluster);
         let is = |b: &[u8]| slot::read_usage(b).0 == cluster;
         let new = slot::usage(cluster, map);

@@ -312,13 +312,13 @@ fn f2fs_with_both_keeps_its_promises() {
 
 #[test]
 fn spfs_over_ext4_keeps_its_promises() {
-    explore("spfs+ext4", "torture", 16);
+    explore("spfs+ext4", "torture", 12);
     explore("spfs+ext4-pointers", "oltp", 6);
 }
 
 #[test]
 fn spfs_over_f2fs_keeps_its_promises() {
-    explore("spfs+f2fs", "torture", 10);
+    explore("spfs+f2fs", "torture", 8);
     explore("spfs+f2fs-pointers", "late", 4);
 }
 

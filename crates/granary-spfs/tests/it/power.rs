@@ -10,7 +10,7 @@ use granary_spfs::{Consistency, MountOptions, Recovery, Spfs};
 use granary_suite::suite::run;
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::entry::Mount;
-use granary_vfs::{Cred, FsEntry, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Caller, Cred, FsEntry, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn()) {
             let fd = p.open(PATH, OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("created");
             // Enough for the profiler.
             for n in 0..3u64 {
-                p.pwrite(fd, Payload::Fill { word: n, len: 8 }, 0).expect("write");
                 ledger.lock().new = Some(n.to_le_bytes().to_vec());
+                p.pwrite(fd, Payload::Fill { word: n, len: 8 }, 0).expect("write");
                 p.fsync(fd).expect("fsync");
                 ledger.lock().done();
             }
@@ -76,7 +76,7 @@ fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn()) {
             0..=6 => {
                 let mut after = before;
                 after.resize(after.len().max(pos as usize + len), 0);
-                let data = Payload::Fill { word: word * 0x0101_0101_0101_0101, len };
+                let data = Payload::Fill { word: word.wrapping_mul(0x0101_0101_0101_0101), len };
                 data.copy_to(pos, &mut after[pos as usize..pos as usize + len]);
                 ledger.lock().new = Some(after);
                 p.pwrite(fd, data, pos).expect("write");
@@ -165,6 +165,8 @@ fn fail(seed: u64, options: &MountOptions) -> Recovery {
         let (fs, vfs) = mount(&devices, &options);
         let recovery = fs.recovery();
         drop(fs);
+        // What recovery has cut below is on its way.
+        vfs.sync(&Caller::KERNEL).expect("sync");
         let wrong = vfs.check().expect("checks");
         assert!(wrong.is_empty(), "seed {seed}: {}", wrong.join("\n"));
         let mut p = Process::new(vfs.clone(), Cred::ROOT);
