@@ -99,7 +99,10 @@ impl Spfs {
     fn check_space(&self, survey: &Survey, wrong: &mut Findings) -> Result<()> {
         let (used, inodes) = match reached(&self.store, survey) {
             Ok(reached) => reached,
-            Err(e) => return Ok(wrong.push(e.to_string())),
+            Err(e) => {
+                wrong.push(e.to_string());
+                return Ok(());
+            }
         };
         let clusters = &self.store.clusters;
         if clusters.inodes() != inodes {
