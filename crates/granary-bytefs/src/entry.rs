@@ -23,6 +23,7 @@ pub const BYTEFS: FsEntry = FsEntry {
     about: "ByteFS (ASPLOS'25): byte and block interface, firmware write log, transactions",
     needs: &[Need::Both],
     write_log: true,
+    below: None,
     options: Some(OPTIONS),
     periodic,
     mkfs,

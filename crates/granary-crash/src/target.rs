@@ -9,7 +9,7 @@ use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
-use granary_vfs::entry::{CrashCase, Mount};
+use granary_vfs::entry::{CrashCase, Layer, Mount};
 use granary_vfs::{FileSystem, FsEntry, FsError, VfsConfig};
 use std::sync::Arc;
 
@@ -90,6 +90,16 @@ impl Case {
     }
 }
 
+impl Case {
+    /// The case of one layer: below, the first that its file system has.
+    fn case_of(&self, fs: &FsEntry) -> CrashCase {
+        match fs.name == self.fs.name {
+            true => *self.case,
+            false => fs.crash.first().copied().unwrap_or(CrashCase::plain(fs.name)),
+        }
+    }
+}
+
 fn table(text: &str) -> Result<toml::Table, FsError> {
     toml::from_str(text).map_err(|e| FsError::Corrupt(format!("options of a crash case: {e}")))
 }
@@ -112,20 +122,22 @@ impl Target for Case {
     }
 
     fn renames_are_whole(&self) -> bool {
-        self.case.renames_are_whole
+        let below = std::iter::successors(self.fs.below, |fs| fs.below);
+        self.case.renames_are_whole && below.map(|fs| self.case_of(fs)).all(|case| case.renames_are_whole)
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
-        (self.fs.mkfs)(devices, &table(self.case.mkfs)?)
+        self.fs.make(devices, &|fs| table(self.case_of(fs).mkfs))
     }
 
     fn mount(&self, devices: &Devices) -> Result<Arc<dyn FileSystem>, FsError> {
-        let options = table(&self.case.mount.join("\n"))?;
-        let metadata_cache = self.case.metadata_cache;
-        (self.fs.mount)(
-            devices,
-            &Mount { options: &options, metadata_cache, read_only: false, lower: None, inside: None },
-        )
+        let options = |fs: &FsEntry| table(&self.case_of(fs).mount.join("\n"));
+        let (own, metadata_cache) = (options(self.fs)?, self.case.metadata_cache);
+        let how = Mount { options: &own, metadata_cache, read_only: false, lower: None, inside: None };
+        self.fs.bring_up(devices, &how, &|fs| {
+            let metadata_cache = self.case_of(fs).metadata_cache;
+            Ok(Layer { options: options(fs)?, metadata_cache, vfs: small_vfs() })
+        })
     }
 
     fn vfs(&self) -> VfsConfig {

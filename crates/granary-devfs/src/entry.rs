@@ -49,6 +49,7 @@ pub const DEVFS: FsEntry = FsEntry {
     about: "DevFS (FAST'18): inside the drive, entered by commands, a capacitor keeps its journal",
     needs: &[Need::Bytes],
     write_log: false,
+    below: None,
     options: OPTIONS,
     periodic: nothing_periodic,
     mkfs,

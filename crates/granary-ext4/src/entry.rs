@@ -11,6 +11,7 @@ pub const EXT4: FsEntry = FsEntry {
     about: "ext4 over JBD2 (data = ordered, writeback or journal), block interface only",
     needs: &[Need::Blocks],
     write_log: false,
+    below: None,
     options: Some(OptionsEntry {
         section: "ext4",
         read: |from| Section::read::<MountOptions>(from),

@@ -16,6 +16,7 @@ pub const F2FS: FsEntry = FsEntry {
     about: "F2FS, log-structured, block interface only",
     needs: &[Need::Blocks],
     write_log: false,
+    below: None,
     options: Some(OptionsEntry {
         section: "f2fs",
         read: |from| Section::read::<MountOptions>(from),

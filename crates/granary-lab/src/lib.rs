@@ -18,6 +18,7 @@ pub mod record;
 pub mod registry;
 pub mod report;
 pub mod reproduce;
+pub mod stack;
 pub mod testbed;
 mod warnings;
 

@@ -5,10 +5,11 @@
 
 use crate::error::LabError;
 use crate::testbed::Testbed;
-use granary_device::Devices;
-use granary_vfs::entry::Mount;
-use granary_vfs::{FileSystem, Result};
-use std::sync::Arc;
+use granary_device::{Devices, Need};
+use granary_vfs::entry::{Layer, Mount};
+use granary_vfs::{FileSystem, Result, Vfs};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use granary_vfs::FsEntry;
 
@@ -33,18 +34,75 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_nilfs2::NILFS2_REMAP,
     granary_nilfs2::NILFS2_FSWRITE,
     granary_nilfs2::NILFS2_PEBBLE,
+    granary_spfs::over(&granary_ext4::EXT4, "spfs+ext4", granary_spfs::cases!("spfs+ext4")),
+    granary_spfs::over(&granary_f2fs::F2FS, "spfs+f2fs", granary_spfs::cases!("spfs+f2fs")),
+    granary_spfs::over(&granary_nilfs2::NILFS2, "spfs+nilfs2", granary_spfs::cases!("spfs+nilfs2")),
 ];
+
+/// What comes before the name of the file system below in the name of a stack.
+const STACKED: &str = "spfs+";
 
 /// The file system of this name.
 ///
 /// # Errors
 /// None has it.
 pub fn find(name: &str) -> std::result::Result<&'static FsEntry, LabError> {
-    FILE_SYSTEMS.iter().find(|f| f.name == name).ok_or_else(|| {
+    if let Some(known) = FILE_SYSTEMS.iter().find(|f| f.name == name) {
+        return Ok(known);
+    }
+    if let Some(below) = name.strip_prefix(STACKED) {
+        return stack(name, find(below)?);
+    }
+    Err({
         let known: Vec<&str> = FILE_SYSTEMS.iter().map(|f| f.name).collect();
         let meant = crate::meant(name, known.iter().copied());
         LabError::UnknownFs { name: name.to_owned(), meant, known: known.join(", ") }
     })
+}
+
+/// The stack of this name over a registered file system that is not one itself; made once, for the life of the program.
+fn stack(name: &str, below: &'static FsEntry) -> std::result::Result<&'static FsEntry, LabError> {
+    static MADE: Mutex<BTreeMap<&str, &FsEntry>> = Mutex::new(BTreeMap::new());
+    if below.needs != [Need::Blocks] || below.below.is_some() {
+        let why = match below.below {
+            Some(_) => format!("{} is a stack already", below.name),
+            None => format!(
+                "it stands on a file system that needs blocks of an SSD alone; {} needs more",
+                below.name
+            ),
+        };
+        return Err(LabError::call(name, why));
+    }
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(entry) = made.get(name) {
+        return Ok(entry);
+    }
+    let name: &'static str = name.to_owned().leak();
+    let entry: &'static FsEntry = Box::leak(Box::new(granary_spfs::over(below, name, &[])));
+    made.insert(name, entry);
+    Ok(entry)
+}
+
+/// Makes what a stack has on persistent memory, for a lower file system that is none of the registry's.
+///
+/// # Errors
+/// The file system's.
+pub fn make_over(devices: &Devices) -> Result<()> {
+    granary_spfs::mkfs(devices.serving(Need::Nvm)?, &granary_spfs::MkfsOptions::default())
+}
+
+/// The options that a testbed has for the upper layer of every stack.
+pub fn stack_options(testbed: &Testbed) -> toml::Table {
+    FILE_SYSTEMS.iter().find(|fs| fs.below.is_some()).map(|fs| testbed.fs.of(fs)).unwrap_or_default()
+}
+
+/// Mounts a stack over a mounted file system that is none of the registry's. `options`: those of the upper one.
+///
+/// # Errors
+/// The file system's; the lower one stays mounted then.
+pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> Result<Arc<dyn FileSystem>> {
+    let options = granary_vfs::entry::options(options)?;
+    Ok(granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)?)
 }
 
 /// Makes a file system with the defaults of its `mkfs`.
@@ -52,7 +110,7 @@ pub fn find(name: &str) -> std::result::Result<&'static FsEntry, LabError> {
 /// # Errors
 /// The file system's.
 pub fn mkfs(fs: &FsEntry, devices: &Devices) -> Result<()> {
-    (fs.mkfs)(devices, &toml::Table::new())
+    fs.make(devices, &|_| Ok(toml::Table::new()))
 }
 
 /// Mounts a file system as the testbed says.
@@ -67,8 +125,9 @@ pub fn mount(
 ) -> Result<Arc<dyn FileSystem>> {
     let options = testbed.fs.of(fs);
     let metadata_cache = testbed.host.metadata_cache;
-    (fs.mount)(
-        devices,
-        &Mount { options: &options, metadata_cache, read_only, lower: None, inside: testbed.inside.clone() },
-    )
+    let how =
+        Mount { options: &options, metadata_cache, read_only, lower: None, inside: testbed.inside.clone() };
+    fs.bring_up(devices, &how, &|below| {
+        Ok(Layer { options: testbed.fs.of(below), metadata_cache, vfs: testbed.host.vfs })
+    })
 }

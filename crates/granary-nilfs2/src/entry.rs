@@ -13,6 +13,7 @@ pub const NILFS2: FsEntry = FsEntry {
     about: "NILFS2, log-structured with continuous snapshots, block interface only",
     needs: &[Need::Blocks],
     write_log: false,
+    below: None,
     options: Some(OptionsEntry {
         section: "nilfs2",
         read: |from| Section::read::<MountOptions>(from),

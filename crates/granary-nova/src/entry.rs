@@ -11,6 +11,7 @@ pub const NOVA: FsEntry = FsEntry {
     about: "NOVA (FAST'16): one log per inode, copy on write, byte interface only",
     needs: &[Need::Bytes],
     write_log: false,
+    below: None,
     options: Some(OptionsEntry {
         section: "nova",
         read: |from| Section::read::<MountOptions>(from),

@@ -11,6 +11,7 @@ pub const PMFS: FsEntry = FsEntry {
     about: "PMFS (EuroSys'14): in-place updates under an undo journal, byte interface only",
     needs: &[Need::Bytes],
     write_log: false,
+    below: None,
     options: None,
     periodic: nothing_periodic,
     mkfs: |devices, table| crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?),

@@ -8,11 +8,12 @@
 //! Options are tables of TOML outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
 //! case. What they mean, their defaults and their ranges only the file system knows.
 
+use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::fs::FileSystem;
 use crate::repair::Repaired;
 use crate::vfs::Vfs;
-use granary_device::{Devices, Need};
+use granary_device::{Devices, Need, Role};
 use granary_units::{Bytes, Nanos};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct FsEntry {
     pub needs: &'static [Need],
     /// Its SSD runs the ByteFS write-log firmware; else the page-cache firmware (ByteFS section 5.1).
     pub write_log: bool,
+    /// What it is stacked on, if anything: that is made and mounted before it, on the SSD, and handed over as [`Mount::lower`].
+    pub below: Option<&'static FsEntry>,
     /// Its mount options; `None`: it has none.
     pub options: Option<OptionsEntry>,
     /// What it does every so often beside write-back, and how often: what a shorter run does not show.
@@ -126,6 +129,89 @@ impl Mount<'_> {
     pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
         options(self.options)
     }
+}
+
+/// How a lower layer of a stack is mounted.
+#[derive(Clone, Debug, Default)]
+pub struct Layer {
+    /// Its file system's own options.
+    pub options: Table,
+    /// Host memory for its metadata blocks.
+    pub metadata_cache: Bytes,
+    /// The vfs that the upper layer stands on, with its page cache.
+    pub vfs: VfsConfig,
+}
+
+impl FsEntry {
+    /// One that asks for the blocks of an SSD, without options, without repair, in no crash test.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        mkfs: fn(&Devices, &Table) -> Result<()>,
+        mount: fn(&Devices, &Mount<'_>) -> Result<Arc<dyn FileSystem>>,
+    ) -> FsEntry {
+        FsEntry {
+            name,
+            about,
+            needs: &[Need::Blocks],
+            write_log: false,
+            below: None,
+            options: None,
+            periodic: nothing_periodic,
+            mkfs,
+            mount,
+            repair: None,
+            crash: &[],
+        }
+    }
+
+    /// Makes an empty file system, what is below first. `options`: of `mkfs`, for this one and for those below.
+    ///
+    /// # Errors
+    /// The file systems'.
+    pub fn make(&self, devices: &Devices, options: &dyn Fn(&FsEntry) -> Result<Table>) -> Result<()> {
+        if let Some(below) = self.below {
+            below.make(&ssd_of(devices), options)?;
+        }
+        (self.mkfs)(devices, &options(self)?)
+    }
+
+    /// Mounts it, what is below first. `below`: how those are mounted.
+    ///
+    /// # Errors
+    /// The file systems'; nothing is mounted then.
+    pub fn bring_up(
+        &self,
+        devices: &Devices,
+        how: &Mount<'_>,
+        below: &dyn Fn(&FsEntry) -> Result<Layer>,
+    ) -> Result<Arc<dyn FileSystem>> {
+        let Some(under) = self.below else { return (self.mount)(devices, how) };
+        let layer = below(under)?;
+        let (read_only, inside) = (how.read_only, how.inside.clone());
+        let own = Mount {
+            options: &layer.options,
+            metadata_cache: layer.metadata_cache,
+            read_only,
+            lower: None,
+            inside: inside.clone(),
+        };
+        let fs = under.bring_up(&ssd_of(devices), &own, below)?;
+        let vfs = Vfs::mount(fs, VfsConfig { read_only, ..layer.vfs })?;
+        let lower = Some(vfs.clone());
+        let mounted = (self.mount)(devices, &Mount { lower, inside, ..*how });
+        if mounted.is_err() {
+            // The upper one's error says more.
+            let _ = vfs.unmount();
+        }
+        mounted
+    }
+}
+
+/// The SSD alone: what is below in a stack leaves the rest to the upper one.
+fn ssd_of(devices: &Devices) -> Devices {
+    let ssd = devices.drives().find(|(role, _)| *role == Role::Ssd);
+    ssd.map_or_else(Devices::none, |(_, drive)| Devices::ssd(drive.clone()))
 }
 
 /// How crash tests set up a file system: everything small, so that logs are cleaned, journals wrap, caches evict and

@@ -17,7 +17,8 @@ use crate::fs::{Allocate, Call, Caller, DirEntry, Features, NewNode, Origin, Ren
 use crate::posix::{OpenFlags, Stat};
 use crate::vfs::{Change, DirStream, NewFile, NodeRef, OpenFile, Vfs};
 use crate::xattr::SetXattr;
-use granary_units::{Dest, Payload};
+use granary_units::{Dest, PAGE_SIZE, Payload};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Positions before the file system's own: "." and "..".
@@ -46,7 +47,7 @@ pub struct Lower {
 
 /// The caller as whom the lower vfs is called.
 fn above(call: &Call<'_>) -> Caller {
-    Caller { cred: call.cred.clone(), process: call.process, origin: Origin::Above }
+    Caller { cred: call.cred.clone(), process: call.process, origin: Origin::Above(call.time) }
 }
 
 fn made_of<'a>(new: &NewNode<'a>) -> NewFile<'a> {
@@ -263,6 +264,21 @@ impl Lower {
             done += self.vfs.write(&caller, &file, pos + done as u64, rest)?.1;
         }
         Ok(())
+    }
+
+    /// Lets go of the cached pages that these bytes touch: the upper layer has the bytes now, and asks for them here no more.
+    ///
+    /// # Errors
+    /// Of writing back what is dirty of them.
+    pub fn let_go_of_pages(&self, call: &Call<'_>, node: &NodeRef, bytes: Range<u64>) -> Result<()> {
+        let page = PAGE_SIZE as u64;
+        self.vfs.let_go_of_pages(call, node, bytes.start / page..bytes.end.div_ceil(page))
+    }
+
+    /// A descriptor of the upper layer that could write the node is closed: what is dirty is written where the lower file system wants
+    /// that (see [`crate::Data::flush_on_close`]).
+    pub fn written_and_closed(&self, call: &Call<'_>, node: &NodeRef) {
+        self.vfs.flush_closed(call, node);
     }
 
     /// Makes a node durable.

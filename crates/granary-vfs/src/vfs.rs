@@ -58,7 +58,7 @@ use crate::attr::Time;
 use crate::cache::{CacheStats, PageCache};
 use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
-use crate::fs::{Call, Caller, Cred, Features, FileSystem, StatFs, Sweep, Swept};
+use crate::fs::{Call, Caller, Cred, Features, FileSystem, Origin, StatFs, Sweep, Swept};
 use effects::Effects;
 use granary_sim::sync::Mutex;
 use granary_sim::{Daemon, core};
@@ -182,8 +182,12 @@ impl Vfs {
 
     /// The context of a call of `caller` that begins, or stamps what it changes, now.
     pub(crate) fn call<'a>(&self, caller: &'a Caller) -> Call<'a> {
-        let Caller { cred, process, .. } = caller;
-        Call { cred, time: self.time(), processor: core(), process: *process }
+        let Caller { cred, process, origin } = caller;
+        let time = match origin {
+            Origin::Program => self.time(),
+            Origin::Above(time) => *time,
+        };
+        Call { cred, time, processor: core(), process: *process, direct: false }
     }
 
     /// The context of what the kernel does for nobody in particular.

@@ -17,7 +17,7 @@ mod media;
 mod tree;
 
 use granary_device::{Devices, Need};
-use granary_vfs::entry::{CrashCase, nothing_periodic};
+use granary_vfs::entry::CrashCase;
 use granary_vfs::{Attr, FileKind, FsEntry, Result, Time};
 use media::Media;
 use parking_lot::Mutex;
@@ -26,16 +26,13 @@ use tree::{Node, ROOT, SIZE, Tree};
 
 /// What others know of it. A line in the registry (`granary-lab/src/registry.rs`) names it.
 pub const ENTRY: FsEntry = FsEntry {
-    name: "minimal",
-    about: "the example: each fsync writes the whole tree, block interface only",
-    needs: &[Need::Blocks],
-    write_log: false,
-    options: None,
-    periodic: nothing_periodic,
-    mkfs: |devices, _| mkfs(devices),
-    mount: |devices, _| Ok(mount(devices)?),
-    repair: None,
     crash: &[CrashCase::plain("minimal")],
+    ..FsEntry::new(
+        "minimal",
+        "the example: each fsync writes the whole tree, block interface only",
+        |devices, _| mkfs(devices),
+        |devices, _| Ok(mount(devices)?),
+    )
 };
 
 /// The mounted file system.

@@ -337,3 +337,26 @@ fn orchfs_keeps_its_promises_while_blocks_migrate() {
 fn phfs_keeps_its_promises_under_varmail() {
     explore("phfs", "varmail", 12);
 }
+
+#[test]
+fn spfs_over_ext4_keeps_its_promises() {
+    explore("spfs+ext4", "torture", 12);
+    explore("spfs+ext4-pointers", "oltp", 6);
+}
+
+#[test]
+fn spfs_over_f2fs_keeps_its_promises() {
+    explore("spfs+f2fs", "torture", 8);
+    explore("spfs+f2fs-pointers", "varmail", 4);
+}
+
+#[test]
+fn spfs_over_nilfs2_keeps_its_promises() {
+    explore("spfs+nilfs2", "torture", 8);
+    explore("spfs+nilfs2-pointers", "torture", 4);
+}
+
+#[test]
+fn spfs_keeps_its_promises_on_a_full_drive() {
+    explore("spfs+ext4", "full", 3);
+}

@@ -24,8 +24,9 @@ pub enum Origin {
     /// From a program, or from who acts for one: this vfs is the first to know that a call has begun.
     #[default]
     Program,
-    /// From a file system stacked on this vfs: the upper vfs has counted the system call and charged it ([`Lower`](crate::Lower)).
-    Above,
+    /// From a file system stacked on this vfs: the upper vfs has counted the system call and charged it, and says what time it is
+    /// ([`Lower`](crate::Lower)).
+    Above(Time),
 }
 
 /// A program and its user, as the vfs is told of them with each of its calls.
@@ -68,6 +69,8 @@ pub struct Call<'a> {
     pub processor: u16,
     /// The process that calls; 0: the kernel itself, such as write-back.
     pub process: u32,
+    /// Bytes are asked for, or given, past all page caches (O_DIRECT): for a file system that others' caches are below.
+    pub direct: bool,
 }
 
 impl Call<'_> {
@@ -80,6 +83,6 @@ impl Call<'_> {
     /// The kernel's own work, on the present core: write-back, and what no program asked for.
     pub fn kernel(time: Time) -> Call<'static> {
         static ROOT: Cred = Cred::ROOT;
-        Call { cred: &ROOT, time, processor: granary_sim::core(), process: 0 }
+        Call { cred: &ROOT, time, processor: granary_sim::core(), process: 0, direct: false }
     }
 }

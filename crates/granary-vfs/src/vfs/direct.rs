@@ -8,6 +8,7 @@ use super::node::Node;
 use crate::error::Result;
 use crate::fs::{Call, WriteBackCause};
 use granary_units::{Dest, PAGE_SIZE, Payload};
+use std::ops::Range;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -47,6 +48,17 @@ impl Vfs {
         let _quiet = node.writeback.lock();
         self.cache.drop_range(node, pages);
         self.fs.write_direct(call, node, pos, data)
+    }
+
+    /// Lets go of the cached pages of a range, which a layer above has taken over; what is dirty of them is written before.
+    pub(crate) fn let_go_of_pages(&self, call: &Call<'_>, node: &Node, pages: Range<u64>) -> Result<()> {
+        if !self.cache.has_pages(node) {
+            return Ok(());
+        }
+        self.write_back(call, node, pages.clone(), WriteBackCause::Sync)?;
+        let _quiet = node.writeback.lock();
+        self.cache.drop_range(node, pages);
+        Ok(())
     }
 
     /// Writes to a file system whose writes the cache never has; what it keeps for reads goes. The inode is locked exclusively.

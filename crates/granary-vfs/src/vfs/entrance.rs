@@ -17,7 +17,7 @@ impl Vfs {
                 self.calls.fetch_add(1, Ordering::Relaxed);
                 entry(self.features.entrance)
             }
-            Origin::Above => Nanos::ZERO,
+            Origin::Above(_) => Nanos::ZERO,
         };
         match self.features.entrance {
             Entrance::Device(inside) | Entrance::Ioctl(inside) => {

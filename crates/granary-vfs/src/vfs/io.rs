@@ -107,18 +107,30 @@ impl Vfs {
     /// Closes an open file; the last close of a file without links frees it.
     pub fn close(&self, caller: &Caller, file: OpenFile) {
         let call = self.call(caller);
-        if file.flags.writes() && self.fs.flush_on_close(&call, &file.node) {
-            // An error is the node's to remember: close does not wait for the disk, in Linux's terms.
-            let _ = self.write_back(&call, &file.node, 0..u64::MAX, WriteBackCause::Background);
+        if file.flags.writes() {
+            self.flush_closed(&call, &file.node);
         }
         self.fs.closed(&call, &file.node);
         drop(file);
         self.reap();
     }
 
+    /// Writes back what is dirty of a file that was open for writing, where the file system wants that.
+    pub(crate) fn flush_closed(&self, call: &Call<'_>, node: &Node) {
+        if self.fs.flush_on_close(call, node) {
+            // An error is the node's to remember: close does not wait for the disk, in Linux's terms.
+            let _ = self.write_back(call, node, 0..u64::MAX, WriteBackCause::Background);
+        }
+    }
+
     /// Whether the cache is passed by where it does (`cached`) serve such calls: the file was opened so.
     fn is_direct(&self, file: &OpenFile, cached: bool) -> bool {
         !cached || file.flags.contains(OpenFlags::DIRECT) && self.features.direct_io
+    }
+
+    /// The context of a call that moves bytes of an open file.
+    fn io_call<'a>(&self, caller: &'a Caller, file: &OpenFile) -> Call<'a> {
+        Call { direct: file.flags.contains(OpenFlags::DIRECT), ..self.call(caller) }
     }
 
     /// Reads up to `dest.len()` bytes from `pos`; fewer only at the end of the file.
@@ -141,7 +153,7 @@ impl Vfs {
             return Ok(0);
         }
         let pages = (pos + len as u64 - 1) / PAGE - pos / PAGE + 1;
-        let call = self.call(caller);
+        let call = self.io_call(caller, file);
         let done = if self.is_direct(file, self.features.cache.reads) {
             self.enter(caller.origin, Nanos::ZERO);
             self.read_past_cache(&call, node, pos, dest.part(0, len))?;
@@ -251,7 +263,7 @@ impl Vfs {
                 return Err(FsError::TooBig);
             }
             let data = data.part(0, (data.len() as u64).min(room) as usize);
-            let call = self.call(caller);
+            let call = self.io_call(caller, file);
             if let Some(mode) = node.view(|a| perm::mode_after_write(call.cred, a)) {
                 self.fs.setattr(&call, node, &SetAttr { mode: Some(mode), ..SetAttr::default() })?;
             }

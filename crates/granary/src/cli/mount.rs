@@ -33,6 +33,13 @@ pub struct MountArgs {
     /// Memory for the page cache, and at most as much again for metadata; the kernel has its own above it
     #[arg(long, default_value = "512MiB", value_parser = bytes)]
     pub page_cache: Bytes,
+    /// Mount this directory of the host, with IMAGE as the persistent memory in front of it: small synchronous writes go there
+    /// (SPFS). IMAGE is made where there is nothing, of --size
+    #[arg(long, value_name = "DIR")]
+    pub stack: Option<PathBuf>,
+    /// With --stack: the unmount writes all that IMAGE has into the directory, for whoever uses that alone
+    #[arg(long, requires = "stack")]
+    pub demote_all: bool,
     #[command(flatten)]
     pub memory: MemoryArgs,
     /// Change a value of the testbed's host for this mount, for example host.vfs.writeback_interval=1000000000; may be

@@ -14,6 +14,7 @@ use granary_device::Devices;
 use granary_image::Image;
 use granary_lab::image::{OpenImage, give_root, grow_mounted, may_have_lists, note_lists, under_vfs};
 use granary_lab::registry;
+use granary_lab::stack::{self, Stack};
 use granary_lab::testbed::{Host, Testbed};
 use granary_mount::{MountError, Options, host_config};
 use granary_sim::wall::set_pacing;
@@ -54,6 +55,9 @@ fn run_server(args: &MountArgs) -> Result<(), Failure> {
 fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     let mut args = args.clone();
     args.image = serve::absolute_image(&args.image)?;
+    if let Some(dir) = &mut args.stack {
+        *dir = std::path::absolute(&*dir).map_err(|e| Failure::io(dir.display(), e))?;
+    }
     // First: an image need not be opened, and recovered, for nothing.
     granary_mount::check(&args.dir)?;
     let log = serve::open_log(args.serve.log.as_deref())?;
@@ -173,10 +177,43 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
 }
 
 fn open(args: &MountArgs) -> Result<Opened, Failure> {
-    match serve::in_memory(&args.image) {
-        Some(fs) => open_ram(args, &fs),
-        None => open_image(args),
+    match (&args.stack, serve::in_memory(&args.image)) {
+        (Some(dir), None) => open_stack(args, dir),
+        (Some(_), Some(_)) => Err(Failure::usage(
+            "--stack wants an image: what is in memory would be lost with the mount".to_owned(),
+        )),
+        (None, Some(fs)) => open_ram(args, &fs),
+        (None, None) => open_image(args),
     }
+}
+
+/// A directory of the host, with an image of persistent memory in front of it.
+fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
+    if args.serve.read_only {
+        return Err(Failure::usage(
+            "--stack is for writing: mount the directory itself to read it".to_owned(),
+        ));
+    }
+    // With the names of files in a testbed, as everywhere: `--set fs.spfs.promote_after=2`.
+    let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
+    let mut options = registry::stack_options(&testbed);
+    options.insert("demote_at_unmount".to_owned(), args.demote_all.into());
+    let vfs = host_config(testbed.host.vfs, args.page_cache, false);
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    // A directory of the host holds up to two descriptors for each inode in memory.
+    let vfs = granary_vfs::VfsConfig { inodes: vfs.inodes.min(files as usize / 4), ..vfs };
+    let how = Stack {
+        dir,
+        image: Path::new(&args.image),
+        size: args.memory.size.unwrap_or(Bytes::gib(1)),
+        durability: args.serve.durability.into(),
+        vfs,
+        options: &options,
+    };
+    let stack::Stacked { vfs, image, devices, new } = stack::open(&how)?;
+    let what = if new { "a new image of persistent memory" } else { "persistent memory" };
+    let told = format!("{what} in front of {}", serve::shown(dir.as_os_str()));
+    Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: "spfs", told })
 }
 
 /// A new file system on a drive in memory; it ends with the mount.

@@ -1,0 +1,200 @@
+//! Demotion: all bytes of persistent memory are written below, then the file leaves it.
+//!
+//! ```text
+//!   extents, the last one first, written below ── size and modification time below ── fsync below
+//!   name away, fence             from here on the file is the lower one's
+//!   extents, clusters, inode away
+//! ```
+//!
+//! Before the name is gone persistent memory has the masters, and what the lower file got of a demotion that did not end is never read.
+//! After it recovery finds extents that no name leads to. So no byte is lost, and none comes back.
+//!
+//! A daemon looks every second: files of bin 0 go, and above 80 % those with the lowest sync factor. It gives a file up that somebody
+//! wants. Source: SPFS slides, "Migration to Lower File System"; released code, branch `demotion`; the commit is ours.
+
+use crate::Spfs;
+use crate::layout::inode::{self, Identity};
+use crate::node::{Node, State};
+use crate::profiler::Profile;
+use crate::tier::Tier;
+use granary_pm::BLOCK;
+use granary_sim::{Daemon, Signal};
+use granary_units::{Dest, Payload};
+use granary_vfs::{Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+/// Bytes written below at once.
+const STEP: u64 = 256 << 10;
+
+/// Starts the daemon.
+pub fn start(fs: &Arc<Spfs>) -> Daemon {
+    let (weak, tick): (Weak<Spfs>, _) = (Arc::downgrade(fs), fs.options.tick);
+    Daemon::start("spfs demotion", move |stop| {
+        while stop.pause(tick) != Signal::Stop {
+            match weak.upgrade() {
+                Some(fs) => fs.tick(),
+                None => return,
+            }
+        }
+    })
+}
+
+impl Spfs {
+    /// What the daemon does: an error is found again by whoever uses the file.
+    fn tick(&self) {
+        let _at_work = self.at_work.lock();
+        let _ = self.purge_old();
+        for (_, of) in self.by_factor().into_iter().take_while(|(bin, _)| *bin == 0) {
+            let _ = self.demote_one(of, false);
+        }
+        if self.store.clusters.used_percent() <= self.options.demote_above {
+            return;
+        }
+        let _ = self.purge(&self.kernel());
+        for (_, of) in self.by_factor() {
+            if self.store.clusters.used_percent() <= self.options.demote_above {
+                break;
+            }
+            let _ = self.demote_one(of, false);
+        }
+    }
+
+    /// All files of persistent memory, the lowest bin first.
+    fn by_factor(&self) -> Vec<(u64, Identity)> {
+        let nodes: Vec<Arc<Node>> = self.nodes.lock().values().cloned().collect();
+        for node in nodes {
+            let Some(state) = node.try_read() else { continue };
+            if let (State::Tiered(t), Ok(below)) = (&*state, node.below()) {
+                let value = t.factor.lock().value();
+                self.index.lock().entry(self.identity(&below)).and_modify(|known| known.1 = value);
+            }
+        }
+        let bin = |value: u64| crate::factor::Factor::new(value).bin();
+        let mut all: Vec<_> = self.index.lock().iter().map(|(of, (_, value))| (bin(*value), *of)).collect();
+        all.sort();
+        all
+    }
+
+    /// Demotes the file of this identity, which may not be in memory; says whether it did. `wait`: also where somebody wants it.
+    pub(crate) fn demote_one(&self, of: Identity, wait: bool) -> Result<bool> {
+        let node = {
+            let _alone = self.loading.write();
+            match self.load_node(Ino(of.ino), false) {
+                Err(FsError::Stale | FsError::Corrupt(_)) => return Ok(false),
+                node => node?,
+            }
+        };
+        let done = self.demote_node(&node, of, wait);
+        let _alone = self.loading.write();
+        match node.adopted.load(Relaxed) {
+            true => done,
+            false => self.retire(Ino(of.ino), &node, false).and(done),
+        }
+    }
+
+    fn demote_node(&self, node: &Node, of: Identity, wait: bool) -> Result<bool> {
+        let mut state = node.write();
+        // It may have left memory meanwhile, and be there again as another one.
+        let Ok(below) = node.below() else { return Ok(false) };
+        if matches!(*state, State::Bypass) || self.identity(&below) != of {
+            return Ok(false);
+        }
+        match self.demote_locked(node, &below, &mut state, wait) {
+            Err(FsError::Busy) if !wait => {
+                self.counts.suspended.fetch_add(1, Relaxed);
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Demotes a tiered file whose state the caller holds.
+    ///
+    /// # Errors
+    /// `Busy` where somebody wants it and `wait` is not set; the lower file system's. It is tiered as before then.
+    pub(crate) fn demote_locked(
+        &self,
+        node: &Node,
+        below: &NodeRef,
+        state: &mut State,
+        wait: bool,
+    ) -> Result<()> {
+        let State::Tiered(t) = state else { return Ok(()) };
+        self.store.load_chain(t)?;
+        let of = self.identity(below);
+        node.touch();
+        self.write_down(node, below, t, wait)?;
+        self.store.free(t, of)?;
+        self.index.lock().remove(&of);
+        *state = State::Bypass;
+        node.dirty.store(false, Relaxed);
+        *node.profile.lock() = Profile::default();
+        self.counts.demoted.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Makes the lower file what the file is, durably.
+    fn write_down(&self, node: &Node, below: &NodeRef, t: &Tier, wait: bool) -> Result<()> {
+        // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
+        let time = t.ctime.max(self.lower.stat(below).attr.ctime);
+        let call = &Call::kernel(time);
+        if self.lower.stat(below).attr.size > t.limit {
+            // Behind the limit there must be nothing that shows between what is written now.
+            self.lower.truncate(call, below, t.limit)?;
+        }
+        let mut buffer = vec![0; STEP as usize];
+        for (start, piece) in t.map.iter().rev() {
+            let from = u64::from(*start) * BLOCK;
+            let end = t.size.min(from + u64::from(piece.len) * BLOCK);
+            for at in (from..end).step_by(STEP as usize) {
+                if !wait && node.is_wanted() {
+                    return Err(FsError::Busy);
+                }
+                let bytes = &mut buffer[..STEP.min(end - at) as usize];
+                self.load_bytes(u64::from(piece.pcn) * BLOCK + at - from, Dest::Bytes(bytes))?;
+                self.lower.write(call, below, at, Payload::Bytes(bytes), Through::Cache)?;
+            }
+        }
+        if self.lower.stat(below).attr.size != t.size {
+            self.lower.truncate(call, below, t.size)?;
+        }
+        let times = Change { mtime: SetTime::At(t.mtime), ..Change::NOTHING };
+        self.lower.setattr(call, below, &times)?;
+        self.lower.fsync(call, below, false)
+    }
+
+    /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no names any more.
+    pub(crate) fn retire(&self, ino: Ino, node: &Arc<Node>, dead: bool) -> Result<()> {
+        let mut kept = Ok(());
+        {
+            let mut state = node.write();
+            if let (State::Tiered(t), Ok(below)) = (&mut *state, node.below()) {
+                let (of, value) = (self.identity(&below), t.factor.lock().value());
+                kept = self.store.give_spare(t);
+                if dead {
+                    self.bury(of);
+                } else {
+                    let old = self.index.lock().insert(of, (t.number, value));
+                    if old.is_none_or(|(_, old)| old != value) {
+                        kept = kept.and(self.store.put_fields(t.number, &[(inode::FACTOR, value)]));
+                    }
+                }
+            }
+            *state = State::Bypass;
+            node.let_go();
+        }
+        self.forget(ino, node);
+        kept
+    }
+
+    fn forget(&self, ino: Ino, node: &Arc<Node>) {
+        {
+            let mut nodes = self.nodes.lock();
+            if nodes.get(&ino.0).is_some_and(|there| Arc::ptr_eq(there, node)) {
+                nodes.remove(&ino.0);
+            }
+        }
+        self.lower.reap();
+    }
+}

@@ -1,0 +1,62 @@
+//! What others know of SPFS: an entry for each file system that it is stacked on.
+
+use crate::{MkfsOptions, MountOptions};
+use granary_device::Need;
+use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, options};
+use granary_vfs::{FsEntry, FsError};
+use std::collections::BTreeMap;
+
+/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work.
+const CASES: [(&str, &[&str]); 2] = [
+    ("segment = 1", &[BUSY, "consistency = 'data'\npiece = 4"]),
+    ("segment = 1\nform = 'pointers'", &[BUSY, "consistency = 'meta'\npromotion_copy = 'extent'"]),
+];
+
+/// Demotion every millisecond, of whatever was used some ten times without an fsync.
+const BUSY: &str = "promote_after = 2\ntick = 1000000\nfactor_percent = 40\npurge_after = 3000000";
+
+/// SPFS over another file system, which needs blocks only.
+pub const fn over(below: &'static FsEntry, name: &'static str, crash: &'static [CrashCase]) -> FsEntry {
+    FsEntry {
+        name,
+        about: "SPFS (FAST'23): persistent memory takes small synchronous writes, the file system below all else",
+        needs: &[Need::Blocks, Need::Nvm],
+        write_log: below.write_log,
+        below: Some(below),
+        options: Some(OptionsEntry {
+            section: "spfs",
+            read: |from| Section::read::<MountOptions>(from),
+            refusal: |table| options::<MountOptions>(table).ok()?.refusal(),
+        }),
+        periodic: nothing_periodic,
+        mkfs: |devices, table| crate::mkfs(devices.serving(Need::Nvm)?, &options::<MkfsOptions>(table)?),
+        mount: |devices, how| {
+            let own: MountOptions = how.options()?;
+            let lower = how.lower.clone().ok_or(FsError::Invalid)?;
+            Ok(crate::mount(devices.serving(Need::Nvm)?.clone(), lower, &own)?)
+        },
+        repair: None,
+        crash,
+    }
+}
+
+/// The name of SPFS over a file system.
+pub fn stacked_name(below: &str) -> &'static str {
+    static NAMES: parking_lot::Mutex<BTreeMap<String, &'static str>> =
+        parking_lot::Mutex::new(BTreeMap::new());
+    // A few names for the life of the program.
+    NAMES.lock().entry(below.to_owned()).or_insert_with(|| format!("spfs+{below}").leak())
+}
+
+/// The crash cases of SPFS under a name in the registry, as a `&'static [CrashCase]`.
+#[macro_export]
+macro_rules! cases {
+    ($name:literal) => {
+        &[$crate::case($name, 0), $crate::case(concat!($name, "-pointers"), 1)]
+    };
+}
+
+/// A crash case with the options at `which` of [`CASES`].
+pub const fn case(name: &'static str, which: usize) -> CrashCase {
+    CrashCase { mkfs: CASES[which].0, mount: CASES[which].1, ..CrashCase::plain(name) }
+}

@@ -1,0 +1,93 @@
+//! Coming and going.
+
+use crate::layout::CLEAN;
+use crate::node::Node;
+use crate::promote::MAX_SIZE;
+use crate::{Spfs, as_root};
+use granary_device::Structure;
+use granary_vfs::{CachePolicy, Call, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use std::sync::Arc;
+
+impl Life for Spfs {
+    granary_vfs::file_system_lacks!(opened, closed, attach);
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn features(&self) -> Features {
+        let lower = self.lower.features();
+        Features {
+            // Pages are in the lower vfs's cache, or in persistent memory.
+            cache: CachePolicy::NONE,
+            direct_io: true,
+            max_file_size: lower.max_file_size.min(MAX_SIZE),
+            quirks: Quirks {
+                zero_beyond_end: true,
+                zeroes_edges: true,
+                watches_close: lower.quirks.watches_close,
+                ..Quirks::NONE
+            },
+            ..lower
+        }
+    }
+
+    fn root(&self) -> Ino {
+        self.lower.root().ino()
+    }
+
+    fn load_inode(&self, _: &Call<'_>, ino: Ino) -> Result<Loaded> {
+        let _loading = self.loading.read();
+        let node = self.load_node(ino, true)?;
+        let attr = {
+            let state = node.read();
+            self.attr(&node.below()?, &state)
+        };
+        Ok(Loaded { attr, private: Arc::new(node) })
+    }
+
+    fn evict(&self, _: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.retire(inode.ino(), inode.private::<Arc<Node>>(), true)
+    }
+
+    fn release(&self, _: &Call<'_>, inode: &Inode) -> Result<()> {
+        self.retire(inode.ino(), inode.private::<Arc<Node>>(), false)
+    }
+
+    fn memory(&self) -> Vec<(&'static str, u64)> {
+        let used = self.store.clusters.total() - self.store.clusters.available();
+        let mut all = self.lower.vfs().fs().memory();
+        all.push(("persistent memory", used * granary_pm::BLOCK));
+        all
+    }
+
+    fn drop_caches(&self, _: &Call<'_>) {
+        self.lower.vfs().drop_caches();
+    }
+
+    fn sync(&self, call: &Call<'_>) -> Result<()> {
+        self.lower.sync(&as_root(call))?;
+        self.purge(call)
+    }
+
+    fn unmount(&self, call: &Call<'_>) -> Result<()> {
+        let daemon = self.daemon.lock().take();
+        if let Some(daemon) = daemon {
+            daemon.stop();
+        }
+        if self.options.demote_at_unmount {
+            self.demote_all()?;
+        }
+        self.purge(call)?;
+        let (store, pm) = (&self.store, &self.store.pm);
+        store.clusters.write_bitmap(pm, &store.sb)?;
+        let mut b = pm.batch();
+        b.put_u64(CLEAN, 1, Structure::Superblock)?;
+        b.fence()?;
+        self.lower.vfs().unmount()
+    }
+
+    fn check(&self, call: &Call<'_>) -> Result<Vec<String>> {
+        self.findings(call)
+    }
+}

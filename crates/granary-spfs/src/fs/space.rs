@@ -1,0 +1,56 @@
+//! Space. All numbers are the lower file system's: every byte has to fit there in the end.
+
+use crate::node::{self, State};
+use crate::{Spfs, as_root};
+use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs, Sweep, Swept};
+use std::ops::Range;
+
+impl Space for Spfs {
+    fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let node = node::of(inode);
+        let lower = node.below()?;
+        // A tiered file is demoted first: then the whole call is the lower file system's.
+        loop {
+            {
+                let state = node.read();
+                if matches!(*state, State::Bypass) {
+                    node.touch();
+                    let done = self.lower.fallocate(&as_root(call), &lower, how, pos, len);
+                    self.follow_as(inode, &lower, &state);
+                    return done;
+                }
+            }
+            let mut state = node.write();
+            self.demote_locked(node, &lower, &mut state, true)?;
+        }
+    }
+
+    fn seek_data(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.seek_data_of(call, inode, pos)
+    }
+
+    fn seek_hole(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        self.seek_hole_of(call, inode, pos)
+    }
+
+    fn empty_until(&self, _: &Call<'_>, _: &Inode, pos: u64) -> Result<u64> {
+        // The lower vfs has looked at its blocks and pages already.
+        Ok(pos)
+    }
+
+    fn statfs(&self, call: &Call<'_>) -> Result<StatFs> {
+        self.lower.statfs(&as_root(call))
+    }
+
+    fn trim(&self, call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.lower.vfs().fs().trim(&as_root(call), blocks, least)
+    }
+
+    fn grow(&self, call: &Call<'_>, blocks: u64) -> Result<()> {
+        self.lower.vfs().fs().grow(&as_root(call), blocks)
+    }
+
+    fn sweep(&self, call: &Call<'_>, sweep: &Sweep) -> Result<Swept> {
+        self.lower.vfs().fs().sweep(&as_root(call), sweep)
+    }
+}

@@ -1,0 +1,176 @@
+//! SPFS: a file system stacked on another one, with persistent memory as the write cache of small synchronous writes.
+//!
+//! ```text
+//!   program -> vfs -> SPFS -> Lower -> lower vfs (page cache) -> lower file system -> SSD
+//!                      |
+//!                      +-> Store: tables, inodes, data                             -> persistent memory
+//!
+//!   bypass  --- 30 fsyncs, small and soon after each other --->  tiered     metadata only; bytes follow with the writes
+//!           <-- read much, written in large pieces, no room ---             all bytes of persistent memory are written below
+//! ```
+//!
+//! Names, owners, modes and extended attributes are the lower file system's, always; so are the numbers of inodes. Of a *tiered* file
+//! persistent memory has the size, the times, and the extents that were written since its promotion. Each byte has one master
+//! (invariant C1): persistent memory where it has an extent, else the lower file up to `limit`, else zero. The other is never read.
+//!
+//! Writes to a tiered file are durable when they return. A tiered file is found by its lower inode number and generation, so that names
+//! may change, go back in time with a power failure of the lower file system, or vanish: what is left over is dropped at the mount.
+//!
+//! Lock order: `at_work`; the upper vfs's; `loading`; a file's state; the lower vfs's; a table's directory. Short locks last.
+//!
+//! Source: Woo et al., "SPFS: On Stacking a Persistent Memory File System on Legacy File Systems", FAST 2023 (slides), and constants of
+//! the released code where a comment says so. What the release lacks (recovery, demotion's commit) is designed here: DESIGN.md, "SPFS".
+
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod check;
+mod demote;
+mod entry;
+pub mod exthash;
+pub mod factor;
+mod fs;
+mod layout;
+mod mkfs;
+mod mount;
+mod node;
+mod options;
+mod overwrite;
+pub mod profiler;
+mod promote;
+mod purge;
+mod read;
+mod recover;
+mod store;
+mod survey;
+mod table;
+mod tier;
+mod truncate;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use entry::{case, over, stacked_name};
+pub use mkfs::mkfs;
+pub use mount::mount;
+pub use options::{Average, Consistency, MkfsOptions, MountOptions, PromotionCopy};
+pub use recover::Recovery;
+
+use crate::node::Node;
+use crate::purge::Dead;
+use crate::store::Store;
+use granary_sim::Daemon;
+use granary_sim::sync::{Mutex, RwLock};
+use granary_vfs::{Call, Cred, Ino, Lower, Result};
+use layout::inode::Identity;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A mounted SPFS.
+pub struct Spfs {
+    lower: Lower,
+    store: Store,
+    options: MountOptions,
+    /// Inodes in memory, by lower number.
+    nodes: parking_lot::Mutex<BTreeMap<u64, Arc<Node>>>,
+    /// Shared: an inode is being loaded. Exclusive: the daemon loads one that nobody uses.
+    loading: RwLock<()>,
+    /// All inodes on persistent memory: number, and sync factor when it was last in memory.
+    index: parking_lot::Mutex<BTreeMap<Identity, (u64, u64)>>,
+    /// Files without names, whose removal the lower file system may not have made durable.
+    dead: parking_lot::Mutex<Vec<Dead>>,
+    daemon: Mutex<Option<Daemon>>,
+    /// Held by the daemon while it works.
+    at_work: Mutex<()>,
+    recovery: Recovery,
+    counts: Counts,
+    name: &'static str,
+}
+
+/// What happened since the mount.
+#[derive(Debug, Default)]
+struct Counts {
+    promoted: AtomicU64,
+    not_promoted: AtomicU64,
+    demoted: AtomicU64,
+    suspended: AtomicU64,
+    spilled: AtomicU64,
+}
+
+/// What happened since the mount, and what is there now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpfsStats {
+    /// Files promoted.
+    pub promoted: u64,
+    /// Promotions that found no room.
+    pub not_promoted: u64,
+    /// Files demoted, for whatever reason.
+    pub demoted: u64,
+    /// Demotions given up because somebody wanted the file.
+    pub suspended: u64,
+    /// Demotions because a write found no room.
+    pub spilled: u64,
+    /// Tiered files now.
+    pub tiered: u64,
+    /// Used share of persistent memory, percent.
+    pub used_percent: u32,
+    /// Segments of the three tables.
+    pub segments: [usize; 3],
+}
+
+impl Spfs {
+    /// The layer below.
+    pub fn lower(&self) -> &Lower {
+        &self.lower
+    }
+
+    /// What the mount had to recover.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> SpfsStats {
+        let c = &self.counts;
+        let [promoted, not_promoted, demoted, suspended, spilled] =
+            [&c.promoted, &c.not_promoted, &c.demoted, &c.suspended, &c.spilled].map(|n| n.load(Relaxed));
+        SpfsStats {
+            promoted,
+            not_promoted,
+            demoted,
+            suspended,
+            spilled,
+            tiered: self.index.lock().len() as u64,
+            used_percent: self.store.clusters.used_percent(),
+            segments: self.store.tables().map(|t| t.shape().1),
+        }
+    }
+
+    /// The kernel's call, now.
+    fn kernel(&self) -> Call<'static> {
+        Call::kernel(self.lower.vfs().time())
+    }
+
+    fn cached(&self, ino: Ino) -> Option<Arc<Node>> {
+        self.nodes.lock().get(&ino.0).cloned()
+    }
+
+    /// Demotes every file: after it the lower file system has all. For who is to use that alone.
+    ///
+    /// # Errors
+    /// The first that a file met; the others are demoted all the same.
+    pub fn demote_all(&self) -> Result<()> {
+        self.lower.sync(&self.kernel())?;
+        self.purge(&self.kernel())?;
+        let all: Vec<Identity> = self.index.lock().keys().copied().collect();
+        all.into_iter().map(|of| self.demote_one(of, true).map(drop)).fold(Ok(()), Result::and)
+    }
+}
+
+/// The same call as the superuser's: the vfs above has asked whether the caller may.
+fn as_root<'a>(call: &Call<'a>) -> Call<'a> {
+    static ROOT: Cred = Cred::ROOT;
+    Call { cred: &ROOT, ..*call }
+}

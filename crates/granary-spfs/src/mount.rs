@@ -1,0 +1,90 @@
+//! Mounting: tables opened, splits finished; after an unmount the bitmap is read, after a power failure everything is recovered.
+
+use crate::layout::inode::Inode;
+use crate::layout::{CLEAN, Superblock, slot, word};
+use crate::options::MountOptions;
+use crate::recover::{self, Recovery};
+use crate::store::Store;
+use crate::{Counts, Spfs, demote, entry, table};
+use granary_device::{Port, Structure};
+use granary_pm::Pm;
+use granary_sim::sync::{Mutex, RwLock};
+use granary_vfs::{FsError, Lower, Result, Vfs};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Mounts SPFS on this persistent memory and on a lower file system that is mounted, which it unmounts with itself.
+///
+/// # Errors
+/// `Invalid` for impossible options; `Corrupt`; the devices'. The lower file system stays mounted then.
+pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<Spfs>> {
+    if options.refusal().is_some() {
+        return Err(FsError::Invalid);
+    }
+    let pm = Pm::new(port);
+    let sb = Superblock::read(&pm)?;
+    let clean = word(&pm, CLEAN, Structure::Superblock)? == 1;
+    let lower = Lower::new(lower);
+    let mut recovery = Recovery { clean, ..Recovery::default() };
+    recovery.splits = u64::from(table::recover(&pm, sb.segment)?);
+    let store = Store::open(pm, sb)?;
+    if clean {
+        store.clusters.read_bitmap(&store.pm, &store.sb)?;
+        store.clusters.set_inodes(usage(&store)?);
+    } else {
+        recover::recover(&store, &lower, &mut recovery)?;
+    }
+    // From here on the bitmap does not count.
+    let mut b = store.pm.batch();
+    b.put_u64(CLEAN, 0, Structure::Superblock)?;
+    b.fence()?;
+    for table in store.tables() {
+        recovery.merged += table.merge_sparse(&store.pm, &store.clusters)?;
+    }
+    let name = entry::stacked_name(lower.vfs().fs().name());
+    let fs = Arc::new(Spfs {
+        index: parking_lot::Mutex::new(index(&store)?),
+        lower,
+        store,
+        options: options.clone(),
+        nodes: parking_lot::Mutex::default(),
+        loading: RwLock::new(()),
+        dead: parking_lot::Mutex::default(),
+        daemon: Mutex::new(None),
+        at_work: Mutex::new(()),
+        recovery,
+        counts: Counts::default(),
+        name,
+    });
+    if fs.options.demotion {
+        *fs.daemon.lock() = Some(demote::start(&fs));
+    }
+    Ok(fs)
+}
+
+/// The maps of all clusters of inodes.
+pub fn usage(store: &Store) -> Result<BTreeMap<u32, u16>> {
+    let mut maps = BTreeMap::new();
+    store.usage.for_each(&store.pm, &mut |_, b| {
+        let (cluster, map) = slot::read_usage(b);
+        maps.insert(cluster, map);
+        Ok(())
+    })?;
+    Ok(maps)
+}
+
+/// All inodes.
+fn index(store: &Store) -> Result<BTreeMap<crate::Identity, (u64, u64)>> {
+    let mut names = Vec::new();
+    store.names.for_each(&store.pm, &mut |_, b| {
+        names.push(slot::read_name(b));
+        Ok(())
+    })?;
+    let mut all = BTreeMap::new();
+    for (of, number) in names {
+        if let Some(inode) = Inode::load(&store.pm, number)?.filter(|i| i.identity == of) {
+            all.insert(of, (number, inode.factor));
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,108 @@
+//! Promotion: the file gets an inode in persistent memory; its bytes stay where they are.
+//!
+//! ```text
+//!   fsync below ── inode { size, limit = size, times }, fence ── name, fence
+//! ```
+//!
+//! Everything of the lower file is durable before, so that from the name on the lower one may only lose what persistent memory has, or
+//! what is not the file's any more. Whatever persistent memory has no extent for is the lower file's; so nothing has to be entered for
+//! the extents that it has there (the released code enters them with cluster number 0).
+//!
+//! A promotion that finds no room is not made, and nobody is told.
+
+use crate::Spfs;
+use crate::as_root;
+use crate::factor::FULL;
+use crate::layout::inode::Inode as Stored;
+use crate::node::{self, State};
+use granary_pm::BLOCK;
+use granary_vfs::{Call, FileKind, FsError, Inode, Result, flag};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Largest file: cluster numbers have 32 bits, of which the last is "none" plus one.
+pub const MAX_SIZE: u64 = (BLOCK << 32) - BLOCK;
+
+/// Largest number of a lower inode: those above it are of one mount only (`granary-hostdir` gives them to what is mounted within).
+const LARGEST_NUMBER: u64 = i64::MAX as u64;
+
+impl Spfs {
+    /// The fsync of an inode; where the profiler says so the file is promoted after it.
+    pub(crate) fn fsync_inode(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
+        let (node, call) = (node::of(inode), &as_root(call));
+        let below = node.below()?;
+        let verdict = (self.options.profiler && below.kind() == FileKind::File)
+            .then(|| node.profile.lock().synced(granary_sim::now(), &self.options));
+        {
+            let state = node.read();
+            match &*state {
+                State::Bypass => {
+                    let dirty = !data_only && node.dirty.swap(false, Relaxed);
+                    let done = self.lower.fsync(call, &below, data_only);
+                    if done.is_err() && dirty {
+                        node.touch();
+                    }
+                    done?;
+                }
+                State::Tiered(t) => {
+                    let qualifies = verdict.is_some_and(|v| v.qualifies);
+                    let percent = self.options.factor_percent.into();
+                    t.factor.lock().used(crate::factor::Use::Fsync(qualifies), percent);
+                    // Bytes, size and times are durable; names, owners and the like are below.
+                    if node.dirty.swap(false, Relaxed)
+                        && let Err(e) = self.lower.fsync(call, &below, false)
+                    {
+                        node.touch();
+                        return Err(e);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        if verdict.is_some_and(|v| v.promote) {
+            match self.promote(call, inode) {
+                Err(FsError::NoSpace) => drop(self.counts.not_promoted.fetch_add(1, Relaxed)),
+                other => return other,
+            }
+        }
+        Ok(())
+    }
+
+    fn promote(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
+        let node = node::of(inode);
+        let below = node.below()?;
+        let mut state = node.write();
+        let attr = self.lower.stat(&below).attr;
+        let fit = attr.nlink > 0 && attr.size < MAX_SIZE && attr.flags & flag::FIXED == 0;
+        if matches!(*state, State::Tiered(_)) || !fit {
+            return Ok(());
+        }
+        if self.store.clusters.used_percent() > self.options.demote_above {
+            return Err(FsError::NoSpace);
+        }
+        if node.dirty.swap(false, Relaxed)
+            && let Err(e) = self.lower.fsync(call, &below, false)
+        {
+            node.touch();
+            return Err(e);
+        }
+        let identity = self.identity(&below);
+        if identity.ino == 0 || identity.ino > LARGEST_NUMBER {
+            return Ok(());
+        }
+        let made = Stored {
+            identity,
+            size: attr.size,
+            limit: attr.size,
+            last: None,
+            mtime: attr.mtime,
+            ctime: attr.ctime,
+            factor: FULL,
+            undo: None,
+        };
+        let tier = self.store.create(&made)?;
+        self.index.lock().insert(identity, (tier.number, FULL));
+        *state = State::Tiered(Box::new(tier));
+        self.counts.promoted.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}

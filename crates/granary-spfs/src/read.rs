@@ -1,0 +1,211 @@
+//! Reading: each piece from its master (invariant C1), and where a file has data at all.
+
+use crate::node::{self, State};
+use crate::tier::Tier;
+use crate::{Spfs, as_root};
+use granary_device::Structure;
+use granary_pm::BLOCK;
+use granary_units::Dest;
+use granary_vfs::{Call, Inode, NodeRef, Result, Through};
+
+/// Bytes loaded at once where nobody wants them.
+const SCRATCH: usize = 64 << 10;
+
+/// A run of bytes of a tiered file that has one master.
+pub enum Run {
+    /// Persistent memory, from this byte address on; so many bytes.
+    Memory(u64, u64),
+    /// The lower file; so many bytes.
+    Lower(u64),
+    /// Nobody: zeros; so many bytes.
+    Zero(u64),
+}
+
+impl Tier {
+    /// Who has the bytes from `at` on, up to `end`. All extents are known.
+    pub fn run(&self, at: u64, end: u64) -> Run {
+        let lcn = (at / BLOCK) as u32;
+        if let Some((start, piece)) = self.covering(lcn) {
+            let inside = at - u64::from(start) * BLOCK;
+            let len = (u64::from(piece.len) * BLOCK - inside).min(end - at);
+            return Run::Memory(u64::from(piece.pcn) * BLOCK + inside, len);
+        }
+        let next = self.next_start(lcn).map_or(u64::MAX, |start| u64::from(start) * BLOCK);
+        match self.limit.checked_sub(at).filter(|left| *left > 0) {
+            Some(left) => Run::Lower(left.min(end.min(next) - at)),
+            None => Run::Zero(end.min(next) - at),
+        }
+    }
+}
+
+/// Which way bytes go below: as the program asked.
+pub fn through(call: &Call<'_>) -> Through {
+    if call.direct { Through::Direct } else { Through::Cache }
+}
+
+impl Spfs {
+    /// Reads bytes within the file.
+    pub(crate) fn read_bytes(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        mut dest: Dest<'_>,
+    ) -> Result<()> {
+        let node = node::of(inode);
+        let below = node.below()?;
+        loop {
+            {
+                let state = node.read();
+                match &*state {
+                    State::Bypass => return self.read_below(call, &below, pos, dest, through(call)),
+                    State::Tiered(t) => {
+                        t.factor.lock().read(self.options.factor_percent.into());
+                        if t.complete {
+                            return self.read_tiered(call, &below, t, pos, dest);
+                        }
+                        if self.read_by_search(t, pos, dest.part(0, dest.len()))? {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            if let State::Tiered(t) = &mut *node.write() {
+                self.store.load_chain(t)?;
+            }
+        }
+    }
+
+    /// Reads what one extent has wholly, which one search of the table finds.
+    fn read_by_search(&self, t: &Tier, pos: u64, dest: Dest<'_>) -> Result<bool> {
+        let Some(e) = self.store.search(t.number, (pos / BLOCK) as u32)? else { return Ok(false) };
+        let inside = pos - u64::from(e.lcn) * BLOCK;
+        if inside + dest.len() as u64 > u64::from(e.len) * BLOCK {
+            return Ok(false);
+        }
+        self.load_bytes(u64::from(e.pcn) * BLOCK + inside, dest).map(|()| true)
+    }
+
+    fn read_tiered(
+        &self,
+        call: &Call<'_>,
+        below: &NodeRef,
+        t: &Tier,
+        pos: u64,
+        mut dest: Dest<'_>,
+    ) -> Result<()> {
+        let end = pos + dest.len() as u64;
+        let mut at = pos;
+        while at < end {
+            let done = (at - pos) as usize;
+            at += match t.run(at, end) {
+                Run::Memory(from, n) => {
+                    self.load_bytes(from, dest.part(done, n as usize))?;
+                    n
+                }
+                Run::Lower(n) => {
+                    let aligned = at.is_multiple_of(BLOCK) && n.is_multiple_of(BLOCK);
+                    let way = if aligned { through(call) } else { Through::Cache };
+                    self.read_below(call, below, at, dest.part(done, n as usize), way)?;
+                    n
+                }
+                Run::Zero(n) => {
+                    dest.part(done, n as usize).zero();
+                    n
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Reads from the lower file; what it does not reach is zero.
+    pub(crate) fn read_below(
+        &self,
+        call: &Call<'_>,
+        below: &NodeRef,
+        pos: u64,
+        mut dest: Dest<'_>,
+        way: Through,
+    ) -> Result<()> {
+        let len = dest.len();
+        let n = self.lower.read(&as_root(call), below, pos, dest.part(0, len), way)?;
+        dest.part(n, len - n).zero();
+        Ok(())
+    }
+
+    /// Loads bytes of persistent memory.
+    pub(crate) fn load_bytes(&self, at: u64, dest: Dest<'_>) -> Result<()> {
+        match dest {
+            Dest::Bytes(bytes) => self.store.pm.load(at, bytes, Structure::Data),
+            Dest::Discard(len) => {
+                let mut scratch = vec![0; len.min(SCRATCH)];
+                (0..len).step_by(SCRATCH).try_for_each(|done| {
+                    let n = SCRATCH.min(len - done);
+                    self.store.pm.load(at + done as u64, &mut scratch[..n], Structure::Data)
+                })
+            }
+        }
+    }
+
+    /// The first byte at or after `pos` that may be data.
+    pub(crate) fn seek_data_of(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
+        self.seek(call, inode, |fs, below, t| {
+            let mut at = pos;
+            while at < t.size {
+                match t.run(at, t.size) {
+                    Run::Memory(..) => return Ok(Some(at)),
+                    Run::Zero(n) => at += n,
+                    Run::Lower(n) => match fs.lower.seek_data(&as_root(call), below, at)? {
+                        Some(data) if data < at + n => return Ok(Some(data)),
+                        _ => at += n,
+                    },
+                }
+            }
+            Ok(None)
+        })?
+        .map_or_else(|| self.lower.seek_data(&as_root(call), &node::below(inode)?, pos), Ok)
+    }
+
+    /// The first byte at or after `pos` that is in a hole; at the latest the size.
+    pub(crate) fn seek_hole_of(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
+        self.seek(call, inode, |fs, below, t| {
+            let mut at = pos;
+            while at < t.size {
+                match t.run(at, t.size) {
+                    Run::Memory(_, n) => at += n,
+                    Run::Zero(_) => return Ok(at),
+                    Run::Lower(n) => {
+                        let hole = fs.lower.seek_hole(&as_root(call), below, at)?;
+                        if hole < at + n {
+                            return Ok(hole);
+                        }
+                        at += n;
+                    }
+                }
+            }
+            Ok(t.size)
+        })?
+        .map_or_else(|| self.lower.seek_hole(&as_root(call), &node::below(inode)?, pos), Ok)
+    }
+
+    /// Asks `look` of a tiered file, all of whose extents are known; `None` where the lower file has all.
+    fn seek<T>(
+        &self,
+        _: &Call<'_>,
+        inode: &Inode,
+        look: impl Fn(&Spfs, &NodeRef, &Tier) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let node = node::of(inode);
+        let below = node.below()?;
+        loop {
+            match &*node.read() {
+                State::Bypass => return Ok(None),
+                State::Tiered(t) if t.complete => return look(self, &below, t).map(Some),
+                State::Tiered(_) => {}
+            }
+            if let State::Tiered(t) = &mut *node.write() {
+                self.store.load_chain(t)?;
+            }
+        }
+    }
+}

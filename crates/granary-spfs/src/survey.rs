@@ -1,0 +1,89 @@
+//! [`Survey`]: everything on persistent memory, read and put beside each other; changes nothing. Recovery and check work on it.
+
+use crate::layout::inode::{Identity, Inode};
+use crate::layout::slot::{self, Extent};
+use crate::store::Store;
+use granary_pm::BLOCK;
+use granary_vfs::Result;
+use std::collections::BTreeMap;
+
+/// An inode with its name, and its extents as the chain has them.
+pub struct File {
+    /// Where its name's slot is.
+    pub name: u64,
+    /// The inode.
+    pub inode: Inode,
+    /// Extents by first cluster.
+    pub chain: BTreeMap<u32, Extent>,
+    /// Where the chain leads to no extent.
+    pub broken: Option<u32>,
+}
+
+/// See the module.
+pub struct Survey {
+    /// By inode number.
+    pub files: BTreeMap<u64, File>,
+    /// Names that lead to no inode that agrees: address, identity.
+    pub names: Vec<(u64, Identity)>,
+    /// All whole slots of extents: address, content.
+    pub slots: Vec<(u64, Extent)>,
+}
+
+impl Survey {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read(store: &Store) -> Result<Survey> {
+        let (mut entered, mut slots) = (Vec::new(), Vec::new());
+        store.names.for_each(&store.pm, &mut |at, b| {
+            entered.push((at, slot::read_name(b)));
+            Ok(())
+        })?;
+        store.extents.for_each(&store.pm, &mut |at, b| {
+            slots.extend(Extent::read(b).map(|e| (at, e)));
+            Ok(())
+        })?;
+        let mut starts: BTreeMap<(u64, u32), Extent> = BTreeMap::new();
+        for (_, e) in slots.iter().filter(|(_, e)| e.key == e.lcn % store.chunk) {
+            starts.insert((e.inode, e.lcn), *e);
+        }
+        let (mut files, mut names) = (BTreeMap::new(), Vec::new());
+        for (at, (of, number)) in entered {
+            match Inode::load(&store.pm, number)?.filter(|i| i.identity == of && number % 2 == 0) {
+                Some(inode) if !files.contains_key(&number) => {
+                    let (chain, broken) = chain(store, &starts, number, &inode);
+                    files.insert(number, File { name: at, inode, chain, broken });
+                }
+                _ => names.push((at, of)),
+            }
+        }
+        Ok(Survey { files, names, slots })
+    }
+}
+
+fn chain(
+    store: &Store,
+    starts: &BTreeMap<(u64, u32), Extent>,
+    number: u64,
+    inode: &Inode,
+) -> (BTreeMap<u32, Extent>, Option<u32>) {
+    let (mut at, mut end, mut chain) = (inode.last, u32::MAX, BTreeMap::new());
+    while let Some(lcn) = at {
+        let Some(e) = starts.get(&(number, lcn)) else { return (chain, at) };
+        let within = e.len <= end.saturating_sub(lcn) && e.len <= store.chunk - lcn % store.chunk;
+        let data =
+            u64::from(e.pcn) >= store.sb.first() && u64::from(e.pcn) + u64::from(e.len) <= store.sb.end();
+        if !within || !data || e.prev.is_some_and(|prev| prev >= lcn) {
+            return (chain, at);
+        }
+        chain.insert(lcn, *e);
+        (end, at) = (lcn, e.prev);
+    }
+    (chain, None)
+}
+
+/// Clusters that a file of this size has.
+pub fn clusters_of(size: u64) -> u32 {
+    size.div_ceil(BLOCK).min(u64::from(u32::MAX)) as u32
+}

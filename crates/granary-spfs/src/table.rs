@@ -1,0 +1,420 @@
+//! [`Table`]: a dynamic hash table on persistent memory, after CCEH: a directory of segments, buckets of 256 bytes.
+//!
+//! ```text
+//!   root word   depth, cluster of the directory
+//!   directory   2^depth cluster numbers; the top `depth` bits of a hash choose
+//!   segment     buckets of 256 B, the last one is the header: magic 4, local depth 4, pattern 8
+//! ```
+//!
+//! A slot belongs into the bucket of its place or one of the next few. A slot whose hash does not fit the segment's pattern is
+//! *stale*: a split left it behind, and it counts as free. Invariants: under the lock held shared, slots come and go; segments and
+//! directory change under the lock held exclusively only, as one store of 8 bytes or by the split record (`split.rs`).
+//!
+//! A copy of the directory and of the headers is kept in host memory. It does *not* know what slots mean: [`Kind`] does.
+//!
+//! Source: SPFS slides, "Dynamic Hash Table"; CCEH (FAST'19); the split record is ours, since the released code has none.
+
+mod merge;
+mod split;
+
+pub use split::recover;
+
+use crate::alloc::Clusters;
+use crate::layout::slot::{self, Extent, Place};
+use crate::layout::{ROOTS, word};
+use granary_device::Structure;
+use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
+use granary_pm::{BLOCK, Batch, Pm, corrupt};
+use granary_sim::sync::RwLock;
+use granary_vfs::{FsError, Result};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes in a bucket.
+const BUCKET: usize = 256;
+/// Most bits of a directory. [choice] a directory of 256 KiB; beyond it a full segment is a full table.
+const MAX_DEPTH: u32 = 16;
+const MAGIC: u32 = u32::from_le_bytes(*b"CCEH");
+
+/// Which of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Lower inode and generation -> inode.
+    Names,
+    /// Cluster -> map of its blocks.
+    Usage,
+    /// Inode and file cluster -> extent.
+    Extents,
+}
+
+impl Kind {
+    /// All, in the order of their roots.
+    pub const ALL: [Kind; 3] = [Kind::Names, Kind::Usage, Kind::Extents];
+
+    /// Where its root lies.
+    pub fn root(self) -> u64 {
+        ROOTS + 8 * self as u64
+    }
+
+    fn slot(self) -> usize {
+        if self == Kind::Extents { slot::EXTENT } else { slot::SMALL }
+    }
+
+    /// Buckets that are looked at: the released code's 2, and 8 for extents.
+    fn probes(self) -> u64 {
+        if self == Kind::Extents { 8 } else { 2 }
+    }
+
+    /// What its transfers count as.
+    pub fn what(self) -> Structure {
+        match self {
+            Kind::Names => Structure::Dentry,
+            Kind::Usage => Structure::Bitmap,
+            Kind::Extents => Structure::DataPointer,
+        }
+    }
+
+    /// The place of what a slot holds; `None` where it holds nothing.
+    fn place(self, b: &[u8], chunk: u32) -> Option<Place> {
+        if u64_at(b, 0) == 0 {
+            return None;
+        }
+        match self {
+            // No lower inode has the number 0: such a slot was being removed.
+            Kind::Names => Some(slot::name_place(slot::read_name(b).0)).filter(|_| u64_at(b, 8) != 0),
+            Kind::Usage => Some(slot::cluster_place(slot::read_usage(b).0)),
+            Kind::Extents => {
+                let e = Extent::read(b)?;
+                Some(slot::extent_place(e.inode, e.lcn / chunk, e.key))
+            }
+        }
+    }
+}
+
+/// What belongs into a segment: hashes whose top `depth` bits are `pattern`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    depth: u32,
+    pattern: u32,
+}
+
+impl Header {
+    fn fits(&self, hash: u32) -> bool {
+        top(hash, self.depth) == self.pattern
+    }
+
+    fn bytes(&self) -> [u8; 16] {
+        let mut b = [0; 16];
+        put_u32(&mut b, 0, MAGIC);
+        put_u64(&mut b, 8, self.word());
+        b
+    }
+
+    /// Depth and pattern in one word, so that both change at once.
+    fn word(&self) -> u64 {
+        u64::from(self.depth) << 32 | u64::from(self.pattern)
+    }
+}
+
+/// The top `depth` bits.
+fn top(hash: u32, depth: u32) -> u32 {
+    if depth == 0 { 0 } else { hash >> (32 - depth) }
+}
+
+/// Directory and headers.
+struct Dir {
+    depth: u32,
+    /// First cluster of the directory.
+    cluster: u64,
+    segments: Vec<u32>,
+    headers: BTreeMap<u32, Header>,
+    /// Goes up whenever slots move.
+    epoch: u64,
+}
+
+/// Where a slot was found, while the epoch is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    at: u64,
+    epoch: u64,
+}
+
+/// See the module.
+pub struct Table {
+    kind: Kind,
+    /// Clusters in a segment.
+    segment: u64,
+    chunk: u32,
+    dir: RwLock<Dir>,
+    /// Free slots that somebody is about to fill.
+    claimed: Mutex<BTreeSet<u64>>,
+}
+
+/// Clusters of a directory of this depth.
+fn directory_clusters(depth: u32) -> u64 {
+    (4u64 << depth).div_ceil(BLOCK)
+}
+
+impl Table {
+    /// Writes an empty table whose segment and directory are these clusters; the root comes last.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn create(pm: &Pm, kind: Kind, segment: (u64, u64), directory: u64) -> Result<()> {
+        let mut b = pm.batch();
+        for cluster in segment.0..segment.0 + segment.1 {
+            b.stream_page(cluster, &granary_units::Page::ZERO, kind.what())?;
+        }
+        b.fence()?;
+        let header = Header { depth: 0, pattern: 0 };
+        b.put(header_at(segment.0, segment.1), &header.bytes(), kind.what())?;
+        b.put_u32(directory * BLOCK, segment.0 as u32, kind.what())?;
+        b.fence()?;
+        b.put_u64(kind.root(), directory, Structure::Superblock)?;
+        b.fence()
+    }
+
+    /// Reads directory and headers.
+    ///
+    /// # Errors
+    /// `Corrupt`; the device's.
+    pub fn open(pm: &Pm, kind: Kind, segment: u64, chunk: u32) -> Result<Table> {
+        let root = word(pm, kind.root(), Structure::Superblock)?;
+        let (depth, cluster) = ((root >> 56) as u32, root & 0xffff_ffff);
+        let bad = |what: &str| corrupt(format!("the directory of table {kind:?} {what}"));
+        if depth > MAX_DEPTH || cluster == 0 || cluster + directory_clusters(depth) > pm.info().pages {
+            return Err(bad("is not there"));
+        }
+        let mut bytes = vec![0; 4 << depth];
+        pm.load(cluster * BLOCK, &mut bytes, kind.what())?;
+        let segments: Vec<u32> = bytes.chunks_exact(4).map(|c| u32_at(c, 0)).collect();
+        let mut headers = BTreeMap::new();
+        for (i, &s) in segments.iter().enumerate() {
+            if s == 0 || u64::from(s) + segment > pm.info().pages {
+                return Err(bad("leads out of the device"));
+            }
+            if headers.contains_key(&s) {
+                continue;
+            }
+            let mut b = [0; 16];
+            pm.load(header_at(s.into(), segment), &mut b, kind.what())?;
+            let header = Header { depth: u32_at(&b, 12), pattern: u32_at(&b, 8) };
+            if u32_at(&b, 0) != MAGIC
+                || header.depth > depth
+                || i as u32 >> (depth - header.depth) != header.pattern
+            {
+                return Err(bad(&format!("leads to cluster {s}, which is no segment of it")));
+            }
+            headers.insert(s, header);
+        }
+        // Each segment has all the entries that its pattern says.
+        let whole = |(i, s): (usize, &u32)| headers[s].pattern == i as u32 >> (depth - headers[s].depth);
+        if !segments.iter().enumerate().all(whole) {
+            return Err(bad("does not agree with its segments"));
+        }
+        let dir = RwLock::new(Dir { depth, cluster, segments, headers, epoch: 0 });
+        Ok(Table { kind, segment, chunk, dir, claimed: Mutex::default() })
+    }
+
+    fn buckets(&self) -> u64 {
+        self.segment * BLOCK / BUCKET as u64 - 1
+    }
+
+    /// The buckets in which something of this place may be.
+    fn probe(&self, segment: u32, place: Place) -> impl Iterator<Item = u64> {
+        let n = self.buckets();
+        let base = u64::from(segment) * BLOCK;
+        (0..self.kind.probes().min(n)).map(move |i| base + (place.bucket + i) % n * BUCKET as u64)
+    }
+
+    fn find_in(
+        &self,
+        pm: &Pm,
+        dir: &Dir,
+        place: Place,
+        is: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<(u64, Vec<u8>)>> {
+        let segment = dir.segments[top(place.hash, dir.depth) as usize];
+        let header = dir.headers[&segment];
+        for at in self.probe(segment, place) {
+            let mut b = [0; BUCKET];
+            pm.load(at, &mut b, self.kind.what())?;
+            for (i, s) in b.chunks_exact(self.kind.slot()).enumerate() {
+                if self.kind.place(s, self.chunk).is_some_and(|p| header.fits(p.hash)) && is(s) {
+                    return Ok(Some((at + (i * self.kind.slot()) as u64, s.to_vec())));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The slot at `place` that `is` says yes to.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn find(
+        &self,
+        pm: &Pm,
+        place: Place,
+        is: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Option<(Found, Vec<u8>)>> {
+        let dir = self.dir.read();
+        let found = self.find_in(pm, &dir, place, is)?;
+        Ok(found.map(|(at, bytes)| (Found { at, epoch: dir.epoch }, bytes)))
+    }
+
+    /// Enters a slot, in the batch; it is durable with the batch's next fence. Splits segments until there is room.
+    ///
+    /// # Errors
+    /// `NoSpace` where there is none even so; the device's.
+    pub fn insert(&self, pm: &Pm, clusters: &Clusters, batch: &mut Batch<'_>, bytes: &[u8]) -> Result<Found> {
+        let place = self.kind.place(bytes, self.chunk).ok_or_else(|| corrupt("an empty slot is entered"))?;
+        loop {
+            {
+                let dir = self.dir.read();
+                if let Some(at) = self.claim(pm, &dir, place)? {
+                    let put = batch.put(at, bytes, self.kind.what());
+                    self.claimed.lock().remove(&at);
+                    return put.map(|()| Found { at, epoch: dir.epoch });
+                }
+            }
+            self.split(pm, clusters, place)?;
+        }
+    }
+
+    /// A free or stale slot for this place, which is the caller's until it is filled.
+    fn claim(&self, pm: &Pm, dir: &Dir, place: Place) -> Result<Option<u64>> {
+        let segment = dir.segments[top(place.hash, dir.depth) as usize];
+        let header = dir.headers[&segment];
+        for at in self.probe(segment, place) {
+            // Whoever claims a slot of the bucket fills it before the claim goes: what is loaded after a look at the claims may be
+            // filled by then, so both are looked at twice.
+            loop {
+                let mut b = [0; BUCKET];
+                pm.load(at, &mut b, self.kind.what())?;
+                let free = b.chunks_exact(self.kind.slot()).enumerate().find_map(|(i, s)| {
+                    let taken = self.kind.place(s, self.chunk).is_some_and(|p| header.fits(p.hash));
+                    let at = at + (i * self.kind.slot()) as u64;
+                    (!taken && !self.claimed.lock().contains(&at)).then_some(at)
+                });
+                let Some(slot) = free else { break };
+                if !self.claimed.lock().insert(slot) {
+                    continue;
+                }
+                let mut again = vec![0; self.kind.slot()];
+                pm.load(slot, &mut again, self.kind.what())?;
+                let still = !self.kind.place(&again, self.chunk).is_some_and(|p| header.fits(p.hash));
+                if still {
+                    return Ok(Some(slot));
+                }
+                self.claimed.lock().remove(&slot);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts a word of a slot, found before, in the batch. `word` counts from the slot's first.
+    ///
+    /// # Errors
+    /// `Corrupt` where the slot is gone; the device's.
+    pub fn put_word(
+        &self,
+        pm: &Pm,
+        batch: &mut Batch<'_>,
+        (found, place): (Found, Place),
+        (word, value): (u64, u64),
+        is: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<Found> {
+        let dir = self.dir.read();
+        let at = self.there(pm, &dir, (found, place), is)?;
+        batch.put_u64(at + 8 * word, value, self.kind.what())?;
+        Ok(Found { at, epoch: dir.epoch })
+    }
+
+    /// Zeroes a slot, found before, in the batch.
+    ///
+    /// # Errors
+    /// As [`Table::put_word`].
+    pub fn remove(
+        &self,
+        pm: &Pm,
+        batch: &mut Batch<'_>,
+        at: (Found, Place),
+        is: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<()> {
+        let dir = self.dir.read();
+        let at = self.there(pm, &dir, at, is)?;
+        batch.put(at, &vec![0; self.kind.slot()], self.kind.what())
+    }
+
+    fn there(
+        &self,
+        pm: &Pm,
+        dir: &Dir,
+        (found, place): (Found, Place),
+        is: &dyn Fn(&[u8]) -> bool,
+    ) -> Result<u64> {
+        if found.epoch == dir.epoch {
+            return Ok(found.at);
+        }
+        let lost = || corrupt(format!("a slot of table {:?} is lost", self.kind));
+        Ok(self.find_in(pm, dir, place, is)?.ok_or_else(lost)?.0)
+    }
+
+    /// Calls `each` for every slot that counts, with its address. Nobody changes the table meanwhile.
+    ///
+    /// # Errors
+    /// Those of `each`; the device's.
+    pub fn for_each(&self, pm: &Pm, each: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let dir = self.dir.read();
+        for (&segment, header) in &dir.headers {
+            let bytes = self.load_segment(pm, segment)?;
+            for (i, s) in bytes.chunks_exact(self.kind.slot()).enumerate() {
+                if self.kind.place(s, self.chunk).is_some_and(|p| header.fits(p.hash)) {
+                    each(u64::from(segment) * BLOCK + (i * self.kind.slot()) as u64, s)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Zeroes the slot at an address that [`Table::for_each`] gave: for recovery, which is alone.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn scrub(&self, batch: &mut Batch<'_>, at: u64) -> Result<()> {
+        batch.put(at, &vec![0; self.kind.slot()], self.kind.what())
+    }
+
+    /// The buckets of a segment.
+    fn load_segment(&self, pm: &Pm, segment: u32) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.buckets() as usize * BUCKET];
+        for (i, part) in bytes.chunks_mut(BLOCK as usize).enumerate() {
+            pm.load((u64::from(segment) + i as u64) * BLOCK, part, self.kind.what())?;
+        }
+        Ok(bytes)
+    }
+
+    /// The runs of clusters that it occupies.
+    pub fn occupies(&self) -> Vec<(u64, u64)> {
+        let dir = self.dir.read();
+        let segments = dir.headers.keys().map(|s| (u64::from(*s), self.segment));
+        std::iter::once((dir.cluster, directory_clusters(dir.depth))).chain(segments).collect()
+    }
+
+    /// Depth of the directory and number of segments.
+    pub fn shape(&self) -> (u32, usize) {
+        let dir = self.dir.read();
+        (dir.depth, dir.headers.len())
+    }
+}
+
+/// Byte address of a segment's header.
+fn header_at(segment: u64, clusters: u64) -> u64 {
+    (segment + clusters) * BLOCK - BUCKET as u64
+}
+
+/// The error of a table that has no room.
+fn full() -> FsError {
+    FsError::NoSpace
+}

@@ -1,0 +1,264 @@
+//! P7: the power of both devices fails at any instant, over ext4: what a tiered file acknowledged is there, whatever the lower file
+//! system has forgotten; nothing that was cut off or removed comes back; nothing leaks (P8, by the check).
+
+use crate::common::{Rig, Stack, dimm};
+use granary_device::{Devices, Port, Role};
+use granary_mssd::{DriveConfig, Mode, Mssd};
+use granary_sim::rng::Stream;
+use granary_sim::{Stop, World, WorldConfig, now, sleep_until};
+use granary_spfs::exthash::Form;
+use granary_spfs::{Consistency, MountOptions, Recovery, Spfs};
+use granary_suite::suite::{Subject, run};
+use granary_units::{Bytes, Dest, Nanos, Payload};
+use granary_vfs::entry::Mount;
+use granary_vfs::{Caller, Cred, FsEntry, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+const STACK: FsEntry = granary_spfs::over(&granary_ext4::EXT4, "spfs+ext4", &[]);
+
+fn devices() -> Devices {
+    let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
+    config.flash = config.flash.with_capacity(Bytes::mib(64));
+    let ssd = Arc::new(Mssd::new(&config).expect("a drive"));
+    Devices::ssd(ssd).with(Role::Nvm, dimm(Bytes::mib(8)))
+}
+
+fn mount(devices: &Devices, options: &MountOptions) -> (Arc<Spfs>, Arc<Vfs>) {
+    let none = toml::Table::new();
+    let metadata_cache = Bytes::mib(4);
+    let how = Mount { options: &none, metadata_cache, read_only: false, lower: None, inside: None };
+    let vfs = VfsConfig { tick: Nanos(1), ..VfsConfig::default() };
+    let ext4 = (granary_ext4::EXT4.mount)(devices, &how).expect("ext4 mounts");
+    let dimm = devices.get(Role::Nvm).expect("a DIMM").clone();
+    let fs = granary_spfs::mount(dimm, Vfs::mount(ext4, vfs).expect("vfs"), options).expect("mounts");
+    (fs.clone(), Vfs::mount(fs, vfs).expect("vfs"))
+}
+
+/// What the file was when a call had returned last, and what it will be when the one under way returns. `None`: there is none.
+#[derive(Clone, Default)]
+struct Known {
+    old: Option<Vec<u8>>,
+    new: Option<Vec<u8>>,
+}
+
+impl Known {
+    fn done(&mut self) {
+        self.old.clone_from(&self.new);
+    }
+}
+
+type Ledger = Arc<Mutex<Known>>;
+
+const PATH: &str = "/f";
+
+/// Changes one file for ever. Each call is durable when it returns: where the file is not tiered an fsync or a sync follows.
+fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn()) {
+    let mut rng = Stream::new(seed, "work");
+    for word in 1u64.. {
+        let Ok(fd) = p.open(PATH, OpenFlags::RDWR, 0) else {
+            ledger.lock().new = Some(Vec::new());
+            let fd = p.open(PATH, OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("created");
+            // Enough for the profiler.
+            for n in 0..3u64 {
+                ledger.lock().new = Some(n.to_le_bytes().to_vec());
+                p.pwrite(fd, Payload::Fill { word: n, len: 8 }, 0).expect("write");
+                p.fsync(fd).expect("fsync");
+                ledger.lock().done();
+            }
+            p.close(fd).expect("close");
+            continue;
+        };
+        let before = ledger.lock().old.clone().unwrap_or_default();
+        let (pos, len) = (rng.below(60_000), 1 + rng.below(30_000) as usize);
+        match rng.below(12) {
+            0..=6 => {
+                let mut after = before;
+                after.resize(after.len().max(pos as usize + len), 0);
+                let data = Payload::Fill { word: word.wrapping_mul(0x0101_0101_0101_0101), len };
+                data.copy_to(pos, &mut after[pos as usize..pos as usize + len]);
+                ledger.lock().new = Some(after);
+                p.pwrite(fd, data, pos).expect("write");
+            }
+            7 | 8 => {
+                let mut after = before;
+                after.resize(pos as usize, 0);
+                ledger.lock().new = Some(after);
+                p.ftruncate(fd, pos).expect("truncate");
+            }
+            9 => {
+                demote();
+                for _ in 0..2 {
+                    p.pwrite(fd, Payload::Bytes(&before[..before.len().min(8)]), 0).expect("write");
+                    p.fsync(fd).expect("fsync");
+                }
+            }
+            10 => {
+                p.rename(PATH, "/g").expect("renamed");
+                p.rename("/g", PATH).expect("renamed back");
+            }
+            _ => {
+                ledger.lock().new = None;
+                p.unlink(PATH).expect("unlink");
+                p.close(fd).expect("close");
+                p.sync().expect("sync");
+                ledger.lock().done();
+                continue;
+            }
+        }
+        ledger.lock().done();
+        p.close(fd).expect("close");
+    }
+}
+
+fn look(p: &mut Process, seed: u64, known: &Known) {
+    let mut found = Vec::new();
+    // A rename that was not synced may be there.
+    for path in [PATH, "/g"] {
+        match p.open(path, OpenFlags::RDONLY, 0) {
+            Ok(fd) => {
+                let mut bytes = vec![0; p.fstat(fd).expect("stat").attr.size as usize];
+                assert_eq!(p.pread(fd, Dest::Bytes(&mut bytes), 0), Ok(bytes.len()), "seed {seed}");
+                p.close(fd).expect("close");
+                found.push(bytes);
+            }
+            Err(FsError::NoEntry) => {}
+            Err(e) => panic!("seed {seed}: {path}: {e}"),
+        }
+    }
+    assert!(found.len() <= 1, "seed {seed}: both names");
+    let Some(found) = found.pop() else {
+        assert!(known.old.is_none() || known.new.is_none(), "seed {seed}: the file is gone");
+        return;
+    };
+    let sides = [&known.old, &known.new].map(|side| side.clone().unwrap_or_default());
+    assert!(sides.iter().any(|side| side.len() == found.len()), "seed {seed}: {} bytes", found.len());
+    for (i, byte) in found.iter().enumerate() {
+        // What one of both does not have shows as zero where the other's size is there.
+        let may = sides.iter().any(|side| side.get(i).copied().unwrap_or(0) == *byte);
+        let sides = sides.each_ref().map(|side| (side.len(), side.get(i)));
+        assert!(may, "seed {seed}: byte {i} of {} is {byte}, of {sides:?}", found.len());
+    }
+}
+
+fn fail(seed: u64, options: &MountOptions) -> Recovery {
+    let (devices, ledger) = (devices(), Ledger::default());
+    let at = Nanos(3_000_000 + Stream::new(seed, "at").below(60_000_000));
+    let (theirs, known, own) = (devices.clone(), ledger.clone(), options.clone());
+    let world = World::new(WorldConfig { power_fail_at: Some(at), seed, ..WorldConfig::default() });
+    let stopped = world.run(move || {
+        STACK.make(&theirs, &|_| Ok(toml::Table::new())).expect("mkfs");
+        theirs.track_in_flight(true);
+        let (fs, vfs) = mount(&theirs, &own);
+        let mut p = Process::new(vfs, Cred::ROOT);
+        work(&mut p, seed, &known, &|| fs.demote_all().expect("demotes"));
+    });
+    let t = match stopped {
+        Err(Stop::PowerFail(t)) => t,
+        other => panic!("seed {seed}: {other:?}"),
+    };
+    devices.power_fail(t, &mut Stream::new(seed, "power"));
+    let (known, options) = (ledger.lock().clone(), options.clone());
+    run(move || {
+        sleep_until(t);
+        sleep_until(devices.power_on(now()).expect("on"));
+        let (fs, vfs) = mount(&devices, &options);
+        let recovery = fs.recovery();
+        drop(fs);
+        // What recovery has cut below is on its way.
+        vfs.sync(&Caller::KERNEL).expect("sync");
+        let wrong = vfs.check().expect("checks");
+        assert!(wrong.is_empty(), "seed {seed}: {}", wrong.join("\n"));
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        look(&mut p, seed, &known);
+        p.exit();
+        vfs.unmount().expect("unmounts");
+        let (fs, vfs) = mount(&devices, &options);
+        assert!(fs.recovery().clean, "seed {seed}");
+        look(&mut Process::new(vfs, Cred::ROOT), seed, &known);
+        recovery
+    })
+}
+
+#[test]
+fn what_a_tiered_file_acknowledged_survives_power_failures() {
+    let eager = MountOptions { promote_after: 2, piece: 2, ..MountOptions::default() };
+    let busy = MountOptions {
+        tick: Nanos::from_micros(300),
+        factor_percent: 40,
+        consistency: Consistency::Meta,
+        purge_after: Nanos::from_millis(2),
+        ..eager.clone()
+    };
+    let all: Vec<Recovery> = (0..9).flat_map(|seed| [fail(seed, &eager), fail(1000 + seed, &busy)]).collect();
+    let sum = |of: fn(&Recovery) -> u64| all.iter().map(of).sum::<u64>();
+    let seen = (sum(|r| r.files), sum(|r| r.dropped), sum(|r| r.scrubbed));
+    assert!(seen.0 > 5 && seen.2 > 0, "recovery had hardly anything to do: {seen:?}");
+}
+
+/// One file, all of it in persistent memory, is overwritten and grows, and the power fails within some microseconds: each write is there
+/// wholly or not at all, since none touches more than one extent.
+fn overwrite_and_fail(form: Form, seed: u64) -> Recovery {
+    const LEN: usize = 40_000;
+    let mut stack = Stack::busy(form);
+    stack.mount = MountOptions { demotion: false, ..stack.mount };
+    let (drive, ledger) = (dimm(Bytes::mib(4)), Ledger::default());
+    let (own, device, known) = (stack.clone(), drive.clone(), ledger.clone());
+    let stopped = World::new(WorldConfig { seed, ..WorldConfig::default() }).run(move || {
+        own.mkfs(&Port::new(device.clone())).expect("mkfs");
+        let mut rig = Rig::again(&own, device.clone());
+        let fd = rig.tiered("/f", 100);
+        rig.put(fd, 0, 1, LEN);
+        let mut rng = Stream::new(seed, "overwrites");
+        let mut content = rig.content(fd);
+        device.track_in_flight(true);
+        let at = Nanos(now().0 + 100 + rng.below(60_000));
+        granary_sim::spawn("power", move || {
+            sleep_until(at);
+            granary_sim::power_fail()
+        });
+        *known.lock() = Known { old: Some(content.clone()), new: Some(content.clone()) };
+        for word in 2u64.. {
+            let grows = rng.chance(0.2);
+            let pos = if grows { content.len() as u64 } else { rng.below(LEN as u64) };
+            // Within its cluster: that is one extent's.
+            let len = 1 + rng.below(4096 - pos % 4096) as usize;
+            content.resize(content.len().max(pos as usize + len), 0);
+            Payload::Fill { word, len }.copy_to(pos, &mut content[pos as usize..pos as usize + len]);
+            known.lock().new = Some(content.clone());
+            rig.put(fd, pos, word, len);
+            known.lock().done();
+        }
+    });
+    let t = match stopped {
+        Err(Stop::PowerFail(t)) => t,
+        other => panic!("seed {seed}: {other:?}"),
+    };
+    drive.power_fail(t, &mut Stream::new(seed, "power"));
+    let known = ledger.lock().clone();
+    run(move || {
+        sleep_until(t);
+        sleep_until(drive.power_on(now()).expect("on"));
+        let mut rig = Rig::again(&stack, drive);
+        let recovery = rig.fs.recovery();
+        rig.check();
+        let fd = rig.p.open(PATH, OpenFlags::RDWR, 0).expect("there");
+        let found = Some(rig.content(fd));
+        // The size follows the bytes: a write over the end may be there up to the old end.
+        let old = known.old.as_ref().map_or(0, Vec::len);
+        let cut = known.new.clone().map(|new| new[..old.min(new.len())].to_vec());
+        let whole = found == known.old || found == known.new || found == cut;
+        assert!(whole, "seed {seed}: a write is torn");
+        recovery
+    })
+}
+
+#[test]
+fn an_overwrite_is_there_wholly_or_not_at_all() {
+    let mut undone = 0;
+    for seed in 0..150 {
+        let form = if seed % 2 == 0 { Form::Carved } else { Form::Pointers };
+        undone += overwrite_and_fail(form, seed).undone;
+    }
+    assert!(undone > 5, "{undone} overwrites were taken back");
+}
