@@ -147,7 +147,9 @@ impl F2fs {
         if self.needs_checkpoint(node) || self.segs.lock().chain_broken {
             return Ok(Left::Checkpoint);
         }
-        if (data_only || self.options.lazy_times || !dirty) && self.is_covered(node) {
+        // Write-back may have settled times of which BAM says nothing.
+        let late = || dirty || node.state.lock().settled == Some(self.last.lock().version);
+        if (data_only || self.options.lazy_times || !late()) && self.is_covered(node) {
             self.stats.lock().told += 1;
             return Ok(Left::Nothing);
         }

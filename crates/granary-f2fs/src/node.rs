@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub dirty: bool,
     /// ...and not only in time stamps: fdatasync writes it.
     pub dirty_data: bool,
+    /// `attr` came into the node after this checkpoint, by its version: without a mark of fsync recovery does not take it from there.
+    pub settled: Option<u64>,
     /// Inline content may have been written that only the page cache has.
     pub may_be_dirty: bool,
     /// Data written since the last fsync.
@@ -83,6 +85,7 @@ impl Node {
             attr,
             dirty: false,
             dirty_data: false,
+            settled: None,
             may_be_dirty: false,
             unsynced: Unsynced::default(),
             flushing: 0,
@@ -160,6 +163,7 @@ impl F2fs {
         let mut s = node.state.lock();
         if std::mem::take(&mut s.dirty) {
             s.dirty_data = false;
+            s.settled = Some(self.last.lock().version);
             self.nodes.change(&entry, |b| node::encode(b, &s.attr, &s.extra()));
         }
         Ok(entry)

@@ -11,6 +11,7 @@
 mod bytefs;
 mod devfs;
 mod export;
+mod orchfs;
 mod pebblessd;
 mod plan;
 mod table;
@@ -27,7 +28,7 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 
 /// The papers, in the order in which they came.
-pub const STUDIES: [&Study; 3] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY];
+pub const STUDIES: [&Study; 4] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY, &orchfs::STUDY];
 
 /// The setting of most figures.
 pub const MAIN: &str = "main";

@@ -212,7 +212,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub struct ReproduceArgs {
-    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17), devfs (FAST'18)
+    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17), devfs (FAST'18), orchfs (FAST'25)
     pub paper: String,
     /// Figures, tables and sections of the paper, comma-separated; all where left out
     #[arg(long, value_delimiter = ',')]
@@ -229,7 +229,7 @@ pub struct ReproduceArgs {
     /// Built-in testbed or path of a .toml file; where left out the paper's
     #[arg(long)]
     pub testbed: Option<String>,
-    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left out 0.02, of pebblessd 0.005, of devfs 0.01
+    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left out 0.02, of pebblessd and orchfs 0.005, of devfs 0.01
     #[arg(long)]
     pub scale: Option<f64>,
     /// Root seed: equal seeds give equal results

@@ -9,7 +9,7 @@
 //! and the model to the stated values.
 
 mod nvm;
-mod unaligned;
+pub(crate) mod unaligned;
 
 use super::Testbed;
 use crate::drive::job::{Job, Pattern};

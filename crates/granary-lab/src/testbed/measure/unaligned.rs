@@ -22,7 +22,7 @@ const WHAT: Structure = Structure::Data;
 ///
 /// # Errors
 /// The drive's.
-pub(super) fn ratio(testbed: &Testbed, bytes: usize) -> Result<f64, LabError> {
+pub(crate) fn ratio(testbed: &Testbed, bytes: usize) -> Result<f64, LabError> {
     let failed = |e: &dyn std::fmt::Display| LabError::run("drive", "measure", e);
     let ssd = testbed.ssd()?;
     let pages = bytes / PAGE_SIZE;

@@ -1,0 +1,93 @@
+//! OrchFS (FAST'25): its figures as runs, its statements beside ours.
+//!
+//! ```text
+//!   setup     the platform, as the testbed states it
+//!   1, 2      writes of one thread, without and with an fsync after each, beside the drive alone
+//!   3, 5      the drive alone: unaligned beside aligned, one access beside pieces of 32 KiB under way together
+//!   10        a file filled by appends, then overwritten at random: sizes of S +- 10 %, any byte, O_SYNC
+//!   table2    the space of both phases, with `reclaim = artifact` as it was published, and with `reclaim = paper`
+//!   11, 12    the same with the I/O engine off, and with 1 to 64 threads for the SSD
+//!   13        random reads of such a file
+//!   14        1 to 16 threads overwrite one file
+//!   16        Filebench's fileserver, webproxy, varmail
+//!   19        the share of Upages as the volume of random writes grows, migration off
+//! ```
+//!
+//! Figures 4, 15, 17 and 18 are not run: breakdowns of kernel functions, RAIDs, LevelDB and GridGraph. OdinFS, ArckFS and Strata
+//! are absent: statements over "NVM file systems" are over NOVA here, those over "hybrid" ones over PHFS and SPFS.
+//!
+//! Source: slides of OrchFS (FAST'25) and notes of the paper that agree with them.
+
+mod claims;
+mod plan;
+
+use super::{Alone, Plan, Study};
+use crate::drive::bench::Bench;
+use crate::drive::job::{Job, Pattern};
+use crate::error::LabError;
+use crate::testbed::measure::unaligned;
+use granary_device::Drive;
+use granary_mssd::Mssd;
+use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
+use std::collections::BTreeMap;
+
+/// The study.
+pub const STUDY: Study = Study {
+    name: "orchfs",
+    title: "OrchFS (FAST'25)",
+    figures: &["setup", "1", "2", "3", "5", "10", "table2", "11", "12", "13", "14", "16", "19"],
+    workloads: &plan::WORKLOADS,
+    testbed: "orchfs",
+    scale: 0.005,
+    plan: plan::runs,
+    alone,
+    claims: claims::claims,
+    belongs: |figure, asked| asked.iter().any(|a| a == figure),
+};
+
+/// What the testbed says, and what its SSD does alone.
+fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
+    let (mut out, asked) = (BTreeMap::new(), |figure: &str| figures.iter().any(|f| f == figure));
+    let testbed = plan.whole()?;
+    if asked("setup") {
+        out.insert("processors", testbed.host.cores as f64);
+        out.insert("SSD, TB", testbed.ssd()?.pages() as f64 * PAGE_SIZE as f64 / 1e12);
+        out.insert("NVM, GB", testbed.nvm()?.pages() as f64 * PAGE_SIZE as f64 / 1e9);
+        for (name, rw) in [("SSD reads, GB/s", "read"), ("SSD writes, GB/s", "write")] {
+            out.insert(name, bench(plan, rw, 128 << 10, 32)? / 1e9);
+        }
+        out.insert("NVM reads, GB/s", testbed.nvm()?.read_bandwidth.0 as f64 / 1e9);
+        out.insert("NVM writes, GB/s", testbed.nvm()?.write_bandwidth.0 as f64 / 1e9);
+    }
+    if asked("1") || asked("2") {
+        out.insert("raw 1 MiB, B/s", bench(plan, "randwrite", 1 << 20, 1)?);
+    }
+    if asked("3") {
+        out.insert("unaligned 16 KiB", unaligned::ratio(&testbed, 16 << 10)?);
+        out.insert("unaligned 1 MiB", unaligned::ratio(&testbed, 1 << 20)?);
+    }
+    if asked("5") {
+        for (name, rw) in [("split writes", "write"), ("split reads", "read")] {
+            out.insert(name, bench(plan, rw, 32 << 10, 32)? / bench(plan, rw, 1 << 20, 1)?);
+        }
+    }
+    Ok(out)
+}
+
+/// Bytes a second that the SSD alone moves.
+fn bench(plan: &Plan<'_>, rw: &str, block: u64, depth: u32) -> Result<f64, LabError> {
+    let (testbed, size) = (plan.whole()?, Bytes::mib(512));
+    let failed = |e: &dyn std::fmt::Display| LabError::run("drive", "measure", e);
+    let drive = Mssd::without_data(testbed.ssd()?).map_err(|e| failed(&e))?;
+    drive.fill(Lpa(0), size.0 / PAGE_SIZE as u64, |_| Page::ZERO).map_err(|e| failed(&e))?;
+    let jobs = [Job {
+        name: rw.to_owned(),
+        pattern: Pattern::named(rw).expect("one of the names"),
+        depth,
+        size: Some(size.into()),
+        ..Job::default().with_block_size(Bytes(block))
+    }];
+    let measured = Bench { seed: plan.seed, ..Bench::of(&drive as &dyn Drive, &jobs) }.run(|_, _| {})?;
+    let job = &measured.jobs[0];
+    Ok((job.read_bytes + job.write_bytes) as f64 / job.time.as_secs_f64())
+}
