@@ -13,6 +13,7 @@ mod devfs;
 mod export;
 mod pebblessd;
 mod plan;
+mod spfs;
 mod table;
 mod verdict;
 
@@ -27,7 +28,7 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 
 /// The papers, in the order in which they came.
-pub const STUDIES: [&Study; 3] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY];
+pub const STUDIES: [&Study; 4] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY, &spfs::STUDY];
 
 /// The setting of most figures.
 pub const MAIN: &str = "main";
