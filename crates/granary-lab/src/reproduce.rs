@@ -14,6 +14,7 @@ mod export;
 mod orchfs;
 mod pebblessd;
 mod plan;
+mod spfs;
 mod table;
 mod verdict;
 
@@ -28,7 +29,8 @@ use crate::record::Record;
 use std::collections::BTreeMap;
 
 /// The papers, in the order in which they came.
-pub const STUDIES: [&Study; 4] = [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY, &orchfs::STUDY];
+pub const STUDIES: [&Study; 5] =
+    [&bytefs::STUDY, &pebblessd::STUDY, &devfs::STUDY, &orchfs::STUDY, &spfs::STUDY];
 
 /// The setting of most figures.
 pub const MAIN: &str = "main";

@@ -7,7 +7,7 @@ mod image;
 #[allow(dead_code)]
 mod rig;
 
-use granary_device::{Command, Drive, DriveError, Streamed, Structure, stream_by_store};
+use granary_device::{Command, Devices, Drive, DriveError, Role, Streamed, Structure, stream_by_store};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
@@ -68,9 +68,10 @@ impl Drive for Brittle {
 }
 
 fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>, Arc<Brittle>) {
-    let (image, drive) = image::open(host, Durability::Process);
+    let (image, devices) = image::open(host, Durability::Process);
+    let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
     let brittle = Arc::new(Brittle { inner: drive, armed: AtomicBool::new(false) });
-    (image, image::vfs_on(brittle.clone(), entry, new), brittle)
+    (image, image::vfs_on(Devices::ssd(brittle.clone()), entry, new), brittle)
 }
 
 fn put(path: &Path, byte: u8) -> std::io::Result<()> {

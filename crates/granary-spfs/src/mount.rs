@@ -7,7 +7,7 @@ use crate::recover::{self, Recovery};
 use crate::store::Store;
 use crate::{Counts, Spfs, demote, entry, table};
 use granary_device::{Port, Structure};
-use granary_pm::Pm;
+use granary_pm::{Pm, corrupt};
 use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{FsError, Lower, Result, Vfs};
 use std::collections::BTreeMap;
@@ -30,7 +30,12 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
     let store = Store::open(pm, sb)?;
     if clean {
         store.clusters.read_bitmap(&store.pm, &store.sb)?;
-        store.clusters.set_inodes(usage(&store)?);
+        let maps = usage(&store)?;
+        let within = |cluster: &u32| (store.sb.first()..store.sb.end()).contains(&u64::from(*cluster));
+        if let Some(cluster) = maps.keys().find(|cluster| !within(cluster)) {
+            return Err(corrupt(format!("the usage table has cluster {cluster}, which is none of inodes")));
+        }
+        store.clusters.set_inodes(maps);
     } else {
         recover::recover(&store, &lower, &mut recovery)?;
     }

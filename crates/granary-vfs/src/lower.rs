@@ -11,7 +11,7 @@
 //!
 //! Why layers do not wait for each other in a circle: DESIGN.md, "Layers". It does *not* unmount the lower vfs: who mounted it does.
 
-use crate::attr::{FileKind, Ino};
+use crate::attr::{FileKind, Ino, flag};
 use crate::error::{FsError, Result};
 use crate::fs::{Allocate, Call, Caller, DirEntry, Features, NewNode, Origin, RenameFlags, StatFs};
 use crate::posix::{OpenFlags, Stat};
@@ -257,7 +257,10 @@ impl Lower {
         data: Payload<'_>,
         through: Through,
     ) -> Result<()> {
-        let file = self.open(node, through.flags(OpenFlags::WRONLY))?;
+        // Whether a file that only grows is only grown, the upper layer has seen to.
+        let appends = node.view(|a| a.flags & flag::APPEND != 0);
+        let access = if appends { OpenFlags::WRONLY | OpenFlags::APPEND } else { OpenFlags::WRONLY };
+        let file = self.open(node, through.flags(access))?;
         let (caller, mut done) = (above(call), 0);
         while done < data.len() {
             let rest = data.part(done, data.len() - done);

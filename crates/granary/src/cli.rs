@@ -212,7 +212,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 #[derive(Args)]
 pub struct ReproduceArgs {
-    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17), devfs (FAST'18), orchfs (FAST'25)
+    /// The paper: bytefs (ASPLOS'25), pebblessd (MEMSYS'17), devfs (FAST'18), orchfs (FAST'25), spfs (FAST'23)
     pub paper: String,
     /// Figures, tables and sections of the paper, comma-separated; all where left out
     #[arg(long, value_delimiter = ',')]

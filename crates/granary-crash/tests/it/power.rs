@@ -348,23 +348,23 @@ fn phfs_keeps_its_promises_under_varmail() {
 
 #[test]
 fn spfs_over_ext4_keeps_its_promises() {
-    explore("spfs+ext4", "torture", 12);
-    explore("spfs+ext4-pointers", "oltp", 6);
+    explore("spfs+ext4", "torture", 8);
+    explore("spfs+ext4-pointers", "oltp", 3);
 }
 
 #[test]
 fn spfs_over_f2fs_keeps_its_promises() {
-    explore("spfs+f2fs", "torture", 8);
-    explore("spfs+f2fs-pointers", "varmail", 4);
+    explore("spfs+f2fs", "torture", 5);
+    explore("spfs+f2fs-pointers", "varmail", 2);
 }
 
 #[test]
 fn spfs_over_nilfs2_keeps_its_promises() {
-    explore("spfs+nilfs2", "torture", 8);
-    explore("spfs+nilfs2-pointers", "torture", 4);
+    explore("spfs+nilfs2", "torture", 5);
+    explore("spfs+nilfs2-pointers", "torture", 3);
 }
 
 #[test]
 fn spfs_keeps_its_promises_on_a_full_drive() {
-    explore("spfs+ext4", "full", 3);
+    explore("spfs+ext4", "full", 2);
 }

@@ -4,7 +4,6 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{self, Rig, each, possible, systems, vfs};
-use granary_device::Devices;
 use granary_lab::registry;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
@@ -75,7 +74,7 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
         return;
     }
     for system in systems() {
-        let (first, drive) = vfs(system);
+        let (first, devices) = vfs(system);
         let dir = tempfile::tempdir().expect("a directory");
         let mounted = mount(&first, dir.path());
         let at = |n: usize| dir.path().join(format!("n{n}"));
@@ -101,7 +100,7 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
         mounted.unmount().expect("unmounted");
 
         let testbed = rig::testbed();
-        let again = registry::mount(system, &Devices::ssd(drive), &testbed, false).expect("mounted");
+        let again = registry::mount(system, &devices, &testbed, false).expect("mounted");
         let second =
             Vfs::mount(again, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");
         let mounted = mount(&second, dir.path());

@@ -5,7 +5,6 @@
 #![allow(unsafe_code, reason = "these calls have no safe wrapper")]
 
 use super::rig::{self, eventually, possible, systems, vfs};
-use granary_device::Devices;
 use granary_lab::registry;
 use granary_mount::{Mounted, Options, host_config};
 use granary_units::Bytes;
@@ -84,7 +83,7 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
         return eprintln!("skipped: handles are for root");
     }
     for system in systems() {
-        let (first, drive) = vfs(system);
+        let (first, devices) = vfs(system);
         let dir = tempfile::tempdir().expect("a directory");
         let mounted = mount(&first, dir.path());
         let at = |name: &str| dir.path().join(name);
@@ -140,7 +139,7 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
         mounted.unmount().expect("unmounted");
 
         let testbed = rig::testbed();
-        let again = registry::mount(system, &Devices::ssd(drive), &testbed, false).expect("mounted");
+        let again = registry::mount(system, &devices, &testbed, false).expect("mounted");
         let second =
             Vfs::mount(again, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");
         let mounted = mount(&second, dir.path());

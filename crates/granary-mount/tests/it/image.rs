@@ -1,11 +1,12 @@
 //! Images in memory: what a test mounts, kills or copies, and opens again.
 
-use granary_device::{Devices, Drive, Role};
+use granary_device::{Devices, Need};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta, OpenOptions};
 use granary_lab::registry::{self, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::host_config;
+use granary_pmem::DimmConfig;
 use granary_units::Bytes;
 use granary_vfs::{Vfs, VfsConfig};
 use std::sync::Arc;
@@ -21,21 +22,21 @@ pub fn create(entry: &FsEntry, log: Option<Bytes>) -> MemoryHost {
         (config.firmware.log_region, config.firmware.cache) = (log, log);
     }
     let host = MemoryHost::new();
-    Image::create_on(&host, &ImageDevices::ssd(config), ImageMeta::default(), false).expect("an image");
+    let nvm = entry.needs.contains(&Need::Nvm);
+    let nvm = nvm.then(|| DimmConfig::optane_dcpmm().with_capacity(Bytes::mib(16)));
+    let devices = ImageDevices { ssd: Some(config), nvm };
+    Image::create_on(&host, &devices, ImageMeta::default(), false).expect("an image");
     host
 }
 
 /// Opens it.
-pub fn open(host: &MemoryHost, durability: Durability) -> (Image, Arc<dyn Drive>) {
+pub fn open(host: &MemoryHost, durability: Durability) -> (Image, Devices) {
     let options = OpenOptions { durability, wal_half: Some(1 << 20), ..OpenOptions::default() };
-    let (image, devices) = Image::open_on(Arc::new(host.clone()), options).expect("opens");
-    let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
-    (image, drive)
+    Image::open_on(Arc::new(host.clone()), options).expect("opens")
 }
 
-/// The file system on a drive, made first where `new`.
-pub fn vfs_on(drive: Arc<dyn Drive>, entry: &FsEntry, new: bool) -> Arc<Vfs> {
-    let devices = Devices::ssd(drive);
+/// The file system on its devices, made first where `new`.
+pub fn vfs_on(devices: Devices, entry: &FsEntry, new: bool) -> Arc<Vfs> {
     if new {
         registry::mkfs(entry, &devices).expect("mkfs");
     }

@@ -124,8 +124,8 @@ impl Drop for Stop<'_> {
 
 /// Opens the image with machine durability, and its file system, which is made first where `new`.
 fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>) {
-    let (image, drive) = image::open(host, Durability::Machine);
-    (image, image::vfs_on(drive, entry, new))
+    let (image, devices) = image::open(host, Durability::Machine);
+    (image, image::vfs_on(devices, entry, new))
 }
 
 /// Writes until told to stop; what is durable is told after the call that promised it.

@@ -1,10 +1,11 @@
 //! A mount on a drive in memory, taken away again whatever happens.
 
-use granary_device::{Devices, Drive};
+use granary_device::{Devices, Need, Role};
 use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Options, Unmounter, host_config};
 use granary_mssd::Mssd;
+use granary_pmem::{Dimm, DimmConfig};
 use granary_units::Bytes;
 use granary_vfs::{Caller, Vfs, VfsConfig};
 use std::fs;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 pub struct Rig {
     pub fs: &'static str,
     pub vfs: Arc<Vfs>,
-    drive: Arc<Mssd>,
+    devices: Devices,
     mounted: Option<Mounted>,
     unmounter: Unmounter,
     dir: tempfile::TempDir,
@@ -53,20 +54,23 @@ pub fn each_with_all(test: impl Fn(&Rig)) {
 }
 
 /// A file system on a new drive of 512 MiB, not mounted anywhere.
-pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Arc<Mssd>) {
+pub fn vfs(fs: &FsEntry) -> (Arc<Vfs>, Devices) {
     vfs_of(fs, Bytes::mib(512))
 }
 
-fn vfs_of(fs: &FsEntry, size: Bytes) -> (Arc<Vfs>, Arc<Mssd>) {
+fn vfs_of(fs: &FsEntry, size: Bytes) -> (Arc<Vfs>, Devices) {
     let testbed = testbed();
     let mut config = testbed.ssd_for(Some(fs)).expect("an SSD");
     config.flash = config.flash.with_capacity(size);
-    let drive = Arc::new(Mssd::new(&config).expect("a drive"));
-    let devices = Devices::ssd(drive.clone());
+    let mut devices = Devices::ssd(Arc::new(Mssd::new(&config).expect("a drive")));
+    if fs.needs.contains(&Need::Nvm) {
+        let dimm = DimmConfig::optane_dcpmm().with_capacity(Bytes::mib(64));
+        devices = devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm).expect("a DIMM")));
+    }
     registry::mkfs(fs, &devices).expect("mkfs");
     let mounted = registry::mount(fs, &devices, &testbed, false).expect("mount");
     let config = host_config(VfsConfig::default(), Bytes::mib(64), false);
-    (Vfs::mount(mounted, config).expect("vfs"), drive)
+    (Vfs::mount(mounted, config).expect("vfs"), devices)
 }
 
 impl Rig {
@@ -76,11 +80,11 @@ impl Rig {
 
     /// One on a drive of its own size.
     pub fn of(fs: &'static FsEntry, size: Bytes, options: &Options) -> Rig {
-        let (vfs, drive) = vfs_of(fs, size);
+        let (vfs, devices) = vfs_of(fs, size);
         let dir = tempfile::tempdir().expect("a directory");
         let mounted = granary_mount::mount(vfs.clone(), dir.path(), options).expect("mounts");
         let unmounter = mounted.unmounter();
-        Rig { fs: fs.name, vfs, drive, mounted: Some(mounted), unmounter, dir }
+        Rig { fs: fs.name, vfs, devices, mounted: Some(mounted), unmounter, dir }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -93,12 +97,12 @@ impl Rig {
 
     /// Pages that have been written to the drive.
     pub fn written(&self) -> u64 {
-        self.drive.counters().link.block_write.iter().sum()
+        self.devices.sum().link.block_write.iter().sum()
     }
 
     /// Pages that the drive has been told are free.
     pub fn trimmed(&self) -> u64 {
-        self.drive.counters().commands.trim_pages
+        self.devices.sum().commands.trim_pages
     }
 
     pub fn unmounter(&self) -> &Unmounter {
@@ -131,7 +135,7 @@ impl Rig {
         });
         taken.expect("unmounts");
         self.mounted.take().expect("mounted").join().expect("ends cleanly");
-        self.drive.check().expect("the drive is in order");
+        self.devices.check().expect("the devices are in order");
         let left = fs::read_dir(self.root()).expect("readable").count();
         assert_eq!(left, 0, "{} is still mounted", self.root().display());
     }
@@ -152,7 +156,14 @@ pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
     let wanted = std::env::var("GRANARY_FS").ok();
     // On the emulator of ByteFS's paper, which has no second names of pages.
     let testbed = testbed();
-    let served = FILE_SYSTEMS.iter().filter(move |fs| testbed.roles_for(fs).is_ok());
+    let own = |fs: &FsEntry| fs.below.is_some() && fs.needs.contains(&Need::Nvm);
+    // Stacks get a DIMM beside it; one of them stands for all, unless others are named.
+    let one = FILE_SYSTEMS.iter().find(|fs| own(fs)).map(|fs| fs.name);
+    let named = wanted.is_some();
+    let served = FILE_SYSTEMS.iter().filter(move |fs| match own(fs) {
+        true => named || Some(fs.name) == one,
+        false => testbed.roles_for(fs).is_ok(),
+    });
     // Those without crash cases of their own differ from another in what a call costs only.
     let served = served.filter(|fs| !fs.crash.is_empty());
     served.filter(move |fs| wanted.as_deref().is_none_or(|w| w.split(',').any(|w| w == fs.name)))

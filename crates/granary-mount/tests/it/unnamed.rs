@@ -151,8 +151,8 @@ fn many_live_side_by_side() {
 }
 
 fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>) {
-    let (image, drive) = image::open(host, Durability::Process);
-    (image, image::vfs_on(drive, entry, new))
+    let (image, devices) = image::open(host, Durability::Process);
+    (image, image::vfs_on(devices, entry, new))
 }
 
 fn content(p: &mut Process, path: &str) -> Option<Vec<u8>> {

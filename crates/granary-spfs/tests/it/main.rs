@@ -1,6 +1,7 @@
 //! SPFS from outside: one binary, one module for each property that is looked at.
 
 mod common;
+mod damage;
 mod files;
 mod full;
 mod model;

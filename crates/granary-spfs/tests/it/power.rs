@@ -190,10 +190,10 @@ fn what_a_tiered_file_acknowledged_survives_power_failures() {
         purge_after: Nanos::from_millis(2),
         ..eager.clone()
     };
-    let all: Vec<Recovery> = (0..9).flat_map(|seed| [fail(seed, &eager), fail(1000 + seed, &busy)]).collect();
+    let all: Vec<Recovery> = (0..6).flat_map(|seed| [fail(seed, &eager), fail(1000 + seed, &busy)]).collect();
     let sum = |of: fn(&Recovery) -> u64| all.iter().map(of).sum::<u64>();
     let seen = (sum(|r| r.files), sum(|r| r.dropped), sum(|r| r.scrubbed));
-    assert!(seen.0 > 5 && seen.2 > 0, "recovery had hardly anything to do: {seen:?}");
+    assert!(seen.0 > 3 && seen.2 > 0, "recovery had hardly anything to do: {seen:?}");
 }
 
 /// One file, all of it in persistent memory, is overwritten and grows, and the power fails within some microseconds: each write is there

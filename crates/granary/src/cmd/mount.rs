@@ -279,7 +279,8 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
 
 /// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.
 fn heeded(entry: &registry::FsEntry, args: &MountArgs, host: &Host, paths: &[String]) -> Result<(), Failure> {
-    let own = entry.options.as_ref().map_or("", |o| o.section);
+    let layers = std::iter::successors(Some(entry), |layer| layer.below);
+    let own: Vec<&str> = layers.filter_map(|layer| layer.options.as_ref()).map(|o| o.section).collect();
     for (set, path) in args.set.iter().zip(paths) {
         let (section, rest) = path.split_once('.').unwrap_or((path, ""));
         let why = match (section, rest.split_once('.').map(|(part, _)| part)) {
@@ -289,7 +290,7 @@ fn heeded(entry: &registry::FsEntry, args: &MountArgs, host: &Host, paths: &[Str
             }
             _ if path == "host.cores" => "programs run on this machine's cores".to_owned(),
             ("host", Some("costs")) => "programs run in this machine's time".to_owned(),
-            ("fs", Some(fs)) if fs != own => format!("this is {}", entry.name),
+            ("fs", Some(fs)) if !own.contains(&fs) => format!("this is {}", entry.name),
             _ => continue,
         };
         return Err(Failure::usage(format!("--set {set} changes nothing of this mount: {why}")));

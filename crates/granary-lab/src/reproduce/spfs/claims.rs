@@ -1,0 +1,184 @@
+//! Every statement of the SPFS slides, and how our number for it follows.
+
+use super::plan::{PAIRS, SYNC};
+use crate::record::Record;
+use crate::reproduce::{Alone, Judged, Paper, Results};
+use Paper::{Above, Below, Number};
+use granary_spfs::exthash::{pointers, probes};
+use granary_spfs::factor;
+
+const WORKLOAD: &str = "the slides do not say of which workload: ours is the best of five";
+const TEXT: &str = "a statement in words";
+const STATED: &str = "a value of the testbed, with its source beside it";
+const PARTS: &str = "the testbed states the page cache, not the memory";
+const PICTURE: &str =
+    "not run: the figure's bars are a picture, so that there is nothing to hold ours against";
+const SHARE: &str = "share of the written bytes that went to persistent memory: above one half is PMEM";
+const COUNTED: &str = "counted by the code that enters and searches extents";
+const ZIGGURAT: &str = "not run: Ziggurat is not here";
+
+/// The longest extent: 256 MB.
+const LONGEST: u32 = 65_536;
+
+/// All statements beside what the runs say.
+pub(super) fn claims(results: &Results) -> Vec<Judged> {
+    let mut rows = Rows { r: results, all: Vec::new() };
+    rows.sync();
+    rows.profiler();
+    rows.hashing();
+    rows.machines();
+    rows.pictures();
+    rows.all
+}
+
+/// What extent hashing counts.
+pub(super) fn hashing() -> Alone {
+    let most = |start: u32| pointers(start, LONGEST / 2).count();
+    let worst = (0..LONGEST / 2).step_by(37).map(most).max().unwrap_or(0);
+    let longest = (0..LONGEST).map(|key| probes(key).count()).max().unwrap_or(0);
+    let second = |start: u32| pointers(start, 16).nth(1).map_or(0, |next| next - start);
+    [
+        ("entries", worst as f64),
+        ("entries of an aligned extent", pointers(0, LONGEST).count() as f64),
+        ("stride", f64::from(second(0b1010))),
+        ("example", pointers(3, 7).count() as f64),
+        (
+            "example's probes",
+            probes(7).position(|key| pointers(3, 7).any(|p| p == key)).map_or(0.0, |n| n as f64 + 1.0),
+        ),
+        ("probes", longest as f64),
+        ("stride of block hashing", 1.0),
+        ("operations to bin 0", factor::reads_to_zero(5) as f64),
+    ]
+    .into()
+}
+
+struct Rows<'a> {
+    r: &'a Results,
+    all: Vec<Judged>,
+}
+
+/// The share of the bytes written that persistent memory took.
+fn share(r: &Record) -> Option<f64> {
+    let data = r.devices.get("nvm")?.host.byte.write_bytes.get("data").copied().unwrap_or(0);
+    (r.app.write_bytes > 0).then(|| data as f64 / r.app.write_bytes as f64)
+}
+
+impl Rows<'_> {
+    fn add(
+        &mut self,
+        figure: &'static str,
+        on: &'static str,
+        what: &'static str,
+        paper: Paper,
+        ours: Option<f64>,
+        why: &'static str,
+    ) {
+        let factor = what.contains('/');
+        self.all.push(Judged { figure, on, what, paper, factor, ours, why });
+    }
+
+    fn alone(&self, name: &str) -> Option<f64> {
+        self.r.alone.get(name).copied()
+    }
+
+    fn sync(&mut self) {
+        let gain = |(with, without): (&str, &str), w: &str| {
+            let per_s = |fs: &str| Some(self.r.main(w, fs)?.ops.per_s);
+            per_s(without).filter(|b| *b > 0.0).and_then(|b| Some(per_s(with)? / b))
+        };
+        let all: Vec<f64> = PAIRS.iter().flat_map(|pair| SYNC.map(|w| gain(*pair, w))).flatten().collect();
+        let most = all.into_iter().reduce(f64::max);
+        self.add("sync", "synchronous writes", "throughput SPFS+x/x, up to", Number(9.9), most, WORKLOAD);
+        self.add("machines", "background", "end of Optane DCPMM", Number(2022.0), None, TEXT);
+    }
+
+    fn profiler(&mut self) {
+        let f = "profiler";
+        for (on, w, paper) in [
+            ("large synchronous writes", "large-sync", Above(0.5)),
+            ("large asynchronous writes", "large-async", Below(0.5)),
+            ("small synchronous writes", "rewrite-4k", Above(0.5)),
+            ("small asynchronous writes", "small-async", Below(0.5)),
+        ] {
+            let ours = self.r.main(w, PAIRS[0].0).and_then(share);
+            self.add(f, on, "share in persistent memory", paper, ours, SHARE);
+        }
+        self.add(
+            f,
+            "small asynchronous writes",
+            "share in persistent memory, Ziggurat",
+            Above(0.5),
+            None,
+            ZIGGURAT,
+        );
+        let ours = self.alone("operations to bin 0");
+        self.add(
+            "hashing",
+            "sync factor",
+            "operations of weight 0 to the lowest bin",
+            Number(136.0),
+            ours,
+            COUNTED,
+        );
+    }
+
+    fn hashing(&mut self) {
+        let f = "hashing";
+        for (on, what, paper, name) in [
+            ("extent of B blocks", "entries, B = 32768, below log2 B + 2", Below(17.0), "entries"),
+            ("best case", "entries", Number(1.0), "entries of an aligned extent"),
+            ("insert", "stride at key 1010", Number(2.0), "stride"),
+            ("start 3, length 7", "pointers (3, 4, 8)", Number(3.0), "example"),
+            ("search for 7", "probes (7, 6, 4)", Number(3.0), "example's probes"),
+            ("search", "probes, B = 65536, below log2 B + 2", Below(18.0), "probes"),
+            ("BlockHash", "stride", Number(1.0), "stride of block hashing"),
+        ] {
+            let ours = self.alone(name);
+            self.add(f, on, what, paper, ours, COUNTED);
+        }
+    }
+
+    fn machines(&mut self) {
+        let f = "machines";
+        for (on, what, paper, name) in [
+            ("DCPMM", "processors", 20.0, "DCPMM: processors"),
+            ("DCPMM", "PM, GB", 256.0, "DCPMM: PM, GB"),
+            ("DCPMM", "SSD, TB", 2.0, "DCPMM: SSD, TB"),
+            ("NVDIMM-N", "processors", 32.0, "NVDIMM-N: processors"),
+            ("NVDIMM-N", "PM, GB", 16.0, "NVDIMM-N: PM, GB"),
+            ("NVDIMM-N", "SSD, GB", 512.0, "NVDIMM-N: SSD, GB"),
+        ] {
+            let ours = self.alone(name);
+            self.add(f, on, what, Number(paper), ours, STATED);
+        }
+        self.add(f, "DCPMM", "DRAM, GB", Number(128.0), None, PARTS);
+        self.add(f, "NVDIMM-N", "DRAM, GB", Number(32.0), None, PARTS);
+    }
+
+    fn pictures(&mut self) {
+        for (figure, on, what, paper) in [
+            ("mapping", "ExtentTree, ExtentHash, BlockHash", "files", 8000.0),
+            ("mapping", "ExtentTree, ExtentHash, BlockHash", "file size, MB", 256.0),
+            ("stacking", "fileserver, buffered and direct", "throughput SPFS+x/x", 1.0),
+            ("trace", "FIU: Moodle, Usr1, Usr2", "throughput SPFS+x/x", 1.0),
+        ] {
+            self.add(figure, on, what, Number(paper), None, PICTURE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_runs_no_number_is_made_up_and_what_is_counted_holds() {
+        let mut results = Results::default();
+        assert!(claims(&results).iter().all(|j| j.ours.is_none()));
+        results.alone = hashing();
+        let counted: Vec<_> = claims(&results).into_iter().filter(|j| j.ours.is_some()).collect();
+        assert_eq!(counted.len(), 8);
+        assert!(counted.iter().all(|j| j.holds() == Some(true)), "{counted:?}");
+    }
+}
