@@ -24,6 +24,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_f2fs::F2FS_PEBBLE,
     granary_nova::NOVA,
     granary_pmfs::PMFS,
+    granary_orchfs::ORCHFS,
     granary_devfs::DEVFS,
     granary_devfs::DEVFS_CAP,
     granary_devfs::DEVFS_NAIVE,

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 impl OrchFs {
     /// One sentence for each thing that is wrong. Everything is brought home first.
     pub(crate) fn check_all(&self) -> Result<Vec<String>> {
+        // No block migrates meanwhile.
+        let _quiet = self.loading.lock();
         self.digest_all()?;
         let mut bad = Findings::default();
         let end = self.checkpoint.lock().inodes_end;
@@ -53,9 +55,13 @@ impl OrchFs {
                 let d = &entry.dentry;
                 *links.entry(d.ino).or_default() += 1;
                 match inodes.get(&d.ino) {
-                    None => bad.push(format!("a name in directory {ino} stands for inode {}, which is free", d.ino)),
+                    None => bad
+                        .push(format!("a name in directory {ino} stands for inode {}, which is free", d.ino)),
                     Some((_, a)) if a.kind != d.kind => {
-                        bad.push(format!("a name in directory {ino} says {:?} of inode {}, a {:?}", d.kind, d.ino, a.kind));
+                        bad.push(format!(
+                            "a name in directory {ino} says {:?} of inode {}, a {:?}",
+                            d.kind, d.ino, a.kind
+                        ));
                     }
                     Some((child, _)) if d.kind == FileKind::Dir => {
                         *subdirs.entry(*ino).or_default() += 1;
@@ -79,7 +85,10 @@ impl OrchFs {
                 _ => names,
             };
             if attr.nlink != wanted || attr.kind == FileKind::Dir && names > 1 {
-                bad.push(format!("inode {ino} says {} links and has {wanted}, from {names} names", attr.nlink));
+                bad.push(format!(
+                    "inode {ino} says {} links and has {wanted}, from {names} names",
+                    attr.nlink
+                ));
             }
         }
     }
@@ -87,7 +96,8 @@ impl OrchFs {
     fn check_memory(&self, inodes: &BTreeMap<u64, (State, Attr)>, bad: &mut Findings) {
         let nodes: Vec<_> = {
             let nodes = self.nodes.lock();
-            let mut all: Vec<_> = nodes.iter().filter_map(|(ino, node)| Some((*ino, node.upgrade()?))).collect();
+            let mut all: Vec<_> =
+                nodes.iter().filter_map(|(ino, node)| Some((*ino, node.upgrade()?))).collect();
             all.sort_by_key(|(ino, _)| *ino);
             all
         };
@@ -116,7 +126,8 @@ impl Pools {
     fn compare(&self, reached: &Pools, bad: &mut Findings) {
         for area in Area::ALL {
             for number in self.differences(reached, area) {
-                let what = if self.is_taken(area, number) { "taken, but nobody's" } else { "in use, but free" };
+                let what =
+                    if self.is_taken(area, number) { "taken, but nobody's" } else { "in use, but free" };
                 bad.push(format!("{} {number} is {what}", area.name()));
             }
         }

@@ -17,6 +17,7 @@ use crate::write::{Job, Segment, Source, Stamp};
 use granary_units::Payload;
 use granary_vfs::{Attr, Call, FsError, Inode, Result, SetAttr};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// No data.
 const NOTHING: Payload<'static> = Payload::Bytes(&[]);
@@ -80,7 +81,13 @@ impl OrchFs {
             None => Vec::new(),
         };
         let attr = |_: Option<u64>| new;
-        self.execute(call.process, inode, jobs, NOTHING, &Stamp { attr: &attr, head: true, group: usize::MAX })
+        self.execute(
+            call.process,
+            inode,
+            jobs,
+            NOTHING,
+            &Stamp { attr: &attr, head: true, group: usize::MAX },
+        )
     }
 
     /// What goes when a file ends at `size`.
@@ -141,6 +148,11 @@ impl OrchFs {
         })?;
         tx.put_free_inode(node.ino.0);
         tx.commit(process)?;
+        node.gone.store(true, Relaxed);
+        {
+            let mut victims = self.victims.lock();
+            state.tree.range(0, u64::MAX).for_each(|(block, _)| victims.touch(node.ino.0, block, false));
+        }
         *state = Default::default();
         self.nodes.lock().remove(&node.ino.0);
         inode.update(|a| *a = Attr { blocks: 0, ..*a });

@@ -16,7 +16,7 @@ use crate::layout::checkpoint::Checkpoint;
 use crate::layout::{Area, Layout, inode, nodes};
 use crate::record::Record;
 use granary_device::Structure;
-use granary_pm::Pm;
+use granary_pm::{Pm, corrupt};
 use granary_vfs::Result;
 use std::collections::BTreeMap;
 
@@ -28,12 +28,11 @@ fn structure(area: Area) -> Structure {
     }
 }
 
-/// Brings records home; durable when it returns. Raises the checkpoint's end of inodes (which is not written yet).
+/// Brings records that were verified home; durable when it returns. Raises the checkpoint's end of inodes (which is not written yet).
 ///
 /// # Errors
-/// `Corrupt` where a record is refused, before anything is stored; the drive's.
+/// The drive's.
 pub fn bring_home(pm: &Pm, layout: &Layout, records: &[Record], checkpoint: &mut Checkpoint) -> Result<()> {
-    records.iter().try_for_each(|record| record.verify(layout))?;
     let mut images: BTreeMap<(Area, u64), Vec<u8>> = BTreeMap::new();
     for r in records {
         let image = match images.entry((r.area, r.number)) {
@@ -74,16 +73,28 @@ pub fn bring_home(pm: &Pm, layout: &Layout, records: &[Record], checkpoint: &mut
 }
 
 impl OrchFs {
-    /// Digests a journal up to its present tail.
+    /// Digests a journal up to its present tail. From the first group on that is refused its groups are dropped: their inodes are what
+    /// was digested before, and whoever has them in memory gets errors until they have left it.
     ///
     /// # Errors
-    /// `Corrupt` where the journal holds what the kernel's part refuses; the drive's.
+    /// The drive's.
     pub(crate) fn digest(&self, journal: usize) -> Result<()> {
         let j = &self.journals[journal];
         let _digesting = j.digest.lock();
-        let (records, tail) = j.groups(&self.pm)?;
+        let (groups, tail) = j.groups(&self.pm)?;
         if tail == j.head() {
             return Ok(());
+        }
+        let refused = groups.iter().position(|(group, _)| group.verify(&self.layout).is_err());
+        let (sound, rest) = groups.split_at(refused.unwrap_or(groups.len()));
+        let end = sound.last().map_or(j.head(), |(_, end)| *end);
+        let records: Vec<Record> = sound.iter().flat_map(|(group, _)| group.records.clone()).collect();
+        if end < tail {
+            let own = j.pending_behind(end);
+            let named = rest.iter().flat_map(|(group, _)| &group.records);
+            let named = named.filter(|r| r.area == Area::Inode).map(|r| r.number);
+            self.revoked.lock().extend(own.into_iter().chain(named));
+            j.forget(end);
         }
         {
             let mut checkpoint = self.checkpoint.lock();
@@ -92,6 +103,19 @@ impl OrchFs {
             checkpoint.write(&self.pm)?;
         }
         j.digested(tail).into_iter().try_for_each(|(area, number)| self.pools.give(area, number))
+    }
+
+    /// Whether the kernel's part has taken an inode away from whoever has it in memory.
+    ///
+    /// # Errors
+    /// `Corrupt` says so.
+    pub(crate) fn check_lease(&self, ino: u64) -> Result<()> {
+        match self.revoked.lock().contains(&ino) {
+            true => Err(corrupt(format!(
+                "inode {ino}: its journal was refused; what was digested before is kept"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Digests all journals.
@@ -118,3 +142,7 @@ impl OrchFs {
         Ok(waiting)
     }
 }
+
+#[cfg(test)]
+#[path = "digest_tests.rs"]
+mod tests;

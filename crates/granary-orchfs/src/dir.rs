@@ -119,7 +119,8 @@ impl Dir {
     }
 
     /// How many names there are.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.by_cookie.len()
     }
 
@@ -158,10 +159,17 @@ impl Dir {
     }
 
     /// Enters a name at its place; returns the record.
-    pub fn insert(&mut self, (page, unit): (u64, usize), name: &[u8], ino: u64, kind: granary_vfs::FileKind) -> Record {
+    pub fn insert(
+        &mut self,
+        (page, unit): (u64, usize),
+        name: &[u8],
+        ino: u64,
+        kind: granary_vfs::FileKind,
+    ) -> Record {
         self.last += 1;
         let dentry = Dentry { ino, cookie: self.last, kind, name: name.to_vec() };
-        let record = Record { area: Area::Page, number: page, at: unit * UNIT, bytes: dentry::bytes(&dentry) };
+        let record =
+            Record { area: Area::Page, number: page, at: unit * UNIT, bytes: dentry::bytes(&dentry) };
         let units = dentry::units(name);
         let at = self.rooms.iter().position(|room| room.page == page).expect("a place is in a page of it");
         self.rooms[at].taken |= mask(unit, units);
@@ -259,7 +267,9 @@ mod tests {
                 let loaded = Dir::load(1, &chain).expect("it is one");
                 assert_eq!(loaded.by_cookie, dir.by_cookie);
                 assert_eq!(loaded.len(), names.len());
-                assert!(loaded.rooms.iter().zip(&dir.rooms).all(|(a, b)| a.taken == b.taken && a.page == b.page));
+                assert!(
+                    loaded.rooms.iter().zip(&dir.rooms).all(|(a, b)| a.taken == b.taken && a.page == b.page)
+                );
             }
         }
         assert!(dir.pages() > 2);

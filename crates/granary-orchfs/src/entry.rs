@@ -12,7 +12,11 @@ pub const ORCHFS: FsEntry = FsEntry {
     about: "OrchFS (FAST'25): writes partitioned between NVM (unaligned) and SSD (whole 32 KiB blocks)",
     needs: &[Need::Nvm, Need::Blocks],
     write_log: false,
-    options: Some(OptionsEntry { section: "orchfs", read: |from| Section::read::<MountOptions>(from), refusal }),
+    options: Some(OptionsEntry {
+        section: "orchfs",
+        read: |from| Section::read::<MountOptions>(from),
+        refusal,
+    }),
     periodic: nothing_periodic,
     mkfs: |devices, table| {
         let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
@@ -31,6 +35,12 @@ pub const ORCHFS: FsEntry = FsEntry {
             mkfs: "journals = 1\njournal = '64 KiB'",
             mount: &["reclaim = 'artifact'"],
             ..CrashCase::plain("orchfs-artifact")
+        },
+        // Blocks go to the SSD all the time.
+        CrashCase {
+            mkfs: "journals = 2\njournal = '64 KiB'",
+            mount: &["migrate_high = 0", "migrate_low = 0", "migrate_pause = 200000"],
+            ..CrashCase::plain("orchfs-migrate")
         },
     ],
 };

@@ -42,6 +42,15 @@ impl OrchFs {
         let mut new = old;
         new.allocated(how, end, call.time);
         let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, true);
+        let (nothing, group) = (Payload::Bytes(&[]), GROUP);
+        if new.size > old.size {
+            // What the file grows over becomes zero first, which nobody sees.
+            let grown = self.grow(node, old.size, new.size)?;
+            if !grown.is_empty() {
+                let stamp = Stamp { attr: &|_| old, head: false, group };
+                self.execute(call.process, inode, grown, nothing, &stamp)?;
+            }
+        }
         let mut jobs = match how {
             Allocate::PunchHole => self.punch(node, pos, end)?,
             _ => {
@@ -52,15 +61,12 @@ impl OrchFs {
                 };
                 let mut jobs = Vec::new();
                 if how.zeroes() {
-                    // Edges get blocks, too.
+                    // Edges get space, too.
                     for edge in [pos / PAGE * PAGE, end / PAGE * PAGE] {
-                        let inside = edge >= from && edge < to;
-                        if !inside && edge < end && !jobs.iter().any(|j: &Job<'_>| j.block == edge / BLOCK) {
-                            jobs.extend(self.reserved(inode, Part {
-                                block: edge / BLOCK,
-                                from: (edge % BLOCK) as u32,
-                                to: (edge % BLOCK + PAGE) as u32,
-                            })?);
+                        let from = (edge % BLOCK) as u32;
+                        let part = Part { block: edge / BLOCK, from, to: from + PAGE as u32 };
+                        if edge < end && !jobs.iter().any(|job: &Job<'_>| job.block == part.block) {
+                            jobs.extend(self.reserved(inode, part)?);
                         }
                     }
                 }
@@ -77,17 +83,9 @@ impl OrchFs {
                 jobs
             }
         };
-        if new.size > old.size && old.size % BLOCK != 0 {
-            let grown = self.grow(node, old.size, new.size)?;
-            for job in grown {
-                jobs.retain(|other| other.block != job.block);
-                jobs.push(job);
-            }
-        }
         jobs.sort_by_key(|job| job.block);
         let attr = |reached: Option<u64>| if reached.is_none() { new } else { old };
-        let group = if how == Allocate::PunchHole { usize::MAX } else { GROUP };
-        let nothing = Payload::Bytes(&[]);
+        let group = if how == Allocate::PunchHole { usize::MAX } else { group };
         self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
     }
 

@@ -262,7 +262,11 @@ impl HrTree {
         if let Some(leaf) = self.descend(block) {
             let (number, changed) = (self.node(leaf).number, old.word() != unit.word());
             if changed {
-                changes.push(Change::Child { node: number, slot: block as usize % FANOUT, word: unit.word() });
+                changes.push(Change::Child {
+                    node: number,
+                    slot: block as usize % FANOUT,
+                    word: unit.word(),
+                });
             }
             match (old == HOLE, is_hole) {
                 (true, false) => self.node_mut(leaf).used += 1,
@@ -568,7 +572,10 @@ impl HrTree {
                     }
                 }
                 (Word::Index(_), 0) | (_, 1..) => {
-                    return Err(corrupt(format!("index node {number} has {word:?} at level {}", image.level)));
+                    return Err(corrupt(format!(
+                        "index node {number} has {word:?} at level {}",
+                        image.level
+                    )));
                 }
                 (word, 0) => {
                     let unit = unit(word)?;

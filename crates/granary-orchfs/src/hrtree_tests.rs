@@ -36,11 +36,9 @@ impl Media {
     }
 
     fn load(&self) -> HrTree {
-        HrTree::load(
-            self.root.unwrap_or(Word::None),
-            &mut |n| Ok(self.nodes[&n].clone()),
-            &mut |word| if let Word::Block(base) = word { Ok(unit(base.block)) } else { panic!("{word:?}") },
-        )
+        HrTree::load(self.root.unwrap_or(Word::None), &mut |n| Ok(self.nodes[&n].clone()), &mut |word| {
+            if let Word::Block(base) = word { Ok(unit(base.block)) } else { panic!("{word:?}") }
+        })
         .expect("it is a tree")
     }
 }

@@ -15,10 +15,10 @@
 use crate::layout::Area;
 use crate::record::{Group, HEAD, LARGEST_GROUP, Record};
 use granary_device::Structure;
-use granary_pm::{Pm, corrupt};
+use granary_pm::Pm;
 use granary_sim::sync::Mutex;
 use granary_units::Payload;
-use granary_vfs::Result;
+use granary_vfs::{FsError, Result};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -79,11 +79,6 @@ impl Journal {
         self.tail() - self.head()
     }
 
-    /// Bytes of the ring.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Whether a group of so many bytes fits without a digest.
     pub fn has_room(&self, len: usize) -> bool {
         self.used() + len as u64 <= self.size
@@ -142,36 +137,50 @@ impl Journal {
         Ok(Group::decode(&bytes)?.map(|group| (group, position + len as u64)))
     }
 
-    /// The groups that are not digested, up to the tail.
+    /// The groups that are not digested, each with the position behind it, and the tail. What is not a group ends them.
     ///
     /// # Errors
-    /// `Corrupt` where one of them is not whole; the drive's.
-    pub fn groups(&self, pm: &Pm) -> Result<(Vec<Record>, u64)> {
-        let (mut at, tail, mut records) = (self.head(), self.tail(), Vec::new());
+    /// The drive's.
+    pub fn groups(&self, pm: &Pm) -> Result<(Vec<(Group, u64)>, u64)> {
+        let (tail, mut at, mut groups) = (self.tail(), self.head(), Vec::new());
         while at < tail {
-            let (group, next) = self
-                .group_at(pm, at)?
-                .ok_or_else(|| corrupt(format!("a journal has no group at position {at}")))?;
-            records.extend(group.records);
-            at = next;
+            match self.group_at(pm, at) {
+                Ok(Some((group, next))) if next <= tail => {
+                    groups.push((group, next));
+                    at = next;
+                }
+                Ok(_) | Err(FsError::Corrupt(_)) => break,
+                Err(e) => return Err(e),
+            }
         }
-        Ok((records, tail))
+        Ok((groups, tail))
     }
 
-    /// Recovery: what was committed behind the head, which becomes the tail.
+    /// Recovery: what was committed behind the head, up to the first group that `sound` refuses; behind it is the tail.
     ///
     /// # Errors
-    /// As [`Journal::group_at`].
-    pub fn recover(&self, pm: &Pm) -> Result<Vec<Record>> {
-        let (mut at, mut records) = (self.head(), Vec::new());
-        while let Some((group, next)) = self.group_at(pm, at)?
-            && next - self.head() <= self.size
-        {
+    /// The drive's.
+    pub fn recover(&self, pm: &Pm, sound: impl Fn(&Group) -> bool) -> Result<Vec<Record>> {
+        self.tail.store(self.head() + self.size, Relaxed);
+        let (groups, _) = self.groups(pm)?;
+        let whole = groups.into_iter().take_while(|(group, _)| sound(group));
+        let (mut records, mut end) = (Vec::new(), self.head());
+        for (group, next) in whole {
             records.extend(group.records);
-            at = next;
+            end = next;
         }
-        self.tail.store(at, Relaxed);
+        self.tail.store(end, Relaxed);
         Ok(records)
+    }
+
+    /// Inodes with records behind a position.
+    pub fn pending_behind(&self, position: u64) -> Vec<u64> {
+        self.pending.lock().inodes.iter().filter(|(_, end)| **end > position).map(|(ino, _)| *ino).collect()
+    }
+
+    /// What groups behind `position` would have freed stays as it is.
+    pub fn forget(&self, position: u64) {
+        self.pending.lock().frees.retain(|(end, ..)| *end <= position);
     }
 
     /// Everything before `position` is digested, durably: what those groups freed, which can be used again.

@@ -42,8 +42,7 @@ pub enum Area {
 
 impl Area {
     /// All.
-    pub const ALL: [Area; 6] =
-        [Area::Inode, Area::Index, Area::Append, Area::Over, Area::Page, Area::Block];
+    pub const ALL: [Area; 6] = [Area::Inode, Area::Index, Area::Append, Area::Over, Area::Page, Area::Block];
 
     /// Its name in sentences.
     pub fn name(self) -> &'static str {

@@ -29,6 +29,7 @@ pub mod geometry;
 pub mod hrtree;
 mod journal;
 pub mod layout;
+mod migrate;
 mod mkfs;
 mod mount;
 mod namespace;
@@ -55,15 +56,17 @@ pub use options::{MkfsOptions, MountOptions, Reclaim};
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::layout::checkpoint::Checkpoint;
-use crate::layout::superblock::Superblock;
+use crate::migrate::Victims;
 use crate::node::Node;
 use crate::pools::Pools;
 use granary_device::Port;
 use granary_pm::{Pm, PmStats};
+use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_vfs::{FsError, Generations, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Weak;
+use std::sync::atomic::AtomicU64;
 
 /// Most links of an inode.
 pub const MAX_LINKS: u32 = 65_000;
@@ -72,7 +75,6 @@ pub const MAX_LINKS: u32 = 65_000;
 pub struct OrchFs {
     pm: Pm,
     ssd: Port,
-    superblock: Superblock,
     layout: Layout,
     pools: Pools,
     journals: Vec<Journal>,
@@ -84,6 +86,15 @@ pub struct OrchFs {
     nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
     options: MountOptions,
     recovery: Recovery,
+    /// Held while an inode comes into memory, or a block of one that is not there migrates.
+    loading: Mutex<()>,
+    /// Inodes whose journal was refused, until they leave memory.
+    revoked: parking_lot::Mutex<FxHashSet<u64>>,
+    victims: parking_lot::Mutex<Victims>,
+    migrated: AtomicU64,
+    /// When a program called last, nanoseconds.
+    last_call: AtomicU64,
+    daemons: parking_lot::Mutex<Vec<Daemon>>,
     /// A group could not be appended: memory is ahead of the NVM, and nothing changes any more.
     failed: parking_lot::Mutex<Option<FsError>>,
 }

@@ -10,6 +10,7 @@
 //!
 //! Source: OrchFS section 4; the released code has no replay (its digest is a TODO), so order and slots are this file's.
 
+use crate::OrchFs;
 use crate::blob;
 use crate::digest::bring_home;
 use crate::dir::Dir;
@@ -23,11 +24,11 @@ use crate::node::{Node, State};
 use crate::options::MountOptions;
 use crate::pools::Pools;
 use crate::unit::{Unit, Word};
-use crate::OrchFs;
 use granary_device::{Port, Structure};
 use granary_pm::bytes::u64_at;
 use granary_pm::{Pm, corrupt, superblock};
-use granary_sim::sync::{Mutex, RwLock};
+use granary_sim::Daemon;
+use granary_sim::sync::Mutex;
 use granary_vfs::{Attr, FileKind, FsError, Generations, Ino, Result, XATTR_SIZE_MAX};
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         .collect();
     let mut recovery = Recovery { clean: checkpoint.clean, ..Recovery::default() };
     for (i, journal) in journals.iter().enumerate() {
-        let records = journal.recover(&pm)?;
+        let records = journal.recover(&pm, |group| group.verify(&layout).is_ok())?;
         recovery.records += records.len() as u64;
         bring_home(&pm, &layout, &records, &mut checkpoint)?;
         checkpoint.heads[i] = journal.tail();
@@ -83,7 +84,6 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         pools: Pools::new(&layout),
         pm,
         ssd,
-        superblock: sb,
         layout,
         journals,
         checkpoint: Mutex::new(checkpoint),
@@ -91,10 +91,22 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         nodes: Default::default(),
         options: options.clone(),
         recovery,
+        loading: Mutex::new(()),
+        victims: Default::default(),
+        revoked: Default::default(),
+        migrated: Default::default(),
+        last_call: Default::default(),
+        daemons: Default::default(),
         failed: Default::default(),
     };
     fs.recovery = fs.scan(recovery)?;
-    Ok(Arc::new(fs))
+    let fs = Arc::new(fs);
+    if options.migrate {
+        let (weak, pause) = (Arc::downgrade(&fs), options.migrate_pause);
+        let daemon = Daemon::start("orchfs_migrate", move |stop| crate::migrate::daemon(&weak, pause, stop));
+        fs.daemons.lock().push(daemon);
+    }
+    Ok(fs)
 }
 
 impl OrchFs {
@@ -109,6 +121,7 @@ impl OrchFs {
                 continue;
             }
             recovery.inodes += 1;
+            state.tree.range(0, u64::MAX).for_each(|(block, unit)| self.touch(ino, block, unit));
             reach(&node, &state, &mut |area, number| self.pools.mark(area, number))?;
         }
         recovery.orphans = orphans.len() as u32;
@@ -153,13 +166,7 @@ impl OrchFs {
         }
         state.space = state.tree.range(0, u64::MAX).map(|(_, unit)| unit.space()).sum();
         attr.blocks = state.blocks();
-        let node = Node {
-            ino,
-            generation: inode.generation,
-            state: RwLock::new(State::default()),
-            ranges: Default::default(),
-        };
-        Ok(Some((node, state, attr)))
+        Ok(Some((Node::new(ino, inode.generation, attr.size), state, attr)))
     }
 
     fn read_tree(&self, ino: u64, root: Word) -> Result<HrTree> {
@@ -222,6 +229,7 @@ impl OrchFs {
         if !self.layout.has(Area::Inode, ino.0) || !self.pools.is_taken(Area::Inode, ino.0) {
             return Err(FsError::Stale);
         }
+        let _loading = self.loading.lock();
         self.settle(ino.0)?;
         let (node, state, attr) = self.read_inode(ino)?.ok_or(FsError::Stale)?;
         *node.state.write() = state;

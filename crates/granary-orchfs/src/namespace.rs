@@ -15,7 +15,6 @@ use crate::node::{Node, State, node, with_blocks};
 use crate::pools::Taken;
 use crate::tx::Tx;
 use granary_device::Structure;
-use granary_sim::sync::RwLock;
 use granary_units::{PAGE_SIZE, Page, Payload};
 use granary_vfs::{Attr, Call, Created, FileKind, Ino, Inode, NewNode, Result};
 
@@ -98,9 +97,7 @@ impl OrchFs {
             _ => {}
         }
         let generation = self.generations.next();
-        let node =
-            Node { ino: Ino(ino), generation, state: RwLock::new(State::default()), ranges: Default::default() };
-        Ok((node, state, attr))
+        Ok((Node::new(Ino(ino), generation, attr.size), state, attr))
     }
 
     fn created(&self, node: Node, state: State, attr: Attr) -> Created {
@@ -117,6 +114,7 @@ impl OrchFs {
         new: &NewNode<'_>,
     ) -> Result<Created> {
         self.check_alive()?;
+        self.check_lease(dir.ino().0)?;
         let (mut taken, mut tx) = (Taken::new(&self.pools), Tx::new(self));
         let dir_node = node(dir);
         let mut dir_state = dir_node.state.write();
@@ -148,6 +146,8 @@ impl OrchFs {
 
     pub(crate) fn link_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.check_alive()?;
+        self.check_lease(dir.ino().0)?;
+        self.check_lease(inode.ino().0)?;
         let (mut taken, mut tx) = (Taken::new(&self.pools), Tx::new(self));
         let mut dir_state = node(dir).state.write();
         let state = node(inode).state.read();
@@ -167,6 +167,8 @@ impl OrchFs {
 
     pub(crate) fn unlink_node(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         self.check_alive()?;
+        self.check_lease(dir.ino().0)?;
+        self.check_lease(inode.ino().0)?;
         let mut tx = Tx::new(self);
         let mut dir_state = node(dir).state.write();
         let state = node(inode).state.read();

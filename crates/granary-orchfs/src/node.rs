@@ -10,6 +10,7 @@ use crate::ranges::RangeLock;
 use granary_sim::sync::RwLock;
 use granary_vfs::{Attr, Ino, Inode};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Extended attributes by name.
 pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -22,8 +23,31 @@ pub struct Node {
     pub generation: u32,
     /// What changes.
     pub state: RwLock<State>,
+    /// Size of the file, for who has only this part of the inode.
+    pub size: AtomicU64,
+    /// It has left memory, or is free: what is in `state` counts no more.
+    pub gone: AtomicBool,
     /// Which blocks somebody is reading or writing.
     pub ranges: RangeLock,
+}
+
+impl Node {
+    /// One with an empty state.
+    pub fn new(ino: Ino, generation: u32, size: u64) -> Node {
+        Node {
+            ino,
+            generation,
+            state: RwLock::new(State::default()),
+            size: AtomicU64::new(size),
+            gone: AtomicBool::new(false),
+            ranges: RangeLock::default(),
+        }
+    }
+
+    /// Whether it has left memory, or is free.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
+    }
 }
 
 /// What changes of an inode beside its attributes.
@@ -76,7 +100,8 @@ impl State {
 
     /// Space of all that it has, in units of 512 B.
     pub fn blocks(&self) -> u64 {
-        let own = self.attribute_pages.len() + self.target_pages.len() + self.dir.as_ref().map_or(0, Dir::pages);
+        let own =
+            self.attribute_pages.len() + self.target_pages.len() + self.dir.as_ref().map_or(0, Dir::pages);
         (self.space + own as u64) * 8
     }
 }

@@ -1,7 +1,8 @@
 //! What can be chosen when a file system is made and when it is mounted. Testbed files contain these tables.
 
-use granary_units::Bytes;
+use granary_units::{Bytes, Nanos};
 use granary_vfs::Time;
+use granary_vfs::entry::too_short;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -46,14 +47,44 @@ pub enum Reclaim {
 }
 
 /// Choices of `mount`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
     /// NVM pages above a block that is written as a whole.
     pub reclaim: Reclaim,
+    /// Blocks migrate to the SSD (section 3.7). The released code has it compiled out.
+    pub migrate: bool,
+    /// Percent of the NVM's pages that may be taken before blocks migrate ("usage high": 80 is a choice, no source has a number).
+    pub migrate_high: u64,
+    /// Percent down to which they do.
+    pub migrate_low: u64,
+    /// Nobody has called for so long: blocks migrate, too; 0 = never ("idle": 100 ms is a choice).
+    pub migrate_idle: Nanos,
+    /// How often the daemon looks.
+    pub migrate_pause: Nanos,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            reclaim: Reclaim::Paper,
+            migrate: true,
+            migrate_high: 80,
+            migrate_low: 70,
+            migrate_idle: Nanos::from_millis(100),
+            migrate_pause: Nanos::from_millis(100),
+        }
+    }
 }
 
 /// What of a complete table of [`MountOptions`] is out of its range.
-pub fn refusal(_options: &Table) -> Option<(&'static str, String)> {
-    None
+pub fn refusal(options: &Table) -> Option<(&'static str, String)> {
+    let options: MountOptions = granary_vfs::entry::options(options).ok()?;
+    if options.migrate_high > 100 {
+        return Some(("migrate_high", format!("is {} percent: at most 100", options.migrate_high)));
+    }
+    if options.migrate_low > options.migrate_high {
+        return Some(("migrate_low", format!("must not be above migrate_high, {}", options.migrate_high)));
+    }
+    too_short(&[("migrate_pause", options.migrate_pause)])
 }

@@ -58,7 +58,9 @@ pub enum Piece {
 /// The I/Os for a part of one block.
 pub fn plan_block(unit: &Unit, part: Part) -> Vec<Piece> {
     let touch_all = |touch: &dyn Fn(usize, u16, u16) -> Touch| {
-        part.pages().map(|(page, from, to)| Piece::Nvm { page, from, to, touch: touch(page, from, to) }).collect()
+        part.pages()
+            .map(|(page, from, to)| Piece::Nvm { page, from, to, touch: touch(page, from, to) })
+            .collect()
     };
     match unit {
         Unit::Hole if part.is_whole() => vec![Piece::Ssd { new: true }],

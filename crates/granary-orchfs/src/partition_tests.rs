@@ -42,7 +42,9 @@ fn carry_out(unit: &mut Unit, pieces: &[Piece], reclaim: bool, next: &mut u64) {
                         let slot = &mut slots[page];
                         let old = slot.header;
                         slot.header = match touch {
-                            Touch::Chunk { full: false, .. } => old.with(from, to).expect("has an entry left"),
+                            Touch::Chunk { full: false, .. } => {
+                                old.with(from, to).expect("has an entry left")
+                            }
                             _ => Header::whole(),
                         };
                         match touch {
@@ -50,7 +52,9 @@ fn carry_out(unit: &mut Unit, pieces: &[Piece], reclaim: bool, next: &mut u64) {
                                 assert_eq!(slot.page, 0, "never a second unit");
                                 slot.page = take();
                             }
-                            Touch::InPlace => assert!(slot.page != 0 && (old.is_whole() || is_page(from, to))),
+                            Touch::InPlace => {
+                                assert!(slot.page != 0 && (old.is_whole() || is_page(from, to)))
+                            }
                             Touch::Chunk { .. } => assert!(slot.page != 0),
                         }
                     }
@@ -164,10 +168,20 @@ fn the_last_writer_of_every_byte_is_seen() {
                     let (page, inside) = (at / PAGE as usize, (at % PAGE as usize) as u16);
                     match &unit {
                         Unit::Hole => 0,
-                        Unit::Append { pages, .. } => if pages[page] == 0 { 0 } else { nvm[at] },
+                        Unit::Append { pages, .. } => {
+                            if pages[page] == 0 {
+                                0
+                            } else {
+                                nvm[at]
+                            }
+                        }
                         Unit::Block(_) => ssd[at],
                         Unit::Over { slots, .. } => {
-                            if slots[page].header.covers(inside, inside + 1) { nvm[at] } else { ssd[at] }
+                            if slots[page].header.covers(inside, inside + 1) {
+                                nvm[at]
+                            } else {
+                                ssd[at]
+                            }
                         }
                     }
                 })
@@ -309,7 +323,11 @@ fn table_2_is_reproduced() {
         let [.., over_paper, upages_paper] = table_2(column, true).map(|fraction| fraction * 10.0);
         println!(
             "{column:>5} KiB: SSD {ssd:.2} ({:.2}), NVM pages {:.2} ({:.2}), Upages {upages:.2} ({:.2}); reclaimed: {:.2}, {upages_paper:.2}",
-            SSD[i], append + over, PAGES_AFTER[i], UPAGES[i], append + over_paper
+            SSD[i],
+            append + over,
+            PAGES_AFTER[i],
+            UPAGES[i],
+            append + over_paper
         );
         // A thousand requests of 1 B to 2 MB: their number alone varies by some per cent.
         let slack = [0.05 * SSD[i], 0.04, 0.02][if column == 64 { 0 } else { 1 + usize::from(column > 0) }];

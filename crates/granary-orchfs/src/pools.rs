@@ -80,7 +80,10 @@ impl Pools {
     /// All is free.
     pub fn new(layout: &Layout) -> Pools {
         let counts = Area::ALL.map(|area| layout.count(area));
-        Pools { ids: Area::ALL.map(|area| Mutex::new(Ids::new(layout.count(area), area == Area::Block))), counts }
+        Pools {
+            ids: Area::ALL.map(|area| Mutex::new(Ids::new(layout.count(area), area == Area::Block))),
+            counts,
+        }
     }
 
     fn of(&self, area: Area) -> &Mutex<Ids> {
@@ -164,11 +167,6 @@ impl<'a> Taken<'a> {
         let number = self.pools.take(area)?;
         self.ids.push((area, number));
         Ok(number)
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.ids.len()
     }
 
     /// Gives those back that were taken after there were `count`.

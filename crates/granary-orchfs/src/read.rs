@@ -15,6 +15,7 @@ use crate::unit::Unit;
 use granary_device::{Structure, Ticket};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::Result;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are read together at most.
 const TOGETHER: usize = 32;
@@ -28,6 +29,8 @@ impl OrchFs {
         if dest.is_empty() {
             return Ok(());
         }
+        self.check_lease(node.ino.0)?;
+        self.last_call.store(granary_sim::now().0, Relaxed);
         let all: Vec<Part> = parts(pos, dest.len() as u64).collect();
         let _held = node.ranges.lock(all[0].block, all[all.len() - 1].block, false);
         let mut done = 0;
@@ -84,7 +87,8 @@ impl OrchFs {
                 Unit::Over { slots, .. } => {
                     let slot = &slots[page];
                     if slot.header.covers(from, to) {
-                        pages[page] = if slot.page == 0 { Page::ZERO } else { self.load(slot.page, from, to)? };
+                        pages[page] =
+                            if slot.page == 0 { Page::ZERO } else { self.load(slot.page, from, to)? };
                         continue;
                     }
                     for (f, t) in slot.header.chunks() {

@@ -60,7 +60,11 @@ impl Record {
     pub fn verify(&self, layout: &Layout) -> Result<()> {
         let (at, end) = (self.at, self.at + self.bytes.len());
         let bad = |why: &str| {
-            Err(corrupt(format!("a record for {} {}, bytes {at}..{end}: {why}", self.area.name(), self.number)))
+            Err(corrupt(format!(
+                "a record for {} {}, bytes {at}..{end}: {why}",
+                self.area.name(),
+                self.number
+            )))
         };
         if !layout.has(self.area, self.number) || self.bytes.is_empty() || end as u64 > self.area.size() {
             return bad("there is no such thing");
@@ -88,7 +92,9 @@ impl Record {
                 if u64_at(&self.bytes, 0) != self.number || end > inode::HEAD && target > end - inode::HEAD {
                     return bad("it is another inode's");
                 }
-                if target > inode::INLINE || u64_at(&self.bytes, inode::STAMPS.0) > crate::geometry::MAX_FILE_SIZE {
+                if target > inode::INLINE
+                    || u64_at(&self.bytes, inode::STAMPS.0) > crate::geometry::MAX_FILE_SIZE
+                {
                     return bad("no inode is so long");
                 }
                 let pages = [inode::FIRST, inode::ATTRIBUTES].map(|at| u64_at(&self.bytes, at));
@@ -97,6 +103,7 @@ impl Record {
                 }
                 word(&self.bytes[inode::ROOT..])
             }
+            Area::Inode if (at, end) == (inode::ROOT, inode::ROOT + 8) => word(&self.bytes),
             Area::Inode if (at, end - at) == inode::STAMPS => {
                 match u64_at(&self.bytes, 0) <= crate::geometry::MAX_FILE_SIZE {
                     true => Ok(()),
@@ -112,12 +119,10 @@ impl Record {
                     false => bad("it has a page that there is not"),
                 }
             }
-            Area::Over if at == nodes::BODY && end == at + 8 => {
-                match Word::parse(u64_at(&self.bytes, 0))? {
-                    Word::Block(base) if layout.has(Area::Block, base.block) => Ok(()),
-                    _ => bad("it is over no SSD block"),
-                }
-            }
+            Area::Over if at == nodes::BODY && end == at + 8 => match Word::parse(u64_at(&self.bytes, 0))? {
+                Word::Block(base) if layout.has(Area::Block, base.block) => Ok(()),
+                _ => bad("it is over no SSD block"),
+            },
             Area::Over if at >= nodes::SLOTS && at.is_multiple_of(nodes::SLOT) => {
                 for b in self.bytes.chunks(nodes::SLOT) {
                     if b.len() < nodes::SLOT || !page(nodes::parse_slot(b)?.page) {
@@ -127,7 +132,11 @@ impl Record {
                 Ok(())
             }
             Area::Page if (at, end) == (dentry::NEXT, dentry::NEXT + 8) => {
-                if page(u64_at(&self.bytes, 0)) { Ok(()) } else { bad("it goes on in a page that there is not") }
+                if page(u64_at(&self.bytes, 0)) {
+                    Ok(())
+                } else {
+                    bad("it goes on in a page that there is not")
+                }
             }
             Area::Page if at >= dentry::UNIT && at.is_multiple_of(dentry::UNIT) => {
                 match u64_at(&self.bytes, 0) {
@@ -155,6 +164,14 @@ pub struct Group {
 }
 
 impl Group {
+    /// Whether the kernel's part takes it.
+    ///
+    /// # Errors
+    /// As [`Record::verify`].
+    pub fn verify(&self, layout: &Layout) -> Result<()> {
+        self.records.iter().try_for_each(|record| record.verify(layout))
+    }
+
     /// Bytes that records take as a group.
     pub fn size(records: &[Record]) -> usize {
         (HEAD + records.iter().map(Record::len).sum::<usize>()).next_multiple_of(LINE)
@@ -196,7 +213,8 @@ impl Group {
         let (mut at, mut records) = (HEAD, Vec::new());
         for _ in 0..u32_at(bytes, 28) {
             let bad = || corrupt("a group of a journal is cut off");
-            let word = u64::from_le_bytes(bytes.get(at..at + 8).ok_or_else(bad)?.try_into().expect("8 bytes"));
+            let word =
+                u64::from_le_bytes(bytes.get(at..at + 8).ok_or_else(bad)?.try_into().expect("8 bytes"));
             let (len, offset) = ((word >> 51 & 0x3ff) as usize * 8, (word >> 41 & 0x3ff) as usize * 8);
             let area = (word >> 61).checked_sub(1).and_then(|n| AREAS.get(n as usize)).ok_or_else(bad)?;
             let payload = bytes.get(at + 8..at + 8 + len).ok_or_else(bad)?;

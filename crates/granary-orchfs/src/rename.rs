@@ -24,12 +24,13 @@ impl Dirs<'_> {
 impl OrchFs {
     pub(crate) fn rename_node(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
         self.check_alive()?;
+        for inode in [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target) {
+            self.check_lease(inode.ino().0)?;
+        }
         let (mut taken, mut tx) = (Taken::new(&self.pools), Tx::new(self));
         let same = r.from_dir.ino() == r.to_dir.ino();
-        let mut dirs = Dirs {
-            from: node(r.from_dir).state.write(),
-            to: (!same).then(|| node(r.to_dir).state.write()),
-        };
+        let mut dirs =
+            Dirs { from: node(r.from_dir).state.write(), to: (!same).then(|| node(r.to_dir).state.write()) };
         let mut moved = node(r.inode).state.write();
         let mut target = r.target.map(|target| node(target).state.write());
         let kind = r.inode.view(|a| a.kind);
@@ -73,7 +74,9 @@ impl OrchFs {
         tx.put_inode(node(r.inode), &moved, &attr);
         let mut other = None;
         if let (Some(inode), Some(state)) = (r.target, target.as_deref_mut()) {
-            if r.exchange && let Some(dir) = &mut state.dir {
+            if r.exchange
+                && let Some(dir) = &mut state.dir
+            {
                 dir.parent = r.from_dir.ino().0;
             }
             let old = inode.attr();

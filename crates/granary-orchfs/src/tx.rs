@@ -17,6 +17,7 @@ use crate::unit::{Unit, Word};
 use granary_device::Structure;
 use granary_pm::Batch;
 use granary_pm::corrupt;
+use granary_sim::{costs, cpu};
 use granary_units::Payload;
 use granary_vfs::{Attr, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,15 @@ impl<'a> Tx<'a> {
         let bytes = inode::head(&state.inode(node), attr)[at..at + len].to_vec();
         self.inodes.push(node.ino.0);
         self.records.push(Record { area: Area::Inode, number: node.ino.0, at, bytes });
+    }
+
+    /// The root of a tree alone, where it is another one.
+    pub fn put_root(&mut self, node: &Node, state: &State, is_new: bool) {
+        self.inodes.push(node.ino.0);
+        if is_new {
+            let bytes = state.tree.root().encode().to_le_bytes().to_vec();
+            self.records.push(Record { area: Area::Inode, number: node.ino.0, at: inode::ROOT, bytes });
+        }
     }
 
     /// The inode is free.
@@ -166,11 +176,13 @@ impl<'a> Tx<'a> {
             let bytes = nodes::index(*number, node.ino.0, &image);
             self.batch.put(at, &bytes, Structure::DataPointer)?;
         }
-        for ((number, slot), word) in changes.children.iter().filter(|((n, _), _)| !changes.made.contains(n)) {
+        for ((number, slot), word) in changes.children.iter().filter(|((n, _), _)| !changes.made.contains(n))
+        {
             let (at, word) = (nodes::BODY + 8 * slot, word.encode().to_le_bytes());
             match self.records.last_mut() {
                 Some(last)
-                    if (last.area, last.number) == (Area::Index, *number) && last.at + last.bytes.len() == at =>
+                    if (last.area, last.number) == (Area::Index, *number)
+                        && last.at + last.bytes.len() == at =>
                 {
                     last.bytes.extend(word);
                 }
@@ -215,6 +227,7 @@ impl<'a> Tx<'a> {
         if len > LARGEST_GROUP {
             return Err(corrupt(format!("an operation of {len} bytes is too large for a group")));
         }
+        cpu(costs().log_entry);
         let journal = &fs.journals[own];
         let _appending = journal.append.lock();
         if !journal.has_room(len) {

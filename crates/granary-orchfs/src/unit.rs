@@ -163,7 +163,9 @@ impl Unit {
             Unit::Hole => false,
             Unit::Append { pages, .. } => pages[page] != 0,
             Unit::Block(base) => !base.unwritten,
-            Unit::Over { base, slots, .. } => slots[page].page != 0 || slots[page].is_clear() && !base.unwritten,
+            Unit::Over { base, slots, .. } => {
+                slots[page].page != 0 || slots[page].is_clear() && !base.unwritten
+            }
         }
     }
 
@@ -180,7 +182,8 @@ mod tests {
     #[test]
     fn words_come_back_and_others_are_refused() {
         let base = |unwritten| Word::Block(Base { block: 77, unwritten });
-        for word in [Word::None, base(false), base(true), Word::Append(1), Word::Over(NUMBER), Word::Index(3)] {
+        for word in [Word::None, base(false), base(true), Word::Append(1), Word::Over(NUMBER), Word::Index(3)]
+        {
             assert_eq!(Word::parse(word.encode()), Ok(word));
         }
         for bad in [1, 6 << SHIFT, 1 << 50, u64::MAX, 1 << SHIFT | 1 << 48] {

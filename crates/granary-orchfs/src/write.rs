@@ -33,6 +33,7 @@ use crate::upage::Header;
 use granary_device::{Structure, Ticket};
 use granary_units::{Lpa, Page, Payload};
 use granary_vfs::{Attr, Call, FsError, Inode, Result};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of a write in one group.
 const GROUP: usize = 16;
@@ -78,6 +79,11 @@ impl<'a> Job<'a> {
     pub fn change(fs: &'a OrchFs, block: u64, after: Unit) -> Job<'a> {
         Job { block, after, ios: Vec::new(), taken: Taken::new(&fs.pools) }
     }
+
+    /// Its numbers are in use from now on.
+    pub fn keep(&mut self) {
+        self.taken.keep();
+    }
 }
 
 /// What an execution of jobs makes of the inode.
@@ -94,9 +100,10 @@ impl OrchFs {
     /// Takes a number; where none is free but some wait for a digest, after that.
     pub(crate) fn take(&self, taken: &mut Taken<'_>, area: Area) -> Result<u64> {
         match taken.take(area) {
-            Err(FsError::NoSpace) if self.free_by_digest(area)? => taken.take(area),
-            other => other,
+            Err(FsError::NoSpace) if self.free_by_digest(area)? => {}
+            other => return other,
         }
+        taken.take(area)
     }
 
     /// What a write of these segments makes of a block, with numbers taken; `end` is the file's size afterwards.
@@ -106,6 +113,16 @@ impl OrchFs {
             Err(FsError::NoSpace) => {}
             done => return done.map(|()| job),
         }
+        job.taken.back_to(0);
+        if self.migrate_for_space()? {
+            job.after = unit.clone();
+            job.ios.clear();
+            match self.partition(&mut job, segments, end, false) {
+                Err(FsError::NoSpace) => {}
+                done => return done.map(|()| job),
+            }
+        }
+        drop(job);
         if *unit == Unit::Hole && segments.iter().any(|segment| segment.part.is_whole()) {
             // No SSD block: NVM pages will do.
             let mut job = Job::change(self, block, unit.clone());
@@ -145,7 +162,8 @@ impl OrchFs {
                             Source::Zeros => Source::Zeros,
                             Source::Data(first) => Source::Data(first + at as usize),
                         };
-                        let below = end.saturating_sub(job.block * BLOCK + page as u64 * PAGE).min(PAGE) as u16;
+                        let below =
+                            end.saturating_sub(job.block * BLOCK + page as u64 * PAGE).min(PAGE) as u16;
                         self.plan_nvm(job, page, (from, to), touch, (source, below))?;
                     }
                 }
@@ -229,7 +247,7 @@ impl OrchFs {
     }
 
     /// Carries out the I/Os of jobs; what they stored is durable after the group's first fence.
-    fn run(&self, tx: &mut Tx<'_>, jobs: &[Job<'_>], data: Payload<'_>) -> Result<()> {
+    pub(crate) fn run(&self, tx: &mut Tx<'_>, jobs: &[Job<'_>], data: Payload<'_>) -> Result<()> {
         let part = |source: Source, from: usize, len: usize| match source {
             Source::Zeros => Payload::Fill { word: 0, len },
             Source::Data(first) => data.part(first + from, len),
@@ -287,7 +305,11 @@ impl OrchFs {
                     }
                     let bytes = below[0].to_bytes();
                     for (from, to) in gaps {
-                        tx.stream(*page, u64::from(*from), Payload::Bytes(&bytes[*from as usize..*to as usize]))?;
+                        tx.stream(
+                            *page,
+                            u64::from(*from),
+                            Payload::Bytes(&bytes[*from as usize..*to as usize]),
+                        )?;
                     }
                 }
                 _ => {}
@@ -304,7 +326,9 @@ impl OrchFs {
         let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;
         let blocks: Vec<u64> = jobs.iter().filter(is_new).map(|job| job.block).collect();
         drop(state);
-        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok((taken, Vec::new())) };
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
+            return Ok((taken, Vec::new()));
+        };
         // A level 0 node for each 64 blocks, a fork for each of them, and what one block may take beside.
         let leaves = (last / 64 - first / 64 + 1).min(blocks.len() as u64);
         let only_root = *last == 0;
@@ -330,6 +354,8 @@ impl OrchFs {
         stamp: &Stamp<'_>,
     ) -> Result<()> {
         self.check_alive()?;
+        self.check_lease(inode.ino().0)?;
+        self.last_call.store(granary_sim::now().0, Relaxed);
         let node = node(inode);
         let (mut taken, mut numbers) = self.numbers_for(&jobs, node)?;
         let mut rest = &mut jobs[..];
@@ -349,6 +375,7 @@ impl OrchFs {
             let mut changes = TreeChanges::default();
             for job in some.iter_mut() {
                 let after = std::mem::take(&mut job.after);
+                self.touch(node.ino.0, job.block, &after);
                 tx.set_unit((node, state), job.block, after, &mut numbers, &mut changes)?;
                 job.taken.keep();
             }
@@ -360,6 +387,7 @@ impl OrchFs {
             }
             tx.commit(process)?;
             let blocks = state.blocks();
+            node.size.store(attr.size, Relaxed);
             inode.update(|a| *a = Attr { blocks, ..attr });
             if rest.is_empty() {
                 return Ok(());
@@ -376,7 +404,8 @@ impl OrchFs {
                 let pages = part.pages().filter(|(page, ..)| unit.has_page(*page));
                 pages.map(move |(page, from, to)| {
                     let base = (page as u64 * PAGE) as u32;
-                    let part = Part { block: part.block, from: base + u32::from(from), to: base + u32::from(to) };
+                    let part =
+                        Part { block: part.block, from: base + u32::from(from), to: base + u32::from(to) };
                     Segment { part, source: Source::Zeros }
                 })
             })
@@ -384,7 +413,13 @@ impl OrchFs {
     }
 
     /// Writes `data` at `pos`; size and times with it.
-    pub(crate) fn write_file(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+    pub(crate) fn write_file(
+        &self,
+        call: &Call<'_>,
+        inode: &Inode,
+        pos: u64,
+        data: Payload<'_>,
+    ) -> Result<()> {
         let (node, old) = (node(inode), inode.attr());
         let end = pos + data.len() as u64;
         let size = old.size.max(end);

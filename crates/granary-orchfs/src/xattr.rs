@@ -18,6 +18,7 @@ impl OrchFs {
         value: Option<&[u8]>,
     ) -> Result<()> {
         self.check_alive()?;
+        self.check_lease(inode.ino().0)?;
         let node = node(inode);
         let mut state = node.state.write();
         let mut attributes = state.attributes.clone();

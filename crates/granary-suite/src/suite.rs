@@ -185,6 +185,11 @@ pub fn on_nvm<T>(test: impl FnOnce() -> T) -> T {
     on(Kind::Dimm, test)
 }
 
+/// Runs a part of a test whose devices are SSDs, within one where they are something else.
+pub fn on_ssd<T>(test: impl FnOnce() -> T) -> T {
+    on(Kind::Ssd, test)
+}
+
 /// Runs a test whose devices are pairs of a DIMM and an SSD ([`Pair`]): for file systems that need both.
 pub fn on_pair<T>(test: impl FnOnce() -> T) -> T {
     on(Kind::Pair, test)

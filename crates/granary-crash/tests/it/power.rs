@@ -309,3 +309,18 @@ fn f2fs_with_both_keeps_its_promises() {
     explore("f2fs-pebble", "fileserver", 8);
     explore("f2fs-pebble", "full", 8);
 }
+
+#[test]
+fn orchfs_keeps_its_promises_under_torture() {
+    explore("orchfs", "torture", 16);
+}
+
+#[test]
+fn orchfs_with_pages_that_stay_keeps_its_promises_under_fileserver() {
+    explore("orchfs-artifact", "fileserver", 12);
+}
+
+#[test]
+fn orchfs_keeps_its_promises_while_blocks_migrate() {
+    explore("orchfs-migrate", "torture", 16);
+}

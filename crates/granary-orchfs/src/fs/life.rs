@@ -1,8 +1,10 @@
 //! [`Life`] of [`OrchFs`]: inodes in memory, unmount.
 
 use crate::mkfs::ROOT;
+use crate::node::node;
 use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs};
 use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for OrchFs {
     granary_vfs::file_system_lacks!(opened, closed, memory, attach, drop_caches);
@@ -37,7 +39,12 @@ impl Life for OrchFs {
     }
 
     fn release(&self, _call: &Call<'_>, inode: &Inode) -> Result<()> {
+        // A migration of one of its blocks ends first; none begins with this node any more.
+        let node = node(inode);
+        let _state = node.state.write();
+        node.gone.store(true, Relaxed);
         self.nodes.lock().remove(&inode.ino().0);
+        self.revoked.lock().remove(&inode.ino().0);
         Ok(())
     }
 
@@ -47,6 +54,8 @@ impl Life for OrchFs {
     }
 
     fn unmount(&self, _call: &Call<'_>) -> Result<()> {
+        let daemons = std::mem::take(&mut *self.daemons.lock());
+        daemons.into_iter().for_each(granary_sim::Daemon::stop);
         self.check_alive()?;
         self.digest_all()?;
         let mut checkpoint = self.checkpoint.lock();

@@ -82,7 +82,8 @@ pub fn parse_index(b: &[u8; INDEX], number: u64, ino: u64) -> Result<Image> {
     for (i, word) in children.iter_mut().enumerate() {
         *word = Word::parse(u64_at(b, BODY + 8 * i))?;
     }
-    let level = u8::try_from(u32_at(b, 12)).map_err(|_| corrupt(format!("index node {number} has no level")))?;
+    let level =
+        u8::try_from(u32_at(b, 12)).map_err(|_| corrupt(format!("index node {number} has no level")))?;
     Ok(Image { level, first: u64_at(b, 24), children })
 }
 

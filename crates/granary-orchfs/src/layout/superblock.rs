@@ -103,6 +103,10 @@ impl Superblock {
             && sb.journal.is_multiple_of(PAGE_SIZE as u64)
             && sb.inodes > 1
             && Layout::of(&sb).end() + PAGE_SIZE as u64 <= sb.device * PAGE_SIZE as u64;
-        if sane { Ok(sb) } else { Err(corrupt(format!("the superblock describes an impossible shape: {sb:?}"))) }
+        if sane {
+            Ok(sb)
+        } else {
+            Err(corrupt(format!("the superblock describes an impossible shape: {sb:?}")))
+        }
     }
 }

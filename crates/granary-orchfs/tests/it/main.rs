@@ -5,3 +5,4 @@ mod damage;
 mod model;
 mod power;
 mod space;
+mod ssd;

@@ -1,6 +1,6 @@
 //! Random calls behave as on the reference model, across remounts, with short journals and under many schedules.
 
-use crate::common::{Subject, busy};
+use crate::common::{Subject, busy, migrating};
 use granary_orchfs::{MountOptions, Reclaim};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_pair};
@@ -8,12 +8,15 @@ use granary_vfs::VfsConfig;
 
 #[test]
 fn calls_behave_as_the_reference_with_tiny_caches() {
-    on_pair(|| suite::calls_behave_as_the_reference(&busy(), 0..4, suite::tiny_caches(), Mix::default(), 2_500));
+    on_pair(|| {
+        suite::calls_behave_as_the_reference(&busy(), 0..4, suite::tiny_caches(), Mix::default(), 2_500)
+    });
 }
 
 #[test]
 fn calls_behave_as_the_reference_with_pages_that_stay() {
-    let subject = Subject { mount: MountOptions { reclaim: Reclaim::Artifact, ..busy().mount }, ..Subject::default() };
+    let subject =
+        Subject { mount: MountOptions { reclaim: Reclaim::Artifact, ..busy().mount }, ..Subject::default() };
     on_pair(|| {
         suite::calls_behave_as_the_reference(&subject, 100..102, VfsConfig::default(), Mix::default(), 3_000)
     });
@@ -50,4 +53,18 @@ fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
 #[test]
 fn threads_on_the_wall_clock_leave_a_sound_file_system() {
     on_pair(|| suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy()));
+}
+
+/// Blocks go to the SSD all the time, under the calls: nobody sees it.
+#[test]
+fn calls_behave_as_the_reference_while_blocks_migrate() {
+    let mix = Mix { names: 2, attrs: 1, data: 20, users: false, longest: 200_000, largest: 1_000_000 };
+    on_pair(|| {
+        suite::calls_behave_as_the_reference(&migrating(), 600..603, suite::tiny_caches(), mix, 1_000)
+    });
+}
+
+#[test]
+fn concurrent_calls_have_a_serial_order_while_blocks_migrate() {
+    on_pair(|| suite::concurrent_calls_have_a_serial_order(&migrating()));
 }

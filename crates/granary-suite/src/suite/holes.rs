@@ -108,7 +108,8 @@ pub fn punched_and_zeroed_ranges_read_as_zeros<S: Subject>(subject: &S) {
         p.pwrite(fd, fill(u64::MAX, 3000 * PAGE as usize), 0).expect("write");
         let (full, alone) = (free(&mut p), m.subject.has_its_space_alone());
         p.fallocate(fd, Allocate::PunchHole, 1000 * PAGE - 5, 1000 * PAGE + 10).expect("punches");
-        assert!(!alone || free(&mut p) >= full + 1000, "a thousand blocks are back");
+        // Zeroes at the edges may take a page each, where a part of a page has a place of its own (OrchFS).
+        assert!(!alone || free(&mut p) + 2 >= full + 1000, "a thousand blocks are back");
         p.fallocate(fd, Allocate::ZeroRange { keep_size: true }, 2500 * PAGE + 1, 2 * PAGE).expect("zeroes");
         assert!(!alone || free(&mut p) <= full + 1010, "zeroed blocks stay");
         p.fallocate(fd, Allocate::PunchHole, 2900 * PAGE, 500 * PAGE).expect("beyond the end, too");

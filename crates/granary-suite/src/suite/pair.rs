@@ -11,7 +11,8 @@
 //! loses its own legal part.
 
 use granary_device::{
-    Command, Devices, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Port, Role, Streamed, Structure,
+    Command, Devices, Drive, DriveCounters, DriveError, DriveInfo, LinkTraffic, Port, Role, Streamed,
+    Structure,
 };
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
@@ -210,12 +211,13 @@ impl Drive for Half {
         }
         let up = |lpa: Lpa, count: u64| match lpa.0 + count <= self.pages {
             true => Ok(lpa.offset(self.first)),
-            false => Err(DriveError::OutOfRange { what: format!("{count} pages from {lpa} on"), pages: self.pages }),
+            false => Err(DriveError::OutOfRange {
+                what: format!("{count} pages from {lpa} on"),
+                pages: self.pages,
+            }),
         };
         let command = match command {
-            Command::Read { lpa, out, what } => {
-                Command::Read { lpa: up(lpa, out.len() as u64)?, out, what }
-            }
+            Command::Read { lpa, out, what } => Command::Read { lpa: up(lpa, out.len() as u64)?, out, what },
             Command::Write { lpa, pages, what } => {
                 Command::Write { lpa: up(lpa, pages.len() as u64)?, pages, what }
             }
@@ -230,6 +232,7 @@ impl Drive for Half {
 pub fn halves(pair: &Port) -> (Port, Port) {
     let pages = pair.info().pages;
     let n = split(pages);
-    let half = |role, first, pages| Port::new(Arc::new(Half { pair: pair.drive().clone(), first, pages, role }));
+    let half =
+        |role, first, pages| Port::new(Arc::new(Half { pair: pair.drive().clone(), first, pages, role }));
     (half(Role::Nvm, 0, n), half(Role::Ssd, n, pages - n))
 }

@@ -1,6 +1,6 @@
 //! OrchFS as a subject of `granary_suite::suite`: on a DIMM and an SSD, which the suite sees as one range of pages.
 
-use granary_device::{Drive, Port};
+use granary_device::Port;
 use granary_orchfs::{MAX_FILE_SIZE, MAX_LINKS, MkfsOptions, MountOptions, OrchFs, Recovery};
 use granary_suite::reference::Limits;
 use granary_suite::suite::{self, halves};
@@ -50,12 +50,10 @@ pub fn busy() -> Subject {
     Subject { mkfs: MkfsOptions { journals: 2, journal, ..MkfsOptions::default() }, ..Subject::default() }
 }
 
-/// Made and mounted with defaults.
-pub fn fresh(drive: &Arc<dyn Drive>) -> Mounted {
-    Mounted::fresh(&Subject::default(), drive)
-}
-
-/// Mounted again with defaults.
-pub fn again(drive: &Arc<dyn Drive>) -> Mounted {
-    Mounted::again(&Subject::default(), drive)
+/// The same, with a daemon that migrates whatever it finds.
+pub fn migrating() -> Subject {
+    let pause = granary_units::Nanos::from_micros(20);
+    let mount =
+        MountOptions { migrate_high: 0, migrate_low: 0, migrate_pause: pause, ..MountOptions::default() };
+    Subject { mount, ..busy() }
 }

@@ -1,0 +1,122 @@
+//! What the SSD gets: whole aligned blocks of 32 KiB, until the NVM is full.
+
+use crate::common::{Mounted, Subject};
+use granary_device::{Command, Drive, DriveError, Role};
+use granary_orchfs::geometry::{BLOCK, PAGES};
+use granary_orchfs::{MountOptions, Reclaim};
+use granary_sim::rng::Stream;
+use granary_suite::suite::{self, Pair, create, run};
+use granary_units::{Bytes, Dest, Nanos, PAGE_SIZE, Payload};
+use granary_vfs::{FsError, Posix};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// An SSD that writes down what is written to it: (first page, pages).
+struct Watched {
+    inner: Arc<dyn Drive>,
+    writes: Arc<Mutex<Vec<(u64, usize)>>>,
+}
+
+impl Drive for Watched {
+    granary_device::forward_drive!(inner: info, load, store_from, flush_lines, stream, load_pages, load_known, verify,
+        look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters,
+        counters_at, check);
+
+    fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
+        if let Command::Write { lpa, pages, .. } = &command {
+            self.writes.lock().push((lpa.0, pages.len()));
+        }
+        self.inner.submit(now, command)
+    }
+}
+
+type Writes = Arc<Mutex<Vec<(u64, usize)>>>;
+
+/// Devices of this size in all, whose SSD is watched.
+fn watched(size: Bytes) -> (Arc<dyn Drive>, Writes) {
+    let writes = Writes::default();
+    let pair = Pair::new(size.0 / PAGE_SIZE as u64, |role, pages| {
+        let size = Bytes(pages * PAGE_SIZE as u64);
+        match role {
+            Role::Nvm => suite::on_nvm(|| suite::drive(size)),
+            Role::Ssd => {
+                let inner = suite::on_ssd(|| suite::drive(size));
+                Arc::new(Watched { inner, writes: writes.clone() })
+            }
+        }
+    });
+    (Arc::new(pair), writes)
+}
+
+/// Random writes of any size anywhere in one file, beside a model; says how many could not be made for lack of space.
+fn scribble(m: &Mounted, seed: u64, writes: usize, size: u64, longest: u64) -> usize {
+    let mut random = Stream::new(seed, "writes");
+    let mut p = m.process();
+    let fd = create(&mut p, "/f");
+    let (mut model, mut full) = (Vec::new(), 0);
+    for i in 0..writes {
+        let pos = random.below(size);
+        let most = [300, 5_000, longest][random.below(3) as usize];
+        let len = (1 + random.below(most)).min(size - pos);
+        let byte = 1 + (i % 255) as u8;
+        match p.pwrite(fd, Payload::Bytes(&vec![byte; len as usize]), pos) {
+            Ok(_) => {
+                model.resize(model.len().max((pos + len) as usize), 0);
+                model[pos as usize..(pos + len) as usize].fill(byte);
+            }
+            Err(FsError::NoSpace) => full += 1,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    let mut got = vec![0xee; model.len()];
+    assert_eq!(p.pread(fd, Dest::Bytes(&mut got), 0), Ok(model.len()));
+    let wrong = model.iter().zip(&got).position(|(a, b)| a != b);
+    assert_eq!(wrong, None, "seed {seed}: wrong from there on");
+    full
+}
+
+#[test]
+fn the_ssd_gets_whole_aligned_blocks_only() {
+    for (seed, reclaim) in [(1, Reclaim::Paper), (2, Reclaim::Artifact)] {
+        run(move || {
+            let (drive, writes) = watched(Bytes::mib(48));
+            let mount = MountOptions { reclaim, ..MountOptions::default() };
+            let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive);
+            assert_eq!(scribble(&m, seed, 400, 6 << 20, 300_000), 0);
+            let writes = writes.lock();
+            assert!(writes.len() > 100, "the SSD got {} writes", writes.len());
+            for (page, pages) in &*writes {
+                assert!(page % PAGES as u64 == 0 && *pages == PAGES, "{pages} pages at {page}");
+            }
+            m.check();
+        });
+    }
+}
+
+/// An NVM of some megabytes, small writes all over a file that only the SSD has room for: with migration or without, none fails.
+#[test]
+fn small_writes_go_on_when_the_nvm_is_full() {
+    for (seed, migrate) in [(1, false), (2, true)] {
+        run(move || {
+            let (drive, writes) = watched(Bytes::mib(12));
+            let mount = MountOptions { migrate, ..MountOptions::default() };
+            let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive);
+            assert_eq!(scribble(&m, seed, 3_000, 7 << 20, 5_000), 0);
+            // The host merged, or migration did.
+            assert!(writes.lock().len() > 100);
+            m.check();
+            m.remounted().check();
+        });
+    }
+}
+
+/// What the host merges and writes as a whole is not in the file of another: a full SSD says so and keeps everything.
+#[test]
+fn both_full_is_no_space_and_nothing_is_lost() {
+    run(|| {
+        let (drive, _) = watched(Bytes::mib(12));
+        let m = Mounted::fresh(&Subject::default(), &drive);
+        assert!(scribble(&m, 3, 3_000, 20 << 20, BLOCK * 4) > 0);
+        m.check();
+    });
+}
