@@ -76,7 +76,7 @@ impl OrchFs {
         new.set(set, call.time);
         let _held = set.size.map(|size| node.ranges.lock(size.min(old.size) / BLOCK, u64::MAX, true));
         let jobs = match set.size {
-            Some(size) if size < old.size || size == old.size => self.cut(node, size),
+            Some(size) if size <= old.size => self.cut(node, size),
             Some(size) => self.grow(node, old.size, size)?,
             None => Vec::new(),
         };
@@ -110,7 +110,7 @@ impl OrchFs {
     /// What becomes of the last block when a file grows.
     pub(crate) fn grow(&self, node: &Node, size: u64, to: u64) -> Result<Vec<Job<'_>>> {
         let unit = node.state.read().tree.get(size / BLOCK).clone();
-        let gap = if size % BLOCK == 0 { Vec::new() } else { self.gap(&unit, size, to) };
+        let gap = if size.is_multiple_of(BLOCK) { Vec::new() } else { self.gap(&unit, size, to) };
         if gap.is_empty() {
             return Ok(Vec::new());
         }

@@ -23,7 +23,8 @@ pub const ORCHFS: FsEntry = FsEntry {
         crate::mkfs(nvm, ssd, &options::<MkfsOptions>(table)?)
     },
     mount: |devices, how| {
-        let options: MountOptions = how.options()?;
+        let mut options: MountOptions = how.options()?;
+        options.read_cache.get_or_insert(how.metadata_cache);
         let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
         Ok(crate::mount(nvm.clone(), ssd.clone(), &options)?)
     },
@@ -33,7 +34,7 @@ pub const ORCHFS: FsEntry = FsEntry {
         CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("orchfs") },
         CrashCase {
             mkfs: "journals = 1\njournal = '64 KiB'",
-            mount: &["reclaim = 'artifact'"],
+            mount: &["reclaim = 'artifact'", "engine = false"],
             ..CrashCase::plain("orchfs-artifact")
         },
         // Blocks go to the SSD all the time.

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod blob;
+mod cache;
 mod check;
 mod cut;
 mod digest;
@@ -53,6 +54,7 @@ pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
 pub use options::{MkfsOptions, MountOptions, Reclaim};
 
+use crate::cache::SsdCache;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::layout::checkpoint::Checkpoint;
@@ -75,6 +77,8 @@ pub const MAX_LINKS: u32 = 65_000;
 pub struct OrchFs {
     pm: Pm,
     ssd: Port,
+    /// Pages of the SSD that were read.
+    cache: SsdCache,
     layout: Layout,
     pools: Pools,
     journals: Vec<Journal>,

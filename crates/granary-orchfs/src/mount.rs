@@ -8,10 +8,11 @@
 //! All of it may be repeated: a power failure during recovery is just another one. Journals need no order among them, since an
 //! inode's records are in one journal at a time ([`crate::tx`]).
 //!
-//! Source: OrchFS section 4; the released code has no replay (its digest is a TODO), so order and slots are this file's.
+//! Source: OrchFS section 4; the released code has no replay (its digest is not written), so order and slots are this file's.
 
 use crate::OrchFs;
 use crate::blob;
+use crate::cache::SsdCache;
 use crate::digest::bring_home;
 use crate::dir::Dir;
 use crate::geometry::PAGE;
@@ -29,12 +30,16 @@ use granary_pm::bytes::u64_at;
 use granary_pm::{Pm, corrupt, superblock};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
+use granary_units::Bytes;
 use granary_vfs::{Attr, FileKind, FsError, Generations, Ino, Result, XATTR_SIZE_MAX};
 use std::sync::Arc;
 
 /// Most bytes of extended attributes that one inode can have, since all are written with each change: the longest value that the vfs
 /// passes on, and a page for names and others.
 pub const MOST_ATTRIBUTES: usize = XATTR_SIZE_MAX + blob::ROOM;
+
+/// Memory for pages of the SSD where nobody says how much.
+const READ_CACHE: Bytes = Bytes::mib(64);
 
 /// What mount found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +89,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         pools: Pools::new(&layout),
         pm,
         ssd,
+        cache: SsdCache::new(options.read_cache.unwrap_or(READ_CACHE)),
         layout,
         journals,
         checkpoint: Mutex::new(checkpoint),

@@ -52,6 +52,14 @@ pub enum Reclaim {
 pub struct MountOptions {
     /// NVM pages above a block that is written as a whole.
     pub reclaim: Reclaim,
+    /// The parallel engine (section 3.6): all I/Os of a request are submitted, then waited for. Without it the NVM's stores come first,
+    /// then the SSD's commands one after the other (the slides' Figure 11b).
+    pub engine: bool,
+    /// Commands of one request that the SSD has at once at most: those of one address range, block number modulo this, are one after
+    /// the other. The paper has so many threads; 32 are best, 8 nearly saturate its SSD.
+    pub ssd_threads: u64,
+    /// Memory for pages of the SSD that were read; `None` = what the host has for metadata.
+    pub read_cache: Option<Bytes>,
     /// Blocks migrate to the SSD (section 3.7). The released code has it compiled out.
     pub migrate: bool,
     /// Percent of the NVM's pages that may be taken before blocks migrate ("usage high": 80 is a choice, no source has a number).
@@ -68,6 +76,9 @@ impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             reclaim: Reclaim::Paper,
+            engine: true,
+            ssd_threads: 32,
+            read_cache: None,
             migrate: true,
             migrate_high: 80,
             migrate_low: 70,
@@ -77,9 +88,15 @@ impl Default for MountOptions {
     }
 }
 
+/// Most threads: the slides' Figure 12 ends at 64.
+const MOST_THREADS: u64 = 1024;
+
 /// What of a complete table of [`MountOptions`] is out of its range.
 pub fn refusal(options: &Table) -> Option<(&'static str, String)> {
     let options: MountOptions = granary_vfs::entry::options(options).ok()?;
+    if !(1..=MOST_THREADS).contains(&options.ssd_threads) {
+        return Some(("ssd_threads", format!("must be between 1 and {MOST_THREADS}")));
+    }
     if options.migrate_high > 100 {
         return Some(("migrate_high", format!("is {} percent: at most 100", options.migrate_high)));
     }

@@ -5,7 +5,7 @@
 //!   O   plain page: a load; Upage: the SSD's page under the chunks, unless they have all that is asked for
 //! ```
 //!
-//! Commands to the SSD are submitted for all blocks of a request before any is waited for; loads from the NVM follow meanwhile.
+//! Pages of the SSD that were read before come from host memory ([`crate::cache`]). Commands to the SSD are submitted for all blocks of a request before any is waited for; loads from the NVM follow meanwhile.
 
 use crate::OrchFs;
 use crate::geometry::{PAGE, PAGES, Part, parts};
@@ -13,6 +13,7 @@ use crate::layout::Area;
 use crate::node::Node;
 use crate::unit::Unit;
 use granary_device::{Structure, Ticket};
+use granary_sim::{costs, cpu};
 use granary_units::{Dest, Lpa, Page, Payload};
 use granary_vfs::Result;
 use std::sync::atomic::Ordering::Relaxed;
@@ -46,6 +47,7 @@ impl OrchFs {
             }
             self.ssd.wait(ticket);
             for ((unit, part), pages) in units.iter().zip(some).zip(&mut pages) {
+                self.keep_pages(unit, *part, pages);
                 self.finish_read(unit, *part, pages)?;
                 for (page, from, to) in part.pages() {
                     let len = (to - from) as usize;
@@ -67,6 +69,14 @@ impl OrchFs {
                 _ => true,
             })
             .map(|(page, ..)| page)
+            .filter(|page| match self.cache.get(base.block * PAGES as u64 + *page as u64) {
+                Some(found) => {
+                    cpu(costs().page);
+                    pages[*page] = found;
+                    false
+                }
+                None => true,
+            })
             .collect();
         let mut ticket = Ticket::NONE;
         for run in needed.chunk_by(|a, b| a + 1 == *b) {
@@ -75,6 +85,16 @@ impl OrchFs {
             ticket = ticket.and(self.ssd.submit_read(lpa, out, Structure::Data)?);
         }
         Ok(ticket)
+    }
+
+    /// Keeps what came from the SSD. The caller still holds the block's range.
+    fn keep_pages(&self, unit: &Unit, part: Part, pages: &Pages) {
+        let Some(base) = unit.base().filter(|base| !base.unwritten) else { return };
+        for (page, from, to) in part.pages() {
+            if !matches!(unit, Unit::Over { slots, .. } if slots[page].header.covers(from, to)) {
+                self.cache.put(base.block * PAGES as u64 + page as u64, &pages[page]);
+            }
+        }
     }
 
     /// Puts into `pages` what the NVM has of a part of a block.

@@ -20,8 +20,8 @@ use granary_vfs::Result;
 pub const HEAD: usize = 32;
 /// Groups are this long, or twice, or ...
 pub const LINE: usize = 64;
-/// No group is longer: 16 blocks of a write, each with eight entries of 72 B, take 9 KiB; a punched hole that cuts seven index
-/// nodes at both ends 8 KiB.
+/// No group is longer: 40 blocks of a write, each with eight entries of 72 B and a word of 16, take 24 KiB; a punched hole that cuts
+/// seven index nodes at both ends 8 KiB.
 pub const LARGEST_GROUP: usize = 32 * 1024;
 
 /// A change of some bytes.
@@ -196,7 +196,7 @@ impl Group {
     /// Bytes of the group with this head, where one can begin at this position.
     pub fn announced(head: &[u8], position: u64, era: u64) -> Option<usize> {
         let len = u32_at(head, 16) as usize;
-        let sane = len >= LINE && len <= LARGEST_GROUP && len.is_multiple_of(LINE);
+        let sane = (LINE..=LARGEST_GROUP).contains(&len) && len.is_multiple_of(LINE);
         (u64_at(head, 0) == position && u64_at(head, 8) == era && sane).then_some(len)
     }
 

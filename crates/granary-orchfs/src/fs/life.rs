@@ -7,7 +7,7 @@ use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loade
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for OrchFs {
-    granary_vfs::file_system_lacks!(opened, closed, memory, attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, attach);
 
     fn name(&self) -> &'static str {
         "orchfs"
@@ -46,6 +46,14 @@ impl Life for OrchFs {
         self.nodes.lock().remove(&inode.ino().0);
         self.revoked.lock().remove(&inode.ino().0);
         Ok(())
+    }
+
+    fn memory(&self) -> Vec<(&'static str, u64)> {
+        vec![("orchfs.read_cache", self.cache.bytes())]
+    }
+
+    fn drop_caches(&self, _call: &Call<'_>) {
+        self.cache.clear();
     }
 
     fn sync(&self, _call: &Call<'_>) -> Result<()> {

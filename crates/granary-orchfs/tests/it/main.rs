@@ -1,5 +1,6 @@
 //! OrchFS from outside: one binary, one module for each property that is looked at.
 
+mod cache;
 mod common;
 mod damage;
 mod model;
