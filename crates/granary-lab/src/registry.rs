@@ -25,6 +25,7 @@ pub const FILE_SYSTEMS: &[FsEntry] = &[
     granary_nova::NOVA,
     granary_pmfs::PMFS,
     granary_orchfs::ORCHFS,
+    granary_orchfs::PHFS,
     granary_devfs::DEVFS,
     granary_devfs::DEVFS_CAP,
     granary_devfs::DEVFS_NAIVE,

@@ -1,33 +1,38 @@
 //! What others know of OrchFS.
 
 use crate::options::refusal;
-use crate::{MkfsOptions, MountOptions};
-use granary_device::Need;
-use granary_vfs::FsEntry;
-use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, options};
+use crate::{MkfsOptions, MountOptions, Partition};
+use granary_device::{Devices, Need};
+use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, nothing_periodic, options};
+use granary_vfs::{FileSystem, FsEntry, Result};
+use std::sync::Arc;
+use toml::Table;
+
+const NEEDS: &[Need] = &[Need::Nvm, Need::Blocks];
+const OPTIONS: OptionsEntry =
+    OptionsEntry { section: "orchfs", read: |from| Section::read::<MountOptions>(from), refusal };
+
+fn mkfs(devices: &Devices, table: &Table) -> Result<()> {
+    let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
+    crate::mkfs(nvm, ssd, &options::<MkfsOptions>(table)?)
+}
+
+fn mount(devices: &Devices, how: &Mount<'_>, options: MountOptions) -> Result<Arc<dyn FileSystem>> {
+    let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
+    let read_cache = Some(options.read_cache.unwrap_or(how.metadata_cache));
+    Ok(crate::mount(nvm.clone(), ssd.clone(), &MountOptions { read_cache, ..options })?)
+}
 
 /// OrchFS.
 pub const ORCHFS: FsEntry = FsEntry {
     name: "orchfs",
     about: "OrchFS (FAST'25): writes partitioned between NVM (unaligned) and SSD (whole 32 KiB blocks)",
-    needs: &[Need::Nvm, Need::Blocks],
+    needs: NEEDS,
     write_log: false,
-    options: Some(OptionsEntry {
-        section: "orchfs",
-        read: |from| Section::read::<MountOptions>(from),
-        refusal,
-    }),
+    options: Some(OPTIONS),
     periodic: nothing_periodic,
-    mkfs: |devices, table| {
-        let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
-        crate::mkfs(nvm, ssd, &options::<MkfsOptions>(table)?)
-    },
-    mount: |devices, how| {
-        let mut options: MountOptions = how.options()?;
-        options.read_cache.get_or_insert(how.metadata_cache);
-        let (nvm, ssd) = (devices.serving(Need::Nvm)?, devices.serving(Need::Blocks)?);
-        Ok(crate::mount(nvm.clone(), ssd.clone(), &options)?)
-    },
+    mkfs,
+    mount: |devices, how| mount(devices, how, how.options()?),
     repair: None,
     crash: &[
         // Journals that wrap every few milliseconds.
@@ -44,4 +49,21 @@ pub const ORCHFS: FsEntry = FsEntry {
             ..CrashCase::plain("orchfs-migrate")
         },
     ],
+};
+
+/// PHFS, the paper's baseline on the same structures.
+pub const PHFS: FsEntry = FsEntry {
+    name: "phfs",
+    about: "PHFS (OrchFS's baseline): requests below 32 KB to NVM, others through the page cache to the SSD",
+    needs: NEEDS,
+    write_log: false,
+    options: Some(OPTIONS),
+    periodic: nothing_periodic,
+    mkfs,
+    mount: |devices, how| {
+        let options: MountOptions = how.options()?;
+        mount(devices, how, MountOptions { partition: Partition::Phfs, ..options })
+    },
+    repair: None,
+    crash: &[CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("phfs") }],
 };

@@ -56,6 +56,16 @@ impl Area {
         }
     }
 
+    /// How many are granted to a library by one request (released code: 256 inodes, 1024 nodes of each kind, 4096 pages, 4096
+    /// blocks).
+    pub fn grant(self) -> u64 {
+        match self {
+            Area::Inode => 256,
+            Area::Index | Area::Append | Area::Over => 1024,
+            Area::Page | Area::Block => 4096,
+        }
+    }
+
     /// Bytes that one takes on the NVM; 0 for blocks of the SSD.
     pub fn size(self) -> u64 {
         match self {

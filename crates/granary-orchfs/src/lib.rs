@@ -48,11 +48,11 @@ pub mod upage;
 mod write;
 mod xattr;
 
-pub use entry::ORCHFS;
+pub use entry::{ORCHFS, PHFS};
 pub use geometry::MAX_FILE_SIZE;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
-pub use options::{MkfsOptions, MountOptions, Reclaim};
+pub use options::{MkfsOptions, MountOptions, Partition, Reclaim};
 
 use crate::cache::SsdCache;
 use crate::journal::Journal;
@@ -98,6 +98,8 @@ pub struct OrchFs {
     migrated: AtomicU64,
     /// When a program called last, nanoseconds.
     last_call: AtomicU64,
+    /// Numbers taken, by area: every so many are granted by one request.
+    granted: [AtomicU64; 6],
     daemons: parking_lot::Mutex<Vec<Daemon>>,
     /// A group could not be appended: memory is ahead of the NVM, and nothing changes any more.
     failed: parking_lot::Mutex<Option<FsError>>,

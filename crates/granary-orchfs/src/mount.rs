@@ -102,6 +102,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         revoked: Default::default(),
         migrated: Default::default(),
         last_call: Default::default(),
+        granted: Default::default(),
         daemons: Default::default(),
         failed: Default::default(),
     };

@@ -46,10 +46,27 @@ pub enum Reclaim {
     Artifact,
 }
 
+/// How writes are partitioned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Partition {
+    /// OrchFS's (section 3.4).
+    #[default]
+    Orchfs,
+    /// PHFS's, the paper's own baseline: a request of less than 32 KB goes to the NVM, a larger one through the page cache to the SSD,
+    /// synchronously; all metadata are on the NVM (slides, "Experimental Setup").
+    Phfs,
+}
+
 /// Choices of `mount`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
+    /// How writes are partitioned.
+    pub partition: Partition,
+    /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is a choice: the released code
+    /// asks by TCP on one host, round trips of which take 5 to 20 us.
+    pub ipc: Nanos,
     /// NVM pages above a block that is written as a whole.
     pub reclaim: Reclaim,
     /// The parallel engine (section 3.6): all I/Os of a request are submitted, then waited for. Without it the NVM's stores come first,
@@ -75,6 +92,8 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
+            partition: Partition::Orchfs,
+            ipc: Nanos::from_micros(10),
             reclaim: Reclaim::Paper,
             engine: true,
             ssd_threads: 32,

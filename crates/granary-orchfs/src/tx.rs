@@ -216,6 +216,7 @@ impl<'a> Tx<'a> {
         // An inode's records are in one journal at a time: its lease has come to this process.
         for (i, other) in fs.journals.iter().enumerate().filter(|(i, _)| *i != own) {
             if self.inodes.iter().any(|ino| other.has_pending(*ino)) {
+                cpu(fs.options.ipc);
                 fs.digest(i)?;
             }
         }

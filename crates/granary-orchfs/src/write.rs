@@ -23,7 +23,7 @@ use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
 use crate::hrtree::MOST_NEW;
 use crate::layout::Area;
 use crate::node::{Node, node};
-use crate::options::Reclaim;
+use crate::options::{Partition, Reclaim};
 use crate::partition::{Piece, Touch, plan_block};
 use crate::pools::Taken;
 use crate::read::Pages;
@@ -31,6 +31,7 @@ use crate::tx::{TreeChanges, Tx};
 use crate::unit::{Base, Slot, Unit};
 use crate::upage::Header;
 use granary_device::{Structure, Ticket};
+use granary_sim::{costs, cpu};
 use granary_units::{Lpa, Page, Payload};
 use granary_vfs::{Attr, Call, FsError, Inode, Result};
 use std::sync::atomic::Ordering::Relaxed;
@@ -99,6 +100,9 @@ pub(crate) struct Stamp<'a> {
 impl OrchFs {
     /// Takes a number; where none is free but some wait for a digest, after that.
     pub(crate) fn take(&self, taken: &mut Taken<'_>, area: Area) -> Result<u64> {
+        if self.granted[area as usize].fetch_add(1, Relaxed).is_multiple_of(area.grant()) {
+            cpu(self.options.ipc);
+        }
         match taken.take(area) {
             Err(FsError::NoSpace) if self.free_by_digest(area)? => {}
             other => return other,
@@ -278,7 +282,10 @@ impl OrchFs {
                     write(*block, &pages)?;
                 }
                 Io::Merge { block, old, segments } => {
-                    let mut pages = self.read_block(old)?;
+                    let mut pages = match segments.last() {
+                        Some(last) if last.part.is_whole() => Pages::default(),
+                        _ => self.read_block(old)?,
+                    };
                     for segment in segments {
                         for (page, from, to) in segment.part.pages() {
                             let at = page * PAGE as usize + from as usize - segment.part.from as usize;
@@ -462,7 +469,15 @@ impl OrchFs {
             let source = Source::Data((part.start() - pos) as usize);
             let mut segments = std::mem::take(&mut gap);
             segments.push(Segment { part, source });
-            jobs.push(self.prepare(part.block, &unit(part.block), &segments, size)?);
+            let below = unit(part.block);
+            jobs.push(match self.options.partition {
+                Partition::Phfs if data.len() as u64 >= BLOCK => {
+                    let c = costs();
+                    cpu(c.page * part.pages().count() as u64 + c.copy(part.len()));
+                    self.merge_on_ssd(part.block, &below, &segments)?
+                }
+                _ => self.prepare(part.block, &below, &segments, size)?,
+            });
         }
         let attr = |reached: Option<u64>| Attr {
             size: old.size.max(reached.map_or(end, |reached| reached.min(end))),

@@ -324,3 +324,8 @@ fn orchfs_with_pages_that_stay_keeps_its_promises_under_fileserver() {
 fn orchfs_keeps_its_promises_while_blocks_migrate() {
     explore("orchfs-migrate", "torture", 16);
 }
+
+#[test]
+fn phfs_keeps_its_promises_under_varmail() {
+    explore("phfs", "varmail", 12);
+}

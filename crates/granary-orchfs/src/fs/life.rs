@@ -2,7 +2,7 @@
 
 use crate::mkfs::ROOT;
 use crate::node::node;
-use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs};
+use crate::{MAX_FILE_SIZE, MAX_LINKS, OrchFs, Partition};
 use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,10 @@ impl Life for OrchFs {
     granary_vfs::file_system_lacks!(opened, closed, attach);
 
     fn name(&self) -> &'static str {
-        "orchfs"
+        match self.options.partition {
+            Partition::Orchfs => "orchfs",
+            Partition::Phfs => "phfs",
+        }
     }
 
     fn features(&self) -> Features {

@@ -1,7 +1,7 @@
 //! Random calls behave as on the reference model, across remounts, with short journals and under many schedules.
 
 use crate::common::{Subject, busy, migrating};
-use granary_orchfs::{MountOptions, Reclaim};
+use granary_orchfs::{MountOptions, Partition, Reclaim};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_pair};
 use granary_vfs::VfsConfig;
@@ -9,7 +9,7 @@ use granary_vfs::VfsConfig;
 #[test]
 fn calls_behave_as_the_reference_with_tiny_caches() {
     on_pair(|| {
-        suite::calls_behave_as_the_reference(&busy(), 0..4, suite::tiny_caches(), Mix::default(), 2_500)
+        suite::calls_behave_as_the_reference(&busy(), 0..8, suite::tiny_caches(), Mix::default(), 2_500)
     });
 }
 
@@ -67,4 +67,12 @@ fn calls_behave_as_the_reference_while_blocks_migrate() {
 #[test]
 fn concurrent_calls_have_a_serial_order_while_blocks_migrate() {
     on_pair(|| suite::concurrent_calls_have_a_serial_order(&migrating()));
+}
+
+#[test]
+fn calls_behave_as_the_reference_on_phfs() {
+    let mount = MountOptions { partition: Partition::Phfs, ..MountOptions::default() };
+    let mix = Mix { names: 2, attrs: 1, data: 20, users: false, longest: 200_000, largest: 1_000_000 };
+    let subject = Subject { mount, ..busy() };
+    on_pair(|| suite::calls_behave_as_the_reference(&subject, 700..702, suite::tiny_caches(), mix, 800));
 }

@@ -6,7 +6,7 @@ use granary_suite::suite::{self, on_pair};
 
 #[test]
 fn what_was_fsynced_survives_power_failures_at_any_instant() {
-    let all = on_pair(|| suite::what_was_fsynced_survives_power_failures(&busy(), 2));
+    let all = on_pair(|| suite::what_was_fsynced_survives_power_failures(&busy(), 1));
     assert!(all.iter().any(|r| !r.clean && r.records > 0), "nothing was recovered: {all:?}");
 }
 
@@ -24,7 +24,7 @@ fn attributes_survive_power_failures() {
 
 #[test]
 fn a_full_file_system_loses_power_while_attributes_change() {
-    on_pair(|| suite::a_full_file_system_loses_power_while_attributes_change(&busy(), 4));
+    on_pair(|| suite::a_full_file_system_loses_power_while_attributes_change(&busy(), 2));
 }
 
 #[test]
