@@ -79,6 +79,11 @@ impl Journal {
         self.tail() - self.head()
     }
 
+    /// Whether a digest should come before somebody has to wait for it.
+    pub fn is_half_full(&self) -> bool {
+        self.used() > self.size / 2
+    }
+
     /// Whether a group of so many bytes fits without a digest.
     pub fn has_room(&self, len: usize) -> bool {
         self.used() + len as u64 <= self.size

@@ -170,11 +170,14 @@ impl OrchFs {
     }
 }
 
-/// The daemon: looks every so often whether there is something to do.
+/// The kernel's daemon: looks every so often whether a journal wants a digest, or blocks are to migrate.
 pub fn daemon(fs: &std::sync::Weak<OrchFs>, pause: Nanos, stop: &Stopper) {
     while stop.pause(pause) != granary_sim::Signal::Stop {
         let Some(fs) = fs.upgrade() else { return };
-        if fs.migrate_step().is_err() {
+        let digested =
+            (0..fs.journals.len()).filter(|i| fs.journals[*i].is_half_full()).try_for_each(|i| fs.digest(i));
+        let done = digested.and_then(|()| if fs.options.migrate { fs.migrate_step() } else { Ok(()) });
+        if done.is_err() {
             // The next call will meet the same error, and whoever made it is told.
             return;
         }

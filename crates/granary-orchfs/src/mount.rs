@@ -108,11 +108,9 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
     };
     fs.recovery = fs.scan(recovery)?;
     let fs = Arc::new(fs);
-    if options.migrate {
-        let (weak, pause) = (Arc::downgrade(&fs), options.migrate_pause);
-        let daemon = Daemon::start("orchfs_migrate", move |stop| crate::migrate::daemon(&weak, pause, stop));
-        fs.daemons.lock().push(daemon);
-    }
+    let (weak, pause) = (Arc::downgrade(&fs), options.migrate_pause);
+    let daemon = Daemon::start("orchfs_kernel", move |stop| crate::migrate::daemon(&weak, pause, stop));
+    fs.daemons.lock().push(daemon);
     Ok(fs)
 }
 
