@@ -1,7 +1,9 @@
 //! Space, size and number: full file systems, large directories, large files, reservations, extended attributes.
 
-use crate::common::Subject;
-use granary_suite::suite::{self, on_pair};
+use crate::common::{Mounted, Subject};
+use granary_suite::suite::{self, create, drive, fill, on_pair, run};
+use granary_units::Bytes;
+use granary_vfs::{Allocate, Posix};
 
 #[test]
 fn a_full_file_system_can_be_emptied_and_filled_again() {
@@ -61,4 +63,31 @@ fn punched_and_zeroed_ranges_read_as_zeros() {
 #[test]
 fn attributes_up_to_the_limit_come_back() {
     on_pair(|| suite::attributes_up_to_the_limit_come_back(&Subject::default()));
+}
+
+/// What statfs offers, of both devices together, can be reserved and then written, or written at once; half a mebibyte is left for
+/// what names it.
+#[test]
+fn what_statfs_offers_can_be_had() {
+    for reserve in [false, true] {
+        on_pair(|| {
+            run(move || {
+                let m = Mounted::fresh(&Subject::default(), &drive(Bytes::mib(48)));
+                let mut p = m.process();
+                let fd = create(&mut p, "/f");
+                let offered = p.statfs().expect("statfs").available_blocks() * 4096 - (512 << 10);
+                if reserve {
+                    p.fallocate(fd, Allocate::Reserve { keep_size: false }, 0, offered)
+                        .expect("it is offered");
+                }
+                let mut at = 0;
+                while at < offered {
+                    let len = (offered - at).min(1 << 20) as usize;
+                    at += p.pwrite(fd, fill(7, len), at).unwrap_or_else(|e| panic!("{at} of {offered}: {e}"))
+                        as u64;
+                }
+                m.check();
+            });
+        });
+    }
 }
