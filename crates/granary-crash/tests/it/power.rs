@@ -318,14 +318,6 @@ fn f2fs_with_both_keeps_its_promises() {
     explore("f2fs-pebble", "full", 8);
 }
 
-/// Write-back had settled a file's times into its node, without a mark; the fsync found nothing new.
-#[test]
-fn f2fs_with_both_keeps_times_that_write_back_has_settled() {
-    for seed in [9_400_173, 9_400_841, 9_401_319, 9_402_968] {
-        explore_seeds("f2fs-pebble", "torture", seed..seed + 1);
-    }
-}
-
 #[test]
 fn orchfs_keeps_its_promises_under_torture() {
     explore("orchfs", "torture", 16);

@@ -156,13 +156,19 @@ pub fn systems() -> impl Iterator<Item = &'static FsEntry> {
     let wanted = std::env::var("GRANARY_FS").ok();
     // On the emulator of ByteFS's paper, which has no second names of pages.
     let testbed = testbed();
-    let own = |fs: &FsEntry| fs.below.is_some() && fs.needs.contains(&Need::Nvm);
-    // Stacks get a DIMM beside it; one of them stands for all, unless others are named.
-    let one = FILE_SYSTEMS.iter().find(|fs| own(fs)).map(|fs| fs.name);
+    // Who needs a DIMM gets one beside it.
+    let served =
+        FILE_SYSTEMS.iter().filter(move |fs| fs.needs.contains(&Need::Nvm) || testbed.roles_for(fs).is_ok());
+    // Variants share the options of their file system, and one of them stands for all, unless others are named.
     let named = wanted.is_some();
-    let served = FILE_SYSTEMS.iter().filter(move |fs| match own(fs) {
-        true => named || Some(fs.name) == one,
-        false => testbed.roles_for(fs).is_ok(),
+    let mut seen = Vec::new();
+    let section = |fs: &FsEntry| fs.options.map_or(fs.name, |options| options.section);
+    let served = served.filter(move |fs| {
+        named || fs.crash.is_empty() || {
+            let first = !seen.contains(&section(fs));
+            seen.push(section(fs));
+            first
+        }
     });
     // Those without crash cases of their own differ from another in what a call costs only.
     let served = served.filter(|fs| !fs.crash.is_empty());
