@@ -42,6 +42,7 @@ mod ranges;
 mod read;
 mod record;
 mod rename;
+mod space;
 mod tx;
 pub mod unit;
 pub mod upage;
@@ -96,6 +97,8 @@ pub struct OrchFs {
     revoked: parking_lot::Mutex<FxHashSet<u64>>,
     victims: parking_lot::Mutex<Victims>,
     migrated: AtomicU64,
+    /// NVM pages that a write of a part of them has taken, since mount.
+    upages_made: AtomicU64,
     /// When a program called last, nanoseconds.
     last_call: AtomicU64,
     /// Numbers taken, by area: every so many are granted by one request.

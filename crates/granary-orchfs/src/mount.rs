@@ -101,6 +101,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         victims: Default::default(),
         revoked: Default::default(),
         migrated: Default::default(),
+        upages_made: Default::default(),
         last_call: Default::default(),
         granted: Default::default(),
         daemons: Default::default(),

@@ -201,6 +201,9 @@ impl OrchFs {
         (source, below): (Source, u16),
     ) -> Result<()> {
         let is_new = matches!(touch, Touch::New | Touch::Chunk { new: true, .. });
+        if matches!(touch, Touch::Chunk { new: true, .. }) {
+            self.upages_made.fetch_add(1, Relaxed);
+        }
         let new_page = if is_new { self.take(&mut job.taken, Area::Page)? } else { 0 };
         match job.after {
             Unit::Hole => {

@@ -52,7 +52,7 @@ impl Life for OrchFs {
     }
 
     fn memory(&self) -> Vec<(&'static str, u64)> {
-        vec![("orchfs.read_cache", self.cache.bytes())]
+        std::iter::once(("orchfs.read_cache", self.cache.bytes())).chain(self.space()).collect()
     }
 
     fn drop_caches(&self, _call: &Call<'_>) {

@@ -41,7 +41,8 @@ pub trait Life: Send + Sync {
     /// What was [`Life::opened`] is closed.
     fn closed(&self, call: &Call<'_>, inode: &Inode);
 
-    /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for: `device.inode`. For records.
+    /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for: `device.inode`; and, of one over
+    /// several devices, what its data takes of each: `space.ssd_block`. For records.
     fn memory(&self) -> Vec<(&'static str, u64)>;
 
     /// Lets go of metadata in memory that media have too, as `echo 2 > /proc/sys/vm/drop_caches`. A hint.

@@ -35,7 +35,7 @@ const TABLE2: [(&str, [f64; 3], [f64; 3]); 8] = [
 /// The unit, its name in `memory` of records, and what its two rows are called.
 const UNITS: [(&str, &str, &str); 3] = [
     ("space.nvm_page", "NVM pages after the fill, GB", "NVM pages after overwrites, GB"),
-    ("space.nvm_upage", "Upages after the fill, GB", "Upages after overwrites, GB"),
+    ("space.nvm_upage_made", "Upages after the fill, GB", "Upages after overwrites, GB"),
     ("space.ssd_block", "SSD blocks after the fill, GB", "SSD blocks after overwrites, GB"),
 ];
 
