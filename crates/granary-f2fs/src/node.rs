@@ -118,7 +118,13 @@ impl F2fs {
         cpu(costs().inode_read);
         let (attr, x) = entry.with(|b| node::decode(b, ino))?;
         let node = Node::new(ino, attr, &x);
-        node.state.lock().unsynced = self.memory.lock().unsynced.remove(&ino).unwrap_or_default();
+        // What was settled before it left memory may be in no node with a mark.
+        let late = entry.is_dirty() || self.nat.needs_inode_block(ino, false);
+        let version = self.last.lock().version;
+        let mut s = node.state.lock();
+        s.unsynced = self.memory.lock().unsynced.remove(&ino).unwrap_or_default();
+        s.settled = late.then_some(version);
+        drop(s);
         Ok(node)
     }
 

@@ -348,7 +348,8 @@ mod tests {
                 "drive.firmware.cache_write_ack",
                 "drive.flash.read_retry_ns",
                 "fs.f2fs.discard_granularity",
-                "fs.nilfs2.cp"
+                "fs.nilfs2.cp",
+                "fs.orchfs.read_cache"
             ]
         );
         let said = load("granularity=4").expect_err("a part").to_string();

@@ -7,7 +7,7 @@ mod image;
 #[allow(dead_code)]
 mod rig;
 
-use granary_device::{Command, Devices, Drive, DriveError, Role, Streamed, Structure, stream_by_store};
+use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure};
 use granary_image::host::memory::MemoryHost;
 use granary_image::{Durability, Image};
 use granary_lab::registry::FsEntry;
@@ -20,10 +20,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// A drive below which an invariant breaks at the next change, once.
+/// A drive below which an invariant breaks at the next change of any of them, once.
 struct Brittle {
     inner: Arc<dyn Drive>,
-    armed: AtomicBool,
+    armed: Arc<AtomicBool>,
 }
 
 impl Brittle {
@@ -56,7 +56,8 @@ impl Drive for Brittle {
         data: Streamed<'_>,
         what: Structure,
     ) -> Result<Nanos, DriveError> {
-        stream_by_store(self, now, lpa, from, data, what)
+        self.change();
+        self.inner.stream(now, lpa, from, data, what)
     }
 
     fn submit(&self, now: Nanos, command: Command<'_>) -> Result<Nanos, DriveError> {
@@ -67,11 +68,13 @@ impl Drive for Brittle {
     }
 }
 
-fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>, Arc<Brittle>) {
+fn open(host: &MemoryHost, entry: &FsEntry, new: bool) -> (Image, Arc<Vfs>, Arc<AtomicBool>) {
     let (image, devices) = image::open(host, Durability::Process);
-    let drive = devices.get(Role::Ssd).expect("an SSD").drive().clone();
-    let brittle = Arc::new(Brittle { inner: drive, armed: AtomicBool::new(false) });
-    (image, image::vfs_on(Devices::ssd(brittle.clone()), entry, new), brittle)
+    let armed = Arc::new(AtomicBool::new(false));
+    let brittle = devices.drives().fold(Devices::none(), |all, (role, drive)| {
+        all.with(role, Arc::new(Brittle { inner: drive.clone(), armed: armed.clone() }))
+    });
+    (image, image::vfs_on(brittle, entry, new), armed)
 }
 
 fn put(path: &Path, byte: u8) -> std::io::Result<()> {
@@ -89,7 +92,7 @@ const EROFS: Option<i32> = Some(30);
 
 fn one(entry: &'static FsEntry) {
     let host = image::create(entry, Some(Bytes::mib(4)));
-    let (image, vfs, brittle) = open(&host, entry, true);
+    let (image, vfs, armed) = open(&host, entry, true);
     let image = Arc::new(image);
     let dir = tempfile::tempdir().expect("a directory");
     let mounted = granary_mount::mount(vfs, dir.path(), &Options::default()).expect("mounts");
@@ -104,9 +107,9 @@ fn one(entry: &'static FsEntry) {
     let (kept, lost) = (dir.path().join("kept"), dir.path().join("lost"));
     put(&kept, 1).expect("written and synced");
     let sound = File::open(&kept).expect("opens");
-    brittle.armed.store(true, SeqCst);
+    armed.store(true, SeqCst);
     assert_eq!(errno(put(&lost, 2)), EIO, "{}: the request that panicked", entry.name);
-    assert!(!brittle.armed.load(SeqCst));
+    assert!(!armed.load(SeqCst));
     let groups = image.journal_counters().groups;
     assert_eq!(errno(put(&dir.path().join("later"), 3)), EROFS, "{}", entry.name);
     assert_eq!(errno(fs::remove_file(&kept)), EROFS, "{}", entry.name);

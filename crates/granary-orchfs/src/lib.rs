@@ -43,6 +43,7 @@ mod read;
 mod record;
 mod rename;
 mod space;
+mod trim;
 mod tx;
 pub mod unit;
 pub mod upage;

@@ -98,6 +98,22 @@ impl Pools {
         self.of(area).lock().take().ok_or(FsError::NoSpace)
     }
 
+    /// Takes the first run of free numbers within `among`, `most` of them at most.
+    pub fn take_run(
+        &self,
+        area: Area,
+        among: std::ops::Range<u64>,
+        most: u64,
+    ) -> Option<std::ops::Range<u64>> {
+        let mut ids = self.of(area).lock();
+        let is_free = |ids: &Ids, n: u64| ids.taken[(n / 64) as usize] >> (n % 64) & 1 == 0;
+        let first = among.clone().find(|n| is_free(&ids, *n))?;
+        let end = (first..among.end.min(first + most)).find(|n| !is_free(&ids, *n));
+        let run = first..end.unwrap_or(among.end.min(first + most));
+        run.clone().for_each(|n| drop(ids.mark(n)));
+        Some(run)
+    }
+
     /// Gives one back.
     ///
     /// # Errors

@@ -318,6 +318,15 @@ fn f2fs_with_both_keeps_its_promises() {
     explore("f2fs-pebble", "full", 8);
 }
 
+/// Times that were settled into a node without a mark, the inode having left memory meanwhile: the fsync found nothing new.
+#[test]
+fn f2fs_with_fs_write_keeps_times_of_inodes_that_left_memory() {
+    for seed in [9_400_173, 9_400_841] {
+        explore_seeds("f2fs-fswrite", "torture", seed..seed + 1);
+        explore_seeds("f2fs-pebble", "torture", seed..seed + 1);
+    }
+}
+
 #[test]
 fn orchfs_keeps_its_promises_under_torture() {
     explore("orchfs", "torture", 16);

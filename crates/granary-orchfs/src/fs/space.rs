@@ -4,9 +4,10 @@ use crate::OrchFs;
 use crate::geometry::PAGES;
 use crate::layout::Area;
 use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
+use std::ops::Range;
 
 impl Space for OrchFs {
-    granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
+    granary_vfs::file_system_lacks!(empty_until, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         self.change_space(call, inode, how, pos, len)
@@ -18,6 +19,10 @@ impl Space for OrchFs {
 
     fn seek_hole(&self, _call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
         Ok(self.seek(inode, pos, false).unwrap_or(inode.size()))
+    }
+
+    fn trim(&self, _call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
+        self.trim_free(blocks, least)
     }
 
     fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {

@@ -206,7 +206,7 @@ impl OnFiles {
     fn place(&mut self, file_size: Option<u64>) -> Result<(), Fault> {
         let job = &self.job;
         if let Some(access) = job.pattern.accesses().find(|a| !matches!(a, Access::Read | Access::Write)) {
-            let why = format!("{access:?} is of drives (granary drive bench): files are read and written");
+            let why = format!("{access:?} is of drives (`granary drive bench`): files are read and written");
             return Err((&["rw"], why));
         }
         if job.mapped {

@@ -41,6 +41,9 @@ fn failed<'a>(job: &'a OnFiles, call: &'static str, path: &'a str) -> impl Fn(Fs
 /// # Errors
 /// The first call that failed.
 pub(super) fn lay_out<C: Clients>(jobs: &[OnFiles], clients: &C) -> Result<(), RunError> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
     let mut p = clients.client(ProcessId::single("setup"), "setup");
     let mut made = BTreeMap::<String, (&OnFiles, u64, bool)>::new();
     for job in jobs {
