@@ -110,7 +110,9 @@ impl Pools {
         let first = among.clone().find(|n| is_free(&ids, *n))?;
         let end = (first..among.end.min(first + most)).find(|n| !is_free(&ids, *n));
         let run = first..end.unwrap_or(among.end.min(first + most));
-        run.clone().for_each(|n| drop(ids.mark(n)));
+        for number in run.clone() {
+            ids.mark(number);
+        }
         Some(run)
     }
 
