@@ -44,6 +44,8 @@ impl Paper {
             Paper::Above(v) => ours > v,
             Paper::Below(v) => ours < v,
             Paper::About(v) => (0.75..=1.25).contains(&(ours / v)),
+            // Nothing is nothing to the digits that are printed.
+            Paper::Number(0.0) => ours.abs() < 0.005,
             _ => match self.number() {
                 Some(v) if factor && v > 1.05 => ours > 1.05,
                 Some(v) if factor && v < 0.95 => ours < 0.95,
@@ -76,7 +78,8 @@ pub struct Judged {
 impl Judged {
     /// Ours over the paper's.
     pub fn ratio(&self) -> Option<f64> {
-        Some(self.ours? / self.paper.number()?)
+        let paper = self.paper.number().filter(|paper| *paper != 0.0)?;
+        Some(self.ours? / paper)
     }
 
     /// Whether ours says the same.
@@ -105,6 +108,7 @@ mod tests {
         assert!(number(35.0).holds(18.0, false) && !number(35.0).holds(17.0, false));
         assert!(Paper::About(1.0).holds(1.2, true) && !Paper::About(1.0).holds(1.3, true));
         assert!(Paper::Range(1.2, 1.5).holds(1.1, true) && Paper::Above(1.0).holds(1.01, true));
+        assert!(number(0.0).holds(0.004, false) && !number(0.0).holds(0.01, false));
         assert_eq!((number(2.50).text(), Paper::Range(1.2, 1.5).text()), ("2.5".into(), "1.2-1.5".into()));
         assert_eq!((Paper::About(1.0).text(), Paper::Above(1.0).text()), ("~1".into(), ">1".into()));
     }
