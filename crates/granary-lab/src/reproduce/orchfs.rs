@@ -28,6 +28,8 @@ use crate::error::LabError;
 use crate::testbed::measure::unaligned;
 use granary_device::Drive;
 use granary_mssd::Mssd;
+use granary_orchfs::geometry::{BLOCK, PAGE};
+use granary_orchfs::layout::nodes::SLOT;
 use granary_units::{Bytes, Lpa, PAGE_SIZE, Page};
 use std::collections::BTreeMap;
 
@@ -49,7 +51,13 @@ pub const STUDY: Study = Study {
 fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     let (mut out, asked) = (BTreeMap::new(), |figure: &str| figures.iter().any(|f| f == figure));
     let testbed = plan.whole()?;
+    let unit = testbed.ssd()?.flash.unit_pages();
+    let kib = |pages: u64| (pages * PAGE_SIZE as u64 / 1024) as f64;
     if asked("setup") {
+        out.insert("KB of an SSD page", kib(unit));
+        out.insert("KB of an SSD block", (BLOCK / 1024) as f64);
+        out.insert("KB of an NVM page", (PAGE / 1024) as f64);
+        out.insert("B of an Upage's entry", SLOT as f64);
         out.insert("processors", testbed.host.cores as f64);
         out.insert("SSD, TB", testbed.ssd()?.pages() as f64 * PAGE_SIZE as f64 / 1e12);
         out.insert("NVM, GB", testbed.nvm()?.pages() as f64 * PAGE_SIZE as f64 / 1e9);
@@ -63,6 +71,10 @@ fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
         out.insert("raw 1 MiB, B/s", bench(plan, "randwrite", 1 << 20, 1)?);
     }
     if asked("3") {
+        // 16 KiB that do not begin with a page touch one page more, and the SSD programs whole units.
+        let pages = (16 << 10) / PAGE_SIZE as u64 + 1;
+        out.insert("host, KB", kib(pages));
+        out.insert("SSD, KB", kib(pages.next_multiple_of(unit)));
         out.insert("unaligned 16 KiB", unaligned::ratio(&testbed, 16 << 10)?);
         out.insert("unaligned 1 MiB", unaligned::ratio(&testbed, 1 << 20)?);
     }

@@ -59,6 +59,11 @@ pub struct OnFiles {
     pub verify: bool,
 }
 
+/// Largest file.
+const MOST: u64 = 1 << 50;
+/// Largest access of a job that verifies.
+const MOST_VERIFIED: u64 = 1 << 30;
+
 /// Options that say nothing here: all files of a client are open from its beginning to its end, made one after the other.
 const IDLE: &[&str] = &[
     "openfiles",
@@ -245,7 +250,9 @@ impl OnFiles {
         };
         self.offset = (of(job.offset)?, of(job.offset_increment)?);
         let total = match (job.size, file_size) {
-            (Some(Amount::Percent(p)), Some(whole)) => Amount::Percent(p).of(whole) * self.files,
+            (Some(Amount::Percent(p)), Some(whole)) => {
+                Amount::Percent(p).of(whole).saturating_mul(self.files)
+            }
             (Some(amount), _) => of(amount)?,
             (None, Some(whole)) => whole.saturating_sub(self.offset.0).saturating_mul(self.files),
             (None, None) => return Err((&["size"], "how large are the files? give size=...".to_owned())),
@@ -261,10 +268,16 @@ impl OnFiles {
         }
         let last = self.offset.1.saturating_mul(u64::from(job.clients) - 1);
         let end = self.offset.0.saturating_add(last).saturating_add(self.span);
-        self.file_size = file_size.unwrap_or(0).max(if self.names.is_some() { end } else { self.end(0) });
-        if end > 1 << 50 {
+        if end.max(file_size.unwrap_or(0)) > MOST {
             return Err((&["size", "offset"], "files have at most 1 PiB here".to_owned()));
         }
+        if self.verify && job.most() > MOST_VERIFIED {
+            return Err((
+                &["bs"],
+                "an access that is verified has at most 1 GiB: it is held in memory".to_owned(),
+            ));
+        }
+        self.file_size = file_size.unwrap_or(0).max(if self.names.is_some() { end } else { self.end(0) });
         Ok(())
     }
 

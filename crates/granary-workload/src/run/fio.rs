@@ -56,11 +56,7 @@ pub(super) fn lay_out<C: Clients>(jobs: &[OnFiles], clients: &C) -> Result<(), R
         make(&mut p, path, job, *size, *whole).map_err(|e| *e)?;
     }
     if jobs.iter().any(|job| job.invalidate) {
-        clients.drop_caches().map_err(|source| RunError::Setup {
-            call: "drop_caches",
-            path: String::new(),
-            source,
-        })?;
+        clients.drop_caches().map_err(|e| super::setup::failed("drop_caches", b"", e))?;
     }
     Ok(())
 }
@@ -234,7 +230,7 @@ pub(super) fn measure<C: Clients>(
     })
 }
 
-/// Runs the jobs of one group. Whether a `runtime` ended one.
+/// Runs the jobs of one group. Whether it came to its end, and time alone ended one of them.
 fn group<C: Clients>(
     jobs: &[OnFiles],
     range: std::ops::Range<usize>,
@@ -243,6 +239,7 @@ fn group<C: Clients>(
     round: u32,
 ) -> bool {
     let mut tasks = Vec::new();
+    let timed = jobs[range.clone()].iter().any(|on| on.job.time_based);
     for n in range {
         let on = Arc::new(jobs[n].clone());
         let job = Arc::new(on.job.clone());
@@ -265,16 +262,20 @@ fn group<C: Clients>(
                 let mut p = clients.client(process, &format!("{}.{nth}.{slot}", on.job.name));
                 let shared = shared.clone();
                 tasks.push(spawn(&format!("{name}-{slot}"), move || {
-                    shared
-                        .slot(&mut p)
-                        .map_err(|e| shared.run.end.lock().get_or_insert(Err(e)).is_err())
-                        .is_ok()
+                    let done = shared.slot(&mut p);
+                    let ok = done.is_ok();
+                    if let Err(e) = done {
+                        shared.run.end.lock().get_or_insert(Err(e));
+                    }
+                    // Who waits for what this one had under way sees that the run is over.
+                    shared.woken.notify_all();
+                    ok
                 }));
             }
         }
     }
     let all: Vec<bool> = tasks.into_iter().map(granary_sim::JoinHandle::join).collect();
-    all.into_iter().all(|ok| ok) && jobs.iter().any(|on| on.job.time_based)
+    all.into_iter().all(|ok| ok) && timed
 }
 
 impl Shared {
@@ -324,7 +325,6 @@ impl Shared {
                 Next::End => break,
             }
         }
-        self.woken.notify_all();
         for (fd, path) in fds.iter().zip(&paths) {
             if on.end_fsync && on.job.pattern.accesses().any(Access::writes) {
                 self.flush(p, *fd, path, false)?;

@@ -160,30 +160,16 @@ impl Rows<'_> {
         let ours = self.alone("split reads");
         self.add("5", "reads", "throughput split/single", Range(1.06, 1.65), ours, split);
         let host = "the host writes the pages that the bytes touch";
-        self.add(
-            "3",
-            "16 KB unaligned",
-            "KB at the host",
-            Number(20.0),
-            self.alone("unaligned 16 KiB").map(|_| 20.0),
-            host,
-        );
-        self.add(
-            "3",
-            "16 KB unaligned",
-            "KB in the SSD",
-            Number(32.0),
-            self.alone("unaligned 16 KiB").map(|_| 32.0),
-            host,
-        );
-        let is = self.alone("processors").map(|_| 1.0);
+        self.add("3", "16 KB unaligned", "KB at the host", Number(20.0), self.alone("host, KB"), host);
+        self.add("3", "16 KB unaligned", "KB in the SSD", Number(32.0), self.alone("SSD, KB"), host);
         for (what, paper) in [
             ("KB of an SSD page", 16.0),
             ("KB of an SSD block", 32.0),
             ("KB of an NVM page", 4.0),
             ("B of an Upage's entry", 64.0),
         ] {
-            self.add("setup", "layout", what, Number(paper), is.map(|one| one * paper), DESIGN);
+            let ours = self.alone(what);
+            self.add("setup", "layout", what, Number(paper), ours, DESIGN);
         }
         self.add("setup", "layout", "metadata on the SSD, bytes", Below(1.0), self.ssd_metadata(), DESIGN);
         self.add("setup", "HRtree", "traversals of a request", Number(1.0), None, "a sentence of the design");
@@ -223,7 +209,7 @@ impl Rows<'_> {
             let ours = self.alone(what);
             self.add("setup", "platform", what, Number(paper), ours, STATED);
         }
-        let ours = self.alone("processors").map(|_| 32.0);
+        let ours = self.alone("KB of an SSD block");
         self.add("setup", "PHFS", "KB of the boundary", Number(32.0), ours, DESIGN);
     }
 

@@ -4,8 +4,11 @@ use super::super::Finish;
 use super::*;
 
 fn run_fio(text: &str) -> Result<(Outcome, MemFs), RunError> {
+    run_on(text, MemFs::new(LATENCY))
+}
+
+fn run_on(text: &str, fs: MemFs) -> Result<(Outcome, MemFs), RunError> {
     let workload = Workload::from_fio("test.fio", text).unwrap_or_else(|error| panic!("{error}"));
-    let fs = MemFs::new(LATENCY);
     let mine = fs.clone();
     let body = move || {
         let mut run = Run::new(&workload, |name: &str| mine.client(name), RunOptions::default());
@@ -112,6 +115,16 @@ fn an_engine_that_queues_keeps_its_depth_under_way() {
     assert_eq!(time("[a]\nrw=randread\nioengine=psync\niodepth=4\nsize=400k\n"), one);
 }
 
+/// The others wait for the flush that fails.
+#[test]
+fn an_error_ends_a_job_that_has_several_accesses_under_way() {
+    let fs = MemFs::new(LATENCY);
+    fs.state().fail = Some(("fsync", 2, granary_vfs::FsError::NoSpace));
+    let text = "[a]\nrw=write\nioengine=libaio\niodepth=4\nsize=400k\nfsync=3\n";
+    let error = run_on(text, fs).map(drop).expect_err("it fails");
+    assert!(error.is_no_space() && error.to_string().contains("job `a` failed: fsync /a.0.0"), "{error}");
+}
+
 #[test]
 fn what_there_is_not_on_files_is_refused_with_its_line() {
     let said = |text: &str| Workload::from_fio("f.fio", text).expect_err("refused").to_string();
@@ -122,6 +135,9 @@ fn what_there_is_not_on_files_is_refused_with_its_line() {
         ("[a]\nsize=1m\nioengine=mmap\n", "use psync"),
         ("[a]\nsize=1m\nfile_service_type=zipf\n", "f.fio, line 3: file_service_type=zipf: not supported"),
         ("[a]\nsize=1m\nsync=maybe\n", "there are none, sync and dsync"),
+        ("[a]\nsize=1m\noffset=18446744073709551615\n", "at most 1 PiB"),
+        ("[a]\nfilesize=9223372036854775808\nsize=99%\nnrfiles=1000\n", "at most 1 PiB"),
+        ("[a]\nsize=8g\nbs=2g\nverify=crc32c\n", "at most 1 GiB"),
         ("[a]\nsize=50%\n", "a part of what? give filesize"),
         ("[a]\nsize=1m\ndirect=1\nbs=1000\n", "whole sectors"),
     ] {
