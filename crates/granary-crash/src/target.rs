@@ -53,32 +53,44 @@ struct Case {
     case: &'static CrashCase,
     /// Byte needs are served by a DIMM.
     nvm: bool,
+    /// The SSD has a volatile cache.
+    volatile: bool,
 }
 
 /// Behind the name of a case: on a DIMM instead of the byte window of an SSD.
 const ON_NVM: &str = "@nvm";
 
+/// Behind the name of a case: on an SSD whose cache is volatile.
+const VOLATILE: &str = "@volatile";
+
 /// The names of all cases of these file systems. One that can be on a DIMM as well as on the byte window of an SSD has
-/// each case twice: `nova`, `nova@nvm`.
+/// each case twice: `nova`, `nova@nvm`; so has one on an ordinary SSD: `ext4`, `ext4@volatile`.
 pub fn names(all: &'static [FsEntry]) -> Vec<String> {
     let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     cases
         .flat_map(|(fs, case)| {
             let plain = std::iter::once(case.name.to_owned());
-            plain.chain(fs.needs.contains(&Need::Bytes).then(|| format!("{}{ON_NVM}", case.name)))
+            let nvm = fs.needs.contains(&Need::Bytes).then(|| format!("{}{ON_NVM}", case.name));
+            plain.chain(nvm).chain(may_be_volatile(fs).then(|| format!("{}{VOLATILE}", case.name)))
         })
         .collect()
+}
+
+/// Whether it may be on any SSD: the write log and BAM are battery-backed.
+fn may_be_volatile(fs: &FsEntry) -> bool {
+    fs.needs.contains(&Need::Blocks) && !fs.write_log
 }
 
 /// The target with this name.
 pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     let (bare, nvm) = name.strip_suffix(ON_NVM).map_or((name, false), |bare| (bare, true));
+    let (bare, volatile) = bare.strip_suffix(VOLATILE).map_or((bare, false), |bare| (bare, true));
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let (fs, case) = cases.find(|(_, case)| case.name == bare)?;
-    if nvm && !fs.needs.contains(&Need::Bytes) {
+    if (nvm && !fs.needs.contains(&Need::Bytes)) || (volatile && !may_be_volatile(fs)) {
         return None;
     }
-    Some(Arc::new(Case { name: name.to_owned(), fs, case, nvm }))
+    Some(Arc::new(Case { name: name.to_owned(), fs, case, nvm, volatile }))
 }
 
 impl Case {
@@ -91,6 +103,25 @@ impl Case {
 }
 
 impl Case {
+    /// 64 MiB over 16 dies.
+    fn small_ssd(&self) -> Arc<dyn Drive> {
+        let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
+        let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
+        c.firmware.volatile_cache = self.volatile;
+        c.firmware.log_region = Bytes::kib(192);
+        c.firmware.txlog = Bytes::kib(4);
+        c.firmware.cache = Bytes::kib(512);
+        c.firmware.write_buffer = Bytes::kib(64);
+        c.firmware.power_on = Nanos::from_micros(100);
+        c.flash.geometry =
+            Geometry { channels: 4, ways: 4, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
+        c.flash = c.flash.with_capacity(Bytes::mib(64));
+        if self.fs.needs.contains(&Need::Names) {
+            c = c.with_bam();
+        }
+        Arc::new(Mssd::new(&c).expect("a valid drive"))
+    }
+
     /// The case of one layer: below, the first that its file system has.
     fn case_of(&self, fs: &FsEntry) -> CrashCase {
         match fs.name == self.fs.name {
@@ -112,8 +143,7 @@ impl Target for Case {
     fn devices(&self, _seed: u64) -> Devices {
         let mut devices = Devices::none();
         if self.needs(Role::Ssd) {
-            devices =
-                devices.with(Role::Ssd, small_ssd(self.fs.write_log, self.fs.needs.contains(&Need::Names)));
+            devices = devices.with(Role::Ssd, self.small_ssd());
         }
         if self.needs(Role::Nvm) {
             devices = devices.with(Role::Nvm, small_dimm());
@@ -147,23 +177,6 @@ impl Target for Case {
     fn costs(&self) -> HostCosts {
         some_costs()
     }
-}
-
-/// 64 MiB over 16 dies.
-fn small_ssd(write_log: bool, names: bool) -> Arc<dyn Drive> {
-    let mut c = DriveConfig::bytefs_emulator().with_mode(if write_log { Mode::Log } else { Mode::Cache });
-    c.firmware.log_region = Bytes::kib(192);
-    c.firmware.txlog = Bytes::kib(4);
-    c.firmware.cache = Bytes::kib(512);
-    c.firmware.write_buffer = Bytes::kib(64);
-    c.firmware.power_on = Nanos::from_micros(100);
-    c.flash.geometry =
-        Geometry { channels: 4, ways: 4, dies: 1, planes: 1, blocks_per_plane: 1, pages_per_block: 16 };
-    c.flash = c.flash.with_capacity(Bytes::mib(64));
-    if names {
-        c = c.with_bam();
-    }
-    Arc::new(Mssd::new(&c).expect("a valid drive"))
 }
 
 /// 64 MiB of Optane under ADR, with processor caches so small that lines are evicted at any time.

@@ -38,6 +38,8 @@ pub struct DriveInfo {
     pub bam: bool,
     /// BAM has room for this many second names of pages, which REMAP keep makes; 0: it has none of that command.
     pub names: u64,
+    /// Its write cache forgets in a power failure what no FLUSH has made safe; else an acknowledged write is safe.
+    pub volatile_cache: bool,
     /// Largest block command, in pages.
     pub max_transfer: usize,
 }

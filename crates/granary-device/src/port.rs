@@ -96,6 +96,17 @@ impl Port {
         }
     }
 
+    /// Waits until the commands have completed and what they wrote is safe: on a drive with a volatile cache a FLUSH follows.
+    /// It stands where a host sends writes with FUA (force unit access). The block layer of Linux sends this FLUSH, too, where a
+    /// drive does not know FUA, and leaves FUA away where there is no volatile cache (block/blk-flush.c, "post-flush").
+    ///
+    /// # Errors
+    /// Of the FLUSH.
+    pub fn wait_safe(&self, ticket: Ticket) -> Result<(), DriveError> {
+        self.wait(ticket);
+        if self.info.volatile_cache && ticket.commands > 0 { self.flush() } else { Ok(()) }
+    }
+
     /// Starts reading pages; the content is in `out` but must not be used before [`Port::wait`].
     ///
     /// # Errors
@@ -128,7 +139,13 @@ impl Port {
         Ok(())
     }
 
-    /// Writes pages; they are safe when this returns.
+    /// Writes pages with FUA: they are safe when this returns ([`Port::wait_safe`]).
+    pub fn write_safe(&self, lpa: Lpa, pages: &[Page], what: Structure) -> Result<(), DriveError> {
+        let t = self.submit_write(lpa, pages, what)?;
+        self.wait_safe(t)
+    }
+
+    /// Writes pages; they are safe when this returns, on a drive with a volatile cache after the next FLUSH.
     pub fn write(&self, lpa: Lpa, pages: &[Page], what: Structure) -> Result<(), DriveError> {
         let t = self.submit_write(lpa, pages, what)?;
         self.wait(t);

@@ -421,6 +421,15 @@ impl Journal {
         Ok(())
     }
 
+    /// Waits for writes with FUA; without barriers they are plain ones (`JBD2_BARRIER`).
+    fn wait_safe(&self, ticket: granary_device::Ticket) -> Result<()> {
+        if self.config.barrier {
+            return Ok(self.port.wait_safe(ticket)?);
+        }
+        self.port.wait(ticket);
+        Ok(())
+    }
+
     /// What it did so far.
     pub fn stats(&self) -> JournalStats {
         self.state.lock().stats
@@ -504,7 +513,12 @@ impl Journal {
         s.stats.superblock_writes += 1;
         s.stats.fua_writes += fua as u64;
         drop(s);
-        Ok(self.port.write(Lpa(self.config.map[0].1), &[page], Structure::Journal)?)
+        let ticket = self.port.submit_write(Lpa(self.config.map[0].1), &[page], Structure::Journal)?;
+        if fua {
+            return self.wait_safe(ticket);
+        }
+        self.port.wait(ticket);
+        Ok(())
     }
 
     /// The log block `n` blocks after `at`.

@@ -286,8 +286,10 @@ impl F2fs {
         self.port.write(Lpa(start), &body, Structure::Superblock)?;
         if self.options.barrier {
             self.port.flush()?;
+            self.port.write_safe(Lpa(start + body.len() as u64), &[footer], Structure::Superblock)?;
+        } else {
+            self.port.write(Lpa(start + body.len() as u64), &[footer], Structure::Superblock)?;
         }
-        self.port.write(Lpa(start + body.len() as u64), &[footer], Structure::Superblock)?;
         self.committed()
     }
 

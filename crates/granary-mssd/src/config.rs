@@ -576,6 +576,12 @@ impl DriveConfig {
                 "must be \"buffer\" with a volatile_cache or a larger mapping_unit",
             )?;
         }
+        if f.volatile_cache && f.bam.is_some() {
+            refuse(
+                "firmware.volatile_cache",
+                "forgets pages whose entries in BAM stay, and FS_WRITE is durable when it completes: leave one of the two away",
+            )?;
+        }
         if large && f.cache.0 < 4 * self.flash.mapping_unit.0 {
             refuse("firmware.cache", "must hold at least four mapping units")?;
         }

@@ -124,6 +124,7 @@ impl Mssd {
             log_half: if config.firmware.mode == Mode::Log { config.firmware.log_region.0 / 2 } else { 0 },
             bam: config.firmware.bam.is_some(),
             names: config.firmware.names() as u64,
+            volatile_cache: config.firmware.volatile_cache,
             max_transfer: config.link.nvme.max_transfer,
         };
         let state = State {

@@ -2,7 +2,7 @@
 
 use crate::liar::{Liar, Lie};
 use granary_crash::{Explorer, Failure, Target};
-use granary_device::{Command, Devices, Drive, DriveError, Streamed, Structure, stream_by_store};
+use granary_device::{Command, Devices, Drive, DriveError, DriveInfo, Streamed, Structure, stream_by_store};
 use granary_sim::HostCosts;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
 use granary_vfs::{FileSystem, FsError, VfsConfig};
@@ -18,6 +18,8 @@ enum Bug {
     LostLine,
     /// The drive moves pages that it should give a second name.
     MovedName,
+    /// The drive does not say that its cache is volatile.
+    HiddenCache,
 }
 
 /// A target with a bug.
@@ -72,7 +74,12 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    granary_device::forward_drive!(inner: info, load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+
+    fn info(&self) -> DriveInfo {
+        let info = self.inner.info();
+        DriveInfo { volatile_cache: info.volatile_cache && self.bug != Bug::HiddenCache, ..info }
+    }
 
     fn store_from(
         &self,
@@ -175,6 +182,14 @@ fn a_drive_that_forgets_lines_is_found() {
 #[test]
 fn cleaning_that_leaves_nothing_at_the_old_place_is_found() {
     found("f2fs-remap", "clean", Bug::MovedName, 40);
+}
+
+/// Without the FLUSH that stands for FUA, an fsync is taken back.
+#[test]
+fn a_volatile_cache_that_is_not_told_of_is_found() {
+    for fs in ["ext4@volatile", "f2fs@volatile", "orchfs@volatile"] {
+        found(fs, "torture", Bug::HiddenCache, 80);
+    }
 }
 
 #[test]

@@ -211,6 +211,23 @@ fn ext4_keeps_what_was_fsynced_long_after_it_was_written() {
     explore("ext4", "late", 2);
 }
 
+/// Where a drive forgets what no FLUSH covers, commit blocks, ends of checkpoints and blocks that a journal names are written
+/// with FUA.
+#[test]
+fn on_a_volatile_cache_they_keep_their_promises_under_torture() {
+    explore("ext4@volatile", "torture", 12);
+    explore("f2fs@volatile", "torture", 12);
+    explore("nilfs2@volatile", "torture", 6);
+    explore("orchfs@volatile", "torture", 6);
+    explore("spfs+ext4@volatile", "torture", 6);
+}
+
+#[test]
+fn on_a_volatile_cache_they_keep_their_promises_under_varmail() {
+    explore("ext4-journal@volatile", "varmail", 8);
+    explore("f2fs@volatile", "varmail", 8);
+}
+
 #[test]
 fn pmfs_keeps_its_promises_under_torture() {
     explore("pmfs", "torture", 16);

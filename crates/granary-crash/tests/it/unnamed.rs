@@ -164,7 +164,9 @@ fn explore(n: usize, name: &str, most: u64) {
 #[test]
 fn an_unnamed_file_has_its_name_whole_or_leaves_nothing() {
     let most = points();
-    let names = granary_crash::target::names(granary_lab::registry::FILE_SYSTEMS);
+    // What a cache forgets is explored by tests/it/power.rs.
+    let mut names = granary_crash::target::names(granary_lab::registry::FILE_SYSTEMS);
+    names.retain(|name| !name.ends_with("@volatile"));
     let half = |odd: usize| {
         let mine = names.iter().enumerate().filter(|(n, _)| n % 2 == odd);
         mine.for_each(|(n, name)| explore(n, name, most));

@@ -113,7 +113,7 @@ impl Journal {
         self.flush()?;
         let last = self.after(c.first, c.blocks - 1);
         let ticket = self.submit_log(last, &[commit(tid, c.blocks, now().0)])?;
-        self.port.wait(ticket);
+        self.wait_safe(ticket)?;
         if let Some(to) = c.new_tail {
             self.move_tail(to, false)?;
         }

@@ -1,10 +1,12 @@
 //! Plain SSDs: no window, mapping units, volatile caches, SATA.
 
-use granary_device::{Command, Drive, DriveError, Structure::Data};
+use granary_device::{Command, Drive, DriveError, Port, Structure::Data};
 use granary_flash::Cause;
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_sim::rng::Stream;
+use granary_sim::{World, now};
 use granary_units::{ByteAddr, Bytes, Lpa, Nanos, Page, TxId};
+use std::sync::Arc;
 
 fn plain() -> DriveConfig {
     DriveConfig { window: false, ..DriveConfig::tiny(Mode::Cache) }
@@ -85,6 +87,26 @@ fn what_no_flush_has_written_may_be_lost_and_what_one_has_is_not() {
     assert!(lost > 20 && kept > 20, "{lost} lost, {kept} kept");
 }
 
+/// The host's FUA: a FLUSH where the cache is volatile, nothing where it is not.
+#[test]
+fn what_was_written_with_fua_is_kept() {
+    for (volatile, flushes) in [(true, 1), (false, 0)] {
+        for seed in 0..10 {
+            let d = Arc::new(drive(|c| c.firmware.volatile_cache = volatile));
+            let port = Port::new(d.clone());
+            let end = World::default().run(move || {
+                port.write_safe(Lpa(0), &vec![Page::word(1); 8], Data).expect("writes");
+                now()
+            });
+            let end = end.expect("ends");
+            assert_eq!(d.counters().commands.flushes, flushes);
+            d.power_fail(end, &mut Stream::new(seed, "power"));
+            d.power_on(end).expect("on");
+            assert!((0..8).all(|n| word(&d, n) == 1), "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_flush_waits_for_programs_and_costs_where_the_cache_is_volatile_only() {
     let time = |volatile: bool| {
@@ -145,6 +167,13 @@ fn what_cannot_be_is_refused_with_the_key() {
                 c.firmware.mode = Mode::Log;
             },
             "firmware.mode",
+        ),
+        (
+            |c| {
+                c.firmware.volatile_cache = true;
+                *c = c.clone().with_bam();
+            },
+            "volatile_cache",
         ),
         (|c| c.flash.mapping_unit = Bytes::kib(128), "firmware.cache"),
     ] {

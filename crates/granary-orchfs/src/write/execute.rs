@@ -70,7 +70,8 @@ impl OrchFs {
         if self.options.engine {
             self.store_all(tx, jobs, &part)?;
         }
-        self.ssd.wait(under_way.into_iter().fold(Ticket::NONE, Ticket::and));
+        // What the journal names next must be safe first.
+        self.ssd.wait_safe(under_way.into_iter().fold(Ticket::NONE, Ticket::and))?;
         written.into_iter().for_each(|range| self.cache.forget(range));
         Ok(())
     }
