@@ -4,7 +4,7 @@
 //! block, the root directory and the superblock with its copy.
 
 use crate::layout::inode::{PLACE, Tree, bytes};
-use crate::layout::superblock::{REDO_VERSION, Superblock, VERSION};
+use crate::layout::superblock::{LINES_VERSION, REDO_VERSION, Superblock, VERSION};
 use crate::mount::write_super;
 use crate::options::MkfsOptions;
 use crate::{Pmfs, journal::Journal};
@@ -18,7 +18,7 @@ use granary_vfs::{Attr, FileKind, FsError, Result};
 /// # Errors
 /// `NoSpace` where the drive is too small, `Invalid` for impossible options; the drive's.
 pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
-    make(port, options, VERSION)
+    make(port, options, if port.info().whole_lines { LINES_VERSION } else { VERSION })
 }
 
 /// Makes one with a redo log in the journal's place ([`mount_redo`](crate::mount_redo)).

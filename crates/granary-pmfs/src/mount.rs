@@ -13,6 +13,7 @@ use crate::hints::Hints;
 use crate::journal::Journal;
 use crate::layout::LIST_HEAD;
 use crate::layout::inode::{ITEM, PLACE, SIZE as INODE_SIZE, Tree, bytes, item_at, links, parse};
+use crate::layout::journal::Form;
 use crate::layout::superblock::{REDO_VERSION, Superblock};
 use crate::options::MountOptions;
 use crate::table::{Table, per_piece, read_pieces};
@@ -66,6 +67,11 @@ pub fn mount(port: Port, _options: &MountOptions) -> Result<Arc<Pmfs>> {
     mount_by(port, |pm, sb| {
         if sb.version == REDO_VERSION {
             return Err(corrupt("a file system of DevFS, which keeps a redo log: mount it as devfs"));
+        }
+        if sb.form() == Form::Lines && !pm.info().whole_lines {
+            return Err(corrupt(
+                "its journal relies on whole lines, and this device keeps whole words only: mount it on an SSD's byte window",
+            ));
         }
         let (journal, undone) = Journal::recover(&pm, sb.journal as u64, sb.blocks * BLOCK, sb.form())?;
         Ok((pm, Protocol::Undo(journal), undone))

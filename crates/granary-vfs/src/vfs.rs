@@ -181,6 +181,7 @@ impl Vfs {
     }
 
     /// The context of a call of `caller` that begins, or stamps what it changes, now.
+    #[inline]
     pub(crate) fn call<'a>(&self, caller: &'a Caller) -> Call<'a> {
         let Caller { cred, process, origin } = caller;
         let time = match origin {

@@ -68,7 +68,12 @@ impl State {
     }
 
     /// A part of a page is about to change: from now on it has its content alone.
+    #[inline]
     pub(super) fn part(&mut self, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
+        if self.bam.is_none() { Ok(t) } else { self.part_from_names(t, lpa) }
+    }
+
+    fn part_from_names(&mut self, t: Nanos, lpa: Lpa) -> Result<Nanos, DriveError> {
         let (from, to) = match self.role(lpa) {
             Role::Alone => return Ok(t),
             Role::Older(newest) => (newest, lpa),

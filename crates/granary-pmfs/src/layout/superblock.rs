@@ -7,12 +7,12 @@ use granary_vfs::Result;
 
 /// `GrnyPMFS`.
 const MAGIC: u64 = u64::from_le_bytes(*b"GrnyPMFS");
-/// The format that this code writes.
+/// The format for media that leave words of 8 bytes whole: the journal's entries have checksums.
 pub const VERSION: u32 = 2;
+/// The format for media that leave lines whole (byte windows): an entry is one line and needs no checksum.
+pub const LINES_VERSION: u32 = 1;
 /// PMFS's structures with a redo log in the journal's place: DevFS.
 pub const REDO_VERSION: u32 = 3;
-/// The oldest that it reads: its journal relies on whole lines.
-const OLDEST: u32 = 1;
 /// Bytes of the superblock on media: one line, so that it changes as a whole.
 pub const SIZE: usize = 64;
 
@@ -45,8 +45,8 @@ impl Superblock {
             return Err(corrupt(format!("block 0 begins with {:02x?}: no PMFS here", &b[..8])));
         }
         let version = u32_at(b, 8);
-        if !(OLDEST..=REDO_VERSION).contains(&version) {
-            let known = format!("this program reads {OLDEST} to {REDO_VERSION}");
+        if !(LINES_VERSION..=REDO_VERSION).contains(&version) {
+            let known = format!("this program reads {LINES_VERSION} to {REDO_VERSION}");
             return Err(corrupt(format!("format version {version}, {known}")));
         }
         if u32_at(b, SIZE - 4) != crc32c::crc32c(&b[..SIZE - 4]) {
@@ -81,7 +81,7 @@ impl Superblock {
 
     /// How the journal is written.
     pub fn form(&self) -> Form {
-        if self.version == 1 { Form::Lines } else { Form::Words }
+        if self.version == LINES_VERSION { Form::Lines } else { Form::Words }
     }
 
     /// Block with the pointers to the inode table's pieces.

@@ -221,15 +221,14 @@ fn entries_of_long_ago_are_never_valid_again() {
     run(|| {
         let d = with_names(&[b"some-name"]);
         let blocks = u32::from_le_bytes(block(&d, 0)[12..16].try_into().expect("four bytes")) as u64;
-        let present = u16::from_le_bytes(block(&d, 1)[6..8].try_into().expect("two bytes"));
+        let present = u16::from_le_bytes(block(&d, 1)[8..10].try_into().expect("two bytes"));
         // Undo entries of that time are left, and not what committed them.
         let mut left = 0;
         for at in 1..1 + blocks {
             change(&d, at, |b| {
                 for e in b.chunks_exact_mut(ENTRY).skip(usize::from(at == 1)) {
-                    // The type is in the upper two bits; without it the checksum does not fit either.
-                    match e[11] >> 6 {
-                        2 => e[11] = 0,
+                    match e[14] {
+                        2 => e[14] = 0,
                         kind => left += u32::from(kind == 1),
                     }
                 }
@@ -237,8 +236,8 @@ fn entries_of_long_ago_are_never_valid_again() {
         }
         assert!(left > 0);
         change(&d, 1, |b| {
-            b[..6].fill(0);
-            b[6..8].copy_from_slice(&present.wrapping_sub(2).to_le_bytes());
+            b[..8].fill(0);
+            b[8..10].copy_from_slice(&present.wrapping_sub(2).to_le_bytes());
         });
         // It is unmounted now, and the one after the next mount finds what this one left.
         drop(Subject::default().mount(port(&d)).expect("mount"));

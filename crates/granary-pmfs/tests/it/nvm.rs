@@ -1,10 +1,11 @@
 //! The same on an NVM DIMM, which a power failure may leave with any words of what no fence covered.
 
 use crate::common::Subject;
+use granary_device::Structure;
 use granary_pmfs::MkfsOptions;
 use granary_suite::model::Mix;
-use granary_suite::suite::{self, on_nvm};
-use granary_units::Bytes;
+use granary_suite::suite::{self, Subject as _, on_nvm};
+use granary_units::{ByteAddr, Bytes, TxId};
 
 fn busy() -> Subject {
     Subject {
@@ -17,6 +18,25 @@ fn busy() -> Subject {
 fn calls_behave_as_the_reference() {
     on_nvm(|| {
         suite::calls_behave_as_the_reference(&busy(), 600..603, suite::tiny_caches(), Mix::default(), 3_000);
+    });
+}
+
+/// The journal of a byte window relies on whole lines.
+#[test]
+fn a_file_system_of_a_byte_window_is_refused() {
+    on_nvm(|| {
+        suite::run(|| {
+            let d = suite::drive(Bytes::mib(32));
+            busy().mkfs(&suite::port(&d)).expect("mkfs");
+            let mut line = [0; 64];
+            suite::port(&d).load(ByteAddr(0), &mut line, Structure::Superblock).expect("loads");
+            line[8] = 1;
+            let sum = crc32c::crc32c(&line[..60]);
+            line[60..].copy_from_slice(&sum.to_le_bytes());
+            suite::port(&d).store(ByteAddr(0), &line, TxId::NONE, Structure::Superblock).expect("stores");
+            let said = busy().mount(suite::port(&d)).err().expect("refused").to_string();
+            assert!(said.contains("whole lines"), "{said}");
+        });
     });
 }
 
