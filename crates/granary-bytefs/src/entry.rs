@@ -29,6 +29,7 @@ pub const BYTEFS: FsEntry = FsEntry {
     mkfs,
     mount: |devices, how| mount(devices, how, Variant::Full),
     repair: Some(repair),
+    checkpoints: None,
     crash: &[
         case("bytefs", &[SMALL, STEPS]),
         case("bytefs-sync", &[SMALL, STEPS, SYNC]),

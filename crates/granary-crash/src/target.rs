@@ -70,7 +70,7 @@ pub fn names(all: &'static [FsEntry]) -> Vec<String> {
     cases
         .flat_map(|(fs, case)| {
             let plain = std::iter::once(case.name.to_owned());
-            let nvm = fs.needs.contains(&Need::Bytes).then(|| format!("{}{ON_NVM}", case.name));
+            let nvm = fs.needs.iter().any(|need| need.is_bytes()).then(|| format!("{}{ON_NVM}", case.name));
             plain.chain(nvm).chain(may_be_volatile(fs).then(|| format!("{}{VOLATILE}", case.name)))
         })
         .collect()
@@ -87,7 +87,7 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
     let (bare, volatile) = bare.strip_suffix(VOLATILE).map_or((bare, false), |bare| (bare, true));
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
     let (fs, case) = cases.find(|(_, case)| case.name == bare)?;
-    if (nvm && !fs.needs.contains(&Need::Bytes)) || (volatile && !may_be_volatile(fs)) {
+    if (nvm && !fs.needs.iter().any(|need| need.is_bytes())) || (volatile && !may_be_volatile(fs)) {
         return None;
     }
     Some(Arc::new(Case { name: name.to_owned(), fs, case, nvm, volatile }))
@@ -96,7 +96,7 @@ pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
 impl Case {
     fn needs(&self, role: Role) -> bool {
         self.fs.needs.iter().any(|need| match need {
-            Need::Bytes => (role == Role::Nvm) == self.nvm,
+            need if need.is_bytes() => (role == Role::Nvm) == self.nvm,
             need => need.roles().contains(&role),
         })
     }

@@ -21,7 +21,7 @@ const OPTIONS: Option<OptionsEntry> = Some(OptionsEntry {
 });
 
 fn mkfs(devices: &Devices, table: &Table) -> Result<()> {
-    crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?)
+    crate::mkfs(devices.serving(Need::Inside)?, &options::<MkfsOptions>(table)?)
 }
 
 fn mount(
@@ -32,7 +32,7 @@ fn mount(
 ) -> Result<Arc<dyn FileSystem>> {
     let mut options: MountOptions = how.options()?;
     variant(&mut options);
-    let port = devices.serving(Need::Bytes)?.clone();
+    let port = devices.serving(Need::Inside)?.clone();
     Ok(crate::mount_inside(port, &options, name, how.inside.as_ref())?)
 }
 
@@ -47,7 +47,7 @@ const SMALL: CrashCase = CrashCase {
 pub const DEVFS: FsEntry = FsEntry {
     name: "devfs",
     about: "DevFS (FAST'18): inside the drive, entered by commands, a capacitor keeps its journal",
-    needs: &[Need::Bytes],
+    needs: &[Need::Inside],
     write_log: false,
     below: None,
     options: OPTIONS,
@@ -55,6 +55,7 @@ pub const DEVFS: FsEntry = FsEntry {
     mkfs,
     mount: |devices, how| mount(devices, how, "devfs", |_| ()),
     repair: None,
+    checkpoints: None,
     crash: &[SMALL],
 };
 

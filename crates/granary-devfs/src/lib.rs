@@ -16,8 +16,8 @@
 //! - The paper keeps a journal of 4 KiB for each file. Here all files share one log with a lane for each processor: a lane is
 //!   as independent as a file's journal, and a rename needs one transaction, not two. The ledger counts the paper's sizes.
 //! - The capacitor's flush is a recovery: at the next mount the log is brought home. So a second failure is harmless.
-//! - Storage is what the drive's processors see as bytes. On a testbed with DIMMs these are it; a byte window stands for it where there
-//!   are none, and then each store crosses the host's link, which inside a drive it would not.
+//! - Storage is what the drive's processors see as bytes. On a testbed with DIMMs these are it; else it is the memory of the M-SSD,
+//!   without the host's link: what a load or a store costs there is the firmware's work (`DriveConfig::from_inside`).
 //!
 //! Source: Kannan et al., "Designing a True Direct-Access File System with DevFS", FAST 2018; the structures on storage are
 //! PMFS's, as in the paper (section 4).

@@ -168,7 +168,9 @@ pub enum Need {
     Blocks,
     /// Bytes that stay: NVM where there is some, else the byte window of an SSD.
     Bytes,
-    /// Both on one SSD.
+    /// The same for a file system that works inside the drive: no link lies between it and an SSD's memory.
+    Inside,
+    /// Blocks and bytes of one SSD.
     Both,
     /// Blocks of an SSD that gives pages second names (REMAP keep, PebbleSSD).
     Names,
@@ -177,11 +179,16 @@ pub enum Need {
 }
 
 impl Need {
+    /// Bytes that a DIMM or a byte window can serve.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Need::Bytes | Need::Inside)
+    }
+
     /// The roles that serve it, the best first.
     pub fn roles(self) -> &'static [Role] {
         match self {
             Need::Blocks | Need::Both | Need::Names => &[Role::Ssd],
-            Need::Bytes => &[Role::Nvm, Role::Ssd],
+            Need::Bytes | Need::Inside => &[Role::Nvm, Role::Ssd],
             Need::Nvm => &[Role::Nvm],
         }
     }
@@ -191,7 +198,7 @@ impl Need {
         match self {
             Need::Blocks => info.blocks,
             Need::Names => info.blocks && info.names > 0,
-            Need::Bytes | Need::Nvm => info.bytes,
+            Need::Bytes | Need::Inside | Need::Nvm => info.bytes,
             Need::Both => info.blocks && info.bytes,
         }
     }
@@ -201,7 +208,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Need::Blocks => "an SSD with a block interface",
-            Need::Bytes => "an NVM DIMM, or an SSD with a byte window",
+            Need::Bytes | Need::Inside => "an NVM DIMM, or an SSD with a byte window",
             Need::Both => "an SSD with a block interface and a byte window",
             Need::Names => "an SSD that gives pages second names (REMAP keep)",
             Need::Nvm => "an NVM DIMM",

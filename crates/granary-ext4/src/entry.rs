@@ -33,6 +33,7 @@ pub const EXT4: FsEntry = FsEntry {
         Ok(crate::mount(devices.serving(Need::Blocks)?.clone(), &options)?)
     },
     repair: None,
+    checkpoints: None,
     crash: &[
         case("ext4", &[SMALL, "data = 'ordered'"]),
         case("ext4-writeback", &[SMALL, "data = 'writeback'"]),

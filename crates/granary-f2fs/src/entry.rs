@@ -33,6 +33,7 @@ pub const F2FS: FsEntry = FsEntry {
         Ok(crate::mount(devices.serving(Need::Blocks)?.clone(), &options)?)
     },
     repair: None,
+    checkpoints: None,
     crash: &[
         case("f2fs", &[SMALL, "fsync_mode = 'posix'\nin_place = 'fsync'"]),
         CrashCase {

@@ -16,8 +16,8 @@ use granary_image::{Durability, Image, ImageDevices, ImageError, ImageInfo, Imag
 use granary_mssd::DriveConfig;
 use granary_units::{Bytes, Dest, PAGE_SIZE};
 use granary_vfs::{
-    Call, Caller, Change, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix, Process, Repaired, Time,
-    Vfs, VfsConfig, quoted,
+    Call, Caller, Change, CheckpointCall, Checkpoints, Cred, FileKind, FileSystem, FsError, OpenFlags, Posix,
+    Process, Repaired, Time, Vfs, VfsConfig, quoted,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -411,6 +411,16 @@ impl OpenImage {
         under_vfs(self.mount()?, self.vfs_config(date, page_cache))
     }
 
+    fn close_unused_or_used(self, used: bool) -> Result<(), LabError> {
+        if !used {
+            self.close_unused();
+            return Ok(());
+        }
+        let OpenImage { image, devices, .. } = self;
+        drop(devices);
+        Ok(image.close()?)
+    }
+
     /// Closes the image after a mount or a repair that failed: it is clean if it was. Nobody hears how that went, because there
     /// is an error to tell already; an image that is not clean recovers.
     pub fn close_unused(self) {
@@ -651,6 +661,34 @@ pub fn repair(path: &Path) -> Result<Repaired, LabError> {
     drop(devices);
     image.close()?;
     Ok(repaired)
+}
+
+/// One call on the checkpoints of an image that nobody uses.
+///
+/// # Errors
+/// A file system that has none, a number that there is not, the end of a snapshot; the image's and the file system's errors.
+pub fn checkpoints(path: &Path, call: CheckpointCall) -> Result<Checkpoints, LabError> {
+    let open = OpenImage::open(path, Durability::Process, call == CheckpointCall::List)?;
+    let name = open.entry.name;
+    let answer = registry::checkpoints(open.entry, &open.devices, &open.testbed, call);
+    open.close_unused_or_used(answer.is_ok())?;
+    let shown = path.display();
+    match (answer, call) {
+        (Ok(Some(all)), _) => Ok(all),
+        (Ok(None), _) => Err(LabError::Usage(format!(
+            "{shown}: {name} has no checkpoints; a file system that keeps its past is nilfs2 (`granary mkfs IMAGE --fs nilfs2`)"
+        ))),
+        (
+            Err(FsError::NoEntry),
+            CheckpointCall::Keep(n) | CheckpointCall::Release(n) | CheckpointCall::End(n),
+        ) => Err(LabError::Usage(format!(
+            "{shown}: there is no checkpoint {n}: `granary lscp {shown}` lists those that there are"
+        ))),
+        (Err(FsError::Busy), CheckpointCall::End(n)) => Err(LabError::Usage(format!(
+            "{shown}: {n} is a snapshot, which is kept: `granary chcp cp {shown} {n}` makes it a checkpoint like others"
+        ))),
+        (Err(e), _) => Err(LabError::fs(name, "checkpoints")(e)),
+    }
 }
 
 /// What [`repair`] would do, without doing it; `None` for a file system that has none.

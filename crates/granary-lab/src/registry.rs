@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::testbed::Testbed;
 use granary_device::{Devices, Need};
 use granary_vfs::entry::{Layer, Mount};
-use granary_vfs::{FileSystem, Result, Vfs};
+use granary_vfs::{CheckpointCall, Checkpoints, FileSystem, Result, Vfs};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -111,6 +111,24 @@ pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> 
 /// The file system's.
 pub fn mkfs(fs: &FsEntry, devices: &Devices) -> Result<()> {
     fs.make(devices, &|_| Ok(toml::Table::new()))
+}
+
+/// One call on the checkpoints of a file system, which is mounted for it as the testbed says; `None`: it has none.
+///
+/// # Errors
+/// The file system's.
+pub fn checkpoints(
+    fs: &FsEntry,
+    devices: &Devices,
+    testbed: &Testbed,
+    call: CheckpointCall,
+) -> Result<Option<Checkpoints>> {
+    let Some(ask) = fs.checkpoints else { return Ok(None) };
+    let options = testbed.fs.of(fs);
+    let metadata_cache = testbed.host.metadata_cache;
+    let read_only = call == CheckpointCall::List;
+    let inside = testbed.inside.clone();
+    ask(devices, &Mount { options: &options, metadata_cache, read_only, lower: None, inside }, call).map(Some)
 }
 
 /// Mounts a file system as the testbed says.

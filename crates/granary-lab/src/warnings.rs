@@ -31,12 +31,6 @@ impl Run<'_> {
         }));
         out.extend(self.served_from_memory(record));
         out.extend(self.too_short(record.virtual_s));
-        if record.processors.contains_key("device") && record.devices.contains_key("ssd") {
-            out.push(format!(
-                "{} works inside the drive, but its storage here is the byte window of the SSD: each of its stores crosses the host's link",
-                self.fs.name
-            ));
-        }
         if let Some(stalls) = record.firmware.get("log.stalls") {
             out.push(format!("the write log was full {stalls} times and stores waited for cleaning"));
         }

@@ -12,7 +12,7 @@
 
 use crate::firmware::bam::space::BamSpace;
 use granary_flash::{FtlConfig, Geometry, NandTiming};
-use granary_units::{Bytes, Nanos, PAGE_SIZE};
+use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
 
 /// A whole drive.
@@ -438,6 +438,33 @@ impl DriveConfig {
             firmware: FirmwareConfig::new(Mode::Log),
             flash: FtlConfig::new(geometry, timing).with_capacity(Bytes::gib(32)),
         }
+    }
+
+    /// The same drive as a file system on its own processors sees it: no link, no queue of commands. A load or a store takes the
+    /// firmware's work (`entry_cost`, `line_cost`), and lines move at the speed of the drive's memory, which is `line_cost`
+    /// for 64 B. Everything else is the drive's.
+    #[must_use]
+    pub fn from_inside(mut self) -> DriveConfig {
+        let firmware = &self.firmware;
+        let per_line = firmware.line_cost.max(Nanos(1));
+        let memory = Bytes(LINE_SIZE as u64 * 1_000_000_000 / per_line.0);
+        self.link = LinkConfig {
+            read_bandwidth: memory,
+            write_bandwidth: memory,
+            tlp_overhead: Bytes(0),
+            line_read: firmware.entry_cost + per_line,
+            line_write: per_line,
+            verify_read: Some(Nanos(0)),
+            half_duplex: false,
+            nvme: NvmeConfig {
+                fetch: Nanos(0),
+                data_request: Nanos(0),
+                completion: Nanos(0),
+                ..self.link.nvme.clone()
+            },
+            ..self.link
+        };
+        self
     }
 
     /// When a block write is acknowledged in the firmware's mode.

@@ -1,9 +1,9 @@
 //! What others know of NILFS2.
 
-use crate::{MkfsOptions, MountOptions};
+use crate::{MkfsOptions, MountOptions, Nilfs2};
 use granary_device::{Devices, Need};
 use granary_vfs::entry::{CrashCase, Mount, OptionsEntry, Section, options, too_short};
-use granary_vfs::{FileSystem, FsEntry, Result};
+use granary_vfs::{Call, CheckpointCall, Checkpoints, FsEntry, Life as _, Result};
 use std::sync::Arc;
 use toml::Table;
 
@@ -24,12 +24,9 @@ pub const NILFS2: FsEntry = FsEntry {
         Some(("logs", o.log_interval))
     },
     mkfs: |devices, table| crate::mkfs(devices.serving(Need::Blocks)?, &options::<MkfsOptions>(table)?),
-    mount: |devices, how| {
-        let own: MountOptions = how.options()?;
-        let options = MountOptions { metadata_cache: how.metadata_cache, ..own };
-        Ok(crate::mount(devices.serving(Need::Blocks)?.clone(), &options)?)
-    },
+    mount: |devices, how| Ok(open(devices, how, Need::Blocks, |own| own)?),
     repair: None,
+    checkpoints: Some(|devices, how, call| asked(&*open(devices, how, Need::Blocks, |own| own)?, call)),
     crash: &[
         case("nilfs2", &[SMALL, "protection_period = 0"]),
         case("nilfs2-protected", &[SMALL, "protection_period = 3000000"]),
@@ -41,7 +38,8 @@ pub const NILFS2_REMAP: FsEntry = FsEntry {
     name: "nilfs2-remap",
     about: "NILFS2 on PebbleSSD: cleaning renames blocks",
     needs: &[Need::Names],
-    mount: |devices, how| mount_with(devices, how, |own| MountOptions { remap_cleaning: true, ..own }),
+    mount: |devices, how| Ok(open(devices, how, Need::Names, renames)?),
+    checkpoints: Some(|devices, how, call| asked(&*open(devices, how, Need::Names, renames)?, call)),
     crash: &[case("nilfs2-remap", &[SMALL, "protection_period = 0"])],
     ..NILFS2
 };
@@ -51,7 +49,8 @@ pub const NILFS2_FSWRITE: FsEntry = FsEntry {
     name: "nilfs2-fswrite",
     about: "NILFS2 on PebbleSSD: fsync writes data and a summary",
     needs: &[Need::Names],
-    mount: |devices, how| mount_with(devices, how, |own| MountOptions { fs_write_fsync: true, ..own }),
+    mount: |devices, how| Ok(open(devices, how, Need::Names, fs_writes)?),
+    checkpoints: Some(|devices, how, call| asked(&*open(devices, how, Need::Names, fs_writes)?, call)),
     crash: &[case("nilfs2-fswrite", &[SMALL, "protection_period = 0"])],
     ..NILFS2
 };
@@ -61,22 +60,51 @@ pub const NILFS2_PEBBLE: FsEntry = FsEntry {
     name: "nilfs2-pebble",
     about: "NILFS2-opt of PebbleSSD: cleaning renames blocks, fsync writes data and a summary",
     needs: &[Need::Names],
-    mount: |devices, how| {
-        mount_with(devices, how, |own| MountOptions { remap_cleaning: true, fs_write_fsync: true, ..own })
-    },
+    mount: |devices, how| Ok(open(devices, how, Need::Names, |own| renames(fs_writes(own)))?),
+    checkpoints: Some(|devices, how, call| {
+        asked(&*open(devices, how, Need::Names, |own| renames(fs_writes(own)))?, call)
+    }),
     crash: &[case("nilfs2-pebble", &[SMALL, "protection_period = 0"])],
     ..NILFS2
 };
 
-/// With the options of the testbed and what a variant makes of them.
-fn mount_with(
+/// Cleaning renames blocks.
+fn renames(own: MountOptions) -> MountOptions {
+    MountOptions { remap_cleaning: true, ..own }
+}
+
+/// fsync writes data with FS_WRITE.
+fn fs_writes(own: MountOptions) -> MountOptions {
+    MountOptions { fs_write_fsync: true, ..own }
+}
+
+/// Mounts with the options of the testbed and what a variant makes of them.
+fn open(
     devices: &Devices,
     how: &Mount<'_>,
+    need: Need,
     variant: impl FnOnce(MountOptions) -> MountOptions,
-) -> Result<Arc<dyn FileSystem>> {
+) -> Result<Arc<Nilfs2>> {
     let own: MountOptions = how.options()?;
     let options = MountOptions { metadata_cache: how.metadata_cache, ..variant(own) };
-    Ok(crate::mount(devices.serving(Need::Names)?.clone(), &options)?)
+    crate::mount(devices.serving(need)?.clone(), &options)
+}
+
+/// One call on the checkpoints of a file system that is unmounted afterwards.
+fn asked(fs: &Nilfs2, call: CheckpointCall) -> Result<Checkpoints> {
+    let done = match call {
+        CheckpointCall::List => Ok(None),
+        CheckpointCall::Make { snapshot } => fs.make_checkpoint().and_then(|number| {
+            let kept = if snapshot { fs.make_snapshot(number) } else { Ok(()) };
+            kept.map(|()| Some(number))
+        }),
+        CheckpointCall::Keep(number) => fs.make_snapshot(number).map(|()| None),
+        CheckpointCall::Release(number) => fs.remove_snapshot(number).map(|()| None),
+        CheckpointCall::End(number) => fs.remove_checkpoint(number).map(|()| None),
+    };
+    let answer = done.and_then(|made| Ok(Checkpoints { all: fs.checkpoints()?, made }));
+    let unmounted = fs.unmount(&Call::offline());
+    answer.and_then(|answer| unmounted.map(|()| answer))
 }
 
 /// Logs every 2 ms, cleaning every 500 us, superblocks every 3 ms; fsync promises everything.

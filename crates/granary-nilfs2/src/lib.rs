@@ -48,7 +48,6 @@ pub use geometry::Geometry;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
 pub use options::{Fsync, MkfsOptions, MountOptions};
-pub use snapshot::CheckpointInfo;
 
 use crate::layout::superblock::Superblock;
 use crate::media::Media;

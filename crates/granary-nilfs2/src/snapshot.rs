@@ -9,35 +9,20 @@ use crate::dat::Virtual;
 use crate::layout::checkpoint::{self, SNAPSHOT, VALID};
 use crate::state::State;
 use granary_units::Nanos;
-use granary_vfs::{FsError, Result};
-
-/// A checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointInfo {
-    /// Its number.
-    pub cno: u64,
-    /// How long the file system had been mounted when it was made.
-    pub age: Nanos,
-    /// It is a snapshot.
-    pub snapshot: bool,
-    /// Inodes in use.
-    pub inodes: u64,
-    /// Blocks of files.
-    pub blocks: u64,
-}
+use granary_vfs::{Checkpoint, FsError, Result};
 
 impl Nilfs2 {
     /// All checkpoints, oldest first (`lscp`).
     ///
     /// # Errors
     /// `Corrupt`; the drive's, here and below.
-    pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>> {
+    pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let mut s = self.state.lock();
         let mut all = Vec::new();
         for cno in 1..s.cno {
             if let Some(e) = s.checkpoint(cno, &self.media)? {
                 let (age, snapshot) = (Nanos(e.age), e.flags & SNAPSHOT != 0);
-                all.push(CheckpointInfo { cno, age, snapshot, inodes: e.inodes, blocks: e.blocks });
+                all.push(Checkpoint { number: cno, age, snapshot, inodes: e.inodes, blocks: e.blocks });
             }
         }
         Ok(all)

@@ -24,6 +24,7 @@ pub const NOVA: FsEntry = FsEntry {
         Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &options)?)
     },
     repair: None,
+    checkpoints: None,
     crash: &[case("nova", &["data = 'cow'"]), case("nova-in-place", &["data = 'in_place'"])],
 };
 

@@ -35,6 +35,7 @@ pub const ORCHFS: FsEntry = FsEntry {
     mkfs,
     mount: |devices, how| mount(devices, how, how.options()?),
     repair: None,
+    checkpoints: None,
     crash: &[
         // Journals that wrap every few milliseconds.
         CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("orchfs") },
@@ -67,5 +68,6 @@ pub const PHFS: FsEntry = FsEntry {
         mount(devices, how, MountOptions { partition: Partition::Phfs, ..options })
     },
     repair: None,
+    checkpoints: None,
     crash: &[CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("phfs") }],
 };

@@ -17,6 +17,7 @@ pub const PMFS: FsEntry = FsEntry {
     mkfs: |devices, table| crate::mkfs(devices.serving(Need::Bytes)?, &options::<MkfsOptions>(table)?),
     mount: |devices, _how| Ok(crate::mount(devices.serving(Need::Bytes)?.clone(), &MountOptions::default())?),
     repair: None,
+    checkpoints: None,
     // A journal of 1,023 entries: wraps all the time.
     crash: &[CrashCase { mkfs: "journal = '64KiB'", ..CrashCase::plain("pmfs") }],
 };

@@ -36,6 +36,7 @@ pub const fn over(below: &'static FsEntry, name: &'static str, crash: &'static [
             Ok(crate::mount(devices.serving(Need::Nvm)?.clone(), lower, &own)?)
         },
         repair: None,
+        checkpoints: None,
         crash,
     }
 }

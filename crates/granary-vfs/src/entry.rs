@@ -8,6 +8,7 @@
 //! Options are tables of TOML outside of their file system: `[fs.SECTION]` of a testbed, of an image's header, of a crash
 //! case. What they mean, their defaults and their ranges only the file system knows.
 
+use crate::checkpoints::{CheckpointCall, Checkpoints};
 use crate::config::VfsConfig;
 use crate::error::{FsError, Result};
 use crate::fs::FileSystem;
@@ -43,6 +44,8 @@ pub struct FsEntry {
     pub mount: fn(&Devices, &Mount<'_>) -> Result<Arc<dyn FileSystem>>,
     /// Mends it, unmounted (what is damaged may not mount); `None` where nobody has written that.
     pub repair: Option<fn(&Devices) -> Result<Repaired>>,
+    /// Mounts it for one call on its checkpoints; `None` where it has none.
+    pub checkpoints: Option<fn(&Devices, &Mount<'_>, CheckpointCall) -> Result<Checkpoints>>,
     /// How crash tests, schedules and soaks set it up, each under a name of its own.
     pub crash: &'static [CrashCase],
 }
@@ -161,6 +164,7 @@ impl FsEntry {
             mkfs,
             mount,
             repair: None,
+            checkpoints: None,
             crash: &[],
         }
     }

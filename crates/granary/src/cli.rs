@@ -55,6 +55,43 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// List the checkpoints of an image that is not mounted (nilfs2); `granary mount --read-only --set fs.nilfs2.cp=N` mounts one
+    Lscp {
+        /// The image directory
+        image: PathBuf,
+        /// Snapshots only
+        #[arg(short, long)]
+        snapshots: bool,
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a checkpoint of an image that is not mounted (nilfs2), and print its number
+    Mkcp {
+        /// The image directory
+        image: PathBuf,
+        /// Make it a snapshot, which the cleaner keeps
+        #[arg(short, long)]
+        snapshot: bool,
+    },
+    /// Make checkpoints snapshots, or snapshots checkpoints (nilfs2)
+    Chcp {
+        /// ss: snapshots, which the cleaner keeps; cp: checkpoints
+        mode: Kept,
+        /// The image directory
+        image: PathBuf,
+        /// Their numbers
+        #[arg(required = true)]
+        number: Vec<u64>,
+    },
+    /// End checkpoints of an image that is not mounted (nilfs2); a snapshot must become a checkpoint first
+    Rmcp {
+        /// The image directory
+        image: PathBuf,
+        /// Their numbers
+        #[arg(required = true)]
+        number: Vec<u64>,
+    },
     /// List a directory of an image that is not mounted
     Ls {
         /// The image directory
@@ -497,4 +534,13 @@ pub enum TestbedCommand {
         #[arg(required = true)]
         files: Vec<String>,
     },
+}
+
+/// Whether the cleaner keeps a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kept {
+    /// A checkpoint
+    Cp,
+    /// A snapshot
+    Ss,
 }

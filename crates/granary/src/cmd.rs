@@ -6,6 +6,7 @@
 //!   drive                   the drive alone
 //!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
+//!   lscp mkcp chcp rmcp     its checkpoints and snapshots (checkpoints.rs)
 //!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process,
 //!                         outcome.rs: how that ended)
 //!   calibrate              the model of ext4 beside the kernel's, on an export of its own
@@ -14,6 +15,7 @@
 
 pub mod calibrate;
 pub mod cat;
+pub mod checkpoints;
 pub mod completions;
 pub mod control;
 pub mod cp_in;

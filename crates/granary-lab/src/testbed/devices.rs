@@ -51,7 +51,8 @@ impl Testbed {
     /// As [`Testbed::ssd`].
     pub fn ssd_for(&self, fs: Option<&FsEntry>) -> Result<DriveConfig, LabError> {
         let mode = if fs.is_some_and(|fs| fs.write_log) { Mode::Log } else { Mode::Cache };
-        Ok(self.ssd()?.clone().with_mode(mode))
+        let ssd = self.ssd()?.clone().with_mode(mode);
+        Ok(if fs.is_some_and(|fs| fs.needs.contains(&Need::Inside)) { ssd.from_inside() } else { ssd })
     }
 
     /// New devices for a file system: those that it needs. `ssd` makes the SSD.
@@ -101,7 +102,7 @@ impl Testbed {
         match role {
             Role::Nvm => self.device.nvm.is_some(),
             Role::Ssd => match need {
-                Need::Bytes | Need::Both => self.drive.as_ref().is_some_and(|ssd| ssd.window),
+                Need::Bytes | Need::Inside | Need::Both => self.drive.as_ref().is_some_and(|ssd| ssd.window),
                 Need::Names => self.drive.as_ref().is_some_and(|ssd| ssd.firmware.names() > 0),
                 _ => self.drive.is_some(),
             },

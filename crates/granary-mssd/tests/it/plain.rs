@@ -123,6 +123,26 @@ fn a_flush_waits_for_programs_and_costs_where_the_cache_is_volatile_only() {
     assert!(volatile.0 > program + Nanos(900_000) && volatile.1 == 1, "{volatile:?}");
 }
 
+/// From inside there is no link: a load is the firmware's work, however slow the host's way is.
+#[test]
+fn from_inside_the_drive_a_line_costs_the_firmwares_work_alone() {
+    let time = |inside: bool, slower: u64| {
+        let mut config = DriveConfig::tiny(Mode::Cache);
+        config.link.line_read = Nanos(config.link.line_read.0 * slower);
+        let (entry, line) = (config.firmware.entry_cost, config.firmware.line_cost);
+        let config = if inside { config.from_inside() } else { config };
+        config.validate().expect("valid");
+        assert_eq!(config.clone().from_inside(), config.clone().from_inside().from_inside());
+        let d = Mssd::new(&config).expect("valid");
+        let now = write(&d, Nanos::ZERO, 0, &[Page::word(1)]) + Nanos(1_000_000);
+        let mut out = [0; 64];
+        (d.load(now, ByteAddr(0), &mut out, Data).expect("loads") - now, entry + line)
+    };
+    let (inside, work) = time(true, 1);
+    assert_eq!((inside, time(true, 9).0), (work, work));
+    assert!(time(false, 9).0 > time(false, 1).0 && time(false, 1).0 > work);
+}
+
 #[test]
 fn sata_moves_data_one_way_at_a_time() {
     let end = |half: bool| {

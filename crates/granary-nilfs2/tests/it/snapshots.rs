@@ -51,7 +51,7 @@ fn snapshots_stay_readable_through_cleaning() {
         assert!(m.fs.stats().copied > 100, "{:?}", m.fs.stats());
         m.check();
         let kept: Vec<u64> =
-            m.fs.checkpoints().expect("list").iter().filter(|c| c.snapshot).map(|c| c.cno).collect();
+            m.fs.checkpoints().expect("list").iter().filter(|c| c.snapshot).map(|c| c.number).collect();
         assert_eq!(kept, snapshots.iter().map(|(cno, _)| *cno).collect::<Vec<_>>());
         p.exit();
         m.unmount();

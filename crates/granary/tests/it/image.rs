@@ -586,3 +586,38 @@ fn a_growth_that_is_killed_leaves_the_old_size_or_the_new_one() {
     ends(&["cp-out", at, "/file", text(&out)], 0);
     assert!(fs::read(out.join("file")).expect("there") == fs::read(&file).expect("there"));
 }
+
+/// A snapshot is kept, a checkpoint ends, and what cannot be is said.
+#[test]
+fn checkpoints_are_listed_made_kept_and_ended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (img, other) = (dir.path().join("img"), dir.path().join("other"));
+    ends(&["mkfs", text(&img), "--fs", "nilfs2", "--size", "64MiB"], 0);
+    fs::write(dir.path().join("f"), "first").expect("written");
+    ends(&["cp-in", text(&img), text(&dir.path().join("f")), "/"], 0);
+    let number = |out: String| out.trim().parse::<u64>().expect("a number").to_string();
+    let (kept, plain) =
+        (number(ends(&["mkcp", text(&img), "--snapshot"], 0).0), number(ends(&["mkcp", text(&img)], 0).0));
+    assert_ne!(kept, plain);
+    let snapshots = || {
+        let json = ends(&["lscp", text(&img), "-s", "--json"], 0).0;
+        let rows: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
+        rows.iter().map(|row| row["checkpoint"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(snapshots(), [kept.as_str()]);
+    let (table, _) = ends(&["lscp", text(&img)], 0);
+    let line = table.lines().find(|l| l.trim_start().starts_with(&kept)).expect("listed");
+    assert!(line.contains("ss"), "{table}");
+    assert!(ends(&["rmcp", text(&img), &kept], 2).1.contains("granary chcp cp"));
+    ends(&["chcp", "ss", text(&img), &plain], 0);
+    assert_eq!(snapshots(), [kept.as_str(), plain.as_str()]);
+    ends(&["chcp", "cp", text(&img), &kept, &plain], 0);
+    assert_eq!(snapshots(), [""; 0]);
+    ends(&["rmcp", text(&img), &kept], 0);
+    assert!(ends(&["rmcp", text(&img), &kept], 2).1.contains("granary lscp"));
+    let (table, _) = ends(&["lscp", text(&img)], 0);
+    assert!(!table.lines().any(|l| l.split_whitespace().next() == Some(&kept)), "{table}");
+    assert!(ends(&["fsck", text(&img)], 0).1.contains("clean"));
+    ends(&["mkfs", text(&other), "--fs", "ext4", "--size", "64MiB"], 0);
+    assert!(ends(&["lscp", text(&other)], 2).1.contains("has no checkpoints"));
+}
