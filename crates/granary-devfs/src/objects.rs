@@ -136,12 +136,12 @@ impl Objects {
     /// Room for one more of these kinds, by dropping closed files.
     ///
     /// # Errors
-    /// `TooManyFiles` (EMFILE) where all that is there is open.
+    /// `TableFull` (ENFILE) where all that is there is open.
     fn make_room(&mut self, kinds: &[Kind], for_ino: u64) -> Result<()> {
         let wanted: u64 = kinds.iter().map(|kind| kind.bytes()).sum();
         while self.stats.ledger.total().0 + wanted > self.memory {
             let oldest = self.closed.iter().find(|(_, ino)| **ino != for_ino).map(|(_, ino)| *ino);
-            self.forget(oldest.ok_or(FsError::TooManyFiles)?);
+            self.forget(oldest.ok_or(FsError::TableFull)?);
             self.stats.dropped += 1;
         }
         for kind in kinds {
@@ -365,7 +365,7 @@ mod tests {
             open += 1;
         }
         assert!((1..5).contains(&open), "each open file has 9,788 bytes: {open}");
-        assert_eq!(objects.open(5000, false), Err(FsError::TooManyFiles));
+        assert_eq!(objects.open(5000, false), Err(FsError::TableFull));
         objects.close(1000);
         assert!(objects.know(6000, false, true).is_ok());
     }

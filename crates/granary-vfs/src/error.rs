@@ -39,6 +39,9 @@ pub enum FsError {
     BadFd,
     #[error("too many open files")]
     TooManyFiles,
+    /// Of all processes together.
+    #[error("too many open files in the file system")]
+    TableFull,
     #[error("read-only file system")]
     ReadOnly,
     #[error("device or resource busy")]
@@ -97,6 +100,7 @@ impl FsError {
             FsError::NotDir => 20,
             FsError::IsDir => 21,
             FsError::Invalid => 22,
+            FsError::TableFull => 23,
             FsError::TooManyFiles => 24,
             FsError::TooBig => 27,
             FsError::NoSpace => 28,

@@ -80,6 +80,7 @@ fn failed(e: Errno) -> FsError {
         E::TooManyLinks,
         E::Loop,
         E::BadFd,
+        E::TableFull,
         E::TooManyFiles,
         E::ReadOnly,
         E::Busy,

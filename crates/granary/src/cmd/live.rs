@@ -167,6 +167,9 @@ fn tables(stats: &Stats, last: Option<&Stats>) -> String {
         out += &format!("{}\n", requests(stats, before, rate.as_ref()));
     }
     out += &format!("{}\n{}\n", link(stats, before, rate.as_ref()), flash(stats));
+    if !stats.memory.is_empty() {
+        out += &format!("{}\n", memory(stats));
+    }
     if let Some(amplification) = stats.amplification.write {
         out += &format!(
             "programs wrote {}, read {}; write amplification (host link / programs) {amplification:.2}x\n",
@@ -216,6 +219,15 @@ fn flash(stats: &Stats) -> Table {
     };
     for name in names {
         t.add_row([Cell::new(name), size(&f.read_pages, name), size(&f.program_pages, name)]);
+    }
+    t
+}
+
+/// Memory that the file system tells of: of the drive, for one that works there.
+fn memory(stats: &Stats) -> Table {
+    let mut t = grid(&["memory", "bytes"]);
+    for (kind, &bytes) in &stats.memory {
+        t.add_row([Cell::new(kind), right(Bytes(bytes))]);
     }
     t
 }

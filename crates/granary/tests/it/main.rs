@@ -14,5 +14,6 @@ mod mapped;
 mod members;
 mod mount;
 mod moved;
+mod own;
 mod posix_tools;
 mod records;

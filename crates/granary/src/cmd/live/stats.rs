@@ -56,6 +56,9 @@ pub struct Stats {
     pub firmware: BTreeMap<String, u64>,
     /// Page cache of the vfs.
     pub cache: BTreeMap<String, u64>,
+    /// Memory of the file system by kind, where it tells: of the drive, for one that works there; bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub memory: BTreeMap<String, u64>,
     /// What the image itself wrote to the host's disk; empty in memory.
     pub image: BTreeMap<String, serde_json::Value>,
     /// Calls of the drive that `--record` has written down.
@@ -132,6 +135,7 @@ impl Live {
                 ("evicted", c.evicted),
                 ("written", c.written),
             ];
+            stats.memory = vfs.fs().memory().into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
             stats.cache = cache.into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
         }
         stats.recorded = self.from.recorded.as_ref().map(|count| count());
