@@ -51,8 +51,9 @@ use crate::options::{Advise, DurableHook, Options};
 use errands::Errands;
 use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
 use granary_fuse::{Listing, NodeId, Notifier, Op, Reply, Request, Server, Setattr};
-use granary_vfs::{Caller, Change, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
+use granary_vfs::{Caller, Change, DirStream, FsError, Ino, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
 use privileges::Requester;
+pub(crate) use privileges::status as process_status;
 use rustix::io::Errno;
 use space::Leavers;
 use stats::Statistics;
@@ -150,8 +151,20 @@ impl Adapter {
         self.vfs.node(self.numbers.ino(node))
     }
 
+    /// Attributes for the kernel, which keeps them.
     fn attr(&self, node: &NodeRef) -> Attr {
+        node.mark_told();
+        self.attributes_of(node)
+    }
+
+    /// Attributes for somebody who does not keep them.
+    pub(crate) fn attributes_of(&self, node: &NodeRef) -> Attr {
         self.numbers.attr(&self.vfs.stat(node))
+    }
+
+    /// The number by which the kernel knows an inode.
+    pub(crate) fn number(&self, ino: Ino) -> NodeId {
+        self.numbers.node(ino)
     }
 
     /// Calls `then` when everything acknowledged is durable.
