@@ -6,7 +6,8 @@
 
 use crate::NodeId;
 use crate::abi::{
-    InvalEntryOut, InvalInodeOut, MIN_READ_BUFFER, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_STORE, OutHeader, StoreOut,
+    InvalEntryOut, InvalInodeOut, MIN_READ_BUFFER, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_STORE,
+    OutHeader, StoreOut,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};

@@ -126,10 +126,13 @@ impl Shared {
                     self.peers.lock().insert(number, Arc::clone(&peer));
                     let its = Arc::clone(self);
                     let name = format!("direct {}", peer.caller.process);
-                    threads.insert(number, granary_sim::spawn(&name, move || {
-                        peer.attend(&its);
-                        its.peers.lock().remove(&number);
-                    }));
+                    threads.insert(
+                        number,
+                        granary_sim::spawn(&name, move || {
+                            peer.attend(&its);
+                            its.peers.lock().remove(&number);
+                        }),
+                    );
                 }
                 Err((socket, why)) => drop(granary_direct::socket::refuse(socket.as_fd(), why)),
             }

@@ -8,6 +8,7 @@
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
 //!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process,
 //!                         outcome.rs: how that ended)
+//!   exec                  a program with direct access to a mount (direct.rs: where they meet)
 //!   calibrate              the model of ext4 beside the kernel's, on an export of its own
 //!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block device)
 //! ```
@@ -18,7 +19,9 @@ pub mod completions;
 pub mod control;
 pub mod cp_in;
 pub mod cp_out;
+pub mod direct;
 pub mod drive;
+pub mod exec;
 pub mod export;
 pub mod files;
 pub mod fsck;

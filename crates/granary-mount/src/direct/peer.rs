@@ -100,9 +100,7 @@ impl Peer {
     /// Whoever has connected; who is not let in with the reason.
     pub(super) fn of(socket: OwnedFd, others: bool) -> std::result::Result<Peer, (OwnedFd, Errno)> {
         match caller(socket.as_fd(), others) {
-            Ok(caller) => {
-                Ok(Peer { socket, caller, files: Mutex::default(), ends: AtomicBool::new(false) })
-            }
+            Ok(caller) => Ok(Peer { socket, caller, files: Mutex::default(), ends: AtomicBool::new(false) }),
             Err(why) => Err((socket, why)),
         }
     }

@@ -9,10 +9,10 @@ use super::walk::Walked;
 use crate::adapter::Adapter;
 use crate::operations::Operation;
 use crate::options::wait_durable;
+use granary_device::DriveError;
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::{Answer, Attributes, Command, Op, SeeKernel};
 use granary_units::{Dest, Payload};
-use granary_device::DriveError;
 use granary_vfs::{FileKind, FsError, NewFile, NodeRef, OpenFile, OpenFlags, PATH_MAX, Result};
 use std::sync::Arc;
 
@@ -195,9 +195,10 @@ impl Adapter {
             Err(e) => return Ok(Err(e)),
         };
         let (mode, umask) = ((command.pos & 0o7777) as u16, (command.pos >> 16 & 0o777) as u16);
-        let made = self.vfs.masked(&peer.caller, &dir, mode, umask).and_then(|mode| {
-            self.vfs.create_or_get(&peer.caller, &dir, name, &NewFile::file(mode))
-        });
+        let made = self
+            .vfs
+            .masked(&peer.caller, &dir, mode, umask)
+            .and_then(|mode| self.vfs.create_or_get(&peer.caller, &dir, name, &NewFile::file(mode)));
         match made {
             Ok((node, true)) => {
                 self.tell_named(&dir, name);

@@ -68,9 +68,8 @@ impl Adapter {
         let mut last = [0];
         let at = size - 1;
         let read = self.vfs.open_for_call(node.clone(), OpenFlags::RDONLY | OpenFlags::NOATIME);
-        let read = read.and_then(|file: OpenFile| {
-            self.vfs.read(&Caller::KERNEL, &file, at, Dest::Bytes(&mut last))
-        });
+        let read =
+            read.and_then(|file: OpenFile| self.vfs.read(&Caller::KERNEL, &file, at, Dest::Bytes(&mut last)));
         if read == Ok(1)
             && let Some(kernel) = self.kernel.get()
         {

@@ -45,9 +45,7 @@ impl Adapter {
             Err(e) => return Ok(Err(e)),
         };
         match self.vfs.lookup(caller, &dir, name) {
-            Ok(node) if follow && node.kind() == FileKind::Symlink => {
-                self.follow(caller, dir, &node, &mut 0)
-            }
+            Ok(node) if follow && node.kind() == FileKind::Symlink => self.follow(caller, dir, &node, &mut 0),
             other => Ok(other),
         }
     }
