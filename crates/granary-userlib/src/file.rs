@@ -71,6 +71,11 @@ impl File {
         true
     }
 
+    /// The server knows it already: it was made there.
+    pub fn set_handle(&self, handle: Connected) {
+        self.handle.store(handle.word(), SeqCst);
+    }
+
     pub fn hold(&self) {
         self.holders.fetch_add(1, SeqCst);
     }

@@ -13,7 +13,7 @@
 //!   session.rs    the connection, its channels
 //!   table.rs      descriptors ──> open files
 //!   file.rs       one open file: its handle at the server
-//!   open.rs  data.rs  vectors.rs  sync.rs  descriptors.rs  process.rs     libc's functions, by kind
+//!   open.rs  create.rs  data.rs  vectors.rs  sync.rs  descriptors.rs  process.rs     libc's functions, by kind
 //! ```
 //!
 //! Every descriptor is a real one, of the file in the FUSE mount: the kernel has opened it, and has checked who may. So descriptors
@@ -31,6 +31,7 @@
 
 #[macro_use]
 mod next;
+mod create;
 mod data;
 mod descriptors;
 mod file;

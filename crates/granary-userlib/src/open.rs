@@ -4,7 +4,7 @@
 //! third one always is, so it is taken as one; libc looks at it only where the flags say that it is there.
 
 use crate::setup::setup;
-use crate::table;
+use crate::{create, session, table};
 use libc::{c_char, mode_t};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::ffi::c_int;
@@ -27,6 +27,23 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
     fd
 }
 
+/// Makes a file at the server, if that is where it is to be, and has the kernel open it, by `open`; else `open` alone.
+fn made_or_opened(path: *const c_char, flags: c_int, mode: mode_t, open: impl Fn(c_int) -> c_int) -> c_int {
+    let Some(made) = create::make(path, flags, mode) else { return opened(open(flags), flags) };
+    let fd = open((flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC)) | libc::O_NOFOLLOW);
+    if fd >= 0 && create::is_opened(&made, fd) {
+        table::enter_with(fd, flags, made.ino, Some(made.handle));
+        return fd;
+    }
+    session::close(made.handle);
+    if fd >= 0 {
+        // Somebody has put another file in its place.
+        return opened(fd, flags);
+    }
+    // Somebody has taken it away: as if they had come first.
+    opened(open(flags & !libc::O_EXCL), flags)
+}
+
 macro_rules! open {
     ($($name:ident)*) => {$(
         /// open(2).
@@ -35,7 +52,9 @@ macro_rules! open {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            opened(next!($name: fn(*const c_char, c_int; ...) -> c_int, path, flags, mode), flags)
+            made_or_opened(path, flags, mode, |flags| {
+                next!($name: fn(*const c_char, c_int; ...) -> c_int, path, flags, mode)
+            })
         }
     )*};
 }
@@ -49,7 +68,14 @@ macro_rules! openat {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            opened(next!($name: fn(c_int, *const c_char, c_int; ...) -> c_int, dir, path, flags, mode), flags)
+            let open =
+                |flags| next!($name: fn(c_int, *const c_char, c_int; ...) -> c_int, dir, path, flags, mode);
+            // SAFETY: a path of the program's.
+            let anywhere = dir == libc::AT_FDCWD || !path.is_null() && unsafe { *path } == b'/' as c_char;
+            match anywhere {
+                true => made_or_opened(path, flags, mode, open),
+                false => opened(open(flags), flags),
+            }
         }
     )*};
 }
@@ -64,7 +90,9 @@ macro_rules! creat {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, mode: mode_t) -> c_int {
             let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-            opened(next!($name: fn(*const c_char, mode_t) -> c_int, path, mode), flags)
+            made_or_opened(path, flags, mode, |flags| {
+                next!(open: fn(*const c_char, c_int; ...) -> c_int, path, flags, mode)
+            })
         }
     )*};
 }

@@ -11,6 +11,7 @@
 //! A program that closes a descriptor in one thread while another one uses it may meet the number's next file, as with the kernel.
 
 use crate::file::File;
+use crate::session::{self, Connected};
 use std::ffi::c_int;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -41,14 +42,27 @@ pub fn file(fd: c_int) -> Option<&'static File> {
 
 /// Enters a descriptor that the kernel has just opened.
 pub fn enter(fd: c_int, flags: c_int, ino: u64) {
-    let Some(slot) = slot(fd) else { return };
+    enter_with(fd, flags, ino, None);
+}
+
+/// The same where the server knows the file already.
+pub fn enter_with(fd: c_int, flags: c_int, ino: u64, handle: Option<Connected>) {
+    let Some(slot) = slot(fd) else {
+        handle.into_iter().for_each(session::close);
+        return;
+    };
     forget(fd);
     let first = HINT.load(Relaxed) as usize;
     let free = (0..FILES_KNOWN).map(|i| (first + i) % FILES_KNOWN).find(|i| FILES[*i].begin(flags, ino));
     if let Some(i) = free {
         HINT.store(i as u32 + 1, Relaxed);
         END.fetch_max(fd as u32 + 1, SeqCst);
+        if let Some(handle) = handle {
+            FILES[i].set_handle(handle);
+        }
         slot.store(i as u32 + 1, SeqCst);
+    } else if let Some(handle) = handle {
+        session::close(handle);
     }
 }
 

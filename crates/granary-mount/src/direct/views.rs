@@ -45,14 +45,11 @@ impl Adapter {
         }
     }
 
-    /// After a name was made: the kernel may believe that there is none, and knows the directory's times.
+    /// After a name was made: the kernel may believe that there is none. The directory's times it asks for anew by itself, after
+    /// [`crate::convert::DIRECTORY_TTL`].
     pub(super) fn tell_named(&self, dir: &NodeRef, name: &[u8]) {
-        let number = self.number(dir.ino());
         if let Some(kernel) = self.kernel.get() {
-            let _ = kernel.forget_name(number, name);
-        }
-        if dir.take_told() {
-            self.forget_attributes(number);
+            let _ = kernel.forget_name(self.number(dir.ino()), name);
         }
     }
 
