@@ -85,7 +85,7 @@ serve() {
 direct() { timeout 60 "$granary" exec "$mnt" -- "$@"; }
 a_while() { sleep "$(awk "BEGIN{print 0.15 + $RANDOM / 32768 * 0.35}")"; }
 ends() { # a process, within a minute
-    for _ in $(seq 600); do kill -0 "$1" 2>/dev/null || { wait "$1" 2>/dev/null; return; }; sleep 0.1; done
+    for _ in $(seq 600); do kill -0 "$1" 2>/dev/null || { wait "$1"; return; } 2>/dev/null; sleep 0.1; done
     lost "process $1 hangs"
 }
 
@@ -108,6 +108,8 @@ for fs in ${systems//,/ }; do
             "$granary" exec "$mnt" -- python3 "$work/write.py" "$mnt" $((last + 1)) >"$work/acks" 2>/dev/null &
         fi
         writer=$!
+        # At a random moment of its work, not of its start.
+        for _ in $(seq 500); do [ -s "$work/acks" ] && break; sleep 0.02; done
         a_while
         if [ $kind = 1 ]; then
             clients=$((clients + 1))
