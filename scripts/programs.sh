@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Real programs on a mounted file system: runs what this machine has, one line per program: ok, FAILED or skipped.
 #
-#   scripts/programs.sh [--fs bytefs,ext4,f2fs] [--image] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
+#   scripts/programs.sh [--fs bytefs,ext4,f2fs] [--image] [--direct] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Each file system is mounted anew for all programs: in memory (ram:FS) and checked by unmounting, or with --image on an
 # image of 4 GiB that fsck then looks at; there the mount and the PostgreSQL server are killed in the middle of pgbench too.
+# With --direct the programs run with direct access (`granary exec`), the shell that checks what they did through FUSE.
 # Needs root or fusermount3; programs: Debian's git sqlite3 postgresql postgresql-contrib rocksdb-tools rsync fio, and the
 # crates fsx and pjdfstest.
 # Exit code 0: nothing failed; 1: something failed; 2: no mount possible.
@@ -13,14 +14,15 @@ set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
 all=(git cargo sqlite_delete sqlite_wal postgres rocksdb tar rsync fio fsx pjdfstest)
-systems=bytefs,ext4,f2fs quick=0 keep=0 image=0 wanted=()
+systems=bytefs,ext4,f2fs quick=0 keep=0 image=0 direct=0 wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
         --fs) systems=$2; shift ;;
         --quick) quick=1 ;;
         --image) image=1 ;;
+        --direct) direct=1 ;;
         --keep) keep=1 ;;
-        -h | --help) sed -n '2,12p' "$0"; exit 0 ;;
+        -h | --help) sed -n '2,13p' "$0"; exit 0 ;;
         *) wanted+=("$1") ;;
     esac
     shift
@@ -68,11 +70,19 @@ sqlite_wal() { sqlite wal; }
 
 # Mounts in the background; a shell that runs a program may do so again after a kill.
 serve() {
+    local how=()
+    [ $direct = 0 ] || how=(--direct)
     if [ $image = 1 ]; then
-        "$granary" mount --daemon --allow-other --log "$work/$fs.log" "$work/$fs.img" "$mnt"
+        "$granary" mount "${how[@]}" --daemon --allow-other --log "$work/$fs.log" "$work/$fs.img" "$mnt"
     else
-        "$granary" mount --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt"
+        "$granary" mount "${how[@]}" --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt"
     fi
+}
+
+# Has the programs of this shell go the direct way.
+go_direct() {
+    local one
+    while read -r one; do export "${one?}"; done < <("$granary" exec "$mnt" -- env | grep -E '^(LD_PRELOAD|GRANARY_DIRECT_[A-Z]*)=')
 }
 
 cargo_() { # a small package of two crates and a test, built and run; then built again after a change
@@ -234,7 +244,7 @@ for fs in ${systems//,/ }; do
     for p in "${wanted[@]}"; do
         name=$p; declare -F "$p" >/dev/null || name=${p}_
         start=$(date +%s.%N)
-        (set +e; "$name") >"$work/$fs.$p.out" 2>&1
+        (set +e; [ $direct = 0 ] || go_direct; "$name") >"$work/$fs.$p.out" 2>&1
         rc=$?
         took=$(echo "$(date +%s.%N) $start" | awk '{printf "%.1f s", $1-$2}')
         case $rc in
@@ -245,6 +255,8 @@ for fs in ${systems//,/ }; do
         (cd "$mnt" && rm -rf ./* .[!.]*) 2>/dev/null
         rm -rf "$work/src" "$work/tree" "$work/back" "$work/cargo" "$work/pg" "$work"/*.tar
     done
+    [ $direct = 0 ] || "$granary" stat --json "$mnt" | python3 -c 'import json, sys
+print("commands:", ", ".join(f"{k} {v}" for k, v in json.load(sys.stdin)["direct"]["ops"].items()))'
     "$granary" umount "$mnt" || { echo "$fs unmount: FAILED"; cat "$work/$fs.log"; failed=1; }
     if [ $image = 1 ]; then
         "$granary" fsck "$work/$fs.img" >"$work/fsck.out" 2>&1 && echo "$fs fsck: ok" ||

@@ -81,6 +81,10 @@ wire! {
     }
     /// FUSE_NOTIFY_INVAL_INODE.
     InvalInodeOut { ino: u64, off: i64, len: i64, }
+    /// FUSE_NOTIFY_INVAL_ENTRY; the name and a zero follow.
+    InvalEntryOut { parent: u64, namelen: u32, flags: u32, }
+    /// FUSE_NOTIFY_STORE; the bytes follow.
+    StoreOut { nodeid: u64, offset: u64, size: u32, padding: u32, }
 }
 
 wire! {
@@ -203,6 +207,10 @@ opcodes! {
 
 /// FUSE_NOTIFY_INVAL_INODE.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
+/// FUSE_NOTIFY_INVAL_ENTRY.
+pub const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// FUSE_NOTIFY_STORE.
+pub const NOTIFY_STORE: i32 = 4;
 /// FUSE_FSYNC_FDATASYNC.
 pub const FSYNC_DATA_ONLY: u32 = 1 << 0;
 /// FUSE_WRITE_CACHE: written back from the page cache; the handle is a guess.

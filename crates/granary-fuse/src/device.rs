@@ -5,7 +5,10 @@
 //! Source: `fuse_dev_do_read` and `fuse_dev_do_write` of the kernel's `fs/fuse/dev.c`: which error means what.
 
 use crate::NodeId;
-use crate::abi::{InvalInodeOut, MIN_READ_BUFFER, NOTIFY_INVAL_INODE, OutHeader};
+use crate::abi::{
+    InvalEntryOut, InvalInodeOut, MIN_READ_BUFFER, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_STORE,
+    OutHeader, StoreOut,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
@@ -112,9 +115,34 @@ impl Notifier {
     /// The kernel's; that it does not know the node is none.
     pub fn invalidate(&self, node: NodeId, offset: i64, len: i64) -> std::io::Result<()> {
         let what = InvalInodeOut { ino: node.0, off: offset, len };
-        let len = (size_of::<OutHeader>() + size_of_val(&what)) as u32;
-        let header = OutHeader { len, error: NOTIFY_INVAL_INODE, unique: 0 };
-        match self.0.write(&[IoSlice::new(header.as_bytes()), IoSlice::new(what.as_bytes())]) {
+        self.tell(NOTIFY_INVAL_INODE, what.as_bytes(), &[])
+    }
+
+    /// Makes it forget what a name in a directory stands for, or that it stands for nothing.
+    ///
+    /// # Errors
+    /// The kernel's; that it does not know the directory or the name is none.
+    pub fn forget_name(&self, dir: NodeId, name: &[u8]) -> std::io::Result<()> {
+        let what = InvalEntryOut { parent: dir.0, namelen: name.len() as u32, flags: 0 };
+        self.tell(NOTIFY_INVAL_ENTRY, what.as_bytes(), &[name, b"\0"])
+    }
+
+    /// Gives it bytes of a file, the last of which may lie beyond the end that it knows: it then knows the new end.
+    ///
+    /// # Errors
+    /// The kernel's; that it does not know the node is none.
+    pub fn store(&self, node: NodeId, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let what = StoreOut { nodeid: node.0, offset, size: bytes.len() as u32, padding: 0 };
+        self.tell(NOTIFY_STORE, what.as_bytes(), &[bytes])
+    }
+
+    fn tell(&self, code: i32, what: &[u8], more: &[&[u8]]) -> std::io::Result<()> {
+        let [first, second] = [0, 1].map(|i| more.get(i).copied().unwrap_or_default());
+        let len = (size_of::<OutHeader>() + what.len() + first.len() + second.len()) as u32;
+        let header = OutHeader { len, error: code, unique: 0 };
+        let parts = [header.as_bytes(), what, first, second].map(IoSlice::new);
+        let used = 2 + more.len().min(2);
+        match self.0.write(&parts[..used]) {
             Err(Errno::NOENT) => Ok(()),
             other => Ok(other?),
         }

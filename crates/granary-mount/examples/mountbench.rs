@@ -83,6 +83,12 @@ fn run(dir: &Path, operation: &str, count: u64) -> io::Result<Vec<u64>> {
             Ok(times)
         }
         "open" => time(count, |_| File::open(&data).map(drop)),
+        "stat" => time(count, |_| fs::metadata(&data).map(drop)),
+        // Of a file that was just written to.
+        "fstat" => time(count, |i| {
+            plain.write_all_at(&block[..64], place(i, 64))?;
+            plain.metadata().map(drop)
+        }),
         "write4k" => time(count, |i| plain.write_all_at(block, place(i, 4096))),
         "write4k+fsync" => {
             time(count, |i| plain.write_all_at(block, place(i, 4096)).and_then(|()| plain.sync_all()))
@@ -175,7 +181,7 @@ fn main() -> io::Result<()> {
         _ => {
             eprintln!("usage: mountbench DIR OPERATION COUNT [THREADS]; OPERATION is one of");
             eprintln!(
-                "create open write4k write4k+fsync write64+fsync create+fsync direct_read cached_read bare_sync"
+                "create open stat fstat write4k write4k+fsync write64+fsync create+fsync direct_read cached_read bare_sync"
             );
             std::process::exit(2);
         }

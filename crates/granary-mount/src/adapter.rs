@@ -43,7 +43,7 @@ pub(crate) mod space;
 pub(crate) mod stats;
 mod xattrs;
 
-use crate::convert::{ATTR_TTL, NAME_TTL, Numbers, errno, set_time};
+use crate::convert::{ATTR_TTL, DIRECTORY_TTL, NAME_TTL, Numbers, errno, set_time};
 use crate::guard::Guard;
 use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
@@ -51,8 +51,11 @@ use crate::options::{Advise, DurableHook, Options};
 use errands::Errands;
 use granary_fuse::abi::{Attr, AttrOut, EntryOut, ForgetOne, InitFlags, OpenOut, OpenedAs, Statfs};
 use granary_fuse::{Listing, NodeId, Notifier, Op, Reply, Request, Server, Setattr};
-use granary_vfs::{Caller, Change, DirStream, FsError, NAME_MAX, NodeRef, OpenFile, Result, Vfs};
+use granary_vfs::{
+    Caller, Change, DirStream, FileKind, FsError, Ino, NAME_MAX, NodeRef, OpenFile, Result, Vfs,
+};
 use privileges::Requester;
+pub(crate) use privileges::status as process_status;
 use rustix::io::Errno;
 use space::Leavers;
 use stats::Statistics;
@@ -78,6 +81,8 @@ pub(crate) struct Adapter {
     xattrs: bool,
     advise: Option<Advise>,
     read_only: bool,
+    /// There is direct access.
+    makes_directly: bool,
     /// To tell the kernel what it does not ask; there once it is mounted.
     pub(crate) kernel: OnceLock<Notifier>,
     pub(crate) errands: Errands,
@@ -109,6 +114,7 @@ impl Adapter {
             xattrs,
             advise: options.advise.clone(),
             read_only: options.read_only,
+            makes_directly: options.direct.is_some(),
             kernel: OnceLock::new(),
             errands: Errands::default(),
             leavers: Leavers::default(),
@@ -150,8 +156,38 @@ impl Adapter {
         self.vfs.node(self.numbers.ino(node))
     }
 
+    /// Attributes for the kernel, which keeps them.
     fn attr(&self, node: &NodeRef) -> Attr {
+        node.mark_told();
+        self.attributes_of(node)
+    }
+
+    /// How long the kernel may believe in attributes. Those of directories change behind its back where files are made by direct
+    /// access.
+    fn attr_ttl(&self, attr: &Attr) -> Duration {
+        let is_dir = attr.mode >> 12 == u32::from(FileKind::Dir.code());
+        if self.makes_directly && is_dir { DIRECTORY_TTL } else { ATTR_TTL }
+    }
+
+    /// An entry, and how long the kernel may believe in it.
+    fn told(&self, attr: Attr, generation: u64) -> EntryOut {
+        let name = if Statistics::is(NodeId(attr.ino)) { Duration::ZERO } else { NAME_TTL };
+        EntryOut::new(attr, generation, name, self.attr_ttl(&attr))
+    }
+
+    /// Attributes, and how long the kernel may believe in them.
+    fn told_attr(&self, attr: Attr) -> AttrOut {
+        AttrOut::new(attr, self.attr_ttl(&attr))
+    }
+
+    /// Attributes for somebody who does not keep them.
+    pub(crate) fn attributes_of(&self, node: &NodeRef) -> Attr {
         self.numbers.attr(&self.vfs.stat(node))
+    }
+
+    /// The number by which the kernel knows an inode.
+    pub(crate) fn number(&self, ino: Ino) -> NodeId {
+        self.numbers.node(ino)
     }
 
     /// Calls `then` when everything acknowledged is durable.
@@ -239,7 +275,7 @@ impl Adapter {
         match request.op {
             Op::Setattr(set) => self
                 .setattr(Requester::of(request, set.kill), node, &set)
-                .map(|attr| Answer::Attr(AttrOut::new(attr, ATTR_TTL))),
+                .map(|attr| Answer::Attr(self.told_attr(attr))),
             Op::Mknod { name, mode, umask, rdev } => {
                 self.mknod(who, node, name, (mode, umask), rdev).map(Answer::Entry)
             }
@@ -332,12 +368,6 @@ fn whom(request: &Request<'_>) -> usize {
     }
 }
 
-/// An entry, and how long the kernel may believe in it.
-fn told(attr: Attr, generation: u64) -> EntryOut {
-    let name = if Statistics::is(NodeId(attr.ino)) { Duration::ZERO } else { NAME_TTL };
-    EntryOut::new(attr, generation, name, ATTR_TTL)
-}
-
 fn send(reply: Reply, result: Result<Answer>) {
     match result {
         Ok(Answer::Done) => reply.ok(),
@@ -363,7 +393,7 @@ impl Server for Adapter {
         match request.op {
             Op::Lookup { name } => self.answer(reply, || self.lookup(node, name), Reply::entry),
             Op::Getattr => {
-                self.answer(reply, || self.getattr(node), |r, a| r.attr(AttrOut::new(a, ATTR_TTL)));
+                self.answer(reply, || self.getattr(node), |r, a| r.attr(self.told_attr(a)));
             }
             Op::Readlink => self.answer(reply, || self.readlink(node), |r, target| r.data(&target)),
             Op::Open { flags } => {

@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// How long the kernel may believe in a name. Nobody changes names but through it.
 pub(crate) const NAME_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The same of directories where files are made by direct access: the kernel is not told each time, because it would look at the
+/// directory's mode again before it opened the file.
+pub(crate) const DIRECTORY_TTL: Duration = Duration::from_millis(10);
 /// How long it may believe in attributes. It knows of every change but one: the space that a file takes, when its
 /// pages are written back (after 30 s at the latest).
 pub(crate) const ATTR_TTL: Duration = Duration::from_secs(30);

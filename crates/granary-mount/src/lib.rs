@@ -22,6 +22,7 @@
 
 mod adapter;
 mod convert;
+mod direct;
 mod error;
 mod export;
 mod guard;

@@ -73,6 +73,7 @@ impl Operation {
 #[derive(Default)]
 pub struct Operations {
     counts: [AtomicU64; Operation::ALL.len()],
+    direct: [AtomicU64; Operation::ALL.len()],
     read_bytes: AtomicU64,
     write_bytes: AtomicU64,
 }
@@ -80,6 +81,10 @@ pub struct Operations {
 impl Operations {
     pub(crate) fn count(&self, op: Operation) {
         self.counts[op as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn count_direct(&self, op: Operation) {
+        self.direct[op as usize].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn forgot(&self, nodes: usize) {
@@ -97,6 +102,11 @@ impl Operations {
     /// Requests of one kind.
     pub fn of(&self, op: Operation) -> u64 {
         self.counts[op as usize].load(Relaxed)
+    }
+
+    /// Commands of programs with direct access that were the like of such requests: `lookup` is a stat by path, `release` a close.
+    pub fn of_direct(&self, op: Operation) -> u64 {
+        self.direct[op as usize].load(Relaxed)
     }
 
     /// Bytes that left through reads. What the kernel's page cache served is not among them.

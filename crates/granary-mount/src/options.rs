@@ -4,6 +4,7 @@ use crate::operations::Operations;
 use granary_units::Bytes;
 use granary_vfs::{Atime, Time, VfsConfig};
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::time::SystemTime;
 
@@ -53,6 +54,8 @@ pub struct Options {
     pub source: String,
     /// Makes what the drive has acknowledged survive whatever the medium's owner promises (a host crash, say).
     pub durable: Option<DurableHook>,
+    /// Where programs connect for direct access: a path that does not exist yet, of at most 107 bytes.
+    pub direct: Option<PathBuf>,
     /// Counters for [`crate::STATS_FILE`]; without it the file does not exist.
     pub stats: Option<StatsHook>,
 }
@@ -76,6 +79,7 @@ impl Default for Options {
             threads: default_threads(),
             source: "granary".to_owned(),
             durable: None,
+            direct: None,
             stats: None,
         }
     }

@@ -8,6 +8,7 @@
 //! ```
 
 use crate::adapter::{Adapter, MAX_BACKGROUND, MAX_WRITE};
+use crate::direct::Direct;
 use crate::error::MountError;
 use crate::guard::Breaker;
 use crate::mountinfo::{self, MountEntry};
@@ -33,6 +34,7 @@ const BETWEEN_TRIES: Nanos = Nanos::from_millis(10);
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
     session: Option<Serving>,
+    direct: Option<Direct>,
     adapter: Arc<Adapter>,
     unmounter: Unmounter,
 }
@@ -59,7 +61,9 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     adapter.errands.start(&adapter, "errands").map_err(MountError::io("starting a thread"))?;
     adapter.leavers.errands.start(&adapter, "space").map_err(MountError::io("starting a thread"))?;
     let session = serve(session, &adapter, options)?;
-    Ok(Mounted { session: Some(session), adapter, unmounter: Unmounter::here(dir)? })
+    let direct = options.direct.as_deref().map(|socket| Direct::start(&adapter, socket, options.allow_other));
+    let direct = direct.transpose().map_err(MountError::io("making the socket for direct access"))?;
+    Ok(Mounted { session: Some(session), direct, adapter, unmounter: Unmounter::here(dir)? })
 }
 
 /// Whether there is FUSE, and `dir` could be mounted on: for a caller who wants to know before much is done. [`mount`] looks
@@ -187,6 +191,9 @@ impl Mounted {
     fn finish(&mut self) -> Result<(), MountError> {
         let Some(session) = self.session.take() else { return Ok(()) };
         let served = ended(session);
+        if let Some(mut direct) = self.direct.take() {
+            direct.stop();
+        }
         let adapter = &self.adapter;
         adapter.errands.stop();
         adapter.leavers.errands.stop();

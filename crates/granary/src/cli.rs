@@ -129,6 +129,8 @@ pub enum Command {
     },
     /// Mount an image, or a new file system in memory, for programs
     Mount(mount::MountArgs),
+    /// Run a program whose calls on files of a mount (`granary mount --direct`) go past the kernel's FUSE
+    Exec(mount::ExecArgs),
     /// Compare the traffic of a modelled file system with the kernel's
     Calibrate(CalibrateArgs),
     /// Serve a drive's blocks as a file, for a loop device and the kernel's own file systems

@@ -9,6 +9,7 @@
 //!   lscp mkcp chcp rmcp     its checkpoints and snapshots (checkpoints.rs)
 //!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process,
 //!                         outcome.rs: how that ended)
+//!   exec                  a program with direct access to a mount (direct.rs: where they meet)
 //!   calibrate              the model of ext4 beside the kernel's, on an export of its own
 //!   export                  a drive as a file, for the kernel's own file systems (loopdev.rs: as a block device)
 //! ```
@@ -20,7 +21,9 @@ pub mod completions;
 pub mod control;
 pub mod cp_in;
 pub mod cp_out;
+pub mod direct;
 pub mod drive;
+pub mod exec;
 pub mod export;
 pub mod files;
 pub mod fsck;

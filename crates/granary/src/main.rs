@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         Command::Grow { path, size } => done(cmd::grow::run(&path, size)),
         Command::Fsck { image, repair, json } => cmd::fsck::run(&image, repair, json).map_err(Failure::from),
         Command::Mount(args) => done(cmd::mount::run(&args)),
+        Command::Exec(args) => done(cmd::exec::run(&args)),
         Command::Export(args) => done(cmd::export::run(&args)),
         Command::Calibrate(args) => cmd::calibrate::run(&args),
         Command::Umount(args) => done(cmd::umount::run(&args)),

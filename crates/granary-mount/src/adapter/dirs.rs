@@ -8,7 +8,6 @@
 //! A file that the file system has under the statistics' name is not told: the kernel would believe that it is there.
 
 use super::Adapter;
-use super::told;
 use granary_fuse::abi::{Attr, EntryOut};
 use granary_fuse::{Handle, Listing, NodeId};
 use granary_vfs::{Caller, DirStream, FileKind, FsError, Ino, Result};
@@ -76,7 +75,7 @@ impl Adapter {
             match self.vfs.lookup(&Caller::KERNEL, &dir, &e.name) {
                 Ok(node) => {
                     if !list.add_plus(
-                        &told(self.attr(&node), self.vfs.generation(&node).into()),
+                        &self.told(self.attr(&node), self.vfs.generation(&node).into()),
                         e.next,
                         &e.name,
                     ) {

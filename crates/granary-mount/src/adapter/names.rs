@@ -2,7 +2,6 @@
 
 use super::Adapter;
 use super::stats::{self, Statistics};
-use super::told;
 use crate::STATS_FILE;
 use crate::convert::open_flags;
 use crate::handles::Handles;
@@ -16,12 +15,12 @@ impl Adapter {
     /// The entry of a node, which the kernel now holds.
     pub(super) fn entry(&self, node: &NodeRef) -> EntryOut {
         self.vfs.remember(node);
-        told(self.attr(node), self.vfs.generation(node).into())
+        self.told(self.attr(node), self.vfs.generation(node).into())
     }
 
     /// An entry that says: no such name, and you may believe it.
-    fn absent() -> EntryOut {
-        told(Attr { ino: 0, ..stats::nothing() }, 0)
+    fn absent(&self) -> EntryOut {
+        self.told(Attr { ino: 0, ..stats::nothing() }, 0)
     }
 
     /// Whether a name stands for the statistics, whatever the file system has under it.
@@ -38,14 +37,14 @@ impl Adapter {
         if self.is_statistics(parent, name)
             && let Some(stats) = &self.stats
         {
-            return Ok(told(stats.look(&self.operations), 0));
+            return Ok(self.told(stats.look(&self.operations), 0));
         }
         if matches!(name, b"." | b"..") {
             return self.handle(parent, name);
         }
         match self.vfs.lookup(&Caller::KERNEL, &self.node(parent)?, name) {
             Ok(node) => Ok(self.entry(&node)),
-            Err(FsError::NoEntry) => Ok(Adapter::absent()),
+            Err(FsError::NoEntry) => Ok(self.absent()),
             Err(e) => Err(e),
         }
     }

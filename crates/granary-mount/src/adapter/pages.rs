@@ -49,7 +49,7 @@ impl Adapter {
 
     /// Has the kernel ask for the attributes of a node anew: they have changed by a call that it does not know to change them.
     /// Takes no page and no lock of the node.
-    pub(super) fn forget_attributes(&self, node: NodeId) {
+    pub(crate) fn forget_attributes(&self, node: NodeId) {
         let told = self.kernel.get().map(|kernel| kernel.invalidate(node, -1, 0));
         drop(told);
     }

@@ -97,7 +97,7 @@ impl Requester {
 }
 
 /// What the system says of a process; nothing of one that has ended, or cannot be seen from here.
-fn status(pid: u32) -> String {
+pub(crate) fn status(pid: u32) -> String {
     match pid {
         0 => String::new(),
         pid => fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default(),

@@ -145,7 +145,7 @@ impl Adapter {
     }
 
     #[allow(clippy::disallowed_methods, reason = "the kernel lives on the wall clock")]
-    fn wait_for_leavers(&self) {
+    pub(crate) fn wait_for_leavers(&self) {
         let (begin, mut last) = (now(), now());
         while self.space().is_coming && begin.elapsed() < MOST {
             std::thread::sleep(STEP);
@@ -161,7 +161,7 @@ impl Adapter {
     }
 
     /// Whether what was refused for want of space is worth trying again.
-    pub(super) fn is_worth_waiting(&self, error: &FsError) -> bool {
+    pub(crate) fn is_worth_waiting(&self, error: &FsError) -> bool {
         if !matches!(error, FsError::NoSpace) {
             return false;
         }

@@ -3,6 +3,7 @@
 mod async_direct;
 mod content;
 mod data;
+mod direct;
 mod durability;
 mod exercise;
 mod exerciser;

@@ -32,6 +32,8 @@ pub(super) const NO_TAIL: u64 = u64::MAX;
 const UNNAMED: u8 = 1;
 /// See [`Node::mark_cached_elsewhere`].
 const CACHED: u8 = 2;
+/// See [`Node::mark_told`].
+const TOLD: u8 = 4;
 
 /// An inode in memory. Dereferences to the [`Inode`] that file systems see.
 ///
@@ -49,7 +51,7 @@ pub struct Node {
     acls: AtomicU8,
     /// Looked up since the inode cache's clock hand last came by.
     pub(super) referenced: AtomicBool,
-    /// [`UNNAMED`], [`CACHED`].
+    /// [`UNNAMED`], [`CACHED`], [`TOLD`].
     marks: AtomicU8,
     /// Unlike the inode number never used twice: the key of a directory's entries in the dentry cache.
     pub(super) key: u64,
@@ -207,6 +209,31 @@ impl Node {
     pub fn is_cached_elsewhere(&self) -> bool {
         std::sync::atomic::fence(Ordering::SeqCst);
         self.marks.load(Ordering::SeqCst) & CACHED != 0
+    }
+
+    /// Takes the mark of [`Node::mark_cached_elsewhere`] away, and says whether it was there: who asks has those pages dropped now.
+    /// Whoever keeps pages from now on marks it again.
+    pub fn take_cached_elsewhere(&self) -> bool {
+        self.take(CACHED)
+    }
+
+    /// Somebody above the vfs (a kernel, over FUSE) is about to be told its attributes, and keeps them.
+    pub fn mark_told(&self) {
+        if self.marks.load(Ordering::SeqCst) & TOLD == 0 {
+            self.marks.fetch_or(TOLD, Ordering::SeqCst);
+        }
+    }
+
+    /// Takes the mark of [`Node::mark_told`] away, and says whether it was there: who asks has changed attributes, and has the old
+    /// ones dropped now.
+    pub fn take_told(&self) -> bool {
+        self.take(TOLD)
+    }
+
+    fn take(&self, mark: u8) -> bool {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        self.marks.load(Ordering::SeqCst) & mark != 0
+            && self.marks.fetch_and(!mark, Ordering::SeqCst) & mark != 0
     }
 
     /// Whether all its names are gone.

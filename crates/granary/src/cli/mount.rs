@@ -20,6 +20,9 @@ pub struct MountArgs {
     /// Let other users in; permissions are checked as everywhere
     #[arg(long)]
     pub allow_other: bool,
+    /// Let programs that `granary exec` starts reach the files past the kernel's FUSE, through shared memory
+    #[arg(long)]
+    pub direct: bool,
     /// Set-user-ID programs of the image run as such (root only); without it the mount is nosuid: an image may come from
     /// anywhere
     #[arg(long)]
@@ -164,6 +167,19 @@ pub enum Survives {
     Process,
     /// That and a crash of the machine
     Machine,
+}
+
+/// Arguments of `granary exec`.
+#[derive(Args)]
+pub struct ExecArgs {
+    /// Directory that a file system is mounted on with --direct
+    pub dir: PathBuf,
+    /// The program, found as a shell finds it, and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+    /// Say on stderr why a process is left to the kernel's way
+    #[arg(long)]
+    pub report: bool,
 }
 
 /// Arguments of `granary umount`.

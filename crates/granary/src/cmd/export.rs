@@ -134,6 +134,7 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
         devices: Devices::ssd(opened.drive.clone()),
         image: opened.image.clone(),
         recorded: counter(&opened.record),
+        direct: None,
     });
     let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
     Options {

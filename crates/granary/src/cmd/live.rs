@@ -164,7 +164,12 @@ fn tables(stats: &Stats, last: Option<&Stats>) -> String {
     let (source, fs, s, pid) = (&stats.source, &stats.fs, stats.mounted_s, stats.pid);
     let mut out = format!("{source} ({fs}), mounted for {s:.0} s by process {pid}\n");
     if !stats.ops.is_empty() {
-        out += &format!("{}\n", requests(stats, before, rate.as_ref()));
+        out += &format!("{}\n", requests("requests", &stats.ops, &before.ops, rate.as_ref()));
+    }
+    if let Some(direct) = &stats.direct {
+        let none = BTreeMap::new();
+        let earlier = before.direct.as_ref().map_or(&none, |direct| &direct.ops);
+        out += &format!("{}\n", requests("direct access", &direct.ops, earlier, rate.as_ref()));
     }
     out += &format!("{}\n{}\n", link(stats, before, rate.as_ref()), flash(stats));
     if !stats.memory.is_empty() {
@@ -180,11 +185,16 @@ fn tables(stats: &Stats, last: Option<&Stats>) -> String {
     out
 }
 
-fn requests(stats: &Stats, before: &Stats, rate: Option<&Rate>) -> Table {
-    let mut t = grid(&["requests", "count", "per second"]);
-    for (op, &n) in &stats.ops {
+fn requests(
+    what: &str,
+    now: &BTreeMap<String, u64>,
+    before: &BTreeMap<String, u64>,
+    rate: Option<&Rate>,
+) -> Table {
+    let mut t = grid(&[what, "count", "per second"]);
+    for (op, &n) in now {
         let per_s =
-            rate.map_or_else(String::new, |r| r.of(n, before.ops.get(op).copied().unwrap_or(0)).to_string());
+            rate.map_or_else(String::new, |r| r.of(n, before.get(op).copied().unwrap_or(0)).to_string());
         t.add_row([Cell::new(op), right(n), right(per_s)]);
     }
     t

@@ -4,6 +4,7 @@
 
 use crate::cli::mount::{MountArgs, Survives};
 use crate::cmd::control::{Control, Request};
+use crate::cmd::direct;
 use crate::cmd::files::tell;
 use crate::cmd::live::{Live, Sources};
 use crate::cmd::outcome::Outcome;
@@ -66,7 +67,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
     // Recovery was not paced: its modelled time is told, nobody has to wait for it.
     set_pacing(args.serve.pacing());
     let mounted = settled
-        .and_then(|()| Ok(granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened))?));
+        .and_then(|()| Ok(granary_mount::mount(opened.vfs.clone(), &args.dir, &options(&args, &opened)?)?));
     let mounted = match mounted {
         Ok(mounted) => mounted,
         Err(e) => {
@@ -151,7 +152,8 @@ fn take_requests(path: &Path, image: &Arc<Image>, vfs: &Arc<Vfs>) -> Option<Cont
     started.inspect_err(|e| serve::say(&format!("this mount cannot grow: making its socket: {e}"))).ok()
 }
 
-fn options(args: &MountArgs, opened: &Opened) -> Options {
+fn options(args: &MountArgs, opened: &Opened) -> Result<Options, Failure> {
+    let direct = args.direct.then(|| direct::socket(args.allow_other)).transpose()?;
     let live = Live::new(Sources {
         source: args.image.to_string_lossy().into_owned(),
         fs: opened.fs.to_owned(),
@@ -160,9 +162,10 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         devices: opened.devices.clone(),
         image: opened.image.clone(),
         recorded: counter(&opened.record),
+        direct: direct.clone(),
     });
     let barrier = opened.image.clone().filter(|_| args.serve.durability == Survives::Machine);
-    Options {
+    Ok(Options {
         read_only: args.serve.read_only,
         advise: Some(Arc::new(serve::say)),
         allow_other: args.allow_other,
@@ -172,8 +175,9 @@ fn options(args: &MountArgs, opened: &Opened) -> Options {
         threads: args.serve.threads(),
         source: args.image.to_string_lossy().into_owned(),
         durable: barrier.map(serve::durable_hook),
+        direct,
         stats: Some(Arc::new(move |operations| live.json(operations))),
-    }
+    })
 }
 
 fn open(args: &MountArgs) -> Result<Opened, Failure> {

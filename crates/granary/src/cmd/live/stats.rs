@@ -14,6 +14,7 @@ use granary_units::Nanos;
 use granary_vfs::Vfs;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Version of the format.
@@ -41,6 +42,9 @@ pub struct Stats {
     pub mounted_s: f64,
     /// Requests by kind; those that never came are left out.
     pub ops: BTreeMap<String, u64>,
+    /// Direct access, where the mount has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<DirectAccess>,
     /// Bytes that programs read (past the kernel's page cache) and wrote.
     pub app: Bytes2,
     /// Host-link traffic.
@@ -66,6 +70,15 @@ pub struct Stats {
     pub recorded: Option<u64>,
 }
 
+/// Direct access.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DirectAccess {
+    /// Where programs connect.
+    pub socket: PathBuf,
+    /// Commands by the kind of request that each was the like of; those that never came are left out.
+    pub ops: BTreeMap<String, u64>,
+}
+
 /// Tells how many calls were recorded.
 pub type Recorded = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -83,6 +96,8 @@ pub struct Sources {
     pub devices: Devices,
     /// The image, unless the drive is in memory.
     pub image: Option<Arc<Image>>,
+    /// Where programs connect for direct access.
+    pub direct: Option<PathBuf>,
     /// The record, if one is made.
     pub recorded: Option<Recorded>,
 }
@@ -123,6 +138,10 @@ impl Live {
         stats.mounted_s = (now() - self.mounted).as_secs_f64();
         let counted = Operation::ALL.iter().map(|&op| (op.name().to_owned(), operations.of(op)));
         stats.ops = counted.filter(|(_, n)| *n > 0).collect();
+        stats.direct = self.from.direct.clone().map(|socket| {
+            let counted = Operation::ALL.iter().map(|&op| (op.name().to_owned(), operations.of_direct(op)));
+            DirectAccess { socket, ops: counted.filter(|(_, n)| *n > 0).collect() }
+        });
         stats.app = Bytes2 { read_bytes: operations.read_bytes(), write_bytes: operations.write_bytes() };
         stats.traffic(&self.before, &Snapshot::take(&self.from.devices));
         if let Some(vfs) = &self.from.vfs {

@@ -1,0 +1,160 @@
+//! Whose turn it is on a channel.
+//!
+//! ```text
+//!   FREE ── client: command, data ──> ASKED ── server: does it, answer ──> ANSWERED ── client: takes it ──> FREE
+//!     any of them ── server: ends ──> ENDED
+//! ```
+//!
+//! Who waits spins a little and then sleeps on the turn (futex). Before it sleeps it says so, and looks once more; who hands the turn
+//! over looks whether the other sleeps. One of the two sees the other, because both do so in one order (SeqCst).
+//!
+//! Where the process has one processor only, spinning would keep the other side from running: it sleeps at once.
+//!
+//! A client that writes what it likes into these words can make the server look at commands that it did not mean, or sleep until
+//! the next [`PATIENCE`]; nothing else.
+
+use crate::segment::Segment;
+use crate::wire::{Answer, Command};
+use rustix::event::Timespec;
+use rustix::thread::futex;
+
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+const FREE: u32 = 0;
+const ASKED: u32 = 1;
+const ANSWERED: u32 = 2;
+const ENDED: u32 = 3;
+
+/// How long a side sleeps before it looks whether the other one is still there.
+pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Rounds of spinning before sleeping where there are several processors: about 20 us, what going to sleep and being woken costs on a
+/// virtual processor (scripts/bench-mount.sh measures it as a FUSE round trip).
+const SPINS: u32 = 600;
+
+/// How long this process may spin: not at all where it has but one processor.
+pub fn spins() -> u32 {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) if set.count() > 1 => SPINS,
+        _ => 0,
+    }
+}
+
+fn wake(word: &AtomicU32) {
+    // Nobody there is as good as woken.
+    let _ = futex::wake(word, futex::Flags::empty(), 1);
+}
+
+/// Waits until `turn` is not `mine` any more, at most [`PATIENCE`]; returns what it is.
+fn wait_once(turn: &AtomicU32, sleeps: &AtomicU32, mine: impl Fn(u32) -> bool, spins: u32) -> u32 {
+    for _ in 0..spins {
+        let now = turn.load(Acquire);
+        if !mine(now) {
+            return now;
+        }
+        std::hint::spin_loop();
+    }
+    sleeps.store(1, SeqCst);
+    let now = turn.load(SeqCst);
+    if mine(now) {
+        // Woken, too late, or in vain: looked at again below.
+        let _ = futex::wait(turn, futex::Flags::empty(), now, Some(&PATIENCE));
+    }
+    sleeps.store(0, SeqCst);
+    turn.load(SeqCst)
+}
+
+impl Segment {
+    /// The server: the next command; `None` when `ends`.
+    pub fn next(&self, ends: &AtomicBool, spins: u32) -> Option<Command> {
+        while !ends.load(SeqCst) {
+            if wait_once(self.turn(), self.server_sleeps(), |turn| turn != ASKED, spins) == ASKED {
+                return Some(self.command());
+            }
+        }
+        None
+    }
+
+    /// The server: hands its answer over.
+    pub fn reply(&self, answer: &Answer) {
+        self.put_answer(answer);
+        self.turn().store(ANSWERED, SeqCst);
+        if self.client_sleeps().load(SeqCst) != 0 {
+            wake(self.turn());
+        }
+    }
+
+    /// The server: nothing more is answered. Whoever sleeps is woken.
+    pub fn end(&self) {
+        self.turn().store(ENDED, SeqCst);
+        let _ = futex::wake(self.turn(), futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    /// The client: asks, and waits for the answer. `None`: the server ended, or, as `is_there` says, is gone; whether it did
+    /// what was asked is not known. One thread at a time.
+    pub fn ask(&self, command: &Command, spins: u32, is_there: impl Fn() -> bool) -> Option<Answer> {
+        if self.turn().load(SeqCst) != FREE {
+            return None;
+        }
+        self.put_command(command);
+        if self.turn().compare_exchange(FREE, ASKED, SeqCst, SeqCst).is_err() {
+            return None;
+        }
+        if self.server_sleeps().load(SeqCst) != 0 {
+            wake(self.turn());
+        }
+        loop {
+            match wait_once(self.turn(), self.client_sleeps(), |turn| turn == ASKED, spins) {
+                ANSWERED => {
+                    let answer = self.answer();
+                    let freed = self.turn().compare_exchange(ANSWERED, FREE, SeqCst, SeqCst);
+                    return freed.is_ok().then_some(answer);
+                }
+                ASKED if is_there() => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Op;
+    use std::sync::Arc;
+
+    /// A server that answers the position of each command, by both ways of waiting.
+    fn each_is_answered(spins: u32) {
+        let (server, file) = Segment::make().expect("made");
+        let (server, ends) = (Arc::new(server), Arc::new(AtomicBool::new(false)));
+        let (its, its_end) = (Arc::clone(&server), Arc::clone(&ends));
+        let serving = std::thread::Builder::new().spawn(move || {
+            while let Some(command) = its.next(&its_end, spins) {
+                its.reply(&Answer::of(command.pos));
+            }
+        });
+        let client = Segment::open(&file).expect("opens");
+        for pos in 0..2000 {
+            let command = Command { pos, ..Command::new(Op::Read) };
+            assert_eq!(client.ask(&command, spins, || true), Some(Answer::of(pos)));
+        }
+        ends.store(true, SeqCst);
+        server.end();
+        serving.expect("started").join().expect("ends");
+        assert_eq!(client.ask(&Command::new(Op::Read), spins, || true), None, "it has ended");
+    }
+
+    #[test]
+    fn every_command_is_answered_once_spinning_or_sleeping() {
+        each_is_answered(0);
+        each_is_answered(SPINS);
+    }
+
+    #[test]
+    fn a_client_does_not_wait_for_a_server_that_is_gone() {
+        let (_server, file) = Segment::make().expect("made");
+        let client = Segment::open(&file).expect("opens");
+        assert_eq!(client.ask(&Command::new(Op::Read), 0, || false), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! Direct access: the way from a program to the process that serves a mount, past the kernel's FUSE.
+//!
+//! ```text
+//!   program                                            process of the mount
+//!     socket:   "a channel, please"  ─────────────────>  makes a sealed memfd, starts a thread for it
+//!               <──────────── memfd ───────────────────
+//!     channel:  command, data, turn = ASKED  ─────────>  copies the command, checks it, does it
+//!               <────────── answer, data, turn = ANSWERED
+//! ```
+//!
+//! ```text
+//!   wire.rs      commands and answers: what each field means
+//!   segment.rs   the shared memory of one channel: where things lie in it
+//!   channel.rs   whose turn it is; spinning and sleeping
+//!   socket.rs    how channels are asked for and handed over
+//!   client.rs    one program's side: a connection and its channels
+//! ```
+//!
+//! Invariants: (1) the server makes the memory and seals its size, so a client cannot make it shorter under the server's hands;
+//! (2) each side copies what the other wrote before it looks at it, and follows no address or index of it; (3) what holds the two
+//! together is the socket: when either process ends, the kernel closes it, and the other side sees that.
+//!
+//! It does *not* know what a command does: the server is `granary_mount`'s, the library that is loaded into programs
+//! `granary-userlib`.
+//!
+//! Source: DevFS (FAST '18) section 4.1, "user library" and command queues in shared memory; OrchFS's LibFS. DEFUSE (ACM TOS 2022)
+//! for the idea to keep real descriptors beside them.
+
+pub mod channel;
+pub mod client;
+pub mod segment;
+pub mod socket;
+pub mod wire;
+
+pub use client::{Connection, Refused};
+pub use wire::{Answer, Attributes, Command, Op, SeeKernel};
+
+/// The variable that tells a program's library where the server's socket is.
+pub const SOCKET_VARIABLE: &str = "GRANARY_DIRECT_SOCKET";
+/// The variable that tells it where the file system is mounted: an absolute path without links.
+pub const DIR_VARIABLE: &str = "GRANARY_DIRECT_DIR";
+/// Set to anything, the library says on stderr why it leaves a process to the kernel.
+pub const REPORT_VARIABLE: &str = "GRANARY_DIRECT_REPORT";

@@ -1,0 +1,153 @@
+//! The socket: a client asks for channels, one message for each, and is handed their memory.
+//!
+//! ```text
+//!   client:  magic 4 | version 4      server:  0, with the memfd    or an errno, without
+//! ```
+//!
+//! Messages keep their bounds (SOCK_SEQPACKET). Who connects says nothing of who it is: the kernel does (SO_PEERCRED).
+
+use crate::wire::VERSION;
+use rustix::fs::Mode;
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect,
+    listen, recvmsg, send, sendmsg, socket_with,
+};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// "GRND".
+const MAGIC: u32 = 0x444e_5247;
+
+fn new_socket() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Listens at a path that does not exist yet. `mode`: who may connect.
+///
+/// # Errors
+/// The system's.
+pub fn listen_at(path: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    // Binding makes the file with the mode of the socket, less the umask: unix_bind_bsd of Linux's net/unix/af_unix.c.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(0o600))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+    listen(&socket, 64)?;
+    Ok(socket)
+}
+
+/// The next client; `None` where the socket was shut down.
+///
+/// # Errors
+/// The system's: too many open files, say.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    loop {
+        match acceptfrom_with(listener, SocketFlags::CLOEXEC) {
+            Ok((client, _)) => return Ok(Some(client)),
+            Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(Errno::INVAL) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// Connects to a server.
+///
+/// # Errors
+/// The system's: nobody listens, or this user may not.
+pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// The client asks for a channel: the memory, or the errno that the server refuses it with.
+///
+/// # Errors
+/// The system's; the server ended.
+pub fn ask_channel(socket: BorrowedFd<'_>) -> io::Result<Result<OwnedFd, i32>> {
+    let mut request = [0; 8];
+    request[..4].copy_from_slice(&MAGIC.to_ne_bytes());
+    request[4..].copy_from_slice(&VERSION.to_ne_bytes());
+    send(socket, &request, SendFlags::NOSIGNAL)?;
+    let mut status = [0; 4];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut [IoSliceMut::new(&mut status)], &mut control, flags)
+    })?;
+    let file = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+        _ => None,
+    });
+    match (got.bytes, i32::from_ne_bytes(status), file) {
+        (4, 0, Some(file)) => Ok(Ok(file)),
+        (4, errno, _) if errno > 0 => Ok(Err(errno)),
+        _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+    }
+}
+
+/// What a client's next message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// It wants a channel.
+    Channel,
+    /// It speaks another version.
+    Foreign,
+}
+
+/// The server waits for a client's next request; `None`: it is gone.
+pub fn next_request(socket: BorrowedFd<'_>) -> Option<Request> {
+    let mut bytes = [0; 9];
+    let mut none = RecvAncillaryBuffer::default();
+    let got = rustix::io::retry_on_intr(|| {
+        // Files that a client sends along are closed by the kernel: there is no room for them.
+        recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut none, RecvFlags::empty())
+    });
+    let got = got.ok().filter(|got| got.bytes > 0)?;
+    let is_ours = got.bytes == 8
+        && !got.flags.contains(ReturnFlags::TRUNC)
+        && bytes[..4] == MAGIC.to_ne_bytes()
+        && bytes[4..8] == VERSION.to_ne_bytes();
+    Some(if is_ours { Request::Channel } else { Request::Foreign })
+}
+
+/// The server hands a channel over.
+///
+/// # Errors
+/// The client is gone, or does not take its messages.
+pub fn hand_over(socket: BorrowedFd<'_>, file: &OwnedFd) -> io::Result<()> {
+    let files = [file.as_fd()];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    let status = 0i32.to_ne_bytes();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&status)], &mut control, flags)?;
+    Ok(())
+}
+
+/// The server refuses one.
+///
+/// # Errors
+/// As [`hand_over`].
+pub fn refuse(socket: BorrowedFd<'_>, errno: Errno) -> io::Result<()> {
+    let status = errno.raw_os_error().to_ne_bytes();
+    send(socket, &status, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+    Ok(())
+}
+
+/// Whether the other side still has its end open.
+pub fn is_connected(socket: BorrowedFd<'_>) -> bool {
+    let mut byte = [0; 1];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match rustix::net::recv(socket, &mut byte[..], flags) {
+        Ok((n, _)) => n > 0,
+        Err(e) => e == Errno::AGAIN || e == Errno::INTR,
+    }
+}

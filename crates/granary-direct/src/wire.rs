@@ -1,0 +1,158 @@
+//! Commands and answers.
+//!
+//! ```text
+//!   Command  op 4 | flags 4 | handle 4 | len 4 | pos 8 | ino 8                            a path or data in the data area
+//!   Answer   result 8 | pos 8 | Attributes                                                data in the data area
+//! ```
+//!
+//! Numbers are in the machine's byte order: both sides are on one machine. A field that an operation does not name is not looked at.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Version of what is said. Both sides must have the same.
+pub const VERSION: u32 = 1;
+
+/// What [`Answer::result`] is where the server leaves the call to the kernel's view.
+const KERNEL: i64 = i64::MIN;
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Op {
+    /// Opens the file at a path that begins at the mount's root, of `len` bytes in the data area, with the `open(2)` flags
+    /// `flags`, if it is the one that `stat(2)` numbers `ino`. Result: its handle.
+    Open = 1,
+    /// Closes `handle`.
+    Close = 2,
+    /// Reads up to `len` bytes from `pos` into the data area. Result: how many.
+    Read = 3,
+    /// Writes `len` bytes of the data area at `pos`, or at the end of a file that is open with O_APPEND. Result: how many; `pos`: where.
+    Write = 4,
+    /// `fsync`; with `flags` 1 `fdatasync`.
+    Sync = 5,
+    /// The attributes of `handle`.
+    Stat = 6,
+    /// The attributes of what a path leads to; with `flags` 1 a link at its end is followed.
+    StatPath = 7,
+    /// Makes and opens a file at a path that nothing has: `flags` of `open(2)`, `pos` the permission bits, the umask already
+    /// taken off. Result: its handle.
+    Create = 8,
+}
+
+impl Op {
+    /// The operation of this number.
+    pub fn of(number: u32) -> Option<Op> {
+        const ALL: [Op; 8] =
+            [Op::Open, Op::Close, Op::Read, Op::Write, Op::Sync, Op::Stat, Op::StatPath, Op::Create];
+        ALL.into_iter().find(|op| *op as u32 == number)
+    }
+}
+
+/// A command. See [`Op`] for what the fields mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Command {
+    /// The number of an [`Op`].
+    pub op: u32,
+    /// Flags.
+    pub flags: u32,
+    /// An open file.
+    pub handle: u32,
+    /// Bytes of the data area.
+    pub len: u32,
+    /// A place in the file.
+    pub pos: u64,
+    /// An inode number as `stat(2)` shows it.
+    pub ino: u64,
+}
+
+impl Command {
+    /// One that has nothing but its operation.
+    pub fn new(op: Op) -> Command {
+        Command { op: op as u32, ..Command::default() }
+    }
+}
+
+/// What `stat(2)` tells, but for the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the names are those of struct stat")]
+pub struct Attributes {
+    pub ino: u64,
+    pub size: u64,
+    /// Of 512 bytes.
+    pub blocks: u64,
+    /// Access, modification, change: seconds.
+    pub seconds: [i64; 3],
+    /// The nanoseconds after them.
+    pub nanos: [u32; 3],
+    pub mode: u32,
+    pub nlink: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Answer {
+    /// What the operation says; below zero an errno, negative.
+    pub result: i64,
+    /// Where a write went.
+    pub pos: u64,
+    /// Of [`Op::Stat`], [`Op::StatPath`], [`Op::Open`] and [`Op::Create`].
+    pub attributes: Attributes,
+}
+
+/// The call is one for the kernel's view: the path leaves the mount, or the server does not do this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeeKernel;
+
+impl Answer {
+    /// Success.
+    pub fn of(result: u64) -> Answer {
+        Answer { result: result as i64, ..Answer::default() }
+    }
+
+    /// An error.
+    pub fn error(errno: i32) -> Answer {
+        Answer { result: -i64::from(errno), ..Answer::default() }
+    }
+
+    /// The kernel's view does it.
+    pub fn kernel() -> Answer {
+        Answer { result: KERNEL, ..Answer::default() }
+    }
+
+    /// The result, or the errno.
+    ///
+    /// # Errors
+    /// [`SeeKernel`].
+    pub fn value(&self) -> Result<Result<u64, i32>, SeeKernel> {
+        match self.result {
+            KERNEL => Err(SeeKernel),
+            n if n >= 0 => Ok(Ok(n as u64)),
+            n => Ok(Err(i32::try_from(-n).unwrap_or(5))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_number_and_no_other_number_is_one() {
+        for n in 0..1000 {
+            assert_eq!(Op::of(n).map(|op| op as u32), (1..=8).contains(&n).then_some(n));
+        }
+    }
+
+    #[test]
+    fn results_errors_and_the_kernel_are_told_apart() {
+        assert_eq!(Answer::of(7).value(), Ok(Ok(7)));
+        assert_eq!(Answer::error(28).value(), Ok(Err(28)));
+        assert_eq!(Answer::kernel().value(), Err(SeeKernel));
+    }
+}

@@ -1,0 +1,201 @@
+//! [`Peer`]: a program that is connected: who it is, what it has open, its channels.
+//!
+//! ```text
+//!   handle = index into `files`          checked; each use holds the file for the time of one command
+//! ```
+//!
+//! Who it is the kernel has said of the moment in which it connected (SO_PEERCRED, SO_PEERGROUPS), as everywhere with UNIX sockets:
+//! what it becomes later does not count, and the library connects anew when it changes. A superuser without the capabilities that go
+//! with it is not taken for one: such a program is refused, and stays with the kernel's view.
+//!
+//! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it last.
+#![allow(unsafe_code, reason = "SO_PEERGROUPS, which rustix does not have")]
+
+use super::Shared;
+use crate::adapter::process_status;
+use granary_direct::channel::spins;
+use granary_direct::segment::Segment;
+use granary_direct::socket::{Request, hand_over, next_request, refuse};
+use granary_sim::JoinHandle;
+use granary_vfs::{Caller, Cred, FsError, OpenFile, Result, Vfs};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{Shutdown, shutdown};
+use rustix::process::geteuid;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Channels of one program: threads that call at the same time.
+const MAX_CHANNELS: usize = 64;
+/// Files that one program may have open this way: what a process may have open by default in a systemd world is 524,288, and no
+/// more than a fraction of that of regular files.
+const MAX_FILES: usize = 1 << 16;
+/// CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID of linux/capability.h: what makes a superuser of files.
+const SUPERUSER: u64 = 0b1_1111;
+
+/// The open files.
+#[derive(Default)]
+struct Files {
+    slots: Vec<Option<Arc<OpenFile>>>,
+    free: Vec<u32>,
+}
+
+/// See the module.
+pub(crate) struct Peer {
+    socket: OwnedFd,
+    pub(super) caller: Caller,
+    files: Mutex<Files>,
+    ends: AtomicBool,
+}
+
+/// The supplementary groups of who is at the other end.
+fn groups(socket: BorrowedFd<'_>) -> std::result::Result<Vec<u32>, Errno> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let mut len = (groups.len() * 4) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to the vector, which has as many, and the length to `len`.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        let error = std::io::Error::last_os_error();
+        match (done, error.raw_os_error()) {
+            (0, _) => {
+                groups.truncate(len as usize / 4);
+                return Ok(groups);
+            }
+            // `len` is what it takes.
+            (_, Some(libc::ERANGE)) if len as usize > groups.len() * 4 => groups.resize(len as usize / 4, 0),
+            _ => return Err(Errno::from_io_error(&error).unwrap_or(Errno::PERM)),
+        }
+    }
+}
+
+/// Who is at the other end.
+fn caller(socket: BorrowedFd<'_>, others: bool) -> std::result::Result<Caller, Errno> {
+    let who = socket_peercred(socket)?;
+    let (uid, gid, pid) = (who.uid.as_raw(), who.gid.as_raw(), who.pid.as_raw_nonzero().get() as u32);
+    if uid != geteuid().as_raw() && !others {
+        return Err(Errno::ACCESS);
+    }
+    if uid == 0 {
+        let status = process_status(pid);
+        let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+        let set = u64::from_str_radix(set.trim(), 16).unwrap_or(0);
+        if set & SUPERUSER != SUPERUSER {
+            return Err(Errno::PERM);
+        }
+    }
+    Ok(Caller::new(Cred { uid, gid, groups: groups(socket)? }, pid))
+}
+
+impl Peer {
+    /// Whoever has connected; who is not let in with the reason.
+    pub(super) fn of(socket: OwnedFd, others: bool) -> std::result::Result<Peer, (OwnedFd, Errno)> {
+        match caller(socket.as_fd(), others) {
+            Ok(caller) => Ok(Peer { socket, caller, files: Mutex::default(), ends: AtomicBool::new(false) }),
+            Err(why) => Err((socket, why)),
+        }
+    }
+
+    /// Makes [`Peer::attend`] end.
+    pub(super) fn hang_up(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Serves it until its socket closes.
+    pub(super) fn attend(self: &Arc<Peer>, shared: &Arc<Shared>) {
+        let mut channels: Vec<(Arc<Segment>, JoinHandle<()>)> = Vec::new();
+        while let Some(request) = next_request(self.socket.as_fd()) {
+            let done = match request {
+                Request::Foreign => refuse(self.socket.as_fd(), Errno::PROTO),
+                Request::Channel if channels.len() >= MAX_CHANNELS || !shared.take_channel() => {
+                    refuse(self.socket.as_fd(), Errno::AGAIN)
+                }
+                Request::Channel => self.open_channel(shared, &mut channels).inspect_err(|_| {
+                    shared.give_channel_back();
+                    let _ = refuse(self.socket.as_fd(), Errno::NOMEM);
+                }),
+            };
+            if done.is_err() {
+                break;
+            }
+        }
+        self.ends.store(true, SeqCst);
+        for (segment, thread) in channels {
+            segment.end();
+            thread.join();
+            shared.give_channel_back();
+        }
+        let files = std::mem::take(&mut *self.files.lock());
+        shared.adapter.guard.answer(|| {
+            files.slots.into_iter().flatten().for_each(|file| self.let_go(&shared.adapter.vfs, file));
+        });
+    }
+
+    fn open_channel(
+        self: &Arc<Peer>,
+        shared: &Arc<Shared>,
+        channels: &mut Vec<(Arc<Segment>, JoinHandle<()>)>,
+    ) -> std::io::Result<()> {
+        let (segment, file) = Segment::make()?;
+        let segment = Arc::new(segment);
+        let name = format!("direct {}.{}", self.caller.process, channels.len());
+        let (peer, its, adapter) = (Arc::clone(self), Arc::clone(&segment), Arc::clone(&shared.adapter));
+        let thread = granary_sim::spawn(&name, move || {
+            let _whose = granary_sim::on_behalf(peer.caller.process as usize);
+            let (spins, mut buffer) = (spins(), Vec::new());
+            while let Some(command) = its.next(&peer.ends, spins) {
+                its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer));
+            }
+        });
+        channels.push((segment, thread));
+        // Where it cannot be handed over the program is gone, or does not listen: the connection ends, and the channel with it.
+        let _ = hand_over(self.socket.as_fd(), &file).inspect_err(|_| self.hang_up());
+        Ok(())
+    }
+
+    /// # Errors
+    /// `TooManyFiles`, with the file.
+    pub(super) fn insert(&self, file: OpenFile) -> std::result::Result<u32, OpenFile> {
+        let mut files = self.files.lock();
+        let at = match files.free.pop() {
+            Some(at) => at as usize,
+            None if files.slots.len() < MAX_FILES => {
+                files.slots.push(None);
+                files.slots.len() - 1
+            }
+            None => return Err(file),
+        };
+        files.slots[at] = Some(Arc::new(file));
+        Ok(at as u32)
+    }
+
+    /// What has this handle, for the time of a command: [`Peer::let_go`] ends it.
+    pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>> {
+        self.files.lock().slots.get(handle as usize).cloned().flatten().ok_or(FsError::BadFd)
+    }
+
+    /// Takes it out.
+    pub(super) fn remove(&self, handle: u32) -> Result<Arc<OpenFile>> {
+        let mut files = self.files.lock();
+        let slot = files.slots.get_mut(handle as usize).ok_or(FsError::BadFd)?;
+        let file = slot.take().ok_or(FsError::BadFd)?;
+        files.free.push(handle);
+        Ok(file)
+    }
+
+    /// The last to do so closes it.
+    pub(super) fn let_go(&self, vfs: &Vfs, file: Arc<OpenFile>) {
+        if let Some(file) = Arc::into_inner(file) {
+            vfs.close(&self.caller, file);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! One file, two views: what the kernel keeps of a file beside commands that go past it.
+//!
+//! ```text
+//!   FUSE READ, WRITE:        mark the node (pages) ── serve          any reply with attributes: mark the node (told) ── reply
+//!   command:                 marked (pages)? take the mark, have the kernel write back and drop all pages ── do it
+//!   command that changed:    grew? tell the kernel the new end ── marked? take the mark, have pages (attributes) dropped ── answer
+//! ```
+//!
+//! So work that goes one way only tells the other nothing: one notification when the ways change. It holds for mappings, too:
+//! pages that a program has stored into are written back by the first command, and are gone from its memory; its next store
+//! faults, and the kernel asks for the page, which marks the node.
+//!
+//! The end of the file is told at once, always: the kernel places what is appended through it, and refuses accesses to mappings
+//! beyond, by the end that it knows. It learns a later end from a byte that is given to it (FUSE_NOTIFY_STORE); an earlier one is not
+//! made here: truncation goes through the kernel.
+//!
+//! The kernel waits for pages that are being read or written back, which takes serving threads, never one of a channel; and whoever
+//! calls this holds nothing of the vfs.
+//!
+//! Source: `fuse_reverse_inval_inode`, `fuse_notify_store`, `fuse_launder_folio` of fs/fuse (Linux 6.18).
+
+use crate::adapter::Adapter;
+use granary_units::{Dest, PAGE_SIZE};
+use granary_vfs::{Caller, NodeRef, OpenFile, OpenFlags};
+
+impl Adapter {
+    /// Before a command that reads or changes content: nothing newer, and nothing that will be old, is in the kernel.
+    pub(super) fn settle(&self, node: &NodeRef) {
+        if node.take_cached_elsewhere() {
+            self.drop_all(node);
+        }
+    }
+
+    /// After a command that changed a file; `before`: its size then.
+    pub(super) fn tell_changed(&self, node: &NodeRef, before: u64) {
+        let size = node.size();
+        if size > before {
+            self.tell_end(node, size);
+        }
+        if node.take_cached_elsewhere() {
+            node.take_told();
+            self.drop_all(node);
+        } else if node.take_told() {
+            self.forget_attributes(self.number(node.ino()));
+        }
+    }
+
+    /// After a name was made: the kernel may believe that there is none. The directory's times it asks for anew by itself, after
+    /// [`crate::convert::DIRECTORY_TTL`].
+    pub(super) fn tell_named(&self, dir: &NodeRef, name: &[u8]) {
+        if let Some(kernel) = self.kernel.get() {
+            let _ = kernel.forget_name(self.number(dir.ino()), name);
+        }
+    }
+
+    /// Drops pages and attributes; what mappings have changed is written back first.
+    fn drop_all(&self, node: &NodeRef) {
+        let told = self.kernel.get().map(|kernel| kernel.invalidate(self.number(node.ino()), 0, 0));
+        // What is refused (the mount is ending) has no readers left.
+        drop(told);
+    }
+
+    /// The last byte of the file, for the kernel to know where it ends.
+    fn tell_end(&self, node: &NodeRef, size: u64) {
+        let mut last = [0];
+        let at = size - 1;
+        let read = self.vfs.open_for_call(node.clone(), OpenFlags::RDONLY | OpenFlags::NOATIME);
+        let read =
+            read.and_then(|file: OpenFile| self.vfs.read(&Caller::KERNEL, &file, at, Dest::Bytes(&mut last)));
+        if read == Ok(1)
+            && let Some(kernel) = self.kernel.get()
+        {
+            if at.is_multiple_of(PAGE_SIZE as u64) {
+                // The kernel takes it for the whole page.
+                node.mark_cached_elsewhere();
+            }
+            let _ = kernel.store(self.number(node.ino()), at, &last);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The library that `granary exec` has the loader put before libc: calls of a program on files of a mount become commands of direct
+//! access (`granary_direct`).
+//!
+//! ```text
+//!   program ── read(fd) ──> this library ── fd is a file of the mount? ── no ──> libc
+//!                               └─ yes ── command in shared memory ──> process of the mount
+//!                                              └─ "the kernel's view", or anything unusual ──> libc
+//! ```
+//!
+//! ```text
+//!   next.rs       the functions that libc has under the same names
+//!   setup.rs      what the environment says; fork
+//!   session.rs    the connection, its channels
+//!   table.rs      descriptors ──> open files
+//!   file.rs       one open file: its handle at the server
+//!   open.rs  create.rs  data.rs  vectors.rs  sync.rs  descriptors.rs  process.rs     libc's functions, by kind
+//! ```
+//!
+//! Every descriptor is a real one, of the file in the FUSE mount: the kernel has opened it, and has checked who may. So descriptors
+//! never collide, are duplicated, inherited, locked, mapped and handed on as always, and any call that is not taken here is right by
+//! itself, because both views are coherent. The position of an open file is the kernel's, too. What is taken is what costs a FUSE
+//! request: reading, writing, syncing, asking for attributes.
+//!
+//! Invariants: (1) a number that was closed by any call is not in the table; (2) in a file that several processes may share
+//! (after fork, or when a program is started) reads and writes at the common position are the kernel's, which has a lock for it;
+//! (3) nothing here waits for a lock that the same thread holds, whatever signal comes: such a call goes to the kernel; (4) without a
+//! server everything goes to the kernel.
+//!
+//! Source: DEFUSE (ACM TOS 18(4), 2022), which keeps real descriptors of the mount and serves data past them.
+#![allow(unsafe_code, reason = "libc's functions, with libc's arguments")]
+
+#[macro_use]
+mod next;
+mod create;
+mod data;
+mod descriptors;
+mod file;
+mod open;
+mod process;
+mod session;
+mod setup;
+mod sync;
+mod table;
+mod vectors;
+
+/// Sets errno, and returns what a call that failed returns. Nothing else here touches errno: this library's own system calls go past
+/// libc.
+fn fail(errno: i32) -> isize {
+    // SAFETY: the address of this thread's errno.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}

@@ -1,0 +1,210 @@
+//! Programs with the library in front of libc, on a mount of each file system: what they do is right, seen from both sides, and went
+//! the direct way.
+
+use granary_device::{Devices, Need, Role};
+use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
+use granary_lab::testbed::Testbed;
+use granary_mount::{Mounted, Operation, Options, host_config};
+use granary_mssd::Mssd;
+use granary_pmem::{Dimm, DimmConfig};
+use granary_units::Bytes;
+use granary_vfs::{Vfs, VfsConfig};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+/// The library, as cargo has built it for these tests.
+fn library() -> PathBuf {
+    let me = std::env::current_exe().expect("a path");
+    let deps = me.parent().expect("a directory");
+    let places = [deps.join("libgranary_userlib.so"), deps.join("../libgranary_userlib.so")];
+    places.into_iter().find(|path| path.is_file()).expect("the library is built with its tests")
+}
+
+fn exercise() -> PathBuf {
+    let me = std::env::current_exe().expect("a path");
+    me.parent().expect("a directory").join("../examples/exercise")
+}
+
+struct Rig {
+    mounted: Mounted,
+    socket: PathBuf,
+    dir: tempfile::TempDir,
+    _devices: Devices,
+}
+
+impl Rig {
+    fn new(fs: &'static FsEntry) -> Rig {
+        let set = ["nilfs2.protection_period=0".to_owned()];
+        let testbed = Testbed::load("bytefs-emulator", &set).expect("built in");
+        let mut config = testbed.ssd_for(Some(fs)).expect("an SSD");
+        config.flash = config.flash.with_capacity(Bytes::mib(512));
+        let mut devices = Devices::ssd(Arc::new(Mssd::new(&config).expect("a drive")));
+        if fs.needs.contains(&Need::Nvm) {
+            let dimm = DimmConfig::optane_dcpmm().with_capacity(Bytes::mib(64));
+            devices = devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm).expect("a DIMM")));
+        }
+        registry::mkfs(fs, &devices).expect("mkfs");
+        let inner = registry::mount(fs, &devices, &testbed, false).expect("mount");
+        let vfs = Vfs::mount(inner, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+        fs::create_dir(dir.path().join("mnt")).expect("made");
+        let socket = dir.path().join("socket");
+        let options = Options { allow_other: true, direct: Some(socket.clone()), ..Options::default() };
+        let mounted = granary_mount::mount(vfs, &dir.path().join("mnt"), &options).expect("mounts");
+        Rig { mounted, socket, dir, _devices: devices }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join("mnt").join(name)
+    }
+
+    fn program(&self, name: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(name);
+        command
+            .env("LD_PRELOAD", library())
+            .env("GRANARY_DIRECT_SOCKET", &self.socket)
+            .env("GRANARY_DIRECT_DIR", self.mounted.dir());
+        command
+    }
+
+    /// What programs said on stdout.
+    fn run(&self, name: impl AsRef<OsStr>, args: &[&OsStr]) -> String {
+        let out = self.program(&name).args(args).output().expect("starts");
+        let (said, failed) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{}: {:?}: {failed}", name.as_ref().display(), out.status);
+        said.into_owned()
+    }
+
+    fn commands(&self, op: Operation) -> u64 {
+        self.mounted.operations().of_direct(op)
+    }
+
+    fn finish(self) {
+        self.mounted.unmount().expect("nobody has it in use, and it ends cleanly");
+    }
+}
+
+/// File systems whose code differs: those with crash cases, the first of each section.
+fn systems() -> Vec<&'static FsEntry> {
+    let mut seen = Vec::new();
+    let section = |fs: &FsEntry| fs.options.map_or(fs.name, |options| options.section);
+    let testbed = Testbed::load("bytefs-emulator", &[]).expect("built in");
+    let served = |fs: &FsEntry| fs.needs.contains(&Need::Nvm) || testbed.roles_for(fs).is_ok();
+    FILE_SYSTEMS
+        .iter()
+        .copied()
+        .filter(|fs| served(fs) && !fs.crash.is_empty())
+        .filter(|fs| {
+            let first = !seen.contains(&section(fs));
+            seen.push(section(fs));
+            first
+        })
+        .collect()
+}
+
+fn find(name: &str) -> &'static FsEntry {
+    registry::find(name).expect("registered")
+}
+
+fn possible() -> bool {
+    let there = Path::new("/dev/fuse").exists();
+    if !there {
+        eprintln!("skipped: /dev/fuse is missing");
+    }
+    there
+}
+
+fn has(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("skipped: {program} is missing");
+    }
+    there
+}
+
+#[test]
+fn a_program_finds_every_call_as_its_manual_says() {
+    if !possible() {
+        return;
+    }
+    for fs in systems() {
+        let rig = Rig::new(fs);
+        eprintln!("on {}", fs.name);
+        rig.run(exercise(), &[rig.path("").as_os_str()]);
+        assert!(rig.commands(Operation::Write) > 800, "{}: they went through the kernel", fs.name);
+        assert!(rig.commands(Operation::Read) > 800 && rig.commands(Operation::Create) > 5, "{}", fs.name);
+        assert_eq!(fs::read(rig.path("positions")).expect("read"), b"01234abcd9");
+        rig.finish();
+    }
+}
+
+#[test]
+fn without_a_server_everything_goes_to_the_kernel() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(exercise());
+    command
+        .arg(dir.path())
+        .env("LD_PRELOAD", library())
+        .env("GRANARY_DIRECT_SOCKET", dir.path().join("none"))
+        .env("GRANARY_DIRECT_DIR", dir.path());
+    let out = command.output().expect("starts");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn a_database_commits_directly_and_another_program_reads_it_through_the_kernel() {
+    if !possible() || !has("sqlite3") {
+        return;
+    }
+    for (fs, mode) in [("bytefs", "delete"), ("ext4", "wal"), ("devfs", "wal")] {
+        let rig = Rig::new(find(fs));
+        let db = rig.path("db");
+        let script = format!(
+            "PRAGMA journal_mode={mode}; CREATE TABLE t(x); \
+             WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500) INSERT INTO t SELECT i FROM n; \
+             UPDATE t SET x = x + 1;"
+        );
+        rig.run("sqlite3", &[db.as_os_str(), OsStr::new(&script)]);
+        let synced = rig.commands(Operation::Fsync) + rig.commands(Operation::Fdatasync);
+        assert!(synced > 0, "{fs}: its commits went through the kernel");
+        let seen = Command::new("sqlite3").arg(&db).arg("SELECT sum(x) FROM t; PRAGMA integrity_check").output();
+        assert_eq!(String::from_utf8_lossy(&seen.expect("starts").stdout), "125750\nok\n", "{fs}");
+        rig.finish();
+    }
+}
+
+/// What another user may not read through the kernel they may not read directly.
+#[test]
+fn another_user_gets_what_the_kernel_gives() {
+    if !possible() || !has("setpriv") || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new(find("bytefs"));
+    fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o777)).expect("set");
+    fs::write(rig.path("secret"), b"secret").expect("written");
+    fs::set_permissions(rig.path("secret"), fs::Permissions::from_mode(0o600)).expect("set");
+    let script = format!(
+        "cat {0}/secret 2>&1; echo mine > {0}/mine; cat {0}/mine; stat -c %u {0}/mine",
+        rig.mounted.dir().display()
+    );
+    // Its own library path may not be readable for others: a copy is.
+    let readable = rig.dir.path().join("lib.so");
+    fs::copy(library(), &readable).expect("copied");
+    let out = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"])
+        .arg(&script)
+        .env("LD_PRELOAD", &readable)
+        .env("GRANARY_DIRECT_SOCKET", &rig.socket)
+        .env("GRANARY_DIRECT_DIR", rig.mounted.dir())
+        .output()
+        .expect("starts");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains("ermission denied") && !said.contains("secret\n"), "{said}");
+    assert!(said.ends_with("mine\n65534\n"), "{said}");
+    rig.finish();
+}
