@@ -40,7 +40,7 @@ pub const ORCHFS: FsEntry = FsEntry {
         CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("orchfs") },
         CrashCase {
             mkfs: "journals = 1\njournal = '64 KiB'",
-            mount: &["reclaim = 'artifact'", "engine = false"],
+            mount: &["reclaim = 'artifact'\nrange_lock = 'bits'", "engine = false"],
             ..CrashCase::plain("orchfs-artifact")
         },
         // Blocks go to the SSD all the time.

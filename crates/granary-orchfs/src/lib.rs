@@ -23,6 +23,7 @@ mod check;
 mod cut;
 mod digest;
 mod dir;
+mod engine;
 mod entry;
 mod fallocate;
 mod fs;
@@ -54,9 +55,9 @@ pub use entry::{ORCHFS, PHFS};
 pub use geometry::MAX_FILE_SIZE;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
-pub use options::{MkfsOptions, MountOptions, Partition, Reclaim};
+pub use options::{MkfsOptions, MountOptions, Partition, RangeKind, Reclaim};
 
-use crate::cache::SsdCache;
+use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::layout::checkpoint::Checkpoint;
@@ -79,8 +80,8 @@ pub const MAX_LINKS: u32 = 65_000;
 pub struct OrchFs {
     pm: Pm,
     ssd: Port,
-    /// Pages of the SSD that were read.
-    cache: SsdCache,
+    /// The I/O threads, and pages of the SSD that were read.
+    engine: Engine,
     layout: Layout,
     pools: Pools,
     journals: Vec<Journal>,

@@ -15,6 +15,7 @@ use crate::blob;
 use crate::cache::SsdCache;
 use crate::digest::bring_home;
 use crate::dir::Dir;
+use crate::engine::Engine;
 use crate::geometry::PAGE;
 use crate::hrtree::HrTree;
 use crate::journal::Journal;
@@ -88,8 +89,13 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         generations: Generations::of_mount(checkpoint.mounts),
         pools: Pools::new(&layout),
         pm,
+        engine: Engine::new(
+            ssd.clone(),
+            SsdCache::new(options.read_cache.unwrap_or(READ_CACHE)),
+            options.ssd_threads,
+            options.nvm_threads,
+        ),
         ssd,
-        cache: SsdCache::new(options.read_cache.unwrap_or(READ_CACHE)),
         layout,
         journals,
         checkpoint: Mutex::new(checkpoint),
@@ -172,7 +178,7 @@ impl OrchFs {
         }
         state.space = state.tree.range(0, u64::MAX).map(|(_, unit)| unit.space()).sum();
         attr.blocks = state.blocks();
-        Ok(Some((Node::new(ino, inode.generation, attr.size), state, attr)))
+        Ok(Some((Node::new(ino, inode.generation, attr.size, self.options.range_lock), state, attr)))
     }
 
     fn read_tree(&self, ino: u64, root: Word) -> Result<HrTree> {

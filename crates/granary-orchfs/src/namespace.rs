@@ -97,7 +97,7 @@ impl OrchFs {
             _ => {}
         }
         let generation = self.generations.next();
-        Ok((Node::new(Ino(ino), generation, attr.size), state, attr))
+        Ok((Node::new(Ino(ino), generation, attr.size, self.options.range_lock), state, attr))
     }
 
     fn created(&self, node: Node, state: State, attr: Attr) -> Created {

@@ -6,6 +6,7 @@
 use crate::dir::Dir;
 use crate::hrtree::HrTree;
 use crate::layout::inode;
+use crate::options::RangeKind;
 use crate::ranges::RangeLock;
 use granary_sim::sync::RwLock;
 use granary_vfs::{Attr, Ino, Inode};
@@ -33,14 +34,14 @@ pub struct Node {
 
 impl Node {
     /// One with an empty state.
-    pub fn new(ino: Ino, generation: u32, size: u64) -> Node {
+    pub fn new(ino: Ino, generation: u32, size: u64, ranges: RangeKind) -> Node {
         Node {
             ino,
             generation,
             state: RwLock::new(State::default()),
             size: AtomicU64::new(size),
             gone: AtomicBool::new(false),
-            ranges: RangeLock::default(),
+            ranges: RangeLock::new(ranges),
         }
     }
 

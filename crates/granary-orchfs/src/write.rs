@@ -28,6 +28,7 @@ use crate::node::node;
 use crate::options::{Partition, Reclaim};
 use crate::partition::{Piece, Touch, plan_block};
 use crate::pools::Taken;
+use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::upage::Header;
 use granary_sim::{costs, cpu};
@@ -88,8 +89,8 @@ impl<'a> Job<'a> {
 
 /// What an execution of jobs makes of the inode.
 pub(crate) struct Stamp<'a> {
-    /// Attributes after the blocks up to this byte of the file are done; the last time after all.
-    pub attr: &'a dyn Fn(Option<u64>) -> Attr,
+    /// Attributes, of those that the inode has now, when the blocks up to this byte of the file are done; the last time when all are.
+    pub attr: &'a dyn Fn(Attr, Option<u64>) -> Attr,
     /// Attributes change beside size and times of a write.
     pub head: bool,
     /// Blocks in a group.
@@ -265,7 +266,8 @@ impl OrchFs {
         let size = old.size.max(end);
         // An append may change what the old last block is.
         let first = pos.min(old.size) / BLOCK;
-        let _held = node.ranges.lock(first, (end - 1) / BLOCK, true);
+        let how = if end > old.size { Use::Resize } else { Use::Write };
+        let _held = node.ranges.lock(first, (end - 1) / BLOCK, how);
         let unit = |block: u64| node.state.read().tree.get(block).clone();
         let mut jobs = Vec::new();
         let mut gap = Vec::new();
@@ -291,11 +293,12 @@ impl OrchFs {
                 _ => self.prepare(part.block, &below, &segments, size)?,
             });
         }
-        let attr = |reached: Option<u64>| Attr {
-            size: old.size.max(reached.map_or(end, |reached| reached.min(end))),
-            mtime: call.time,
-            ctime: call.time,
-            ..old
+        let attr = |now: Attr, reached: Option<u64>| Attr {
+            size: now.size.max(reached.map_or(end, |reached| reached.min(end))),
+            // A write that began later may have counted before this one: then its times stay.
+            mtime: if now.ctime > call.time { now.mtime } else { call.time },
+            ctime: now.ctime.max(call.time),
+            ..now
         };
         self.execute(call.process, inode, jobs, data, &Stamp { attr: &attr, head: false, group: GROUP })
     }
