@@ -72,6 +72,7 @@ impl OrchFs {
 
     /// Changes attributes; with a size, cuts the file or lets it grow over zeros.
     pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.called(call);
         let (node, old) = (node(inode), inode.attr());
         let mut new = old;
         new.set(set, call.time);

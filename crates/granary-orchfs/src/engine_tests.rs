@@ -7,8 +7,8 @@ use granary_sim::spawn;
 use granary_suite::suite::{drive, on_ssd, port, run_jittered};
 use granary_units::{Bytes, Page};
 
-fn block(word: u64) -> Box<Pages> {
-    Box::new(std::array::from_fn(|_| Page::word(word)))
+fn write(block: u64, word: u64) -> Work {
+    Work::block_write(block, std::array::from_fn(|_| Page::word(word)))
 }
 
 fn engine(threads: u64) -> Engine {
@@ -40,10 +40,7 @@ fn a_read_after_a_write_finds_it_whatever_is_read_ahead() {
                             for word in 1..60 {
                                 let number = 4 * random.below(4) + task;
                                 let mut group = Group::default();
-                                engine.submit(
-                                    Work::Write { block: number, pages: block(word) },
-                                    Some(&mut group),
-                                );
+                                engine.submit(write(number, word), Some(&mut group));
                                 if random.chance(0.5) {
                                     engine.wait(&group).expect("writes");
                                 }
@@ -69,9 +66,7 @@ fn threads_share_the_blocks_of_a_request() {
             run_jittered(0, move || {
                 let engine = engine(threads);
                 let (mut group, begin) = (Group::default(), now());
-                (0..blocks).for_each(|b| {
-                    engine.submit(Work::Write { block: b, pages: block(b + 1) }, Some(&mut group))
-                });
+                (0..blocks).for_each(|b| engine.submit(write(b, b + 1), Some(&mut group)));
                 engine.wait(&group).expect("writes");
                 engine.stop();
                 now().saturating_sub(begin)

@@ -58,6 +58,31 @@ pub enum Partition {
     Phfs,
 }
 
+/// What a power failure makes of a write that has not returned. Metadata are whole either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataAtomicity {
+    /// Each byte is old or new (the paper's default, section 4).
+    #[default]
+    None,
+    /// Old or new as a whole, up to 30 blocks of 32 KiB: what is overwritten in place is copied before.
+    Undo,
+    /// Old or new as a whole, up to 40 blocks: nothing is overwritten in place; a new page or block takes the old one's place.
+    Redo,
+}
+
+/// What happens to an Upage whose header has no entry left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FullUpage {
+    /// The gaps come from the SSD, and it becomes a plain page: no write to the SSD.
+    #[default]
+    Convert,
+    /// The page is written back to the SSD, 4 KiB, and freed (the paper's text, section 3.3; the released code at 12 entries). With
+    /// `data_atomicity = "redo"`, which writes nothing in place, it is converted.
+    Writeback,
+}
+
 /// How a file's readers and writers are kept apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -78,6 +103,10 @@ pub struct MountOptions {
     /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is a choice: the released code
     /// asks by TCP on one host, round trips of which take 5 to 20 us.
     pub ipc: Nanos,
+    /// What a power failure makes of a write that has not returned.
+    pub data_atomicity: DataAtomicity,
+    /// An Upage whose header has no entry left.
+    pub full_upage: FullUpage,
     /// How a file's readers and writers are kept apart.
     pub range_lock: RangeKind,
     /// NVM pages above a block that is written as a whole.
@@ -110,6 +139,8 @@ impl Default for MountOptions {
         MountOptions {
             partition: Partition::Orchfs,
             ipc: Nanos::from_micros(10),
+            data_atomicity: DataAtomicity::None,
+            full_upage: FullUpage::Convert,
             range_lock: RangeKind::Rw,
             reclaim: Reclaim::Paper,
             engine: true,

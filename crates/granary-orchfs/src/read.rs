@@ -60,7 +60,7 @@ impl OrchFs {
     }
 
     /// Reads what parts of blocks need of the SSD.
-    fn read_ssd(&self, units: &[Unit], parts: &[Part], pages: &mut [Pages]) -> Result<()> {
+    pub(crate) fn read_ssd(&self, units: &[Unit], parts: &[Part], pages: &mut [Pages]) -> Result<()> {
         let (mut group, mut reads, mut ahead) = (Group::default(), Vec::new(), None);
         for (i, (unit, part)) in units.iter().zip(parts).enumerate() {
             let Some(base) = unit.base().filter(|base| !base.unwritten) else { continue };
@@ -139,7 +139,7 @@ impl OrchFs {
     }
 
     /// Bytes of an NVM page, in their place in a page.
-    fn load(&self, page: u64, from: u16, to: u16) -> Result<Page> {
+    pub(crate) fn load(&self, page: u64, from: u16, to: u16) -> Result<Page> {
         let mut out = [Page::ZERO];
         let at = self.layout.at(Area::Page, page) + u64::from(from);
         self.pm.load_pages(at, (to - from) as usize, &mut out, Structure::Data)?;

@@ -11,12 +11,14 @@ use std::sync::Arc;
 
 /// See the module.
 pub enum Work {
-    /// A block as a whole, past the cache.
+    /// Pages of a block that follow each other, past the cache; all of them but where an Upage is written back.
     Write {
         /// Its number.
         block: u64,
-        /// Its content.
-        pages: Box<Pages>,
+        /// The first of the pages.
+        first: usize,
+        /// Their content.
+        pages: Vec<Page>,
     },
     /// Pages of a block, through the cache.
     Read(Arc<Read>),
@@ -52,6 +54,11 @@ impl Read {
 }
 
 impl Work {
+    /// Writes a block as a whole.
+    pub fn block_write(block: u64, pages: Pages) -> Work {
+        Work::Write { block, first: 0, pages: pages.into() }
+    }
+
     /// The block of the SSD.
     pub fn block(&self) -> u64 {
         match self {
@@ -67,9 +74,9 @@ impl Work {
     pub fn start(&self, devices: &Devices) -> Result<Ticket> {
         let first = self.block() * PAGES as u64;
         match self {
-            Work::Write { pages, .. } => {
+            Work::Write { first: from, pages, .. } => {
                 devices.cache.forget(first..first + PAGES as u64);
-                Ok(devices.ssd.submit_write(Lpa(first), &pages[..], Structure::Data)?)
+                Ok(devices.ssd.submit_write(Lpa(first + *from as u64), pages, Structure::Data)?)
             }
             Work::Read(read) => {
                 let mut found = Found::default();

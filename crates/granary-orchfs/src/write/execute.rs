@@ -7,14 +7,16 @@
 use super::{Io, Job, Source, Stamp};
 use crate::OrchFs;
 use crate::engine::{Group, Work};
-use crate::geometry::{BLOCK, PAGE, PAGES};
+use crate::geometry::{BLOCK, PAGE, PAGES, Part};
 use crate::hrtree::MOST_NEW;
 use crate::layout::Area;
 use crate::node::{Node, node};
+use crate::options::DataAtomicity;
 use crate::pools::Taken;
 use crate::read::Pages;
 use crate::tx::{TreeChanges, Tx};
-use crate::unit::Unit;
+use crate::undo::Kept;
+use crate::unit::{Base, Unit};
 use granary_device::Structure;
 use granary_units::{Lpa, Page, Payload};
 use granary_vfs::{Attr, FsError, Inode, Result};
@@ -67,15 +69,39 @@ impl OrchFs {
                     }
                     (*block, pages)
                 }
+                Io::WriteBack { base, index, page, header, from, to, source } => {
+                    let mut pages = self.read_page_of(*base, *index)?;
+                    let body = self.load(*page, 0, PAGE as u16)?.to_bytes();
+                    for (f, t) in header.chunks() {
+                        pages.write(f as usize, Payload::Bytes(&body[f as usize..t as usize]));
+                    }
+                    pages.write(*from as usize, part(*source, 0, (*to - *from) as usize));
+                    let work = Work::Write { block: base.block, first: *index, pages: vec![pages] };
+                    self.write_ssd(work, group)?;
+                    continue;
+                }
                 _ => continue,
             };
-            let work = Work::Write { block, pages: Box::new(pages) };
-            match self.options.engine {
-                true => self.engine.submit(work, Some(group)),
-                false => self.engine.run(&work)?,
-            }
+            self.write_ssd(Work::block_write(block, pages), group)?;
         }
         Ok(())
+    }
+
+    fn write_ssd(&self, work: Work, group: &mut Group) -> Result<()> {
+        match self.options.engine {
+            true => self.engine.submit(work, Some(group)),
+            false => return self.engine.run(&work),
+        }
+        Ok(())
+    }
+
+    /// A page of an SSD block.
+    fn read_page_of(&self, base: Base, index: usize) -> Result<Page> {
+        let from = (index as u64 * PAGE) as u32;
+        let part = Part { block: 0, from, to: from + PAGE as u32 };
+        let mut pages = [Pages::default()];
+        self.read_ssd(&[Unit::Block(base)], &[part], &mut pages)?;
+        Ok(pages[0][index].clone())
     }
 
     /// The stores of jobs.
@@ -88,7 +114,7 @@ impl OrchFs {
         let stores = jobs.iter().flat_map(|job| &job.ios);
         let mut all: Vec<(u64, &Io)> = stores
             .filter_map(|io| match io {
-                Io::Store { page, .. } | Io::Fill { page, .. } => {
+                Io::Store { page, .. } | Io::Fill { page, .. } | Io::Copy { page, .. } => {
                     Some((self.layout.at(Area::Page, *page), io))
                 }
                 _ => None,
@@ -123,6 +149,12 @@ impl OrchFs {
                         tx.stream(*page, 0, Payload::Fill { word, len })?;
                     }
                     _ => tx.stream(*page, 0, Payload::Bytes(&bytes[..*end as usize]))?,
+                }
+            }
+            Io::Copy { old, page, from, to } => {
+                let body = self.load(*old, 0, PAGE as u16)?.to_bytes();
+                for (f, t) in [(0, *from), (*to, PAGE as u16)].into_iter().filter(|(f, t)| f < t) {
+                    tx.stream(*page, u64::from(f), Payload::Bytes(&body[f as usize..t as usize]))?;
                 }
             }
             Io::Fill { page, base, index, gaps } => {
@@ -187,6 +219,10 @@ impl OrchFs {
             let count = rest.len().min(stamp.group);
             let (some, later) = std::mem::take(&mut rest).split_at_mut(count);
             rest = later;
+            let kept = match self.options.data_atomicity {
+                DataAtomicity::Undo => self.keep_old(process, node, some)?,
+                _ => None,
+            };
             let mut tx = Tx::new(self);
             self.run(&mut tx, some, data)?;
             let mut state = node.state.write();
@@ -196,6 +232,9 @@ impl OrchFs {
                 _ => None,
             };
             let attr = (stamp.attr)(inode.attr(), reached);
+            if let Some(kept) = &kept {
+                node.undo.store(kept.number, Relaxed);
+            }
             // From here on memory is ahead of the NVM: what fails now ends all changes.
             let fail = |e: FsError| self.failed.lock().get_or_insert(e).clone();
             let mut changes = TreeChanges::default();
@@ -212,6 +251,7 @@ impl OrchFs {
                 false => tx.put_stamps(node, state, &attr),
             }
             tx.commit(process)?;
+            kept.map_or(Ok(()), Kept::let_go)?;
             let blocks = state.blocks();
             node.size.store(attr.size, Relaxed);
             inode.update(|a| *a = Attr { blocks, ..attr });
