@@ -104,7 +104,15 @@ impl Port {
     /// Of the FLUSH.
     pub fn wait_safe(&self, ticket: Ticket) -> Result<(), DriveError> {
         self.wait(ticket);
-        if self.info.volatile_cache && ticket.commands > 0 { self.flush() } else { Ok(()) }
+        if ticket.commands > 0 { self.make_safe() } else { Ok(()) }
+    }
+
+    /// Makes safe what has completed: a FLUSH where the cache is volatile, nothing where it is not.
+    ///
+    /// # Errors
+    /// Of the FLUSH.
+    pub fn make_safe(&self) -> Result<(), DriveError> {
+        if self.info.volatile_cache { self.flush() } else { Ok(()) }
     }
 
     /// Starts reading pages; the content is in `out` but must not be used before [`Port::wait`].

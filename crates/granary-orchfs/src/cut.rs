@@ -12,6 +12,7 @@ use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES};
 use crate::layout::Area;
 use crate::node::{Node, node};
+use crate::ranges::Use;
 use crate::unit::{Slot, Unit};
 use crate::write::{Job, Segment, Source, Stamp};
 use granary_units::Payload;
@@ -71,16 +72,17 @@ impl OrchFs {
 
     /// Changes attributes; with a size, cuts the file or lets it grow over zeros.
     pub(crate) fn set_attributes(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.called(call);
         let (node, old) = (node(inode), inode.attr());
         let mut new = old;
         new.set(set, call.time);
-        let _held = set.size.map(|size| node.ranges.lock(size.min(old.size) / BLOCK, u64::MAX, true));
+        let _held = set.size.map(|size| node.ranges.lock(size.min(old.size) / BLOCK, u64::MAX, Use::Resize));
         let jobs = match set.size {
             Some(size) if size <= old.size => self.cut(node, size),
             Some(size) => self.grow(node, old.size, size)?,
             None => Vec::new(),
         };
-        let attr = |_: Option<u64>| new;
+        let attr = |_: Attr, _: Option<u64>| new;
         self.execute(
             call.process,
             inode,

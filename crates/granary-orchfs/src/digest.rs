@@ -1,7 +1,7 @@
 //! The digest: the kernel's part verifies what a library's journal says and brings it home.
 //!
 //! ```text
-//!   groups, in order ──> verify each record ──> images of what they change ──> stores, fence ──> checkpoint slot, fence
+//!   groups, in order ──> judge each one ──> images of what they change ──> stores, fence ──> checkpoint slot, fence
 //!                                                                                     what the groups freed is free
 //! ```
 //!
@@ -13,38 +13,26 @@
 
 use crate::OrchFs;
 use crate::layout::checkpoint::Checkpoint;
-use crate::layout::{Area, Layout, inode, nodes};
+use crate::layout::{Area, inode, nodes};
+use crate::lease::Has;
 use crate::record::Record;
+use crate::verify::{Images, Known, judge, structure};
 use granary_device::Structure;
-use granary_pm::{Pm, corrupt};
-use granary_vfs::Result;
-use std::collections::BTreeMap;
+use granary_sim::cpu;
+use granary_vfs::{FsError, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::Relaxed;
 
-fn structure(area: Area) -> Structure {
-    match area {
-        Area::Inode => Structure::Inode,
-        Area::Page => Structure::Dentry,
-        _ => Structure::DataPointer,
-    }
-}
-
-/// Brings records that were verified home; durable when it returns. Raises the checkpoint's end of inodes (which is not written yet).
+/// Brings records that were judged home; durable when it returns. Raises the checkpoint's end of inodes (which is not written yet).
 ///
 /// # Errors
 /// The drive's.
-pub fn bring_home(pm: &Pm, layout: &Layout, records: &[Record], checkpoint: &mut Checkpoint) -> Result<()> {
-    let mut images: BTreeMap<(Area, u64), Vec<u8>> = BTreeMap::new();
-    for r in records {
-        let image = match images.entry((r.area, r.number)) {
-            std::collections::btree_map::Entry::Occupied(image) => image.into_mut(),
-            std::collections::btree_map::Entry::Vacant(place) => {
-                let mut image = vec![0; r.area.size() as usize];
-                pm.load(layout.at(r.area, r.number), &mut image, structure(r.area))?;
-                place.insert(image)
-            }
-        };
-        image[r.at..r.at + r.bytes.len()].copy_from_slice(&r.bytes);
-    }
+pub fn bring_home(images: Images<'_>, records: &[Record], checkpoint: &mut Checkpoint) -> Result<()> {
+    let (pm, layout) = images.devices();
+    let mut images = images.map;
+    // What was judged and refused is looked at, and not changed.
+    let changed: BTreeSet<(Area, u64)> = records.iter().map(|r| (r.area, r.number)).collect();
+    images.retain(|key, _| changed.contains(key));
     let mut b = pm.batch();
     // Inodes that were never written hold anything: those below the highest that is used are free.
     let end = images.keys().filter(|(area, _)| *area == Area::Inode).map(|(_, number)| number + 1).max();
@@ -85,7 +73,22 @@ impl OrchFs {
         if tail == j.head() {
             return Ok(());
         }
-        let refused = groups.iter().position(|(group, _)| group.verify(&self.layout).is_err());
+        let inodes_end = self.checkpoint.lock().inodes_end;
+        let mut images = Images::new(&self.pm, &self.layout, inodes_end);
+        let mut why = None;
+        let refused = {
+            let leases = self.leases.lock();
+            let known = Known { leases: &leases, pools: &self.pools };
+            groups.iter().position(|(group, _)| {
+                why = judge(&mut images, group, Some(&known)).err().map(|e| (group.process, e));
+                why.is_some()
+            })
+        };
+        if let Some((_, e)) = &why
+            && !matches!(e, FsError::Corrupt(_))
+        {
+            return Err(e.clone());
+        }
         let (sound, rest) = groups.split_at(refused.unwrap_or(groups.len()));
         let end = sound.last().map_or(j.head(), |(_, end)| *end);
         let records: Vec<Record> = sound.iter().flat_map(|(group, _)| group.records.clone()).collect();
@@ -93,29 +96,106 @@ impl OrchFs {
             let own = j.pending_behind(end);
             let named = rest.iter().flat_map(|(group, _)| &group.records);
             let named = named.filter(|r| r.area == Area::Inode).map(|r| r.number);
-            self.revoked.lock().extend(own.into_iter().chain(named));
+            let reason = match why {
+                Some((process, FsError::Corrupt(why))) => {
+                    format!("the journal of process {process} was refused: {why}")
+                }
+                _ => "a journal ends with what is no group".to_owned(),
+            };
+            let all: BTreeSet<u64> = own.into_iter().chain(named).collect();
+            for ino in all {
+                let name = self.name_of(ino).map_or(String::new(), |name| format!(" ({name})"));
+                let said = format!("inode {ino}{name}: {reason}; what was digested before is kept");
+                self.revoked.lock().insert(ino, said);
+            }
+            self.refused.fetch_add(rest.len().max(1) as u64, Relaxed);
             j.forget(end);
         }
         {
             let mut checkpoint = self.checkpoint.lock();
-            bring_home(&self.pm, &self.layout, &records, &mut checkpoint)?;
+            bring_home(images, &records, &mut checkpoint)?;
             checkpoint.heads[journal] = tail;
             checkpoint.write(&self.pm)?;
         }
-        j.digested(tail).into_iter().try_for_each(|(area, number)| self.pools.give(area, number))
+        j.digested(tail).into_iter().try_for_each(|(area, number)| {
+            if area == Area::Inode {
+                self.leases.lock().release(number);
+            }
+            self.pools.give(area, number)
+        })
     }
 
     /// Whether the kernel's part has taken an inode away from whoever has it in memory.
     ///
     /// # Errors
-    /// `Corrupt` says so.
+    /// `Revoked` says so.
     pub(crate) fn check_lease(&self, ino: u64) -> Result<()> {
-        match self.revoked.lock().contains(&ino) {
-            true => Err(corrupt(format!(
-                "inode {ino}: its journal was refused; what was digested before is kept"
-            ))),
-            false => Ok(()),
+        match self.revoked.lock().get(&ino) {
+            Some(why) => Err(FsError::Revoked(why.clone())),
+            None => Ok(()),
         }
+    }
+
+    /// The lease of an inode that a process is about to change: from whoever has it, whose journal is digested first. The caller holds
+    /// the inode's state, so nobody writes about it meanwhile.
+    ///
+    /// # Errors
+    /// `Revoked` where that journal is refused; the drive's.
+    pub(crate) fn lease(&self, process: u32, ino: u64) -> Result<()> {
+        let has = self.leases.lock().has(process, ino);
+        if has == Has::Lease {
+            return Ok(());
+        }
+        // The kernel asks nobody.
+        if process != 0 {
+            cpu(self.options.ipc);
+        }
+        if let Has::Other(holder) = has {
+            let journal = self.journal_of(holder);
+            if self.journals[journal].has_pending(ino) {
+                self.digest(journal)?;
+            }
+            self.check_lease(ino)?;
+        }
+        self.leases.lock().grant(process, ino);
+        Ok(())
+    }
+
+    /// Groups that were refused since the mount.
+    pub fn refused_groups(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// A process has ended, or died: its journal is digested as far as it is whole, and its leases are nobody's.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub fn process_ended(&self, process: u32) -> Result<()> {
+        let journal = self.processes.lock().get(&process).copied();
+        if let Some(journal) = journal {
+            self.digest(journal)?;
+        }
+        self.leases.lock().ended(process);
+        Ok(())
+    }
+
+    /// The kernel's part learns in whose name a process calls.
+    pub(crate) fn called(&self, call: &granary_vfs::Call<'_>) {
+        if call.process != 0 {
+            self.leases.lock().called(call.process, call.cred.uid);
+        }
+    }
+
+    /// A name of an inode, of a directory that is in memory; for messages.
+    fn name_of(&self, ino: u64) -> Option<String> {
+        let nodes: BTreeMap<u64, _> =
+            self.nodes.lock().iter().filter_map(|(ino, node)| Some((*ino, node.upgrade()?))).collect();
+        nodes.values().find_map(|node| {
+            let state = node.state.try_read()?;
+            let entry =
+                state.dir.as_ref()?.after(0).find(|entry| entry.dentry.ino == ino)?.dentry.name.clone();
+            Some(granary_vfs::quoted(&entry).to_string())
+        })
     }
 
     /// Digests all journals.

@@ -41,8 +41,19 @@ pub const ORCHFS: FsEntry = FsEntry {
         CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("orchfs") },
         CrashCase {
             mkfs: "journals = 1\njournal = '64 KiB'",
-            mount: &["reclaim = 'artifact'", "engine = false"],
+            mount: &["reclaim = 'artifact'\nrange_lock = 'bits'\nfull_upage = 'writeback'", "engine = false"],
             ..CrashCase::plain("orchfs-artifact")
+        },
+        // Overwrites are old or new as a whole.
+        CrashCase {
+            mkfs: "journals = 2\njournal = '64 KiB'",
+            mount: &["data_atomicity = 'undo'"],
+            ..CrashCase::plain("orchfs-undo")
+        },
+        CrashCase {
+            mkfs: "journals = 2\njournal = '64 KiB'",
+            mount: &["data_atomicity = 'redo'"],
+            ..CrashCase::plain("orchfs-redo")
         },
         // Blocks go to the SSD all the time.
         CrashCase {

@@ -13,10 +13,11 @@ use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
 use crate::layout::Area;
 use crate::node::node;
+use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::write::{Job, Segment, Source, Stamp};
 use granary_units::Payload;
-use granary_vfs::{Allocate, Call, FileKind, FsError, Inode, Result};
+use granary_vfs::{Allocate, Attr, Call, FileKind, FsError, Inode, Result};
 
 /// Blocks in one group: a word of an index node is a record of 16 B at most.
 const GROUP: usize = 1024;
@@ -41,13 +42,13 @@ impl OrchFs {
         let end = pos + len;
         let mut new = old;
         new.allocated(how, end, call.time);
-        let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, true);
+        let _held = node.ranges.lock(pos.min(old.size) / BLOCK, end.max(old.size) / BLOCK, Use::Resize);
         let (nothing, group) = (Payload::Bytes(&[]), GROUP);
         if new.size > old.size {
             // What the file grows over becomes zero first, which nobody sees.
             let grown = self.grow(node, old.size, new.size)?;
             if !grown.is_empty() {
-                let stamp = Stamp { attr: &|_| old, head: false, group };
+                let stamp = Stamp { attr: &|_, _| old, head: false, group };
                 self.execute(call.process, inode, grown, nothing, &stamp)?;
             }
         }
@@ -84,7 +85,7 @@ impl OrchFs {
             }
         };
         jobs.sort_by_key(|job| job.block);
-        let attr = |reached: Option<u64>| if reached.is_none() { new } else { old };
+        let attr = |_: Attr, reached: Option<u64>| if reached.is_none() { new } else { old };
         let group = if how == Allocate::PunchHole { usize::MAX } else { group };
         self.execute(call.process, inode, jobs, nothing, &Stamp { attr: &attr, head: true, group })
     }

@@ -47,6 +47,8 @@ pub struct Journal {
     pub append: Mutex<()>,
     /// Held while groups are digested.
     pub digest: Mutex<()>,
+    /// Held while its undo slot is in use.
+    pub undo: Mutex<()>,
 }
 
 impl Journal {
@@ -61,6 +63,7 @@ impl Journal {
             pending: Default::default(),
             append: Mutex::new(()),
             digest: Mutex::new(()),
+            undo: Mutex::new(()),
         }
     }
 
@@ -165,7 +168,7 @@ impl Journal {
     ///
     /// # Errors
     /// The drive's.
-    pub fn recover(&self, pm: &Pm, sound: impl Fn(&Group) -> bool) -> Result<Vec<Record>> {
+    pub fn recover(&self, pm: &Pm, mut sound: impl FnMut(&Group) -> bool) -> Result<Vec<Record>> {
         self.tail.store(self.head() + self.size, Relaxed);
         let (groups, _) = self.groups(pm)?;
         let whole = groups.into_iter().take_while(|(group, _)| sound(group));

@@ -3,6 +3,7 @@
 //! ```text
 //!   page 0          superblock; its copy in the last page
 //!   pages 1, 2      checkpoint slots, written in turns
+//!   undo slots      a page for each journal
 //!   journals        a ring for each library
 //!   inodes          512 B each               index nodes   640 B each
 //!   A-ELNs          128 B each               O-ELNs        640 B each
@@ -91,7 +92,7 @@ pub struct Layout {
 impl Layout {
     /// The layout that a superblock describes.
     pub fn of(sb: &Superblock) -> Layout {
-        let journals = 3 * PAGE;
+        let journals = (3 + sb.journals) * PAGE;
         let mut at = journals + sb.journals * sb.journal;
         let counts = [sb.inodes, sb.index, sb.appends, sb.overs, sb.pages];
         let mut areas = [(0, 0); 5];
@@ -100,6 +101,11 @@ impl Layout {
             at = (at + count * area.size()).next_multiple_of(PAGE);
         }
         Layout { journals, areas, blocks: sb.blocks }
+    }
+
+    /// The undo slot of a journal.
+    pub fn undo(&self, journal: u64) -> u64 {
+        (3 + journal) * PAGE
     }
 
     /// Byte behind the last area.

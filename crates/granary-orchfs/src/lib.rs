@@ -11,7 +11,8 @@
 //! ```
 //!
 //! No page cache for writes: a write is durable when it returns, and every other call, too. Metadata operations are atomic; a
-//! power failure tears a write that has not returned byte by byte, as the paper promises no more (section 4).
+//! power failure tears a write that has not returned byte by byte, as the paper promises no more (section 4), unless `data_atomicity` asks
+//! for more.
 //!
 //! Source: Zhan et al., "OrchFS", FAST 2025: the slides, notes of the paper, and the released code for sizes.
 
@@ -23,6 +24,7 @@ mod check;
 mod cut;
 mod digest;
 mod dir;
+mod engine;
 mod entry;
 mod fallocate;
 mod fs;
@@ -30,6 +32,7 @@ pub mod geometry;
 pub mod hrtree;
 mod journal;
 pub mod layout;
+mod lease;
 mod migrate;
 mod mkfs;
 mod mount;
@@ -45,8 +48,10 @@ mod rename;
 mod space;
 mod trim;
 mod tx;
+mod undo;
 pub mod unit;
 pub mod upage;
+mod verify;
 mod write;
 mod xattr;
 
@@ -54,12 +59,13 @@ pub use entry::{ORCHFS, PHFS};
 pub use geometry::MAX_FILE_SIZE;
 pub use mkfs::mkfs;
 pub use mount::{Recovery, mount};
-pub use options::{MkfsOptions, MountOptions, Partition, Reclaim};
+pub use options::{DataAtomicity, FullUpage, MkfsOptions, MountOptions, Partition, RangeKind, Reclaim};
 
-use crate::cache::SsdCache;
+use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::layout::Layout;
 use crate::layout::checkpoint::Checkpoint;
+use crate::lease::Leases;
 use crate::migrate::Victims;
 use crate::node::Node;
 use crate::pools::Pools;
@@ -68,7 +74,7 @@ use granary_pm::{Pm, PmStats};
 use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_vfs::{FsError, Generations, Result};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::sync::Weak;
 use std::sync::atomic::AtomicU64;
 
@@ -79,8 +85,8 @@ pub const MAX_LINKS: u32 = 65_000;
 pub struct OrchFs {
     pm: Pm,
     ssd: Port,
-    /// Pages of the SSD that were read.
-    cache: SsdCache,
+    /// The I/O threads, and pages of the SSD that were read.
+    engine: Engine,
     layout: Layout,
     pools: Pools,
     journals: Vec<Journal>,
@@ -94,12 +100,18 @@ pub struct OrchFs {
     recovery: Recovery,
     /// Held while an inode comes into memory, or a block of one that is not there migrates.
     loading: Mutex<()>,
-    /// Inodes whose journal was refused, until they leave memory.
-    revoked: parking_lot::Mutex<FxHashSet<u64>>,
+    /// Inodes whose journal was refused, and why, until they leave memory.
+    revoked: parking_lot::Mutex<FxHashMap<u64, String>>,
+    /// Who may change which inode.
+    leases: Mutex<Leases>,
     victims: parking_lot::Mutex<Victims>,
+    /// Groups of journals that were refused.
+    refused: AtomicU64,
     migrated: AtomicU64,
     /// NVM pages that a write of a part of them has taken, since mount.
     upages_made: AtomicU64,
+    /// Number of the next undo slot.
+    undone: AtomicU64,
     /// When a program called last, nanoseconds.
     last_call: AtomicU64,
     /// Numbers taken, by area: every so many are granted by one request.

@@ -78,6 +78,7 @@ pub fn mkfs(nvm: &Port, ssd: &Port, options: &MkfsOptions) -> Result<()> {
     }
     for journal in 0..sb.journals {
         b.put(layout.journals + journal * sb.journal, &[0; 64], Structure::Journal)?;
+        b.put(layout.undo(journal), &[0; 64], Structure::Journal)?;
     }
     let attr = Attr::new(FileKind::Dir, options.root_mode.unwrap_or(0o755), options.made());
     let root = inode::Inode { number: ROOT, generation: 1, parent: ROOT, ..inode::Inode::default() };

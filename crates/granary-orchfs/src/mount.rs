@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   replay     each journal's whole groups behind its head, brought home; then the heads move
+//!   undo       old bytes come back where a write that kept them did not count
 //!   scan       every inode: its tree, its pages; one without links (an orphan) is freed
 //! ```
 //!
@@ -15,6 +16,7 @@ use crate::blob;
 use crate::cache::SsdCache;
 use crate::digest::bring_home;
 use crate::dir::Dir;
+use crate::engine::Engine;
 use crate::geometry::PAGE;
 use crate::hrtree::HrTree;
 use crate::journal::Journal;
@@ -25,6 +27,7 @@ use crate::node::{Node, State};
 use crate::options::MountOptions;
 use crate::pools::Pools;
 use crate::unit::{Unit, Word};
+use crate::verify::{Images, judge};
 use granary_device::{Port, Structure};
 use granary_pm::bytes::u64_at;
 use granary_pm::{Pm, corrupt, superblock};
@@ -32,7 +35,9 @@ use granary_sim::Daemon;
 use granary_sim::sync::Mutex;
 use granary_units::Bytes;
 use granary_vfs::{Attr, FileKind, FsError, Generations, Ino, Result, XATTR_SIZE_MAX};
+use rustc_hash::FxHashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Most bytes of extended attributes that one inode can have, since all are written with each change: the longest value that the vfs
 /// passes on, and a page for names and others.
@@ -50,6 +55,8 @@ pub struct Recovery {
     pub records: u64,
     /// Inodes without links freed.
     pub orphans: u32,
+    /// Pages and blocks that writes had overwritten which did not count, and that have their old bytes again.
+    pub undone: u64,
     /// Inodes in use.
     pub inodes: u64,
 }
@@ -76,20 +83,28 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         .collect();
     let mut recovery = Recovery { clean: checkpoint.clean, ..Recovery::default() };
     for (i, journal) in journals.iter().enumerate() {
-        let records = journal.recover(&pm, |group| group.verify(&layout).is_ok())?;
+        let mut images = Images::new(&pm, &layout, checkpoint.inodes_end);
+        let records = journal.recover(&pm, |group| judge(&mut images, group, None).is_ok())?;
         recovery.records += records.len() as u64;
-        bring_home(&pm, &layout, &records, &mut checkpoint)?;
+        bring_home(images, &records, &mut checkpoint)?;
         checkpoint.heads[i] = journal.tail();
         journal.digested(journal.tail());
     }
     (checkpoint.clean, checkpoint.mounts) = (false, checkpoint.mounts + 1);
     checkpoint.write(&pm)?;
+    // Numbers of undo slots of one mount are none of another.
+    let first_undo = checkpoint.mounts << 32;
     let mut fs = OrchFs {
         generations: Generations::of_mount(checkpoint.mounts),
         pools: Pools::new(&layout),
         pm,
+        engine: Engine::new(
+            ssd.clone(),
+            SsdCache::new(options.read_cache.unwrap_or(READ_CACHE)),
+            options.ssd_threads,
+            options.nvm_threads,
+        ),
         ssd,
-        cache: SsdCache::new(options.read_cache.unwrap_or(READ_CACHE)),
         layout,
         journals,
         checkpoint: Mutex::new(checkpoint),
@@ -100,13 +115,17 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         loading: Mutex::new(()),
         victims: Default::default(),
         revoked: Default::default(),
+        leases: Default::default(),
+        refused: Default::default(),
         migrated: Default::default(),
         upages_made: Default::default(),
         last_call: Default::default(),
         granted: Default::default(),
         daemons: Default::default(),
         failed: Default::default(),
+        undone: std::sync::atomic::AtomicU64::new(first_undo),
     };
+    recovery.undone = fs.settle_undo()?;
     fs.recovery = fs.scan(recovery)?;
     let fs = Arc::new(fs);
     let (weak, pause) = (Arc::downgrade(&fs), options.migrate_pause);
@@ -116,6 +135,21 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
 }
 
 impl OrchFs {
+    /// Settles the undo slots: every group is at home.
+    fn settle_undo(&self) -> Result<u64> {
+        let belongs = |ino: u64, targets: &[(Area, u64)]| {
+            let Some((node, state, _)) = self.read_inode(Ino(ino))? else { return Ok(false) };
+            let mut own = FxHashSet::default();
+            reach(&node, &state, &mut |area, number| {
+                own.insert((area, number));
+                Ok(())
+            })?;
+            Ok(targets.iter().all(|target| own.contains(target)))
+        };
+        let settle = |journal| crate::undo::settle((&self.pm, &self.ssd), &self.layout, journal, &belongs);
+        (0..self.journals.len() as u64).map(settle).sum()
+    }
+
     /// Marks what inodes reach, and frees those without links.
     fn scan(&self, mut recovery: Recovery) -> Result<Recovery> {
         let end = self.checkpoint.lock().inodes_end;
@@ -172,7 +206,9 @@ impl OrchFs {
         }
         state.space = state.tree.range(0, u64::MAX).map(|(_, unit)| unit.space()).sum();
         attr.blocks = state.blocks();
-        Ok(Some((Node::new(ino, inode.generation, attr.size), state, attr)))
+        let node = Node::new(ino, inode.generation, attr.size, self.options.range_lock);
+        node.undo.store(inode.undo, Relaxed);
+        Ok(Some((node, state, attr)))
     }
 
     fn read_tree(&self, ino: u64, root: Word) -> Result<HrTree> {

@@ -97,7 +97,10 @@ impl OrchFs {
             _ => {}
         }
         let generation = self.generations.next();
-        Ok((Node::new(Ino(ino), generation, attr.size), state, attr))
+        let node = Node::new(Ino(ino), generation, attr.size, self.options.range_lock);
+        tx.made(&node);
+        self.called(call);
+        Ok((node, state, attr))
     }
 
     fn created(&self, node: Node, state: State, attr: Attr) -> Created {

@@ -6,8 +6,9 @@
 use crate::dir::Dir;
 use crate::hrtree::HrTree;
 use crate::layout::inode;
+use crate::options::RangeKind;
 use crate::ranges::RangeLock;
-use granary_sim::sync::RwLock;
+use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{Attr, Ino, Inode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -27,20 +28,26 @@ pub struct Node {
     pub size: AtomicU64,
     /// It has left memory, or is free: what is in `state` counts no more.
     pub gone: AtomicBool,
+    /// Held while an undo slot has old bytes of it.
+    pub undoing: Mutex<()>,
+    /// Number of the last undo slot whose write counts.
+    pub undo: AtomicU64,
     /// Which blocks somebody is reading or writing.
     pub ranges: RangeLock,
 }
 
 impl Node {
     /// One with an empty state.
-    pub fn new(ino: Ino, generation: u32, size: u64) -> Node {
+    pub fn new(ino: Ino, generation: u32, size: u64, ranges: RangeKind) -> Node {
         Node {
             ino,
             generation,
             state: RwLock::new(State::default()),
             size: AtomicU64::new(size),
             gone: AtomicBool::new(false),
-            ranges: RangeLock::default(),
+            undoing: Mutex::default(),
+            undo: AtomicU64::default(),
+            ranges: RangeLock::new(ranges),
         }
     }
 
@@ -94,6 +101,7 @@ impl State {
             first,
             attributes: self.attribute_pages.first().copied().unwrap_or(0),
             parent,
+            undo: node.undo.load(Relaxed),
             target: if is_inline { self.target.clone() } else { Vec::new() },
         }
     }

@@ -58,6 +58,42 @@ pub enum Partition {
     Phfs,
 }
 
+/// What a power failure makes of a write that has not returned. Metadata are whole either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataAtomicity {
+    /// Each byte is old or new (the paper's default, section 4).
+    #[default]
+    None,
+    /// Old or new as a whole, up to 30 blocks of 32 KiB: what is overwritten in place is copied before.
+    Undo,
+    /// Old or new as a whole, up to 40 blocks: nothing is overwritten in place; a new page or block takes the old one's place.
+    Redo,
+}
+
+/// What happens to an Upage whose header has no entry left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FullUpage {
+    /// The gaps come from the SSD, and it becomes a plain page: no write to the SSD.
+    #[default]
+    Convert,
+    /// The page is written back to the SSD, 4 KiB, and freed (the paper's text, section 3.3; the released code at 12 entries). With
+    /// `data_atomicity = "redo"`, which writes nothing in place, it is converted.
+    Writeback,
+}
+
+/// How a file's readers and writers are kept apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RangeKind {
+    /// Readers and writers of ranges (the paper, section 3.5).
+    #[default]
+    Rw,
+    /// A readers-writer lock of the file, and a lock for each block that readers take alone, too (the released code).
+    Bits,
+}
+
 /// Choices of `mount`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -67,14 +103,23 @@ pub struct MountOptions {
     /// A request to the kernel's part and its answer: a lease that moves, numbers that are granted. 10 us is a choice: the released code
     /// asks by TCP on one host, round trips of which take 5 to 20 us.
     pub ipc: Nanos,
+    /// What a power failure makes of a write that has not returned.
+    pub data_atomicity: DataAtomicity,
+    /// An Upage whose header has no entry left.
+    pub full_upage: FullUpage,
+    /// How a file's readers and writers are kept apart.
+    pub range_lock: RangeKind,
     /// NVM pages above a block that is written as a whole.
     pub reclaim: Reclaim,
     /// The parallel engine (section 3.6): all I/Os of a request are submitted, then waited for. Without it the NVM's stores come first,
     /// then the SSD's commands one after the other (the slides' Figure 11b).
     pub engine: bool,
-    /// Commands of one request that the SSD has at once at most: those of one address range, block number modulo this, are one after
-    /// the other. The paper has so many threads; 32 are best, 8 nearly saturate its SSD.
+    /// Threads of the SSD: one I/O of each is under way at a time, and a block is that of thread (number modulo this). 32 is the paper's
+    /// default and best; 8 nearly saturate its SSD.
     pub ssd_threads: u64,
+    /// Threads of the NVM: so many requests store there at a time. 4 is the paper's default, as many writers as one DIMM takes; 0: as many
+    /// as come.
+    pub nvm_threads: u64,
     /// Memory for pages of the SSD that were read; `None` = what the host has for metadata.
     pub read_cache: Option<Bytes>,
     /// Blocks migrate to the SSD (section 3.7). The released code has it compiled out.
@@ -94,9 +139,13 @@ impl Default for MountOptions {
         MountOptions {
             partition: Partition::Orchfs,
             ipc: Nanos::from_micros(10),
+            data_atomicity: DataAtomicity::None,
+            full_upage: FullUpage::Convert,
+            range_lock: RangeKind::Rw,
             reclaim: Reclaim::Paper,
             engine: true,
             ssd_threads: 32,
+            nvm_threads: 4,
             read_cache: None,
             migrate: true,
             migrate_high: 80,
@@ -115,6 +164,9 @@ pub fn refusal(options: &Table) -> Option<(&'static str, String)> {
     let options: MountOptions = granary_vfs::entry::options(options).ok()?;
     if !(1..=MOST_THREADS).contains(&options.ssd_threads) {
         return Some(("ssd_threads", format!("must be between 1 and {MOST_THREADS}")));
+    }
+    if options.nvm_threads > MOST_THREADS {
+        return Some(("nvm_threads", format!("must be {MOST_THREADS} at most; 0: no limit")));
     }
     if options.migrate_high > 100 {
         return Some(("migrate_high", format!("is {} percent: at most 100", options.migrate_high)));

@@ -195,6 +195,11 @@ impl<'a> Taken<'a> {
         }
     }
 
+    /// Whether this one was taken here.
+    pub fn has(&self, area: Area, number: u64) -> bool {
+        self.ids.contains(&(area, number))
+    }
+
     /// They are in use from now on.
     pub fn keep(&mut self) {
         self.ids.clear();

@@ -5,17 +5,22 @@
 //!   O   plain page: a load; Upage: the SSD's page under the chunks, unless they have all that is asked for
 //! ```
 //!
-//! Pages of the SSD that were read before come from host memory ([`crate::cache`]). Commands to the SSD are submitted for all blocks of a request before any is waited for; loads from the NVM follow meanwhile.
+//! Pages of the SSD that were read before come from host memory ([`crate::cache`]). The I/Os of all blocks of a request are submitted to the
+//! engine's threads before any is waited for, and so is what is read ahead; without the engine one follows the other, and nothing is
+//! read ahead.
 
 use crate::OrchFs;
+use crate::engine::{Group, Read, Work};
 use crate::geometry::{PAGE, PAGES, Part, parts};
 use crate::layout::Area;
 use crate::node::Node;
+use crate::ranges::Use;
 use crate::unit::Unit;
-use granary_device::{Structure, Ticket};
+use granary_device::Structure;
 use granary_sim::{costs, cpu};
-use granary_units::{Dest, Lpa, Page, Payload};
+use granary_units::{Dest, Page, Payload};
 use granary_vfs::Result;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are read together at most.
@@ -33,7 +38,7 @@ impl OrchFs {
         self.check_lease(node.ino.0)?;
         self.last_call.store(granary_sim::now().0, Relaxed);
         let all: Vec<Part> = parts(pos, dest.len() as u64).collect();
-        let _held = node.ranges.lock(all[0].block, all[all.len() - 1].block, false);
+        let _held = node.ranges.lock(all[0].block, all[all.len() - 1].block, Use::Read);
         let mut done = 0;
         for some in all.chunks(TOGETHER) {
             let units: Vec<Unit> = {
@@ -41,13 +46,8 @@ impl OrchFs {
                 some.iter().map(|part| state.tree.get(part.block).clone()).collect()
             };
             let mut pages: Vec<Pages> = vec![Pages::default(); some.len()];
-            let mut ticket = Ticket::NONE;
+            self.read_ssd(&units, some, &mut pages)?;
             for ((unit, part), pages) in units.iter().zip(some).zip(&mut pages) {
-                ticket = ticket.and(self.start_read(unit, *part, pages)?);
-            }
-            self.ssd.wait(ticket);
-            for ((unit, part), pages) in units.iter().zip(some).zip(&mut pages) {
-                self.keep_pages(unit, *part, pages);
                 self.finish_read(unit, *part, pages)?;
                 for (page, from, to) in part.pages() {
                     let len = (to - from) as usize;
@@ -59,42 +59,44 @@ impl OrchFs {
         Ok(())
     }
 
-    /// Starts reading what a part of a block needs of the SSD; in `pages` once it is waited for.
-    pub(crate) fn start_read(&self, unit: &Unit, part: Part, pages: &mut Pages) -> Result<Ticket> {
-        let Some(base) = unit.base().filter(|base| !base.unwritten) else { return Ok(Ticket::NONE) };
-        let needed: Vec<usize> = part
-            .pages()
-            .filter(|(page, from, to)| match unit {
-                Unit::Over { slots, .. } => !slots[*page].header.covers(*from, *to),
-                _ => true,
-            })
-            .map(|(page, ..)| page)
-            .filter(|page| match self.cache.get(base.block * PAGES as u64 + *page as u64) {
-                Some(found) => {
-                    cpu(costs().page);
-                    pages[*page] = found;
-                    false
+    /// Reads what parts of blocks need of the SSD.
+    pub(crate) fn read_ssd(&self, units: &[Unit], parts: &[Part], pages: &mut [Pages]) -> Result<()> {
+        let (mut group, mut reads, mut ahead) = (Group::default(), Vec::new(), None);
+        for (i, (unit, part)) in units.iter().zip(parts).enumerate() {
+            let Some(base) = unit.base().filter(|base| !base.unwritten) else { continue };
+            let first = base.block * PAGES as u64;
+            let mut missing = Vec::new();
+            for (page, from, to) in part.pages() {
+                if matches!(unit, Unit::Over { slots, .. } if slots[page].header.covers(from, to)) {
+                    continue;
                 }
-                None => true,
-            })
-            .collect();
-        let mut ticket = Ticket::NONE;
-        for run in needed.chunk_by(|a, b| a + 1 == *b) {
-            let lpa = Lpa(base.block * PAGES as u64 + run[0] as u64);
-            let out = &mut pages[run[0]..=run[run.len() - 1]];
-            ticket = ticket.and(self.ssd.submit_read(lpa, out, Structure::Data)?);
-        }
-        Ok(ticket)
-    }
-
-    /// Keeps what came from the SSD. The caller still holds the block's range.
-    fn keep_pages(&self, unit: &Unit, part: Part, pages: &Pages) {
-        let Some(base) = unit.base().filter(|base| !base.unwritten) else { return };
-        for (page, from, to) in part.pages() {
-            if !matches!(unit, Unit::Over { slots, .. } if slots[page].header.covers(from, to)) {
-                self.cache.put(base.block * PAGES as u64 + page as u64, &pages[page]);
+                match self.engine.cache().get(first + page as u64) {
+                    Some((found, marked)) => {
+                        cpu(costs().page);
+                        pages[i][page] = found;
+                        if marked {
+                            ahead = Some(self.engine.cache().next_window(first + page as u64));
+                        }
+                    }
+                    None => missing.push(page),
+                }
             }
+            let (Some(from), Some(to)) = (missing.first(), missing.last()) else { continue };
+            ahead = self.engine.cache().window(first + *from as u64, first + *to as u64 + 1).or(ahead);
+            let read = Arc::new(Read::new(base.block, missing));
+            match self.options.engine {
+                true => self.engine.submit(Work::Read(read.clone()), Some(&mut group)),
+                false => self.engine.run(&Work::Read(read.clone()))?,
+            }
+            reads.push((i, read));
         }
+        if let Some(window) = ahead.filter(|_| self.options.engine) {
+            let end = window.end.min(self.layout.count(Area::Block) * PAGES as u64);
+            self.engine.read_ahead(window.start, end.saturating_sub(window.start));
+        }
+        self.engine.wait(&group)?;
+        reads.into_iter().for_each(|(i, read)| read.put_into(&mut pages[i]));
+        Ok(())
     }
 
     /// Puts into `pages` what the NVM has of a part of a block.
@@ -129,15 +131,15 @@ impl OrchFs {
     /// The whole block.
     pub(crate) fn read_block(&self, unit: &Unit) -> Result<Pages> {
         let part = Part { block: 0, from: 0, to: (PAGE * PAGES as u64) as u32 };
-        let mut pages = Pages::default();
-        let ticket = self.start_read(unit, part, &mut pages)?;
-        self.ssd.wait(ticket);
+        let mut pages = [Pages::default()];
+        self.read_ssd(std::slice::from_ref(unit), &[part], &mut pages)?;
+        let [mut pages] = pages;
         self.finish_read(unit, part, &mut pages)?;
         Ok(pages)
     }
 
     /// Bytes of an NVM page, in their place in a page.
-    fn load(&self, page: u64, from: u16, to: u16) -> Result<Page> {
+    pub(crate) fn load(&self, page: u64, from: u16, to: u16) -> Result<Page> {
         let mut out = [Page::ZERO];
         let at = self.layout.at(Area::Page, page) + u64::from(from);
         self.pm.load_pages(at, (to - from) as usize, &mut out, Structure::Data)?;

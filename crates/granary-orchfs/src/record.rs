@@ -1,7 +1,8 @@
 //! Records of a journal, and groups of them.
 //!
 //! ```text
-//!   group    0 position in the journal 8 | 8 era 8 | 16 bytes 4 | 20 CRC-32C (itself zero) 4 | 24 process 4 | 28 records 4 | records
+//!   group    0 position in the journal 8 | 8 era 8 | 16 bytes 4 | 20 CRC-32C (itself zero) 4 | 24 process 4 | 28 records 4
+//!            32 epoch 8 | records
 //!   record   kind 3 bits, length / 8: 10, offset / 8: 10, number: 41 | that many bytes
 //! ```
 //!
@@ -17,7 +18,7 @@ use granary_pm::corrupt;
 use granary_vfs::Result;
 
 /// Bytes of a group's head.
-pub const HEAD: usize = 32;
+pub const HEAD: usize = 40;
 /// Groups are this long, or twice, or ...
 pub const LINE: usize = 64;
 /// No group is longer: 40 blocks of a write, each with eight entries of 72 B and a word of 16, take 24 KiB; a punched hole that cuts
@@ -93,7 +94,7 @@ impl Record {
                     return bad("it is another inode's");
                 }
                 if target > inode::INLINE
-                    || u64_at(&self.bytes, inode::STAMPS.0) > crate::geometry::MAX_FILE_SIZE
+                    || u64_at(&self.bytes, inode::LENGTH) > crate::geometry::MAX_FILE_SIZE
                 {
                     return bad("no inode is so long");
                 }
@@ -105,7 +106,7 @@ impl Record {
             }
             Area::Inode if (at, end) == (inode::ROOT, inode::ROOT + 8) => word(&self.bytes),
             Area::Inode if (at, end - at) == inode::STAMPS => {
-                match u64_at(&self.bytes, 0) <= crate::geometry::MAX_FILE_SIZE {
+                match u64_at(&self.bytes, inode::LENGTH - at) <= crate::geometry::MAX_FILE_SIZE {
                     true => Ok(()),
                     false => bad("no file is so long"),
                 }
@@ -159,19 +160,13 @@ impl Record {
 pub struct Group {
     /// Who wrote it.
     pub process: u32,
+    /// The epoch of leases in which it was written.
+    pub epoch: u64,
     /// Its records, in order.
     pub records: Vec<Record>,
 }
 
 impl Group {
-    /// Whether the kernel's part takes it.
-    ///
-    /// # Errors
-    /// As [`Record::verify`].
-    pub fn verify(&self, layout: &Layout) -> Result<()> {
-        self.records.iter().try_for_each(|record| record.verify(layout))
-    }
-
     /// Bytes that records take as a group.
     pub fn size(records: &[Record]) -> usize {
         (HEAD + records.iter().map(Record::len).sum::<usize>()).next_multiple_of(LINE)
@@ -188,6 +183,7 @@ impl Group {
         put_u32(&mut b, 16, len);
         put_u32(&mut b, 24, self.process);
         put_u32(&mut b, 28, self.records.len() as u32);
+        put_u64(&mut b, 32, self.epoch);
         let crc = crc32c::crc32c(&b);
         put_u32(&mut b, 20, crc);
         b
@@ -222,7 +218,7 @@ impl Group {
             records.push(Record { area: *area, number, at: offset, bytes: payload.to_vec() });
             at += 8 + len;
         }
-        Ok(Some(Group { process: u32_at(bytes, 24), records }))
+        Ok(Some(Group { process: u32_at(bytes, 24), epoch: u64_at(bytes, 32), records }))
     }
 }
 
@@ -243,7 +239,7 @@ mod tests {
         let mut random = Stream::new(3, "groups");
         for _ in 0..200 {
             let records: Vec<Record> = (0..random.below(9)).map(|_| random_record(&mut random)).collect();
-            let group = Group { process: 7, records };
+            let group = Group { process: 7, epoch: 1 << 40, records };
             let bytes = group.encode(640, 5);
             assert_eq!(bytes.len(), Group::size(&group.records));
             assert_eq!(Group::announced(&bytes, 640, 5), Some(bytes.len()));

@@ -19,7 +19,7 @@ use granary_pm::Batch;
 use granary_pm::corrupt;
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
-use granary_vfs::{Attr, Result};
+use granary_vfs::{Attr, FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
@@ -29,6 +29,8 @@ pub struct Tx<'a> {
     pub batch: Batch<'a>,
     records: Vec<Record>,
     inodes: Vec<u64>,
+    /// Those among them that are new: their leases come with their numbers.
+    made: Vec<u64>,
     freed: Vec<(Area, u64)>,
 }
 
@@ -44,7 +46,14 @@ pub struct TreeChanges {
 impl<'a> Tx<'a> {
     /// No change yet.
     pub fn new(fs: &'a OrchFs) -> Tx<'a> {
-        Tx { fs, batch: fs.pm.batch(), records: Vec::new(), inodes: Vec::new(), freed: Vec::new() }
+        Tx {
+            fs,
+            batch: fs.pm.batch(),
+            records: Vec::new(),
+            inodes: Vec::new(),
+            made: Vec::new(),
+            freed: Vec::new(),
+        }
     }
 
     /// Adds a change.
@@ -65,6 +74,11 @@ impl<'a> Tx<'a> {
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         self.inodes.push(node.ino.0);
         self.records.push(Record { area: Area::Inode, number: node.ino.0, at: 0, bytes });
+    }
+
+    /// The inode is new.
+    pub fn made(&mut self, node: &Node) {
+        self.made.push(node.ino.0);
     }
 
     /// Size and times of a write alone: less than a line.
@@ -202,10 +216,15 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// The drive's; then the file system changes nothing any more.
     pub fn commit(self, process: u32) -> Result<()> {
-        let fs = self.fs;
+        let (fs, inodes) = (self.fs, self.inodes.clone());
         let done = fs.check_alive().and_then(|()| self.append(process));
-        if let Err(e) = &done {
-            fs.failed.lock().get_or_insert(e.clone());
+        match &done {
+            // Memory is ahead of the NVM for these inodes alone: they go back when they leave it.
+            Err(FsError::Revoked(why)) => {
+                fs.revoked.lock().extend(inodes.into_iter().map(|ino| (ino, why.clone())));
+            }
+            Err(e) => drop(fs.failed.lock().get_or_insert(e.clone())),
+            Ok(()) => {}
         }
         done
     }
@@ -213,11 +232,11 @@ impl<'a> Tx<'a> {
     fn append(mut self, process: u32) -> Result<()> {
         let fs = self.fs;
         let own = fs.journal_of(process);
-        // An inode's records are in one journal at a time: its lease has come to this process.
-        for (i, other) in fs.journals.iter().enumerate().filter(|(i, _)| *i != own) {
-            if self.inodes.iter().any(|ino| other.has_pending(*ino)) {
-                cpu(fs.options.ipc);
-                fs.digest(i)?;
+        // An inode's records are in one journal at a time: its lease comes to this process.
+        for ino in &self.inodes {
+            match self.made.contains(ino) {
+                true => fs.leases.lock().grant(process, *ino),
+                false => fs.lease(process, *ino)?,
             }
         }
         self.batch.fence()?;
@@ -234,7 +253,7 @@ impl<'a> Tx<'a> {
         if !journal.has_room(len) {
             fs.digest(own)?;
         }
-        let group = Group { process, records: self.records };
+        let group = Group { process, epoch: fs.leases.lock().epoch(), records: self.records };
         journal.append(&fs.pm, &group, &self.inodes, &self.freed)
     }
 }

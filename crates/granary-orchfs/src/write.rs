@@ -15,6 +15,9 @@
 //! NVM full: the part is read, merged and written to the SSD as a whole block by the host, which is slow and right. SSD full: whole
 //! blocks go to NVM pages. `NoSpace` only where both are.
 //!
+//! `data_atomicity`: with `redo` nothing that somebody sees is overwritten, a new page or block takes the old one's place in the group. With
+//! `undo` the old bytes are kept first ([`crate::undo`]).
+//!
 //! What lies in a file's last block behind its end may be anything, except that blocks behind that are holes or unwritten. So what a
 //! file grows over is zeroed with what makes it grow.
 
@@ -25,10 +28,11 @@ use crate::OrchFs;
 use crate::geometry::{BLOCK, PAGE, PAGES, Part, parts};
 use crate::layout::Area;
 use crate::node::node;
-use crate::options::{Partition, Reclaim};
+use crate::options::{DataAtomicity, FullUpage, Partition, Reclaim};
 use crate::partition::{Piece, Touch, plan_block};
 use crate::pools::Taken;
-use crate::unit::{Base, Unit};
+use crate::ranges::Use;
+use crate::unit::{Base, Slot, Unit};
 use crate::upage::Header;
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
@@ -37,6 +41,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
 const GROUP: usize = 40;
+
+/// The same where old pages are kept: an undo slot has room for eight of each block.
+const UNDO_GROUP: usize = crate::undo::ENTRIES / PAGES - 1;
 
 /// Where bytes come from.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +63,10 @@ pub(crate) struct Segment {
 
 /// One I/O, with the numbers that it is for.
 enum Io {
+    /// An NVM page's bytes go to another page, but for these.
+    Copy { old: u64, page: u64, from: u16, to: u16 },
+    /// A page of the SSD with an Upage's chunks over it, and these bytes over them, goes back to the SSD.
+    WriteBack { base: Base, index: usize, page: u64, header: Header, from: u16, to: u16, source: Source },
     /// Bytes of an NVM page; `whole`: the rest of it below `end` becomes zero.
     Store { page: u64, from: u16, to: u16, source: Source, whole: Option<u16> },
     /// Gaps of an Upage, from the SSD's page.
@@ -84,12 +95,30 @@ impl<'a> Job<'a> {
     pub fn keep(&mut self) {
         self.taken.keep();
     }
+
+    /// What of the old is overwritten in place, each once.
+    pub fn overwrites(&self) -> Vec<(Area, u64)> {
+        let of = |io: &Io| {
+            match io {
+                Io::Store { page, whole: None, .. } | Io::Fill { page, .. } => (Area::Page, *page),
+                Io::Ssd { block, .. } | Io::Merge { block, .. } => (Area::Block, *block),
+                Io::WriteBack { base, .. } => (Area::Block, base.block),
+                Io::Store { .. } | Io::Copy { .. } => return None,
+            }
+            .into()
+        };
+        let mut all: Vec<(Area, u64)> =
+            self.ios.iter().filter_map(of).filter(|(area, number)| !self.taken.has(*area, *number)).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
 }
 
 /// What an execution of jobs makes of the inode.
 pub(crate) struct Stamp<'a> {
-    /// Attributes after the blocks up to this byte of the file are done; the last time after all.
-    pub attr: &'a dyn Fn(Option<u64>) -> Attr,
+    /// Attributes, of those that the inode has now, when the blocks up to this byte of the file are done; the last time when all are.
+    pub attr: &'a dyn Fn(Attr, Option<u64>) -> Attr,
     /// Attributes change beside size and times of a write.
     pub head: bool,
     /// Blocks in a group.
@@ -138,8 +167,9 @@ impl OrchFs {
     pub(crate) fn merge_on_ssd(&self, block: u64, unit: &Unit, segments: &[Segment]) -> Result<Job<'_>> {
         let mut job = Job::change(self, block, Unit::Hole);
         let number = match unit.base() {
-            Some(base) => base.block,
-            None => self.take(&mut job.taken, Area::Block)?,
+            // A migration changes no byte that anybody sees.
+            Some(base) if !self.is_redo() || segments.is_empty() => base.block,
+            _ => self.take(&mut job.taken, Area::Block)?,
         };
         job.after = Unit::Block(Base { block: number, unwritten: false });
         job.ios.push(Io::Merge { block: number, old: unit.clone(), segments: segments.to_vec() });
@@ -177,7 +207,7 @@ impl OrchFs {
 
     fn plan_ssd(&self, job: &mut Job<'_>, new: bool, source: Source) -> Result<()> {
         let block = match job.after.base() {
-            Some(base) if !new => base.block,
+            Some(base) if !new && (!self.is_redo() || job.taken.has(Area::Block, base.block)) => base.block,
             _ => self.take(&mut job.taken, Area::Block)?,
         };
         let base = Base { block, unwritten: false };
@@ -200,6 +230,11 @@ impl OrchFs {
         touch: Touch,
         (source, below): (Source, u16),
     ) -> Result<()> {
+        if matches!(touch, Touch::Chunk { full: true, .. }) && self.write_back(job, index, (from, to), source)
+        {
+            return Ok(());
+        }
+        let copied = self.copied(job, index, (from, to), touch)?;
         let is_new = matches!(touch, Touch::New | Touch::Chunk { new: true, .. });
         if matches!(touch, Touch::Chunk { new: true, .. }) {
             self.upages_made.fetch_add(1, Relaxed);
@@ -222,10 +257,12 @@ impl OrchFs {
                 if is_new {
                     (pages[index], whole) = (new_page, Some(below.max(to)));
                 }
+                pages[index] = copied.unwrap_or(pages[index]);
                 pages[index]
             }
             Unit::Over { base, slots, .. } => {
                 let slot = &mut slots[index];
+                slot.page = copied.unwrap_or(slot.page);
                 match touch {
                     Touch::New => {
                         // Over zeros all of the page is zero, over the SSD all of it is written.
@@ -252,6 +289,54 @@ impl OrchFs {
         Ok(())
     }
 
+    fn is_redo(&self) -> bool {
+        self.options.data_atomicity == DataAtomicity::Redo
+    }
+
+    /// Where nothing may be overwritten: the page that takes an old one's place, with its bytes but for these. `None`: the old one
+    /// does, because nobody sees these bytes of it yet, or they may tear.
+    fn copied(
+        &self,
+        job: &mut Job<'_>,
+        index: usize,
+        (from, to): (u16, u16),
+        touch: Touch,
+    ) -> Result<Option<u64>> {
+        let old = match (&job.after, touch) {
+            (_, Touch::New | Touch::Chunk { new: true, .. }) => return Ok(None),
+            (Unit::Append { pages, .. }, _) => pages[index],
+            (Unit::Over { slots, .. }, Touch::Chunk { .. }) => {
+                let seen = slots[index].header.gaps(from, to) != [(from, to)];
+                if seen { slots[index].page } else { 0 }
+            }
+            (Unit::Over { slots, .. }, _) => slots[index].page,
+            _ => 0,
+        };
+        if !self.is_redo() || old == 0 || job.taken.has(Area::Page, old) {
+            return Ok(None);
+        }
+        let page = self.take(&mut job.taken, Area::Page)?;
+        job.ios.push(Io::Copy { old, page, from, to });
+        Ok(Some(page))
+    }
+
+    /// A full Upage is written back to the SSD and freed, where that is asked for and can be.
+    fn write_back(&self, job: &mut Job<'_>, index: usize, (from, to): (u16, u16), source: Source) -> bool {
+        let Unit::Over { base, slots, .. } = &mut job.after else { return false };
+        // A page of this request itself is not full of old bytes only, and an unwritten block has no pages to write between.
+        let can = !base.unwritten && !job.taken.has(Area::Page, slots[index].page);
+        if self.options.full_upage == FullUpage::Convert || self.is_redo() || !can {
+            return false;
+        }
+        let slot = std::mem::take(&mut slots[index]);
+        let (base, page, header) = (*base, slot.page, slot.header);
+        if slots.iter().all(Slot::is_clear) {
+            job.after = Unit::Block(base);
+        }
+        job.ios.push(Io::WriteBack { base, index, page, header, from, to, source });
+        true
+    }
+
     /// Writes `data` at `pos`; size and times with it.
     pub(crate) fn write_file(
         &self,
@@ -265,7 +350,8 @@ impl OrchFs {
         let size = old.size.max(end);
         // An append may change what the old last block is.
         let first = pos.min(old.size) / BLOCK;
-        let _held = node.ranges.lock(first, (end - 1) / BLOCK, true);
+        let how = if end > old.size { Use::Resize } else { Use::Write };
+        let _held = node.ranges.lock(first, (end - 1) / BLOCK, how);
         let unit = |block: u64| node.state.read().tree.get(block).clone();
         let mut jobs = Vec::new();
         let mut gap = Vec::new();
@@ -291,13 +377,15 @@ impl OrchFs {
                 _ => self.prepare(part.block, &below, &segments, size)?,
             });
         }
-        let attr = |reached: Option<u64>| Attr {
-            size: old.size.max(reached.map_or(end, |reached| reached.min(end))),
-            mtime: call.time,
-            ctime: call.time,
-            ..old
+        let attr = |now: Attr, reached: Option<u64>| Attr {
+            size: now.size.max(reached.map_or(end, |reached| reached.min(end))),
+            // A write that began later may have counted before this one: then its times stay.
+            mtime: if now.ctime > call.time { now.mtime } else { call.time },
+            ctime: now.ctime.max(call.time),
+            ..now
         };
-        self.execute(call.process, inode, jobs, data, &Stamp { attr: &attr, head: false, group: GROUP })
+        let group = if self.options.data_atomicity == DataAtomicity::Undo { UNDO_GROUP } else { GROUP };
+        self.execute(call.process, inode, jobs, data, &Stamp { attr: &attr, head: false, group })
     }
 
     /// Takes a number that belongs to a job.

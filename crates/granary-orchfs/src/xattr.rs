@@ -19,6 +19,7 @@ impl OrchFs {
     ) -> Result<()> {
         self.check_alive()?;
         self.check_lease(inode.ino().0)?;
+        self.called(call);
         let node = node(inode);
         let mut state = node.state.write();
         let mut attributes = state.attributes.clone();

@@ -75,6 +75,9 @@ pub enum FsError {
     /// The host has no device that it could be on.
     #[error("it {0}: choose a testbed that has one (`granary testbed list`)")]
     NoDeviceFor(#[from] Missing),
+    /// The kernel's part of a file system has taken a file away from this process; the text says which, and why.
+    #[error("{0}")]
+    Revoked(String),
     /// The media holds something that no correct file system wrote; the text is the evidence.
     #[error("corrupt file system: {0}; run fsck")]
     Corrupt(String),
@@ -87,7 +90,7 @@ impl FsError {
             FsError::NotPermitted => 1,
             FsError::NoEntry => 2,
             FsError::Drive(DriveError::ReadOnly(_)) => 30,
-            FsError::Drive(_) => 5,
+            FsError::Drive(_) | FsError::Revoked(_) => 5,
             FsError::NoDevice => 6,
             FsError::TooLong => 7,
             FsError::BadFd => 9,

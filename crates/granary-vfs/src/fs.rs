@@ -6,7 +6,7 @@
 //! | call | locks held by the vfs | the file system |
 //! |---|---|---|
 //! | create link unlink rename | `rwsem` of the directories (and of the victims) exclusively | changes media and attributes atomically |
-//! | setattr, write path | `rwsem` of the inode exclusively | idem |
+//! | setattr, write path | `rwsem` of the inode exclusively (shared within the size with `Quirks::parallel_writes`) | idem |
 //! | lookup readdir read_pages | `rwsem` of the inode shared | reads |
 //! | write_pages | the inode's write-back lock: one at a time per inode; `rwsem` maybe | allocates, writes, changes pointers |
 //! | fallocate | `rwsem` exclusively and the write-back lock | allocates, frees, zeroes whole pages |

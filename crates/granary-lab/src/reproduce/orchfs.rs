@@ -19,6 +19,8 @@
 //! Source: slides of OrchFS (FAST'25) and notes of the paper that agree with them.
 
 mod claims;
+#[cfg(test)]
+mod files;
 mod plan;
 
 use super::{Alone, Plan, Study};

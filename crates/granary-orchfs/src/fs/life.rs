@@ -25,7 +25,7 @@ impl Life for OrchFs {
             max_links: MAX_LINKS,
             many_subdirs: false,
             direct_io: true,
-            quirks: Quirks { zero_beyond_end: true, ..Quirks::NONE },
+            quirks: Quirks { zero_beyond_end: true, parallel_writes: true, ..Quirks::NONE },
         }
     }
 
@@ -52,11 +52,11 @@ impl Life for OrchFs {
     }
 
     fn memory(&self) -> Vec<(&'static str, u64)> {
-        std::iter::once(("orchfs.read_cache", self.cache.bytes())).chain(self.space()).collect()
+        std::iter::once(("orchfs.read_cache", self.engine.cache().bytes())).chain(self.space()).collect()
     }
 
     fn drop_caches(&self, _call: &Call<'_>) {
-        self.cache.clear();
+        self.engine.cache().clear();
     }
 
     fn sync(&self, _call: &Call<'_>) -> Result<()> {
@@ -67,6 +67,7 @@ impl Life for OrchFs {
     fn unmount(&self, _call: &Call<'_>) -> Result<()> {
         let daemons = std::mem::take(&mut *self.daemons.lock());
         daemons.into_iter().for_each(granary_sim::Daemon::stop);
+        self.engine.stop();
         self.check_alive()?;
         self.digest_all()?;
         let mut checkpoint = self.checkpoint.lock();

@@ -4,11 +4,12 @@
 //!   0 number 8 | 8 CRC-32C (itself zero) 4 | 12 generation 4 | 16 kind 1, 0 = free | 17 flags 1 | 18 mode 2 | 20 links 4
 //!   24 owner 4 | 28 group 4 | 32 device 4 | 36 bytes of the target in here 4 | 40 word of the tree's root 8
 //!   48 first page of a directory, or of a long target 8 | 56 first page of attributes 8 | 64 parent of a directory 8
-//!   72 access time 16 | 88 size 8 | 96 time of change of content 16 | 112 of attributes 16    (nanoseconds 8, zero 8)
+//!   72 access time 8 | 80 number of the last undo slot whose write counts 8 | 88 size 8 | 96 time of change of content 16
+//!   112 of attributes 16    (nanoseconds 8, zero 8)
 //!   128 target of a symbolic link, up to 384
 //! ```
 //!
-//! Source: released code: 512 B, times of 16 B each. Size and the times that a write stamps lie together: they are one record.
+//! Source: released code: 512 B, times of 16 B each. What a write stamps lies together: it is one record.
 
 use crate::layout::nodes::{seal, sealed};
 use crate::unit::Word;
@@ -30,8 +31,12 @@ pub const ROOT: usize = 40;
 pub const FIRST: usize = 48;
 /// Where the first page of attributes lies.
 pub const ATTRIBUTES: usize = 56;
-/// Where size and times of a write lie, and how long they are.
-pub const STAMPS: (usize, usize) = (88, 40);
+/// Where the number of the last undo slot lies.
+pub const UNDO: usize = 80;
+/// Where the size lies.
+pub const LENGTH: usize = 88;
+/// Where what a write stamps lies, and how long it is: undo number, size and times.
+pub const STAMPS: (usize, usize) = (UNDO, 48);
 
 /// What an inode says beside its attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub struct Inode {
     pub attributes: u64,
     /// A directory's parent.
     pub parent: u64,
+    /// Number of the last undo slot whose write counts; 0: none.
+    pub undo: u64,
     /// A short target.
     pub target: Vec<u8>,
 }
@@ -73,7 +80,8 @@ pub fn head(inode: &Inode, attr: &Attr) -> [u8; HEAD] {
     put_u64(&mut b, ATTRIBUTES, inode.attributes);
     put_u64(&mut b, 64, inode.parent);
     put_time(&mut b, 72, attr.atime);
-    put_u64(&mut b, 88, attr.size);
+    put_u64(&mut b, UNDO, inode.undo);
+    put_u64(&mut b, LENGTH, attr.size);
     put_time(&mut b, 96, attr.mtime);
     put_time(&mut b, 112, attr.ctime);
     b
@@ -111,7 +119,7 @@ pub fn parse(b: &[u8; SIZE], number: u64) -> Result<(Inode, Attr)> {
         return Err(corrupt(format!("inode {number}: wrong checksum, or it is another")));
     }
     let target = u32_at(b, 36) as usize;
-    let size = u64_at(b, 88);
+    let size = u64_at(b, LENGTH);
     if target > INLINE || size > crate::geometry::MAX_FILE_SIZE {
         return Err(corrupt(format!("inode {number} has {size} bytes and a target of {target}")));
     }
@@ -136,6 +144,7 @@ pub fn parse(b: &[u8; SIZE], number: u64) -> Result<(Inode, Attr)> {
         first: u64_at(b, FIRST),
         attributes: u64_at(b, ATTRIBUTES),
         parent: u64_at(b, 64),
+        undo: u64_at(b, UNDO),
         target: b[HEAD..HEAD + target].to_vec(),
     };
     Ok((inode, attr))

@@ -1,19 +1,23 @@
 //! Carrying jobs out: commands to the SSD and stores to the NVM, then a group for each forty blocks.
 //!
-//! With the engine all commands of a group are under way while the NVM's stores are made on the caller's core; without it the stores
-//! come first, then one command after the other (OrchFS section 3.6; slides, Figure 11b).
+//! With the engine all commands of a group are given to its threads while the NVM's stores are made on the caller's core; without it the
+//! stores come first, then one command after the other (OrchFS section 3.6; slides, Figure 11b). Stores are fenced once for each
+//! address range of the NVM, before its thread goes on to another request.
 
 use super::{Io, Job, Source, Stamp};
 use crate::OrchFs;
-use crate::geometry::{BLOCK, PAGE, PAGES};
+use crate::engine::{Group, Work};
+use crate::geometry::{BLOCK, PAGE, PAGES, Part};
 use crate::hrtree::MOST_NEW;
 use crate::layout::Area;
 use crate::node::{Node, node};
+use crate::options::DataAtomicity;
 use crate::pools::Taken;
 use crate::read::Pages;
 use crate::tx::{TreeChanges, Tx};
-use crate::unit::Unit;
-use granary_device::{Structure, Ticket};
+use crate::undo::Kept;
+use crate::unit::{Base, Unit};
+use granary_device::Structure;
 use granary_units::{Lpa, Page, Payload};
 use granary_vfs::{Attr, FsError, Inode, Result};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,27 +32,34 @@ impl OrchFs {
         if !self.options.engine {
             self.store_all(tx, jobs, &part)?;
         }
-        let threads = if self.options.engine { self.options.ssd_threads } else { 1 };
-        // What each address range has under way: the next command for it waits.
-        let mut under_way = vec![Ticket::NONE; threads as usize];
-        let mut written = Vec::new();
-        let mut write = |block: u64, pages: &Pages| -> Result<()> {
-            let range = block * PAGES as u64..(block + 1) * PAGES as u64;
-            self.cache.forget(range.clone());
-            let owner = &mut under_way[(block % threads) as usize];
-            self.ssd.wait(*owner);
-            *owner = self.ssd.submit_write(Lpa(range.start), pages, Structure::Data)?;
-            written.push(range);
-            Ok(())
-        };
+        let mut group = Group::default();
+        let written = self.write_all(jobs, &part, &mut group);
+        let stored = if self.options.engine { self.store_all(tx, jobs, &part) } else { Ok(()) };
+        // Whatever failed: nothing of this request is under way when it returns.
+        self.engine.wait(&group).and(written).and(stored)?;
+        let on_ssd = |io: &Io| matches!(io, Io::Ssd { .. } | Io::Merge { .. } | Io::WriteBack { .. });
+        if jobs.iter().flat_map(|job| &job.ios).any(on_ssd) {
+            // What the journal names next must be safe first.
+            self.ssd.make_safe()?;
+        }
+        Ok(())
+    }
+
+    /// Submits the writes of jobs; without the engine each is waited for.
+    fn write_all<'d>(
+        &self,
+        jobs: &[Job<'_>],
+        part: &dyn Fn(Source, usize, usize) -> Payload<'d>,
+        group: &mut Group,
+    ) -> Result<()> {
         for io in jobs.iter().flat_map(|job| &job.ios) {
-            match io {
+            let (block, pages) = match io {
                 Io::Ssd { block, source } => {
                     let mut pages = Pages::default();
                     for (i, page) in pages.iter_mut().enumerate() {
                         page.write(0, part(*source, i * PAGE as usize, PAGE as usize));
                     }
-                    write(*block, &pages)?;
+                    (*block, pages)
                 }
                 Io::Merge { block, old, segments } => {
                     let mut pages = match segments.last() {
@@ -62,18 +73,41 @@ impl OrchFs {
                             pages[page].write(from as usize, bytes);
                         }
                     }
-                    write(*block, &pages)?;
+                    (*block, pages)
                 }
-                _ => {}
-            }
+                Io::WriteBack { base, index, page, header, from, to, source } => {
+                    let mut pages = self.read_page_of(*base, *index)?;
+                    let body = self.load(*page, 0, PAGE as u16)?.to_bytes();
+                    for (f, t) in header.chunks() {
+                        pages.write(f as usize, Payload::Bytes(&body[f as usize..t as usize]));
+                    }
+                    pages.write(*from as usize, part(*source, 0, (*to - *from) as usize));
+                    let work = Work::Write { block: base.block, first: *index, pages: vec![pages] };
+                    self.write_ssd(work, group)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            self.write_ssd(Work::block_write(block, pages), group)?;
         }
-        if self.options.engine {
-            self.store_all(tx, jobs, &part)?;
-        }
-        // What the journal names next must be safe first.
-        self.ssd.wait_safe(under_way.into_iter().fold(Ticket::NONE, Ticket::and))?;
-        written.into_iter().for_each(|range| self.cache.forget(range));
         Ok(())
+    }
+
+    fn write_ssd(&self, work: Work, group: &mut Group) -> Result<()> {
+        match self.options.engine {
+            true => self.engine.submit(work, Some(group)),
+            false => return self.engine.run(&work),
+        }
+        Ok(())
+    }
+
+    /// A page of an SSD block.
+    fn read_page_of(&self, base: Base, index: usize) -> Result<Page> {
+        let from = (index as u64 * PAGE) as u32;
+        let part = Part { block: 0, from, to: from + PAGE as u32 };
+        let mut pages = [Pages::default()];
+        self.read_ssd(&[Unit::Block(base)], &[part], &mut pages)?;
+        Ok(pages[0][index].clone())
     }
 
     /// The stores of jobs.
@@ -83,36 +117,65 @@ impl OrchFs {
         jobs: &[Job<'_>],
         part: &dyn Fn(Source, usize, usize) -> Payload<'d>,
     ) -> Result<()> {
-        for io in jobs.iter().flat_map(|job| &job.ios) {
-            match io {
-                Io::Store { page, from, to, source, whole: None } => {
-                    tx.stream(*page, u64::from(*from), part(*source, 0, (*to - *from) as usize))?;
+        let stores = jobs.iter().flat_map(|job| &job.ios);
+        let mut all: Vec<(u64, &Io)> = stores
+            .filter_map(|io| match io {
+                Io::Store { page, .. } | Io::Fill { page, .. } | Io::Copy { page, .. } => {
+                    Some((self.layout.at(Area::Page, *page), io))
                 }
-                Io::Store { page, from, to, source, whole: Some(end) } => {
-                    let mut content = Page::ZERO;
-                    content.write(*from as usize, part(*source, 0, (*to - *from) as usize));
-                    let bytes = content.to_bytes();
-                    match content.as_word() {
-                        Some((word, len)) if u64::from(*end) == PAGE && len as u64 == PAGE => {
-                            tx.stream(*page, 0, Payload::Fill { word, len })?;
-                        }
-                        _ => tx.stream(*page, 0, Payload::Bytes(&bytes[..*end as usize]))?,
-                    }
-                }
-                Io::Fill { page, base, index, gaps } => {
-                    let mut below = [Page::ZERO];
-                    if !base.unwritten {
-                        let lpa = Lpa(base.block * PAGES as u64 + *index as u64);
-                        self.ssd.read(lpa, &mut below, Structure::Data)?;
-                    }
-                    let bytes = below[0].to_bytes();
-                    for (from, to) in gaps {
-                        let gap = Payload::Bytes(&bytes[*from as usize..*to as usize]);
-                        tx.stream(*page, u64::from(*from), gap)?;
-                    }
-                }
-                _ => {}
+                _ => None,
+            })
+            .collect();
+        // Those of one address range together, in their order.
+        all.sort_by_key(|(at, _)| self.engine.nvm_owner(*at));
+        for run in all.chunk_by(|(a, _), (b, _)| self.engine.nvm_owner(*a) == self.engine.nvm_owner(*b)) {
+            let _thread = self.engine.nvm_thread(run[0].0).filter(|_| self.options.engine);
+            run.iter().try_for_each(|(_, io)| self.store(tx, io, part))?;
+            tx.batch.fence()?;
+        }
+        Ok(())
+    }
+
+    fn store<'d>(
+        &self,
+        tx: &mut Tx<'_>,
+        io: &Io,
+        part: &dyn Fn(Source, usize, usize) -> Payload<'d>,
+    ) -> Result<()> {
+        match io {
+            Io::Store { page, from, to, source, whole: None } => {
+                tx.stream(*page, u64::from(*from), part(*source, 0, (*to - *from) as usize))?;
             }
+            Io::Store { page, from, to, source, whole: Some(end) } => {
+                let mut content = Page::ZERO;
+                content.write(*from as usize, part(*source, 0, (*to - *from) as usize));
+                let bytes = content.to_bytes();
+                match content.as_word() {
+                    Some((word, len)) if u64::from(*end) == PAGE && len as u64 == PAGE => {
+                        tx.stream(*page, 0, Payload::Fill { word, len })?;
+                    }
+                    _ => tx.stream(*page, 0, Payload::Bytes(&bytes[..*end as usize]))?,
+                }
+            }
+            Io::Copy { old, page, from, to } => {
+                let body = self.load(*old, 0, PAGE as u16)?.to_bytes();
+                for (f, t) in [(0, *from), (*to, PAGE as u16)].into_iter().filter(|(f, t)| f < t) {
+                    tx.stream(*page, u64::from(f), Payload::Bytes(&body[f as usize..t as usize]))?;
+                }
+            }
+            Io::Fill { page, base, index, gaps } => {
+                let mut below = [Page::ZERO];
+                if !base.unwritten {
+                    let lpa = Lpa(base.block * PAGES as u64 + *index as u64);
+                    self.ssd.read(lpa, &mut below, Structure::Data)?;
+                }
+                let bytes = below[0].to_bytes();
+                for (from, to) in gaps {
+                    let gap = Payload::Bytes(&bytes[*from as usize..*to as usize]);
+                    tx.stream(*page, u64::from(*from), gap)?;
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -129,7 +192,8 @@ impl OrchFs {
         };
         // A level 0 node for each 64 blocks, a fork for each of them, and what one block may take beside.
         let leaves = (last / 64 - first / 64 + 1).min(blocks.len() as u64);
-        let only_root = *last == 0;
+        // Somebody may write another block meanwhile, if the file has another.
+        let only_root = *last == 0 && node.size.load(Relaxed) <= BLOCK;
         let most = if only_root { 0 } else { 2 * leaves as usize + MOST_NEW };
         let mut numbers = Vec::new();
         for _ in 0..most {
@@ -161,6 +225,10 @@ impl OrchFs {
             let count = rest.len().min(stamp.group);
             let (some, later) = std::mem::take(&mut rest).split_at_mut(count);
             rest = later;
+            let kept = match self.options.data_atomicity {
+                DataAtomicity::Undo => self.keep_old(process, node, some)?,
+                _ => None,
+            };
             let mut tx = Tx::new(self);
             self.run(&mut tx, some, data)?;
             let mut state = node.state.write();
@@ -169,7 +237,10 @@ impl OrchFs {
                 (false, Some(job)) => Some((job.block + 1) * BLOCK),
                 _ => None,
             };
-            let attr = (stamp.attr)(reached);
+            let attr = (stamp.attr)(inode.attr(), reached);
+            if let Some(kept) = &kept {
+                node.undo.store(kept.number, Relaxed);
+            }
             // From here on memory is ahead of the NVM: what fails now ends all changes.
             let fail = |e: FsError| self.failed.lock().get_or_insert(e).clone();
             let mut changes = TreeChanges::default();
@@ -186,6 +257,7 @@ impl OrchFs {
                 false => tx.put_stamps(node, state, &attr),
             }
             tx.commit(process)?;
+            kept.map_or(Ok(()), Kept::let_go)?;
             let blocks = state.blocks();
             node.size.store(attr.size, Relaxed);
             inode.update(|a| *a = Attr { blocks, ..attr });

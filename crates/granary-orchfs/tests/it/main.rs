@@ -4,6 +4,7 @@ mod cache;
 mod common;
 mod damage;
 mod model;
+mod parallel;
 mod power;
 mod space;
 mod ssd;

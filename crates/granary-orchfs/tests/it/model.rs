@@ -1,7 +1,7 @@
 //! Random calls behave as on the reference model, across remounts, with short journals and under many schedules.
 
 use crate::common::{Subject, busy, migrating};
-use granary_orchfs::{MountOptions, Partition, Reclaim};
+use granary_orchfs::{DataAtomicity, FullUpage, MountOptions, Partition, Reclaim};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_pair};
 use granary_vfs::VfsConfig;
@@ -75,4 +75,21 @@ fn calls_behave_as_the_reference_on_phfs() {
     let mix = Mix { names: 2, attrs: 1, data: 20, users: false, longest: 200_000, largest: 1_000_000 };
     let subject = Subject { mount, ..busy() };
     on_pair(|| suite::calls_behave_as_the_reference(&subject, 700..702, suite::tiny_caches(), mix, 800));
+}
+
+#[test]
+fn calls_behave_as_the_reference_with_atomic_data_and_upages_written_back() {
+    let mix = Mix { names: 2, attrs: 1, data: 20, users: false, longest: 100_000, largest: 1_000_000 };
+    for (seed, data_atomicity, full_upage) in [
+        (800, DataAtomicity::Undo, FullUpage::Convert),
+        (810, DataAtomicity::Redo, FullUpage::Convert),
+        (820, DataAtomicity::None, FullUpage::Writeback),
+        (830, DataAtomicity::Undo, FullUpage::Writeback),
+    ] {
+        let mount = MountOptions { data_atomicity, full_upage, ..migrating().mount };
+        let subject = Subject { mount, ..busy() };
+        on_pair(|| {
+            suite::calls_behave_as_the_reference(&subject, seed..seed + 2, suite::tiny_caches(), mix, 700)
+        });
+    }
 }

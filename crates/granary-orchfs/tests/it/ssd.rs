@@ -3,7 +3,7 @@
 use crate::common::{Mounted, Subject};
 use granary_device::{Command, Drive, DriveError, Role};
 use granary_orchfs::geometry::{BLOCK, PAGES};
-use granary_orchfs::{MountOptions, Reclaim};
+use granary_orchfs::{FullUpage, MountOptions, Reclaim};
 use granary_sim::now;
 use granary_sim::rng::Stream;
 use granary_suite::suite::{self, Pair, create, on_pair, run};
@@ -90,6 +90,37 @@ fn the_ssd_gets_whole_aligned_blocks_only() {
                 assert!(page % PAGES as u64 == 0 && *pages == PAGES, "{pages} pages at {page}");
             }
             m.check();
+        });
+    }
+}
+
+/// `full_upage = "writeback"`: pages with fifteen chunks go back to the SSD, 4 KiB each, and are free; nothing else is smaller than a block.
+#[test]
+fn a_full_upage_is_written_back_as_one_page_where_that_is_asked_for() {
+    for (full_upage, written_back) in [(FullUpage::Writeback, 10), (FullUpage::Convert, 0)] {
+        run(move || {
+            let (drive, writes) = watched(Bytes::mib(24));
+            let mount = MountOptions { full_upage, migrate: false, ..MountOptions::default() };
+            let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive);
+            let mut p = m.process();
+            let fd = create(&mut p, "/f");
+            p.pwrite(fd, Payload::Fill { word: 0, len: 4 * BLOCK as usize }, 0).expect("write");
+            // Ten pages, fifteen chunks each.
+            for page in 0..10u64 {
+                for chunk in 0..15u64 {
+                    p.pwrite(fd, Payload::Bytes(&[7; 9]), page * 4096 + chunk * 100 + 3).expect("write");
+                }
+            }
+            let single = writes.lock().iter().filter(|(_, pages)| *pages == 1).count();
+            assert_eq!(single, written_back);
+            let mut got = vec![0xee; 10 * 4096];
+            p.pread(fd, Dest::Bytes(&mut got), 0).expect("read");
+            for (at, byte) in got.iter().enumerate() {
+                let (within, chunk) = (at % 4096 % 100, at % 4096 / 100);
+                assert_eq!(*byte, if chunk < 15 && (3..12).contains(&within) { 7 } else { 0 }, "byte {at}");
+            }
+            drop(p);
+            m.remounted().check();
         });
     }
 }

@@ -93,6 +93,9 @@ pub struct Quirks {
     /// [`Space::fallocate`](crate::Space::fallocate) itself zeroes the bytes of the range in pages that are partly in it, as far
     /// as they lie within the file: where the whole call is to be one transaction.
     pub zeroes_edges: bool,
+    /// Writes within a file's size may go on at the same time: the vfs holds `rwsem` shared for them, and the file system itself keeps
+    /// those apart that overlap, so that each is one step to whoever reads or writes. For file systems whose writes the cache never has.
+    pub parallel_writes: bool,
 }
 
 impl Quirks {
@@ -105,5 +108,6 @@ impl Quirks {
         reserves_worst_case: false,
         punches_last_page: false,
         zeroes_edges: false,
+        parallel_writes: false,
     };
 }

@@ -15,6 +15,7 @@ use crate::error::{FsError, Result};
 use crate::fs::{Call, Caller, WriteBackCause};
 use crate::posix::{Access, OpenFlags};
 use crate::vfs::attrs::Change;
+use granary_sim::sync::RwLockReadGuard;
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -254,8 +255,12 @@ impl Vfs {
         }
         let node = &file.node;
         let written = {
-            let _lock = node.rwsem.write();
             let appends = file.flags.contains(OpenFlags::APPEND);
+            let end = pos.saturating_add(data.len() as u64);
+            let _shared = (!appends && self.features.quirks.parallel_writes)
+                .then(|| self.shared_for_write(node, caller, end))
+                .flatten();
+            let _alone = _shared.is_none().then(|| node.rwsem.write());
             node.view(|a| perm::content_may_change(a, appends))?;
             let pos = if appends && file.next.is_some() { node.size() } else { pos };
             let room = self.features.max_file_size.saturating_sub(pos);
@@ -282,6 +287,18 @@ impl Vfs {
         }
         self.throttle();
         Ok(written)
+    }
+
+    /// The lock of a write up to `end` that changes neither size nor mode; `None` where it does.
+    fn shared_for_write<'a>(
+        &self,
+        node: &'a Node,
+        caller: &Caller,
+        end: u64,
+    ) -> Option<RwLockReadGuard<'a, ()>> {
+        let shared = node.rwsem.read();
+        let within = end <= node.size();
+        (within && node.view(|a| perm::mode_after_write(&caller.cred, a)).is_none()).then_some(shared)
     }
 
     fn write_cached(&self, call: &Call<'_>, node: &Node, pos: u64, data: Payload<'_>) -> Result<usize> {

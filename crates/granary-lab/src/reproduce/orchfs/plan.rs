@@ -168,7 +168,7 @@ fn sizes(name: &str) -> String {
 }
 
 /// The job file of a workload; none for Filebench's.
-fn text_of(name: &str, scale: f64) -> Option<String> {
+pub(super) fn text_of(name: &str, scale: f64) -> Option<String> {
     // 10 GB (slides, "single-threaded writes"), at least some of the largest accesses.
     let total = ((10e9 * scale) as u64).max(16 << 20);
     let (what, size) = name.split_once('-').unwrap_or((name, ""));
