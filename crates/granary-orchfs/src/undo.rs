@@ -99,6 +99,9 @@ impl OrchFs {
             }
         }
         self.engine.wait(&group)?;
+        if entries.iter().any(|(area, ..)| *area == Area::Block) {
+            self.ssd.make_safe()?;
+        }
         let number = self.undone.fetch_add(1, Relaxed);
         let slot = self.layout.undo(journal as u64);
         b.fence()?;
@@ -207,7 +210,7 @@ pub fn settle((pm, ssd): (&Pm, &Port), layout: &Layout, journal: u64, belongs: &
                     )?;
                     b.stream_page(layout.at(Area::Page, *target) / PAGE, &page[0], Structure::Data)?;
                 }
-                _ => ssd.write(Lpa(target * BLOCK / PAGE), &load_block(ssd, *copy)?, Structure::Data)?,
+                _ => ssd.write_safe(Lpa(target * BLOCK / PAGE), &load_block(ssd, *copy)?, Structure::Data)?,
             }
         }
         b.fence()?;
