@@ -299,7 +299,7 @@ pub struct CalibrateArgs {
     /// File system: ext4, the kernel's on an exported drive and granary's under the same operations
     #[arg(required_unless_present = "reference")]
     pub fs: Option<String>,
-    /// Instead: the isolated operations that were measured of Linux 6.1, ext4 and F2FS; needs neither root nor devices
+    /// Instead: the isolated operations that were measured of Linux 6.1, ext4, F2FS and NILFS2; needs neither root nor devices
     #[arg(long, conflicts_with_all = ["fs", "load", "data", "scale", "seed", "size", "json"])]
     pub reference: bool,
     /// What to do, comma-separated

@@ -1,10 +1,11 @@
-//! Isolated operations beside what was measured of Linux 6.1's ext4 and F2FS on a real block device (baselines.md sections
-//! 3.3, 3.6, 4.4): the one place where these rows are written down.
+//! Isolated operations beside what was measured of Linux 6.1's ext4, F2FS and NILFS2 on a real block device: the one place where
+//! these rows are written down.
 //!
 //! One operation and its fsync, warm cache (but for the cold reads), everything else synced, 8 GiB, default options.
 
 pub mod ext4;
 pub mod f2fs;
+pub mod nilfs2;
 
 use crate::error::LabError;
 use crate::report::{grid, group, right};
@@ -77,6 +78,7 @@ impl Row {
 pub fn rows() -> std::result::Result<Vec<Row>, LabError> {
     let mut rows = ext4::rows()?;
     rows.extend(f2fs::rows()?);
+    rows.extend(nilfs2::rows()?);
     Ok(rows)
 }
 
@@ -244,6 +246,7 @@ mod tests {
         println!("{}", table(&rows));
         assert_eq!(rows.iter().filter(|r| r.fs == "ext4").count(), 19);
         assert_eq!(rows.iter().filter(|r| r.fs == "f2fs").count(), 18);
+        assert_eq!(rows.iter().filter(|r| r.fs == "nilfs2").count(), 20);
         let beyond: Vec<&str> = rows.iter().filter(|r| !r.is_within()).map(|r| r.name).collect();
         assert!(beyond.is_empty(), "beyond 10 %: {beyond:?}");
     }

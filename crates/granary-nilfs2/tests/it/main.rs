@@ -3,9 +3,10 @@
 mod cleaning;
 mod common;
 mod damage;
+mod logs;
 mod model;
 mod pebble;
 mod power;
-mod rows;
+
 mod snapshots;
 mod space;

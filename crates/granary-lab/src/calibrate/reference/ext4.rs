@@ -1,4 +1,4 @@
-//! Section 3.3 and 3.6: ext4 in ordered mode, default options.
+//! ext4 of Linux 6.1 in ordered mode, default options.
 
 use super::{Bench, Part, Row, fill, in_world, open, put, sync_dir};
 use crate::error::LabError;

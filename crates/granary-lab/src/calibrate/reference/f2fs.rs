@@ -1,4 +1,4 @@
-//! Section 4.4: F2FS, default options.
+//! F2FS of Linux 6.1, default options.
 
 use super::{Bench, Part, Row, fill, in_world, open, put, sync_dir};
 use crate::error::LabError;
