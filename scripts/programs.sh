@@ -205,9 +205,9 @@ fio_() {
 fsx_() { # 1,000,000 operations
     have fsx || return 77
     cd "$mnt" || return
-    # NOVA and PMFS, like their originals, reserve space and punch no holes.
+    # NOVA, PMFS, DevFS and NILFS2, like their originals, reserve space and punch no holes.
     local punch=1
-    case $fs in nova | pmfs) punch=0 ;; esac
+    case $fs in nova | pmfs | devfs* | nilfs2*) punch=0 ;; esac
     printf '[weights]\npunch_hole = %s\nposix_fallocate = 0\n' "$punch" >"$work/fsx.toml"
     # No posix_fallocate: fsx 0.3.2 takes EINVAL for an empty range, as POSIX demands, for a file system without it.
     # In many runs: it never unmaps what it maps, and the kernel walks all mappings of a file when it is truncated.

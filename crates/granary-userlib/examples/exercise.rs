@@ -398,10 +398,13 @@ fn signals(dir: &Path) {
     assert_eq!((dots, text.len() - dots), (3000, handled), "writes of the program, and of the handler");
 }
 
+/// Does some calls in a directory; panics where they are not what they should be.
+type Check = fn(&Path);
+
 fn main() {
     let dir = std::env::args_os().nth(1).expect("exercise DIR");
     let dir = Path::new(&dir);
-    let all: [(&str, fn(&Path)); 16] = [
+    let all: [(&str, Check); 16] = [
         ("positions", positions),
         ("vectors", vectors),
         ("appending", appending),
