@@ -13,7 +13,7 @@
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
-all=(git cargo sqlite_delete sqlite_wal postgres rocksdb tar rsync fio fsx pjdfstest)
+all=(git cargo sqlite_delete sqlite_wal postgres rocksdb tar rsync fio make python together fsx pjdfstest)
 systems=bytefs,ext4,f2fs quick=0 keep=0 image=0 direct=0 wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -202,12 +202,64 @@ fio_() {
         --verify_fatal=1 --output="$work/fio.log"
 }
 
+make_() { # a small project in C, four jobs at once, their output in one file
+    { have make && have gcc; } || return 77
+    mkdir "$mnt/make" && cd "$mnt/make" || return
+    for i in $(seq 30); do echo "int f$i(void) { return $i; }" >"f$i.c"; done
+    echo 'int f30(void); int main(void) { return f30() - 30; }' >main.c
+    printf 'OBJ := $(patsubst %%.c,%%.o,$(wildcard *.c))\nprog: $(OBJ)\n\tgcc -o $@ $(OBJ)\n%%.o: %%.c\n\tgcc -c $< -o $@\n' >Makefile
+    make -j4 >log 2>&1 && ./prog && [ "$(grep -c -- -c log)" = 31 ] && make -q
+}
+
+python_() { # buffers, mappings, positions, archives, children that inherit, sendfile
+    have python3 || return 77
+    mkdir "$mnt/python" && cd "$mnt/python" || return
+    python3 - <<'PY'
+import mmap, os, shutil, subprocess, tempfile, zipfile
+with open("a", "w") as f:
+    for i in range(10000): f.write(f"{i}\n")
+assert sum(map(int, open("a"))) == 49995000
+with open("m", "w+b") as f:
+    f.write(bytes(8192)); f.flush()
+    m = mmap.mmap(f.fileno(), 8192)
+    m[5000] = 7; assert os.pread(f.fileno(), 1, 5000) == b"\7"
+    os.pwrite(f.fileno(), b"\t", 1); assert m[1] == 9
+shutil.copy("a", "b"); assert open("a").read() == open("b").read()
+with zipfile.ZipFile("z", "w") as z: z.write("a")
+assert zipfile.ZipFile("z").testzip() is None
+assert subprocess.run(["wc", "-l", "a"], capture_output=True, text=True).stdout.split()[0] == "10000"
+with tempfile.TemporaryFile(dir=".") as t: t.write(b"x" * 10); t.seek(0); assert t.read() == b"x" * 10
+with open("a") as source, open("c", "w") as target:
+    target.write("first\n"); target.flush()
+    assert subprocess.Popen(["cat"], stdin=source, stdout=target).wait() == 0
+    target.write("last\n")
+assert open("c").read() == "first\n" + open("a").read() + "last\n"
+with open("s", "wb") as target, open("a", "rb") as source: os.sendfile(target.fileno(), source.fileno(), 0, 1000)
+assert open("s").read() == open("a").read()[:1000]
+PY
+}
+
+together() { # two programs that commit to one database: with --direct one of them goes through FUSE
+    have sqlite3 || return 77
+    cd "$mnt" || return
+    local mode each
+    each=$(n 300 40)
+    commits() { seq "$each" | sed 's/.*/PRAGMA busy_timeout=60000; INSERT INTO t VALUES(&);/' | "$@" >/dev/null; }
+    for mode in wal delete; do
+        sqlite3 "$mode.db" "PRAGMA journal_mode=$mode; CREATE TABLE t(x)" >/dev/null || return
+        commits sqlite3 "$mode.db" &
+        commits env -u LD_PRELOAD sqlite3 "$mode.db" || return
+        wait $! || return
+        [ "$(sqlite3 "$mode.db" 'SELECT count(*) FROM t; PRAGMA integrity_check' | tr '\n' ' ')" = "$((2 * each)) ok " ] || return
+    done
+}
+
 fsx_() { # 1,000,000 operations
     have fsx || return 77
     cd "$mnt" || return
-    # NOVA and PMFS, like their originals, reserve space and punch no holes.
+    # NOVA, PMFS, DevFS and NILFS2, like their originals, reserve space and punch no holes.
     local punch=1
-    case $fs in nova | pmfs) punch=0 ;; esac
+    case $fs in nova | pmfs | devfs* | nilfs2*) punch=0 ;; esac
     printf '[weights]\npunch_hole = %s\nposix_fallocate = 0\n' "$punch" >"$work/fsx.toml"
     # No posix_fallocate: fsx 0.3.2 takes EINVAL for an empty range, as POSIX demands, for a file system without it.
     # In many runs: it never unmaps what it maps, and the kernel walks all mappings of a file when it is truncated.

@@ -11,7 +11,7 @@
 //! Where the process has one processor only, spinning would keep the other side from running: it sleeps at once.
 //!
 //! A client that writes what it likes into these words can make the server look at commands that it did not mean, or sleep until
-//! the next [`PATIENCE`]; nothing else.
+//! the next second; nothing else.
 
 use crate::segment::Segment;
 use crate::wire::{Answer, Command};
@@ -26,8 +26,10 @@ const ASKED: u32 = 1;
 const ANSWERED: u32 = 2;
 const ENDED: u32 = 3;
 
-/// How long a side sleeps before it looks whether the other one is still there.
+/// How long a client sleeps before it looks whether the server is still there.
 pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// How long a server sleeps before it looks whether it is to end: of that it is woken, unless the client has written to the turn.
+const IDLE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Rounds of spinning before sleeping where there are several processors: about 20 us, what going to sleep and being woken costs on a
 /// virtual processor (scripts/bench-mount.sh measures it as a FUSE round trip).
@@ -46,8 +48,13 @@ fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// Waits until `turn` is not `mine` any more, at most [`PATIENCE`]; returns what it is.
-fn wait_once(turn: &AtomicU32, sleeps: &AtomicU32, mine: impl Fn(u32) -> bool, spins: u32) -> u32 {
+/// Waits until `turn` is not `mine` any more, at most as long as it spins and then `most`; returns what it is.
+fn wait_once(
+    (turn, sleeps): (&AtomicU32, &AtomicU32),
+    mine: impl Fn(u32) -> bool,
+    spins: u32,
+    most: &Timespec,
+) -> u32 {
     for _ in 0..spins {
         let now = turn.load(Acquire);
         if !mine(now) {
@@ -59,7 +66,7 @@ fn wait_once(turn: &AtomicU32, sleeps: &AtomicU32, mine: impl Fn(u32) -> bool, s
     let now = turn.load(SeqCst);
     if mine(now) {
         // Woken, too late, or in vain: looked at again below.
-        let _ = futex::wait(turn, futex::Flags::empty(), now, Some(&PATIENCE));
+        let _ = futex::wait(turn, futex::Flags::empty(), now, Some(most));
     }
     sleeps.store(0, SeqCst);
     turn.load(SeqCst)
@@ -69,8 +76,12 @@ impl Segment {
     /// The server: the next command; `None` when `ends`.
     pub fn next(&self, ends: &AtomicBool, spins: u32) -> Option<Command> {
         while !ends.load(SeqCst) {
-            if wait_once(self.turn(), self.server_sleeps(), |turn| turn != ASKED, spins) == ASKED {
-                return Some(self.command());
+            let words = (self.turn(), self.server_sleeps());
+            match wait_once(words, |turn| turn != ASKED && turn != ENDED, spins, &IDLE) {
+                ASKED => return Some(self.command()),
+                // Also where the client has said so.
+                ENDED => return None,
+                _ => {}
             }
         }
         None
@@ -105,7 +116,7 @@ impl Segment {
             wake(self.turn());
         }
         loop {
-            match wait_once(self.turn(), self.client_sleeps(), |turn| turn == ASKED, spins) {
+            match wait_once((self.turn(), self.client_sleeps()), |turn| turn == ASKED, spins, &PATIENCE) {
                 ANSWERED => {
                     let answer = self.answer();
                     let freed = self.turn().compare_exchange(ANSWERED, FREE, SeqCst, SeqCst);

@@ -35,12 +35,27 @@ pub struct File {
     mover: AtomicU32,
 }
 
-/// The position of a file is this thread's to move, until the value goes.
-pub struct Moving(&'static File);
+/// The position of a file is this thread's to move, until the value goes. Signals wait so long: a handler that wrote to the same file
+/// in between would write over what was written, or be written over.
+pub struct Moving(&'static File, libc::sigset_t);
 
 impl Drop for Moving {
     fn drop(&mut self) {
         self.0.mover.store(0, SeqCst);
+        // SAFETY: the mask that was there before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.1, std::ptr::null_mut()) };
+    }
+}
+
+/// Has signals wait; returns the mask before.
+fn hold_signals() -> libc::sigset_t {
+    let mut before = MaybeUninit::uninit();
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: both are written before they are read; the mask of this thread alone is changed.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
     }
 }
 
@@ -133,20 +148,22 @@ impl File {
         setup().is_some_and(|setup| !setup.limited)
     }
 
-    /// Makes the position this thread's to move. `None`: it is the kernel's affair, because other processes share it, or this very
-    /// thread was interrupted while it moved it.
+    /// Makes the position this thread's to move. `None`: it is the kernel's affair, because other processes share it, or
+    /// another thread does not let go of it.
     pub fn moving(&'static self) -> Option<Moving> {
-        let me = session::thread();
+        if self.shared.load(SeqCst) {
+            return None;
+        }
+        let (me, before) = (session::thread(), hold_signals());
         for _ in 0..PATIENCE {
-            if self.shared.load(SeqCst) {
-                return None;
-            }
             match self.mover.compare_exchange(0, me, SeqCst, Relaxed) {
-                Ok(_) => return Some(Moving(self)),
-                Err(owner) if owner == me => return None,
+                Ok(_) => return Some(Moving(self, before)),
+                Err(owner) if owner == me => break,
                 Err(_) => rustix::thread::sched_yield(),
             }
         }
+        // SAFETY: as of `Moving`.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
         None
     }
 

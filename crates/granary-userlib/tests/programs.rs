@@ -97,7 +97,6 @@ fn systems() -> Vec<&'static FsEntry> {
     let served = |fs: &FsEntry| fs.needs.contains(&Need::Nvm) || testbed.roles_for(fs).is_ok();
     FILE_SYSTEMS
         .iter()
-        .copied()
         .filter(|fs| served(fs) && !fs.crash.is_empty())
         .filter(|fs| {
             let first = !seen.contains(&section(fs));
@@ -172,7 +171,8 @@ fn a_database_commits_directly_and_another_program_reads_it_through_the_kernel()
         rig.run("sqlite3", &[db.as_os_str(), OsStr::new(&script)]);
         let synced = rig.commands(Operation::Fsync) + rig.commands(Operation::Fdatasync);
         assert!(synced > 0, "{fs}: its commits went through the kernel");
-        let seen = Command::new("sqlite3").arg(&db).arg("SELECT sum(x) FROM t; PRAGMA integrity_check").output();
+        let seen =
+            Command::new("sqlite3").arg(&db).arg("SELECT sum(x) FROM t; PRAGMA integrity_check").output();
         assert_eq!(String::from_utf8_lossy(&seen.expect("starts").stdout), "125750\nok\n", "{fs}");
         rig.finish();
     }

@@ -70,6 +70,10 @@ impl Adapter {
         segment: &Segment,
         buffer: &mut Buffer,
     ) -> Walked<Answer> {
+        if self.guard.has_tripped() && op != Op::Close {
+            // What is left of a mount after a panic the FUSE view says.
+            return Err(SeeKernel);
+        }
         let len = command.len as usize;
         let path = match op {
             Op::Open | Op::Create | Op::StatPath if len < PATH_MAX => {
@@ -225,7 +229,9 @@ impl Adapter {
             }
             written => written,
         };
-        self.tell_changed(node, before);
+        // What came before an error of a longer write is told as a shorter one.
+        let grown = written.as_ref().ok().filter(|(pos, n)| *n > 0 && pos + *n as u64 > before);
+        self.tell_changed(node, grown.map(|(pos, n)| (pos + *n as u64, data[*n - 1])));
         let (pos, n) = written?;
         self.operations.wrote(n);
         if file.flags().contains(OpenFlags::DSYNC) {

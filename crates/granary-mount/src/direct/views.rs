@@ -20,8 +20,8 @@
 //! Source: `fuse_reverse_inval_inode`, `fuse_notify_store`, `fuse_launder_folio` of fs/fuse (Linux 6.18).
 
 use crate::adapter::Adapter;
-use granary_units::{Dest, PAGE_SIZE};
-use granary_vfs::{Caller, NodeRef, OpenFile, OpenFlags};
+use granary_units::PAGE_SIZE;
+use granary_vfs::NodeRef;
 
 impl Adapter {
     /// Before a command that reads or changes content: nothing newer, and nothing that will be old, is in the kernel.
@@ -31,11 +31,10 @@ impl Adapter {
         }
     }
 
-    /// After a command that changed a file; `before`: its size then.
-    pub(super) fn tell_changed(&self, node: &NodeRef, before: u64) {
-        let size = node.size();
-        if size > before {
-            self.tell_end(node, size);
+    /// After a command that changed a file. `grown`: where it ends now, if that is later than before, with the byte before that.
+    pub(super) fn tell_changed(&self, node: &NodeRef, grown: Option<(u64, u8)>) {
+        if let Some((end, last)) = grown {
+            self.tell_end(node, end, last);
         }
         if node.take_cached_elsewhere() {
             node.take_told();
@@ -60,21 +59,15 @@ impl Adapter {
         drop(told);
     }
 
-    /// The last byte of the file, for the kernel to know where it ends.
-    fn tell_end(&self, node: &NodeRef, size: u64) {
-        let mut last = [0];
-        let at = size - 1;
-        let read = self.vfs.open_for_call(node.clone(), OpenFlags::RDONLY | OpenFlags::NOATIME);
-        let read =
-            read.and_then(|file: OpenFile| self.vfs.read(&Caller::KERNEL, &file, at, Dest::Bytes(&mut last)));
-        if read == Ok(1)
-            && let Some(kernel) = self.kernel.get()
-        {
+    /// The last byte that was written, for the kernel to know where the file ends.
+    fn tell_end(&self, node: &NodeRef, end: u64, last: u8) {
+        if let Some(kernel) = self.kernel.get() {
+            let at = end - 1;
             if at.is_multiple_of(PAGE_SIZE as u64) {
                 // The kernel takes it for the whole page.
                 node.mark_cached_elsewhere();
             }
-            let _ = kernel.store(self.number(node.ino()), at, &last);
+            let _ = kernel.store(self.number(node.ino()), at, &[last]);
         }
     }
 }

@@ -6,7 +6,7 @@
 use crate::rig::{Rig, eventually, possible, systems};
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::socket::{ask_channel, connect_to};
-use granary_direct::{Command, Connection, Op, Refused};
+use granary_direct::{Command, Connection, Refused};
 use granary_mount::{Operation, Options};
 use granary_sim::rng::Stream;
 use std::fs::{self, OpenOptions};
