@@ -31,11 +31,13 @@ pub mod exthash;
 pub mod factor;
 mod fs;
 mod layout;
+pub mod mapping;
 mod mkfs;
 mod mount;
 mod node;
 mod options;
 mod overwrite;
+mod pair;
 pub mod profiler;
 mod promote;
 mod purge;
@@ -53,7 +55,7 @@ mod tests;
 
 pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
-pub use mount::mount;
+pub use mount::{mount, mount_as};
 pub use options::{Average, Consistency, MkfsOptions, MountOptions, PromotionCopy};
 pub use recover::Recovery;
 
@@ -82,6 +84,10 @@ pub struct Spfs {
     /// Files without names, whose removal the lower file system may not have made durable.
     dead: parking_lot::Mutex<Vec<Dead>>,
     daemon: Mutex<Option<Daemon>>,
+    /// Persistent memory knows the file system below.
+    paired: Mutex<bool>,
+    /// Nothing may be changed, not even by an unmount.
+    read_only: bool,
     /// Held by the daemon while it works.
     at_work: Mutex<()>,
     recovery: Recovery,

@@ -99,6 +99,7 @@ impl Spfs {
             factor: FULL,
             undo: None,
         };
+        self.pair(call)?;
         let tier = self.store.create(&made)?;
         self.index.lock().insert(identity, (tier.number, FULL));
         *state = State::Tiered(Box::new(tier));

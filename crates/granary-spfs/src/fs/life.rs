@@ -75,6 +75,9 @@ impl Life for Spfs {
         if let Some(daemon) = daemon {
             daemon.stop();
         }
+        if self.read_only {
+            return self.lower.vfs().unmount();
+        }
         if self.options.demote_at_unmount {
             self.demote_all()?;
         }
