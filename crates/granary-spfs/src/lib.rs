@@ -64,7 +64,7 @@ use crate::purge::Dead;
 use crate::store::Store;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
-use granary_vfs::{Call, Cred, Ino, Lower, Result};
+use granary_vfs::{Call, Ino, Lower, Result};
 use layout::inode::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -173,10 +173,4 @@ impl Spfs {
         let all: Vec<Identity> = self.index.lock().keys().copied().collect();
         all.into_iter().map(|of| self.demote_one(of, true).map(drop)).fold(Ok(()), Result::and)
     }
-}
-
-/// The same call as the superuser's: the vfs above has asked whether the caller may.
-fn as_root<'a>(call: &Call<'a>) -> Call<'a> {
-    static ROOT: Cred = Cred::ROOT;
-    Call { cred: &ROOT, ..*call }
 }

@@ -137,6 +137,63 @@ impl Mapping {
     }
 }
 
+/// Clusters that are entered at once: 256 KiB, what a promotion copies ([`crate::MountOptions::piece`]).
+const RUN: u32 = 64;
+/// Clusters of a file: 256 MB (slides).
+const FILE: u32 = 65_536;
+/// Clusters that are looked up.
+const LOOKUPS: u64 = 20_000;
+
+/// What a structure costs, on some device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Nanoseconds to enter a run of 64 clusters.
+    pub insert: f64,
+    /// Nanoseconds to find a cluster.
+    pub lookup: f64,
+    /// Bytes of persistent memory for each file.
+    pub memory: f64,
+}
+
+/// Bytes that a device has to have for so many files.
+pub fn size_for(files: u64) -> granary_units::Bytes {
+    // BlockHash has 32 B for each cluster, in segments that are half full after a split; and the empty tables.
+    granary_units::Bytes((files * u64::from(FILE) * 32 * 5 / 2).next_multiple_of(BLOCK) + (96 << 20))
+}
+
+/// Files of 256 MB that grow together, 256 KiB of each in turns, so that no run of a file ends where the next begins; then clusters at
+/// random. In virtual time.
+///
+/// # Errors
+/// `NoSpace`; the device's.
+pub fn measure(port: &Port, structure: Structure, files: u64) -> Result<Measured> {
+    // The released code's segments, 8 MB.
+    let mut mapping = Mapping::new(port, structure, 2048)?;
+    let begin = granary_sim::now();
+    for run in 0..FILE / RUN {
+        for file in 0..files {
+            mapping.insert(2 * file, run * RUN, RUN, 1 + run * RUN)?;
+        }
+    }
+    let entered = granary_sim::now();
+    let mut random = granary_sim::rng::Stream::new(1, "mapping");
+    for _ in 0..LOOKUPS {
+        let (file, lcn) = (2 * random.below(files), random.below(FILE.into()) as u32);
+        if mapping.lookup(file, lcn)? != Some(1 + lcn) {
+            return Err(granary_pm::corrupt(format!("{structure:?} has lost cluster {lcn} of file {file}")));
+        }
+    }
+    let found = granary_sim::now();
+    let per = |from: granary_units::Nanos, to: granary_units::Nanos, n: u64| {
+        to.saturating_sub(from).0 as f64 / n as f64
+    };
+    Ok(Measured {
+        insert: per(begin, entered, files * u64::from(FILE / RUN)),
+        lookup: per(entered, found, LOOKUPS),
+        memory: mapping.memory() as f64 / files as f64,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,12 +2,12 @@
 
 use crate::layout::inode::{CTIME, MTIME};
 use crate::node::{self, State, below};
-use crate::{Spfs, as_root, pair};
+use crate::{Spfs, pair};
 use granary_vfs::{Attributes, Call, Change, FsError, Inode, Result, SetAttr, SetTime, Time, flag};
 
 impl Attributes for Spfs {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        let (node, call) = (node::of(inode), &as_root(call));
+        let (node, call) = (node::of(inode), &call.as_root());
         let lower = node.below()?;
         let time = |time: Option<Time>| time.map_or(SetTime::Omit, SetTime::At);
         let &SetAttr { mode, uid, gid, size, flags, .. } = set;
@@ -57,7 +57,7 @@ impl Attributes for Spfs {
         if name == pair::NAME {
             return Ok(None);
         }
-        self.lower.getxattr(&as_root(call), &below(inode)?, name)
+        self.lower.getxattr(&call.as_root(), &below(inode)?, name)
     }
 
     fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
@@ -65,12 +65,12 @@ impl Attributes for Spfs {
             return Err(FsError::NotPermitted);
         }
         node::of(inode).touch();
-        self.lower.setxattr(&as_root(call), &below(inode)?, name, value)?;
+        self.lower.setxattr(&call.as_root(), &below(inode)?, name, value)?;
         self.follow(inode)
     }
 
     fn listxattr(&self, call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        let mut names = self.lower.listxattr(&as_root(call), &below(inode)?)?;
+        let mut names = self.lower.listxattr(&call.as_root(), &below(inode)?)?;
         names.retain(|name| name != pair::NAME);
         Ok(names)
     }
