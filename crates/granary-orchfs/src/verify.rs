@@ -8,8 +8,9 @@
 //!
 //! What is judged is what will be home: images of it with all sound groups before. A group that is refused leaves them as they were.
 //!
-//! At a mount there are no leases, and numbers that were given out are not known: then the other rules judge alone, and the scan finds
-//! what two inodes have.
+//! At a mount only the bytes of records are judged. Nobody has a lease then, and what was given out is not known; and a digest that the
+//! power ended has brought some of a group home, so that what changes cannot be told from what is there. The scan finds what two
+//! inodes have.
 
 use crate::layout::{Area, Layout, dentry, inode, nodes};
 use crate::lease::Leases;
@@ -105,10 +106,13 @@ pub fn judge(images: &mut Images<'_>, group: &Group, known: Option<&Known<'_>>) 
     let (mut old, mut links) = (Vec::new(), Links::default());
     let mut judged = Ok(());
     for record in &group.records {
-        judged = record
-            .verify(images.layout)
-            .and_then(|()| judge_record(images, group, record, known))
-            .and_then(|()| count(images, record, &mut links));
+        judged = record.verify(images.layout).and_then(|()| match known {
+            Some(known) => {
+                judge_record(images, group, record, known)?;
+                count(images, record, &mut links)
+            }
+            None => Ok(()),
+        });
         if judged.is_err() {
             break;
         }
@@ -137,22 +141,15 @@ fn owner(images: &mut Images<'_>, record: &Record) -> Result<u64> {
     })
 }
 
-fn judge_record(
-    images: &mut Images<'_>,
-    group: &Group,
-    record: &Record,
-    known: Option<&Known<'_>>,
-) -> Result<()> {
+fn judge_record(images: &mut Images<'_>, group: &Group, record: &Record, known: &Known<'_>) -> Result<()> {
     let ino = owner(images, record)?;
     if !images.layout.has(Area::Inode, ino) {
         return Err(corrupt(format!("{} {} is no inode's", record.area.name(), record.number)));
     }
     let old = images.get(record.area, record.number)?[record.at..record.at + record.bytes.len()].to_vec();
-    if let Some(known) = known {
-        known.leases.check(group.process, group.epoch, ino)?;
-        if !known.pools.is_taken(Area::Inode, ino) {
-            return Err(corrupt(format!("inode {ino} was given to nobody")));
-        }
+    known.leases.check(group.process, group.epoch, ino)?;
+    if !known.pools.is_taken(Area::Inode, ino) {
+        return Err(corrupt(format!("inode {ino} was given to nobody")));
     }
     if record.area == Area::Inode && record.at == 0 {
         judge_rights(group.process, record, &old, known)?;
@@ -163,7 +160,7 @@ fn judge_record(
         {
             continue;
         }
-        if known.is_some_and(|known| !known.pools.is_taken(area, number)) {
+        if !known.pools.is_taken(area, number) {
             return Err(corrupt(format!(
                 "inode {ino} names {} {number}, which was given to nobody",
                 area.name()
@@ -172,7 +169,7 @@ fn judge_record(
         if matches!(area, Area::Index | Area::Append | Area::Over) {
             let image = images.look(area, number)?;
             // While records for a node wait, its checksum may be wrong.
-            let sound = known.is_none() || images.map.contains_key(&(area, number)) || nodes::sealed(&image);
+            let sound = images.map.contains_key(&(area, number)) || nodes::sealed(&image);
             if (u64_at(&image, 0), u64_at(&image, 16)) != (number, ino) || !sound {
                 return Err(corrupt(format!("inode {ino} names {} {number} of another", area.name())));
             }
@@ -222,8 +219,7 @@ fn named(record: &Record) -> Result<Vec<(Area, u64)>> {
 }
 
 /// Owner, group and mode of an inode change by who may.
-fn judge_rights(process: u32, record: &Record, old: &[u8], known: Option<&Known<'_>>) -> Result<()> {
-    let Some(known) = known else { return Ok(()) };
+fn judge_rights(process: u32, record: &Record, old: &[u8], known: &Known<'_>) -> Result<()> {
     let new = &record.bytes;
     let may = |uid: u32| known.leases.may_act_as(process, uid);
     let (mode, uid, gid) = (|b: &[u8]| u16_at(b, 18), |b: &[u8]| u32_at(b, 24), |b: &[u8]| u32_at(b, 28));

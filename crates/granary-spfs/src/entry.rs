@@ -33,7 +33,7 @@ pub const fn over(below: &'static FsEntry, name: &'static str, crash: &'static [
         mount: |devices, how| {
             let own: MountOptions = how.options()?;
             let lower = how.lower.clone().ok_or(FsError::Invalid)?;
-            Ok(crate::mount(devices.serving(Need::Nvm)?.clone(), lower, &own)?)
+            Ok(crate::mount_as(devices.serving(Need::Nvm)?.clone(), lower, &own, how.read_only)?)
         },
         repair: None,
         checkpoints: None,

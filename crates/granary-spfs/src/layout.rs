@@ -25,6 +25,8 @@ pub const ROOTS: u64 = 64;
 pub const SPLIT: u64 = 88;
 /// 1: unmounted, the bitmap counts.
 pub const CLEAN: u64 = 128;
+/// The number by which the file system below is known; 0: by none.
+pub const LOWER: u64 = 136;
 /// First cluster of the bitmap.
 pub const BITMAP: u64 = 1;
 

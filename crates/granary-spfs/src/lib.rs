@@ -31,11 +31,13 @@ pub mod exthash;
 pub mod factor;
 mod fs;
 mod layout;
+pub mod mapping;
 mod mkfs;
 mod mount;
 mod node;
 mod options;
 mod overwrite;
+mod pair;
 pub mod profiler;
 mod promote;
 mod purge;
@@ -53,7 +55,7 @@ mod tests;
 
 pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
-pub use mount::mount;
+pub use mount::{mount, mount_as};
 pub use options::{Average, Consistency, MkfsOptions, MountOptions, PromotionCopy};
 pub use recover::Recovery;
 
@@ -62,7 +64,7 @@ use crate::purge::Dead;
 use crate::store::Store;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
-use granary_vfs::{Call, Cred, Ino, Lower, Result};
+use granary_vfs::{Call, Ino, Lower, Result};
 use layout::inode::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,6 +84,10 @@ pub struct Spfs {
     /// Files without names, whose removal the lower file system may not have made durable.
     dead: parking_lot::Mutex<Vec<Dead>>,
     daemon: Mutex<Option<Daemon>>,
+    /// Persistent memory knows the file system below.
+    paired: Mutex<bool>,
+    /// Nothing may be changed, not even by an unmount.
+    read_only: bool,
     /// Held by the daemon while it works.
     at_work: Mutex<()>,
     recovery: Recovery,
@@ -167,10 +173,4 @@ impl Spfs {
         let all: Vec<Identity> = self.index.lock().keys().copied().collect();
         all.into_iter().map(|of| self.demote_one(of, true).map(drop)).fold(Ok(()), Result::and)
     }
-}
-
-/// The same call as the superuser's: the vfs above has asked whether the caller may.
-fn as_root<'a>(call: &Call<'a>) -> Call<'a> {
-    static ROOT: Cred = Cred::ROOT;
-    Call { cred: &ROOT, ..*call }
 }

@@ -18,6 +18,14 @@ use std::sync::Arc;
 /// # Errors
 /// `Invalid` for impossible options; `Corrupt`; the devices'. The lower file system stays mounted then.
 pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<Spfs>> {
+    mount_as(port, lower, options, false)
+}
+
+/// The same; with `read_only` nothing is written, neither now nor by the unmount. Calls that change something are the vfs's to refuse.
+///
+/// # Errors
+/// As [`mount`]; `Mismatch` where it was not unmounted, so that it would have to be recovered.
+pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: bool) -> Result<Arc<Spfs>> {
     if options.refusal().is_some() {
         return Err(FsError::Invalid);
     }
@@ -26,8 +34,15 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
     let clean = word(&pm, CLEAN, Structure::Superblock)? == 1;
     let lower = Lower::new(lower);
     let mut recovery = Recovery { clean, ..Recovery::default() };
-    recovery.splits = u64::from(table::recover(&pm, sb.segment)?);
+    if read_only && !clean {
+        return Err(FsError::Mismatch(
+            "the persistent memory was not unmounted and has to be recovered: mount it for writing once"
+                .to_owned(),
+        ));
+    }
+    recovery.splits = if read_only { 0 } else { u64::from(table::recover(&pm, sb.segment)?) };
     let store = Store::open(pm, sb)?;
+    crate::pair::check(&store, &lower)?;
     if clean {
         store.clusters.read_bitmap(&store.pm, &store.sb)?;
         let maps = usage(&store)?;
@@ -40,15 +55,20 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
         recover::recover(&store, &lower, &mut recovery)?;
     }
     // From here on the bitmap does not count.
-    let mut b = store.pm.batch();
-    b.put_u64(CLEAN, 0, Structure::Superblock)?;
-    b.fence()?;
-    for table in store.tables() {
-        recovery.merged += table.merge_sparse(&store.pm, &store.clusters)?;
+    if !read_only {
+        let mut b = store.pm.batch();
+        b.put_u64(CLEAN, 0, Structure::Superblock)?;
+        b.fence()?;
+        for table in store.tables() {
+            recovery.merged += table.merge_sparse(&store.pm, &store.clusters)?;
+        }
     }
+    let index = index(&store)?;
     let name = entry::stacked_name(lower.vfs().fs().name());
     let fs = Arc::new(Spfs {
-        index: parking_lot::Mutex::new(index(&store)?),
+        paired: Mutex::new(!index.is_empty()),
+        read_only,
+        index: parking_lot::Mutex::new(index),
         lower,
         store,
         options: options.clone(),
@@ -61,7 +81,7 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
         counts: Counts::default(),
         name,
     });
-    if fs.options.demotion {
+    if fs.options.demotion && !read_only {
         *fs.daemon.lock() = Some(demote::start(&fs));
     }
     Ok(fs)

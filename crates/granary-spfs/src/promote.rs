@@ -11,7 +11,6 @@
 //! A promotion that finds no room is not made, and nobody is told.
 
 use crate::Spfs;
-use crate::as_root;
 use crate::factor::FULL;
 use crate::layout::inode::Inode as Stored;
 use crate::node::{self, State};
@@ -28,7 +27,7 @@ const LARGEST_NUMBER: u64 = i64::MAX as u64;
 impl Spfs {
     /// The fsync of an inode; where the profiler says so the file is promoted after it.
     pub(crate) fn fsync_inode(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
-        let (node, call) = (node::of(inode), &as_root(call));
+        let (node, call) = (node::of(inode), &call.as_root());
         let below = node.below()?;
         let verdict = (self.options.profiler && below.kind() == FileKind::File)
             .then(|| node.profile.lock().synced(granary_sim::now(), &self.options));
@@ -99,6 +98,7 @@ impl Spfs {
             factor: FULL,
             undo: None,
         };
+        self.pair(call)?;
         let tier = self.store.create(&made)?;
         self.index.lock().insert(identity, (tier.number, FULL));
         *state = State::Tiered(Box::new(tier));

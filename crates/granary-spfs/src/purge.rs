@@ -30,7 +30,7 @@ impl Spfs {
         if dead.is_empty() {
             return Ok(());
         }
-        if let Err(e) = self.lower.sync(&crate::as_root(call)) {
+        if let Err(e) = self.lower.sync(&call.as_root()) {
             self.dead.lock().extend(dead);
             return Err(e);
         }

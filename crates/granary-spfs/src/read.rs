@@ -1,8 +1,8 @@
 //! Reading: each piece from its master (invariant C1), and where a file has data at all.
 
+use crate::Spfs;
 use crate::node::{self, State};
 use crate::tier::Tier;
-use crate::{Spfs, as_root};
 use granary_device::Structure;
 use granary_pm::BLOCK;
 use granary_units::Dest;
@@ -128,7 +128,7 @@ impl Spfs {
         way: Through,
     ) -> Result<()> {
         let len = dest.len();
-        let n = self.lower.read(&as_root(call), below, pos, dest.part(0, len), way)?;
+        let n = self.lower.read(&call.as_root(), below, pos, dest.part(0, len), way)?;
         dest.part(n, len - n).zero();
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Spfs {
                 match t.run(at, t.size) {
                     Run::Memory(..) => return Ok(Some(at)),
                     Run::Zero(n) => at += n,
-                    Run::Lower(n) => match fs.lower.seek_data(&as_root(call), below, at)? {
+                    Run::Lower(n) => match fs.lower.seek_data(&call.as_root(), below, at)? {
                         Some(data) if data < at + n => return Ok(Some(data)),
                         _ => at += n,
                     },
@@ -163,7 +163,7 @@ impl Spfs {
             }
             Ok(None)
         })?
-        .map_or_else(|| self.lower.seek_data(&as_root(call), &node::below(inode)?, pos), Ok)
+        .map_or_else(|| self.lower.seek_data(&call.as_root(), &node::below(inode)?, pos), Ok)
     }
 
     /// The first byte at or after `pos` that is in a hole; at the latest the size.
@@ -175,7 +175,7 @@ impl Spfs {
                     Run::Memory(_, n) => at += n,
                     Run::Zero(_) => return Ok(at),
                     Run::Lower(n) => {
-                        let hole = fs.lower.seek_hole(&as_root(call), below, at)?;
+                        let hole = fs.lower.seek_hole(&call.as_root(), below, at)?;
                         if hole < at + n {
                             return Ok(hole);
                         }
@@ -185,7 +185,7 @@ impl Spfs {
             }
             Ok(t.size)
         })?
-        .map_or_else(|| self.lower.seek_hole(&as_root(call), &node::below(inode)?, pos), Ok)
+        .map_or_else(|| self.lower.seek_hole(&call.as_root(), &node::below(inode)?, pos), Ok)
     }
 
     /// Asks `look` of a tiered file, all of whose extents are known; `None` where the lower file has all.

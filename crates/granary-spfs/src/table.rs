@@ -14,16 +14,18 @@
 //!
 //! Source: SPFS slides, "Dynamic Hash Table"; CCEH (FAST'19); the split record is ours, since the released code has none.
 
+mod kind;
 mod merge;
+mod open;
 mod split;
+mod whole;
 
+pub use kind::Kind;
 pub use split::recover;
 
 use crate::alloc::Clusters;
-use crate::layout::slot::{self, Extent, Place};
-use crate::layout::{ROOTS, word};
-use granary_device::Structure;
-use granary_pm::bytes::{put_u32, put_u64, u32_at, u64_at};
+use crate::layout::slot::Place;
+use granary_pm::bytes::{put_u32, put_u64};
 use granary_pm::{BLOCK, Batch, Pm, corrupt};
 use granary_sim::sync::RwLock;
 use granary_vfs::{FsError, Result};
@@ -35,61 +37,6 @@ const BUCKET: usize = 256;
 /// Most bits of a directory. [choice] a directory of 256 KiB; beyond it a full segment is a full table.
 const MAX_DEPTH: u32 = 16;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCEH");
-
-/// Which of the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Lower inode and generation -> inode.
-    Names,
-    /// Cluster -> map of its blocks.
-    Usage,
-    /// Inode and file cluster -> extent.
-    Extents,
-}
-
-impl Kind {
-    /// All, in the order of their roots.
-    pub const ALL: [Kind; 3] = [Kind::Names, Kind::Usage, Kind::Extents];
-
-    /// Where its root lies.
-    pub fn root(self) -> u64 {
-        ROOTS + 8 * self as u64
-    }
-
-    fn slot(self) -> usize {
-        if self == Kind::Extents { slot::EXTENT } else { slot::SMALL }
-    }
-
-    /// Buckets that are looked at: the released code's 2, and 8 for extents.
-    fn probes(self) -> u64 {
-        if self == Kind::Extents { 8 } else { 2 }
-    }
-
-    /// What its transfers count as.
-    pub fn what(self) -> Structure {
-        match self {
-            Kind::Names => Structure::Dentry,
-            Kind::Usage => Structure::Bitmap,
-            Kind::Extents => Structure::DataPointer,
-        }
-    }
-
-    /// The place of what a slot holds; `None` where it holds nothing.
-    fn place(self, b: &[u8], chunk: u32) -> Option<Place> {
-        if u64_at(b, 0) == 0 {
-            return None;
-        }
-        match self {
-            // No lower inode has the number 0: such a slot was being removed.
-            Kind::Names => Some(slot::name_place(slot::read_name(b).0)).filter(|_| u64_at(b, 8) != 0),
-            Kind::Usage => Some(slot::cluster_place(slot::read_usage(b).0)),
-            Kind::Extents => {
-                let e = Extent::read(b)?;
-                Some(slot::extent_place(e.inode, e.lcn / chunk, e.key))
-            }
-        }
-    }
-}
 
 /// What belongs into a segment: hashes whose top `depth` bits are `pattern`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,66 +103,6 @@ fn directory_clusters(depth: u32) -> u64 {
 }
 
 impl Table {
-    /// Writes an empty table whose segment and directory are these clusters; the root comes last.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn create(pm: &Pm, kind: Kind, segment: (u64, u64), directory: u64) -> Result<()> {
-        let mut b = pm.batch();
-        for cluster in segment.0..segment.0 + segment.1 {
-            b.stream_page(cluster, &granary_units::Page::ZERO, kind.what())?;
-        }
-        b.fence()?;
-        let header = Header { depth: 0, pattern: 0 };
-        b.put(header_at(segment.0, segment.1), &header.bytes(), kind.what())?;
-        b.put_u32(directory * BLOCK, segment.0 as u32, kind.what())?;
-        b.fence()?;
-        b.put_u64(kind.root(), directory, Structure::Superblock)?;
-        b.fence()
-    }
-
-    /// Reads directory and headers.
-    ///
-    /// # Errors
-    /// `Corrupt`; the device's.
-    pub fn open(pm: &Pm, kind: Kind, segment: u64, chunk: u32) -> Result<Table> {
-        let root = word(pm, kind.root(), Structure::Superblock)?;
-        let (depth, cluster) = ((root >> 56) as u32, root & 0xffff_ffff);
-        let bad = |what: &str| corrupt(format!("the directory of table {kind:?} {what}"));
-        if depth > MAX_DEPTH || cluster == 0 || cluster + directory_clusters(depth) > pm.info().pages {
-            return Err(bad("is not there"));
-        }
-        let mut bytes = vec![0; 4 << depth];
-        pm.load(cluster * BLOCK, &mut bytes, kind.what())?;
-        let segments: Vec<u32> = bytes.chunks_exact(4).map(|c| u32_at(c, 0)).collect();
-        let mut headers = BTreeMap::new();
-        for (i, &s) in segments.iter().enumerate() {
-            if s == 0 || u64::from(s) + segment > pm.info().pages {
-                return Err(bad("leads out of the device"));
-            }
-            if headers.contains_key(&s) {
-                continue;
-            }
-            let mut b = [0; 16];
-            pm.load(header_at(s.into(), segment), &mut b, kind.what())?;
-            let header = Header { depth: u32_at(&b, 12), pattern: u32_at(&b, 8) };
-            if u32_at(&b, 0) != MAGIC
-                || header.depth > depth
-                || i as u32 >> (depth - header.depth) != header.pattern
-            {
-                return Err(bad(&format!("leads to cluster {s}, which is no segment of it")));
-            }
-            headers.insert(s, header);
-        }
-        // Each segment has all the entries that its pattern says.
-        let whole = |(i, s): (usize, &u32)| headers[s].pattern == i as u32 >> (depth - headers[s].depth);
-        if !segments.iter().enumerate().all(whole) {
-            return Err(bad("does not agree with its segments"));
-        }
-        let dir = RwLock::new(Dir { depth, cluster, segments, headers, epoch: 0 });
-        Ok(Table { kind, segment, chunk, dir, claimed: Mutex::default() })
-    }
-
     fn buckets(&self) -> u64 {
         self.segment * BLOCK / BUCKET as u64 - 1
     }
@@ -359,53 +246,6 @@ impl Table {
         }
         let lost = || corrupt(format!("a slot of table {:?} is lost", self.kind));
         Ok(self.find_in(pm, dir, place, is)?.ok_or_else(lost)?.0)
-    }
-
-    /// Calls `each` for every slot that counts, with its address. Nobody changes the table meanwhile.
-    ///
-    /// # Errors
-    /// Those of `each`; the device's.
-    pub fn for_each(&self, pm: &Pm, each: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        let dir = self.dir.read();
-        for (&segment, header) in &dir.headers {
-            let bytes = self.load_segment(pm, segment)?;
-            for (i, s) in bytes.chunks_exact(self.kind.slot()).enumerate() {
-                if self.kind.place(s, self.chunk).is_some_and(|p| header.fits(p.hash)) {
-                    each(u64::from(segment) * BLOCK + (i * self.kind.slot()) as u64, s)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Zeroes the slot at an address that [`Table::for_each`] gave: for recovery, which is alone.
-    ///
-    /// # Errors
-    /// The device's.
-    pub fn scrub(&self, batch: &mut Batch<'_>, at: u64) -> Result<()> {
-        batch.put(at, &vec![0; self.kind.slot()], self.kind.what())
-    }
-
-    /// The buckets of a segment.
-    fn load_segment(&self, pm: &Pm, segment: u32) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.buckets() as usize * BUCKET];
-        for (i, part) in bytes.chunks_mut(BLOCK as usize).enumerate() {
-            pm.load((u64::from(segment) + i as u64) * BLOCK, part, self.kind.what())?;
-        }
-        Ok(bytes)
-    }
-
-    /// The runs of clusters that it occupies.
-    pub fn occupies(&self) -> Vec<(u64, u64)> {
-        let dir = self.dir.read();
-        let segments = dir.headers.keys().map(|s| (u64::from(*s), self.segment));
-        std::iter::once((dir.cluster, directory_clusters(dir.depth))).chain(segments).collect()
-    }
-
-    /// Depth of the directory and number of segments.
-    pub fn shape(&self) -> (u32, usize) {
-        let dir = self.dir.read();
-        (dir.depth, dir.headers.len())
     }
 }
 

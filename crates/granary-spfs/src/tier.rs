@@ -196,7 +196,7 @@ impl Store {
     }
 
     /// Enters the slots of one extent, the one at its start last.
-    fn enter(&self, b: &mut Batch<'_>, e: Extent) -> Result<Found> {
+    pub(crate) fn enter(&self, b: &mut Batch<'_>, e: Extent) -> Result<Found> {
         let keys: Vec<u32> = exthash::pointers(e.key, e.len).skip(1).collect();
         for key in keys.into_iter().rev() {
             self.extents.insert(&self.pm, &self.clusters, b, &Extent { key, ..e }.bytes())?;

@@ -7,9 +7,9 @@
 //! The first store decides: recovery does the rest. `limit` makes what the lower file still has behind the cut nobody's, before and
 //! after a power failure that takes its own truncation back; it is cut below for its space only.
 
+use crate::Spfs;
 use crate::layout::inode;
 use crate::tier::Tier;
-use crate::{Spfs, as_root};
 use granary_pm::BLOCK;
 use granary_vfs::{Call, NodeRef, Result};
 
@@ -32,7 +32,7 @@ impl Spfs {
         self.store.zero_tail(t)?;
         if self.lower.stat(below).attr.size > t.limit {
             // Where it fails the limit says the same.
-            let _ = self.lower.truncate(&as_root(call), below, t.limit);
+            let _ = self.lower.truncate(&call.as_root(), below, t.limit);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 //! A hole up to `limit` takes its base bytes from the lower file, in aligned pieces, so that the next writes near it find an extent.
 //! Behind `limit` base bytes are zeros. The pages of the lower page cache under a piece are dropped: nobody reads them any more.
 
+use crate::Spfs;
 use crate::exthash;
 use crate::factor::Use;
 use crate::layout::inode;
@@ -16,7 +17,6 @@ use crate::node::{self, State};
 use crate::options::PromotionCopy;
 use crate::read::through;
 use crate::tier::Tier;
-use crate::{Spfs, as_root};
 use granary_device::Structure;
 use granary_pm::{BLOCK, Batch};
 use granary_units::{Dest, Nanos, Payload};
@@ -71,14 +71,14 @@ impl Spfs {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
                     node.touch();
-                    let wrote = self.lower.write(&as_root(call), &below, pos, data, through(call));
+                    let wrote = self.lower.write(&call.as_root(), &below, pos, data, through(call));
                     self.follow_as(inode, &below, &state);
                     return wrote;
                 }
             }
             let mut state = node.write();
             let State::Tiered(t) = &mut *state else { continue };
-            let write = Write { call: &as_root(call), below: &below, pos, data };
+            let write = Write { call: &call.as_root(), below: &below, pos, data };
             match self.write_tiered(t, &write) {
                 Err(FsError::NoSpace) => {
                     self.counts.spilled.fetch_add(1, Relaxed);

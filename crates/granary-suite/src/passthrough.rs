@@ -11,9 +11,9 @@
 
 use granary_units::{Dest, PAGE_SIZE, Page, Payload};
 use granary_vfs::{
-    Allocate, Attributes, CachePolicy, Call, Change, Created, Cred, Data, DirEntry, DirtyPage, Features,
-    FileKind, FsError, Ino, Inode, Life, Loaded, Lower, Names, NewNode, NodeRef, Quirks, Rename, RenameFlags,
-    Result, SetAttr, SetTime, Space, StatFs, Through, Time, Vfs, WriteBackCause, flag,
+    Allocate, Attributes, CachePolicy, Call, Change, Created, Data, DirtyPage, Features, FsError, Ino, Inode,
+    Life, Loaded, Lower, NodeRef, Quirks, Result, SetAttr, SetTime, Space, StatFs, Through, Time, Vfs,
+    WriteBackCause, flag,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -38,12 +38,6 @@ pub struct Passthrough {
 /// An inode's private part: its node below, until it is evicted or released.
 struct Below(Mutex<Option<NodeRef>>);
 
-/// The same call as the superuser's.
-fn as_root<'a>(call: &Call<'a>) -> Call<'a> {
-    static ROOT: Cred = Cred::ROOT;
-    Call { cred: &ROOT, ..*call }
-}
-
 fn below(inode: &Inode) -> Result<NodeRef> {
     inode.private::<Below>().0.lock().clone().ok_or(FsError::Stale)
 }
@@ -64,7 +58,16 @@ impl Passthrough {
         Loaded { attr, private: Arc::new(Below(Mutex::new(Some(node)))) }
     }
 
-    fn made(&self, node: NodeRef) -> Created {
+    fn below(&self, inode: &Inode) -> Result<NodeRef> {
+        below(inode)
+    }
+
+    /// Names of these inodes were changed below.
+    fn renamed(&self, inodes: &[&Inode]) -> Result<()> {
+        inodes.iter().try_for_each(|inode| self.follow(inode))
+    }
+
+    fn created(&self, node: NodeRef) -> Created {
         Created { ino: node.ino(), loaded: self.loaded(node) }
     }
 
@@ -86,71 +89,7 @@ impl Passthrough {
     }
 }
 
-impl Names for Passthrough {
-    fn lookup(&self, call: &Call<'_>, dir: &Inode, name: &[u8]) -> Result<Option<Ino>> {
-        Ok(self.lower.lookup(&as_root(call), &below(dir)?, name)?.map(|node| node.ino()))
-    }
-
-    fn readdir(
-        &self,
-        call: &Call<'_>,
-        dir: &Inode,
-        from: u64,
-        emit: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        self.lower.readdir(&as_root(call), &below(dir)?, from, emit)
-    }
-
-    fn dir_end(&self, dir: &Inode) -> u64 {
-        below(dir).map_or(u64::MAX, |node| self.lower.dir_end(&node))
-    }
-
-    fn parent(&self, call: &Call<'_>, dir: &Inode) -> Result<Ino> {
-        let above = self.lower.lookup(&as_root(call), &below(dir)?, b"..")?;
-        above.map(|node| node.ino()).ok_or(FsError::Stale)
-    }
-
-    fn is_empty_dir(&self, call: &Call<'_>, dir: &Inode) -> Result<bool> {
-        self.lower.is_empty_dir(&as_root(call), &below(dir)?)
-    }
-
-    fn readlink(&self, call: &Call<'_>, inode: &Inode) -> Result<Vec<u8>> {
-        self.lower.readlink(&as_root(call), &below(inode)?)
-    }
-
-    fn create(&self, call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
-        let node = self.lower.create(&as_root(call), &below(dir)?, name, new)?;
-        self.follow(dir)?;
-        Ok(self.made(node))
-    }
-
-    fn create_unnamed(&self, call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
-        Ok(self.made(self.lower.create_unnamed(&as_root(call), &below(dir)?, new)?))
-    }
-
-    fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        self.lower.link(&as_root(call), &below(inode)?, &below(dir)?, name)?;
-        self.follow(dir)?;
-        self.follow(inode)
-    }
-
-    fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        let (call, dir_below) = (&as_root(call), below(dir)?);
-        match inode.view(|a| a.kind) {
-            FileKind::Dir => self.lower.rmdir(call, &dir_below, name)?,
-            _ => self.lower.unlink(call, &dir_below, name)?,
-        }
-        self.follow(dir)?;
-        self.follow(inode)
-    }
-
-    fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
-        let (from, to) = (below(r.from_dir)?, below(r.to_dir)?);
-        let flags = RenameFlags { no_replace: r.target.is_none(), exchange: r.exchange };
-        self.lower.rename(&as_root(call), (&from, r.from), (&to, r.to), flags)?;
-        [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target).try_for_each(|inode| self.follow(inode))
-    }
-}
+granary_vfs::names_of_lower!(Passthrough);
 
 impl Data for Passthrough {
     granary_vfs::file_system_lacks!(rewrites_cut_page, flush_on_close);
@@ -158,7 +97,7 @@ impl Data for Passthrough {
     fn read_pages(&self, call: &Call<'_>, inode: &Inode, first: u64, out: &mut [Page]) -> Result<()> {
         let (node, mut bytes) = (below(inode)?, vec![0; out.len() * PAGE_SIZE]);
         let through = self.config.through;
-        self.lower.read(&as_root(call), &node, first * PAGE, Dest::Bytes(&mut bytes), through)?;
+        self.lower.read(&call.as_root(), &node, first * PAGE, Dest::Bytes(&mut bytes), through)?;
         for (page, bytes) in out.iter_mut().zip(bytes.as_chunks::<PAGE_SIZE>().0) {
             *page = Page::from_bytes(bytes);
         }
@@ -170,13 +109,13 @@ impl Data for Passthrough {
             return Ok(());
         }
         let how = Allocate::Reserve { keep_size: true };
-        self.lower.fallocate(&as_root(call), &below(inode)?, how, pos, len)
+        self.lower.fallocate(&call.as_root(), &below(inode)?, how, pos, len)
     }
 
     fn wrote(&self, call: &Call<'_>, inode: &Inode, pos: u64, len: u64) -> Result<()> {
         let end = pos + len;
         if end > inode.size() {
-            self.lower.truncate(&as_root(call), &below(inode)?, end)?;
+            self.lower.truncate(&call.as_root(), &below(inode)?, end)?;
         }
         inode.update(|a| {
             a.size = a.size.max(end);
@@ -192,7 +131,7 @@ impl Data for Passthrough {
         pages: &[DirtyPage],
         _: WriteBackCause,
     ) -> Result<()> {
-        let (call, node) = (&as_root(call), below(inode)?);
+        let (call, node) = (&call.as_root(), below(inode)?);
         let mut bytes = [0; PAGE_SIZE];
         for dirty in pages {
             // Below there are no bytes beyond the end.
@@ -207,17 +146,17 @@ impl Data for Passthrough {
 
     fn read_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, dest: Dest<'_>) -> Result<()> {
         let through = if self.config.page_cache { Through::Direct } else { self.config.through };
-        self.lower.read(&as_root(call), &below(inode)?, pos, dest, through).map(|_| ())
+        self.lower.read(&call.as_root(), &below(inode)?, pos, dest, through).map(|_| ())
     }
 
     fn write_direct(&self, call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
         let through = if self.config.page_cache { Through::Direct } else { self.config.through };
-        self.lower.write(&as_root(call), &below(inode)?, pos, data, through)?;
+        self.lower.write(&call.as_root(), &below(inode)?, pos, data, through)?;
         self.follow(inode)
     }
 
     fn fsync(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
-        self.lower.fsync(&as_root(call), &below(inode)?, data_only)
+        self.lower.fsync(&call.as_root(), &below(inode)?, data_only)
     }
 }
 
@@ -225,20 +164,20 @@ impl Space for Passthrough {
     granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
-        self.lower.fallocate(&as_root(call), &below(inode)?, how, pos, len)?;
+        self.lower.fallocate(&call.as_root(), &below(inode)?, how, pos, len)?;
         self.follow(inode)
     }
 
     fn seek_data(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<Option<u64>> {
-        self.lower.seek_data(&as_root(call), &below(inode)?, pos)
+        self.lower.seek_data(&call.as_root(), &below(inode)?, pos)
     }
 
     fn seek_hole(&self, call: &Call<'_>, inode: &Inode, pos: u64) -> Result<u64> {
-        self.lower.seek_hole(&as_root(call), &below(inode)?, pos)
+        self.lower.seek_hole(&call.as_root(), &below(inode)?, pos)
     }
 
     fn statfs(&self, call: &Call<'_>) -> Result<StatFs> {
-        self.lower.statfs(&as_root(call))
+        self.lower.statfs(&call.as_root())
     }
 }
 
@@ -253,7 +192,7 @@ impl Attributes for Passthrough {
         let &SetAttr { mode, uid, gid, size, flags, .. } = set;
         let (atime, mtime) = (time(set.atime), time(set.mtime));
         let change = Change { mode, uid, gid, size, atime, mtime, flags, chown: false };
-        self.lower.setattr(&as_root(call), &below(inode)?, &change)?;
+        self.lower.setattr(&call.as_root(), &below(inode)?, &change)?;
         if let Some(atime) = set.atime {
             inode.update(|a| a.atime = atime);
         }
@@ -266,16 +205,16 @@ impl Attributes for Passthrough {
     }
 
     fn getxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.lower.getxattr(&as_root(call), &below(inode)?, name)
+        self.lower.getxattr(&call.as_root(), &below(inode)?, name)
     }
 
     fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.lower.setxattr(&as_root(call), &below(inode)?, name, value)?;
+        self.lower.setxattr(&call.as_root(), &below(inode)?, name, value)?;
         self.follow(inode)
     }
 
     fn listxattr(&self, call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        self.lower.listxattr(&as_root(call), &below(inode)?)
+        self.lower.listxattr(&call.as_root(), &below(inode)?)
     }
 
     fn generation(&self, inode: &Inode) -> u32 {
@@ -322,7 +261,7 @@ impl Life for Passthrough {
     }
 
     fn sync(&self, call: &Call<'_>) -> Result<()> {
-        self.lower.sync(&as_root(call))
+        self.lower.sync(&call.as_root())
     }
 
     fn unmount(&self, _call: &Call<'_>) -> Result<()> {

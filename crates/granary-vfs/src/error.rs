@@ -75,6 +75,9 @@ pub enum FsError {
     /// The host has no device that it could be on.
     #[error("it {0}: choose a testbed that has one (`granary testbed list`)")]
     NoDeviceFor(#[from] Missing),
+    /// Devices, or layers, that do not belong together; the text says what does.
+    #[error("{0}")]
+    Mismatch(String),
     /// The kernel's part of a file system has taken a file away from this process; the text says which, and why.
     #[error("{0}")]
     Revoked(String),
@@ -102,7 +105,7 @@ impl FsError {
             FsError::NotMappable | FsError::NoDeviceFor(_) => 19,
             FsError::NotDir => 20,
             FsError::IsDir => 21,
-            FsError::Invalid => 22,
+            FsError::Invalid | FsError::Mismatch(_) => 22,
             FsError::TableFull => 23,
             FsError::TooManyFiles => 24,
             FsError::TooBig => 27,

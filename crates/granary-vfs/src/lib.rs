@@ -30,6 +30,7 @@ mod generation;
 mod hash_index;
 mod inode;
 mod lower;
+mod lower_names;
 mod posix;
 mod process;
 mod quote;

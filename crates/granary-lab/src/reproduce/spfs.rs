@@ -5,23 +5,32 @@
 //!   profiler  where small and large, synchronous and other writes go
 //!   hashing   pointers and probes of extents
 //!   machines  the two servers
-//!   mapping, stacking, trace    figures whose bars are pictures: nothing to hold ours against
+//!   mapping   three ways to map clusters, on memory of DRAM speed
+//!   nvlog     SPFS as NVLog's authors measured it, on their kind of SSD
+//!   stacking, trace    figures whose bars are pictures: nothing to hold ours against
 //! ```
 //!
-//! Source: the slides of the talk. The only figure of theirs that is a number is the headline, 9.9 times.
+//! Source: the slides of the talk. The only figure of theirs that is a number is the headline, 9.9 times. NVLog (FAST'25): raw results in
+//! its public artifact.
 
 mod claims;
 mod plan;
 
 use super::{Alone, Plan, Study};
 use crate::error::LabError;
+use granary_device::Port;
+use granary_pmem::Dimm;
+use granary_sim::World;
+use granary_spfs::exthash::Form;
+use granary_spfs::mapping::{Structure, measure, size_for};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The study.
 pub const STUDY: Study = Study {
     name: "spfs",
     title: "SPFS (FAST'23)",
-    figures: &["sync", "profiler", "hashing", "machines", "mapping", "stacking", "trace"],
+    figures: &["sync", "profiler", "hashing", "machines", "mapping", "nvlog", "stacking", "trace"],
     workloads: &plan::WORKLOADS,
     testbed: "spfs",
     scale: 0.05,
@@ -48,6 +57,32 @@ fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     }
     if asked("hashing") {
         out.extend(claims::hashing());
+    }
+    if asked("mapping") {
+        out.extend(mapping(plan)?);
+    }
+    Ok(out)
+}
+
+/// Each structure on memory of DRAM speed, with a tenth of the files that the scale says.
+fn mapping(plan: &Plan<'_>) -> Result<Alone, LabError> {
+    // 8,000 files (slides); BlockHash has 2 MiB of slots for each of them.
+    let files = ((8_000.0 * plan.scale / 10.0) as u64).max(2);
+    let failed = |e: &dyn std::fmt::Display| LabError::run("spfs", "measure", e);
+    let small = crate::testbed::Testbed::load("spfs-nvdimm", &[])?;
+    let config = small.nvm()?.clone().with_capacity(size_for(files));
+    let mut out = BTreeMap::new();
+    for (structure, [insert, lookup, memory]) in [
+        (Structure::ExtentTree, ["tree: insert", "tree: lookup", "tree: memory"]),
+        (Structure::ExtentHash(Form::Carved), ["extents: insert", "extents: lookup", "extents: memory"]),
+        (Structure::BlockHash, ["blocks: insert", "blocks: lookup", "blocks: memory"]),
+    ] {
+        let dimm = Dimm::new(&config).map_err(|e| failed(&e))?;
+        let port = Port::new(Arc::new(dimm));
+        let measured =
+            World::default().run(move || measure(&port, structure, files)).map_err(|e| failed(&e))?;
+        let measured = measured.map_err(|e| failed(&e))?;
+        out.extend([(insert, measured.insert), (lookup, measured.lookup), (memory, measured.memory)]);
     }
     Ok(out)
 }

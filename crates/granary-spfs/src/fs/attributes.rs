@@ -2,12 +2,12 @@
 
 use crate::layout::inode::{CTIME, MTIME};
 use crate::node::{self, State, below};
-use crate::{Spfs, as_root};
+use crate::{Spfs, pair};
 use granary_vfs::{Attributes, Call, Change, FsError, Inode, Result, SetAttr, SetTime, Time, flag};
 
 impl Attributes for Spfs {
     fn setattr(&self, call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
-        let (node, call) = (node::of(inode), &as_root(call));
+        let (node, call) = (node::of(inode), &call.as_root());
         let lower = node.below()?;
         let time = |time: Option<Time>| time.map_or(SetTime::Omit, SetTime::At);
         let &SetAttr { mode, uid, gid, size, flags, .. } = set;
@@ -54,17 +54,25 @@ impl Attributes for Spfs {
     }
 
     fn getxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.lower.getxattr(&as_root(call), &below(inode)?, name)
+        if name == pair::NAME {
+            return Ok(None);
+        }
+        self.lower.getxattr(&call.as_root(), &below(inode)?, name)
     }
 
     fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if name == pair::NAME {
+            return Err(FsError::NotPermitted);
+        }
         node::of(inode).touch();
-        self.lower.setxattr(&as_root(call), &below(inode)?, name, value)?;
+        self.lower.setxattr(&call.as_root(), &below(inode)?, name, value)?;
         self.follow(inode)
     }
 
     fn listxattr(&self, call: &Call<'_>, inode: &Inode) -> Result<Vec<Vec<u8>>> {
-        self.lower.listxattr(&as_root(call), &below(inode)?)
+        let mut names = self.lower.listxattr(&call.as_root(), &below(inode)?)?;
+        names.retain(|name| name != pair::NAME);
+        Ok(names)
     }
 
     fn generation(&self, inode: &Inode) -> u32 {

@@ -1,6 +1,6 @@
 //! Bytes: there are no pages above; each call goes to who has the bytes.
 
-use crate::{Spfs, as_root, node};
+use crate::{Spfs, node};
 use granary_units::{Dest, Page, Payload};
 use granary_vfs::{Call, Data, DirtyPage, Inode, Result, WriteBackCause};
 
@@ -35,7 +35,7 @@ impl Data for Spfs {
 
     fn flush_on_close(&self, call: &Call<'_>, inode: &Inode) -> bool {
         if let Ok(below) = node::below(inode) {
-            self.lower.written_and_closed(&as_root(call), &below);
+            self.lower.written_and_closed(&call.as_root(), &below);
         }
         // There is nothing above.
         false

@@ -1,9 +1,9 @@
 //! Coming and going.
 
+use crate::Spfs;
 use crate::layout::CLEAN;
 use crate::node::Node;
 use crate::promote::MAX_SIZE;
-use crate::{Spfs, as_root};
 use granary_device::Structure;
 use granary_vfs::{CachePolicy, Call, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Life for Spfs {
     }
 
     fn sync(&self, call: &Call<'_>) -> Result<()> {
-        self.lower.sync(&as_root(call))?;
+        self.lower.sync(&call.as_root())?;
         self.purge(call)
     }
 
@@ -74,6 +74,9 @@ impl Life for Spfs {
         let daemon = self.daemon.lock().take();
         if let Some(daemon) = daemon {
             daemon.stop();
+        }
+        if self.read_only {
+            return self.lower.vfs().unmount();
         }
         if self.options.demote_at_unmount {
             self.demote_all()?;

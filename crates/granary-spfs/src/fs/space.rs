@@ -1,7 +1,7 @@
 //! Space. All numbers are the lower file system's: every byte has to fit there in the end.
 
+use crate::Spfs;
 use crate::node::{self, State};
-use crate::{Spfs, as_root};
 use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs, Sweep, Swept};
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ impl Space for Spfs {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
                     node.touch();
-                    let done = self.lower.fallocate(&as_root(call), &lower, how, pos, len);
+                    let done = self.lower.fallocate(&call.as_root(), &lower, how, pos, len);
                     self.follow_as(inode, &lower, &state);
                     return done;
                 }
@@ -39,18 +39,18 @@ impl Space for Spfs {
     }
 
     fn statfs(&self, call: &Call<'_>) -> Result<StatFs> {
-        self.lower.statfs(&as_root(call))
+        self.lower.statfs(&call.as_root())
     }
 
     fn trim(&self, call: &Call<'_>, blocks: Range<u64>, least: u64) -> Result<u64> {
-        self.lower.vfs().fs().trim(&as_root(call), blocks, least)
+        self.lower.vfs().fs().trim(&call.as_root(), blocks, least)
     }
 
     fn grow(&self, call: &Call<'_>, blocks: u64) -> Result<()> {
-        self.lower.vfs().fs().grow(&as_root(call), blocks)
+        self.lower.vfs().fs().grow(&call.as_root(), blocks)
     }
 
     fn sweep(&self, call: &Call<'_>, sweep: &Sweep) -> Result<Swept> {
-        self.lower.vfs().fs().sweep(&as_root(call), sweep)
+        self.lower.vfs().fs().sweep(&call.as_root(), sweep)
     }
 }

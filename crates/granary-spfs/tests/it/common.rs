@@ -39,6 +39,14 @@ impl Stack {
     }
 }
 
+impl Stack {
+    /// The file system below, mounted.
+    pub fn below(&self) -> Arc<Vfs> {
+        let memory = self.memory.lock().clone().expect("made");
+        Vfs::mount(memory, suite::tiny_caches()).expect("mounts")
+    }
+}
+
 impl Subject for Stack {
     type Fs = Spfs;
     type Recovery = Recovery;
@@ -96,6 +104,13 @@ impl Rig {
         let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
         let p = Process::new(vfs.clone(), Cred::ROOT);
         Rig { stack: stack.clone(), drive, fs, vfs, p }
+    }
+
+    /// Unmounts.
+    pub fn unmounted(self) -> Arc<dyn Drive> {
+        self.p.exit();
+        self.vfs.unmount().expect("unmounts");
+        self.drive
     }
 
     /// Unmounts and mounts again.

@@ -5,5 +5,6 @@ mod damage;
 mod files;
 mod full;
 mod model;
+mod pair;
 mod power;
 mod traffic;

@@ -6,7 +6,7 @@ use crate::reproduce::{MAIN, Plan, Planned};
 use granary_workload::Workload;
 
 /// All workloads: what is written, how much at a time, and whether an fsync follows each write.
-pub(super) const WORKLOADS: [&str; 8] = [
+pub(super) const WORKLOADS: [&str; 18] = [
     "rewrite-4k",
     "append-100",
     "append-1k",
@@ -15,9 +15,21 @@ pub(super) const WORKLOADS: [&str; 8] = [
     "large-sync",
     "small-async",
     "large-async",
+    "nvlog-mixed-0",
+    "nvlog-mixed-2",
+    "nvlog-mixed-10",
+    "nvlog-append-100",
+    "nvlog-append-1k",
+    "nvlog-append-4k",
+    "nvlog-append-16k",
+    "nvlog-threads-1",
+    "nvlog-threads-4",
+    "nvlog-threads-16",
 ];
 /// Those of small synchronous writes.
 pub(super) const SYNC: [&str; 5] = ["rewrite-4k", "append-100", "append-1k", "append-4k", "append-16k"];
+/// The setting of NVLog's tests.
+pub(super) const NVLOG: &str = "NVLog";
 /// File systems below, with and without SPFS.
 pub(super) const PAIRS: [(&str, &str); 2] = [("spfs+ext4", "ext4"), ("spfs+f2fs", "f2fs")];
 
@@ -41,9 +53,27 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
             }
         }
     }
+    if asked("nvlog") {
+        for workload in WORKLOADS.iter().filter(|w| w.starts_with("nvlog")) {
+            all.extend(["spfs+ext4", "ext4"].map(|fs| (NVLOG.to_owned(), *workload, fs)));
+        }
+    }
     plan.keep(&mut all);
     all.into_iter()
-        .map(|(setting, w, fs)| Ok(Planned { experiment: experiment(plan, w, fs)?, setting }))
+        .map(|(setting, w, fs)| {
+            let experiment = match setting.as_str() {
+                NVLOG => {
+                    // One of the DIMMs and the SSD of NVLog's machine.
+                    let plan = Plan { testbed: "orchfs", ..*plan };
+                    let mut parsed =
+                        Workload::from_fio(w, &nvlog(w, plan.scale)).map_err(LabError::BadJobFile)?;
+                    w.clone_into(&mut parsed.name);
+                    plan.experiment(parsed, fs, plan.set.to_vec(), None)?
+                }
+                _ => experiment(plan, w, fs)?,
+            };
+            Ok(Planned { experiment, setting })
+        })
         .collect()
 }
 
@@ -51,6 +81,37 @@ fn experiment(plan: &Plan<'_>, workload: &str, fs: &str) -> Result<Experiment, L
     let mut parsed = Workload::parse(workload, &text_of(workload, plan.scale), &[])?;
     workload.clone_into(&mut parsed.name);
     plan.experiment(parsed, fs, plan.set.to_vec(), None)
+}
+
+/// The job file of one of NVLog's micro tests (its artifact: a hot file of 4 GB, 2 GB of 4 KB accesses, an fsync after so many of ten
+/// writes; 2 GB of appends, each synced; synchronous random accesses of several threads).
+fn nvlog(name: &str, scale: f64) -> String {
+    let (what, of) = name.trim_start_matches("nvlog-").split_once('-').unwrap_or((name, ""));
+    let part = |bytes: f64| ((bytes * scale) as u64).max(4 << 20) / 4096 * 4096;
+    let (file, all) = (part(4e9), part(2e9));
+    let head = "[global]\nioengine=psync\nfilename=f\n";
+    match what {
+        "mixed" => {
+            let fsync = match of {
+                "0" => String::new(),
+                n => format!("fsync={}\n", 10 / n.parse::<u64>().expect("a number of ten")),
+            };
+            format!("{head}size={file}\noverwrite=1\n[mixed]\nrw=randwrite\nbs=4k\nio_size={all}\n{fsync}")
+        }
+        "append" => {
+            // As many accesses of each size as of the largest: of 100 B all would be twenty million.
+            let ios = (all / 16_384).max(64);
+            format!(
+                "{head}size={file}\nfallocate=none\n[append]\nrw=write\nbs={of}\nfsync=1\nnumber_ios={ios}\n"
+            )
+        }
+        _ => {
+            let each = all / of.parse::<u64>().expect("a number of threads") / 4096 * 4096;
+            format!(
+                "{head}size={file}\noverwrite=1\n[threads]\nrw=randrw\nbs=4k\nsync=1\nnumjobs={of}\nio_size={each}\n"
+            )
+        }
+    }
 }
 
 /// The text of a workload at a scale: of bytes and operations. The slides name none of their microbenchmarks: these are ours.
@@ -82,7 +143,10 @@ mod tests {
 
     #[test]
     fn every_workload_parses_and_every_figure_has_its_runs() {
-        for name in WORKLOADS {
+        for name in WORKLOADS.iter().filter(|w| w.starts_with("nvlog")) {
+            Workload::from_fio(name, &nvlog(name, 0.001)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+        for name in WORKLOADS.iter().filter(|w| !w.starts_with("nvlog")) {
             let text = text_of(name, 0.001);
             Workload::parse(name, &text, &[]).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
         }
@@ -97,6 +161,6 @@ mod tests {
             file_systems: &[],
         };
         let count = |figure: &str| plan.runs(study, &[figure.to_owned()]).expect("there is a plan").len();
-        assert_eq!((count("sync"), count("profiler"), count("hashing")), (20, 4, 0));
+        assert_eq!((count("sync"), count("profiler"), count("hashing"), count("nvlog")), (20, 4, 0, 20));
     }
 }

@@ -1,0 +1,91 @@
+//! Persistent memory over another file system than its own, and a mount that may change nothing.
+
+use crate::common::{Rig, Stack};
+use granary_device::Port;
+use granary_spfs::exthash::Form;
+use granary_suite::suite::{Subject, run};
+use granary_units::{Bytes, Dest, Lpa, PAGE_SIZE, Page};
+use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+
+const SIZE: Bytes = Bytes::mib(4);
+
+/// Everything on a device.
+fn image(port: &Port) -> Vec<Page> {
+    let pages = SIZE.0 / PAGE_SIZE as u64;
+    let mut all = vec![Page::ZERO; pages as usize];
+    for (n, page) in all.iter_mut().enumerate() {
+        let at = Lpa(n as u64).byte();
+        port.load_pages(at, PAGE_SIZE, std::slice::from_mut(page), granary_device::Structure::Data)
+            .expect("loads");
+    }
+    all
+}
+
+#[test]
+fn another_file_system_below_is_refused_and_nothing_is_lost() {
+    run(|| {
+        let (own, other) = (Stack::busy(Form::Carved), Stack::busy(Form::Carved));
+        let mut rig = Rig::new(&own, SIZE);
+        let fd = rig.tiered("/f", 5_000);
+        rig.put(fd, 104, 7, 50);
+        // The other one was used with persistent memory of its own, and has a file of the same number.
+        let mut second = Rig::new(&other, SIZE);
+        second.tiered("/f", 5_000);
+        let (memory, unused) = (rig.unmounted(), second.unmounted());
+        let before = image(&Port::new(memory.clone()));
+        let refused = other.mount(Port::new(memory.clone())).err().expect("refused");
+        assert!(
+            matches!(&refused, FsError::Mismatch(why) if why.contains("1 files of another")),
+            "{refused}"
+        );
+        assert!(image(&Port::new(memory.clone())) == before, "a refused mount has changed something");
+        // Over its own it is as before, and over the other that one's is.
+        let mut rig = Rig::again(&own, memory);
+        let fd = rig.p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        assert_eq!(rig.content(fd)[104..112], 7u64.to_le_bytes());
+        rig.check();
+        Rig::again(&other, unused).check();
+    });
+}
+
+/// The number of the pair is nobody's business above.
+#[test]
+fn the_attribute_of_the_pair_is_not_shown() {
+    run(|| {
+        let mut rig = Rig::new(&Stack::busy(Form::Carved), SIZE);
+        rig.tiered("/f", 5_000);
+        assert_eq!(rig.p.listxattr("/"), Ok(Vec::new()));
+        assert_eq!(rig.p.getxattr("/", b"user.granary.spfs"), Err(FsError::NoAttribute));
+        let lower = rig.fs.lower();
+        let call = granary_vfs::Call::offline();
+        assert!(lower.getxattr(&call, &lower.root(), b"user.granary.spfs").expect("below").is_some());
+    });
+}
+
+#[test]
+fn a_mount_for_reading_writes_nothing_and_one_that_must_recover_is_refused() {
+    run(|| {
+        let stack = Stack::busy(Form::Pointers);
+        let mut rig = Rig::new(&stack, SIZE);
+        let fd = rig.tiered("/f", 5_000);
+        rig.put(fd, 104, 7, 50);
+        let memory = rig.unmounted();
+        let port = Port::new(memory.clone());
+        let before = image(&port);
+        let fs = granary_spfs::mount_as(port.clone(), stack.below(), &stack.mount, true).expect("mounts");
+        let vfs = Vfs::mount(fs, VfsConfig { read_only: true, ..VfsConfig::default() }).expect("vfs");
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
+        let mut got = [0; 8];
+        p.pread(fd, Dest::Bytes(&mut got), 104).expect("reads");
+        assert_eq!(u64::from_le_bytes(got), 7);
+        p.exit();
+        vfs.unmount().expect("unmounts");
+        assert!(image(&port) == before, "it has written");
+        // One that is not unmounted.
+        let rig = Rig::again(&stack, memory);
+        drop((rig.p, rig.vfs, rig.fs));
+        let refused = granary_spfs::mount_as(port, stack.below(), &stack.mount, true).err().expect("refused");
+        assert!(matches!(&refused, FsError::Mismatch(why) if why.contains("for writing")), "{refused}");
+    });
+}
