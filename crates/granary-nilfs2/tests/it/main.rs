@@ -7,6 +7,5 @@ mod logs;
 mod model;
 mod pebble;
 mod power;
-
 mod snapshots;
 mod space;
