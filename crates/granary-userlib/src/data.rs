@@ -55,6 +55,9 @@ pub fn one_write(handle: Connected, pos: u64, len: usize, from: impl FnOnce(&Seg
 }
 
 fn read_at(file: &File, fd: c_int, pos: u64, buf: *mut c_void, len: usize) -> Option<Moved> {
+    if !file.reads_here() {
+        return None;
+    }
     let handle = file.handle(fd)?;
     let (len, mut done) = (len.min(MOST), 0);
     while done < len {
@@ -111,15 +114,25 @@ pub fn returned(moved: Moved) -> ssize_t {
     }
 }
 
-/// Does it at the file's position, and moves that.
-pub fn at_position(fd: c_int, file: &'static File, f: impl FnOnce(u64) -> Option<Moved>) -> Option<Moved> {
-    let _moving = file.moving()?;
-    let fd = borrowed(fd);
-    let moved = f(tell(fd).ok()?)?;
-    if let Ok((_, after)) = moved {
-        let _ = seek(fd, SeekFrom::Start(after));
+/// Does it at the file's position, and moves that; by libc's function, `kernel`, where it is not done here. That comes under the same lock:
+/// another thread of this program may be between the position and its change.
+pub fn at_position(
+    fd: c_int,
+    file: &'static File,
+    f: impl FnOnce(u64) -> Option<Moved>,
+    kernel: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let Some(_moving) = file.moving() else { return kernel() };
+    let at = borrowed(fd);
+    match tell(at).ok().and_then(f) {
+        Some(moved) => {
+            if let Ok((_, after)) = moved {
+                let _ = seek(at, SeekFrom::Start(after));
+            }
+            returned(moved)
+        }
+        None => kernel(),
     }
-    Some(moved)
 }
 
 /// A position that a program gives.
@@ -131,19 +144,9 @@ fn here(fd: c_int, nothing: bool) -> Option<&'static File> {
     if nothing { None } else { table::file(fd) }
 }
 
-fn try_read(fd: c_int, buf: *mut c_void, len: size_t) -> Option<Moved> {
-    let file = here(fd, len == 0 || buf.is_null())?;
-    at_position(fd, file, |pos| read_at(file, fd, pos, buf, len))
-}
-
 fn try_pread(fd: c_int, buf: *mut c_void, len: size_t, pos: off_t) -> Option<Moved> {
     let file = here(fd, len == 0 || buf.is_null())?;
     read_at(file, fd, position(pos)?, buf, len)
-}
-
-fn try_write(fd: c_int, buf: *const c_void, len: size_t) -> Option<Moved> {
-    let file = here(fd, len == 0 || buf.is_null())?;
-    at_position(fd, file, |pos| write_at(file, fd, pos, buf, len))
 }
 
 fn try_pwrite(fd: c_int, buf: *const c_void, len: size_t, pos: off_t) -> Option<Moved> {
@@ -157,9 +160,10 @@ fn try_pwrite(fd: c_int, buf: *const c_void, len: size_t, pos: off_t) -> Option<
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
-    match try_read(fd, buf, len) {
-        Some(moved) => returned(moved),
-        None => next!(read: fn(c_int, *mut c_void, size_t) -> ssize_t, fd, buf, len),
+    let kernel = || next!(read: fn(c_int, *mut c_void, size_t) -> ssize_t, fd, buf, len);
+    match here(fd, len == 0 || buf.is_null()) {
+        Some(file) => at_position(fd, file, |pos| read_at(file, fd, pos, buf, len), kernel),
+        None => kernel(),
     }
 }
 
@@ -169,9 +173,10 @@ pub unsafe extern "C" fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, room: size_t) -> ssize_t {
-    match (len <= room).then(|| try_read(fd, buf, len)).flatten() {
-        Some(moved) => returned(moved),
-        None => next!(__read_chk: fn(c_int, *mut c_void, size_t, size_t) -> ssize_t, fd, buf, len, room),
+    let kernel = || next!(__read_chk: fn(c_int, *mut c_void, size_t, size_t) -> ssize_t, fd, buf, len, room);
+    match here(fd, len == 0 || len > room || buf.is_null()) {
+        Some(file) => at_position(fd, file, |pos| read_at(file, fd, pos, buf, len), kernel),
+        None => kernel(),
     }
 }
 
@@ -181,9 +186,10 @@ pub unsafe extern "C" fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, ro
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
-    match try_write(fd, buf, len) {
-        Some(moved) => returned(moved),
-        None => next!(write: fn(c_int, *const c_void, size_t) -> ssize_t, fd, buf, len),
+    let kernel = || next!(write: fn(c_int, *const c_void, size_t) -> ssize_t, fd, buf, len);
+    match here(fd, len == 0 || buf.is_null()) {
+        Some(file) => at_position(fd, file, |pos| write_at(file, fd, pos, buf, len), kernel),
+        None => kernel(),
     }
 }
 

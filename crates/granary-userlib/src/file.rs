@@ -18,8 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 /// See the module.
 const LEFT: u64 = u64::MAX;
-/// How often a thread lets others run, where one of them moves the position, before it leaves its call to the kernel.
-const PATIENCE: u32 = 10_000;
+/// How often a thread lets others run before it sleeps, where one of them moves the position.
+const YIELDS: u64 = 100;
+/// How long it sleeps then.
+const NAP: rustix::fs::Timespec = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 /// See the module.
 pub struct File {
@@ -143,23 +145,31 @@ impl File {
         self.written.load(Relaxed)
     }
 
+    /// Whether reading it is done here: with one processor only where the kernel has no pages of it, because this program has written past
+    /// them, or reads past them.
+    pub fn reads_here(&self) -> bool {
+        let direct = self.flags.load(Relaxed) as c_int & libc::O_DIRECT != 0;
+        direct || self.is_written() || setup().is_some_and(|setup| !setup.alone)
+    }
+
     /// Whether it may be written to here: not where a limit may end it.
     pub fn may_grow(&self) -> bool {
         setup().is_some_and(|setup| !setup.limited)
     }
 
-    /// Makes the position this thread's to move. `None`: it is the kernel's affair, because other processes share it, or
-    /// another thread does not let go of it.
+    /// Makes the position this thread's to move. `None`: it is the kernel's affair, because other processes share it.
     pub fn moving(&'static self) -> Option<Moving> {
         if self.shared.load(SeqCst) {
             return None;
         }
         let (me, before) = (session::thread(), hold_signals());
-        for _ in 0..PATIENCE {
+        // Whoever moves it comes to an end: signals wait, and a server that is gone is noticed.
+        for turn in 0u64.. {
             match self.mover.compare_exchange(0, me, SeqCst, Relaxed) {
                 Ok(_) => return Some(Moving(self, before)),
                 Err(owner) if owner == me => break,
-                Err(_) => rustix::thread::sched_yield(),
+                Err(_) if turn < YIELDS => rustix::thread::sched_yield(),
+                Err(_) => drop(rustix::thread::nanosleep(&NAP)),
             }
         }
         // SAFETY: as of `Moving`.

@@ -24,6 +24,9 @@ pub struct Setup {
     pub minor: u32,
     /// Files may not grow without limit: the kernel knows how to say so (SIGXFSZ), and writes.
     pub limited: bool,
+    /// This process has one processor: a command takes two switches between processes, ten times what the kernel takes for a page that
+    /// it has. What the kernel may have, or does as fast, is left to it.
+    pub alone: bool,
     report: bool,
 }
 
@@ -67,6 +70,7 @@ fn read_environment() -> Option<Setup> {
         major: found.stx_dev_major,
         minor: found.stx_dev_minor,
         limited: limit.is_some(),
+        alone: granary_direct::channel::spins() == 0,
         report: variable(REPORT_VARIABLE).is_some(),
     })
 }

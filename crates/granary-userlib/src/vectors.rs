@@ -46,6 +46,9 @@ fn gather(segment: &Segment, all: &[iovec]) {
 }
 
 fn read_at(file: &File, fd: c_int, pos: u64, all: &[iovec], len: usize) -> Option<Moved> {
+    if !file.reads_here() {
+        return None;
+    }
     let n = one_read(file.handle(fd)?, pos, len, |segment, n| scatter(segment, all, n))?;
     Some(n.map(|n| (n, pos + n as u64)))
 }
@@ -59,28 +62,27 @@ fn write_at(file: &File, fd: c_int, pos: u64, all: &[iovec], len: usize) -> Opti
     one_write(handle, pos, len, |segment| gather(segment, all))
 }
 
-/// At `pos`, or at the file's position.
-fn try_readv(fd: c_int, iov: *const iovec, count: c_int, pos: Option<off_t>) -> Option<Moved> {
+/// At `pos`.
+fn try_readv(fd: c_int, iov: *const iovec, count: c_int, pos: off_t) -> Option<Moved> {
     let file = table::file(fd)?;
     let (all, len) = pieces(iov, count)?;
-    match pos {
-        Some(pos) => read_at(file, fd, position(pos)?, all, len),
-        None => at_position(fd, file, |pos| read_at(file, fd, pos, all, len)),
-    }
+    read_at(file, fd, position(pos)?, all, len)
 }
 
-fn try_writev(fd: c_int, iov: *const iovec, count: c_int, pos: Option<off_t>) -> Option<Moved> {
+fn try_writev(fd: c_int, iov: *const iovec, count: c_int, pos: off_t) -> Option<Moved> {
     let file = table::file(fd)?;
     let (all, len) = pieces(iov, count)?;
-    match pos {
-        Some(pos) => write_at(file, fd, position(pos)?, all, len),
-        None => at_position(fd, file, |pos| write_at(file, fd, pos, all, len)),
-    }
+    write_at(file, fd, position(pos)?, all, len)
 }
 
-/// What preadv2 and pwritev2 mean by a position: -1 is the file's.
-fn given(pos: off_t) -> Option<off_t> {
-    (pos != -1).then_some(pos)
+/// [`read_at`] or [`write_at`].
+type At = fn(&File, c_int, u64, &[iovec], usize) -> Option<Moved>;
+
+/// At the file's position; by libc's function, `kernel`, where it is not done here.
+fn moving(fd: c_int, iov: *const iovec, count: c_int, f: At, kernel: impl FnOnce() -> ssize_t) -> ssize_t {
+    let Some(file) = table::file(fd) else { return kernel() };
+    let at = |pos| pieces(iov, count).and_then(|(all, len)| f(file, fd, pos, all, len));
+    at_position(fd, file, at, kernel)
 }
 
 /// readv(2).
@@ -89,10 +91,8 @@ fn given(pos: off_t) -> Option<off_t> {
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-    match try_readv(fd, iov, count, None) {
-        Some(moved) => returned(moved),
-        None => next!(readv: fn(c_int, *const iovec, c_int) -> ssize_t, fd, iov, count),
-    }
+    let kernel = || next!(readv: fn(c_int, *const iovec, c_int) -> ssize_t, fd, iov, count);
+    moving(fd, iov, count, read_at, kernel)
 }
 
 /// writev(2).
@@ -101,10 +101,8 @@ pub unsafe extern "C" fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ss
 /// As libc's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t {
-    match try_writev(fd, iov, count, None) {
-        Some(moved) => returned(moved),
-        None => next!(writev: fn(c_int, *const iovec, c_int) -> ssize_t, fd, iov, count),
-    }
+    let kernel = || next!(writev: fn(c_int, *const iovec, c_int) -> ssize_t, fd, iov, count);
+    moving(fd, iov, count, write_at, kernel)
 }
 
 macro_rules! at {
@@ -115,7 +113,7 @@ macro_rules! at {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, iov: *const iovec, count: c_int, pos: off_t) -> ssize_t {
-            match $try(fd, iov, count, Some(pos)) {
+            match $try(fd, iov, count, pos) {
                 Some(moved) => returned(moved),
                 None => next!($name: fn(c_int, *const iovec, c_int, off_t) -> ssize_t, fd, iov, count, pos),
             }
@@ -125,8 +123,8 @@ macro_rules! at {
 at! { preadv try_readv preadv64 try_readv pwritev try_writev pwritev64 try_writev }
 
 macro_rules! with_flags {
-    ($($name:ident $try:ident)*) => {$(
-        /// preadv2(2), pwritev2(2). With flags they are the kernel's.
+    ($($name:ident $try:ident $at:ident)*) => {$(
+        /// preadv2(2), pwritev2(2): position -1 is the file's. With flags they are the kernel's.
         ///
         /// # Safety
         /// As libc's.
@@ -138,14 +136,23 @@ macro_rules! with_flags {
             pos: off_t,
             flags: c_int,
         ) -> ssize_t {
-            match (flags == 0).then(|| $try(fd, iov, count, given(pos))).flatten() {
-                Some(moved) => returned(moved),
-                None => next!(
+            let kernel = || {
+                next!(
                     $name: fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t,
                     fd, iov, count, pos, flags
-                ),
+                )
+            };
+            match (flags, pos) {
+                (0, -1) => moving(fd, iov, count, $at, kernel),
+                (0, _) => $try(fd, iov, count, pos).map_or_else(kernel, returned),
+                _ => kernel(),
             }
         }
     )*};
 }
-with_flags! { preadv2 try_readv preadv64v2 try_readv pwritev2 try_writev pwritev64v2 try_writev }
+with_flags! {
+    preadv2 try_readv read_at
+    preadv64v2 try_readv read_at
+    pwritev2 try_writev write_at
+    pwritev64v2 try_writev write_at
+}
