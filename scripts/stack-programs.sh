@@ -127,6 +127,8 @@ acknowledged=0
 for kill in $(seq "$kills"); do
     python3 "$work/writer.py" "$mnt" >"$work/acks" 2>/dev/null &
     writer=$!
+    # Some time after its first commit of this turn.
+    for _ in $(seq 100); do [ -s "$work/acks" ] && break; sleep 0.1; done
     sleep "0.$((RANDOM % 900 + 100))"
     kill -9 "$server"; wait "$server" 2>/dev/null
     umount -l "$mnt" 2>/dev/null
@@ -140,6 +142,7 @@ for kill in $(seq "$kills"); do
     [ "${max:-0}" -ge "$acknowledged" ] 2>/dev/null && [ "$count" = "$max" ] || [ "$acknowledged" = 0 ] ||
         bad "kill $kill: $count rows up to $max, acknowledged $acknowledged"
 done
+[ "$acknowledged" -gt 0 ] || bad "no commit was acknowledged"
 say "kills: $kills, $acknowledged commits acknowledged"
 
 # What the mount shows, then an unmount that demotes, then the directory alone.
