@@ -232,10 +232,8 @@ fn judge_rights(process: u32, record: &Record, old: &[u8], known: &Known<'_>) ->
         (Some(was), Some(is)) if was != is => bad("it becomes of another kind"),
         (Some(_), Some(_)) if uid(old) != uid(new) && !may(0) => bad("its owner may not be changed"),
         (Some(_), Some(_)) if gid(old) != gid(new) && !may(uid(old)) => bad("its group may not be changed"),
-        // Whoever writes clears the bits by which a program runs as its owner.
-        (Some(_), Some(_))
-            if mode(old) & !0o6000 != mode(new) && mode(old) != mode(new) && !may(uid(old)) =>
-        {
+        // Whoever writes clears one or both of the bits by which a program runs as its owner or group.
+        (Some(_), Some(_)) if mode(new) | mode(old) & 0o6000 != mode(old) && !may(uid(old)) => {
             bad("its mode may not be changed")
         }
         _ => Ok(()),

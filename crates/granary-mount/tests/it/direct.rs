@@ -239,7 +239,7 @@ fn nonsense(rng: &mut Stream) -> Command {
 /// Commands of a hostile client: `GRANARY_HOSTILE=1000000` for more.
 #[test]
 fn random_commands_hurt_nobody() {
-    let count = std::env::var("GRANARY_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000u64);
+    let count = std::env::var("GRANARY_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000u64);
     each(Some("bytefs"), |server| {
         let (rig, good, bad) = (&server.rig, server.client(), server.client());
         fs::write(rig.path("mine"), vec![7; 5000]).expect("written");

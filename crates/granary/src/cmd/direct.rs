@@ -6,11 +6,27 @@
 //! ```
 
 use crate::failure::Failure;
-use rustix::process::{geteuid, getpid};
+use rustix::io::Errno;
+use rustix::process::{Pid, geteuid, getpid, test_kill_process};
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Removes what mounts of this user that were killed have left: a socket whose process is gone. What cannot be removed stays.
+fn sweep(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|n| n.strip_prefix("granary-")?.strip_suffix(".sock"));
+        let Some(pid) = number.and_then(|n| n.parse().ok()).and_then(Pid::from_raw) else { continue };
+        let gone = test_kill_process(pid) == Err(Errno::SRCH);
+        let ours = |m: &fs::Metadata| m.file_type().is_socket() && m.uid() == geteuid().as_raw();
+        if gone && entry.metadata().is_ok_and(|m| ours(&m)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
 
 /// The path for this mount's socket; one that an earlier process of this number has left is removed. `others`: other users must
 /// be able to reach it.
@@ -21,6 +37,7 @@ pub fn socket(others: bool) -> Result<PathBuf, Failure> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let own = if geteuid().is_root() { Some(PathBuf::from("/run")) } else { runtime.filter(|_| !others) };
     let dir = own.filter(|dir| dir.is_dir()).unwrap_or_else(std::env::temp_dir);
+    sweep(&dir);
     let path = dir.join(format!("granary-{}.sock", getpid().as_raw_nonzero()));
     match fs::symlink_metadata(&path) {
         Ok(there) if there.file_type().is_socket() => {
@@ -31,4 +48,25 @@ pub fn socket(others: bool) -> Result<PathBuf, Failure> {
         Err(e) => return Err(Failure::io(path.display(), e)),
     }
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_of_processes_that_are_gone_are_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| dir.path().join(name);
+        // The largest number of a process is 2^22 (PID_MAX_LIMIT).
+        let (gone, alive) =
+            (format!("granary-{}.sock", 1 << 23), format!("granary-{}.sock", std::process::id()));
+        for name in [&gone, &alive, "other.sock"] {
+            std::os::unix::net::UnixListener::bind(at(name)).expect("bound");
+        }
+        fs::write(at("granary-8388609.sock"), "no socket").expect("written");
+        sweep(dir.path());
+        assert!(!at(&gone).exists());
+        assert!([&alive, "other.sock", "granary-8388609.sock"].iter().all(|name| at(name).exists()));
+    }
 }
