@@ -45,10 +45,13 @@ pub struct FsEntry {
     /// Mends it, unmounted (what is damaged may not mount); `None` where nobody has written that.
     pub repair: Option<fn(&Devices) -> Result<Repaired>>,
     /// Mounts it for one call on its checkpoints; `None` where it has none.
-    pub checkpoints: Option<fn(&Devices, &Mount<'_>, CheckpointCall) -> Result<Checkpoints>>,
+    pub checkpoints: Option<AskCheckpoints>,
     /// How crash tests, schedules and soaks set it up, each under a name of its own.
     pub crash: &'static [CrashCase],
 }
+
+/// Mounts a file system for one call on its checkpoints.
+pub type AskCheckpoints = fn(&Devices, &Mount<'_>, CheckpointCall) -> Result<Checkpoints>;
 
 /// The section of a testbed that has a file system's mount options.
 #[derive(Clone, Copy)]
