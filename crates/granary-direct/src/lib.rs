@@ -16,9 +16,11 @@
 //!   client.rs    one program's side: a connection and its channels
 //! ```
 //!
-//! Invariants: (1) the server makes the memory and seals its size, so a client cannot make it shorter under the server's hands;
-//! (2) each side copies what the other wrote before it looks at it, and follows no address or index of it; (3) what holds the two
-//! together is the socket: when either process ends, the kernel closes it, and the other side sees that.
+//! Invariants:
+//!
+//! 1. The server makes the memory and seals its size. So a client cannot make it shorter under the server's hands.
+//! 2. Each side copies what the other wrote before it looks at it, and follows no address or index of it.
+//! 3. What holds the two together is the socket. When either process ends, the kernel closes it, and the other side sees that.
 //!
 //! It does *not* know what a command does: the server is `granary_mount`'s, the library that is loaded into programs
 //! `granary-userlib`.

@@ -10,9 +10,11 @@
 //! It is the same vfs as the FUSE requests', under the same guard, and waits for the same durability. But the caller is a real one:
 //! the vfs checks what the process may do, whose user, groups and number the kernel has told when it connected.
 //!
-//! Invariants: (1) nothing of a command is looked at before it is copied, and a handle is an index that is checked; (2) when a
-//! program's socket closes, however it died, its threads end and its files are closed; (3) when the mount ends, all of that
-//! happens before the vfs is unmounted.
+//! Invariants:
+//!
+//! 1. Nothing of a command is looked at before it is copied. A handle is an index that is checked.
+//! 2. When a program's socket closes, however it died, its threads end and its files are closed.
+//! 3. When the mount ends, all of that happens before the vfs is unmounted.
 //!
 //! It does *not* know names: calls that change them, locks, mappings, and whatever leaves the mount are the FUSE view's.
 //!

@@ -21,10 +21,13 @@
 //! itself, because both views are coherent. The position of an open file is the kernel's, too. What is taken is what costs a FUSE
 //! request: reading, writing, syncing, asking for attributes.
 //!
-//! Invariants: (1) a number that was closed by any call is not in the table; (2) in a file that several processes may share
-//! (after fork, or when a program is started) reads and writes at the common position are the kernel's, which has a lock for it;
-//! (3) nothing here waits for a lock that the same thread holds, whatever signal comes: such a call goes to the kernel; (4) without a
-//! server everything goes to the kernel.
+//! Invariants:
+//!
+//! 1. A number that was closed by any call is not in the table.
+//! 2. Several processes may share an open file: after fork, or when a program is started. Then reads and writes at the common
+//!    position are the kernel's, which has a lock for it.
+//! 3. Nothing here waits for a lock that the same thread holds, whatever signal comes. Such a call goes to the kernel.
+//! 4. Without a server everything goes to the kernel.
 //!
 //! Source: DEFUSE (ACM TOS 18(4), 2022), which keeps real descriptors of the mount and serves data past them.
 #![allow(unsafe_code, reason = "libc's functions, with libc's arguments")]
