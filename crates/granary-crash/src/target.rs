@@ -27,6 +27,9 @@ pub trait Target: Send + Sync {
     /// What was promised and not removed must be found all the same.
     fn renames_are_whole(&self) -> bool;
 
+    /// Whether a file's times are as durable as its data.
+    fn times_are_durable(&self) -> bool;
+
     /// Makes an empty file system; it must be durable on return.
     ///
     /// # Errors
@@ -154,6 +157,11 @@ impl Target for Case {
     fn renames_are_whole(&self) -> bool {
         let below = std::iter::successors(self.fs.below, |fs| fs.below);
         self.case.renames_are_whole && below.map(|fs| self.case_of(fs)).all(|case| case.renames_are_whole)
+    }
+
+    fn times_are_durable(&self) -> bool {
+        let below = std::iter::successors(self.fs.below, |fs| fs.below);
+        self.case.times_are_durable && below.map(|fs| self.case_of(fs)).all(|case| case.times_are_durable)
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {

@@ -64,7 +64,13 @@ pub const F2FS_FS_WRITE: FsEntry = FsEntry {
     mount: |devices, how| {
         mount_with(devices, how, |own| MountOptions { fs_write_fsync: true, in_place: InPlace::Never, ..own })
     },
-    crash: &[case("f2fs-fswrite", &[SMALL, "fsync_mode = 'posix'"])],
+    crash: &[
+        case("f2fs-fswrite", &[SMALL, "fsync_mode = 'posix'"]),
+        CrashCase {
+            times_are_durable: false,
+            ..case("f2fs-fswrite-lazy-times", &[SMALL, "fsync_mode = 'posix'\nlazy_times = true"])
+        },
+    ],
     ..F2FS
 };
 

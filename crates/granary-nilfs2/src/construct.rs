@@ -100,8 +100,17 @@ impl Nilfs2 {
         Ok(())
     }
 
-    /// Makes a log and writes it; `ops` is held exclusively.
+    /// Makes a log and writes it; `ops` is held exclusively. How many blocks it has.
     pub(crate) fn write_log(&self, kind: Kind, moved: Vec<Item>) -> Result<u64> {
+        let (log, ticket) = self.begin_log(kind, moved)?;
+        self.media.port.wait(ticket);
+        self.media.retire();
+        self.end_log(&log)?;
+        Ok(log.blocks.len() as u64)
+    }
+
+    /// Makes a log and starts to write it; `ops` is held exclusively. Readers have it from memory until `Media::retire`.
+    pub(crate) fn begin_log(&self, kind: Kind, moved: Vec<Item>) -> Result<(Log, Ticket)> {
         self.prepare_super(moved.len() as u64)?;
         let log = {
             // Readers learn the new places and the content together.
@@ -111,17 +120,24 @@ impl Nilfs2 {
             self.media.renaming(&log.remaps);
             log
         };
-        let runs = log.blocks.chunk_by(|a, b| a.0 + 1 == b.0 && a.2 == b.2).count() as u64;
-        let written = self.submit(&log);
-        self.media.retire();
-        written.map_err(|e| self.fail(e))?;
+        match self.submit(&log) {
+            Ok(ticket) => Ok((log, ticket)),
+            Err(error) => {
+                self.media.retire();
+                Err(self.fail(error))
+            }
+        }
+    }
+
+    /// What follows when a log is on the drive.
+    pub(crate) fn end_log(&self, log: &Log) -> Result<()> {
         self.unflushed.store(true, Relaxed);
         {
             let mut stats = self.stats.lock();
             stats.blocks += log.blocks.len() as u64;
-            match kind {
-                Kind::Full => stats.logs += 1,
-                Kind::Data(_) => stats.data_logs += 1,
+            match log.cno {
+                Some(_) => stats.logs += 1,
+                None => stats.data_logs += 1,
             }
         }
         if log.cno.is_some() {
@@ -145,20 +161,19 @@ impl Nilfs2 {
             self.reset_bam()?;
         }
         self.super_if_due()?;
+        let runs = log.blocks.chunk_by(|a, b| a.0 + 1 == b.0 && a.2 == b.2).count() as u64;
         let c = costs();
         cpu((c.extent_alloc + c.extent_update + Work::WriteBack.inodes()) * runs.min(16));
-        Ok(log.blocks.len() as u64)
+        Ok(())
     }
 
-    /// Renames, then writes: a log that counts has all of its blocks.
-    fn submit(&self, log: &Log) -> Result<()> {
+    /// Renames, then starts to write: a log that counts has all of its blocks.
+    fn submit(&self, log: &Log) -> Result<Ticket> {
         self.rename(&log.remaps)?;
-        let ticket = match &log.file {
-            Some(file) if self.options.fs_write_fsync => self.submit_file(log, file)?,
-            _ => submit(&self.media.port, log)?,
-        };
-        self.media.port.wait(ticket);
-        Ok(())
+        match &log.file {
+            Some(file) if self.options.fs_write_fsync => self.submit_file(log, file),
+            _ => submit(&self.media.port, log),
+        }
     }
 
     /// FLUSH, where something was written since the last one (`nilfs_flush_device`).

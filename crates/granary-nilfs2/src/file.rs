@@ -12,7 +12,6 @@ use crate::Nilfs2;
 use crate::dat::Virtual;
 use crate::layout::BLOCK_SIZE;
 use crate::log::Kind;
-use crate::options::Fsync;
 use crate::space::Want;
 use crate::state::{Node, Promise, State};
 use granary_device::Structure;
@@ -226,37 +225,6 @@ impl Nilfs2 {
         let kind = if set.size.is_some_and(|size| size < old) { Work::Truncate } else { Work::Attributes };
         cpu(kind.inodes() + costs().inode_dirty);
         Ok(())
-    }
-
-    /// Makes an inode durable (options.rs says what of it).
-    pub(crate) fn sync_inode(&self, inode: &Inode, data_only: bool) -> Result<()> {
-        self.working()?;
-        let ino = inode.ino().0;
-        if self.options.cp.is_none() {
-            self.construct_if(&mut |s| {
-                let node = s.nodes.get(&ino)?;
-                let told = self.options.fs_write_fsync;
-                if (data_only || told) && !node.needs_root && (told || !node.grew) {
-                    // A write stamps its times after its pages: another's fsync between them has these on media already.
-                    let times = (node.attr.mtime.0, node.attr.ctime.0);
-                    let late = self.options.fsync == Fsync::All && !data_only;
-                    let late = late && node.attr_dirty && node.told != Some(times);
-                    return match node.file.dirty.is_empty() {
-                        false => Some(Kind::Data(ino)),
-                        true => late.then_some(Kind::Full),
-                    };
-                }
-                let changed = match self.options.fsync {
-                    Fsync::Content => node.file.is_dirty(),
-                    Fsync::All => node.is_dirty() || node.needs_root || node.grew,
-                };
-                changed.then_some(Kind::Full)
-            })?;
-            if self.options.fs_write_fsync && self.media.port.reset_wanted() {
-                self.construct()?;
-            }
-        }
-        self.flush()
     }
 
     /// Whether a page that is cut has to be written again (`block_truncate_page` makes it dirty).

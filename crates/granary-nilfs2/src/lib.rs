@@ -12,8 +12,8 @@
 //!
 //! Nothing is overwritten. A log has the blocks that changed, the nodes above them, and the files of metadata up to a super root;
 //! what it replaces stays readable until the cleaner takes its segment. A power loss goes back to the newest whole log, and forward
-//! over logs of data that fdatasync left. Protocol, sizes and timers are those of Linux 6.1 (`tests/it/rows.rs` compares the
-//! blocks of each operation); the bytes on media are our own.
+//! over logs of data that fdatasync left. Protocol, sizes and timers are those of Linux 6.1 (`granary
+//! calibrate --reference` compares the blocks of each operation); the bytes on media are our own.
 //!
 //! Source: reference/nilfs2.md; PebbleSSD section 4.2.
 
@@ -41,6 +41,7 @@ mod segments;
 mod snapshot;
 mod space;
 mod state;
+mod sync;
 mod tree;
 
 pub use entry::{NILFS2, NILFS2_FSWRITE, NILFS2_PEBBLE, NILFS2_REMAP};
@@ -52,6 +53,7 @@ pub use options::{Fsync, MkfsOptions, MountOptions};
 use crate::layout::superblock::Superblock;
 use crate::media::Media;
 use crate::state::State;
+use crate::sync::Asked;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_units::Nanos;
@@ -104,6 +106,8 @@ pub struct Nilfs2 {
     state: Mutex<State>,
     /// Shared: operations. Exclusive: logs. Taken before `state`.
     ops: RwLock<()>,
+    /// Fsyncs that wait for `ops`, where they are served together (sync.rs).
+    syncing: parking_lot::Mutex<Vec<Asked>>,
     options: MountOptions,
     generations: Generations,
     pages: parking_lot::Mutex<Option<Weak<dyn DirtyPages>>>,

@@ -255,6 +255,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         generations: Generations::of_mount(state.cno),
         state: Mutex::new(state),
         ops: RwLock::new(()),
+        syncing: parking_lot::Mutex::new(Vec::new()),
         options: options.clone(),
         pages: parking_lot::Mutex::new(None),
         super_block: parking_lot::Mutex::new((sb, now())),

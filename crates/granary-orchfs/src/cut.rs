@@ -42,14 +42,20 @@ impl OrchFs {
     }
 
     /// A block without these pages of it.
-    pub(crate) fn punched(&self, block: u64, unit: &Unit, pages: Range<usize>) -> Result<Job<'_>> {
+    pub(crate) fn punched(
+        &self,
+        process: u32,
+        block: u64,
+        unit: &Unit,
+        pages: Range<usize>,
+    ) -> Result<Job<'_>> {
         if pages == (0..PAGES) {
-            return Ok(Job::change(self, block, Unit::Hole));
+            return Ok(Job::change(self, process, block, Unit::Hole));
         }
         if let Some(left) = Self::without(unit, &pages) {
-            return Ok(Job::change(self, block, left));
+            return Ok(Job::change(self, process, block, left));
         }
-        let mut job = Job::change(self, block, unit.clone());
+        let mut job = Job::change(self, process, block, unit.clone());
         match (self.take_for(&mut job, Area::Over), unit.base()) {
             (Ok(eln), Some(base)) => {
                 let mut slots: Box<[Slot; PAGES]> = Box::default();
@@ -63,7 +69,7 @@ impl OrchFs {
                     from: (pages.start as u64 * PAGE) as u32,
                     to: (pages.end as u64 * PAGE) as u32,
                 };
-                self.merge_on_ssd(block, unit, &[Segment { part, source: Source::Zeros }])
+                self.merge_on_ssd(process, block, unit, &[Segment { part, source: Source::Zeros }])
             }
             (Err(e), _) => Err(e),
             (Ok(_), None) => Err(FsError::Invalid),
@@ -78,8 +84,8 @@ impl OrchFs {
         new.set(set, call.time);
         let _held = set.size.map(|size| node.ranges.lock(size.min(old.size) / BLOCK, u64::MAX, Use::Resize));
         let jobs = match set.size {
-            Some(size) if size <= old.size => self.cut(node, size),
-            Some(size) => self.grow(node, old.size, size)?,
+            Some(size) if size <= old.size => self.cut(call.process, node, size),
+            Some(size) => self.grow(call.process, node, old.size, size)?,
             None => Vec::new(),
         };
         let attr = |_: Attr, _: Option<u64>| new;
@@ -93,34 +99,34 @@ impl OrchFs {
     }
 
     /// What goes when a file ends at `size`.
-    fn cut(&self, node: &Node, size: u64) -> Vec<Job<'_>> {
+    fn cut(&self, process: u32, node: &Node, size: u64) -> Vec<Job<'_>> {
         let state = node.state.read();
         let first = size.div_ceil(PAGE) % PAGES as u64;
         let mut jobs = Vec::new();
         for (block, unit) in state.tree.range(size.div_ceil(PAGE) / PAGES as u64, u64::MAX) {
             if block > size / BLOCK || first == 0 {
-                jobs.push(Job::change(self, block, Unit::Hole));
+                jobs.push(Job::change(self, process, block, Unit::Hole));
             } else if let Some(left) = Self::without(unit, &(first as usize..PAGES))
                 && left != *unit
             {
-                jobs.push(Job::change(self, block, left));
+                jobs.push(Job::change(self, process, block, left));
             }
         }
         jobs
     }
 
     /// What becomes of the last block when a file grows.
-    pub(crate) fn grow(&self, node: &Node, size: u64, to: u64) -> Result<Vec<Job<'_>>> {
+    pub(crate) fn grow(&self, process: u32, node: &Node, size: u64, to: u64) -> Result<Vec<Job<'_>>> {
         let unit = node.state.read().tree.get(size / BLOCK).clone();
         let gap = if size.is_multiple_of(BLOCK) { Vec::new() } else { self.gap(&unit, size, to) };
         if gap.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(vec![self.grown(size / BLOCK, &unit, &gap, to)?])
+        Ok(vec![self.grown(process, size / BLOCK, &unit, &gap, to)?])
     }
 
     /// Punches the pages wholly within `pos..end`.
-    pub(crate) fn punch(&self, node: &Node, pos: u64, end: u64) -> Result<Vec<Job<'_>>> {
+    pub(crate) fn punch(&self, process: u32, node: &Node, pos: u64, end: u64) -> Result<Vec<Job<'_>>> {
         let (first, last) = (pos.div_ceil(PAGE), end / PAGE);
         if first >= last {
             return Ok(Vec::new());
@@ -134,7 +140,7 @@ impl OrchFs {
             let from = first.saturating_sub(block * per) as usize;
             from..(last - block * per).min(per) as usize
         };
-        units.iter().map(|(block, unit)| self.punched(*block, unit, within(*block))).collect()
+        units.iter().map(|(block, unit)| self.punched(process, *block, unit, within(*block))).collect()
     }
 
     /// Frees an inode without links, and all that it has.

@@ -117,6 +117,7 @@ impl OrchFs {
             checkpoint.heads[journal] = tail;
             checkpoint.write(&self.pm)?;
         }
+        self.pools.digested(&|process| self.journal_of(process) == journal);
         j.digested(tail).into_iter().try_for_each(|(area, number)| {
             if area == Area::Inode {
                 self.leases.lock().release(number);
@@ -166,16 +167,18 @@ impl OrchFs {
         self.refused.load(Relaxed)
     }
 
-    /// A process has ended, or died: its journal is digested as far as it is whole, and its leases are nobody's.
+    /// A process has ended, or died: its journal is digested as far as it is whole, and its leases and grants are nobody's.
     ///
     /// # Errors
     /// The drive's.
     pub fn process_ended(&self, process: u32) -> Result<()> {
-        let journal = self.processes.lock().get(&process).copied();
+        let journal = self.processes.lock().0.get(&process).copied();
         if let Some(journal) = journal {
             self.digest(journal)?;
         }
+        self.processes.lock().0.remove(&process);
         self.leases.lock().ended(process);
+        self.pools.ended(process);
         Ok(())
     }
 

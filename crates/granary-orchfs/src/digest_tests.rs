@@ -276,6 +276,14 @@ fn rights_links_leases_and_numbers_are_judged() {
             assert_eq!(judge_one(mode.clone(), process, None), Ok(()), "an owner may");
             let free = fs.layout.count(Area::Page) - 1;
             let word = crate::unit::Word::Append(fs.layout.count(Area::Append) - 1).encode();
+            // A page that somebody else has taken, whose journal still has its file.
+            let mut q = Process::new(vfs.clone(), Cred { uid: 1001, gid: 1001, groups: Vec::new() });
+            let fd = q.open("/new", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+            q.pwrite(fd, Payload::Fill { word: 1, len: 100 }, 0).expect("write");
+            let new = q.fstat(fd).expect("stat").ino.0;
+            let node = fs.nodes.lock().get(&new).and_then(std::sync::Weak::upgrade).expect("in memory");
+            let fresh = node.state.read().tree.get(0).nvm_pages().next().expect("a page");
+            let why_fresh = format!("which was granted to process {}", q.caller().process);
             let theirs =
                 u64::from_le_bytes(head(others)[inode::ROOT..inode::ROOT + 8].try_into().expect("8"));
             for (record, process, epoch, why) in [
@@ -285,6 +293,7 @@ fn rights_links_leases_and_numbers_are_judged() {
                 (changed(ino, inode::ROOT, &word.to_le_bytes()), process, None, "given to nobody"),
                 (changed(ino, inode::ROOT, &theirs.to_le_bytes()), process, None, "of another"),
                 (changed(ino, inode::ATTRIBUTES, &free.to_le_bytes()), process, None, "given to nobody"),
+                (changed(ino, inode::ATTRIBUTES, &fresh.to_le_bytes()), process, None, &why_fresh),
                 (changed(others, 18, &0o777u16.to_le_bytes()), process, None, "has the lease"),
                 (mode.clone(), process + 90, None, "has the lease"),
                 (mode, process, Some(0), "later than 0"),
@@ -292,6 +301,50 @@ fn rights_links_leases_and_numbers_are_judged() {
                 let said = judge_one(record, process, epoch).expect_err(why);
                 assert!(said.contains(why), "{said}");
             }
+            // At home, it is a number as any other.
+            fs.digest_all().expect("digests");
+            assert_eq!(fs.pools.fresh_of_other(Area::Page, process, fresh), None);
+        });
+    });
+}
+
+/// Processes take from grants of their own. What an ended one has not used, others find; and a full NVM is found to the last page.
+#[test]
+fn grants_are_apart_and_come_back() {
+    on_pair(|| {
+        run(|| {
+            let drive = drive(Bytes::mib(12));
+            let (nvm, ssd) = halves(&port(&drive));
+            crate::mkfs(&nvm, &ssd, &MkfsOptions::default()).expect("mkfs");
+            let fs = mounted(&port(&drive), false);
+            let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
+            let mut all: Vec<Process> = (0..3).map(|_| Process::new(vfs.clone(), Cred::ROOT)).collect();
+            for (i, p) in all.iter_mut().enumerate() {
+                let fd = p.open(format!("/{i}"), OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+                p.pwrite(fd, Payload::Fill { word: 1, len: 100 }, 0).expect("write");
+            }
+            let whose = |ino: u64| {
+                let node = fs.nodes.lock().get(&ino).and_then(std::sync::Weak::upgrade).expect("in memory");
+                let page = node.state.read().tree.get(0).nvm_pages().next().expect("a page");
+                fs.pools.grant_of(Area::Page, page)
+            };
+            for (i, p) in all.iter_mut().enumerate() {
+                let ino = p.stat(format!("/{i}")).expect("stat").ino.0;
+                assert_eq!(whose(ino), Some(p.caller().process));
+            }
+            fs.process_ended(all[0].caller().process).expect("digests");
+            let ended = all[0].caller().process;
+            assert!(Area::ALL.iter().all(|area| !fs.pools.holders(*area).contains(&ended)));
+            // One process fills everything: what others were granted is taken back.
+            let p = &mut all[1];
+            let fd = p.open("/full", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
+            let mut pos = 0;
+            while p.pwrite(fd, Payload::Fill { word: 2, len: 4096 }, pos).is_ok() {
+                pos += 4096;
+            }
+            let free = fs.pools.free(Area::Page);
+            assert!(free == 0 || fs.pools.free(Area::Block) == 0, "{free} pages are left");
+            assert_eq!(fs.refused_groups(), 0);
         });
     });
 }

@@ -46,14 +46,14 @@ impl OrchFs {
         let (nothing, group) = (Payload::Bytes(&[]), GROUP);
         if new.size > old.size {
             // What the file grows over becomes zero first, which nobody sees.
-            let grown = self.grow(node, old.size, new.size)?;
+            let grown = self.grow(call.process, node, old.size, new.size)?;
             if !grown.is_empty() {
                 let stamp = Stamp { attr: &|_, _| old, head: false, group };
                 self.execute(call.process, inode, grown, nothing, &stamp)?;
             }
         }
         let mut jobs = match how {
-            Allocate::PunchHole => self.punch(node, pos, end)?,
+            Allocate::PunchHole => self.punch(call.process, node, pos, end)?,
             _ => {
                 // Pages that are touched are touched as a whole; the bytes at the edges are the caller's affair.
                 let (from, to) = match how {
@@ -67,14 +67,14 @@ impl OrchFs {
                         let from = (edge % BLOCK) as u32;
                         let part = Part { block: edge / BLOCK, from, to: from + PAGE as u32 };
                         if edge < end && !jobs.iter().any(|job: &Job<'_>| job.block == part.block) {
-                            jobs.extend(self.reserved(inode, part)?);
+                            jobs.extend(self.reserved(call.process, inode, part)?);
                         }
                     }
                 }
                 for part in parts(from, to.saturating_sub(from)) {
                     let job = match how.zeroes() {
-                        true => self.zeroed(inode, part)?,
-                        false => self.reserved(inode, part)?,
+                        true => self.zeroed(call.process, inode, part)?,
+                        false => self.reserved(call.process, inode, part)?,
                     };
                     if let Some(job) = job {
                         jobs.retain(|other| other.block != job.block);
@@ -95,72 +95,80 @@ impl OrchFs {
     }
 
     /// A hole becomes an unwritten block; where the SSD is full, zeroed NVM pages.
-    fn unwritten(&self, part: Part) -> Result<Job<'_>> {
-        let mut job = Job::change(self, part.block, Unit::Hole);
+    fn unwritten(&self, process: u32, part: Part) -> Result<Job<'_>> {
+        let mut job = Job::change(self, process, part.block, Unit::Hole);
         match self.take_for(&mut job, Area::Block) {
             Ok(block) => {
                 job.after = Unit::Block(Base { block, unwritten: true });
                 Ok(job)
             }
-            Err(FsError::NoSpace) => self.on_pages(&Unit::Hole, part, part.pages().map(|(page, ..)| page)),
+            Err(FsError::NoSpace) => {
+                self.on_pages(process, &Unit::Hole, part, part.pages().map(|(page, ..)| page))
+            }
             Err(e) => Err(e),
         }
     }
 
     /// Zeroes pages of a block on the NVM: those that it has in place, others are new.
-    fn on_pages(&self, unit: &Unit, part: Part, pages: impl Iterator<Item = usize>) -> Result<Job<'_>> {
+    fn on_pages(
+        &self,
+        process: u32,
+        unit: &Unit,
+        part: Part,
+        pages: impl Iterator<Item = usize>,
+    ) -> Result<Job<'_>> {
         let page = |page: usize| {
             let from = (page as u64 * PAGE) as u32;
             zeros(Part { block: part.block, from, to: from + PAGE as u32 })
         };
         let segments: Vec<Segment> = pages.map(page).collect();
-        self.prepare(part.block, unit, &segments, u64::MAX)
+        self.prepare(process, part.block, unit, &segments, u64::MAX)
     }
 
     /// Every page of a part of a block gets space; `None`: it has it.
-    fn reserved(&self, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
+    fn reserved(&self, process: u32, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
         let unit = self.unit(inode, part.block);
         match &unit {
-            Unit::Hole => self.unwritten(part).map(Some),
+            Unit::Hole => self.unwritten(process, part).map(Some),
             Unit::Append { pages, .. } => {
                 let missing: Vec<usize> =
                     part.pages().map(|(page, ..)| page).filter(|page| pages[*page] == 0).collect();
                 if missing.is_empty() {
                     return Ok(None);
                 }
-                self.on_pages(&unit, part, missing.into_iter()).map(Some)
+                self.on_pages(process, &unit, part, missing.into_iter()).map(Some)
             }
             _ => Ok(None),
         }
     }
 
     /// A part of a block, of whole pages, becomes zeros with space under them.
-    fn zeroed(&self, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
+    fn zeroed(&self, process: u32, inode: &Inode, part: Part) -> Result<Option<Job<'_>>> {
         let unit = self.unit(inode, part.block);
         match (&unit, unit.base()) {
-            (Unit::Hole, _) => self.unwritten(part).map(Some),
+            (Unit::Hole, _) => self.unwritten(process, part).map(Some),
             (_, Some(base)) if part.is_whole() => {
                 let after = Unit::Block(Base { unwritten: true, ..base });
-                Ok((unit != after).then(|| Job::change(self, part.block, after)))
+                Ok((unit != after).then(|| Job::change(self, process, part.block, after)))
             }
             (_, Some(_)) => {
                 let pages = (part.from / PAGE as u32) as usize..(part.to / PAGE as u32) as usize;
-                let job = self.punched(part.block, &unit, pages)?;
+                let job = self.punched(process, part.block, &unit, pages)?;
                 // All zeros, but not without space.
                 Ok(Some(match (&job.after, unit.base()) {
                     (Unit::Hole, Some(base)) => {
-                        Job::change(self, part.block, Unit::Block(Base { unwritten: true, ..base }))
+                        Job::change(self, process, part.block, Unit::Block(Base { unwritten: true, ..base }))
                     }
                     _ => job,
                 }))
             }
             (_, None) => {
                 if part.is_whole()
-                    && let Ok(job) = self.unwritten(part)
+                    && let Ok(job) = self.unwritten(process, part)
                 {
                     return Ok(Some(job));
                 }
-                self.on_pages(&unit, part, part.pages().map(|(page, ..)| page)).map(Some)
+                self.on_pages(process, &unit, part, part.pages().map(|(page, ..)| page)).map(Some)
             }
         }
     }

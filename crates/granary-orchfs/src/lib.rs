@@ -29,6 +29,7 @@ mod entry;
 mod fallocate;
 mod fs;
 pub mod geometry;
+mod grants;
 pub mod hrtree;
 mod journal;
 pub mod layout;
@@ -91,8 +92,8 @@ pub struct OrchFs {
     pools: Pools,
     journals: Vec<Journal>,
     checkpoint: Mutex<Checkpoint>,
-    /// Processes that have come, in their order: who has which journal.
-    processes: parking_lot::Mutex<FxHashMap<u32, usize>>,
+    /// Processes that are there, and how many have come: who has which journal.
+    processes: parking_lot::Mutex<(FxHashMap<u32, usize>, usize)>,
     generations: Generations,
     /// Inodes in memory, for checks and migration.
     nodes: parking_lot::Mutex<FxHashMap<u64, Weak<Node>>>,
@@ -114,8 +115,6 @@ pub struct OrchFs {
     undone: AtomicU64,
     /// When a program called last, nanoseconds.
     last_call: AtomicU64,
-    /// Numbers taken, by area: every so many are granted by one request.
-    granted: [AtomicU64; 6],
     daemons: parking_lot::Mutex<Vec<Daemon>>,
     /// A group could not be appended: memory is ahead of the NVM, and nothing changes any more.
     failed: parking_lot::Mutex<Option<FsError>>,
@@ -135,8 +134,11 @@ impl OrchFs {
     /// The journal of a process: the first ones have one of their own, later ones share them.
     fn journal_of(&self, process: u32) -> usize {
         let mut processes = self.processes.lock();
-        let next = processes.len() % self.journals.len();
-        *processes.entry(process).or_insert(next)
+        let (there, come) = &mut *processes;
+        *there.entry(process).or_insert_with(|| {
+            *come += 1;
+            (*come - 1) % self.journals.len()
+        })
     }
 
     /// Whether something can still be changed.

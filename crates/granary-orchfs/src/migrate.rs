@@ -125,7 +125,7 @@ impl OrchFs {
         if !tails && block == node.size.load(Relaxed) / BLOCK {
             return Ok(false);
         }
-        let mut job = self.merge_on_ssd(block, &unit, &[])?;
+        let mut job = self.merge_on_ssd(0, block, &unit, &[])?;
         let mut tx = Tx::new(self);
         self.run(&mut tx, std::slice::from_ref(&job), Payload::Bytes(&[]))?;
         let Some(mut state) = node.state.try_write() else { return Ok(false) };

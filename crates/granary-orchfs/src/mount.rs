@@ -120,7 +120,6 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         migrated: Default::default(),
         upages_made: Default::default(),
         last_call: Default::default(),
-        granted: Default::default(),
         daemons: Default::default(),
         failed: Default::default(),
         undone: std::sync::atomic::AtomicU64::new(first_undo),

@@ -1,12 +1,14 @@
-//! What is free: a bitmap in host memory for each area, made at mount from what the inodes reach.
+//! What is free: a bitmap in host memory for each area, made at mount from what the inodes reach; and who may take it ([`crate::grants`]).
 //!
 //! A number that an operation takes and does not commit goes back at once. One that a committed group frees goes back only when
 //! the digest of that group is durable ([`crate::journal`]): until then a replay may still lead to it.
 
+use crate::grants::Grants;
 use crate::layout::{Area, Layout};
 use granary_pm::corrupt;
 use granary_vfs::{FsError, Result};
 use parking_lot::Mutex;
+use std::ops::Range;
 
 /// The numbers of one area.
 struct Ids {
@@ -14,14 +16,21 @@ struct Ids {
     taken: Vec<u64>,
     count: u64,
     free: u64,
-    /// No number below is free.
+    /// No number below is free and nobody's.
     from: u64,
+    grants: Grants,
 }
 
 impl Ids {
     /// All of `0..count` are free; number 0 only where `has_zero`.
     fn new(count: u64, has_zero: bool) -> Ids {
-        let mut ids = Ids { taken: vec![0; count.div_ceil(64) as usize], count, free: count, from: 0 };
+        let mut ids = Ids {
+            taken: vec![0; count.div_ceil(64) as usize],
+            count,
+            free: count,
+            from: 0,
+            grants: Grants::default(),
+        };
         if !has_zero && count > 0 {
             ids.mark(0);
         }
@@ -38,24 +47,66 @@ impl Ids {
         true
     }
 
-    fn take(&mut self) -> Option<u64> {
-        if self.free == 0 {
-            return None;
+    /// The lowest free number of a range.
+    fn lowest(&self, range: Range<u64>) -> Option<u64> {
+        let end = range.end.min(self.count);
+        let mut at = range.start;
+        while at < end {
+            let free = !self.taken[(at / 64) as usize] >> (at % 64);
+            if free != 0 {
+                let number = at + u64::from(free.trailing_zeros());
+                return (number < end).then_some(number);
+            }
+            at = (at / 64 + 1) * 64;
         }
-        let mut word = (self.from / 64) as usize;
-        while self.taken[word] == u64::MAX {
-            word += 1;
+        None
+    }
+
+    /// Takes the lowest free number that a process was granted.
+    fn take(&mut self, process: u32) -> Option<u64> {
+        let number = self.grants.of(process).find_map(|range| self.lowest(range));
+        if let Some(number) = number {
+            self.mark(number);
         }
-        let number = word as u64 * 64 + u64::from(self.taken[word].trailing_ones());
-        // Bits behind the end are not taken, but no number: then nothing below is free, whatever the count says.
-        if !self.mark(number) {
-            return None;
+        self.grants.looked(process, number.map_or(self.count, |number| number + 1));
+        number
+    }
+
+    /// Grants a process a range from the lowest number that is free and nobody's. It has an eighth of what is free at most, so that
+    /// others find some, too.
+    fn grant(&mut self, process: u32, most: u64) -> bool {
+        let most = most.min(self.free / 8).max(1);
+        let mut at = self.from;
+        while let Some(number) = self.lowest(at..self.count) {
+            if let Some((range, _)) = self.grants.around(number) {
+                at = range.end;
+                continue;
+            }
+            let end = self.grants.next_after(number).unwrap_or(self.count).min(number + most);
+            self.grants.add(process, number..end);
+            self.from = end;
+            return true;
         }
-        self.from = number + 1;
-        if self.from >= self.count {
-            self.from = self.count - 1;
-        }
-        Some(number)
+        self.from = self.count;
+        false
+    }
+
+    /// Free numbers that a process was granted.
+    fn unused(&self, process: u32) -> u64 {
+        let bits = |range: Range<u64>| {
+            let mut count = 0;
+            let mut at = range.start;
+            while at < range.end {
+                let here = (at / 64 + 1) * 64;
+                let end = here.min(range.end);
+                let free = !self.taken[(at / 64) as usize] >> (at % 64);
+                let mask = if end - at == 64 { u64::MAX } else { (1 << (end - at)) - 1 };
+                count += u64::from((free & mask).count_ones());
+                at = end;
+            }
+            count
+        };
+        self.grants.of(process).map(bits).sum()
     }
 
     fn give(&mut self, number: u64) -> bool {
@@ -66,6 +117,7 @@ impl Ids {
         self.taken[word] &= !bit;
         self.free += 1;
         self.from = self.from.min(number);
+        self.grants.freed(number);
         true
     }
 }
@@ -90,21 +142,55 @@ impl Pools {
         &self.ids[area as usize]
     }
 
-    /// Takes the lowest free number.
-    ///
-    /// # Errors
-    /// `NoSpace`.
-    pub fn take(&self, area: Area) -> Result<u64> {
-        self.of(area).lock().take().ok_or(FsError::NoSpace)
+    /// Grants a process some more numbers: whether there are any that are free and nobody's.
+    pub fn grant(&self, area: Area, process: u32) -> bool {
+        self.of(area).lock().grant(process, area.grant())
+    }
+
+    /// Another process that was granted numbers which it has not taken: the one with the most of them.
+    pub fn richest(&self, area: Area, but: u32) -> Option<u32> {
+        let ids = self.of(area).lock();
+        let others = ids.grants.holders().into_iter().filter(|process| *process != but);
+        let unused = others.map(|process| (ids.unused(process), std::cmp::Reverse(process)));
+        unused.max().filter(|(unused, _)| *unused > 0).map(|(_, process)| process.0)
+    }
+
+    /// A process's grants are nobody's again. What it has taken stays taken.
+    pub fn take_back(&self, area: Area, process: u32) {
+        let mut ids = self.of(area).lock();
+        ids.grants.take_back(process);
+        ids.from = 0;
+    }
+
+    /// The process that a number is granted to.
+    #[cfg(test)]
+    pub fn grant_of(&self, area: Area, number: u64) -> Option<u32> {
+        self.of(area).lock().grants.around(number).map(|(_, process)| process)
+    }
+
+    /// Who has grants.
+    #[cfg(test)]
+    pub fn holders(&self, area: Area) -> Vec<u32> {
+        self.of(area).lock().grants.holders()
+    }
+
+    /// A process has ended: nothing of any area is granted to it.
+    pub fn ended(&self, process: u32) {
+        Area::ALL.into_iter().for_each(|area| self.take_back(area, process));
+    }
+
+    /// The journals of these processes are digested.
+    pub fn digested(&self, of: &dyn Fn(u32) -> bool) {
+        self.ids.iter().for_each(|ids| ids.lock().grants.digested(of));
+    }
+
+    /// The process, if not this one, that has taken a number since its journal was digested.
+    pub fn fresh_of_other(&self, area: Area, process: u32, number: u64) -> Option<u32> {
+        self.of(area).lock().grants.fresh_of_other(process, number)
     }
 
     /// Takes the first run of free numbers within `among`, `most` of them at most.
-    pub fn take_run(
-        &self,
-        area: Area,
-        among: std::ops::Range<u64>,
-        most: u64,
-    ) -> Option<std::ops::Range<u64>> {
+    pub fn take_run(&self, area: Area, among: Range<u64>, most: u64) -> Option<Range<u64>> {
         let mut ids = self.of(area).lock();
         let is_free = |ids: &Ids, n: u64| ids.taken[(n / 64) as usize] >> (n % 64) & 1 == 0;
         let first = among.clone().find(|n| is_free(&ids, *n))?;
@@ -165,26 +251,29 @@ impl Pools {
     }
 }
 
-/// Numbers that an operation has taken; those that it does not keep go back.
+/// Numbers that an operation of a process has taken; those that it does not keep go back.
 pub struct Taken<'a> {
     pools: &'a Pools,
+    process: u32,
     ids: Vec<(Area, u64)>,
 }
 
 impl<'a> Taken<'a> {
     /// None yet.
-    pub fn new(pools: &'a Pools) -> Taken<'a> {
-        Taken { pools, ids: Vec::new() }
+    pub fn new(pools: &'a Pools, process: u32) -> Taken<'a> {
+        Taken { pools, process, ids: Vec::new() }
     }
 
-    /// Takes one.
-    ///
-    /// # Errors
-    /// `NoSpace`.
-    pub fn take(&mut self, area: Area) -> Result<u64> {
-        let number = self.pools.take(area)?;
+    /// Whose they are.
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// Takes the lowest of those that were granted; `None`: they are used up.
+    pub fn take(&mut self, area: Area) -> Option<u64> {
+        let number = self.pools.of(area).lock().take(self.process)?;
         self.ids.push((area, number));
-        Ok(number)
+        Some(number)
     }
 
     /// Gives those back that were taken after there were `count`.
@@ -202,12 +291,19 @@ impl<'a> Taken<'a> {
 
     /// They are in use from now on.
     pub fn keep(&mut self) {
-        self.ids.clear();
+        self.keep_but(Area::Index, &[]);
     }
 
-    /// This one goes back when an operation ends without having used it, though others are kept.
-    pub fn keep_but(&mut self, area: Area, unused: &[u64]) {
-        self.ids.retain(|(a, number)| *a == area && unused.contains(number));
+    /// All but these go into use; they go back when the operation ends.
+    pub fn keep_but(&mut self, unused_area: Area, unused: &[u64]) {
+        let (pools, process) = (self.pools, self.process);
+        self.ids.retain(|(area, number)| {
+            let waits = *area == unused_area && unused.contains(number);
+            if !waits {
+                pools.of(*area).lock().grants.used(process, *number);
+            }
+            waits
+        });
     }
 }
 
@@ -223,14 +319,30 @@ mod tests {
     use granary_sim::rng::Stream;
     use std::collections::BTreeSet;
 
+    /// Three processes take and give back at random: nobody gets a number that is taken, what is taken is in the taker's grant, and
+    /// all that is free is found.
     #[test]
-    fn numbers_are_a_set_and_the_lowest_is_taken() {
+    fn numbers_are_a_set_and_each_process_takes_its_own() {
         let mut random = Stream::new(1, "ids");
-        for count in [1, 2, 63, 64, 65, 200] {
+        for count in [1, 2, 63, 64, 65, 200, 3000] {
             let (mut ids, mut free) = (Ids::new(count, false), (1..count).collect::<BTreeSet<u64>>());
-            for _ in 0..2_000 {
+            for _ in 0..4_000 {
+                let process = random.below(3) as u32;
                 if random.chance(0.6) {
-                    assert_eq!(ids.take(), free.pop_first());
+                    let own = |ids: &Ids, n: &u64| ids.grants.around(*n).is_some_and(|(_, p)| p == process);
+                    let lowest = free.iter().copied().find(|n| own(&ids, n));
+                    let number = ids.take(process);
+                    assert_eq!(number, lowest);
+                    if let Some(number) = number {
+                        free.remove(&number);
+                        continue;
+                    }
+                    let nobodys = free.iter().copied().find(|n| ids.grants.around(*n).is_none());
+                    assert_eq!(ids.grant(process, 16), nobodys.is_some());
+                    if nobodys.is_none() && random.chance(0.2) {
+                        ids.grants.take_back((process + 1) % 3);
+                        ids.from = 0;
+                    }
                 } else {
                     let number = random.below(count + 2);
                     let was_taken = number > 0 && number < count && !free.contains(&number);
@@ -242,6 +354,8 @@ mod tests {
                     }
                 }
                 assert_eq!(ids.free, free.len() as u64);
+                let own = |n: &&u64| ids.grants.around(**n).is_some_and(|(_, p)| p == process);
+                assert_eq!(ids.unused(process), free.iter().filter(own).count() as u64);
             }
         }
     }

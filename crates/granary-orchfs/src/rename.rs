@@ -27,7 +27,7 @@ impl OrchFs {
         for inode in [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target) {
             self.check_lease(inode.ino().0)?;
         }
-        let (mut taken, mut tx) = (Taken::new(&self.pools), Tx::new(self));
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
         let same = r.from_dir.ino() == r.to_dir.ino();
         let mut dirs =
             Dirs { from: node(r.from_dir).state.write(), to: (!same).then(|| node(r.to_dir).state.write()) };

@@ -73,7 +73,7 @@ impl OrchFs {
         let file = node.undoing.lock();
         let journal = self.journal_of(process);
         let slot_lock = self.journals[journal].undo.lock();
-        let mut copies = Taken::new(&self.pools);
+        let mut copies = Taken::new(&self.pools, process);
         let mut entries: Vec<Entry> = Vec::with_capacity(targets.len());
         for (area, target) in targets {
             let copy = self.take(&mut copies, area)?;

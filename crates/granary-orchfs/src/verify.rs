@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   each record   its bytes are possible (record.rs) | its inode is leased to whoever wrote it | the numbers that it newly names were
-//!                 given out, and nodes among them are this inode's | owner, group and mode change by who may
+//!                 given out, not to another process, and nodes among them are this inode's | owner, group and mode change by who may
 //!   each group    links: names that came and went beside the counts of their inodes, directories and their parents
 //! ```
 //!
@@ -163,6 +163,12 @@ fn judge_record(images: &mut Images<'_>, group: &Group, record: &Record, known: 
         if !known.pools.is_taken(area, number) {
             return Err(corrupt(format!(
                 "inode {ino} names {} {number}, which was given to nobody",
+                area.name()
+            )));
+        }
+        if let Some(other) = known.pools.fresh_of_other(area, group.process, number) {
+            return Err(corrupt(format!(
+                "inode {ino} names {} {number}, which was granted to process {other}",
                 area.name()
             )));
         }

@@ -87,8 +87,8 @@ pub(crate) struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// A block that becomes something without any I/O.
-    pub fn change(fs: &'a OrchFs, block: u64, after: Unit) -> Job<'a> {
-        Job { block, after, ios: Vec::new(), taken: Taken::new(&fs.pools) }
+    pub fn change(fs: &'a OrchFs, process: u32, block: u64, after: Unit) -> Job<'a> {
+        Job { block, after, ios: Vec::new(), taken: Taken::new(&fs.pools, process) }
     }
 
     /// Its numbers are in use from now on.
@@ -126,16 +126,28 @@ pub(crate) struct Stamp<'a> {
 }
 
 impl OrchFs {
-    /// Takes a number; where none is free but some wait for a digest, after that.
+    /// Takes a number of what the process was granted. Where that is used up, the kernel's part is asked for more. It takes back what
+    /// another process has not used, when nothing else is left.
     pub(crate) fn take(&self, taken: &mut Taken<'_>, area: Area) -> Result<u64> {
-        if self.granted[area as usize].fetch_add(1, Relaxed).is_multiple_of(area.grant()) {
-            cpu(self.options.ipc);
+        let (process, mut asked) = (taken.process(), false);
+        loop {
+            if let Some(number) = taken.take(area) {
+                return Ok(number);
+            }
+            if process != 0 && !std::mem::replace(&mut asked, true) {
+                cpu(self.options.ipc);
+            }
+            if self.pools.grant(area, process) {
+                continue;
+            }
+            if let Some(holder) = self.pools.richest(area, process) {
+                // Its records are judged while the numbers are still its own.
+                self.digest(self.journal_of(holder))?;
+                self.pools.take_back(area, holder);
+            } else if !self.free_by_digest(area)? {
+                return Err(FsError::NoSpace);
+            }
         }
-        match taken.take(area) {
-            Err(FsError::NoSpace) if self.free_by_digest(area)? => {}
-            other => return other,
-        }
-        taken.take(area)
     }
 
     /// Writes `data` at `pos`; size and times with it.
@@ -160,7 +172,7 @@ impl OrchFs {
             let tail = unit(old.size / BLOCK);
             gap = self.gap(&tail, old.size, pos);
             if old.size / BLOCK < pos / BLOCK && !gap.is_empty() {
-                jobs.push(self.grown(old.size / BLOCK, &tail, &gap, size)?);
+                jobs.push(self.grown(call.process, old.size / BLOCK, &tail, &gap, size)?);
                 gap.clear();
             }
         }
@@ -173,9 +185,9 @@ impl OrchFs {
                 Partition::Phfs if data.len() as u64 >= BLOCK => {
                     let c = costs();
                     cpu(c.page * part.pages().count() as u64 + c.copy(part.len()));
-                    self.merge_on_ssd(part.block, &below, &segments)?
+                    self.merge_on_ssd(call.process, part.block, &below, &segments)?
                 }
-                _ => self.prepare(part.block, &below, &segments, size)?,
+                _ => self.prepare(call.process, part.block, &below, &segments, size)?,
             });
         }
         let attr = |now: Attr, reached: Option<u64>| Attr {

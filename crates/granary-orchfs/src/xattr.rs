@@ -31,7 +31,7 @@ impl OrchFs {
         if bytes.len() > MOST_ATTRIBUTES {
             return Err(FsError::NoSpace);
         }
-        let (mut taken, mut tx) = (Taken::new(&self.pools), Tx::new(self));
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
         let mut pages = Vec::new();
         for _ in 0..blob::pages(bytes.len()) {
             pages.push(self.take(&mut taken, Area::Page)?);

@@ -236,12 +236,21 @@ pub struct CrashCase {
     /// Whether a rename is there wholly or not at all, whatever is fsynced later. Else a file that was made later and
     /// fsynced under one of its two names says nothing of it, nor does what had the old name earlier and is back.
     pub renames_are_whole: bool,
+    /// Whether a file's times are as durable as its data.
+    pub times_are_durable: bool,
 }
 
 impl CrashCase {
-    /// The defaults, 512 KiB for metadata, whole renames.
+    /// The defaults, 512 KiB for metadata, whole renames, durable times.
     pub const fn plain(name: &'static str) -> CrashCase {
-        CrashCase { name, mkfs: "", mount: &[], metadata_cache: Bytes::kib(512), renames_are_whole: true }
+        CrashCase {
+            name,
+            mkfs: "",
+            mount: &[],
+            metadata_cache: Bytes::kib(512),
+            renames_are_whole: true,
+            times_are_durable: true,
+        }
     }
 }
 

@@ -32,8 +32,10 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(target: &dyn Target, seed: u64) -> Machine {
-        let promises =
-            Promises::new().with_times(&target.vfs()).with_whole_renames(target.renames_are_whole());
+        let mut promises = Promises::new().with_whole_renames(target.renames_are_whole());
+        if target.times_are_durable() {
+            promises = promises.with_times(&target.vfs());
+        }
         let (devices, faults) = Faults::around(&target.devices(seed));
         Machine { devices, faults, promises, now: Nanos::ZERO }
     }

@@ -52,6 +52,9 @@ impl Target for Planted {
     fn renames_are_whole(&self) -> bool {
         self.inner.renames_are_whole()
     }
+    fn times_are_durable(&self) -> bool {
+        self.inner.times_are_durable()
+    }
     fn vfs(&self) -> VfsConfig {
         self.inner.vfs()
     }

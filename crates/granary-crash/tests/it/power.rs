@@ -320,6 +320,7 @@ fn appends_that_meet_truncations_and_other_files_are_there() {
 #[test]
 fn f2fs_with_fs_write_keeps_its_promises_under_torture() {
     explore("f2fs-fswrite", "torture", 16);
+    explore("f2fs-fswrite-lazy-times", "torture", 8);
 }
 
 #[test]

@@ -97,6 +97,46 @@ fn fsync_by_fs_write_has_data_and_a_summary() {
     });
 }
 
+/// Eight threads that make a file each durable wait for the drive together: a log each, but not eight waits one after the other.
+#[test]
+fn fsyncs_by_fs_write_wait_together() {
+    let took = |threads: u64| {
+        run(move || {
+            let d = pebble(Bytes::mib(64), 1 << 16);
+            let m = Mounted::fresh(&opt(), &d);
+            let mut p = m.process();
+            for i in 0..threads {
+                let fd = write_all(&mut p, &format!("/{i}"), 1, 40_000).expect("write");
+                p.fsync(fd).expect("fsync");
+                p.close(fd).expect("close");
+            }
+            let (before, began) = (m.fs.stats().data_logs, granary_sim::now());
+            let all: Vec<_> = (0..threads)
+                .map(|i| {
+                    let mut p = m.process();
+                    granary_sim::spawn("writer", move || {
+                        let fd = p.open(format!("/{i}"), OpenFlags::WRONLY, 0).expect("open");
+                        for round in 0..20 {
+                            p.pwrite(fd, Payload::Fill { word: 9, len: 4096 }, round % 4 * 4096)
+                                .expect("write");
+                            p.fsync(fd).expect("fsync");
+                        }
+                        p.close(fd).expect("close");
+                        p.exit();
+                    })
+                })
+                .collect();
+            all.into_iter().for_each(granary_sim::JoinHandle::join);
+            let took = granary_sim::now().0 - began.0;
+            assert_eq!(m.fs.stats().data_logs - before, 20 * threads);
+            m.check();
+            took
+        })
+    };
+    let (one, eight) = (took(1), took(8));
+    assert!(eight < 6 * one, "20 fsyncs of one thread take {one} ns, of each of eight {eight} ns");
+}
+
 /// What such fsyncs promised is there after a power failure: content and size.
 #[test]
 fn sizes_and_data_of_fs_writes_survive() {

@@ -181,8 +181,8 @@ impl OrchFs {
     }
 
     /// Index nodes for new units, as many as the jobs may take.
-    fn numbers_for(&self, jobs: &[Job<'_>], node: &Node) -> Result<(Taken<'_>, Vec<u64>)> {
-        let mut taken = Taken::new(&self.pools);
+    fn numbers_for(&self, process: u32, jobs: &[Job<'_>], node: &Node) -> Result<(Taken<'_>, Vec<u64>)> {
+        let mut taken = Taken::new(&self.pools, process);
         let state = node.state.read();
         let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;
         let blocks: Vec<u64> = jobs.iter().filter(is_new).map(|job| job.block).collect();
@@ -219,7 +219,7 @@ impl OrchFs {
         self.check_lease(inode.ino().0)?;
         self.last_call.store(granary_sim::now().0, Relaxed);
         let node = node(inode);
-        let (mut taken, mut numbers) = self.numbers_for(&jobs, node)?;
+        let (mut taken, mut numbers) = self.numbers_for(process, &jobs, node)?;
         let mut rest = &mut jobs[..];
         loop {
             let count = rest.len().min(stamp.group);

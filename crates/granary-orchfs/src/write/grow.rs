@@ -26,7 +26,14 @@ impl OrchFs {
     }
 
     /// A last block whose bytes behind the end become zeros: pages as a whole without any bytes where slots can say so.
-    pub(crate) fn grown(&self, block: u64, unit: &Unit, gap: &[Segment], end: u64) -> Result<Job<'_>> {
+    pub(crate) fn grown(
+        &self,
+        process: u32,
+        block: u64,
+        unit: &Unit,
+        gap: &[Segment],
+        end: u64,
+    ) -> Result<Job<'_>> {
         let is_page = |segment: &Segment| {
             segment.part.from.is_multiple_of(PAGE as u32) && segment.part.len() as u64 == PAGE
         };
@@ -34,7 +41,7 @@ impl OrchFs {
             Unit::Block(_) | Unit::Over { .. } => gap.iter().copied().partition(is_page),
             _ => (Vec::new(), gap.to_vec()),
         };
-        let mut job = self.prepare(block, unit, &bytes, end)?;
+        let mut job = self.prepare(process, block, unit, &bytes, end)?;
         if pages.is_empty() {
             return Ok(job);
         }
@@ -42,7 +49,7 @@ impl OrchFs {
             match self.take(&mut job.taken, Area::Over) {
                 Ok(eln) => job.after = Unit::Over { eln, base, slots: Box::default() },
                 // In place on the SSD: nobody sees these bytes.
-                Err(FsError::NoSpace) => return self.merge_on_ssd(block, unit, gap),
+                Err(FsError::NoSpace) => return self.merge_on_ssd(process, block, unit, gap),
                 Err(e) => return Err(e),
             }
         }

@@ -13,8 +13,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl OrchFs {
     /// What a write of these segments makes of a block, with numbers taken; `end` is the file's size afterwards.
-    pub(crate) fn prepare(&self, block: u64, unit: &Unit, segments: &[Segment], end: u64) -> Result<Job<'_>> {
-        let mut job = Job::change(self, block, unit.clone());
+    pub(crate) fn prepare(
+        &self,
+        process: u32,
+        block: u64,
+        unit: &Unit,
+        segments: &[Segment],
+        end: u64,
+    ) -> Result<Job<'_>> {
+        let mut job = Job::change(self, process, block, unit.clone());
         match self.partition(&mut job, segments, end, false) {
             Err(FsError::NoSpace) => {}
             done => return done.map(|()| job),
@@ -31,15 +38,21 @@ impl OrchFs {
         drop(job);
         if *unit == Unit::Hole && segments.iter().any(|segment| segment.part.is_whole()) {
             // No SSD block: NVM pages will do.
-            let mut job = Job::change(self, block, unit.clone());
+            let mut job = Job::change(self, process, block, unit.clone());
             return self.partition(&mut job, segments, end, true).map(|()| job);
         }
-        self.merge_on_ssd(block, unit, segments)
+        self.merge_on_ssd(process, block, unit, segments)
     }
 
     /// The block is to be on the SSD as a whole, with these segments over what there is: in place, or in a new block.
-    pub(crate) fn merge_on_ssd(&self, block: u64, unit: &Unit, segments: &[Segment]) -> Result<Job<'_>> {
-        let mut job = Job::change(self, block, Unit::Hole);
+    pub(crate) fn merge_on_ssd(
+        &self,
+        process: u32,
+        block: u64,
+        unit: &Unit,
+        segments: &[Segment],
+    ) -> Result<Job<'_>> {
+        let mut job = Job::change(self, process, block, Unit::Hole);
         let number = match unit.base() {
             // A migration changes no byte that anybody sees.
             Some(base) if !self.is_redo() || segments.is_empty() => base.block,

@@ -430,7 +430,7 @@ fn file_systems_run_on_every_testbed() {
             "run",
             "varmail",
             "--scale",
-            "0.0005",
+            "0.0002",
             "--fs",
             "bytefs,ext4,f2fs,nova,pmfs",
             "--json",

@@ -31,6 +31,11 @@ fn place_of<'a>(table: &'a mut Table, at: &[String]) -> &'a mut Value {
     value
 }
 
+/// Every so many keys are tried: every fourth, or all with `GRANARY_HEADERS=1`.
+fn step() -> usize {
+    std::env::var("GRANARY_HEADERS").ok().and_then(|n| n.parse().ok()).unwrap_or(4)
+}
+
 /// The header of an image with another body, and a right checksum.
 fn header(body: &Table) -> String {
     let body = toml::to_string(body).expect("TOML");
@@ -70,8 +75,8 @@ fn a_header_with_a_right_checksum_and_any_number_is_opened_or_refused_as_mkfs_re
             sections.iter().any(|s| at[0] == *s || path.contains(s))
         };
         let mut refused = 0;
-        for (n, at) in places.iter().filter(wanted).enumerate() {
-            for extreme in [i64::MAX, [0, 1 << 31, 1 << 32, 1_000_000_000_000][n % 4]] {
+        for (n, at) in places.iter().filter(wanted).enumerate().step_by(step()) {
+            for extreme in [i64::MAX, [0, 1 << 31, 1 << 32, 1_000_000_000_000][n / step() % 4]] {
                 let mut changed = body.clone();
                 *place_of(&mut changed, at) = Value::Integer(extreme);
                 fs::write(place.path("img/image.toml"), header(&changed)).expect("written");
@@ -104,7 +109,7 @@ fn a_header_with_a_right_checksum_and_any_number_is_opened_or_refused_as_mkfs_re
                 }
             }
         }
-        assert!(refused > 5, "{refused} refused");
+        assert!(refused > 2, "{refused} refused");
     }
 }
 
