@@ -42,6 +42,39 @@ fn every_built_in_workload_runs() {
     }
 }
 
+/// The share of the written bytes that an fsync follows is what the generators of FIU's traces say of themselves.
+#[test]
+fn generators_of_traces_have_the_share_of_fsynced_bytes_that_they_state() {
+    for (name, percent, synced) in [
+        ("moodle", 99.0, &["redo", "page"][..]),
+        ("usr1", 72.0, &["journal", "page", "document"]),
+        ("usr2", 38.0, &["journal", "page"]),
+    ] {
+        let text = granary_workload::builtin(name).expect("built in");
+        assert!(text.contains(&format!("{percent} % of the written bytes are fsynced")), "{name}");
+        let small = [("filesize", "64k"), ("tablesize", "256k"), ("databasesize", "256k")];
+        let known = |key: &str| text.contains(&format!("set ${key}="));
+        let overrides: Vec<_> = small
+            .iter()
+            .filter(|(key, _)| known(key) && (name != "moodle" || *key != "filesize"))
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect();
+        let mut workload = Workload::from_builtin(name, &overrides).expect("built in");
+        workload.scale(0.01).expect("a scale");
+        let (outcome, _) = run(workload);
+        let of = |name: &str| name.split('-').next().unwrap_or_default().to_owned();
+        let bytes: u64 = outcome
+            .ops
+            .iter()
+            .filter(|(name, ops)| ops.kind.contains("write") && synced.contains(&of(name).as_str()))
+            .map(|(_, ops)| ops.bytes)
+            .sum();
+        let share = bytes as f64 * 100.0 / outcome.app_write as f64;
+        assert!((share - percent).abs() < 3.0, "{name}: {share:.1} %");
+        assert!(outcome.ops.iter().any(|(_, ops)| ops.kind.contains("read") && ops.bytes > 0), "{name} reads");
+    }
+}
+
 #[test]
 fn files_hold_the_word_of_their_identity() {
     let text = "define fileset name=set,path=/a/b,size=9999,entries=3,dirwidth=10,dirgamma=0,prealloc=100\n\
