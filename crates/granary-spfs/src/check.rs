@@ -36,6 +36,10 @@ impl Spfs {
             if let Some(lcn) = file.broken {
                 wrong.push(format!("the chain of extents of inode {number} breaks at cluster {lcn}"));
             }
+            for lcn in &file.overlong {
+                wrong
+                    .push(format!("the extent of inode {number} at cluster {lcn} reaches into the next one"));
+            }
             if i.limit > i.size {
                 wrong.push(format!("inode {number} has {} bytes below, of {}", i.limit, i.size));
             }
@@ -58,8 +62,13 @@ impl Spfs {
             }
         }
         self.lower.reap();
-        if self.index.lock().len() != survey.files.len() {
-            wrong.push(format!("{} inodes, {} in memory", survey.files.len(), self.index.lock().len()));
+        let there: BTreeSet<_> = survey.files.values().map(|file| file.inode.identity).collect();
+        let known: Vec<_> = self.index.lock().iter().map(|(of, (number, _))| (*of, *number)).collect();
+        for (of, number) in known.into_iter().filter(|(of, _)| !there.contains(of)) {
+            wrong.push(format!(
+                "memory knows an inode {number} of lower inode {}, which is not there",
+                of.ino
+            ));
         }
     }
 

@@ -20,7 +20,7 @@ use crate::tier::Tier;
 use granary_pm::BLOCK;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through};
+use granary_vfs::{Allocate, Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
@@ -147,6 +147,10 @@ impl Spfs {
         for (start, piece) in t.map.iter().rev() {
             let from = u64::from(*start) * BLOCK;
             let end = t.size.min(from + u64::from(piece.len) * BLOCK);
+            if piece.is_zeros() {
+                self.zero_below(call, below, from..end)?;
+                continue;
+            }
             for at in (from..end).step_by(STEP as usize) {
                 if !wait && node.is_wanted() {
                     return Err(FsError::Busy);
@@ -162,6 +166,32 @@ impl Spfs {
         let times = Change { mtime: SetTime::At(t.mtime), ..Change::NOTHING };
         self.lower.setattr(call, below, &times)?;
         self.lower.fsync(call, below, false)
+    }
+
+    /// Makes bytes of the lower file zeros that persistent memory had punched. Where they are a hole already, one that may have space,
+    /// nothing is done.
+    fn zero_below(&self, call: &Call<'_>, below: &NodeRef, range: std::ops::Range<u64>) -> Result<()> {
+        let end = range.end.min(self.lower.stat(below).attr.size);
+        let mut at = range.start;
+        while at < end {
+            let Some(data) = self.lower.seek_data(call, below, at)?.filter(|data| *data < end) else {
+                return Ok(());
+            };
+            let to = self.lower.seek_hole(call, below, data)?.min(end);
+            match self.lower.fallocate(call, below, Allocate::PunchHole, data, to - data) {
+                Err(FsError::NotSupported) => {
+                    let mut from = data;
+                    while from < to {
+                        let zeros = Payload::Fill { word: 0, len: STEP.min(to - from) as usize };
+                        self.lower.write(call, below, from, zeros, Through::Cache)?;
+                        from += STEP.min(to - from);
+                    }
+                }
+                punched => punched?,
+            }
+            at = to;
+        }
+        Ok(())
     }
 
     /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no names any more.

@@ -30,7 +30,8 @@ pub const LOWER: u64 = 136;
 /// First cluster of the bitmap.
 pub const BITMAP: u64 = 1;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"GrnSPFS1");
+/// Version 2: extents of zeros, overflow pages.
+const MAGIC: u64 = u64::from_le_bytes(*b"GrnSPFS2");
 const STATIC: usize = 64;
 
 /// The static part of the superblock.
@@ -92,7 +93,9 @@ impl Superblock {
             let mut plain = *b;
             put_u32(&mut plain, 8, 0);
             if u64_at(b, 0) != MAGIC {
-                return Err(corrupt("there is no SPFS: its superblock has another magic number"));
+                return Err(corrupt(
+                    "there is no SPFS of this version: its superblock has another magic number",
+                ));
             }
             let sb = Superblock {
                 clusters: u64_at(b, 16),

@@ -40,6 +40,7 @@ mod overwrite;
 mod pair;
 pub mod profiler;
 mod promote;
+mod punch;
 mod purge;
 mod read;
 mod recover;
@@ -124,6 +125,8 @@ pub struct SpfsStats {
     pub used_percent: u32,
     /// Segments of the three tables.
     pub segments: [usize; 3],
+    /// Overflow pages of all segments.
+    pub overflow_pages: usize,
 }
 
 impl Spfs {
@@ -151,6 +154,7 @@ impl Spfs {
             tiered: self.index.lock().len() as u64,
             used_percent: self.store.clusters.used_percent(),
             segments: self.store.tables().map(|t| t.shape().1),
+            overflow_pages: self.store.tables().iter().map(|t| t.overflow_pages()).sum(),
         }
     }
 

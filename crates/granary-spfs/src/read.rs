@@ -28,6 +28,9 @@ impl Tier {
         if let Some((start, piece)) = self.covering(lcn) {
             let inside = at - u64::from(start) * BLOCK;
             let len = (u64::from(piece.len) * BLOCK - inside).min(end - at);
+            if piece.is_zeros() {
+                return Run::Zero(len);
+            }
             return Run::Memory(u64::from(piece.pcn) * BLOCK + inside, len);
         }
         let next = self.next_start(lcn).map_or(u64::MAX, |start| u64::from(start) * BLOCK);
@@ -77,11 +80,15 @@ impl Spfs {
     }
 
     /// Reads what one extent has wholly, which one search of the table finds.
-    fn read_by_search(&self, t: &Tier, pos: u64, dest: Dest<'_>) -> Result<bool> {
+    fn read_by_search(&self, t: &Tier, pos: u64, mut dest: Dest<'_>) -> Result<bool> {
         let Some(e) = self.store.search(t.number, (pos / BLOCK) as u32)? else { return Ok(false) };
         let inside = pos - u64::from(e.lcn) * BLOCK;
         if inside + dest.len() as u64 > u64::from(e.len) * BLOCK {
             return Ok(false);
+        }
+        if e.pcn == 0 {
+            dest.zero();
+            return Ok(true);
         }
         self.load_bytes(u64::from(e.pcn) * BLOCK + inside, dest).map(|()| true)
     }

@@ -5,7 +5,8 @@
 //!   2. undo records are played back
 //!   3. files that the lower file system has no more are dropped; so are names that lead nowhere
 //!   4. limit := min(limit, size); extents behind the size are cut; the lower file is cut to the limit
-//!   5. slots that no chain reaches are zeroed; pointers are made to agree with their extents
+//!   5. extents whose split was cut short are shortened; slots that no chain reaches are zeroed; pointers are made to agree with
+//!      their extents
 //!   6. what is free is what nobody reaches; the usage table is made to say so
 //! ```
 //!
@@ -74,6 +75,7 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
         }
         trim(store, lower, *number, file)?;
     }
+    shorten(store, &mut survey)?;
     said.scrubbed = scrub(store, &survey)?;
     let inodes = free_the_rest(store, &survey)?;
     settle_usage(store, &inodes)?;
@@ -149,13 +151,28 @@ fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()
     Ok(())
 }
 
+/// Extents that the next one of their file ends say so themselves.
+fn shorten(store: &Store, survey: &mut Survey) -> Result<()> {
+    let mut b = store.pm.batch();
+    for (at, slot) in &mut survey.slots {
+        let Some(file) = survey.files.get(&slot.inode).filter(|file| file.overlong.contains(&slot.lcn))
+        else {
+            continue;
+        };
+        if let Some(e) = file.chain.get(&slot.lcn).filter(|e| e.key == slot.key && slot.prev == e.prev) {
+            slot.len = e.len;
+            b.put_u64(*at, slot.head(), Structure::DataPointer)?;
+        }
+    }
+    b.fence()
+}
+
 /// Zeroes every slot that is neither an extent of a chain nor a pointer that agrees with one; says how many.
 fn scrub(store: &Store, survey: &Survey) -> Result<u64> {
     let (mut b, mut n) = (store.pm.batch(), 0);
     let mut seen = BTreeSet::new();
     for (at, slot) in &survey.slots {
-        let first = seen.insert((slot.inode, slot.lcn / store.chunk, slot.key));
-        if !first || !is_kept(store, survey, slot) {
+        if !is_kept(store, survey, slot) || !seen.insert((slot.inode, slot.lcn / store.chunk, slot.key)) {
             store.extents.scrub(&mut b, *at)?;
             n += 1;
         }
@@ -208,7 +225,7 @@ pub fn reached(store: &Store, survey: &Survey) -> Result<(Used, BTreeMap<u32, u1
     let mut inodes: BTreeMap<u32, u16> = BTreeMap::new();
     for (number, file) in &survey.files {
         *inodes.entry((number / 16) as u32).or_insert(0) |= 0b11 << (number % 16);
-        for e in file.chain.values() {
+        for e in file.chain.values().filter(|e| e.pcn != 0) {
             used.mark(e.pcn.into(), e.len.into(), &format!("inode {number}"))?;
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   plan: how many clusters ── too few? purge, else demote and write below ── throttle
-//!   for each run of the range:   an extent has it: overwrite.rs     a hole: base bytes and new ones to new clusters, then one store
+//!   for each run of the range:   an extent has it, also one of zeros: overwrite.rs
+//!                                a hole: base bytes and new ones to new clusters, then one store
 //!   size and times
 //! ```
 //!
@@ -104,7 +105,10 @@ impl Spfs {
             at = match t.covering(lcn) {
                 Some((start, piece)) => {
                     let to = w.end().min(u64::from(start + piece.len) * BLOCK);
-                    self.overwrite(t, w, (start, piece), at..to)?;
+                    match piece.is_zeros() {
+                        true => self.fill_zeros(t, w, at..to)?,
+                        false => self.overwrite(t, w, (start, piece), at..to)?,
+                    }
                     to
                 }
                 None => {
@@ -123,12 +127,16 @@ impl Spfs {
     }
 
     /// Sees to it that the write finds its clusters, before anything is changed.
-    fn make_room(&self, t: &Tier, w: &Write<'_>) -> Result<()> {
+    pub(crate) fn make_room(&self, t: &Tier, w: &Write<'_>) -> Result<()> {
         let mut need = 0;
         let (mut lcn, end) = ((w.pos / BLOCK) as u32, w.end().div_ceil(BLOCK) as u32);
         while lcn < end {
             lcn = match t.covering(lcn) {
-                Some((start, piece)) => start + piece.len,
+                Some((start, piece)) => {
+                    let to = start + piece.len;
+                    need += if piece.is_zeros() { u64::from(to.min(end) - lcn) } else { 0 };
+                    to
+                }
                 None => {
                     let hole = self.hole(t, w, lcn)?;
                     need += u64::from(hole.end - hole.start);
@@ -249,7 +257,8 @@ impl Spfs {
         let (chunk, store) = (self.store.chunk, &self.store);
         let (mut at, mut grown, mut new) = (hole.start, None, Vec::new());
         let before = at.checked_sub(1).and_then(|lcn| t.covering(lcn));
-        if let Some((start, piece)) = before.filter(|_| !at.is_multiple_of(chunk)) {
+        let grows = |(_, piece): &(u32, crate::tier::Piece)| !at.is_multiple_of(chunk) && !piece.is_zeros();
+        if let Some((start, piece)) = before.filter(grows) {
             let room =
                 exthash::reach(start % chunk, chunk) - piece.len.min(exthash::reach(start % chunk, chunk));
             if let Some((first, n)) = t.spare.filter(|(first, _)| *first == piece.pcn + piece.len && room > 0)

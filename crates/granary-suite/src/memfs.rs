@@ -464,9 +464,8 @@ impl Attributes for MemFs {
         self.step(|s| Ok(s.node(inode).xattrs.keys().cloned().collect()))
     }
 
-    /// Numbers are not used twice.
-    fn generation(&self, _inode: &Inode) -> u32 {
-        0
+    fn generation(&self, inode: &Inode) -> u32 {
+        self.state.lock().inodes.get(&inode.ino()).map_or(0, |node| node.life)
     }
 }
 

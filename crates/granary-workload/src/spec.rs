@@ -258,6 +258,8 @@ impl Workload {
         let per_process = |p: &ProcessSpec| p.threads.iter().map(|t| u64::from(t.instances)).sum::<u64>();
         let of_jobs: u64 = self.fio.iter().map(|on| u64::from(on.job.clients)).sum();
         let of_trace = self.fiu.as_ref().map_or(0, |trace| u64::from(trace.clients));
-        self.processes.iter().map(|p| u64::from(p.instances) * per_process(p)).sum::<u64>() + of_jobs + of_trace
+        self.processes.iter().map(|p| u64::from(p.instances) * per_process(p)).sum::<u64>()
+            + of_jobs
+            + of_trace
     }
 }

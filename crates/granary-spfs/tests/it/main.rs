@@ -7,4 +7,5 @@ mod full;
 mod model;
 mod pair;
 mod power;
+mod punch;
 mod traffic;

@@ -120,10 +120,12 @@ fn a_failing_attribute_is_reported_and_one_that_cannot_be_is_none() {
         }
         for none in [FsError::NotSupported, FsError::NoAttribute] {
             let stack = Stack::busy(Form::Carved);
-            let rig = Rig::new(&stack, SIZE);
-            stack.memory().set_xattr_fault(Some(none));
-            let mut rig = rig;
-            rig.tiered("/f", 100);
+            let mut rig = Rig::new(&stack, SIZE);
+            let fd = rig.p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("created");
+            rig.put(fd, 0, 1, 100);
+            stack.memory().set_xattr_fault(Some(none.clone()));
+            (0..2).for_each(|_| rig.p.fsync(fd).expect("fsync"));
+            assert_eq!(rig.fs.stats().tiered, 1, "{none:?}");
             Rig::again(&stack, rig.unmounted()).check();
         }
     });

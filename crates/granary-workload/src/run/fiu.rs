@@ -42,11 +42,7 @@ fn class(call: Call) -> Class {
 ///
 /// # Errors
 /// The first call that failed; [`RunError::Interrupted`] where it was told to stop.
-pub(super) fn lay_out<C: Clients>(
-    trace: &Trace,
-    clients: &C,
-    options: &RunOptions,
-) -> Result<(), RunError> {
+pub(super) fn lay_out<C: Clients>(trace: &Trace, clients: &C, options: &RunOptions) -> Result<(), RunError> {
     let mut p = clients.client(ProcessId::single("setup"), "setup");
     let touched = trace.touched();
     for client in 0..trace.clients {
@@ -58,8 +54,7 @@ pub(super) fn lay_out<C: Clients>(
                 return Err(RunError::Interrupted);
             }
             let path = trace.path(client, file as u32);
-            make(&mut p, trace, file, &path)
-                .map_err(|(call, e)| setup::failed(call, path.as_bytes(), e))?;
+            make(&mut p, trace, file, &path).map_err(|(call, e)| setup::failed(call, path.as_bytes(), e))?;
         }
     }
     clients.drop_caches().map_err(|e| setup::failed("drop_caches", b"", e))

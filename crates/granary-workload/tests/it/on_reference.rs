@@ -71,7 +71,10 @@ fn generators_of_traces_have_the_share_of_fsynced_bytes_that_they_state() {
             .sum();
         let share = bytes as f64 * 100.0 / outcome.app_write as f64;
         assert!((share - percent).abs() < 3.0, "{name}: {share:.1} %");
-        assert!(outcome.ops.iter().any(|(_, ops)| ops.kind.contains("read") && ops.bytes > 0), "{name} reads");
+        assert!(
+            outcome.ops.iter().any(|(_, ops)| ops.kind.contains("read") && ops.bytes > 0),
+            "{name} reads"
+        );
     }
 }
 
