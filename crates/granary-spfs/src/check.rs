@@ -2,9 +2,11 @@
 
 use crate::Spfs;
 use crate::exthash;
+use crate::layout::alone::{self, Alone};
+use crate::layout::inode::Identity;
 use crate::layout::slot::Extent;
 use crate::node::State;
-use crate::recover::{agrees, reached};
+use crate::recover::{agrees, directory, reached};
 use crate::survey::{Survey, clusters_of};
 use granary_pm::{Findings, Used};
 use granary_vfs::{Call, FileKind, Ino, Result};
@@ -51,14 +53,18 @@ impl Spfs {
             if i.undo.is_some() {
                 wrong.push(format!("inode {number} has an undo record"));
             }
+            if self.index.lock().get(&of).map(|(known, _)| *known) != Some(*number) {
+                wrong.push(format!("inode {number} of lower inode {} is not known in memory", of.ino));
+            }
+            if alone::is(of.ino) {
+                self.check_alone(*number, of, wrong);
+                continue;
+            }
             let below = self.lower.node(Ino(of.ino));
             let there =
                 below.is_ok_and(|n| n.kind() == FileKind::File && self.lower.generation(&n) == of.generation);
             if !there {
                 wrong.push(format!("inode {number} is of lower inode {}, which is not there", of.ino));
-            }
-            if self.index.lock().get(&of).map(|(known, _)| *known) != Some(*number) {
-                wrong.push(format!("inode {number} of lower inode {} is not known in memory", of.ino));
             }
         }
         self.lower.reap();
@@ -69,6 +75,29 @@ impl Spfs {
                 "memory knows an inode {number} of lower inode {}, which is not there",
                 of.ino
             ));
+        }
+    }
+
+    /// The name of a file that is here alone: whole, in a directory that there is, and nobody else's.
+    fn check_alone(&self, number: u64, of: Identity, wrong: &mut Findings) {
+        let Ok(Ok(alone)) = Alone::load(&self.store.pm, number) else {
+            wrong.push(format!("the name in inode {number} is damaged"));
+            return;
+        };
+        // One without a name is open.
+        let Some(place) = alone.place else { return };
+        if self.children.lock().find(place.dir, &place.name) != Some(of.ino) {
+            wrong.push(format!("the name of inode {number} is not known in memory"));
+        }
+        match directory(&self.lower, place.dir) {
+            Ok(Some(dir)) => {
+                let call = &Call::kernel(self.lower.vfs().time());
+                if !matches!(self.lower.lookup(call, &dir, &place.name), Ok(None)) {
+                    wrong.push(format!("the name of inode {number} is also below"));
+                }
+            }
+            _ => wrong
+                .push(format!("inode {number} is in lower directory {}, which is not there", place.dir.ino)),
         }
     }
 

@@ -8,7 +8,9 @@
 //!
 //! Every commit is one store of 8 bytes; whatever is written before it is out of reach until then.
 
+pub mod alone;
 pub mod inode;
+pub mod journal;
 pub mod slot;
 
 use crate::exthash::Form;

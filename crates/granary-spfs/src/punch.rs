@@ -45,7 +45,7 @@ impl Spfs {
             self.zero(call, below, t, range.start..range.end.min(t.size))?;
         }
         if how.grows() && range.end > t.size {
-            return self.resize(call, below, t, range.end);
+            return self.resize(call, Some(below), t, range.end);
         }
         if how.zeroes() || range.end > t.size {
             t.mtime = call.time;
@@ -81,7 +81,8 @@ impl Spfs {
                 t.covering((edge.start / BLOCK) as u32).filter(|(_, piece)| !piece.is_zeros())
             {
                 let len = (edge.end - edge.start) as usize;
-                let write = Write { call, below, pos: edge.start, data: Payload::Fill { word: 0, len } };
+                let write =
+                    Write { call, below: Some(below), pos: edge.start, data: Payload::Fill { word: 0, len } };
                 self.make_room(t, &write)?;
                 self.overwrite(t, &write, (start, piece), edge)?;
             }

@@ -1,9 +1,10 @@
 //! What a mount does after a power failure.
 //!
 //! ```text
-//!   1. splits and merges are finished (before the tables are opened)
+//!   1. splits and merges are finished (before the tables are opened), and so is a rename
 //!   2. undo records are played back
-//!   3. files that the lower file system has no more are dropped; so are names that lead nowhere
+//!   3. files that the lower file system has no more are dropped, and those that are here alone without a name; so are names that lead
+//!      nowhere. A lower file of the name of one that is here alone is what a move had begun: it is removed
 //!   4. limit := min(limit, size); extents behind the size are cut; the lower file is cut to the limit
 //!   5. extents whose split was cut short are shortened; slots that no chain reaches are zeroed; pointers are made to agree with
 //!      their extents
@@ -13,7 +14,8 @@
 //! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what is changed.
 
 use crate::exthash;
-use crate::layout::inode::{self, Undo};
+use crate::layout::alone::{self, Alone, Place};
+use crate::layout::inode::{self, Identity, Undo};
 use crate::layout::slot::Extent;
 use crate::store::Store;
 use crate::survey::{File, Survey, clusters_of};
@@ -21,7 +23,7 @@ use crate::tier::Tier;
 use granary_device::Structure;
 use granary_pm::{BLOCK, Used, corrupt};
 use granary_units::Payload;
-use granary_vfs::{Call, FileKind, FsError, Ino, Lower, Result};
+use granary_vfs::{Call, FileKind, FsError, Ino, Lower, NodeRef, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a mount had to recover.
@@ -37,6 +39,12 @@ pub struct Recovery {
     pub files: u64,
     /// Files that the lower file system has no more.
     pub dropped: u64,
+    /// Renames that were finished.
+    pub renamed: u64,
+    /// Lower files that a move had begun.
+    pub unmoved: u64,
+    /// Files in persistent memory alone that got another name: theirs was damaged, or its directory is gone.
+    pub found: u64,
     /// Overwrites that were taken back.
     pub undone: u64,
     /// Slots of extents that no chain reached.
@@ -58,7 +66,11 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
     let mut b = store.pm.batch();
     let mut gone = Vec::new();
     for (number, file) in &survey.files {
-        if !is_below(lower, file)? {
+        let there = match alone::is(file.inode.identity.ino) {
+            true => has_name(store, lower, *number, said)?,
+            false => is_below(lower, file)?,
+        };
+        if !there {
             gone.push(*number);
         }
     }
@@ -115,6 +127,55 @@ fn play_back(store: &Store, number: u64, file: &File, undo: Undo) -> Result<()> 
     b.fence()
 }
 
+/// Whether a file that is here alone has a name; sees to it that nothing else has it.
+fn has_name(store: &Store, lower: &Lower, number: u64, said: &mut Recovery) -> Result<bool> {
+    let place = match Alone::load(&store.pm, number)? {
+        Ok(Alone { place: None, .. }) => return Ok(false),
+        Ok(Alone { place, .. }) => place,
+        Err(_) => None,
+    };
+    let call = &Call::kernel(lower.vfs().time());
+    if let Some(place) = &place
+        && let Some(dir) = directory(lower, place.dir)?
+    {
+        match lower.lookup(call, &dir, &place.name)? {
+            None => return Ok(true),
+            Some(node) if node.kind() == FileKind::File => {
+                drop(node);
+                lower.unlink(call, &dir, &place.name)?;
+                lower.reap();
+                said.unmoved += 1;
+                return Ok(true);
+            }
+            Some(_) => {}
+        }
+    }
+    // Its bytes were acknowledged: it is found in the root directory.
+    let root = lower.root();
+    let of = Identity { ino: root.ino().0, generation: lower.generation(&root) };
+    for n in 0u64.. {
+        let name = format!("spfs-{number:x}-{n}").into_bytes();
+        if lower.lookup(call, &root, &name)?.is_none() {
+            store.rename(number, &Place { dir: of, name })?;
+            said.found += 1;
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// The lower directory of this identity.
+///
+/// # Errors
+/// The lower file system's.
+pub fn directory(lower: &Lower, of: Identity) -> Result<Option<NodeRef>> {
+    match lower.node(Ino(of.ino)) {
+        Ok(node) => Ok(Some(node).filter(|n| n.is_dir() && lower.generation(n) == of.generation)),
+        Err(FsError::Stale | FsError::NoEntry | FsError::Corrupt(_)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// Whether the lower file system has the file.
 fn is_below(lower: &Lower, file: &File) -> Result<bool> {
     let of = file.inode.identity;
@@ -139,6 +200,9 @@ fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()
     if !behind.is_empty() {
         file.inode.last = file.chain.keys().next_back().copied();
         store.put_fields(number, &[(inode::LAST, inode::last_word(file.inode.last))])?;
+    }
+    if alone::is(file.inode.identity.ino) {
+        return Ok(());
     }
     let node = lower.node(Ino(file.inode.identity.ino))?;
     // Nobody has changed it now: its time of change stays.

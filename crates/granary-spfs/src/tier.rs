@@ -18,7 +18,8 @@ mod split;
 
 use crate::exthash;
 use crate::factor::Factor;
-use crate::layout::inode::{self, Inode};
+use crate::layout::alone::Alone;
+use crate::layout::inode::{self, Identity, Inode};
 use crate::layout::slot::{self, Extent};
 use crate::store::Store;
 use crate::table::Found;
@@ -64,6 +65,8 @@ pub struct Tier {
     /// The chain is known.
     pub complete: bool,
     last: Option<u32>,
+    /// Of a file that is in persistent memory alone: which it is, and what it has beside its bytes.
+    pub alone: Option<(Identity, Alone)>,
     /// Clusters taken ahead of appends (16 KB in the released code): in host memory only.
     pub spare: Option<(u32, u32)>,
 }
@@ -81,6 +84,7 @@ impl Tier {
             map: BTreeMap::new(),
             complete,
             last: inode.last,
+            alone: None,
             spare: None,
         }
     }

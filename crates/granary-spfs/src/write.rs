@@ -36,12 +36,18 @@ const CRAWL: Nanos = Nanos::from_millis(5);
 /// One write: its place, its bytes, and the file below.
 pub(crate) struct Write<'a> {
     pub call: &'a Call<'a>,
-    pub below: &'a NodeRef,
+    /// None of a file that is in persistent memory alone.
+    pub below: Option<&'a NodeRef>,
     pub pos: u64,
     pub data: Payload<'a>,
 }
 
 impl Write<'_> {
+    /// The file below, which has something of the bytes.
+    fn lower(&self) -> Result<&NodeRef> {
+        self.below.ok_or(FsError::Stale)
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.pos + self.data.len() as u64
     }
@@ -62,7 +68,6 @@ impl Spfs {
         data: Payload<'_>,
     ) -> Result<()> {
         let node = node::of(inode);
-        let below = node.below()?;
         if data.is_empty() {
             return Ok(());
         }
@@ -72,21 +77,22 @@ impl Spfs {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
                     node.touch();
-                    let wrote = self.lower.write(&call.as_root(), &below, pos, data, through(call));
-                    self.follow_as(inode, &below, &state);
+                    let wrote = self.lower.write(&call.as_root(), &node.below()?, pos, data, through(call));
+                    self.follow_as(inode, &state);
                     return wrote;
                 }
             }
             let mut state = node.write();
             let State::Tiered(t) = &mut *state else { continue };
-            let write = Write { call: &call.as_root(), below: &below, pos, data };
+            let below = node.ground()?;
+            let write = Write { call: &call.as_root(), below: below.as_ref(), pos, data };
             match self.write_tiered(t, &write) {
                 Err(FsError::NoSpace) => {
                     self.counts.spilled.fetch_add(1, Relaxed);
-                    self.demote_locked(node, &below, &mut state, true)?;
+                    self.demote_locked(node, &mut state, true)?;
                 }
                 wrote => {
-                    self.follow_as(inode, &below, &state);
+                    self.follow_as(inode, &state);
                     return wrote;
                 }
             }
@@ -187,20 +193,21 @@ impl Spfs {
     /// The lower file's data without a hole around these clusters.
     fn data_around(&self, w: &Write<'_>, own: Range<u32>) -> Result<Range<u32>> {
         let at = u64::from(own.start) * BLOCK;
-        let size = self.lower.stat(w.below).attr.size;
-        if at >= size || self.lower.seek_data(w.call, w.below, at)? != Some(at) {
+        let below = w.lower()?;
+        let size = self.lower.stat(below).attr.size;
+        if at >= size || self.lower.seek_data(w.call, below, at)? != Some(at) {
             return Ok(own);
         }
-        let end = self.lower.seek_hole(w.call, w.below, at)?.div_ceil(BLOCK) as u32;
+        let end = self.lower.seek_hole(w.call, below, at)?.div_ceil(BLOCK) as u32;
         let chunk = self.store.chunk;
         let mut start = own.start / chunk * chunk;
         // The last hole before the place: from the chunk's start, hole by hole.
         loop {
-            let hole = self.lower.seek_hole(w.call, w.below, u64::from(start) * BLOCK)?;
+            let hole = self.lower.seek_hole(w.call, below, u64::from(start) * BLOCK)?;
             if hole >= at {
                 return Ok(start..end.max(own.end));
             }
-            let data = self.lower.seek_data(w.call, w.below, hole)?.unwrap_or(at);
+            let data = self.lower.seek_data(w.call, below, hole)?.unwrap_or(at);
             start = ((data / BLOCK) as u32).min(own.start);
         }
     }
@@ -232,7 +239,7 @@ impl Spfs {
             let (start, piece) = t.covering(lcn - 1).ok_or(FsError::Stale)?;
             self.store.change(t, &mut b, start, piece.pcn, piece.len + len)?;
         }
-        if base.start < t.limit { self.lower.let_go_of_pages(w.call, w.below, base) } else { Ok(()) }
+        if base.start < t.limit { self.lower.let_go_of_pages(w.call, w.lower()?, base) } else { Ok(()) }
     }
 
     /// The bytes that a hole has: the lower file's up to the limit, then zeros.
@@ -241,7 +248,7 @@ impl Spfs {
         let below = t.limit.saturating_sub(range.start).min(bytes.len() as u64) as usize;
         if below > 0 {
             let dest = Dest::Bytes(&mut bytes[..below]);
-            self.read_below(w.call, w.below, range.start, dest, Through::Cache)?;
+            self.read_below(w.call, w.lower()?, range.start, dest, Through::Cache)?;
         }
         Ok(bytes)
     }

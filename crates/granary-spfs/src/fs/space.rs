@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Space for Spfs {
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let node = node::of(inode);
-        let (lower, call) = (node.below()?, &call.as_root());
+        let (lower, call) = (self.grounded(inode)?, &call.as_root());
         loop {
             {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
                     node.touch();
                     let done = self.lower.fallocate(call, &lower, how, pos, len);
-                    self.follow_as(inode, &lower, &state);
+                    self.follow_as(inode, &state);
                     return done;
                 }
             }
@@ -28,10 +28,10 @@ impl Space for Spfs {
                 // Either there is no room for the pieces, or none below: that will be said again when all of the file is there.
                 Err(FsError::NoSpace) => {
                     self.counts.spilled.fetch_add(1, Relaxed);
-                    self.demote_locked(node, &lower, &mut state, true)?;
+                    self.demote_locked(node, &mut state, true)?;
                 }
                 done => {
-                    self.follow_as(inode, &lower, &state);
+                    self.follow_as(inode, &state);
                     return done;
                 }
             }

@@ -1,5 +1,6 @@
 //! SPFS from outside: one binary, one module for each property that is looked at.
 
+mod alone;
 mod common;
 mod damage;
 mod files;
