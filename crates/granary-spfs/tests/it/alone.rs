@@ -146,7 +146,7 @@ fn what_needs_a_lower_file_makes_one() {
                     .expect("reserved"),
                 _ => rig.fs.demote_all().expect("demoted"),
             }
-            assert!(rig.fs.stats().alone == 0 && is_below(&rig, path[1..].as_bytes()), "{path}");
+            assert!(rig.fs.stats().alone == 0 && is_below(&rig, &path.as_bytes()[1..]), "{path}");
             rig.put(fd, 19_996, 4, 8);
             let attr = rig.p.fstat(fd).expect("stat").attr;
             assert_eq!((attr.size, attr.mode), (20_004, 0o600));

@@ -281,6 +281,8 @@ fn every_built_in_workload_runs_to_its_end() {
             "create" | "delete" | "mkdir" | "rmdir" | "fileserver" => 1000..1100,
             // Each of 12 threads ends its pass of up to 31 operations.
             "varmail" | "webproxy" | "webserver" => 500..500 + 12 * 31,
+            // Each of 4 threads ends its pass of up to 32 operations.
+            "moodle" | "usr1" | "usr2" => 500..500 + 4 * 32,
             _ => 10_000..u64::MAX,
         };
         assert!(expected.contains(&outcome.total_ops), "{}: {}", builtin.name, outcome.total_ops);
