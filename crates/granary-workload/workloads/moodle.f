@@ -23,6 +23,7 @@ set $nfiles=60000
 set $filesize=cvar(type=cvar-gamma,parameters=mean:65536;gamma:1.5)
 set $meandirwidth=100
 set $nthreads=4
+set $redosize=64m
 set $pagesize=16k
 set $logblock=512
 set $lineofweblog=200
@@ -32,7 +33,7 @@ set mode quit alldone
 
 define fileset name=tables,path=$dir,size=$tablesize,entries=$ntables,dirwidth=$meandirwidth,prealloc=100,reuse=true
 define fileset name=site,path=$dir,size=$filesize,entries=$nfiles,dirwidth=$meandirwidth,prealloc=100,reuse=true
-define file name=redo,path=$dir,size=64m,prealloc=100,reuse=true
+define file name=redo,path=$dir,size=$redosize,prealloc=100,reuse=true
 define file name=weblog,path=$dir,size=1m,prealloc=100,reuse=true
 
 define process name=request,instances=1
