@@ -9,9 +9,7 @@
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, sqlite3, python3.
-set -u
-here=$(cd "$(dirname "$0")/.." && pwd)
-granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
+. "$(dirname "$0")/common.sh"
 systems=bytefs,ext4,devfs kills=200 seed=1 durability=process
 while [ $# -gt 0 ]; do
     case $1 in
@@ -19,23 +17,12 @@ while [ $# -gt 0 ]; do
         --kills) kills=$2; shift ;;
         --seed) seed=$2; shift ;;
         --durability) durability=$2; shift ;;
-        *) sed -n '2,12p' "$0"; exit 2 ;;
+        *) usage 2 11 ;;
     esac
     shift
 done
-for tool in "$granary" sqlite3 python3; do
-    command -v "$tool" >/dev/null || { echo "kill-direct.sh: $tool is missing" >&2; exit 2; }
-done
-work=$(mktemp -d) mnt=$work/mnt
-mkdir "$mnt"
-# A writer that comes too late must not find a plain directory and take that for the mount.
-chattr +i "$mnt" || exit 2
-cleanup() {
-    mountpoint -q "$mnt" && umount -l "$mnt"
-    chattr -i "$mnt"
-    rm -rf --one-file-system "$work"
-} 2>/dev/null
-trap cleanup EXIT
+needs "$granary" sqlite3 python3
+mount_point
 RANDOM=$seed
 
 # Overwrites records of a file in place and appends to a log; each line of its output is what was acknowledged: record, version.
@@ -63,17 +50,7 @@ for n in range(max(0, last - 63), last + 1):
 lines = open(f"{d}/log").read().split("\n")
 if str(last) not in lines: sys.exit(f"the log lacks {last}, which was acknowledged")
 PY
-cat >"$work/sqlite.py" <<'PY'
-import os, sqlite3, sys
-db = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
-db.execute(f"PRAGMA journal_mode={sys.argv[2]}"); db.execute("PRAGMA synchronous=EXTRA")
-db.execute("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, x BLOB)")
-n = (db.execute("SELECT max(id) FROM t").fetchone()[0] or 0) + 1
-while True:
-    db.execute("BEGIN"); db.execute("INSERT INTO t VALUES(?, randomblob(200))", (n,)); db.execute("COMMIT")
-    os.statvfs(sys.argv[1])
-    print(n, flush=True); n += 1
-PY
+sqlite_writer
 
 lost() { echo "$fs, kill $k: $*"; exit 1; }
 serve() {

@@ -7,9 +7,7 @@
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, sqlite3, python3.
-set -u
-here=$(cd "$(dirname "$0")/.." && pwd)
-granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
+. "$(dirname "$0")/common.sh"
 systems=bytefs,ext4 kills=200 seed=1 durability=process testbed=bytefs-emulator
 while [ $# -gt 0 ]; do
     case $1 in
@@ -18,39 +16,16 @@ while [ $# -gt 0 ]; do
         --seed) seed=$2; shift ;;
         --durability) durability=$2; shift ;;
         --testbed) testbed=$2; shift ;;
-        *) sed -n '2,10p' "$0"; exit 2 ;;
+        *) usage 2 9 ;;
     esac
     shift
 done
-for tool in "$granary" sqlite3 python3; do
-    command -v "$tool" >/dev/null || { echo "kill-mount.sh: $tool is missing" >&2; exit 2; }
-done
-work=$(mktemp -d) mnt=$work/mnt
-mkdir "$mnt"
-# A writer that comes too late must not find a plain directory and take that for the mount.
-chattr +i "$mnt" || exit 2
-cleanup() {
-    mountpoint -q "$mnt" && umount -l "$mnt"
-    chattr -i "$mnt"
-    rm -rf --one-file-system "$work"
-} 2>/dev/null
-trap cleanup EXIT
+needs "$granary" sqlite3 python3
+mount_point
 RANDOM=$seed
 
-# Writes until the mount dies; each line of its output is a promise that was acknowledged.
-cat >"$work/sqlite.py" <<'PY'
-import os, sqlite3, sys
-db = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
-# EXTRA: in rollback mode a commit is the removal of the journal, and only then its directory is synced.
-db.execute(f"PRAGMA journal_mode={sys.argv[2]}"); db.execute("PRAGMA synchronous=EXTRA")
-db.execute("CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, x BLOB)")
-n = (db.execute("SELECT max(id) FROM t").fetchone()[0] or 0) + 1
-while True:
-    db.execute("BEGIN"); db.execute("INSERT INTO t VALUES(?, randomblob(200))", (n,)); db.execute("COMMIT")
-    # SQLite takes a directory that it cannot open for one that needs no sync: a commit counts if the server still lived.
-    os.statvfs(sys.argv[1])
-    print(n, flush=True); n += 1
-PY
+# Write until the mount dies; each line of their output is a promise that was acknowledged.
+sqlite_writer
 cat >"$work/mail.py" <<'PY'
 import os, sys, hashlib
 d = sys.argv[1] + "/mail"; os.makedirs(d, exist_ok=True)

@@ -8,9 +8,7 @@
 #
 # Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, loop devices, mkfs.ext4, sqlite3, python3, git.
 # PostgreSQL is left out, and said so, where there is no postgres or nobody to run it as.
-set -u
-here=$(cd "$(dirname "$0")/.." && pwd)
-granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
+. "$(dirname "$0")/common.sh"
 kills=100 seed=1 size=256MiB durability=process
 while [ $# -gt 0 ]; do
     case $1 in
@@ -18,14 +16,13 @@ while [ $# -gt 0 ]; do
         --seed) seed=$2; shift ;;
         --size) size=$2; shift ;;
         --durability) durability=$2; shift ;;
-        *) sed -n '2,11p' "$0"; exit 2 ;;
+        *) usage 2 10 ;;
     esac
     shift
 done
-for tool in "$granary" mkfs.ext4 losetup sqlite3 python3 git; do
-    command -v "$tool" >/dev/null || { echo "stack-programs.sh: $tool is missing" >&2; exit 2; }
-done
-work=$(mktemp -d) loop= server= wrong=0
+needs "$granary" mkfs.ext4 losetup sqlite3 python3 git
+scratch
+loop= server= wrong=0
 disk=$work/disk ext4=$work/ext4 mnt=$work/mnt image=$work/pm
 mkdir "$ext4" "$mnt"
 chmod 755 "$work"
@@ -33,9 +30,7 @@ cleanup() {
     [ -n "$server" ] && kill -9 "$server"
     umount -l "$mnt"; umount "$ext4"
     [ -n "$loop" ] && losetup -d "$loop"
-    rm -rf --one-file-system "$work"
-} 2>/dev/null
-trap cleanup EXIT
+}
 RANDOM=$seed
 say() { printf '%s\n' "$*"; }
 bad() { say "WRONG: $*"; wrong=$((wrong + 1)); }

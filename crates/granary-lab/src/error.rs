@@ -52,7 +52,7 @@ pub enum LabError {
         /// What is wrong and what would be right.
         message: String,
     },
-    /// A job file with mistakes.
+    /// A job file with mistakes, or a trace of calls on files.
     #[error("{0}")]
     BadJobFile(granary_workload::fio::Mistakes),
     /// A line of a trace that cannot be replayed.

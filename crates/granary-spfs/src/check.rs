@@ -2,9 +2,11 @@
 
 use crate::Spfs;
 use crate::exthash;
+use crate::layout::alone::{self, Alone};
+use crate::layout::inode::Identity;
 use crate::layout::slot::Extent;
 use crate::node::State;
-use crate::recover::{agrees, reached};
+use crate::recover::{agrees, directory, reached};
 use crate::survey::{Survey, clusters_of};
 use granary_pm::{Findings, Used};
 use granary_vfs::{Call, FileKind, Ino, Result};
@@ -36,6 +38,10 @@ impl Spfs {
             if let Some(lcn) = file.broken {
                 wrong.push(format!("the chain of extents of inode {number} breaks at cluster {lcn}"));
             }
+            for lcn in &file.overlong {
+                wrong
+                    .push(format!("the extent of inode {number} at cluster {lcn} reaches into the next one"));
+            }
             if i.limit > i.size {
                 wrong.push(format!("inode {number} has {} bytes below, of {}", i.limit, i.size));
             }
@@ -47,19 +53,51 @@ impl Spfs {
             if i.undo.is_some() {
                 wrong.push(format!("inode {number} has an undo record"));
             }
+            if self.index.lock().get(&of).map(|(known, _)| *known) != Some(*number) {
+                wrong.push(format!("inode {number} of lower inode {} is not known in memory", of.ino));
+            }
+            if alone::is(of.ino) {
+                self.check_alone(*number, of, wrong);
+                continue;
+            }
             let below = self.lower.node(Ino(of.ino));
             let there =
                 below.is_ok_and(|n| n.kind() == FileKind::File && self.lower.generation(&n) == of.generation);
             if !there {
                 wrong.push(format!("inode {number} is of lower inode {}, which is not there", of.ino));
             }
-            if self.index.lock().get(&of).map(|(known, _)| *known) != Some(*number) {
-                wrong.push(format!("inode {number} of lower inode {} is not known in memory", of.ino));
-            }
         }
         self.lower.reap();
-        if self.index.lock().len() != survey.files.len() {
-            wrong.push(format!("{} inodes, {} in memory", survey.files.len(), self.index.lock().len()));
+        let there: BTreeSet<_> = survey.files.values().map(|file| file.inode.identity).collect();
+        let known: Vec<_> = self.index.lock().iter().map(|(of, (number, _))| (*of, *number)).collect();
+        for (of, number) in known.into_iter().filter(|(of, _)| !there.contains(of)) {
+            wrong.push(format!(
+                "memory knows an inode {number} of lower inode {}, which is not there",
+                of.ino
+            ));
+        }
+    }
+
+    /// The name of a file that is here alone: whole, in a directory that there is, and nobody else's.
+    fn check_alone(&self, number: u64, of: Identity, wrong: &mut Findings) {
+        let Ok(Ok(alone)) = Alone::load(&self.store.pm, number) else {
+            wrong.push(format!("the name in inode {number} is damaged"));
+            return;
+        };
+        // One without a name is open.
+        let Some(place) = alone.place else { return };
+        if self.children.lock().find(place.dir, &place.name) != Some(of.ino) {
+            wrong.push(format!("the name of inode {number} is not known in memory"));
+        }
+        match directory(&self.lower, place.dir) {
+            Ok(Some(dir)) => {
+                let call = &Call::kernel(self.lower.vfs().time());
+                if !matches!(self.lower.lookup(call, &dir, &place.name), Ok(None)) {
+                    wrong.push(format!("the name of inode {number} is also below"));
+                }
+            }
+            _ => wrong
+                .push(format!("inode {number} is in lower directory {}, which is not there", place.dir.ino)),
         }
     }
 

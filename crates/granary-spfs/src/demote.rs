@@ -20,7 +20,7 @@ use crate::tier::Tier;
 use granary_pm::BLOCK;
 use granary_sim::{Daemon, Signal};
 use granary_units::{Dest, Payload};
-use granary_vfs::{Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through};
+use granary_vfs::{Allocate, Call, Change, FsError, Ino, NodeRef, Result, SetTime, Through, Time};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
@@ -65,9 +65,9 @@ impl Spfs {
         let nodes: Vec<Arc<Node>> = self.nodes.lock().values().cloned().collect();
         for node in nodes {
             let Some(state) = node.try_read() else { continue };
-            if let (State::Tiered(t), Ok(below)) = (&*state, node.below()) {
+            if let Some((t, of)) = self.tiered(&node, &state) {
                 let value = t.factor.lock().value();
-                self.index.lock().entry(self.identity(&below)).and_modify(|known| known.1 = value);
+                self.index.lock().entry(of).and_modify(|known| known.1 = value);
             }
         }
         let bin = |value: u64| crate::factor::Factor::new(value).bin();
@@ -76,11 +76,22 @@ impl Spfs {
         all
     }
 
+    /// The tier of a file that has one, and which file it is on persistent memory.
+    fn tiered<'a>(&self, node: &Node, state: &'a State) -> Option<(&'a Tier, Identity)> {
+        let State::Tiered(t) = state else { return None };
+        let of = match &t.alone {
+            Some((of, _)) => *of,
+            None => self.identity(&node.below().ok()?),
+        };
+        Some((t, of))
+    }
+
     /// Demotes the file of this identity, which may not be in memory; says whether it did. `wait`: also where somebody wants it.
     pub(crate) fn demote_one(&self, of: Identity, wait: bool) -> Result<bool> {
+        let ino = Ino(self.children.lock().above(of.ino));
         let node = {
             let _alone = self.loading.write();
-            match self.load_node(Ino(of.ino), false) {
+            match self.load_node(ino, false) {
                 Err(FsError::Stale | FsError::Corrupt(_)) => return Ok(false),
                 node => node?,
             }
@@ -89,18 +100,17 @@ impl Spfs {
         let _alone = self.loading.write();
         match node.adopted.load(Relaxed) {
             true => done,
-            false => self.retire(Ino(of.ino), &node, false).and(done),
+            false => self.retire(ino, &node, false).and(done),
         }
     }
 
     fn demote_node(&self, node: &Node, of: Identity, wait: bool) -> Result<bool> {
         let mut state = node.write();
         // It may have left memory meanwhile, and be there again as another one.
-        let Ok(below) = node.below() else { return Ok(false) };
-        if matches!(*state, State::Bypass) || self.identity(&below) != of {
+        if self.tiered(node, &state).is_none_or(|(_, known)| known != of) {
             return Ok(false);
         }
-        match self.demote_locked(node, &below, &mut state, wait) {
+        match self.demote_locked(node, &mut state, wait) {
             Err(FsError::Busy) if !wait => {
                 self.counts.suspended.fetch_add(1, Relaxed);
                 Ok(false)
@@ -113,31 +123,41 @@ impl Spfs {
     ///
     /// # Errors
     /// `Busy` where somebody wants it and `wait` is not set; the lower file system's. It is tiered as before then.
-    pub(crate) fn demote_locked(
-        &self,
-        node: &Node,
-        below: &NodeRef,
-        state: &mut State,
-        wait: bool,
-    ) -> Result<()> {
+    pub(crate) fn demote_locked(&self, node: &Node, state: &mut State, wait: bool) -> Result<()> {
         let State::Tiered(t) = state else { return Ok(()) };
+        if t.alone.is_some() {
+            return self.come_down(node, state, wait);
+        }
         self.store.load_chain(t)?;
+        let below = &node.below()?;
         let of = self.identity(below);
         node.touch();
-        self.write_down(node, below, t, wait)?;
+        // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
+        let time = t.ctime.max(self.lower.stat(below).attr.ctime);
+        self.write_down(node, below, t, time, wait)?;
         self.store.free(t, of)?;
+        self.became_bypass(node, state, of);
+        Ok(())
+    }
+
+    /// A file has left persistent memory.
+    pub(crate) fn became_bypass(&self, node: &Node, state: &mut State, of: Identity) {
         self.index.lock().remove(&of);
         *state = State::Bypass;
         node.dirty.store(false, Relaxed);
         *node.profile.lock() = Profile::default();
         self.counts.demoted.fetch_add(1, Relaxed);
-        Ok(())
     }
 
-    /// Makes the lower file what the file is, durably.
-    fn write_down(&self, node: &Node, below: &NodeRef, t: &Tier, wait: bool) -> Result<()> {
-        // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
-        let time = t.ctime.max(self.lower.stat(below).attr.ctime);
+    /// Makes the lower file what the file is, durably. `time`: what it says when it was changed.
+    pub(crate) fn write_down(
+        &self,
+        node: &Node,
+        below: &NodeRef,
+        t: &Tier,
+        time: Time,
+        wait: bool,
+    ) -> Result<()> {
         let call = &Call::kernel(time);
         if self.lower.stat(below).attr.size > t.limit {
             // Behind the limit there must be nothing that shows between what is written now.
@@ -147,6 +167,10 @@ impl Spfs {
         for (start, piece) in t.map.iter().rev() {
             let from = u64::from(*start) * BLOCK;
             let end = t.size.min(from + u64::from(piece.len) * BLOCK);
+            if piece.is_zeros() {
+                self.zero_below(call, below, from..end)?;
+                continue;
+            }
             for at in (from..end).step_by(STEP as usize) {
                 if !wait && node.is_wanted() {
                     return Err(FsError::Busy);
@@ -164,15 +188,46 @@ impl Spfs {
         self.lower.fsync(call, below, false)
     }
 
+    /// Makes bytes of the lower file zeros that persistent memory had punched. Where they are a hole already, one that may have space,
+    /// nothing is done.
+    fn zero_below(&self, call: &Call<'_>, below: &NodeRef, range: std::ops::Range<u64>) -> Result<()> {
+        let end = range.end.min(self.lower.stat(below).attr.size);
+        let mut at = range.start;
+        while at < end {
+            let Some(data) = self.lower.seek_data(call, below, at)?.filter(|data| *data < end) else {
+                return Ok(());
+            };
+            let to = self.lower.seek_hole(call, below, data)?.min(end);
+            match self.lower.fallocate(call, below, Allocate::PunchHole, data, to - data) {
+                Err(FsError::NotSupported) => {
+                    let mut from = data;
+                    while from < to {
+                        let zeros = Payload::Fill { word: 0, len: STEP.min(to - from) as usize };
+                        self.lower.write(call, below, from, zeros, Through::Cache)?;
+                        from += STEP.min(to - from);
+                    }
+                }
+                punched => punched?,
+            }
+            at = to;
+        }
+        Ok(())
+    }
+
     /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no names any more.
     pub(crate) fn retire(&self, ino: Ino, node: &Arc<Node>, dead: bool) -> Result<()> {
         let mut kept = Ok(());
         {
             let mut state = node.write();
-            if let (State::Tiered(t), Ok(below)) = (&mut *state, node.below()) {
-                let (of, value) = (self.identity(&below), t.factor.lock().value());
+            let of = self.tiered(node, &state).map(|(_, of)| of);
+            if let (State::Tiered(t), Some(of)) = (&mut *state, of) {
+                let value = t.factor.lock().value();
                 kept = self.store.give_spare(t);
-                if dead {
+                if dead && t.alone.is_some() {
+                    // Nobody else knows of it.
+                    self.index.lock().remove(&of);
+                    kept = kept.and_then(|()| self.store.free(t, of));
+                } else if dead {
                     self.bury(of);
                 } else {
                     let old = self.index.lock().insert(of, (t.number, value));
@@ -180,6 +235,9 @@ impl Spfs {
                         kept = kept.and(self.store.put_fields(t.number, &[(inode::FACTOR, value)]));
                     }
                 }
+            }
+            if dead {
+                self.children.lock().forget(ino.0);
             }
             *state = State::Bypass;
             node.let_go();

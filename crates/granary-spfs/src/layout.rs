@@ -8,7 +8,9 @@
 //!
 //! Every commit is one store of 8 bytes; whatever is written before it is out of reach until then.
 
+pub mod alone;
 pub mod inode;
+pub mod journal;
 pub mod slot;
 
 use crate::exthash::Form;
@@ -30,7 +32,8 @@ pub const LOWER: u64 = 136;
 /// First cluster of the bitmap.
 pub const BITMAP: u64 = 1;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"GrnSPFS1");
+/// Version 2: extents of zeros, overflow pages.
+const MAGIC: u64 = u64::from_le_bytes(*b"GrnSPFS2");
 const STATIC: usize = 64;
 
 /// The static part of the superblock.
@@ -92,7 +95,9 @@ impl Superblock {
             let mut plain = *b;
             put_u32(&mut plain, 8, 0);
             if u64_at(b, 0) != MAGIC {
-                return Err(corrupt("there is no SPFS: its superblock has another magic number"));
+                return Err(corrupt(
+                    "there is no SPFS of this version: its superblock has another magic number",
+                ));
             }
             let sb = Superblock {
                 clusters: u64_at(b, 16),

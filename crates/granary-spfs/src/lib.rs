@@ -5,11 +5,13 @@
 //!                      |
 //!                      +-> Store: tables, inodes, data                             -> persistent memory
 //!
+//!   alone   --- linked, renamed over something, no room, little used --->  bypass
 //!   bypass  --- 30 fsyncs, small and soon after each other --->  tiered     metadata only; bytes follow with the writes
 //!           <-- read much, written in large pieces, no room ---             all bytes of persistent memory are written below
 //! ```
 //!
-//! Names, owners, modes and extended attributes are the lower file system's, always; so are the numbers of inodes. Of a *tiered* file
+//! Names, owners, modes and extended attributes are the lower file system's; so are the numbers of inodes. A new file may be in persistent
+//! memory *alone*, with all of these (`alone.rs`). Of a *tiered* file
 //! persistent memory has the size, the times, and the extents that were written since its promotion. Each byte has one master
 //! (invariant C1): persistent memory where it has an extent, else the lower file up to `limit`, else zero. The other is never read.
 //!
@@ -24,7 +26,9 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod alone;
 mod check;
+mod children;
 mod demote;
 mod entry;
 pub mod exthash;
@@ -40,6 +44,7 @@ mod overwrite;
 mod pair;
 pub mod profiler;
 mod promote;
+mod punch;
 mod purge;
 mod read;
 mod recover;
@@ -56,9 +61,10 @@ mod tests;
 pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
 pub use mount::{mount, mount_as};
-pub use options::{Average, Consistency, MkfsOptions, MountOptions, PromotionCopy};
+pub use options::{Average, Consistency, MkfsOptions, Mode, MountOptions, PromotionCopy};
 pub use recover::Recovery;
 
+use crate::children::Children;
 use crate::node::Node;
 use crate::purge::Dead;
 use crate::store::Store;
@@ -75,12 +81,16 @@ pub struct Spfs {
     lower: Lower,
     store: Store,
     options: MountOptions,
-    /// Inodes in memory, by lower number.
+    /// Inodes in memory, by the number that they have above: the lower one's, unless they were in persistent memory alone.
     nodes: parking_lot::Mutex<BTreeMap<u64, Arc<Node>>>,
     /// Shared: an inode is being loaded. Exclusive: the daemon loads one that nobody uses.
     loading: RwLock<()>,
     /// All inodes on persistent memory: number, and sync factor when it was last in memory.
     index: parking_lot::Mutex<BTreeMap<Identity, (u64, u64)>>,
+    /// Names of files in persistent memory alone.
+    children: parking_lot::Mutex<Children>,
+    /// The next number of such a file, counted.
+    made_alone: AtomicU64,
     /// Files without names, whose removal the lower file system may not have made durable.
     dead: parking_lot::Mutex<Vec<Dead>>,
     daemon: Mutex<Option<Daemon>>,
@@ -120,10 +130,14 @@ pub struct SpfsStats {
     pub spilled: u64,
     /// Tiered files now.
     pub tiered: u64,
+    /// Files that are in persistent memory alone now.
+    pub alone: u64,
     /// Used share of persistent memory, percent.
     pub used_percent: u32,
     /// Segments of the three tables.
     pub segments: [usize; 3],
+    /// Overflow pages of all segments.
+    pub overflow_pages: usize,
 }
 
 impl Spfs {
@@ -142,15 +156,22 @@ impl Spfs {
         let c = &self.counts;
         let [promoted, not_promoted, demoted, suspended, spilled] =
             [&c.promoted, &c.not_promoted, &c.demoted, &c.suspended, &c.spilled].map(|n| n.load(Relaxed));
+        let (alone, tiered) = {
+            let index = self.index.lock();
+            let alone = index.keys().filter(|of| layout::alone::is(of.ino)).count();
+            (alone, index.len() - alone)
+        };
         SpfsStats {
             promoted,
             not_promoted,
             demoted,
             suspended,
             spilled,
-            tiered: self.index.lock().len() as u64,
+            tiered: tiered as u64,
+            alone: alone as u64,
             used_percent: self.store.clusters.used_percent(),
             segments: self.store.tables().map(|t| t.shape().1),
+            overflow_pages: self.store.tables().iter().map(|t| t.overflow_pages()).sum(),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Mounting: tables opened, splits finished; after an unmount the bitmap is read, after a power failure everything is recovered.
 
+use crate::children::Children;
+use crate::layout::alone::{self, Alone};
 use crate::layout::inode::Inode;
-use crate::layout::{CLEAN, Superblock, slot, word};
+use crate::layout::{CLEAN, Superblock, journal, slot, word};
 use crate::options::MountOptions;
 use crate::recover::{self, Recovery};
 use crate::store::Store;
@@ -12,6 +14,7 @@ use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{FsError, Lower, Result, Vfs};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Mounts SPFS on this persistent memory and on a lower file system that is mounted, which it unmounts with itself.
 ///
@@ -40,7 +43,10 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
                 .to_owned(),
         ));
     }
-    recovery.splits = if read_only { 0 } else { u64::from(table::recover(&pm, sb.segment)?) };
+    if !read_only {
+        recovery.splits = u64::from(table::recover(&pm, sb.segment)?);
+        recovery.renamed = u64::from(journal::recover(&pm)?);
+    }
     let store = Store::open(pm, sb)?;
     crate::pair::check(&store, &lower)?;
     if clean {
@@ -64,6 +70,8 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
         }
     }
     let index = index(&store)?;
+    let children = children(&store, &index)?;
+    let last = index.keys().filter(|of| alone::is(of.ino)).map(|of| alone::nth(of.ino)).max();
     let name = entry::stacked_name(lower.vfs().fs().name());
     let fs = Arc::new(Spfs {
         paired: Mutex::new(!index.is_empty()),
@@ -73,6 +81,8 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
         store,
         options: options.clone(),
         nodes: parking_lot::Mutex::default(),
+        children: parking_lot::Mutex::new(children),
+        made_alone: AtomicU64::new(last.map_or(0, |last| last + 1)),
         loading: RwLock::new(()),
         dead: parking_lot::Mutex::default(),
         daemon: Mutex::new(None),
@@ -96,6 +106,19 @@ pub fn usage(store: &Store) -> Result<BTreeMap<u32, u16>> {
         Ok(())
     })?;
     Ok(maps)
+}
+
+/// The names of files in persistent memory alone.
+fn children(store: &Store, index: &BTreeMap<crate::Identity, (u64, u64)>) -> Result<Children> {
+    let mut children = Children::default();
+    for (of, (number, _)) in index.iter().filter(|(of, _)| alone::is(of.ino)) {
+        let bad = |what: &str| corrupt(format!("the name in inode {number} {what}"));
+        let alone = Alone::load(&store.pm, *number)?.map_err(|_| bad("is damaged"))?;
+        if !alone.place.is_none_or(|place| children.enter(&place, of.ino)) {
+            return Err(bad("is another one's, too"));
+        }
+    }
+    Ok(children)
 }
 
 /// All inodes.

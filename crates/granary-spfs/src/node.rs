@@ -1,9 +1,11 @@
 //! [`Node`]: an inode in memory: its lower node, and which state its file is in.
 
 use crate::Spfs;
+use crate::layout::alone::{self, Alone};
 use crate::layout::inode::Identity;
 use crate::profiler::Profile;
 use crate::tier::Tier;
+use granary_pm::{BLOCK, corrupt};
 use granary_sim::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use granary_vfs::{Attr, FileKind, FsError, Ino, Inode, NodeRef, Result};
 use parking_lot::Mutex;
@@ -22,6 +24,8 @@ pub enum State {
 pub struct Node {
     /// The lower node, until the inode leaves memory.
     below: Mutex<Option<NodeRef>>,
+    /// There is no lower file.
+    alone: AtomicBool,
     /// Whose the file is; held shared by what reads it, or writes below; exclusively by what changes persistent memory.
     state: RwLock<State>,
     /// How many want the state now: a demotion in the background makes room for them.
@@ -37,6 +41,7 @@ impl Node {
     pub(crate) fn new(below: NodeRef, state: State) -> Node {
         Node {
             below: Mutex::new(Some(below)),
+            alone: AtomicBool::new(false),
             state: RwLock::new(state),
             wanted: AtomicU32::new(0),
             profile: Mutex::default(),
@@ -44,6 +49,35 @@ impl Node {
             dirty: AtomicBool::new(true),
             adopted: AtomicBool::new(false),
         }
+    }
+
+    /// Of a file that is in persistent memory alone.
+    pub(crate) fn alone(state: State) -> Node {
+        Node {
+            below: Mutex::new(None),
+            alone: AtomicBool::new(true),
+            state: RwLock::new(state),
+            wanted: AtomicU32::new(0),
+            profile: Mutex::default(),
+            dirty: AtomicBool::new(false),
+            adopted: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether there is no lower file. Only who holds the state can be sure that there will be none.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Relaxed)
+    }
+
+    /// It has a lower file now.
+    pub(crate) fn land(&self, below: NodeRef) {
+        *self.below.lock() = Some(below);
+        self.alone.store(false, Relaxed);
+    }
+
+    /// The lower node; none where there is no lower file. For who holds the state.
+    pub(crate) fn ground(&self) -> Result<Option<NodeRef>> {
+        if self.is_alone() { Ok(None) } else { self.below().map(Some) }
     }
 
     /// The lower node.
@@ -111,11 +145,34 @@ impl Spfs {
             node.adopted.fetch_or(adopt, Relaxed);
             return Ok(node);
         }
-        let below = self.lower.node(ino)?;
-        let node = Arc::new(self.new_node(below)?);
+        let lower = {
+            let children = self.children.lock();
+            // A handle of what has another number until the unmount.
+            if children.above(ino.0) != ino.0 {
+                return Err(FsError::Stale);
+            }
+            children.below(ino.0)
+        };
+        let node = match lower {
+            None if alone::is(ino.0) => Arc::new(self.alone_node(ino)?),
+            lower => Arc::new(self.new_node(self.lower.node(lower.map_or(ino, Ino))?)?),
+        };
         node.adopted.store(adopt, Relaxed);
         self.nodes.lock().insert(ino.0, node.clone());
         Ok(node)
+    }
+
+    /// A file that is in persistent memory alone.
+    fn alone_node(&self, ino: Ino) -> Result<Node> {
+        let first = Identity { ino: ino.0, generation: 0 };
+        let of = self.index.lock().range(first..).next().map(|(of, _)| *of).filter(|of| of.ino == ino.0);
+        let of = of.ok_or(FsError::Stale)?;
+        let (number, inode) = self.store.find(of)?.ok_or(FsError::Stale)?;
+        let alone = Alone::load(&self.store.pm, number)?
+            .map_err(|_| corrupt(format!("the name in inode {number} is damaged")))?;
+        let mut tier = Tier::new(number, &inode, inode.last.is_none());
+        tier.alone = Some((of, alone));
+        Ok(Node::alone(State::Tiered(Box::new(tier))))
     }
 
     fn new_node(&self, below: NodeRef) -> Result<Node> {
@@ -144,27 +201,45 @@ impl Spfs {
     }
 
     /// The attributes of a file in this state.
-    pub(crate) fn attr(&self, below: &NodeRef, state: &State) -> Attr {
-        let mut attr = self.lower.stat(below).attr;
+    ///
+    /// # Errors
+    /// `Stale`: it has left memory.
+    pub(crate) fn attr(&self, node: &Node, state: &State) -> Result<Attr> {
+        if let State::Tiered(t) = state
+            && let Some((_, alone)) = &t.alone
+        {
+            let new = Attr::new(FileKind::File, alone.mode, t.ctime);
+            return Ok(Attr {
+                uid: alone.uid,
+                gid: alone.gid,
+                nlink: alone.place.is_some().into(),
+                size: t.size,
+                // As if it had no holes: in sectors.
+                blocks: t.size.div_ceil(BLOCK) * (BLOCK / 512),
+                atime: alone.atime,
+                mtime: t.mtime,
+                ..new
+            });
+        }
+        let mut attr = self.lower.stat(&node.below()?).attr;
         if let State::Tiered(t) = state {
             attr.size = t.size;
             attr.mtime = t.mtime;
             attr.ctime = attr.ctime.max(t.ctime);
         }
-        attr
+        Ok(attr)
     }
 
     /// After a call that changed an inode below: its attributes are as there, but for an access time that is later here.
     pub(crate) fn follow(&self, inode: &Inode) -> Result<()> {
         let node = of(inode);
-        let state = node.read();
-        self.follow_as(inode, &node.below()?, &state);
+        self.follow_as(inode, &node.read());
         Ok(())
     }
 
     /// The same for who holds the state.
-    pub(crate) fn follow_as(&self, inode: &Inode, below: &NodeRef, state: &State) {
-        let attr = self.attr(below, state);
+    pub(crate) fn follow_as(&self, inode: &Inode, state: &State) {
+        let Ok(attr) = self.attr(of(inode), state) else { return };
         inode.update(|a| {
             let atime = a.atime.max(attr.atime);
             *a = attr;

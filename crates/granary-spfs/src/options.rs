@@ -54,10 +54,27 @@ pub enum Average {
     Ewma,
 }
 
+/// Which new files are in persistent memory alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Those that an open with O_DIRECT and O_SYNC makes, and those whose names end as [`MountOptions::extensions`] say.
+    #[default]
+    Tiering,
+    /// All (released code: `mode=pm`).
+    Pm,
+    /// None (released code: `mode=disk`).
+    Disk,
+}
+
 /// Choices of `mount`. Constants without another source are the released code's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MountOptions {
+    /// Which new files are in persistent memory alone.
+    pub mode: Mode,
+    /// Ends of names, behind the last dot, of such files: at most 16 of at most 8 bytes.
+    pub extensions: Vec<String>,
     /// Files are promoted at all. Without it every call is the lower file system's.
     pub profiler: bool,
     /// Fsyncs in a row that promote a file: `migr_continual_cnt`.
@@ -97,6 +114,8 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
+            mode: Mode::Tiering,
+            extensions: Vec::new(),
             profiler: true,
             promote_after: 30,
             fsync_interval: Nanos::from_millis(1000),
@@ -130,6 +149,9 @@ impl MountOptions {
         ];
         if let Some((key, n)) = percents.iter().find(|(_, n)| *n == 0 || *n > 100) {
             return Some((key, format!("is {n}: must be 1 to 100 percent")));
+        }
+        if self.extensions.len() > 16 || self.extensions.iter().any(|e| e.is_empty() || e.len() > 8) {
+            return Some(("extensions", "at most 16, of 1 to 8 bytes".to_owned()));
         }
         if self.promote_after == 0 {
             return Some(("promote_after", "must be at least 1: an fsync promotes".to_owned()));

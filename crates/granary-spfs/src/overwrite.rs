@@ -3,11 +3,13 @@
 //! ```text
 //!   meta     in place
 //!   data     70 % of the extent or more: new clusters, then one store changes the extent's slot
+//!            less, of 64 clusters or more: these become extents of their own (tier/split.rs), each of which gets new clusters
 //!            less: copy of the old bytes, undo record, in place, record away
+//!   zeros    the same extents of their own, each gets clusters with the new bytes and zeros around them
 //! ```
 //!
-//! Bytes behind the size are not protected: nobody has seen them. Source: the released code's `consistency=` and `undo_opt_util`; its
-//! third way, splitting an extent of 64 clusters or more, is left out: pieces of that size are undone in steps.
+//! Bytes behind the size are not protected: nobody has seen them. Source: the released code's `consistency=`, `undo_opt_util` and
+//! WR_SPLIT.
 
 use crate::Spfs;
 use crate::layout::inode::{self, Undo};
@@ -20,7 +22,7 @@ use granary_units::{Dest, Payload};
 use granary_vfs::{FsError, Result};
 use std::ops::Range;
 
-/// Most clusters that one undo record protects.
+/// Most clusters that one undo record protects; from so many on an extent is split instead (released code: 64).
 const STEP: u64 = 64;
 
 impl Spfs {
@@ -42,6 +44,9 @@ impl Spfs {
         {
             return Ok(());
         }
+        if self.split_out(t, (start, piece), &range)? {
+            return self.overwrite_pieces(t, w, range);
+        }
         let mut at = range.start;
         while at < seen.end {
             let want = (seen.end.div_ceil(BLOCK) - at / BLOCK).min(STEP);
@@ -53,6 +58,61 @@ impl Spfs {
             at = to;
         }
         if at < range.end { self.in_place(w, (start, piece), at..range.end) } else { Ok(()) }
+    }
+
+    /// Makes extents of the clusters of a range of many, which is a part of one; says whether it did.
+    fn split_out(&self, t: &mut Tier, (start, piece): (u32, Piece), range: &Range<u64>) -> Result<bool> {
+        let clusters = (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32;
+        let whole = clusters.start == start && clusters.end == start + piece.len;
+        if u64::from(clusters.end - clusters.start) < STEP || whole {
+            return Ok(false);
+        }
+        match self.store.cut_out(t, clusters) {
+            Ok(_) => Ok(true),
+            // The table has no room: the undo record needs none.
+            Err(FsError::NoSpace) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Overwrites a range, all of which extents have.
+    fn overwrite_pieces(&self, t: &mut Tier, w: &Write<'_>, range: Range<u64>) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let (start, piece) = t.covering((at / BLOCK) as u32).ok_or(FsError::Stale)?;
+            let to = range.end.min(u64::from(start + piece.len) * BLOCK);
+            self.overwrite(t, w, (start, piece), at..to)?;
+            at = to;
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes `range` of the file, which an extent of zeros has.
+    pub(crate) fn fill_zeros(&self, t: &mut Tier, w: &Write<'_>, range: Range<u64>) -> Result<()> {
+        let clusters = (range.start / BLOCK) as u32..range.end.div_ceil(BLOCK) as u32;
+        self.store.cut_out(t, clusters.clone())?;
+        let mut at = clusters.start;
+        while at < clusters.end {
+            let Some((start, piece)) = t.covering(at) else { return Err(FsError::Stale) };
+            let Some(new) = self.store.clusters.data_run(piece.len.into()) else {
+                // No run is as long: two shorter ones may be there.
+                if piece.len == 1 {
+                    return Err(FsError::NoSpace);
+                }
+                self.store.split_at(t, start + piece.len / 2)?;
+                continue;
+            };
+            let (from, to) = (u64::from(start) * BLOCK, u64::from(start + piece.len) * BLOCK);
+            let (first, last) = (range.start.max(from), range.end.min(to));
+            let mut b = self.store.pm.batch();
+            let zeros = |len: u64| Payload::Fill { word: 0, len: len as usize };
+            b.stream(new * BLOCK, zeros(first - from), Structure::Data)?;
+            b.stream(new * BLOCK + first - from, w.part(first, last), Structure::Data)?;
+            b.stream(new * BLOCK + last - from, zeros(to - last), Structure::Data)?;
+            self.store.change(t, &mut b, start, new as u32, piece.len)?;
+            at = start + piece.len;
+        }
+        Ok(())
     }
 
     fn in_place(&self, w: &Write<'_>, (start, piece): (u32, Piece), range: Range<u64>) -> Result<()> {

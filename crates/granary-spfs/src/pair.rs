@@ -7,7 +7,8 @@
 //!
 //! Persistent memory without files goes with any file system: its next promotion makes a new pair, and what was paired with that file
 //! system before is refused from then on. So an old copy of persistent memory cannot drop or bring back files either. A lower file
-//! system without attributes has no number, and nothing is compared.
+//! system without attributes has no number, and nothing is compared. Where asking for the number or setting it fails otherwise, the mount
+//! or the fsync that was to promote fails: a pair that is not known to be one is none.
 //!
 //! The attribute is not shown above.
 
@@ -19,6 +20,12 @@ use granary_vfs::{Call, FsError, Lower, Result};
 
 /// The attribute's name.
 pub const NAME: &[u8] = b"user.granary.spfs";
+
+/// Whether an error says that the lower file system has no such attributes. Every other one, EIO of a host's file system too, is
+/// a failure, which says nothing of what is there.
+fn lacks_attributes(e: &FsError) -> bool {
+    matches!(e, FsError::NotSupported | FsError::NoAttribute)
+}
 
 /// Whether persistent memory may be mounted over this file system.
 ///
@@ -34,7 +41,10 @@ pub fn check(store: &Store, lower: &Lower) -> Result<()> {
     if number == 0 || files == 0 {
         return Ok(());
     }
-    let there = lower.getxattr(&Call::kernel(lower.vfs().time()), &lower.root(), NAME)?;
+    let there = match lower.getxattr(&Call::kernel(lower.vfs().time()), &lower.root(), NAME) {
+        Err(e) if lacks_attributes(&e) => None,
+        there => there?,
+    };
     if there.as_deref() == Some(&number.to_le_bytes()[..]) {
         return Ok(());
     }
@@ -63,8 +73,7 @@ impl Spfs {
                 b.put_u64(LOWER, number, Structure::Superblock)?;
                 b.fence()?;
             }
-            // It has no attributes, or none for us.
-            Err(FsError::NotSupported | FsError::NotPermitted | FsError::Host(_)) => {}
+            Err(e) if lacks_attributes(&e) => {}
             Err(e) => return Err(e),
         }
         *paired = true;

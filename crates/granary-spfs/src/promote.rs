@@ -28,15 +28,14 @@ impl Spfs {
     /// The fsync of an inode; where the profiler says so the file is promoted after it.
     pub(crate) fn fsync_inode(&self, call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
         let (node, call) = (node::of(inode), &call.as_root());
-        let below = node.below()?;
-        let verdict = (self.options.profiler && below.kind() == FileKind::File)
+        let verdict = (self.options.profiler && inode.view(|a| a.kind) == FileKind::File)
             .then(|| node.profile.lock().synced(granary_sim::now(), &self.options));
         {
             let state = node.read();
             match &*state {
                 State::Bypass => {
                     let dirty = !data_only && node.dirty.swap(false, Relaxed);
-                    let done = self.lower.fsync(call, &below, data_only);
+                    let done = node.below().and_then(|below| self.lower.fsync(call, &below, data_only));
                     if done.is_err() && dirty {
                         node.touch();
                     }
@@ -48,7 +47,7 @@ impl Spfs {
                     t.factor.lock().used(crate::factor::Use::Fsync(qualifies), percent);
                     // Bytes, size and times are durable; names, owners and the like are below.
                     if node.dirty.swap(false, Relaxed)
-                        && let Err(e) = self.lower.fsync(call, &below, false)
+                        && let Err(e) = node.below().and_then(|below| self.lower.fsync(call, &below, false))
                     {
                         node.touch();
                         return Err(e);

@@ -6,7 +6,7 @@ use crate::tier::Tier;
 use granary_device::Structure;
 use granary_pm::BLOCK;
 use granary_units::Dest;
-use granary_vfs::{Call, Inode, NodeRef, Result, Through};
+use granary_vfs::{Call, FsError, Inode, NodeRef, Result, Through};
 
 /// Bytes loaded at once where nobody wants them.
 const SCRATCH: usize = 64 << 10;
@@ -28,6 +28,9 @@ impl Tier {
         if let Some((start, piece)) = self.covering(lcn) {
             let inside = at - u64::from(start) * BLOCK;
             let len = (u64::from(piece.len) * BLOCK - inside).min(end - at);
+            if piece.is_zeros() {
+                return Run::Zero(len);
+            }
             return Run::Memory(u64::from(piece.pcn) * BLOCK + inside, len);
         }
         let next = self.next_start(lcn).map_or(u64::MAX, |start| u64::from(start) * BLOCK);
@@ -53,16 +56,18 @@ impl Spfs {
         mut dest: Dest<'_>,
     ) -> Result<()> {
         let node = node::of(inode);
-        let below = node.below()?;
         loop {
             {
                 let state = node.read();
                 match &*state {
-                    State::Bypass => return self.read_below(call, &below, pos, dest, through(call)),
+                    State::Bypass => {
+                        return self.read_below(call, &node.below()?, pos, dest, through(call));
+                    }
                     State::Tiered(t) => {
+                        let below = node.ground()?;
                         t.factor.lock().read(self.options.factor_percent.into());
                         if t.complete {
-                            return self.read_tiered(call, &below, t, pos, dest);
+                            return self.read_tiered(call, below.as_ref(), t, pos, dest);
                         }
                         if self.read_by_search(t, pos, dest.part(0, dest.len()))? {
                             return Ok(());
@@ -77,11 +82,15 @@ impl Spfs {
     }
 
     /// Reads what one extent has wholly, which one search of the table finds.
-    fn read_by_search(&self, t: &Tier, pos: u64, dest: Dest<'_>) -> Result<bool> {
+    fn read_by_search(&self, t: &Tier, pos: u64, mut dest: Dest<'_>) -> Result<bool> {
         let Some(e) = self.store.search(t.number, (pos / BLOCK) as u32)? else { return Ok(false) };
         let inside = pos - u64::from(e.lcn) * BLOCK;
         if inside + dest.len() as u64 > u64::from(e.len) * BLOCK {
             return Ok(false);
+        }
+        if e.pcn == 0 {
+            dest.zero();
+            return Ok(true);
         }
         self.load_bytes(u64::from(e.pcn) * BLOCK + inside, dest).map(|()| true)
     }
@@ -89,7 +98,7 @@ impl Spfs {
     fn read_tiered(
         &self,
         call: &Call<'_>,
-        below: &NodeRef,
+        below: Option<&NodeRef>,
         t: &Tier,
         pos: u64,
         mut dest: Dest<'_>,
@@ -106,6 +115,7 @@ impl Spfs {
                 Run::Lower(n) => {
                     let aligned = at.is_multiple_of(BLOCK) && n.is_multiple_of(BLOCK);
                     let way = if aligned { through(call) } else { Through::Cache };
+                    let below = below.ok_or(FsError::Stale)?;
                     self.read_below(call, below, at, dest.part(done, n as usize), way)?;
                     n
                 }
@@ -155,10 +165,12 @@ impl Spfs {
                 match t.run(at, t.size) {
                     Run::Memory(..) => return Ok(Some(at)),
                     Run::Zero(n) => at += n,
-                    Run::Lower(n) => match fs.lower.seek_data(&call.as_root(), below, at)? {
-                        Some(data) if data < at + n => return Ok(Some(data)),
-                        _ => at += n,
-                    },
+                    Run::Lower(n) => {
+                        match fs.lower.seek_data(&call.as_root(), below.ok_or(FsError::Stale)?, at)? {
+                            Some(data) if data < at + n => return Ok(Some(data)),
+                            _ => at += n,
+                        }
+                    }
                 }
             }
             Ok(None)
@@ -175,7 +187,7 @@ impl Spfs {
                     Run::Memory(_, n) => at += n,
                     Run::Zero(_) => return Ok(at),
                     Run::Lower(n) => {
-                        let hole = fs.lower.seek_hole(&call.as_root(), below, at)?;
+                        let hole = fs.lower.seek_hole(&call.as_root(), below.ok_or(FsError::Stale)?, at)?;
                         if hole < at + n {
                             return Ok(hole);
                         }
@@ -193,14 +205,13 @@ impl Spfs {
         &self,
         _: &Call<'_>,
         inode: &Inode,
-        look: impl Fn(&Spfs, &NodeRef, &Tier) -> Result<T>,
+        look: impl Fn(&Spfs, Option<&NodeRef>, &Tier) -> Result<T>,
     ) -> Result<Option<T>> {
         let node = node::of(inode);
-        let below = node.below()?;
         loop {
             match &*node.read() {
                 State::Bypass => return Ok(None),
-                State::Tiered(t) if t.complete => return look(self, &below, t).map(Some),
+                State::Tiered(t) if t.complete => return look(self, node.ground()?.as_ref(), t).map(Some),
                 State::Tiered(_) => {}
             }
             if let State::Tiered(t) = &mut *node.write() {

@@ -1,18 +1,21 @@
 //! What a mount does after a power failure.
 //!
 //! ```text
-//!   1. splits and merges are finished (before the tables are opened)
+//!   1. splits and merges are finished (before the tables are opened), and so is a rename
 //!   2. undo records are played back
-//!   3. files that the lower file system has no more are dropped; so are names that lead nowhere
+//!   3. files that the lower file system has no more are dropped, and those that are here alone without a name; so are names that lead
+//!      nowhere. A lower file of the name of one that is here alone is what a move had begun: it is removed
 //!   4. limit := min(limit, size); extents behind the size are cut; the lower file is cut to the limit
-//!   5. slots that no chain reaches are zeroed; pointers are made to agree with their extents
+//!   5. extents whose split was cut short are shortened; slots that no chain reaches are zeroed; pointers are made to agree with
+//!      their extents
 //!   6. what is free is what nobody reaches; the usage table is made to say so
 //! ```
 //!
 //! Every step may be done again, should the power fail within it. Cost: all segments of the tables, and what is changed.
 
 use crate::exthash;
-use crate::layout::inode::{self, Undo};
+use crate::layout::alone::{self, Alone, Place};
+use crate::layout::inode::{self, Identity, Undo};
 use crate::layout::slot::Extent;
 use crate::store::Store;
 use crate::survey::{File, Survey, clusters_of};
@@ -20,7 +23,7 @@ use crate::tier::Tier;
 use granary_device::Structure;
 use granary_pm::{BLOCK, Used, corrupt};
 use granary_units::Payload;
-use granary_vfs::{Call, FileKind, FsError, Ino, Lower, Result};
+use granary_vfs::{Call, FileKind, FsError, Ino, Lower, NodeRef, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a mount had to recover.
@@ -36,6 +39,12 @@ pub struct Recovery {
     pub files: u64,
     /// Files that the lower file system has no more.
     pub dropped: u64,
+    /// Renames that were finished.
+    pub renamed: u64,
+    /// Lower files that a move had begun.
+    pub unmoved: u64,
+    /// Files in persistent memory alone that got another name: theirs was damaged, or its directory is gone.
+    pub found: u64,
     /// Overwrites that were taken back.
     pub undone: u64,
     /// Slots of extents that no chain reached.
@@ -57,7 +66,11 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
     let mut b = store.pm.batch();
     let mut gone = Vec::new();
     for (number, file) in &survey.files {
-        if !is_below(lower, file)? {
+        let there = match alone::is(file.inode.identity.ino) {
+            true => has_name(store, lower, *number, said)?,
+            false => is_below(lower, file)?,
+        };
+        if !there {
             gone.push(*number);
         }
     }
@@ -74,6 +87,7 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
         }
         trim(store, lower, *number, file)?;
     }
+    shorten(store, &mut survey)?;
     said.scrubbed = scrub(store, &survey)?;
     let inodes = free_the_rest(store, &survey)?;
     settle_usage(store, &inodes)?;
@@ -113,6 +127,55 @@ fn play_back(store: &Store, number: u64, file: &File, undo: Undo) -> Result<()> 
     b.fence()
 }
 
+/// Whether a file that is here alone has a name; sees to it that nothing else has it.
+fn has_name(store: &Store, lower: &Lower, number: u64, said: &mut Recovery) -> Result<bool> {
+    let place = match Alone::load(&store.pm, number)? {
+        Ok(Alone { place: None, .. }) => return Ok(false),
+        Ok(Alone { place, .. }) => place,
+        Err(_) => None,
+    };
+    let call = &Call::kernel(lower.vfs().time());
+    if let Some(place) = &place
+        && let Some(dir) = directory(lower, place.dir)?
+    {
+        match lower.lookup(call, &dir, &place.name)? {
+            None => return Ok(true),
+            Some(node) if node.kind() == FileKind::File => {
+                drop(node);
+                lower.unlink(call, &dir, &place.name)?;
+                lower.reap();
+                said.unmoved += 1;
+                return Ok(true);
+            }
+            Some(_) => {}
+        }
+    }
+    // Its bytes were acknowledged: it is found in the root directory.
+    let root = lower.root();
+    let of = Identity { ino: root.ino().0, generation: lower.generation(&root) };
+    for n in 0u64.. {
+        let name = format!("spfs-{number:x}-{n}").into_bytes();
+        if lower.lookup(call, &root, &name)?.is_none() {
+            store.rename(number, &Place { dir: of, name })?;
+            said.found += 1;
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// The lower directory of this identity.
+///
+/// # Errors
+/// The lower file system's.
+pub fn directory(lower: &Lower, of: Identity) -> Result<Option<NodeRef>> {
+    match lower.node(Ino(of.ino)) {
+        Ok(node) => Ok(Some(node).filter(|n| n.is_dir() && lower.generation(n) == of.generation)),
+        Err(FsError::Stale | FsError::NoEntry | FsError::Corrupt(_)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
 /// Whether the lower file system has the file.
 fn is_below(lower: &Lower, file: &File) -> Result<bool> {
     let of = file.inode.identity;
@@ -138,6 +201,9 @@ fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()
         file.inode.last = file.chain.keys().next_back().copied();
         store.put_fields(number, &[(inode::LAST, inode::last_word(file.inode.last))])?;
     }
+    if alone::is(file.inode.identity.ino) {
+        return Ok(());
+    }
     let node = lower.node(Ino(file.inode.identity.ino))?;
     // Nobody has changed it now: its time of change stays.
     let call = &Call::kernel(file.inode.ctime.max(lower.stat(&node).attr.ctime));
@@ -149,13 +215,28 @@ fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()
     Ok(())
 }
 
+/// Extents that the next one of their file ends say so themselves.
+fn shorten(store: &Store, survey: &mut Survey) -> Result<()> {
+    let mut b = store.pm.batch();
+    for (at, slot) in &mut survey.slots {
+        let Some(file) = survey.files.get(&slot.inode).filter(|file| file.overlong.contains(&slot.lcn))
+        else {
+            continue;
+        };
+        if let Some(e) = file.chain.get(&slot.lcn).filter(|e| e.key == slot.key && slot.prev == e.prev) {
+            slot.len = e.len;
+            b.put_u64(*at, slot.head(), Structure::DataPointer)?;
+        }
+    }
+    b.fence()
+}
+
 /// Zeroes every slot that is neither an extent of a chain nor a pointer that agrees with one; says how many.
 fn scrub(store: &Store, survey: &Survey) -> Result<u64> {
     let (mut b, mut n) = (store.pm.batch(), 0);
     let mut seen = BTreeSet::new();
     for (at, slot) in &survey.slots {
-        let first = seen.insert((slot.inode, slot.lcn / store.chunk, slot.key));
-        if !first || !is_kept(store, survey, slot) {
+        if !is_kept(store, survey, slot) || !seen.insert((slot.inode, slot.lcn / store.chunk, slot.key)) {
             store.extents.scrub(&mut b, *at)?;
             n += 1;
         }
@@ -208,7 +289,7 @@ pub fn reached(store: &Store, survey: &Survey) -> Result<(Used, BTreeMap<u32, u1
     let mut inodes: BTreeMap<u32, u16> = BTreeMap::new();
     for (number, file) in &survey.files {
         *inodes.entry((number / 16) as u32).or_insert(0) |= 0b11 << (number % 16);
-        for e in file.chain.values() {
+        for e in file.chain.values().filter(|e| e.pcn != 0) {
             used.mark(e.pcn.into(), e.len.into(), &format!("inode {number}"))?;
         }
     }

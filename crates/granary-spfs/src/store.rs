@@ -8,8 +8,9 @@
 //! Invariant: an inode counts while a name leads to it that has its identity.
 
 use crate::alloc::Clusters;
+use crate::layout::alone::{Alone, Place};
 use crate::layout::inode::{self, Identity, Inode};
-use crate::layout::{Superblock, slot};
+use crate::layout::{self, Superblock, slot};
 use crate::table::{Kind, Table};
 use crate::tier::Tier;
 use granary_device::Structure;
@@ -28,6 +29,8 @@ pub struct Store {
     pub(crate) chunk: u32,
     /// Held while the usage table is changed.
     telling: Mutex<()>,
+    /// Held while the rename journal is used.
+    renaming: Mutex<()>,
 }
 
 impl Store {
@@ -41,6 +44,7 @@ impl Store {
         let (names, usage, extents) = (table(Kind::Names)?, table(Kind::Usage)?, table(Kind::Extents)?);
         Ok(Store {
             telling: Mutex::new(()),
+            renaming: Mutex::new(()),
             clusters: Clusters::new(&sb),
             names,
             usage,
@@ -62,7 +66,7 @@ impl Store {
     /// `NoSpace`, with nothing changed; the device's.
     pub fn create(&self, made: &Inode) -> Result<Tier> {
         let number = self.clusters.inode().ok_or(FsError::NoSpace)?;
-        match self.create_at(number, made) {
+        match self.create_at(number, made, None) {
             Ok(()) => Ok(Tier::new(number, made, true)),
             Err(e) => {
                 self.give_inode(number)?;
@@ -71,9 +75,38 @@ impl Store {
         }
     }
 
-    fn create_at(&self, number: u64, made: &Inode) -> Result<()> {
+    /// Makes an inode of a file that is here alone; `made` has everything but extents. When it returns the file is there.
+    ///
+    /// # Errors
+    /// `NoSpace`, with nothing changed; the device's.
+    pub fn create_alone(&self, made: &Inode, alone: Alone) -> Result<Tier> {
+        let number = self.clusters.inode().ok_or(FsError::NoSpace)?;
+        match self.create_at(number, made, Some(&alone)) {
+            Ok(()) => {
+                let mut tier = Tier::new(number, made, true);
+                tier.alone = Some((made.identity, alone));
+                Ok(tier)
+            }
+            Err(e) => {
+                self.give_inode(number)?;
+                Err(e)
+            }
+        }
+    }
+
+    /// Gives a file that is here alone another name: it has the old one or the new one after a power failure.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn rename(&self, number: u64, to: &Place) -> Result<()> {
+        let _one = self.renaming.lock();
+        layout::journal::rename(&self.pm, number, to)
+    }
+
+    fn create_at(&self, number: u64, made: &Inode, alone: Option<&Alone>) -> Result<()> {
         let mut b = self.pm.batch();
         b.put(inode::at(number, 0), &made.bytes(), Structure::Inode)?;
+        alone.iter().try_for_each(|alone| alone.put(&mut b, number))?;
         b.fence()?;
         self.tell_usage(number)?;
         self.names.insert(&self.pm, &self.clusters, &mut b, &slot::name(made.identity, number))?;

@@ -13,8 +13,10 @@ pub struct File {
     pub name: u64,
     /// The inode.
     pub inode: Inode,
-    /// Extents by first cluster.
+    /// Extents by first cluster. Where one is longer than the next lets it be, it ends there: a split was cut short.
     pub chain: BTreeMap<u32, Extent>,
+    /// The extents of the chain that are longer on persistent memory.
+    pub overlong: Vec<u32>,
     /// Where the chain leads to no extent.
     pub broken: Option<u32>,
 }
@@ -52,8 +54,10 @@ impl Survey {
         for (at, (of, number)) in entered {
             match Inode::load(&store.pm, number)?.filter(|i| i.identity == of && number % 2 == 0) {
                 Some(inode) if !files.contains_key(&number) => {
-                    let (chain, broken) = chain(store, &starts, number, &inode);
-                    files.insert(number, File { name: at, inode, chain, broken });
+                    let mut file =
+                        File { name: at, inode, chain: BTreeMap::new(), overlong: Vec::new(), broken: None };
+                    file.broken = file.follow(store, &starts, number);
+                    files.insert(number, file);
                 }
                 _ => names.push((at, of)),
             }
@@ -62,25 +66,32 @@ impl Survey {
     }
 }
 
-fn chain(
-    store: &Store,
-    starts: &BTreeMap<(u64, u32), Extent>,
-    number: u64,
-    inode: &Inode,
-) -> (BTreeMap<u32, Extent>, Option<u32>) {
-    let (mut at, mut end, mut chain) = (inode.last, u32::MAX, BTreeMap::new());
-    while let Some(lcn) = at {
-        let Some(e) = starts.get(&(number, lcn)) else { return (chain, at) };
-        let within = e.len <= end.saturating_sub(lcn) && e.len <= store.chunk - lcn % store.chunk;
-        let data =
-            u64::from(e.pcn) >= store.sb.first() && u64::from(e.pcn) + u64::from(e.len) <= store.sb.end();
-        if !within || !data || e.prev.is_some_and(|prev| prev >= lcn) {
-            return (chain, at);
+impl File {
+    /// Follows the chain; says where it leads to no extent.
+    fn follow(&mut self, store: &Store, starts: &BTreeMap<(u64, u32), Extent>, number: u64) -> Option<u32> {
+        let (mut at, mut next) = (self.inode.last, None::<Extent>);
+        while let Some(lcn) = at {
+            let Some(mut e) = starts.get(&(number, lcn)).copied() else { return at };
+            let data = e.pcn == 0
+                || u64::from(e.pcn) >= store.sb.first()
+                    && u64::from(e.pcn) + u64::from(e.len) <= store.sb.end();
+            if e.len > store.chunk - lcn % store.chunk || !data || e.prev.is_some_and(|prev| prev >= lcn) {
+                return at;
+            }
+            if let Some(next) = next.filter(|next| e.len > next.lcn - lcn) {
+                // Split off are the same clusters, or zeros as well.
+                let same = if e.pcn == 0 { next.pcn == 0 } else { next.pcn == e.pcn + (next.lcn - lcn) };
+                if !same {
+                    return at;
+                }
+                e.len = next.lcn - lcn;
+                self.overlong.push(lcn);
+            }
+            self.chain.insert(lcn, e);
+            (next, at) = (Some(e), e.prev);
         }
-        chain.insert(lcn, *e);
-        (end, at) = (lcn, e.prev);
+        None
     }
-    (chain, None)
 }
 
 /// Clusters that a file of this size has.

@@ -3,20 +3,22 @@
 //! ```text
 //!   root word   depth, cluster of the directory
 //!   directory   2^depth cluster numbers; the top `depth` bits of a hash choose
-//!   segment     buckets of 256 B, the last one is the header: magic 4, local depth 4, pattern 8
+//!   segment     buckets of 256 B, the last one is the header: magic 4, pattern 4, local depth 4, overflow page 8
 //! ```
 //!
-//! A slot belongs into the bucket of its place or one of the next few. A slot whose hash does not fit the segment's pattern is
+//! A slot belongs into the bucket of its place or one of the next few; where they are full and a split would move nothing, into an
+//! overflow page of the segment (`overflow.rs`). A slot whose hash does not fit the segment's pattern is
 //! *stale*: a split left it behind, and it counts as free. Invariants: under the lock held shared, slots come and go; segments and
 //! directory change under the lock held exclusively only, as one store of 8 bytes or by the split record (`split.rs`).
 //!
-//! A copy of the directory and of the headers is kept in host memory. It does *not* know what slots mean: [`Kind`] does.
+//! A copy of the directory, of the headers and of the overflow pages' numbers is kept in host memory. It does *not* know what slots mean: [`Kind`] does.
 //!
 //! Source: SPFS slides, "Dynamic Hash Table"; CCEH (FAST'19); the split record is ours, since the released code has none.
 
 mod kind;
 mod merge;
 mod open;
+mod overflow;
 mod split;
 mod whole;
 
@@ -34,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes in a bucket.
 const BUCKET: usize = 256;
-/// Most bits of a directory. [choice] a directory of 256 KiB; beyond it a full segment is a full table.
+/// Most bits of a directory. [choice] a directory of 256 KiB; beyond it a full segment gets overflow pages.
 const MAX_DEPTH: u32 = 16;
 const MAGIC: u32 = u32::from_le_bytes(*b"CCEH");
 
@@ -75,6 +77,8 @@ struct Dir {
     cluster: u64,
     segments: Vec<u32>,
     headers: BTreeMap<u32, Header>,
+    /// Overflow pages by segment; those that have some.
+    overflow: BTreeMap<u32, Vec<u32>>,
     /// Goes up whenever slots move.
     epoch: u64,
 }
@@ -108,10 +112,18 @@ impl Table {
     }
 
     /// The buckets in which something of this place may be.
-    fn probe(&self, segment: u32, place: Place) -> impl Iterator<Item = u64> {
+    fn probe(&self, segment: u32, place: Place) -> impl Iterator<Item = u64> + use<> {
         let n = self.buckets();
         let base = u64::from(segment) * BLOCK;
         (0..self.kind.probes().min(n)).map(move |i| base + (place.bucket + i) % n * BUCKET as u64)
+    }
+
+    /// The same, and all buckets of the segment's overflow pages.
+    fn places<'a>(&self, dir: &'a Dir, segment: u32, place: Place) -> impl Iterator<Item = u64> + use<'a> {
+        let buckets = (overflow::ROOM / BUCKET) as u64;
+        let pages = self.pages(dir, segment).iter();
+        let in_page = move |page: &'a u32| (0..buckets).map(|i| u64::from(*page) * BLOCK + i * BUCKET as u64);
+        self.probe(segment, place).chain(pages.flat_map(in_page))
     }
 
     fn find_in(
@@ -123,7 +135,7 @@ impl Table {
     ) -> Result<Option<(u64, Vec<u8>)>> {
         let segment = dir.segments[top(place.hash, dir.depth) as usize];
         let header = dir.headers[&segment];
-        for at in self.probe(segment, place) {
+        for at in self.places(dir, segment, place) {
             let mut b = [0; BUCKET];
             pm.load(at, &mut b, self.kind.what())?;
             for (i, s) in b.chunks_exact(self.kind.slot()).enumerate() {
@@ -150,10 +162,11 @@ impl Table {
         Ok(found.map(|(at, bytes)| (Found { at, epoch: dir.epoch }, bytes)))
     }
 
-    /// Enters a slot, in the batch; it is durable with the batch's next fence. Splits segments until there is room.
+    /// Enters a slot, in the batch; it is durable with the batch's next fence. Splits segments, or gives one an overflow page, until
+    /// there is room.
     ///
     /// # Errors
-    /// `NoSpace` where there is none even so; the device's.
+    /// `NoSpace` where there are no clusters for that; the device's.
     pub fn insert(&self, pm: &Pm, clusters: &Clusters, batch: &mut Batch<'_>, bytes: &[u8]) -> Result<Found> {
         let place = self.kind.place(bytes, self.chunk).ok_or_else(|| corrupt("an empty slot is entered"))?;
         loop {
@@ -165,7 +178,7 @@ impl Table {
                     return put.map(|()| Found { at, epoch: dir.epoch });
                 }
             }
-            self.split(pm, clusters, place)?;
+            self.make_room(pm, clusters, place)?;
         }
     }
 
@@ -173,7 +186,7 @@ impl Table {
     fn claim(&self, pm: &Pm, dir: &Dir, place: Place) -> Result<Option<u64>> {
         let segment = dir.segments[top(place.hash, dir.depth) as usize];
         let header = dir.headers[&segment];
-        for at in self.probe(segment, place) {
+        for at in self.places(dir, segment, place) {
             // Whoever claims a slot of the bucket fills it before the claim goes: what is loaded after a look at the claims may be
             // filled by then, so both are looked at twice.
             loop {

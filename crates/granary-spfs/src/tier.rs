@@ -8,13 +8,18 @@
 //! bytes (the successor's `prev`, or `last`) enters them all. Extents are cut from the end the same way. What the chain does not reach
 //! is zeroed after the store, or by recovery.
 //!
+//! An extent without clusters (`pcn` 0) is zeros: what was punched, which the lower file may still have something for.
+//!
 //! Invariants: extents are disjoint, and none crosses a chunk. Bytes beyond the size are zeros. `limit <= size`.
 //!
 //! Host memory learns the whole chain at the first write, or the first read that one search of the table does not answer.
 
+mod split;
+
 use crate::exthash;
 use crate::factor::Factor;
-use crate::layout::inode::{self, Inode};
+use crate::layout::alone::Alone;
+use crate::layout::inode::{self, Identity, Inode};
 use crate::layout::slot::{self, Extent};
 use crate::store::Store;
 use crate::table::Found;
@@ -27,11 +32,18 @@ use std::collections::BTreeMap;
 /// An extent as host memory knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// First cluster of the data.
+    /// First cluster of the data; 0: zeros.
     pub pcn: u32,
     /// Clusters.
     pub len: u32,
     found: Found,
+}
+
+impl Piece {
+    /// It has no clusters: its bytes are zeros.
+    pub fn is_zeros(&self) -> bool {
+        self.pcn == 0
+    }
 }
 
 /// See the module.
@@ -53,6 +65,8 @@ pub struct Tier {
     /// The chain is known.
     pub complete: bool,
     last: Option<u32>,
+    /// Of a file that is in persistent memory alone: which it is, and what it has beside its bytes.
+    pub alone: Option<(Identity, Alone)>,
     /// Clusters taken ahead of appends (16 KB in the released code): in host memory only.
     pub spare: Option<(u32, u32)>,
 }
@@ -70,6 +84,7 @@ impl Tier {
             map: BTreeMap::new(),
             complete,
             last: inode.last,
+            alone: None,
             spare: None,
         }
     }
@@ -92,7 +107,7 @@ impl Tier {
 }
 
 impl Store {
-    fn key(&self, lcn: u32) -> u32 {
+    pub(crate) fn key(&self, lcn: u32) -> u32 {
         lcn % self.chunk
     }
 
@@ -140,7 +155,7 @@ impl Store {
                 || corrupt(format!("the chain of extents of inode {} breaks at cluster {lcn}", t.number));
             let (found, e) = self.slot(t.number, lcn, self.key(lcn))?.ok_or_else(broken)?;
             let whole = e.len <= end.saturating_sub(lcn) && e.prev.is_none_or(|prev| prev < lcn);
-            if !whole || u64::from(e.pcn) + u64::from(e.len) > self.sb.end() {
+            if !whole || (e.pcn != 0 && u64::from(e.pcn) + u64::from(e.len) > self.sb.end()) {
                 return Err(broken());
             }
             map.insert(lcn, Piece { pcn: e.pcn, len: e.len, found });
@@ -269,14 +284,16 @@ impl Store {
             for (lcn, piece) in &gone {
                 self.leave(&mut b, t.number, *lcn, piece.len, 0)?;
                 t.map.remove(lcn);
-                free.push((u64::from(piece.pcn), u64::from(piece.len)));
+                free.extend((!piece.is_zeros()).then_some((u64::from(piece.pcn), u64::from(piece.len))));
             }
         }
         if let Some((lcn, piece)) = cut {
             let len = clusters - lcn;
             self.leave(&mut b, t.number, lcn, piece.len, len)?;
             self.change(t, &mut b, lcn, piece.pcn, len)?;
-            free.push((u64::from(piece.pcn + len), u64::from(piece.len - len)));
+            if !piece.is_zeros() {
+                free.push((u64::from(piece.pcn + len), u64::from(piece.len - len)));
+            }
         }
         b.fence()?;
         free.into_iter().try_for_each(|(at, n)| self.clusters.give(at, n))
@@ -299,9 +316,9 @@ impl Store {
     /// The device's.
     pub fn zero_tail(&self, t: &Tier) -> Result<()> {
         let inside = t.size % BLOCK;
-        let Some((start, piece)) = t.covering((t.size / BLOCK) as u32).filter(|_| inside > 0) else {
-            return Ok(());
-        };
+        let with_end =
+            t.covering((t.size / BLOCK) as u32).filter(|(_, piece)| inside > 0 && !piece.is_zeros());
+        let Some((start, piece)) = with_end else { return Ok(()) };
         let at = (u64::from(piece.pcn) + t.size / BLOCK - u64::from(start)) * BLOCK + inside;
         let zeros = granary_units::Payload::Fill { word: 0, len: (BLOCK - inside) as usize };
         let mut b = self.pm.batch();

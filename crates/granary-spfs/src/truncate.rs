@@ -14,8 +14,14 @@ use granary_pm::BLOCK;
 use granary_vfs::{Call, NodeRef, Result};
 
 impl Spfs {
-    /// Gives a tiered file another size.
-    pub(crate) fn resize(&self, call: &Call<'_>, below: &NodeRef, t: &mut Tier, size: u64) -> Result<()> {
+    /// Gives a tiered file another size. `below`: none where there is no lower file.
+    pub(crate) fn resize(
+        &self,
+        call: &Call<'_>,
+        below: Option<&NodeRef>,
+        t: &mut Tier,
+        size: u64,
+    ) -> Result<()> {
         let time = call.time.0 as u64;
         let fields = [(inode::FILE_SIZE, size), (inode::MTIME, time), (inode::CTIME, time)];
         self.store.put_fields(t.number, &fields)?;
@@ -30,7 +36,7 @@ impl Spfs {
         }
         self.store.cut(t, size.div_ceil(BLOCK) as u32)?;
         self.store.zero_tail(t)?;
-        if self.lower.stat(below).attr.size > t.limit {
+        if let Some(below) = below.filter(|below| self.lower.stat(below).attr.size > t.limit) {
             // Where it fails the limit says the same.
             let _ = self.lower.truncate(&call.as_root(), below, t.limit);
         }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   plan: how many clusters ── too few? purge, else demote and write below ── throttle
-//!   for each run of the range:   an extent has it: overwrite.rs     a hole: base bytes and new ones to new clusters, then one store
+//!   for each run of the range:   an extent has it, also one of zeros: overwrite.rs
+//!                                a hole: base bytes and new ones to new clusters, then one store
 //!   size and times
 //! ```
 //!
@@ -35,12 +36,18 @@ const CRAWL: Nanos = Nanos::from_millis(5);
 /// One write: its place, its bytes, and the file below.
 pub(crate) struct Write<'a> {
     pub call: &'a Call<'a>,
-    pub below: &'a NodeRef,
+    /// None of a file that is in persistent memory alone.
+    pub below: Option<&'a NodeRef>,
     pub pos: u64,
     pub data: Payload<'a>,
 }
 
 impl Write<'_> {
+    /// The file below, which has something of the bytes.
+    fn lower(&self) -> Result<&NodeRef> {
+        self.below.ok_or(FsError::Stale)
+    }
+
     pub(crate) fn end(&self) -> u64 {
         self.pos + self.data.len() as u64
     }
@@ -61,7 +68,6 @@ impl Spfs {
         data: Payload<'_>,
     ) -> Result<()> {
         let node = node::of(inode);
-        let below = node.below()?;
         if data.is_empty() {
             return Ok(());
         }
@@ -71,21 +77,22 @@ impl Spfs {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
                     node.touch();
-                    let wrote = self.lower.write(&call.as_root(), &below, pos, data, through(call));
-                    self.follow_as(inode, &below, &state);
+                    let wrote = self.lower.write(&call.as_root(), &node.below()?, pos, data, through(call));
+                    self.follow_as(inode, &state);
                     return wrote;
                 }
             }
             let mut state = node.write();
             let State::Tiered(t) = &mut *state else { continue };
-            let write = Write { call: &call.as_root(), below: &below, pos, data };
+            let below = node.ground()?;
+            let write = Write { call: &call.as_root(), below: below.as_ref(), pos, data };
             match self.write_tiered(t, &write) {
                 Err(FsError::NoSpace) => {
                     self.counts.spilled.fetch_add(1, Relaxed);
-                    self.demote_locked(node, &below, &mut state, true)?;
+                    self.demote_locked(node, &mut state, true)?;
                 }
                 wrote => {
-                    self.follow_as(inode, &below, &state);
+                    self.follow_as(inode, &state);
                     return wrote;
                 }
             }
@@ -104,7 +111,10 @@ impl Spfs {
             at = match t.covering(lcn) {
                 Some((start, piece)) => {
                     let to = w.end().min(u64::from(start + piece.len) * BLOCK);
-                    self.overwrite(t, w, (start, piece), at..to)?;
+                    match piece.is_zeros() {
+                        true => self.fill_zeros(t, w, at..to)?,
+                        false => self.overwrite(t, w, (start, piece), at..to)?,
+                    }
                     to
                 }
                 None => {
@@ -123,12 +133,16 @@ impl Spfs {
     }
 
     /// Sees to it that the write finds its clusters, before anything is changed.
-    fn make_room(&self, t: &Tier, w: &Write<'_>) -> Result<()> {
+    pub(crate) fn make_room(&self, t: &Tier, w: &Write<'_>) -> Result<()> {
         let mut need = 0;
         let (mut lcn, end) = ((w.pos / BLOCK) as u32, w.end().div_ceil(BLOCK) as u32);
         while lcn < end {
             lcn = match t.covering(lcn) {
-                Some((start, piece)) => start + piece.len,
+                Some((start, piece)) => {
+                    let to = start + piece.len;
+                    need += if piece.is_zeros() { u64::from(to.min(end) - lcn) } else { 0 };
+                    to
+                }
                 None => {
                     let hole = self.hole(t, w, lcn)?;
                     need += u64::from(hole.end - hole.start);
@@ -179,20 +193,21 @@ impl Spfs {
     /// The lower file's data without a hole around these clusters.
     fn data_around(&self, w: &Write<'_>, own: Range<u32>) -> Result<Range<u32>> {
         let at = u64::from(own.start) * BLOCK;
-        let size = self.lower.stat(w.below).attr.size;
-        if at >= size || self.lower.seek_data(w.call, w.below, at)? != Some(at) {
+        let below = w.lower()?;
+        let size = self.lower.stat(below).attr.size;
+        if at >= size || self.lower.seek_data(w.call, below, at)? != Some(at) {
             return Ok(own);
         }
-        let end = self.lower.seek_hole(w.call, w.below, at)?.div_ceil(BLOCK) as u32;
+        let end = self.lower.seek_hole(w.call, below, at)?.div_ceil(BLOCK) as u32;
         let chunk = self.store.chunk;
         let mut start = own.start / chunk * chunk;
         // The last hole before the place: from the chunk's start, hole by hole.
         loop {
-            let hole = self.lower.seek_hole(w.call, w.below, u64::from(start) * BLOCK)?;
+            let hole = self.lower.seek_hole(w.call, below, u64::from(start) * BLOCK)?;
             if hole >= at {
                 return Ok(start..end.max(own.end));
             }
-            let data = self.lower.seek_data(w.call, w.below, hole)?.unwrap_or(at);
+            let data = self.lower.seek_data(w.call, below, hole)?.unwrap_or(at);
             start = ((data / BLOCK) as u32).min(own.start);
         }
     }
@@ -224,7 +239,7 @@ impl Spfs {
             let (start, piece) = t.covering(lcn - 1).ok_or(FsError::Stale)?;
             self.store.change(t, &mut b, start, piece.pcn, piece.len + len)?;
         }
-        if base.start < t.limit { self.lower.let_go_of_pages(w.call, w.below, base) } else { Ok(()) }
+        if base.start < t.limit { self.lower.let_go_of_pages(w.call, w.lower()?, base) } else { Ok(()) }
     }
 
     /// The bytes that a hole has: the lower file's up to the limit, then zeros.
@@ -233,7 +248,7 @@ impl Spfs {
         let below = t.limit.saturating_sub(range.start).min(bytes.len() as u64) as usize;
         if below > 0 {
             let dest = Dest::Bytes(&mut bytes[..below]);
-            self.read_below(w.call, w.below, range.start, dest, Through::Cache)?;
+            self.read_below(w.call, w.lower()?, range.start, dest, Through::Cache)?;
         }
         Ok(bytes)
     }
@@ -249,7 +264,8 @@ impl Spfs {
         let (chunk, store) = (self.store.chunk, &self.store);
         let (mut at, mut grown, mut new) = (hole.start, None, Vec::new());
         let before = at.checked_sub(1).and_then(|lcn| t.covering(lcn));
-        if let Some((start, piece)) = before.filter(|_| !at.is_multiple_of(chunk)) {
+        let grows = |(_, piece): &(u32, crate::tier::Piece)| !at.is_multiple_of(chunk) && !piece.is_zeros();
+        if let Some((start, piece)) = before.filter(grows) {
             let room =
                 exthash::reach(start % chunk, chunk) - piece.len.min(exthash::reach(start % chunk, chunk));
             if let Some((first, n)) = t.spare.filter(|(first, _)| *first == piece.pcn + piece.len && room > 0)

@@ -60,6 +60,8 @@ pub struct MemFs {
     faults: Mutex<Option<(Stream, f64)>>,
     /// `write_pages` fails.
     write_faults: AtomicBool,
+    /// Calls on extended attributes fail with this.
+    xattr_fault: Mutex<Option<FsError>>,
     ended: AtomicBool,
 }
 
@@ -71,6 +73,7 @@ impl MemFs {
             state: Mutex::new(State::new()),
             faults: Mutex::new(None),
             write_faults: AtomicBool::new(false),
+            xattr_fault: Mutex::new(None),
             ended: AtomicBool::new(false),
         }
     }
@@ -84,6 +87,15 @@ impl MemFs {
     /// From now on `write_pages` fails, or no longer.
     pub fn set_write_faults(&self, fails: bool) {
         self.write_faults.store(fails, Relaxed);
+    }
+
+    /// From now on getting and setting extended attributes fails with this error; `None` ends it.
+    pub fn set_xattr_fault(&self, fault: Option<FsError>) {
+        *self.xattr_fault.lock() = fault;
+    }
+
+    fn xattr_fault(&self) -> Result<()> {
+        self.xattr_fault.lock().clone().map_or(Ok(()), Err)
     }
 
     /// Whether it has been unmounted.
@@ -427,12 +439,14 @@ impl Attributes for MemFs {
     fn getxattr(&self, _call: &Call<'_>, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
         assert_locked(inode);
         self.fault()?;
+        self.xattr_fault()?;
         self.step(|s| Ok(s.node(inode).xattrs.get(name).cloned()))
     }
 
     fn setxattr(&self, call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         assert_exclusive(inode);
         self.fault()?;
+        self.xattr_fault()?;
         self.step(|s| {
             let xattrs = &mut s.node(inode).xattrs;
             let old = match value {
@@ -450,9 +464,8 @@ impl Attributes for MemFs {
         self.step(|s| Ok(s.node(inode).xattrs.keys().cloned().collect()))
     }
 
-    /// Numbers are not used twice.
-    fn generation(&self, _inode: &Inode) -> u32 {
-        0
+    fn generation(&self, inode: &Inode) -> u32 {
+        self.state.lock().inodes.get(&inode.ino()).map_or(0, |node| node.life)
     }
 }
 

@@ -51,7 +51,8 @@ fn above(call: &Call<'_>) -> Caller {
 }
 
 fn made_of<'a>(new: &NewNode<'a>) -> NewFile<'a> {
-    NewFile { kind: new.kind, mode: new.mode, rdev: new.rdev, target: new.target }
+    let NewNode { kind, mode, rdev, target, direct_sync, .. } = *new;
+    NewFile { kind, mode, rdev, target, direct_sync }
 }
 
 impl Lower {

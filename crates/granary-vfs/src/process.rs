@@ -200,7 +200,8 @@ impl Process {
                         &at.dir,
                         mode & mode::ALL,
                         self.umask,
-                    )?);
+                    )?)
+                    .opened(flags);
                     self.vfs.create_or_get(&self.caller, &at.dir, &at.name, &new)?
                 }
             };
@@ -441,7 +442,7 @@ impl Posix for Process {
             _ => {}
         }
         let mode = mode & mode::ALL;
-        self.make(path.as_ref(), &NewFile { kind, mode, rdev, target: b"" })
+        self.make(path.as_ref(), &NewFile { kind, mode, rdev, target: b"", direct_sync: false })
     }
 
     fn rmdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
@@ -534,7 +535,10 @@ impl Posix for Process {
     fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         let target = target.as_ref();
         walk::check_path(target)?;
-        self.make(path.as_ref(), &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target })
+        self.make(
+            path.as_ref(),
+            &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target, direct_sync: false },
+        )
     }
 
     fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {

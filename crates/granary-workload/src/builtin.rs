@@ -1,7 +1,8 @@
-//! The canonical workload files: the nine rows of the ByteFS paper's Table 5 that Filebench runs.
+//! The built-in workload files: the nine rows of the ByteFS paper's Table 5 that Filebench runs, and generators of what three of
+//! FIU's traces are (SPFS slides).
 //!
-//! They are written by us in the Filebench language. Counts come from the paper's Table 5, the shape of the loop
-//! and every size from the authors' `baseline` branch; each file says which number comes from where.
+//! They are written by us in the Filebench language. Of the nine, counts come from the paper's Table 5, the shape of the loop
+//! and every size from the authors' `baseline` branch; each file says which number comes from where, and which has no source.
 //!
 //! It does *not* hold YCSB: that is not a Filebench workload.
 
@@ -26,7 +27,7 @@ macro_rules! builtins {
     };
 }
 
-/// In the order of Table 5.
+/// In the order of Table 5, then FIU's.
 const BUILTINS: &[Builtin] = builtins! {
     "create": "create, write 4 KiB, fsync, close; half of 1M files exist before (12 threads)",
     "delete": "unlink 1M files of 4 KiB (12 threads)",
@@ -37,6 +38,9 @@ const BUILTINS: &[Builtin] = builtins! {
     "webproxy": "delete, create, append, then read five files (1M x 16 KiB, 12 threads)",
     "webserver": "read ten files, append to one shared log (1M x 16 KiB, 12 threads)",
     "oltp": "database: 200 readers, 10 dsync writers, 1 log writer (1.6k x 10 MiB)",
+    "moodle": "as FIU's trace: web and database server, 99 % of the writes fsynced (400 x 16 MiB, 60k x 64 KiB, 4 threads)",
+    "usr1": "as FIU's trace: a desktop, 72 % of the writes fsynced (databases, documents, a cache; 4 threads)",
+    "usr2": "as FIU's trace: another desktop, 38 % of the writes fsynced (databases, a cache; 4 threads)",
 };
 
 /// The text of the built-in workload `name`, or `None` if there is none.
@@ -44,7 +48,7 @@ pub fn builtin(name: &str) -> Option<&'static str> {
     BUILTINS.iter().find(|b| b.name == name).map(|b| b.text)
 }
 
-/// All built-in workloads, in the order of the paper's Table 5.
+/// All built-in workloads: those of the paper's Table 5 in its order, then those of FIU's traces.
 pub fn list() -> &'static [Builtin] {
     BUILTINS
 }

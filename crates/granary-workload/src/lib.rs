@@ -11,12 +11,13 @@
 //!
 //! [`run`] executes it in virtual time on anything that implements `granary_vfs::Posix`.
 //!
-//! [`fio`] reads fio's job files into plain jobs, for whoever runs them on a drive or a file system.
+//! [`fio`] reads fio's job files into plain jobs, for whoever runs them on a drive or a file system. [`fiu`] reads traces of calls on files.
 //!
-//! `lang`, `fio` and `spec` draw no random numbers and touch no file system.
+//! `lang`, `fio`, `fiu` and `spec` draw no random numbers and touch no file system.
 
 pub mod error;
 pub mod fio;
+pub mod fiu;
 pub mod lang;
 pub mod run;
 pub mod spec;

@@ -12,7 +12,8 @@
 //!   standstill whether anybody is left to go on
 //! ```
 //!
-//! Jobs of a fio job file are run by `fio` instead of threads of flowops; what they are handed and hand back is the same.
+//! Jobs of a fio job file are run by `fio` instead of threads of flowops, and a trace is replayed by `fiu`; what they are handed and
+//! hand back is the same.
 //!
 //! It runs on anything that implements [`Posix`]; what hands out those clients ([`Clients`]) decides what is below:
 //! a file system, a recorder, a model.
@@ -33,6 +34,7 @@ mod error;
 mod events;
 mod fileset;
 mod fio;
+mod fiu;
 mod halt;
 mod index_set;
 mod ledger;
@@ -45,6 +47,7 @@ mod standstill;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod whole;
 mod worker;
 
 pub use error::RunError;
@@ -213,6 +216,9 @@ impl<C: Clients> Run<C> {
     /// [`RunError::Interrupted`] where it was told to stop.
     pub fn setup(&mut self) -> Result<(), RunError> {
         fio::lay_out(&self.workload.fio, &self.clients)?;
+        if let Some(trace) = &self.workload.fiu {
+            fiu::lay_out(trace, &self.clients, &self.options)?;
+        }
         let steps = self.workload.prologue.clone();
         for step in &steps {
             match *step {
@@ -281,6 +287,10 @@ impl<C: Clients> Run<C> {
         if !self.workload.fio.is_empty() {
             self.rounds += 1;
             return fio::measure(&self.workload.fio, &self.clients, &self.options, self.rounds, at_end);
+        }
+        if let Some(trace) = &self.workload.fiu {
+            self.rounds += 1;
+            return fiu::measure(trace, &self.clients, &self.options, at_end);
         }
         let files: Vec<usize> = sets.iter().map(|set| set.tree.files()).collect();
         let mut plan = Plan::new(&self.workload, &files);

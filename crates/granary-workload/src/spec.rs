@@ -12,13 +12,14 @@
 //! ```
 //!
 //! Invariants: every [`FilesetId`] and [`RandomId`] indexes its table; every target exists; there is at least one
-//! thread (or one job of fio instead of processes); a thread has at least one flowop; counts are at least 1 where zero would mean nothing to do.
+//! thread (or one job of fio, or a trace, instead of processes); a thread has at least one flowop; counts are at least 1 where zero would mean nothing to do.
 //!
 //! It does *not* execute anything and does *not* draw random numbers.
 //!
 //! Source: Filebench 1.5-alpha3's workload model language (Tarasov et al., ;login: 41(1), 2016).
 
 use crate::fio::{self, Mistakes, OnFiles};
+use crate::fiu::Trace;
 use serde::Serialize;
 
 mod flowop;
@@ -43,6 +44,9 @@ pub struct Workload {
     /// The jobs of a fio job file, which run instead of processes; of a Filebench file none.
     #[serde(skip)]
     pub fio: Vec<OnFiles>,
+    /// A trace that is replayed instead of processes.
+    #[serde(skip)]
+    pub fiu: Option<Trace>,
     /// What happens before the measured phase, in order. A run creates the filesets first if no step did.
     pub prologue: Vec<Step>,
     /// How long it runs.
@@ -211,20 +215,26 @@ impl Workload {
             );
             warnings.push(Warning { line: 0, column: 0, message });
         }
-        Ok(Workload {
-            name: file.to_owned(),
+        Ok(Workload { fio: jobs, warnings, ..Workload::empty(file) })
+    }
+
+    /// A workload that does nothing.
+    pub(crate) fn empty(name: &str) -> Workload {
+        Workload {
+            name: name.to_owned(),
             randoms: Vec::new(),
             filesets: Vec::new(),
             processes: Vec::new(),
-            fio: jobs,
+            fio: Vec::new(),
+            fiu: None,
             prologue: Vec::new(),
             run: RunSpec { seconds: None, period: None, reset_each_period: false },
             mode: QuitMode::default(),
             event_rate: 0,
             latency_histogram: false,
             messages: Vec::new(),
-            warnings,
-        })
+            warnings: Vec::new(),
+        }
     }
 
     /// The fileset that `id` names.
@@ -239,13 +249,17 @@ impl Workload {
     /// Bytes that preallocating all filesets is expected to write; for choosing a drive and for progress bars.
     pub fn expected_bytes(&self) -> f64 {
         let of_jobs: f64 = self.fio.iter().map(OnFiles::expected_bytes).sum();
-        self.filesets.iter().map(|set| set.expected_bytes(&self.randoms)).sum::<f64>() + of_jobs
+        let of_trace = self.fiu.as_ref().map_or(0.0, Trace::expected_bytes);
+        self.filesets.iter().map(|set| set.expected_bytes(&self.randoms)).sum::<f64>() + of_jobs + of_trace
     }
 
     /// Threads that run at once: the sum over processes and threads of their instances.
     pub fn threads(&self) -> u64 {
         let per_process = |p: &ProcessSpec| p.threads.iter().map(|t| u64::from(t.instances)).sum::<u64>();
         let of_jobs: u64 = self.fio.iter().map(|on| u64::from(on.job.clients)).sum();
-        self.processes.iter().map(|p| u64::from(p.instances) * per_process(p)).sum::<u64>() + of_jobs
+        let of_trace = self.fiu.as_ref().map_or(0, |trace| u64::from(trace.clients));
+        self.processes.iter().map(|p| u64::from(p.instances) * per_process(p)).sum::<u64>()
+            + of_jobs
+            + of_trace
     }
 }

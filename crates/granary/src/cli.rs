@@ -181,7 +181,7 @@ pub struct MkfsArgs {
 
 #[derive(Args)]
 pub struct RunArgs {
-    /// Built-in workload (see `granary workload list`) or path of a Filebench .f or a fio .fio file
+    /// Built-in workload (see `granary workload list`) or path of a Filebench .f, a fio .fio or an FIU .fiu file
     pub workload: String,
     /// File systems to compare, comma-separated; ratios are to the first
     #[arg(long, value_delimiter = ',', default_value = "bytefs,ext4")]

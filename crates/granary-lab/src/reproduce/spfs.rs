@@ -7,7 +7,8 @@
 //!   machines  the two servers
 //!   mapping   three ways to map clusters, on memory of DRAM speed
 //!   nvlog     SPFS as NVLog's authors measured it, on their kind of SSD
-//!   stacking, trace    figures whose bars are pictures: nothing to hold ours against
+//!   trace     generators of three of FIU's traces on the machine with little memory
+//!   stacking  a figure whose bars are a picture: nothing to hold ours against
 //! ```
 //!
 //! Source: the slides of the talk. The only figure of theirs that is a number is the headline, 9.9 times. NVLog (FAST'25): raw results in

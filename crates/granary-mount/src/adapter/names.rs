@@ -121,7 +121,7 @@ impl Adapter {
             0 => FileKind::File,
             code => FileKind::from_code(code).ok_or(FsError::Invalid)?,
         };
-        let new = NewFile { kind, mode: (mode & 0o7777) as u16, rdev, target: b"" };
+        let new = NewFile { kind, mode: (mode & 0o7777) as u16, rdev, target: b"", direct_sync: false };
         self.make_new(who, parent, name, &new, umask)
     }
 
@@ -146,7 +146,7 @@ impl Adapter {
             who,
             parent,
             name,
-            &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target },
+            &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target, direct_sync: false },
             0,
         )
     }
@@ -160,7 +160,8 @@ impl Adapter {
         flags: u32,
     ) -> Result<(EntryOut, Handle)> {
         let handles = self.handles.as_ref().ok_or(FsError::NotSupported)?;
-        let (node, created) = self.make(who, parent, name, &NewFile::file((mode & 0o7777) as u16), umask)?;
+        let new = NewFile::file((mode & 0o7777) as u16).opened(open_flags(flags));
+        let (node, created) = self.make(who, parent, name, &new, umask)?;
         let given = OFlags::from_bits_retain(flags);
         if !created && given.contains(OFlags::EXCL) {
             return Err(FsError::Exists);

@@ -199,10 +199,9 @@ impl Adapter {
             Err(e) => return Ok(Err(e)),
         };
         let (mode, umask) = ((command.pos & 0o7777) as u16, (command.pos >> 16 & 0o777) as u16);
-        let made = self
-            .vfs
-            .masked(&peer.caller, &dir, mode, umask)
-            .and_then(|mode| self.vfs.create_or_get(&peer.caller, &dir, name, &NewFile::file(mode)));
+        let made = self.vfs.masked(&peer.caller, &dir, mode, umask).and_then(|mode| {
+            self.vfs.create_or_get(&peer.caller, &dir, name, &NewFile::file(mode).opened(flags))
+        });
         match made {
             Ok((node, true)) => {
                 self.tell_named(&dir, name);

@@ -41,7 +41,7 @@ impl Life for Spfs {
         let node = self.load_node(ino, true)?;
         let attr = {
             let state = node.read();
-            self.attr(&node.below()?, &state)
+            self.attr(&node, &state)?
         };
         Ok(Loaded { attr, private: Arc::new(node) })
     }

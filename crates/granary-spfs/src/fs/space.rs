@@ -2,26 +2,39 @@
 
 use crate::Spfs;
 use crate::node::{self, State};
-use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs, Sweep, Swept};
+use granary_vfs::{Allocate, Call, FsError, Inode, Result, Space, StatFs, Sweep, Swept};
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Space for Spfs {
     fn fallocate(&self, call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
         let node = node::of(inode);
-        let lower = node.below()?;
-        // A tiered file is demoted first: then the whole call is the lower file system's.
+        let (lower, call) = (self.grounded(inode)?, &call.as_root());
         loop {
             {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
                     node.touch();
-                    let done = self.lower.fallocate(&call.as_root(), &lower, how, pos, len);
-                    self.follow_as(inode, &lower, &state);
+                    let done = self.lower.fallocate(call, &lower, how, pos, len);
+                    self.follow_as(inode, &state);
                     return done;
                 }
             }
             let mut state = node.write();
-            self.demote_locked(node, &lower, &mut state, true)?;
+            let State::Tiered(t) = &mut *state else { continue };
+            self.store.load_chain(t)?;
+            node.touch();
+            match self.allocate(call, &lower, t, how, pos..pos + len) {
+                // Either there is no room for the pieces, or none below: that will be said again when all of the file is there.
+                Err(FsError::NoSpace) => {
+                    self.counts.spilled.fetch_add(1, Relaxed);
+                    self.demote_locked(node, &mut state, true)?;
+                }
+                done => {
+                    self.follow_as(inode, &state);
+                    return done;
+                }
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   0 magic 4 | 4 lower generation 4 | 8 lower inode 8 | 16 CRC-32C of the 16 bytes before, 4 | 20 zero 4
 //!   24 zero 8 | 32 size 8 | 40 limit 8 | 48 last extent 8 | 56 mtime 8 | 64 ctime 8 | 72 sync factor 8
+//!   80-115 and 240-254, 272-511: name and owner of a file that is here alone (alone.rs)
 //!   256 journal: undo record {cluster of the copy 4, of the target 4} | 264 {bytes 4, first byte 4}, 0: none
 //! ```
 //!

@@ -91,7 +91,7 @@ pub fn read_usage(b: &[u8]) -> (u32, u16) {
 /// An extent's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First cluster of the data.
+    /// First cluster of the data; 0: zeros.
     pub pcn: u32,
     /// Clusters.
     pub len: u32,

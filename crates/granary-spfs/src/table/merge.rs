@@ -9,8 +9,8 @@
 //!   record := 0
 //! ```
 //!
-//! Only pairs are merged of which each is less than a quarter full, so that the next inserts do not split them again. Source: the
-//! sources have no shrinking while mounted, nor has this.
+//! Only pairs are merged of which each is less than a quarter full and has no overflow pages, so that the next inserts do not split them
+//! again. Source: the sources have no shrinking while mounted, nor has this.
 
 use super::split::merge_record;
 use super::{BUCKET, Header, Kind, Table, full, header_at};
@@ -21,11 +21,12 @@ use granary_pm::{BLOCK, Pm};
 use granary_vfs::Result;
 
 impl Table {
-    /// Merges what is nearly empty. Nobody else uses the table yet. Says how many pairs there were.
+    /// Drops empty overflow pages, and merges what is nearly empty. Nobody else uses the table yet. Says how many pairs there were.
     ///
     /// # Errors
     /// The device's.
     pub fn merge_sparse(&self, pm: &Pm, clusters: &Clusters) -> Result<u64> {
+        self.drop_empty_pages(pm, clusters)?;
         let (mut merged, mut from) = (0, 0);
         while let Some((low, header)) = self.next_pair(from) {
             from = low + 1;
@@ -51,6 +52,9 @@ impl Table {
         let mut dir = self.dir.write();
         let first = (header.pattern as usize + 1) << (dir.depth - header.depth);
         let high = dir.segments[first];
+        if [low, high].iter().any(|segment| dir.overflow.contains_key(segment)) {
+            return Ok(false);
+        }
         let other = Header { depth: header.depth, pattern: header.pattern + 1 };
         let (size, base) = (self.kind.slot(), u64::from(low) * BLOCK);
         let fits =

@@ -1,4 +1,4 @@
-//! An empty table, and one that is there: directory and headers are read and put beside each other.
+//! An empty table, and one that is there: directory, headers and overflow pages are read and put beside each other.
 
 use super::{Dir, Header, Kind, MAGIC, MAX_DEPTH, Table, directory_clusters, header_at};
 use crate::layout::word;
@@ -67,7 +67,8 @@ impl Table {
         if !segments.iter().enumerate().all(whole) {
             return Err(bad("does not agree with its segments"));
         }
-        let dir = RwLock::new(Dir { depth, cluster, segments, headers, epoch: 0 });
+        let overflow = super::overflow::all(pm, kind, segment, &headers)?;
+        let dir = RwLock::new(Dir { depth, cluster, segments, headers, overflow, epoch: 0 });
         Ok(Table { kind, segment, chunk, dir, claimed: Mutex::default() })
     }
 }

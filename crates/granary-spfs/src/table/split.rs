@@ -10,14 +10,19 @@
 //! ```
 //!
 //! Recovery does the last three again where the record is set; all of them may be done twice. Clusters that nobody leads to are
-//! free after recovery.
+//! free after recovery. So a split copies what goes, and writes nothing over what is there: its slots are stale when all is done.
+//!
+//! A split moves nothing where all slots of the segment, and the one that wants in, have the same next bit: all of one hash, as the
+//! keys of one chunk of a file are. Then the segment gets an overflow page instead.
 
-use super::{BUCKET, Dir, Header, Kind, MAX_DEPTH, Table, directory_clusters, full, header_at, top};
+use super::{
+    BUCKET, Dir, Header, Kind, MAX_DEPTH, Table, directory_clusters, full, header_at, overflow, top,
+};
 use crate::alloc::Clusters;
 use crate::layout::slot::Place;
 use crate::layout::{SPLIT, word};
 use granary_device::Structure;
-use granary_pm::bytes::{put_u32, u32_at};
+use granary_pm::bytes::{put_u32, put_u64, u32_at};
 use granary_pm::{BLOCK, Pm, corrupt};
 use granary_units::Payload;
 use granary_vfs::Result;
@@ -40,8 +45,8 @@ pub(super) fn merge_record(kind: Kind, low: u32, depth: u32) -> u64 {
 }
 
 impl Table {
-    /// Splits the segment of this place; another may have done so before.
-    pub(super) fn split(&self, pm: &Pm, clusters: &Clusters, place: Place) -> Result<()> {
+    /// Splits the segment of this place, or gives it an overflow page; another may have done so before.
+    pub(super) fn make_room(&self, pm: &Pm, clusters: &Clusters, place: Place) -> Result<()> {
         let mut dir = self.dir.write();
         // Who waited for the lock may find room now.
         if let Some(at) = self.claim(pm, &dir, place)? {
@@ -50,11 +55,23 @@ impl Table {
         }
         let old = dir.segments[top(place.hash, dir.depth) as usize];
         let header = dir.headers[&old];
-        if header.depth == MAX_DEPTH {
-            return Err(full());
+        let bytes = self.load_segment(pm, old)?;
+        let mut pages = Vec::new();
+        for page in self.pages(&dir, old) {
+            pages.extend(self.load_page(pm, *page)?);
+        }
+        let [stays, goes] =
+            [0, 1].map(|bit| Header { depth: header.depth + 1, pattern: header.pattern << 1 | bit });
+        // The half in which the new slot will not be.
+        let parts = header.depth < MAX_DEPTH && {
+            let other = if goes.fits(place.hash) { stays } else { goes };
+            self.fitting(&bytes, other).chain(self.fitting(&pages, other)).next().is_some()
+        };
+        if !parts {
+            return self.overflow(pm, clusters, &mut dir, old);
         }
         let new = clusters.metadata(self.segment).ok_or_else(full)? as u32;
-        let done = self.split_into(pm, clusters, &mut dir, (old, header), new);
+        let done = self.split_into(pm, clusters, &mut dir, (old, stays), (new, goes), (bytes, &pages));
         if done.is_err() {
             // Nothing leads to it before the record is set, and a device that fails after that is recovered by the next mount.
             let _ = clusters.give(new.into(), self.segment);
@@ -62,41 +79,78 @@ impl Table {
         done
     }
 
+    /// `bytes`, `pages`: the slots of the old segment's buckets, and of its overflow pages.
     fn split_into(
         &self,
         pm: &Pm,
         clusters: &Clusters,
         dir: &mut Dir,
-        (old, header): (u32, Header),
-        new: u32,
+        (old, stays): (u32, Header),
+        (new, goes): (u32, Header),
+        (mut bytes, pages): (Vec<u8>, &[u8]),
     ) -> Result<()> {
-        let depth = header.depth + 1;
-        let [stays, goes] = [0, 1].map(|bit| Header { depth, pattern: header.pattern << 1 | bit });
-        let mut bytes = self.load_segment(pm, old)?;
-        for s in bytes.chunks_exact_mut(self.kind.slot()) {
+        let (depth, size) = (goes.depth, self.kind.slot());
+        for s in bytes.chunks_exact_mut(size) {
             if !self.kind.place(s, self.chunk).is_some_and(|p| goes.fits(p.hash)) {
                 s.fill(0);
             }
         }
-        let mut b = pm.batch();
-        b.stream(u64::from(new) * BLOCK, Payload::Bytes(&bytes), self.kind.what())?;
-        let mut last = [0; BUCKET];
-        last[..16].copy_from_slice(&goes.bytes());
-        b.stream(header_at(new.into(), self.segment), Payload::Bytes(&last), self.kind.what())?;
-        b.fence()?;
-        if header.depth == dir.depth {
-            self.double(pm, clusters, dir)?;
+        // What goes of the overflow pages finds room in buckets now, or gets pages again.
+        let mut rest = Vec::new();
+        for s in self.fitting(pages, goes) {
+            let Some(place) = self.kind.place(s, self.chunk) else { continue };
+            let free = self.probe(0, place).find_map(|at| {
+                let mut slots = bytes[at as usize..at as usize + BUCKET].chunks_exact(size);
+                slots.position(|s| self.kind.place(s, self.chunk).is_none()).map(|i| at as usize + i * size)
+            });
+            match free {
+                Some(at) => bytes[at..at + size].copy_from_slice(s),
+                None => rest.extend_from_slice(s),
+            }
         }
-        b.put_u64(SPLIT, record(self.kind, new), Structure::Superblock)?;
-        b.fence()?;
-        finish_split(pm, self.kind, self.segment, (dir.depth, dir.cluster), (old, stays), (new, goes))?;
+        let new_pages = self.new_pages(pm, clusters, &rest)?;
+        let done = self.publish(pm, clusters, dir, (old, stays), (new, goes), (&bytes, &new_pages));
+        if let Err(e) = done {
+            for page in new_pages {
+                let _ = clusters.give(page.into(), 1);
+            }
+            return Err(e);
+        }
         let first = goes.pattern << (dir.depth - depth);
         for i in first..first + (1 << (dir.depth - depth)) {
             dir.segments[i as usize] = new;
         }
         dir.headers.extend([(old, stays), (new, goes)]);
+        if !new_pages.is_empty() {
+            dir.overflow.insert(new, new_pages);
+        }
         dir.epoch += 1;
         Ok(())
+    }
+
+    fn publish(
+        &self,
+        pm: &Pm,
+        clusters: &Clusters,
+        dir: &mut Dir,
+        (old, stays): (u32, Header),
+        (new, goes): (u32, Header),
+        (bytes, pages): (&[u8], &[u32]),
+    ) -> Result<()> {
+        let mut b = pm.batch();
+        b.stream(u64::from(new) * BLOCK, Payload::Bytes(bytes), self.kind.what())?;
+        let mut last = [0; BUCKET];
+        last[..16].copy_from_slice(&goes.bytes());
+        let link = overflow::first_at(new.into(), self.segment) - header_at(new.into(), self.segment);
+        put_u64(&mut last, link as usize, pages.first().copied().unwrap_or(0).into());
+        b.stream(header_at(new.into(), self.segment), Payload::Bytes(&last), self.kind.what())?;
+        b.fence()?;
+        if stays.depth > dir.depth {
+            self.double(pm, clusters, dir)?;
+        }
+        b.put_u64(SPLIT, record(self.kind, new), Structure::Superblock)?;
+        b.fence()?;
+        finish_split(pm, self.kind, self.segment, (dir.depth, dir.cluster), (old, stays), (new, goes))
     }
 
     fn double(&self, pm: &Pm, clusters: &Clusters, dir: &mut Dir) -> Result<()> {

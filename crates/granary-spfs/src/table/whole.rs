@@ -18,6 +18,13 @@ impl Table {
                     each(u64::from(segment) * BLOCK + (i * self.kind.slot()) as u64, s)?;
                 }
             }
+            for &page in self.pages(&dir, segment) {
+                for (i, s) in self.load_page(pm, page)?.chunks_exact(self.kind.slot()).enumerate() {
+                    if self.kind.place(s, self.chunk).is_some_and(|p| header.fits(p.hash)) {
+                        each(u64::from(page) * BLOCK + (i * self.kind.slot()) as u64, s)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -43,7 +50,13 @@ impl Table {
     pub fn occupies(&self) -> Vec<(u64, u64)> {
         let dir = self.dir.read();
         let segments = dir.headers.keys().map(|s| (u64::from(*s), self.segment));
-        std::iter::once((dir.cluster, directory_clusters(dir.depth))).chain(segments).collect()
+        let pages = dir.overflow.values().flatten().map(|page| (u64::from(*page), 1));
+        std::iter::once((dir.cluster, directory_clusters(dir.depth))).chain(segments).chain(pages).collect()
+    }
+
+    /// Number of overflow pages.
+    pub fn overflow_pages(&self) -> usize {
+        self.dir.read().overflow.values().map(Vec::len).sum()
     }
 
     /// Depth of the directory and number of segments.

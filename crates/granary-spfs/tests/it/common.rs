@@ -47,6 +47,13 @@ impl Stack {
     }
 }
 
+impl Stack {
+    /// The file system below itself.
+    pub fn memory(&self) -> Arc<MemFs> {
+        self.memory.lock().clone().expect("made")
+    }
+}
+
 impl Subject for Stack {
     type Fs = Spfs;
     type Recovery = Recovery;

@@ -145,7 +145,7 @@ fn a_tiered_file_keeps_its_bytes_whatever_its_name_is() {
     });
 }
 
-/// fallocate demotes; flags that forbid writing do so before nothing can be written below any more.
+/// Flags that forbid writing demote before nothing can be written below any more; a punch is done where the bytes are.
 #[test]
 fn calls_that_are_the_lower_file_systems_demote_first() {
     run(|| {
@@ -153,9 +153,11 @@ fn calls_that_are_the_lower_file_systems_demote_first() {
         let fd = rig.tiered("/f", 100_000);
         rig.put(fd, 0, 5, 100_000);
         rig.p.fallocate(fd, Allocate::PunchHole, 8192, 8192).expect("punched");
-        assert_eq!(rig.fs.stats().tiered, 0);
+        assert_eq!(rig.fs.stats().tiered, 1);
         let content = rig.content(fd);
         assert!(content[8192..16_384].iter().all(|b| *b == 0) && content[16_384] == 5 && content[8184] == 5);
+        rig.fs.demote_all().expect("demoted");
+        assert!(rig.content(fd) == content, "the lower file has the hole");
         let fd = rig.tiered("/g", 100);
         rig.put(fd, 0, 5, 100);
         let node = rig.vfs.lookup(&Caller::KERNEL, &rig.vfs.root(), b"g").expect("there");

@@ -1,5 +1,6 @@
 //! SPFS from outside: one binary, one module for each property that is looked at.
 
+mod alone;
 mod common;
 mod damage;
 mod files;
@@ -7,4 +8,5 @@ mod full;
 mod model;
 mod pair;
 mod power;
+mod punch;
 mod traffic;

@@ -89,3 +89,44 @@ fn a_mount_for_reading_writes_nothing_and_one_that_must_recover_is_refused() {
         assert!(matches!(&refused, FsError::Mismatch(why) if why.contains("for writing")), "{refused}");
     });
 }
+
+/// Only "not supported" and "no such attribute" mean that the file system below has no attributes; what else fails is reported.
+#[test]
+fn a_failing_attribute_is_reported_and_one_that_cannot_be_is_none() {
+    run(|| {
+        for failure in [FsError::Host(5), FsError::NotPermitted, FsError::NoSpace] {
+            let stack = Stack::busy(Form::Carved);
+            let mut rig = Rig::new(&stack, SIZE);
+            let fd = rig.p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("created");
+            rig.put(fd, 0, 1, 100);
+            rig.p.fsync(fd).expect("the first");
+            stack.memory().set_xattr_fault(Some(failure.clone()));
+            // A promotion that finds no room is not made, and nobody is told.
+            let told = if failure == FsError::NoSpace { Ok(()) } else { Err(failure.clone()) };
+            assert_eq!(rig.p.fsync(fd), told, "{failure:?}");
+            assert_eq!(rig.fs.stats().tiered, 0, "{failure:?}");
+            stack.memory().set_xattr_fault(None);
+            rig.p.fsync(fd).expect("works again");
+            assert_eq!(rig.fs.stats().tiered, 1, "{failure:?}");
+            // At the mount: persistent memory with a pair is not let over a file system that cannot say which it is.
+            let memory = rig.unmounted();
+            stack.memory().set_xattr_fault(Some(failure.clone()));
+            assert_eq!(stack.mount(Port::new(memory.clone())).err(), Some(failure), "at the mount");
+            stack.memory().set_xattr_fault(Some(FsError::NotSupported));
+            let refused = stack.mount(Port::new(memory.clone())).err();
+            assert!(matches!(refused, Some(FsError::Mismatch(_))), "{refused:?}");
+            stack.memory().set_xattr_fault(None);
+            Rig::again(&stack, memory).check();
+        }
+        for none in [FsError::NotSupported, FsError::NoAttribute] {
+            let stack = Stack::busy(Form::Carved);
+            let mut rig = Rig::new(&stack, SIZE);
+            let fd = rig.p.open("/f", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("created");
+            rig.put(fd, 0, 1, 100);
+            stack.memory().set_xattr_fault(Some(none.clone()));
+            (0..2).for_each(|_| rig.p.fsync(fd).expect("fsync"));
+            assert_eq!(rig.fs.stats().tiered, 1, "{none:?}");
+            Rig::again(&stack, rig.unmounted()).check();
+        }
+    });
+}

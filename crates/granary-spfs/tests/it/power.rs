@@ -11,20 +11,22 @@ use granary_spfs::{Consistency, MountOptions, Recovery, Spfs};
 use granary_suite::suite::{Subject, run};
 use granary_units::{Bytes, Dest, Nanos, Payload};
 use granary_vfs::entry::Mount;
-use granary_vfs::{Caller, Cred, FsEntry, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Allocate, Caller, Cred, FsEntry, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-const STACK: FsEntry = granary_spfs::over(&granary_ext4::EXT4, "spfs+ext4", &[]);
+pub const STACK: FsEntry = granary_spfs::over(&granary_ext4::EXT4, "spfs+ext4", &[]);
 
-fn devices() -> Devices {
+/// A drive and a DIMM.
+pub fn devices() -> Devices {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(Bytes::mib(64));
     let ssd = Arc::new(Mssd::new(&config).expect("a drive"));
     Devices::ssd(ssd).with(Role::Nvm, dimm(Bytes::mib(8)))
 }
 
-fn mount(devices: &Devices, options: &MountOptions) -> (Arc<Spfs>, Arc<Vfs>) {
+/// The stack, mounted.
+pub fn mount(devices: &Devices, options: &MountOptions) -> (Arc<Spfs>, Arc<Vfs>) {
     let none = toml::Table::new();
     let metadata_cache = Bytes::mib(4);
     let how = Mount { options: &none, metadata_cache, read_only: false, lower: None, inside: None };
@@ -53,7 +55,7 @@ type Ledger = Arc<Mutex<Known>>;
 const PATH: &str = "/f";
 
 /// Changes one file for ever. Each call is durable when it returns: where the file is not tiered an fsync or a sync follows.
-fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn()) {
+fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn(), punches: bool) {
     let mut rng = Stream::new(seed, "work");
     for word in 1u64.. {
         let Ok(fd) = p.open(PATH, OpenFlags::RDWR, 0) else {
@@ -71,7 +73,16 @@ fn work(p: &mut Process, seed: u64, ledger: &Ledger, demote: &dyn Fn()) {
         };
         let before = ledger.lock().old.clone().unwrap_or_default();
         let (pos, len) = (rng.below(60_000), 1 + rng.below(30_000) as usize);
-        match rng.below(12) {
+        match rng.below(if punches { 15 } else { 12 }) {
+            12.. => {
+                // What of it is below is durable by the fsync only.
+                let mut after = before.clone();
+                let (from, to) = ((pos as usize).min(after.len()), (pos as usize + len).min(after.len()));
+                after[from..to].fill(0);
+                ledger.lock().new = Some(after);
+                p.fallocate(fd, Allocate::PunchHole, pos, len as u64).expect("punched");
+                p.fsync(fd).expect("fsync");
+            }
             0..=6 => {
                 let mut after = before;
                 after.resize(after.len().max(pos as usize + len), 0);
@@ -141,7 +152,7 @@ fn look(p: &mut Process, seed: u64, known: &Known) {
     }
 }
 
-fn fail(seed: u64, options: &MountOptions) -> Recovery {
+fn fail(seed: u64, options: &MountOptions, punches: bool) -> Recovery {
     let (devices, ledger) = (devices(), Ledger::default());
     let at = Nanos(3_000_000 + Stream::new(seed, "at").below(60_000_000));
     let (theirs, known, own) = (devices.clone(), ledger.clone(), options.clone());
@@ -151,7 +162,7 @@ fn fail(seed: u64, options: &MountOptions) -> Recovery {
         theirs.track_in_flight(true);
         let (fs, vfs) = mount(&theirs, &own);
         let mut p = Process::new(vfs, Cred::ROOT);
-        work(&mut p, seed, &known, &|| fs.demote_all().expect("demotes"));
+        work(&mut p, seed, &known, &|| fs.demote_all().expect("demotes"), punches);
     });
     let t = match stopped {
         Err(Stop::PowerFail(t)) => t,
@@ -190,10 +201,19 @@ fn what_a_tiered_file_acknowledged_survives_power_failures() {
         purge_after: Nanos::from_millis(2),
         ..eager.clone()
     };
-    let all: Vec<Recovery> = (0..6).flat_map(|seed| [fail(seed, &eager), fail(1000 + seed, &busy)]).collect();
+    let all: Vec<Recovery> =
+        (0..6).flat_map(|seed| [fail(seed, &eager, false), fail(1000 + seed, &busy, false)]).collect();
     let sum = |of: fn(&Recovery) -> u64| all.iter().map(of).sum::<u64>();
     let seen = (sum(|r| r.files), sum(|r| r.dropped), sum(|r| r.scrubbed));
     assert!(seen.0 > 3 && seen.2 > 0, "recovery had hardly anything to do: {seen:?}");
+}
+
+/// The same with holes that are punched in what persistent memory has and in what is below.
+#[test]
+fn punches_of_a_tiered_file_survive_power_failures() {
+    let eager = MountOptions { promote_after: 2, piece: 2, ..MountOptions::default() };
+    let files: u64 = (2000..2008).map(|seed| fail(seed, &eager, true).files).sum();
+    assert!(files > 2, "{files} files were tiered");
 }
 
 /// One file, all of it in persistent memory, is overwritten and grows, and the power fails within some microseconds: each write is there
@@ -261,4 +281,78 @@ fn an_overwrite_is_there_wholly_or_not_at_all() {
         undone += overwrite_and_fail(form, seed).undone;
     }
     assert!(undone > 5, "{undone} overwrites were taken back");
+}
+
+/// One file, all of it in persistent memory: large overwrites split extents, punches leave zeros, small writes fill them. The power fails
+/// within them: each cluster is old or new.
+fn change_and_fail(form: Form, seed: u64) -> Recovery {
+    const LEN: usize = 1 << 20;
+    let mut stack = Stack::busy(form);
+    stack.mkfs.segment = 4;
+    stack.mount = MountOptions { demotion: false, ..stack.mount };
+    let (drive, ledger) = (dimm(Bytes::mib(8)), Ledger::default());
+    let (own, device, known) = (stack.clone(), drive.clone(), ledger.clone());
+    let stopped = World::new(WorldConfig { seed, ..WorldConfig::default() }).run(move || {
+        own.mkfs(&Port::new(device.clone())).expect("mkfs");
+        let mut rig = Rig::again(&own, device.clone());
+        let fd = rig.tiered("/f", 100);
+        rig.put(fd, 0, 1, LEN);
+        let mut rng = Stream::new(seed, "changes");
+        let mut content = rig.content(fd);
+        device.track_in_flight(true);
+        let at = Nanos(now().0 + 100 + rng.below(1_500_000));
+        granary_sim::spawn("power", move || {
+            sleep_until(at);
+            granary_sim::power_fail()
+        });
+        *known.lock() = Known { old: Some(content.clone()), new: Some(content.clone()) };
+        for word in 2u64.. {
+            let large = rng.chance(0.5);
+            let len = 1 + rng.below(if large { 600_000 } else { 9000 }) as usize;
+            let pos = rng.below((LEN - len) as u64);
+            let (punch, part) = (rng.chance(0.4), pos as usize..pos as usize + len);
+            let fill = if punch { 0 } else { word };
+            Payload::Fill { word: fill, len }.copy_to(pos, &mut content[part]);
+            known.lock().new = Some(content.clone());
+            match punch {
+                true => rig.p.fallocate(fd, Allocate::PunchHole, pos, len as u64).expect("punched"),
+                false => rig.put(fd, pos, word, len),
+            }
+            known.lock().done();
+        }
+    });
+    let t = match stopped {
+        Err(Stop::PowerFail(t)) => t,
+        other => panic!("seed {seed}: {other:?}"),
+    };
+    drive.power_fail(t, &mut Stream::new(seed, "power"));
+    let known = ledger.lock().clone();
+    run(move || {
+        sleep_until(t);
+        sleep_until(drive.power_on(now()).expect("on"));
+        let mut rig = Rig::again(&stack, drive);
+        let recovery = rig.fs.recovery();
+        rig.check();
+        let fd = rig.p.open(PATH, OpenFlags::RDWR, 0).expect("there");
+        let found = rig.content(fd);
+        let (old, new) = (known.old.expect("old"), known.new.expect("new"));
+        assert_eq!(found.len(), LEN, "seed {seed}");
+        for at in (0..LEN).step_by(4096) {
+            let cluster = at..at + 4096;
+            let whole =
+                found[cluster.clone()] == old[cluster.clone()] || found[cluster.clone()] == new[cluster];
+            assert!(whole, "seed {seed}: cluster {} is torn", at / 4096);
+        }
+        recovery
+    })
+}
+
+#[test]
+fn a_split_or_punched_extent_is_old_or_new() {
+    let mut scrubbed = 0;
+    for seed in 0..90 {
+        let form = if seed % 2 == 0 { Form::Carved } else { Form::Pointers };
+        scrubbed += change_and_fail(form, seed).scrubbed;
+    }
+    assert!(scrubbed > 3, "{scrubbed} slots were left over");
 }

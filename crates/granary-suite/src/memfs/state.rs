@@ -32,6 +32,8 @@ pub(super) struct MemInode {
     pub(super) writing: bool,
     /// The size that a file system with media would have there; unknown once a write has failed.
     pub(super) on_media: Option<u64>,
+    /// Which of the inodes that had its number it is.
+    pub(super) life: u32,
 }
 
 impl MemInode {
@@ -47,6 +49,7 @@ impl MemInode {
             xattrs: BTreeMap::new(),
             writing: false,
             on_media: Some(0),
+            life: 0,
         }
     }
 
@@ -59,6 +62,8 @@ impl MemInode {
 pub(super) struct State {
     pub(super) inodes: BTreeMap<Ino, MemInode>,
     free: Vec<Ino>,
+    /// Inodes made so far.
+    lives: u32,
 }
 
 impl State {
@@ -79,7 +84,7 @@ impl State {
             flags: 0,
         };
         let root = MemInode::new(attr, Ino(1), Vec::new());
-        State { inodes: BTreeMap::from([(Ino(1), root)]), free: Vec::new() }
+        State { inodes: BTreeMap::from([(Ino(1), root)]), free: Vec::new(), lives: 0 }
     }
 
     pub(super) fn node(&mut self, inode: &Inode) -> &mut MemInode {
@@ -96,7 +101,8 @@ impl State {
 
     pub(super) fn allocate(&mut self, node: MemInode) -> Ino {
         let ino = self.free.pop().unwrap_or(Ino(self.inodes.len() as u64 + 1));
-        let old = self.inodes.insert(ino, node);
+        self.lives += 1;
+        let old = self.inodes.insert(ino, MemInode { life: self.lives, ..node });
         assert!(old.is_none(), "{ino} is allocated twice");
         ino
     }

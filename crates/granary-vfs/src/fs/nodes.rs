@@ -27,6 +27,9 @@ pub struct NewNode<'a> {
     pub rdev: u32,
     /// Target of a symbolic link, else empty. At most 4095 bytes.
     pub target: &'a [u8],
+    /// It is made by an open with O_DIRECT and O_SYNC: its bytes will go past caches, and be durable at once. For a file system that
+    /// chooses where new files are.
+    pub direct_sync: bool,
 }
 
 impl NewNode<'_> {

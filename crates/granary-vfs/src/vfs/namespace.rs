@@ -6,7 +6,7 @@ use super::{Vfs, perm};
 use crate::attr::{Attr, FileKind, flag};
 use crate::error::{FsError, Result};
 use crate::fs::{Call, Caller, NewNode};
-use crate::posix::Access;
+use crate::posix::{Access, OpenFlags};
 use granary_sim::{costs, cpu};
 
 /// A node to make.
@@ -20,17 +20,25 @@ pub struct NewFile<'a> {
     pub rdev: u32,
     /// Target of a symbolic link.
     pub target: &'a [u8],
+    /// See [`NewNode::direct_sync`].
+    pub direct_sync: bool,
 }
 
 impl NewFile<'_> {
     /// A regular file.
     pub fn file(mode: u16) -> NewFile<'static> {
-        NewFile { kind: FileKind::File, mode, rdev: 0, target: b"" }
+        NewFile { kind: FileKind::File, mode, rdev: 0, target: b"", direct_sync: false }
+    }
+
+    /// The same, where an open with these flags makes it.
+    #[must_use]
+    pub fn opened(self, flags: OpenFlags) -> Self {
+        NewFile { direct_sync: flags.contains(OpenFlags::DIRECT | OpenFlags::SYNC), ..self }
     }
 
     /// A directory.
     pub fn dir(mode: u16) -> NewFile<'static> {
-        NewFile { kind: FileKind::Dir, mode, rdev: 0, target: b"" }
+        NewFile { kind: FileKind::Dir, mode, rdev: 0, target: b"", direct_sync: false }
     }
 }
 
@@ -135,11 +143,11 @@ impl Vfs {
         let c = costs();
         cpu(c.inode_op + c.namespace_op);
         let (mode, gid) = perm::inherit(&caller.cred, gid, &above, new.kind, new.mode);
-        let NewFile { kind, rdev, target, .. } = *new;
+        let NewFile { kind, rdev, target, direct_sync, .. } = *new;
         // Linux (do_mknodat): pipes and sockets have none, whatever the caller says.
         let rdev = if is_device { rdev } else { 0 };
         let Inherited { mode, lists } = self.inherit_acls(&self.call(caller), dir, kind, mode)?;
-        Ok((NewNode { kind, mode, uid, gid, rdev, target }, lists))
+        Ok((NewNode { kind, mode, uid, gid, rdev, target, direct_sync }, lists))
     }
 
     /// Gives a new node the lists that it inherits.

@@ -203,7 +203,7 @@ impl Vfs {
 
     /// A whiteout without a name, which goes with its last user unless it gets one. The directory is locked.
     fn whiteout(&self, caller: &Caller, dir: &NodeRef) -> Result<NodeRef> {
-        let new = NewFile { kind: FileKind::CharDev, mode: 0, rdev: 0, target: b"" };
+        let new = NewFile { kind: FileKind::CharDev, mode: 0, rdev: 0, target: b"", direct_sync: false };
         let (new, _) = self.may_create(caller, (caller.cred.uid, caller.cred.gid), dir, &new)?;
         self.make_unnamed(caller, dir, &new)
     }

@@ -335,6 +335,7 @@ impl<'c, 'a> Walk<'c, 'a> {
             mode: self.mode,
             event_rate,
             fio: Vec::new(),
+            fiu: None,
             latency_histogram: self.latency_histogram,
             messages: self.messages,
             warnings: self.warnings,

@@ -43,6 +43,20 @@ pub enum RunError {
         /// Why it failed.
         source: FsError,
     },
+    /// A call of a record of a trace failed.
+    #[error("trace `{trace}`, record {record}, failed: {call} {path}: {source}")]
+    Record {
+        /// The trace.
+        trace: String,
+        /// Which of its records, from 1.
+        record: u64,
+        /// The system call.
+        call: &'static str,
+        /// The file.
+        path: String,
+        /// Why it failed.
+        source: FsError,
+    },
     /// A job with `verify` has read something else than was written.
     #[error("job `{job}`: {path} has not what was written there at byte {at}")]
     NotWhatWasWritten {
@@ -115,6 +129,7 @@ impl RunError {
             RunError::Setup { source: FsError::NoSpace, .. }
                 | RunError::Call { source: FsError::NoSpace, .. }
                 | RunError::Job { source: FsError::NoSpace, .. }
+                | RunError::Record { source: FsError::NoSpace, .. }
         )
     }
 }

@@ -13,8 +13,9 @@
 
 use super::error::RunError;
 use super::halt::Finish;
-use super::ledger::{Class, Ledger, OpStats};
-use super::{Clients, Outcome, Phase, ProcessId, Progress, RunOptions};
+use super::ledger::{Class, OpStats};
+use super::whole::Whole;
+use super::{Clients, Outcome, ProcessId, RunOptions};
 use crate::fio::{Access, Client, Content, Drawn, Next, OnFiles, Part, Preallocate};
 use granary_sim::sync::{Condvar, Mutex};
 use granary_sim::{now, sleep_until, spawn};
@@ -22,12 +23,9 @@ use granary_units::{Dest, Nanos, Payload};
 use granary_vfs::{Allocate, Fd, FsError, OpenFlags, Posix};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a write that lays a file out.
 const PIECE: u64 = 1 << 20;
-/// Accesses between two looks at whether to stop, and two reports of progress.
-const EVERY: u64 = 1 << 10;
 /// What each job is counted by: kind, and whether it is an operation.
 const KINDS: [(&str, Class); 3] = [("read", Class::Read), ("write", Class::Write), ("fsync", Class::Plain)];
 
@@ -142,30 +140,6 @@ struct Shared {
     written: parking_lot::Mutex<Vec<(u64, u64, u64)>>,
 }
 
-/// The whole run.
-struct Whole {
-    ledger: Ledger,
-    options: RunOptions,
-    accesses: AtomicU64,
-    /// The first error, or that somebody asked to stop.
-    end: parking_lot::Mutex<Option<Result<Finish, Box<RunError>>>>,
-}
-
-impl Whole {
-    fn is_over(&self) -> bool {
-        let n = self.accesses.fetch_add(1, Relaxed);
-        if n.is_multiple_of(EVERY) {
-            if self.options.stop.as_ref().is_some_and(|stop| stop.load(Relaxed)) {
-                self.end.lock().get_or_insert(Ok(Finish::Interrupt));
-            }
-            if let Some(progress) = &self.options.progress {
-                progress(Progress { phase: Phase::Measure, done: n, total: None, virtual_now: now() });
-            }
-        }
-        self.end.lock().is_some()
-    }
-}
-
 /// Runs the jobs, group after group.
 ///
 /// # Errors
@@ -182,15 +156,10 @@ pub(super) fn measure<C: Clients>(
         .flat_map(|on| KINDS.iter().map(move |(kind, _)| format!("{}.{kind}", on.job.name)))
         .collect();
     let stats = jobs.iter().flat_map(|_| KINDS.iter().map(|(kind, _)| OpStats::new(kind, true))).collect();
-    let whole = Arc::new(Whole {
-        ledger: Ledger::new(stats, jobs.len()),
-        options: options.clone(),
-        accesses: AtomicU64::new(0),
-        end: parking_lot::Mutex::default(),
-    });
+    let whole = Arc::new(Whole::new(stats, jobs.len(), options, None));
     let start = now().saturating_add(jobs.iter().map(|on| on.job.ramp).min().unwrap_or_default());
     let (mut from, mut timed) = (0, false);
-    while from < jobs.len() && whole.end.lock().is_none() {
+    while from < jobs.len() && !whole.has_ended() {
         let next =
             jobs[from + 1..].iter().position(|on| on.job.stonewall).map_or(jobs.len(), |n| from + 1 + n);
         timed |= group(jobs, from..next, clients, &whole, round);
@@ -198,36 +167,8 @@ pub(super) fn measure<C: Clients>(
     }
     let end = now();
     at_end();
-    let finish = match whole.end.lock().take() {
-        Some(Err(error)) => return Err(*error),
-        Some(Ok(finish)) => finish,
-        None if timed => Finish::Time,
-        None => Finish::JobsDone,
-    };
-    let books = whole.ledger.take();
-    let (app_read, app_write) = whole.ledger.moved();
-    let mut ops = BTreeMap::<String, OpStats>::new();
-    for (name, stat) in names.into_iter().zip(books.stats).filter(|(_, stat)| stat.count > 0) {
-        // Jobs of one name are one.
-        match ops.get_mut(&name) {
-            Some(all) => {
-                (all.count, all.bytes) = (all.count + stat.count, all.bytes + stat.bytes);
-                all.latency.merge(&stat.latency);
-            }
-            None => drop(ops.insert(name, stat)),
-        }
-    }
-    Ok(Outcome {
-        elapsed: end.saturating_sub(start),
-        ops,
-        total_ops: books.total_ops,
-        app_read,
-        app_write,
-        finished_because: finish,
-        messages: Vec::new(),
-        periods: Vec::new(),
-        warnings: Vec::new(),
-    })
+    let own = if timed { Finish::Time } else { Finish::JobsDone };
+    whole.outcome(names, end.saturating_sub(start), own)
 }
 
 /// Runs the jobs of one group. Whether it came to its end, and time alone ended one of them.
@@ -265,7 +206,7 @@ fn group<C: Clients>(
                     let done = shared.slot(&mut p);
                     let ok = done.is_ok();
                     if let Err(e) = done {
-                        shared.run.end.lock().get_or_insert(Err(e));
+                        shared.run.fail(e);
                     }
                     // Who waits for what this one had under way sees that the run is over.
                     shared.woken.notify_all();

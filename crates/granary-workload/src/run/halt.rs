@@ -33,6 +33,8 @@ pub enum Finish {
     FirstDone(String),
     /// All jobs of a fio job file came to their end.
     JobsDone,
+    /// All records of a trace were replayed.
+    TraceDone,
     /// Somebody outside asked for it ([`super::RunOptions::stop`]).
     Interrupt,
 }
@@ -46,6 +48,7 @@ impl std::fmt::Display for Finish {
             Finish::AllDone(flowop) => write!(f, "nothing left for `{flowop}` in the last thread"),
             Finish::FirstDone(flowop) => write!(f, "nothing left for `{flowop}` in one thread"),
             Finish::JobsDone => write!(f, "the jobs' own end"),
+            Finish::TraceDone => write!(f, "the end of the trace"),
             Finish::Interrupt => write!(f, "an interrupt"),
         }
     }

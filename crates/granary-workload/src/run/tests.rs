@@ -4,6 +4,7 @@ mod control;
 mod effects;
 mod ends;
 mod fio;
+mod fiu;
 mod memfs;
 mod standstill;
 mod trees;

@@ -18,6 +18,7 @@ impl Workload {
     /// | `entries` and `leafdirs` of every fileset | file sizes, I/O sizes, working sets, buffers |
     /// | the count of `finishoncount`, the bytes of `finishonbytes` | `iters`, semaphore values, hog and delay values |
     /// | the whole seconds of `run`, at least one | event rates, threads, `prealloc` percentages |
+    /// | the records of a trace: its first ones, or all and some again | |
     /// | | `dirwidth`, `dirgamma`: a directory keeps its width, the tree gets fewer directories |
     ///
     /// So a run at scale 0.01 does a hundredth of the operations on a hundredth of the files, also where it ends by
@@ -43,6 +44,9 @@ impl Workload {
             }
         }
         self.fio = self.fio.iter().map(|on| on.scaled(factor)).collect();
+        if let Some(trace) = &mut self.fiu {
+            trace.scale(factor);
+        }
         self.run.seconds = self.run.seconds.map(|seconds| scaled(seconds, factor));
         Ok(())
     }
@@ -66,7 +70,8 @@ impl Workload {
     /// each becomes `count`. The others are left alone: `oltp` keeps its writers whatever number of readers it
     /// gets. In a process that runs once, the thread's instances change. In a process with several instances the
     /// process's instances change (one thread each), unless it has other kinds of thread too: then each process
-    /// gets its share of the threads, rounded up. Of a fio job file the jobs with most clients get `count` (`numjobs`).
+    /// gets its share of the threads, rounded up. Of a fio job file the jobs with most clients get `count` (`numjobs`). A
+    /// trace is replayed by `count` clients, each on files of its own.
     ///
     /// # Errors
     ///
@@ -85,6 +90,9 @@ impl Workload {
         let clients = self.fio.iter().map(|on| on.job.clients).max().unwrap_or(0);
         for on in self.fio.iter_mut().filter(|on| on.job.clients == clients) {
             on.job.clients = count;
+        }
+        if let Some(trace) = &mut self.fiu {
+            trace.clients = count;
         }
         for process in &mut self.processes {
             let instances = process.instances;

@@ -1,4 +1,4 @@
-//! The nine built-in workloads say what the ByteFS paper's Table 5 and the authors' `baseline` branch say.
+//! The built-in workloads say what their sources say: nine what the ByteFS paper's Table 5 and the authors' `baseline` branch do.
 
 use granary_workload::spec::{Distribution, FlowopSpec, Op, QuitMode, Value};
 use granary_workload::{Workload, builtin, list};
@@ -283,14 +283,27 @@ fn oltp_has_its_three_kinds_of_process() {
     );
 }
 
+/// Those of FIU's traces.
+const FIU: [&str; 3] = ["moodle", "usr1", "usr2"];
+
+/// What a trace touches fits onto the slides' 16 GB of memory.
+#[test]
+fn the_generators_of_traces_fit_onto_the_small_memory() {
+    for name in FIU {
+        let bytes = load(name).expected_bytes();
+        assert!((4e9..16e9).contains(&bytes), "{name}: {bytes}");
+    }
+}
+
 #[test]
 fn the_built_in_files_are_beyond_reproach() {
-    assert_eq!(list().len(), 9);
+    assert_eq!(list().len(), 12);
     for item in list() {
         let workload = load(item.name);
         assert_eq!(workload.warnings, [], "{}", item.name);
         assert_eq!(builtin(item.name), Some(item.text));
-        assert!(item.text.contains("Table 5"), "{} says where its numbers come from", item.name);
+        let source = if FIU.contains(&item.name) { "FIU" } else { "Table 5" };
+        assert!(item.text.contains(source), "{} says where its numbers come from", item.name);
         assert!(item.text.lines().filter(|l| l.starts_with('#')).all(|l| l.len() <= 120), "{}", item.name);
         assert!(workload.filesets.iter().all(|set| set.path == "/data"));
         // Table 5's trees must fit on the paper's 32 GiB drive.

@@ -32,6 +32,8 @@ fn every_built_in_workload_runs() {
             "oltp" => {
                 &[("filesize", "64k"), ("logfilesize", "1m"), ("runtime", "1"), ("usermode", "10000000")]
             }
+            "moodle" => &[("tablesize", "1m"), ("redosize", "1m"), ("filesize", "16k")],
+            "usr1" | "usr2" => &[("databasesize", "1m"), ("documentsize", "16k"), ("entrysize", "8k")],
             _ => &[],
         };
         let overrides: Vec<_> = small.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -39,6 +41,41 @@ fn every_built_in_workload_runs() {
         workload.scale(if builtin.name == "oltp" { 0.01 } else { 0.001 }).expect("a scale");
         let (outcome, _) = run(workload);
         assert!(outcome.total_ops >= 500, "{}: {} operations", builtin.name, outcome.total_ops);
+    }
+}
+
+/// The share of the written bytes that an fsync follows is what the generators of FIU's traces say of themselves.
+#[test]
+fn generators_of_traces_have_the_share_of_fsynced_bytes_that_they_state() {
+    for (name, percent, synced) in [
+        ("moodle", 99.0, &["redo", "page"][..]),
+        ("usr1", 72.0, &["journal", "page", "document"]),
+        ("usr2", 38.0, &["journal", "page"]),
+    ] {
+        let text = granary_workload::builtin(name).expect("built in");
+        assert!(text.contains(&format!("{percent} % of the written bytes are fsynced")), "{name}");
+        // The means of the sizes as they are, so that the share does not depend on how few files there are.
+        let sizes: &[(&str, &str)] = match name {
+            "moodle" => &[("tablesize", "256k"), ("redosize", "1m"), ("filesize", "16k")],
+            _ => &[("databasesize", "256k"), ("documentsize", "64k"), ("entrysize", "32k")],
+        };
+        let overrides: Vec<_> = sizes.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut workload = Workload::from_builtin(name, &overrides).expect("built in");
+        workload.scale(0.002).expect("a scale");
+        let (outcome, _) = run(workload);
+        let of = |name: &str| name.split('-').next().unwrap_or_default().to_owned();
+        let bytes: u64 = outcome
+            .ops
+            .iter()
+            .filter(|(name, ops)| ops.kind.contains("write") && synced.contains(&of(name).as_str()))
+            .map(|(_, ops)| ops.bytes)
+            .sum();
+        let share = bytes as f64 * 100.0 / outcome.app_write as f64;
+        assert!((share - percent).abs() < 3.0, "{name}: {share:.1} %");
+        assert!(
+            outcome.ops.iter().any(|(_, ops)| ops.kind.contains("read") && ops.bytes > 0),
+            "{name} reads"
+        );
     }
 }
 

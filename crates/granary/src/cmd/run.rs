@@ -1,4 +1,4 @@
-//! `granary run WORKLOAD|FILE.f`: the workload on each file system, side by side.
+//! `granary run WORKLOAD|FILE.f|FILE.fio|FILE.fiu`: the workload on each file system, side by side.
 
 use crate::cli::RunArgs;
 use crate::cmd::interrupt::{self, Stop};
@@ -119,12 +119,14 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
     let built_in = builtin(&args.workload).is_some();
     let mut origin = Origin { vars: args.vars.clone(), ..Origin::default() };
     let mut workload = if !built_in && Path::new(&args.workload).exists() {
-        let text = read(&args.workload)
+        let kind = Path::new(&args.workload).extension().and_then(|e| e.to_str()).unwrap_or_default();
+        let text = read(&args.workload, if kind == "fiu" { LONGEST_TRACE } else { MAX_TEXT as u64 + 1 })
             .map_err(|source| LabError::Io { what: format!("reading {}", args.workload), source })?;
         origin.workload_hash = Some(granary_lab::hash(&text));
-        match args.workload.ends_with(".fio") {
-            true => fio(&args.workload, &text, &vars)?,
-            false => Workload::parse_bytes(&args.workload, &text, &vars)?,
+        match kind {
+            "fio" => fio(&args.workload, &text, &vars)?,
+            "fiu" => fiu(&args.workload, &text, &vars)?,
+            _ => Workload::parse_bytes(&args.workload, &text, &vars)?,
         }
     } else {
         Workload::from_builtin(&args.workload, &vars).map_err(neither)?
@@ -144,18 +146,36 @@ fn workload(args: &RunArgs) -> Result<(Workload, Origin), LabError> {
 
 /// A fio job file.
 fn fio(file: &str, text: &[u8], vars: &[(String, String)]) -> Result<Workload, LabError> {
-    if let Some((name, _)) = vars.first() {
-        let message =
-            format!("--var {name}: job files of fio have no variables: write the value into {file}");
-        return Err(LabError::Usage(message));
-    }
+    no_variables("job files of fio", file, vars)?;
     Workload::from_fio(file, &String::from_utf8_lossy(text)).map_err(LabError::BadJobFile)
 }
 
+/// A trace of FIU.
+fn fiu(file: &str, text: &[u8], vars: &[(String, String)]) -> Result<Workload, LabError> {
+    no_variables("traces", file, vars)?;
+    if text.len() as u64 >= LONGEST_TRACE {
+        return Err(LabError::Usage(format!("{file} has more than 16 GiB: split it into several traces")));
+    }
+    Workload::from_fiu(file, text).map_err(LabError::BadJobFile)
+}
+
+fn no_variables(kind: &str, file: &str, vars: &[(String, String)]) -> Result<(), LabError> {
+    match vars.first() {
+        None => Ok(()),
+        Some((name, _)) => {
+            let message = format!("--var {name}: {kind} have no variables: write the value into {file}");
+            Err(LabError::Usage(message))
+        }
+    }
+}
+
+/// Bytes of a trace that are read.
+const LONGEST_TRACE: u64 = 16 << 30;
+
 /// The content of a workload file; of a longer one (a device, a disk image by mistake) as much as shows that it is none.
-fn read(path: &str) -> std::io::Result<Vec<u8>> {
+fn read(path: &str, most: u64) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_TEXT as u64 + 1).read_to_end(&mut text)?;
+    File::open(path)?.take(most).read_to_end(&mut text)?;
     Ok(text)
 }
 

@@ -651,3 +651,30 @@ fn a_job_file_of_fio_runs_on_file_systems_and_its_mistakes_have_lines() {
     let (_, said) = ends(&run, 2);
     assert!(said.contains("job.fio, line 4: job j: mappings are not supported"), "{said}");
 }
+
+#[test]
+fn a_trace_of_fiu_runs_on_file_systems_and_a_malformed_line_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("t.fiu");
+    let file = file.to_str().expect("a path");
+    let mut text = String::new();
+    for n in 0..40 {
+        text += &format!("{n} {n} WRITE 42 100000 {} 100 HIT\n{n} {n} FSYNC 42 100000\n", n * 1000);
+        text += &format!("{n} {n} READ 7 200000 {} 4096 MISS\n", n * 4096);
+    }
+    std::fs::write(file, &text).expect("writes");
+    let (out, _) = ends(&["run", file, "--fs", "ext4,spfs+ext4", "--testbed", "spfs", "--json"], 0);
+    let all = records(&out);
+    assert_eq!(all.len(), 2);
+    for r in all {
+        let count = |op: &str| r["ops"]["by_type"][op]["count"].as_u64().unwrap_or(0);
+        assert_eq!((count("write"), count("fsync"), count("read"), count("open")), (40, 40, 40, 2), "{r}");
+        assert_eq!(r["app"]["read_bytes"].as_u64(), Some(40 * 4096), "what it reads was laid out");
+    }
+    text += "40 40 WRITE 42 100000 oops 100 HIT\n";
+    std::fs::write(file, &text).expect("writes");
+    let (_, said) = ends(&["run", file, "--fs", "ext4"], 2);
+    assert!(said.contains("t.fiu, line 121: offset 'oops' is no whole number"), "{said}");
+    let (_, said) = ends(&["run", file, "--fs", "ext4", "--var", "a=1"], 2);
+    assert!(said.contains("traces have no variables"), "{said}");
+}

@@ -43,7 +43,7 @@ impl Client {
         if self.fs.lookup(&Call::offline(), dir, name)?.is_some() {
             return Err(FsError::Exists);
         }
-        let new = NewNode { kind, mode: 0o644, uid: 5, gid: 6, rdev: 0, target };
+        let new = NewNode { kind, mode: 0o644, uid: 5, gid: 6, rdev: 0, target, direct_sync: false };
         let made = self.fs.create(&call(), dir, name, &new)?;
         let inode = Arc::new(Inode::new(made.ino, made.loaded));
         let old = self.inodes.lock().insert(made.ino.0, inode.clone());

@@ -6,7 +6,7 @@ use crate::reproduce::{MAIN, Plan, Planned};
 use granary_workload::Workload;
 
 /// All workloads: what is written, how much at a time, and whether an fsync follows each write.
-pub(super) const WORKLOADS: [&str; 18] = [
+pub(super) const WORKLOADS: [&str; 21] = [
     "rewrite-4k",
     "append-100",
     "append-1k",
@@ -25,7 +25,14 @@ pub(super) const WORKLOADS: [&str; 18] = [
     "nvlog-threads-1",
     "nvlog-threads-4",
     "nvlog-threads-16",
+    "moodle",
+    "usr1",
+    "usr2",
 ];
+/// Generators of what FIU's traces are.
+pub(super) const TRACES: [&str; 3] = ["moodle", "usr1", "usr2"];
+/// The setting of the replay of traces: the slides' second machine, with little memory.
+pub(super) const SMALL: &str = "NVDIMM-N";
 /// Those of small synchronous writes.
 pub(super) const SYNC: [&str; 5] = ["rewrite-4k", "append-100", "append-1k", "append-4k", "append-16k"];
 /// The setting of NVLog's tests.
@@ -58,10 +65,17 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
             all.extend(["spfs+ext4", "ext4"].map(|fs| (NVLOG.to_owned(), *workload, fs)));
         }
     }
+    if asked("trace") {
+        for workload in TRACES {
+            let file_systems = PAIRS.iter().flat_map(|(a, b)| [*a, *b]).chain(["nova"]);
+            all.extend(file_systems.map(|fs| (SMALL.to_owned(), workload, fs)));
+        }
+    }
     plan.keep(&mut all);
     all.into_iter()
         .map(|(setting, w, fs)| {
             let experiment = match setting.as_str() {
+                SMALL => small(plan, w, fs)?,
                 NVLOG => {
                     // One of the DIMMs and the SSD of NVLog's machine.
                     let plan = Plan { testbed: "orchfs", ..*plan };
@@ -75,6 +89,19 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
             Ok(Planned { experiment, setting })
         })
         .collect()
+}
+
+/// A generator of a trace on the machine with little memory, which shrinks with the files: persistent memory and page cache.
+fn small(plan: &Plan<'_>, workload: &str, fs: &str) -> Result<Experiment, LabError> {
+    let plan = Plan { testbed: "spfs-nvdimm", ..*plan };
+    let whole = plan.whole()?;
+    let mut set = [whole.memory_sets(plan.scale, plan.set), plan.set.to_vec()].concat();
+    let memory = (whole.nvm()?.capacity.0 as f64 * plan.scale) as u64;
+    // NOVA's tables and SPFS's want some, however few the files are.
+    set.push(format!("nvm.capacity={}MiB", (memory >> 20).max(256)));
+    let mut parsed = Workload::from_builtin(workload, &[])?;
+    parsed.scale(plan.scale)?;
+    plan.experiment(parsed, fs, set, None)
 }
 
 fn experiment(plan: &Plan<'_>, workload: &str, fs: &str) -> Result<Experiment, LabError> {
@@ -146,7 +173,7 @@ mod tests {
         for name in WORKLOADS.iter().filter(|w| w.starts_with("nvlog")) {
             Workload::from_fio(name, &nvlog(name, 0.001)).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
-        for name in WORKLOADS.iter().filter(|w| !w.starts_with("nvlog")) {
+        for name in WORKLOADS.iter().filter(|w| !w.starts_with("nvlog") && !TRACES.contains(w)) {
             let text = text_of(name, 0.001);
             Workload::parse(name, &text, &[]).unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
         }
@@ -162,5 +189,11 @@ mod tests {
         };
         let count = |figure: &str| plan.runs(study, &[figure.to_owned()]).expect("there is a plan").len();
         assert_eq!((count("sync"), count("profiler"), count("hashing"), count("nvlog")), (20, 4, 0, 20));
+        let trace = plan.runs(study, &["trace".to_owned()]).expect("there is a plan");
+        assert_eq!(trace.len(), 15);
+        for run in trace {
+            let nvm = run.experiment.testbed.nvm().expect("persistent memory").capacity.0;
+            assert_eq!((run.experiment.testbed.name.as_str(), nvm), ("spfs-nvdimm", 256 << 20));
+        }
     }
 }

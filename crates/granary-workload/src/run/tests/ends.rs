@@ -261,10 +261,11 @@ fn the_prologue_is_done_in_order() {
 #[test]
 fn every_built_in_workload_runs_to_its_end() {
     for builtin in crate::list() {
-        let small: &[(&str, &str)] = if builtin.name == "oltp" {
-            &[("filesize", "64k"), ("logfilesize", "1m"), ("runtime", "2")]
-        } else {
-            &[]
+        let small: &[(&str, &str)] = match builtin.name {
+            "oltp" => &[("filesize", "64k"), ("logfilesize", "1m"), ("runtime", "2")],
+            "moodle" => &[("tablesize", "1m"), ("redosize", "1m"), ("filesize", "16k")],
+            "usr1" | "usr2" => &[("databasesize", "1m"), ("documentsize", "16k"), ("entrysize", "8k")],
+            _ => &[],
         };
         let overrides: Vec<_> = small.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut workload = crate::Workload::from_builtin(builtin.name, &overrides).expect("built in");
@@ -281,6 +282,8 @@ fn every_built_in_workload_runs_to_its_end() {
             "create" | "delete" | "mkdir" | "rmdir" | "fileserver" => 1000..1100,
             // Each of 12 threads ends its pass of up to 31 operations.
             "varmail" | "webproxy" | "webserver" => 500..500 + 12 * 31,
+            // Each of 4 threads ends its pass of up to 32 operations.
+            "moodle" | "usr1" | "usr2" => 500..500 + 4 * 32,
             _ => 10_000..u64::MAX,
         };
         assert!(expected.contains(&outcome.total_ops), "{}: {}", builtin.name, outcome.total_ops);

@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) data: Vec<Vec<u8>>,
     pub(crate) log: Vec<String>,
     pub(crate) calls: BTreeMap<&'static str, u64>,
+    /// Most descriptors that a client had.
+    pub(crate) most_open: usize,
     /// Fails this call from the n-th on.
     pub(crate) fail: Option<(&'static str, u64, FsError)>,
 }
@@ -142,6 +144,10 @@ impl Posix for Client {
         let fd = self.fds.iter().position(Option::is_none).unwrap_or(self.fds.len());
         self.fds.resize_with(self.fds.len().max(fd + 1), || None);
         self.fds[fd] = Some(open);
+        let open = self.fds.iter().flatten().count();
+        let mut state = self.fs.state();
+        state.most_open = state.most_open.max(open);
+        drop(state);
         Ok(Fd(fd as u32))
     }
 

@@ -1,0 +1,227 @@
+//! Files that are in persistent memory alone: made there, until they leave it for good.
+//!
+//! ```text
+//!   made with O_DIRECT and O_SYNC (or as `mode` and `extensions` say)         names and owners are persistent memory's, too
+//!        │ unlink, rename to a free name, chmod, write, ... stay here
+//!        v link, attributes, rename over something, fallocate, no room, little use
+//!   below: a lower file is made ── bytes, size, times, owner ── fsync ── the inode's name slot away, fence
+//! ```
+//!
+//! Such a file is a tiered one of whose bytes the lower file has none (`limit` 0), and which has no lower file. Its inode holds its name.
+//!
+//! Its directory is the lower file system's. What is entered there must not outlive it, nor meet a name that the lower file system brings
+//! back: where the directory was changed, an fsync below comes before a name is entered. So after a power failure a lower file of the same
+//! name can only be what a move had begun; recovery removes it.
+//!
+//! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery, a rename between the tiers,
+//! listing after a mount, leaving persistent memory.
+
+use crate::Spfs;
+use crate::factor::FULL;
+use crate::layout::alone::{self, Alone, Place};
+use crate::layout::inode;
+use crate::layout::inode::{CTIME, Identity, Inode as Stored};
+use crate::node::{self, Node, State};
+use crate::options::Mode;
+use granary_device::Structure;
+use granary_vfs::{
+    Call, Change, Created, FileKind, FsError, Ino, Inode, Loaded, NewNode, NodeRef, Rename, Result, SetTime,
+    flag,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Spfs {
+    /// Whether a new node is to be in persistent memory alone.
+    pub(crate) fn is_made_alone(&self, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> bool {
+        let extension = || {
+            let last = name.iter().rposition(|b| *b == b'.').map(|dot| &name[dot + 1..]);
+            last.is_some_and(|last| self.options.extensions.iter().any(|e| e.as_bytes() == last))
+        };
+        let asked = match self.options.mode {
+            Mode::Disk => false,
+            Mode::Pm => true,
+            Mode::Tiering => new.direct_sync || extension(),
+        };
+        // In a directory that only grows its times cannot be set.
+        asked && new.kind == FileKind::File && dir.view(|a| a.flags & flag::FIXED == 0)
+    }
+
+    /// Makes a file in persistent memory.
+    ///
+    /// # Errors
+    /// `NoSpace`: there is no room for it; the devices', the lower file system's.
+    pub(crate) fn create_alone(
+        &self,
+        call: &Call<'_>,
+        dir: &Inode,
+        name: &[u8],
+        new: &NewNode<'_>,
+    ) -> Result<Created> {
+        if self.store.clusters.used_percent() > self.options.demote_above {
+            return Err(FsError::NoSpace);
+        }
+        self.pair(call)?;
+        self.settle(call, dir)?;
+        let place = Place { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
+        let alone = Alone {
+            place: Some(place.clone()),
+            mode: new.mode,
+            uid: new.uid,
+            gid: new.gid,
+            atime: call.time,
+        };
+        // Tells two lives of a number apart: by when they began.
+        let generation = (granary_sim::now().0 >> 10) as u32;
+        // Not one that a file has which has left: that is known by it still.
+        let of = Identity { ino: alone::ino(self.made_alone.fetch_add(1, Relaxed)), generation };
+        let made = Stored {
+            identity: of,
+            size: 0,
+            limit: 0,
+            last: None,
+            mtime: call.time,
+            ctime: call.time,
+            factor: FULL,
+            undo: None,
+        };
+        self.stamp(call, dir)?;
+        let tier = self.store.create_alone(&made, alone)?;
+        self.index.lock().insert(of, (tier.number, FULL));
+        self.children.lock().enter(&place, of.ino);
+        let node = Arc::new(Node::alone(State::Tiered(Box::new(tier))));
+        node.adopted.store(true, Relaxed);
+        self.nodes.lock().insert(of.ino, node.clone());
+        let attr = self.attr(&node, &node.read())?;
+        Ok(Created { ino: Ino(of.ino), loaded: Loaded { attr, private: Arc::new(node) } })
+    }
+
+    /// A directory is below as durably as its names here will be.
+    fn settle(&self, call: &Call<'_>, dir: &Inode) -> Result<()> {
+        let node = node::of(dir);
+        if node.dirty.swap(false, Relaxed)
+            && let Err(e) = self.lower.fsync(call, &node.below()?, false)
+        {
+            node.touch();
+            return Err(e);
+        }
+        Ok(())
+    }
+
+    /// A name comes or goes here: the directory below says when. That need not be durable.
+    fn stamp(&self, call: &Call<'_>, dir: &Inode) -> Result<()> {
+        let times = Change { mtime: SetTime::At(call.time), ..Change::NOTHING };
+        self.lower.setattr(call, &node::below(dir)?, &times)?;
+        self.follow(dir)
+    }
+
+    /// Removes the name of a file that is in persistent memory alone; says whether it is one.
+    pub(crate) fn unlink_alone(&self, call: &Call<'_>, dir: &Inode, inode: &Inode) -> Result<bool> {
+        let mut state = node::of(inode).write();
+        let State::Tiered(t) = &mut *state else { return Ok(false) };
+        let Some((_, alone)) = &mut t.alone else { return Ok(false) };
+        self.stamp(call, dir)?;
+        let mut b = self.store.pm.batch();
+        Alone::put_no_name(&mut b, t.number)?;
+        b.put_u64(inode::at(t.number, CTIME), call.time.0 as u64, Structure::Inode)?;
+        b.fence()?;
+        if let Some(place) = alone.place.take() {
+            self.children.lock().remove(&place);
+        }
+        t.ctime = call.time;
+        self.follow_as(inode, &state);
+        Ok(true)
+    }
+
+    /// Renames a file that is in persistent memory alone to a name that nothing has; says whether it is one.
+    pub(crate) fn rename_alone(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<bool> {
+        let mut state = node::of(r.inode).write();
+        let State::Tiered(t) = &mut *state else { return Ok(false) };
+        let Some((of, alone)) = &mut t.alone else { return Ok(false) };
+        self.settle(call, r.to_dir)?;
+        self.stamp(call, r.from_dir)?;
+        self.stamp(call, r.to_dir)?;
+        let to = Place { dir: self.identity(&node::below(r.to_dir)?), name: r.to.to_vec() };
+        self.store.rename(t.number, &to)?;
+        let from = alone.place.replace(to.clone());
+        {
+            let mut children = self.children.lock();
+            from.iter().for_each(|from| children.remove(from));
+            children.enter(&to, of.ino);
+        }
+        t.ctime = call.time;
+        self.store.put_fields(t.number, &[(CTIME, call.time.0 as u64)])?;
+        self.follow_as(r.inode, &state);
+        Ok(true)
+    }
+
+    /// The lower node of an inode, which gets one if it has none.
+    ///
+    /// # Errors
+    /// As [`Spfs::come_down`].
+    pub(crate) fn grounded(&self, inode: &Inode) -> Result<NodeRef> {
+        let node = node::of(inode);
+        if node.is_alone() {
+            self.come_down(node, &mut node.write(), true)?;
+        }
+        node.below()
+    }
+
+    /// A file that is in persistent memory alone leaves it: it becomes a file below, in bypass. Nothing where it has one already.
+    ///
+    /// # Errors
+    /// `Busy` where somebody wants it and `wait` is not set; `NotSupported` for one without a name where the lower file system has no
+    /// such files; the lower file system's. It is as before then.
+    pub(crate) fn come_down(&self, node: &Node, state: &mut State, wait: bool) -> Result<()> {
+        let State::Tiered(t) = state else { return Ok(()) };
+        let Some((of, alone)) = t.alone.clone() else { return Ok(()) };
+        self.store.load_chain(t)?;
+        let dir = match &alone.place {
+            Some(place) => self.lower.node(Ino(place.dir.ino))?,
+            None => self.lower.root(),
+        };
+        // The directory's times are those of the last name that came or went: this is none.
+        let time = self.lower.stat(&dir).attr.mtime;
+        let call = &Call::kernel(time);
+        let new = NewNode {
+            kind: FileKind::File,
+            mode: alone.mode,
+            uid: alone.uid,
+            gid: alone.gid,
+            rdev: 0,
+            target: b"",
+            direct_sync: false,
+        };
+        let below = match &alone.place {
+            Some(place) => self.lower.create(call, &dir, &place.name, &new)?,
+            None => self.lower.create_unnamed(call, &dir, &new)?,
+        };
+        let owner = Change {
+            mode: Some(alone.mode),
+            uid: Some(alone.uid),
+            gid: Some(alone.gid),
+            atime: SetTime::At(alone.atime),
+            ..Change::NOTHING
+        };
+        let written = self
+            .lower
+            .setattr(call, &below, &owner)
+            .and_then(|()| self.write_down(node, &below, t, t.ctime, wait));
+        if let Err(e) = written {
+            if let Some(place) = &alone.place {
+                // What stays if this fails, too, the next mount removes.
+                let _ = self.lower.unlink(call, &dir, &place.name);
+            }
+            return Err(e);
+        }
+        {
+            let mut children = self.children.lock();
+            children.moved(of.ino, below.ino().0);
+            alone.place.iter().for_each(|place| children.remove(place));
+        }
+        self.store.free(t, of)?;
+        node.land(below);
+        self.became_bypass(node, state, of);
+        Ok(())
+    }
+}
