@@ -3,7 +3,7 @@
 //! ```text
 //!   thread "direct"             accepts programs ── Peer: who it is (SO_PEERCRED), its open files
 //!   thread "direct PID"         one for each program: hands out channels; ends when the program's socket closes
-//!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer     (serve.rs, walk.rs)
+//!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer     (serve.rs, names.rs, walk.rs)
 //!                                        └─ views.rs: what the kernel keeps of the file is dropped where it keeps something
 //! ```
 //!
@@ -16,10 +16,11 @@
 //! 2. When a program's socket closes, however it died, its threads end and its files are closed.
 //! 3. When the mount ends, all of that happens before the vfs is unmounted.
 //!
-//! It does *not* know names: calls that change them, locks, mappings, and whatever leaves the mount are the FUSE view's.
+//! It does *not* know locks, mappings, the reading of directories, and what leaves the mount: they are the FUSE view's.
 //!
 //! Source: DevFS (FAST '18) sections 4.1 and 4.4: queues in shared memory, credentials that the operating system has vouched for.
 
+mod names;
 mod peer;
 mod serve;
 mod views;

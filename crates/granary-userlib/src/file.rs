@@ -244,7 +244,7 @@ enum Asked {
 }
 
 /// "/proc/self/fd/N", without an allocation.
-fn name_of(fd: RawFd, room: &mut [u8; 32]) -> Option<&std::ffi::CStr> {
+pub fn name_of(fd: RawFd, room: &mut [u8; 32]) -> Option<&std::ffi::CStr> {
     use std::io::Write;
     let mut left = &mut room[..];
     write!(left, "/proc/self/fd/{fd}\0").ok()?;

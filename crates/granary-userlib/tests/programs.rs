@@ -24,9 +24,13 @@ fn library() -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("the library is built with its tests")
 }
 
-fn exercise() -> PathBuf {
+fn example(name: &str) -> PathBuf {
     let me = std::env::current_exe().expect("a path");
-    me.parent().expect("a directory").join("../examples/exercise")
+    me.parent().expect("a directory").join("../examples").join(name)
+}
+
+fn exercise() -> PathBuf {
+    example("exercise")
 }
 
 struct Rig {
@@ -141,6 +145,48 @@ fn a_program_finds_every_call_as_its_manual_says() {
         let several = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
         assert!(!several || rig.commands(Operation::Create) > 5, "{}", fs.name);
         assert_eq!(fs::read(rig.path("positions")).expect("read"), b"01234abcd9");
+        rig.finish();
+    }
+}
+
+/// A list of calls, right and wrong ones, as root and as another user: each says the same with the library as without, and leaves the
+/// same behind.
+#[test]
+fn calls_on_names_say_what_they_say_through_the_kernel() {
+    if !possible() {
+        return;
+    }
+    // The library and what it is loaded into must be readable for another user.
+    let list = |dir: &Path| {
+        let out = Command::new("find")
+            .arg(dir)
+            .args(["-mindepth", "1", "-printf", "%P %M %n %U %G %l\\n"])
+            .output();
+        let mut lines: Vec<String> =
+            String::from_utf8_lossy(&out.expect("starts").stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for fs in ["bytefs", "ext4", "nova"] {
+        let rig = Rig::new(find(fs));
+        for dir in ["direct", "kernel"] {
+            fs::create_dir(rig.path(dir)).expect("made");
+        }
+        let said = rig.run(example("names"), &[rig.path("direct").as_os_str()]);
+        let out = Command::new(example("names")).arg(rig.path("kernel")).output().expect("starts");
+        let kernel = String::from_utf8_lossy(&out.stdout);
+        for (direct, kernel) in said.lines().zip(kernel.lines()) {
+            assert_eq!(direct, kernel, "{fs}: with the library, and without");
+        }
+        assert_eq!(said.lines().count(), kernel.lines().count(), "{fs}");
+        let (direct, kernel) = (list(&rig.path("direct")), list(&rig.path("kernel")));
+        assert!(!direct.is_empty());
+        assert_eq!(direct, kernel, "{fs}: what is left");
+        for op in
+            [Operation::Mkdir, Operation::Rename, Operation::Setattr, Operation::Unlink, Operation::Link]
+        {
+            assert!(rig.commands(op) > 1, "{fs}: {op:?} went through the kernel");
+        }
         rig.finish();
     }
 }

@@ -16,15 +16,15 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const RDONLY: u32 = 0;
-const RDWR: u32 = 2;
+pub const RDWR: u32 = 2;
 const APPEND: u32 = 0o2000;
 const ENOENT: i32 = 2;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 
-struct Server {
-    rig: Rig,
-    socket: PathBuf,
+pub struct Server {
+    pub rig: Rig,
+    pub socket: PathBuf,
     _dir: tempfile::TempDir,
 }
 
@@ -36,7 +36,7 @@ impl Server {
         Server { rig: Rig::new(fs, &options), socket, _dir: dir }
     }
 
-    fn client(&self) -> Connection {
+    pub fn client(&self) -> Connection {
         Connection::open(&self.socket).expect("connects")
     }
 
@@ -48,7 +48,7 @@ impl Server {
 }
 
 /// Runs a test on a mount of each file system, or of one.
-fn each(only: Option<&str>, test: impl Fn(&Server)) {
+pub fn each(only: Option<&str>, test: impl Fn(&Server)) {
     if !possible() {
         return;
     }
