@@ -12,6 +12,7 @@
 //!   wire.rs      commands and answers: what each field means
 //!   place.rs     paths in commands
 //!   segment.rs   the shared memory of one channel: where things lie in it
+//!   versions.rs  whether a copy of an answer is still right
 //!   channel.rs   whose turn it is; spinning and sleeping
 //!   socket.rs    how channels are asked for and handed over
 //!   client.rs    one program's side: a connection and its channels
@@ -34,6 +35,7 @@ pub mod client;
 pub mod place;
 pub mod segment;
 pub mod socket;
+pub mod versions;
 pub mod wire;
 
 pub use client::{Connection, Refused};

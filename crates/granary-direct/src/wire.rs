@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Command  op 4 | flags 4 | handle 4 | len 4 | pos 8 | ino 8                            a path or data in the data area
-//!   Answer   result 8 | pos 8 | Attributes                                                data in the data area
+//!   Answer   result 8 | pos 8 | names 8 | version 8 | slot 4 | 0 4 | Attributes                                                data in the data area
 //! ```
 //!
 //! What is at a path is a [`Place`](crate::place::Place) at the beginning of the data area, `len` bytes with what follows it.
@@ -161,6 +161,22 @@ pub struct Attributes {
     pub rdev: u32,
 }
 
+impl Attributes {
+    /// All zero.
+    pub const NONE: Attributes = Attributes {
+        ino: 0,
+        size: 0,
+        blocks: 0,
+        seconds: [0; 3],
+        nanos: [0; 3],
+        mode: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+    };
+}
+
 /// An answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -169,6 +185,14 @@ pub struct Answer {
     pub result: i64,
     /// Where a write went.
     pub pos: u64,
+    /// [`Op::StatPath`]: the version of where paths lead ([`crate::versions`]); 0: not to be kept.
+    pub names: u64,
+    /// [`Op::StatPath`]: the version of the attributes; [`Op::Read`]: that of the content.
+    pub version: u64,
+    /// Whose version it is.
+    pub slot: u32,
+    /// Nothing.
+    pub spare: u32,
     /// Of [`Op::Stat`], [`Op::StatPath`], [`Op::Open`] and [`Op::Create`].
     pub attributes: Attributes,
 }

@@ -166,6 +166,11 @@ impl OrchFs {
         self.refused.load(Relaxed)
     }
 
+    /// Files that some process has the lease of.
+    pub fn leased(&self) -> usize {
+        self.leases.lock().count()
+    }
+
     /// A process has ended, or died: its journal is digested as far as it is whole, and its leases are nobody's.
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 //!   session.rs    the connection, its channels
 //!   table.rs      descriptors ──> open files
 //!   file.rs       one open file: its handle at the server
+//!   cache.rs      copies of what the server has told, as long as they are right
 //!   path.rs       paths that lead into the mount
 //!   open.rs create.rs data.rs vectors.rs sync.rs stat.rs names.rs change.rs descriptors.rs process.rs     libc's functions, by kind
 //! ```
@@ -35,6 +36,7 @@
 
 #[macro_use]
 mod next;
+mod cache;
 mod change;
 mod create;
 mod data;

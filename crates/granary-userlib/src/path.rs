@@ -101,6 +101,21 @@ pub fn ask(
     more: More<'_>,
     take: impl FnOnce(&Segment, &Answer),
 ) -> Option<Result<Answer, i32>> {
+    let (answer, _) = told(command, place, more, take)?;
+    Some(answer.value().ok()?.map(|_| answer))
+}
+
+/// Asks for what is to be remembered: the answer, which may be an error, and the connection that gave it.
+pub fn ask_told(command: Command, place: Place<'_>) -> Option<(Answer, u32)> {
+    told(command, place, More::Nothing, |_, _| ())
+}
+
+fn told(
+    command: Command,
+    place: Place<'_>,
+    more: More<'_>,
+    take: impl FnOnce(&Segment, &Answer),
+) -> Option<(Answer, u32)> {
     let behind = match more {
         More::Nothing => 0,
         More::Place(place) => place.bytes(),
@@ -118,11 +133,10 @@ pub fn ask(
             _ => {}
         }
     };
-    let (answer, _) = session::call(None, command, put, take)?;
+    let (answer, epoch) = session::call(None, command, put, take)?;
     match answer.value().ok()? {
-        Ok(_) => Some(Ok(answer)),
         Err(libc::EACCES | libc::EPERM) => None,
-        Err(errno) => Some(Err(errno)),
+        _ => Some((answer, epoch)),
     }
 }
 

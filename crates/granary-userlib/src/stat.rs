@@ -4,10 +4,10 @@
 //! it is asked of the server; so is what a path in the mount leads to, unless the process has one processor: what the kernel knows it
 //! then says faster.
 
-use crate::path::{More, Room, ask, place};
+use crate::path::{Room, ask_told, place};
 use crate::session::{self, Connected};
 use crate::setup::{Setup, setup};
-use crate::{fail, table};
+use crate::{cache, fail, table};
 use granary_direct::wire::FOLLOW;
 use granary_direct::{Attributes, Command, Op};
 use libc::{c_char, c_uint, stat as Stat, statx as Statx};
@@ -26,9 +26,20 @@ fn of_path(dir: c_int, path: *const c_char, follow: bool) -> Option<Result<Attri
     setup().filter(|setup| !setup.alone)?;
     let mut room = Room::new();
     let place = place(dir, path, &mut room)?;
-    let flags = if follow { FOLLOW } else { 0 };
-    let asked = ask(Command { flags, ..Command::new(Op::StatPath) }, place, More::Nothing, |_, _| ())?;
-    Some(asked.map(|answer| answer.attributes))
+    let told = match cache::path(&place, follow) {
+        Some(told) => told,
+        None => {
+            let flags = if follow { FOLLOW } else { 0 };
+            let command = Command { flags, ..Command::new(Op::StatPath) };
+            let (told, epoch) = ask_told(command, place)?;
+            cache::keep_path(&place, follow, &told, epoch);
+            told
+        }
+    };
+    match told.value().ok()? {
+        Ok(_) => Some(Ok(told.attributes)),
+        Err(errno) => Some(Err(errno)),
+    }
 }
 
 /// Whether a path is the empty one, which with AT_EMPTY_PATH stands for the descriptor.

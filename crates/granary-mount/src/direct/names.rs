@@ -15,8 +15,10 @@
 //! Source: the manual pages of section 2, of each call.
 
 use super::peer::Peer;
+use super::versions::Look;
 use super::walk::{Walked, found};
 use crate::adapter::Adapter;
+use granary_direct::versions::{Watched, slot};
 use granary_direct::wire::{ATIME_NOW, ATIME_OMIT, FOLLOW, MTIME_NOW, MTIME_OMIT, SAME, WANTED};
 use granary_direct::{Answer, Command, Op, Place, SeeKernel};
 use granary_vfs::{
@@ -57,8 +59,7 @@ impl Adapter {
         let follow = command.flags & FOLLOW != 0;
         match op {
             Op::StatPath => {
-                let node = found!(self.walk(caller, place, follow)?);
-                return Ok(Ok(Answer { attributes: self.attributes(&node), ..Answer::of(0) }));
+                return self.direct_stat(caller, place, follow);
             }
             Op::Access => return self.direct_access(caller, place, command.flags),
             _ => {}
@@ -107,6 +108,23 @@ impl Adapter {
             Op::Truncate => self.direct_truncate(caller, place, command.pos),
             _ => Ok(Err(FsError::Invalid)),
         }
+    }
+
+    /// With the versions of what was seen: of the way there, and of what is there.
+    fn direct_stat(&self, caller: &Caller, place: Place<'_>, follow: bool) -> Walked<Answer> {
+        let names = Look::at(Watched::Names);
+        let node = match self.walk(caller, place, follow)? {
+            Ok(node) => node,
+            Err(e @ FsError::NoEntry) => {
+                return Ok(Ok(Answer { names: names.version(), ..Answer::error(e.errno()) }));
+            }
+            Err(e) => return Ok(Err(e)),
+        };
+        let slot = slot(node.ino().0);
+        let look = Look::at(Watched::Attributes(slot));
+        let attributes = self.attributes(&node);
+        let (version, names) = (look.version(), names.version());
+        Ok(Ok(Answer { attributes, names, version, slot, ..Answer::of(0) }))
     }
 
     /// The target of a link; reading it may be a change (its access time).
@@ -230,7 +248,7 @@ impl Adapter {
         let cut = self
             .vfs
             .access(caller, &node, Access::WRITE)
-            .and_then(|()| self.vfs.setattr(caller, &node, &Change::size(size)));
+            .and_then(|()| self.changing(&node, || self.vfs.setattr(caller, &node, &Change::size(size))));
         if cut.is_ok() {
             // Somebody may have come to know it meanwhile.
             self.tell_changed(&node, None);

@@ -11,7 +11,7 @@
 //! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it last.
 #![allow(unsafe_code, reason = "SO_PEERGROUPS, which rustix does not have")]
 
-use super::Shared;
+use super::{Shared, versions};
 use crate::adapter::process_status;
 use granary_direct::channel::spins;
 use granary_direct::segment::Segment;
@@ -116,6 +116,10 @@ impl Peer {
         while let Some(request) = next_request(self.socket.as_fd()) {
             let done = match request {
                 Request::Foreign => refuse(self.socket.as_fd(), Errno::PROTO),
+                Request::Versions => match versions::file() {
+                    Some(file) => hand_over(self.socket.as_fd(), file),
+                    None => refuse(self.socket.as_fd(), Errno::OPNOTSUPP),
+                },
                 Request::Channel if channels.len() >= MAX_CHANNELS || !shared.take_channel() => {
                     refuse(self.socket.as_fd(), Errno::AGAIN)
                 }

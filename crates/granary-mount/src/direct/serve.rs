@@ -5,12 +5,14 @@
 //! the mount's ([`crate::Options::durable`]), as through FUSE.
 
 use super::peer::Peer;
+use super::versions::Look;
 use super::walk::{Walked, found};
 use crate::adapter::Adapter;
 use crate::operations::Operation;
 use crate::options::wait_durable;
 use granary_device::DriveError;
 use granary_direct::segment::{DATA, Segment};
+use granary_direct::versions::{Watched, slot};
 use granary_direct::{Answer, Attributes, Command, Op, Place, SeeKernel};
 use granary_units::{Dest, Payload};
 use granary_vfs::{FileKind, FsError, NewFile, NodeRef, OpenFile, OpenFlags, PATH_MAX, Result};
@@ -123,16 +125,18 @@ impl Adapter {
             })),
             Op::Read => Ok(self.with_open(peer, command.handle, |file| {
                 let to = room(buffer, len);
+                let slot = slot(file.node().ino().0);
+                let look = Look::at(Watched::Contents(slot));
                 self.settle(file.node());
                 let n = self.vfs.read(&peer.caller, file, command.pos, Dest::Bytes(to))?;
                 segment.put_data(&to[..n]);
                 self.operations.read(n);
-                Ok(Answer::of(n as u64))
+                Ok(Answer { version: look.version(), slot, ..Answer::of(n as u64) })
             })),
             Op::Write => Ok(self.with_open(peer, command.handle, |file| {
                 let data = room(buffer, len);
                 segment.data(data);
-                self.direct_write(peer, file, command.pos, data)
+                self.changing(file.node(), || self.direct_write(peer, file, command.pos, data))
             })),
             Op::Sync => Ok(self.with_open(peer, command.handle, |file| {
                 self.guard.sound()?;

@@ -26,13 +26,39 @@
 use crate::adapter::Adapter;
 use granary_units::PAGE_SIZE;
 use granary_vfs::NodeRef;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// Commands that have the kernel drop pages, one at a time.
+#[derive(Default)]
+pub(crate) struct Settling {
+    /// Those that have taken a mark, or are about to.
+    under_way: AtomicUsize,
+    turn: Mutex<()>,
+}
 
 impl Adapter {
     /// Before a command that reads or changes content: nothing newer, and nothing that will be old, is in the kernel.
     pub(super) fn settle(&self, node: &NodeRef) {
-        if node.take_cached_elsewhere() {
+        if node.is_cached_elsewhere() {
+            self.drop_marked(node);
+        } else if self.settling.under_way.load(SeqCst) > 0 {
+            // Another command has taken a mark, perhaps this one: what mappings have changed is not here before that is done.
+            drop(self.settling.turn.lock());
+        }
+    }
+
+    /// Has the kernel drop what it has, if the mark is there; says whether it was.
+    fn drop_marked(&self, node: &NodeRef) -> bool {
+        self.settling.under_way.fetch_add(1, SeqCst);
+        let turn = self.settling.turn.lock();
+        let marked = node.take_cached_elsewhere();
+        if marked {
             self.drop_all(node);
         }
+        drop(turn);
+        self.settling.under_way.fetch_sub(1, SeqCst);
+        marked
     }
 
     /// After a command that changed a file. `grown`: where it ends now, if that is later than before, with the byte before that.
@@ -40,9 +66,8 @@ impl Adapter {
         if let Some((end, last)) = grown {
             self.tell_end(node, end, last);
         }
-        if node.take_cached_elsewhere() {
+        if node.is_cached_elsewhere() && self.drop_marked(node) {
             node.take_told();
-            self.drop_all(node);
         } else {
             self.tell_attributes(node);
         }

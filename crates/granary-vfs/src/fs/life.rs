@@ -41,8 +41,8 @@ pub trait Life: Send + Sync {
     /// What was [`Life::opened`] is closed.
     fn closed(&self, call: &Call<'_>, inode: &Inode);
 
-    /// The process of this number ([`Caller::process`](crate::Caller)) has ended or was killed, and makes no more calls: what it was
-    /// lent (leases, a journal of its own) is nobody's from now on. What cannot be done of that now (the drive fails) is left to whoever
+    /// The process of this number ([`Caller::process`](crate::Caller)) has ended, was killed, or has let go of its connection; should
+    /// it call again, it begins anew. What it was lent (leases, a journal of its own) is nobody's from now on. What cannot be done of that now (the drive fails) is left to whoever
     /// meets it later: there is nobody to be told.
     fn process_ended(&self, call: &Call<'_>, process: u32);
 
