@@ -8,15 +8,16 @@
 //! server still lives is looked at once in each tick of the kernel's clock: without it nothing changes, and a new one takes longer than
 //! that to begin.
 //!
-//! Static memory, each copy with a lock that nobody waits for: who finds it taken asks the server. Pages take memory when they are used,
-//! 16 MiB at most.
+//! Nothing is allocated but once: each copy has its place, with a lock that nobody waits for: who finds it taken asks the server. Pages
+//! take memory when they are used, 16 MiB at most.
 
 use crate::session;
 use granary_direct::versions::Watched;
 use granary_direct::{Answer, Attributes, Place};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::cell::UnsafeCell;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 /// Paths that are remembered: those of a large source tree's busiest part.
 const PATHS: usize = 512;
@@ -136,6 +137,7 @@ pub struct Source {
     pub epoch: u32,
 }
 
+/// What is known of a page that is remembered.
 struct Page {
     serial: u64,
     epoch: u32,
@@ -144,29 +146,61 @@ struct Page {
     version: u64,
     /// Bytes that the file has of it.
     len: usize,
-    bytes: [u8; PAGE],
 }
 
-static PAGES_KEPT: [Kept<Page>; PAGES] = [const {
-    Kept::new(Page { serial: 0, epoch: 0, number: 0, slot: 0, version: 0, len: 0, bytes: [0; PAGE] })
-}; PAGES];
+static PAGES_KEPT: [Kept<Page>; PAGES] =
+    [const { Kept::new(Page { serial: 0, epoch: 0, number: 0, slot: 0, version: 0, len: 0 }) }; PAGES];
+/// Where their bytes are, in the same order; null: nowhere yet.
+static BYTES: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
-fn page_at(source: Source, number: u64) -> &'static Kept<Page> {
+/// The memory of pages, which is mapped when it is first used: large pages if the system has some to spare, since a page anywhere among 16
+/// MiB costs a walk through the page tables else.
+fn memory() -> Option<*mut u8> {
+    const LARGE: usize = 2 << 20;
+    let there = BYTES.load(Acquire);
+    if !there.is_null() {
+        return Some(there);
+    }
+    let (size, how) = (PAGES * PAGE, ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: fresh memory at an address that the kernel chooses.
+    let at = unsafe { mmap_anonymous(std::ptr::null_mut(), size + LARGE, how, MapFlags::PRIVATE) }.ok()?;
+    let at = at.cast::<u8>();
+    // SAFETY: within the mapping, which is larger by so much.
+    let first = unsafe { at.add(at.align_offset(LARGE).min(LARGE)) };
+    // SAFETY: advice about memory of this function's alone. Where it is not taken small pages serve.
+    let _ = unsafe { madvise(first.cast(), size, Advice::LinuxHugepage) };
+    match BYTES.compare_exchange(std::ptr::null_mut(), first, AcqRel, Acquire) {
+        Ok(_) => Some(first),
+        Err(other) => {
+            // SAFETY: exactly the mapping made above, which nobody knows.
+            let _ = unsafe { munmap(at.cast(), size + LARGE) };
+            Some(other)
+        }
+    }
+}
+
+/// Calls `f` with what is known of the place of a page, and with the place; `None`: somebody else has it.
+fn with_page<R>(source: Source, number: u64, f: impl FnOnce(&mut Page, &mut [u8; PAGE]) -> R) -> Option<R> {
     // Pages of one file lie side by side, those of the next one elsewhere: 2^64 divided by the golden ratio.
     let first = source.serial.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-    &PAGES_KEPT[first.wrapping_add(number) as usize % PAGES]
+    let index = first.wrapping_add(number) as usize % PAGES;
+    let memory = memory()?;
+    PAGES_KEPT[index].with(|page| {
+        // SAFETY: within the memory; of this index, which is taken, and of no other.
+        f(page, unsafe { &mut *memory.add(index * PAGE).cast::<[u8; PAGE]>() })
+    })
 }
 
 /// Reads within one page, if it is remembered and still so: how many bytes there are.
 fn read_in_page(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
     let (number, at) = (pos / PAGE as u64, (pos % PAGE as u64) as usize);
-    page_at(source, number).with(|page| {
+    with_page(source, number, |page, bytes| {
         let is_it = (page.serial, page.epoch, page.number) == (source.serial, source.epoch, number);
         if !is_it || !session::is_current(source.epoch, Watched::Contents(page.slot), page.version) {
             return None;
         }
         let n = page.len.saturating_sub(at).min(to.len());
-        to[..n].copy_from_slice(&page.bytes[at.min(PAGE)..][..n]);
+        to[..n].copy_from_slice(&bytes[at..][..n]);
         Some(n)
     })?
 }
@@ -193,10 +227,10 @@ pub fn keep(
     while at < len && (len - at >= PAGE || end) {
         let part = (len - at).min(PAGE);
         let number = (pos + at as u64) / PAGE as u64;
-        page_at(source, number).with(|page| {
+        with_page(source, number, |page, to| {
             (page.serial, page.epoch, page.number) = (source.serial, source.epoch, number);
             (page.slot, page.version, page.len) = (told.slot, told.version, part);
-            bytes(at, &mut page.bytes[..part]);
+            bytes(at, &mut to[..part]);
         });
         at += part;
     }

@@ -1,8 +1,8 @@
 //! Calls that change attributes of what a path leads to, and ask what may be done with it. Those of descriptors are the kernel's.
 
 use crate::names::returned;
-use crate::path::{More, Room, ask, done, place};
-use crate::setup::setup;
+use crate::path::{More, Room, ask, done, may_be_there, place};
+use crate::setup::{names, setup};
 use granary_direct::wire::{ATIME_NOW, ATIME_OMIT, FOLLOW, MTIME_NOW, MTIME_OMIT, WANTED};
 use granary_direct::{Command, Op};
 use libc::{c_char, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
@@ -112,11 +112,21 @@ fn time(t: &timespec, now: u32, omit: u32) -> Option<(u64, u32)> {
     }
 }
 
-/// `times`: of access and of modification; `None`: now.
-fn try_utimens(dir: c_int, path: *const c_char, times: Option<[timespec; 2]>, at: c_int) -> Done {
-    let ((pos, first), (ino, second)) = match times {
-        Some([a, m]) => (time(&a, ATIME_NOW, ATIME_OMIT)?, time(&m, MTIME_NOW, MTIME_OMIT)?),
-        None => ((0, ATIME_NOW), (0, MTIME_NOW)),
+/// `times`: where those of access and of modification are, which `exact` reads; null: now.
+fn try_utimens<T>(
+    dir: c_int,
+    path: *const c_char,
+    times: *const T,
+    exact: impl FnOnce(*const T) -> [timespec; 2],
+    at: c_int,
+) -> Done {
+    let ((pos, first), (ino, second)) = match times.is_null() {
+        true => ((0, ATIME_NOW), (0, MTIME_NOW)),
+        false if may_be_there(times) && names().is_some() => {
+            let [a, m] = exact(times);
+            (time(&a, ATIME_NOW, ATIME_OMIT)?, time(&m, MTIME_NOW, MTIME_OMIT)?)
+        }
+        false => return None,
     };
     if (first, second) == (ATIME_OMIT, MTIME_OMIT) {
         return None;
@@ -135,10 +145,10 @@ pub unsafe extern "C" fn utimensat(
     times: *const timespec,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: two of them are there, or none.
-    let given = (!times.is_null()).then(|| unsafe { [*times, *times.add(1)] });
+    // SAFETY: the program's two.
+    let exact = |times: *const timespec| unsafe { [*times, *times.add(1)] };
     returned(
-        try_utimens(dir, path, given, flags),
+        try_utimens(dir, path, times, exact, flags),
         || next!(utimensat: fn(c_int, *const c_char, *const timespec, c_int) -> c_int, dir, path, times, flags),
     )
 }
@@ -157,9 +167,9 @@ macro_rules! utimes {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, times: *const timeval) -> c_int {
-            // SAFETY: two of them are there, or none.
-            let given = (!times.is_null()).then(|| unsafe { [exact(*times), exact(*times.add(1))] });
-            returned(try_utimens(HERE, path, given, $flags), || {
+            // SAFETY: the program's two.
+            let exact = |times: *const timeval| unsafe { [exact(*times), exact(*times.add(1))] };
+            returned(try_utimens(HERE, path, times, exact, $flags), || {
                 next!($name: fn(*const c_char, *const timeval) -> c_int, path, times)
             })
         }
@@ -177,10 +187,10 @@ utimes! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn utime(path: *const c_char, times: *const utimbuf) -> c_int {
     let whole = |tv_sec| timespec { tv_sec, tv_nsec: 0 };
-    // SAFETY: it is there, or not.
-    let given = (!times.is_null()).then(|| unsafe { [whole((*times).actime), whole((*times).modtime)] });
+    // SAFETY: the program's.
+    let exact = |times: *const utimbuf| unsafe { [whole((*times).actime), whole((*times).modtime)] };
     returned(
-        try_utimens(HERE, path, given, 0),
+        try_utimens(HERE, path, times, exact, 0),
         || next!(utime: fn(*const c_char, *const utimbuf) -> c_int, path, times),
     )
 }

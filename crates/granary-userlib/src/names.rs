@@ -5,7 +5,7 @@
 
 use crate::create::umask_now;
 use crate::fail;
-use crate::path::{More, Room, ask, done, place};
+use crate::path::{More, Room, ask, done, may_be_there, place};
 use crate::setup::setup;
 use granary_direct::wire::FOLLOW;
 use granary_direct::{Command, Op};
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn linkat(
 fn try_symlink(target: *const c_char, dir: c_int, path: *const c_char) -> Done {
     let mut room = Room::new();
     let place = place(dir, path, &mut room)?;
-    if target.is_null() {
+    if !may_be_there(target) {
         return None;
     }
     // SAFETY: a path of the program's.
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn symlinkat(target: *const c_char, dir: c_int, path: *con
 
 /// The target, as much of it as there is room for.
 fn try_readlink(dir: c_int, path: *const c_char, to: *mut c_char, size: size_t) -> Option<ssize_t> {
-    setup().filter(|setup| !setup.alone && size > 0 && !to.is_null())?;
+    setup().filter(|setup| !setup.alone && size > 0 && may_be_there(to))?;
     let mut room = Room::new();
     let place = place(dir, path, &mut room)?;
     let mut len = 0;

@@ -59,20 +59,25 @@ fn number(dir: c_int) -> Option<u64> {
     ((s.stx_dev_major, s.stx_dev_minor) == (setup.major, setup.minor)).then_some(s.stx_ino)
 }
 
+/// Whether a program may have something there: not in the first page, nor in the kernel's half, of which the kernel says EFAULT. What is bad
+/// otherwise is a signal, as in libc's own functions that look at strings.
+pub fn may_be_there<T>(at: *const T) -> bool {
+    at.addr().cast_signed() > 4095
+}
+
 /// Where a program's path leads, if that is into the mount.
 pub fn place<'a>(dir: c_int, path: *const c_char, room: &'a mut Room) -> Option<Place<'a>> {
     let prefix = names()?.prefix.as_slice();
-    if path.is_null() {
+    if !may_be_there(path) {
         return None;
     }
     // SAFETY: a path of the program's.
     let path: &'a [u8] = unsafe { CStr::from_ptr(path) }.to_bytes();
-    if path.first() == Some(&b'/') {
-        let path = path.strip_prefix(prefix).filter(|path| path.len() < LONGEST)?;
-        return Some(Place::at_root(path));
-    }
     if path.is_empty() || path.len() >= LONGEST {
         return None;
+    }
+    if path.first() == Some(&b'/') {
+        return path.strip_prefix(prefix).map(Place::at_root);
     }
     let ino = number(dir)?;
     let base = match dir {

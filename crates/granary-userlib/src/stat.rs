@@ -4,7 +4,7 @@
 //! it is asked of the server; so is what a path in the mount leads to, unless the process has one processor: what the kernel knows it
 //! then says faster.
 
-use crate::path::{Room, ask_told, place};
+use crate::path::{Room, ask_told, may_be_there, place};
 use crate::session::{self, Connected};
 use crate::setup::{Setup, setup};
 use crate::{cache, fail, table};
@@ -45,7 +45,7 @@ fn of_path(dir: c_int, path: *const c_char, follow: bool) -> Option<Result<Attri
 /// Whether a path is the empty one, which with AT_EMPTY_PATH stands for the descriptor.
 fn is_empty(path: *const c_char) -> bool {
     // SAFETY: a path of the program's, which ends with a zero.
-    !path.is_null() && unsafe { *path } == 0
+    may_be_there(path) && unsafe { *path } == 0
 }
 
 /// Attributes of what a call with a descriptor, a path and `AT_...` flags means.
@@ -68,7 +68,7 @@ fn told<T>(
     to: *mut T,
     fill: fn(&Setup, &Attributes) -> T,
 ) -> Option<c_int> {
-    if to.is_null() {
+    if !may_be_there(to) {
         return None;
     }
     let setup = setup()?;

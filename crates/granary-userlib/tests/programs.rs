@@ -285,7 +285,7 @@ fn pjdfstest_finds_nothing_that_posix_forbids() {
         Operation::Link,
         Operation::Symlink,
     ] {
-        assert!(rig.commands(op) > 100, "{op:?} went through the kernel");
+        assert!(rig.commands(op) > 50, "{op:?} went through the kernel");
     }
     rig.finish();
 }

@@ -13,7 +13,7 @@
 
 use super::{Shared, versions};
 use crate::adapter::process_status;
-use granary_direct::channel::spins;
+use granary_direct::channel::{spins, spins_after};
 use granary_direct::segment::Segment;
 use granary_direct::socket::{Request, hand_over, next_request, refuse};
 use granary_sim::JoinHandle;
@@ -156,8 +156,10 @@ impl Peer {
         let thread = granary_sim::spawn(&name, move || {
             let _whose = granary_sim::on_behalf(peer.caller.process as usize);
             let (spins, mut buffer) = (spins(), Vec::new());
-            while let Some(command) = its.next(&peer.ends, spins) {
+            let mut rounds = spins;
+            while let Some(command) = its.next(&peer.ends, rounds) {
                 its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer));
+                rounds = spins_after(command.op, spins);
             }
         });
         channels.push((segment, thread));

@@ -47,13 +47,13 @@ struct Walk<'a> {
 impl Adapter {
     /// The directory that has the last name of a path, and that name.
     pub(super) fn walk_to_last<'p>(&self, caller: &Caller, place: Place<'p>) -> Walked<(NodeRef, &'p [u8])> {
-        Walk { adapter: self, caller, links: 0 }.to_last(place)
+        Walk { adapter: self, caller, links: 0 }.last(place)
     }
 
     /// The node at a path; a link at its end is followed if `follow`.
     pub(super) fn walk(&self, caller: &Caller, place: Place<'_>, follow: bool) -> Walked<NodeRef> {
         let mut walk = Walk { adapter: self, caller, links: 0 };
-        let (dir, name) = found!(walk.to_last(place)?);
+        let (dir, name) = found!(walk.last(place)?);
         match self.vfs.lookup(caller, &dir, name) {
             Ok(node) if follow && node.kind() == FileKind::Symlink => walk.follow(dir, &node),
             other => Ok(other),
@@ -67,7 +67,7 @@ impl Adapter {
 }
 
 impl Walk<'_> {
-    fn to_last<'p>(&mut self, place: Place<'p>) -> Walked<(NodeRef, &'p [u8])> {
+    fn last<'p>(&mut self, place: Place<'p>) -> Walked<(NodeRef, &'p [u8])> {
         let (above, name) = match place.path.iter().rposition(|c| *c == b'/') {
             Some(at) => (&place.path[..at], &place.path[at + 1..]),
             None => (&place.path[..0], place.path),
@@ -76,7 +76,7 @@ impl Walk<'_> {
             return Err(SeeKernel);
         }
         let base = self.base(place)?;
-        let dir = found!(self.from(base, above)?);
+        let dir = found!(self.down(base, above)?);
         if self.adapter.is_statistics_in(&dir, name) {
             return Err(SeeKernel);
         }
@@ -88,13 +88,13 @@ impl Walk<'_> {
         let root = self.adapter.vfs.root();
         let base = match place.base {
             b"" => root,
-            path => self.from(root, path)?.map_err(|_| SeeKernel)?,
+            path => self.down(root, path)?.map_err(|_| SeeKernel)?,
         };
         let is_it = place.ino == 0 || self.adapter.number(base.ino()).0 == place.ino;
         if is_it { Ok(base) } else { Err(SeeKernel) }
     }
 
-    fn from(&mut self, mut dir: NodeRef, path: &[u8]) -> Walked<NodeRef> {
+    fn down(&mut self, mut dir: NodeRef, path: &[u8]) -> Walked<NodeRef> {
         for name in path.split(|c| *c == b'/') {
             match name {
                 b"" | b"." => continue,
@@ -125,6 +125,6 @@ impl Walk<'_> {
         if target.is_empty() || target.starts_with(b"/") || target.ends_with(b"/") {
             return Err(SeeKernel);
         }
-        self.from(dir, &target)
+        self.down(dir, &target)
     }
 }
