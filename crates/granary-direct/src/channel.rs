@@ -14,7 +14,7 @@
 //! the next second; nothing else.
 
 use crate::segment::Segment;
-use crate::wire::{Answer, Command};
+use crate::wire::{Answer, Command, Op};
 use rustix::event::Timespec;
 use rustix::thread::futex;
 
@@ -31,9 +31,19 @@ pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// How long a server sleeps before it looks whether it is to end: of that it is woken, unless the client has written to the turn.
 const IDLE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// Rounds of spinning before sleeping where there are several processors: about 20 us, what going to sleep and being woken costs on a
-/// virtual processor (scripts/bench-mount.sh measures it as a FUSE round trip).
-const SPINS: u32 = 600;
+/// Rounds of spinning before sleeping where there are several processors. Who spins as long as sleeping would cost never wastes more than
+/// that (Karlin et al., "Empirical Studies of Competitive Spinning for a Shared-Memory Multiprocessor", SOSP '91). The example
+/// `roundtrip` on the machine of docs/BENCHMARKS.md: a command takes 19.1 us where both sides sleep, 0.33 us where they spin, and a round
+/// 29.7 ns; so 640 rounds.
+const SPINS: u32 = 640;
+/// A server waits so many times longer after it has made a file: the program has the kernel open it next, one FUSE request of 46 us there
+/// (mountbench's `open` of the no-op), and comes back then.
+const AFTER_CREATE: u32 = 4;
+
+/// How long a server spins after a command, which spins so long after others.
+pub fn spins_after(op: u32, spins: u32) -> u32 {
+    if op == Op::Create as u32 { spins * AFTER_CREATE } else { spins }
+}
 
 /// How long this process may spin: not at all where it has but one processor.
 pub fn spins() -> u32 {
@@ -132,7 +142,6 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Op;
     use std::sync::Arc;
 
     /// A server that answers the position of each command, by both ways of waiting.

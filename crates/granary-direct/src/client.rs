@@ -4,9 +4,10 @@
 //! speak through [`Segment`] and [`crate::socket`].
 
 use crate::channel::spins;
+use crate::place::Place;
 use crate::segment::{DATA, Segment};
 use crate::socket::{ask_channel, connect_to, is_connected};
-use crate::wire::{Answer, Attributes, Command, Op, SeeKernel};
+use crate::wire::{Answer, Attributes, Command, FOLLOW, Op, SeeKernel};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -59,6 +60,45 @@ impl Connection {
         }
     }
 
+    /// Asks one thing of a place, and of a second one if there is one.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn at(
+        &self,
+        command: &Command,
+        place: Place<'_>,
+        second: Option<Place<'_>>,
+    ) -> Result<Answer, Refused> {
+        let end = place.put(&self.segment, 0).ok_or(Refused::Kernel)?;
+        let end = second.map_or(Some(end), |place| place.put(&self.segment, end)).ok_or(Refused::Kernel)?;
+        self.call(&Command { len: end as u32, ..*command })
+    }
+
+    /// [`Op::Symlink`].
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn symlink(&self, target: &[u8], place: Place<'_>) -> Result<(), Refused> {
+        let end = place.put(&self.segment, 0).ok_or(Refused::Kernel)?;
+        if end + target.len() > DATA {
+            return Err(Refused::Kernel);
+        }
+        self.segment.put_data_at(end, target);
+        self.call(&Command { len: (end + target.len()) as u32, ..Command::new(Op::Symlink) }).map(drop)
+    }
+
+    /// [`Op::Readlink`].
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn readlink(&self, place: Place<'_>) -> Result<Vec<u8>, Refused> {
+        let n = self.at(&Command::new(Op::Readlink), place, None)?.result as usize;
+        let mut target = vec![0; n.min(DATA)];
+        self.segment.data(&mut target);
+        Ok(target)
+    }
+
     fn with_path(&self, path: &[u8], command: Command) -> Result<Answer, Refused> {
         if path.len() > DATA {
             return Err(Refused::Kernel);
@@ -82,7 +122,7 @@ impl Connection {
     /// See [`Refused`].
     pub fn create(&self, path: &[u8], flags: u32, mode: u32) -> Result<(u32, Attributes), Refused> {
         let command = Command { flags, pos: mode.into(), ..Command::new(Op::Create) };
-        self.with_path(path, command).map(|answer| (answer.result as u32, answer.attributes))
+        self.at(&command, Place::at_root(path), None).map(|answer| (answer.result as u32, answer.attributes))
     }
 
     /// [`Op::StatPath`].
@@ -90,8 +130,8 @@ impl Connection {
     /// # Errors
     /// See [`Refused`].
     pub fn stat(&self, path: &[u8], follow: bool) -> Result<Attributes, Refused> {
-        let command = Command { flags: follow.into(), ..Command::new(Op::StatPath) };
-        self.with_path(path, command).map(|answer| answer.attributes)
+        let command = Command { flags: if follow { FOLLOW } else { 0 }, ..Command::new(Op::StatPath) };
+        self.at(&command, Place::at_root(path), None).map(|answer| answer.attributes)
     }
 
     /// [`Op::Stat`].

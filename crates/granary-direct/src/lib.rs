@@ -10,7 +10,9 @@
 //!
 //! ```text
 //!   wire.rs      commands and answers: what each field means
+//!   place.rs     paths in commands
 //!   segment.rs   the shared memory of one channel: where things lie in it
+//!   versions.rs  whether a copy of an answer is still right
 //!   channel.rs   whose turn it is; spinning and sleeping
 //!   socket.rs    how channels are asked for and handed over
 //!   client.rs    one program's side: a connection and its channels
@@ -30,16 +32,21 @@
 
 pub mod channel;
 pub mod client;
+pub mod place;
 pub mod segment;
 pub mod socket;
+pub mod versions;
 pub mod wire;
 
 pub use client::{Connection, Refused};
+pub use place::Place;
 pub use wire::{Answer, Attributes, Command, Op, SeeKernel};
 
 /// The variable that tells a program's library where the server's socket is.
 pub const SOCKET_VARIABLE: &str = "GRANARY_DIRECT_SOCKET";
 /// The variable that tells it where the file system is mounted: an absolute path without links.
 pub const DIR_VARIABLE: &str = "GRANARY_DIRECT_DIR";
+/// The device that `stat(2)` shows for its files, as `MAJOR:MINOR`: elsewhere the directory may be another one.
+pub const DEVICE_VARIABLE: &str = "GRANARY_DIRECT_DEVICE";
 /// Set to anything, the library says on stderr why it leaves a process to the kernel.
 pub const REPORT_VARIABLE: &str = "GRANARY_DIRECT_REPORT";

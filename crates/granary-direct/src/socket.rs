@@ -1,7 +1,7 @@
-//! The socket: a client asks for channels, one message for each, and is handed their memory.
+//! The socket: a client asks for channels, one message for each, and for the versions, and is handed their memory.
 //!
 //! ```text
-//!   client:  magic 4 | version 4      server:  0, with the memfd    or an errno, without
+//!   client:  magic 4 | version 4 | what 4      server:  0, with the memfd    or an errno, without
 //! ```
 //!
 //! Messages keep their bounds (SOCK_SEQPACKET). Who connects says nothing of who it is: the kernel does (SO_PEERCRED).
@@ -21,6 +21,8 @@ use std::path::Path;
 
 /// "GRND".
 const MAGIC: u32 = 0x444e_5247;
+const CHANNEL: u32 = 0;
+const VERSIONS: u32 = 1;
 
 fn new_socket() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
@@ -70,9 +72,22 @@ pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
 /// # Errors
 /// The system's; the server ended.
 pub fn ask_channel(socket: BorrowedFd<'_>) -> io::Result<Result<OwnedFd, i32>> {
-    let mut request = [0; 8];
+    ask(socket, CHANNEL)
+}
+
+/// The client asks for the versions.
+///
+/// # Errors
+/// As [`ask_channel`].
+pub fn ask_versions(socket: BorrowedFd<'_>) -> io::Result<Result<OwnedFd, i32>> {
+    ask(socket, VERSIONS)
+}
+
+fn ask(socket: BorrowedFd<'_>, what: u32) -> io::Result<Result<OwnedFd, i32>> {
+    let mut request = [0; 12];
     request[..4].copy_from_slice(&MAGIC.to_ne_bytes());
-    request[4..].copy_from_slice(&VERSION.to_ne_bytes());
+    request[4..8].copy_from_slice(&VERSION.to_ne_bytes());
+    request[8..].copy_from_slice(&what.to_ne_bytes());
     send(socket, &request, SendFlags::NOSIGNAL)?;
     let mut status = [0; 4];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -97,24 +112,31 @@ pub fn ask_channel(socket: BorrowedFd<'_>) -> io::Result<Result<OwnedFd, i32>> {
 pub enum Request {
     /// It wants a channel.
     Channel,
+    /// It wants the versions.
+    Versions,
     /// It speaks another version.
     Foreign,
 }
 
 /// The server waits for a client's next request; `None`: it is gone.
 pub fn next_request(socket: BorrowedFd<'_>) -> Option<Request> {
-    let mut bytes = [0; 9];
+    let mut bytes = [0; 13];
     let mut none = RecvAncillaryBuffer::default();
     let got = rustix::io::retry_on_intr(|| {
         // Files that a client sends along are closed by the kernel: there is no room for them.
         recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut none, RecvFlags::empty())
     });
     let got = got.ok().filter(|got| got.bytes > 0)?;
-    let is_ours = got.bytes == 8
+    let is_ours = got.bytes == 12
         && !got.flags.contains(ReturnFlags::TRUNC)
         && bytes[..4] == MAGIC.to_ne_bytes()
         && bytes[4..8] == VERSION.to_ne_bytes();
-    Some(if is_ours { Request::Channel } else { Request::Foreign })
+    let what = bytes[8..].first_chunk().map(|b| u32::from_ne_bytes(*b));
+    Some(match what.filter(|_| is_ours) {
+        Some(CHANNEL) => Request::Channel,
+        Some(VERSIONS) => Request::Versions,
+        _ => Request::Foreign,
+    })
 }
 
 /// The server hands a channel over.

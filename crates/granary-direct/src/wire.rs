@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   Command  op 4 | flags 4 | handle 4 | len 4 | pos 8 | ino 8                            a path or data in the data area
-//!   Answer   result 8 | pos 8 | Attributes                                                data in the data area
+//!   Answer   result 8 | pos 8 | names 8 | version 8 | slot 4 | 0 4 | Attributes                                                data in the data area
 //! ```
+//!
+//! What is at a path is a [`Place`](crate::place::Place) at the beginning of the data area, `len` bytes with what follows it.
 //!
 //! Numbers are in the machine's byte order: both sides are on one machine. A field that an operation does not name is not looked at.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of what is said. Both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What [`Answer::result`] is where the server leaves the call to the kernel's view.
 const KERNEL: i64 = i64::MIN;
@@ -32,19 +34,85 @@ pub enum Op {
     Sync = 5,
     /// The attributes of `handle`.
     Stat = 6,
-    /// The attributes of what a path leads to; with `flags` 1 a link at its end is followed.
+    /// The attributes of what is at a place; [`FOLLOW`].
     StatPath = 7,
-    /// Makes and opens a file at a path that nothing has: `flags` of `open(2)`, `pos` the permission bits, the umask already
-    /// taken off. Result: its handle.
+    /// Makes and opens a file at a place that has nothing: `flags` of `open(2)`, `pos` the permission bits, the umask in the bits from
+    /// 16 on. Result: its handle.
     Create = 8,
+    /// Whether the caller may do what the bits of `flags` from [`WANTED`] on say (as of `access(2)`) with what is at a place; [`FOLLOW`].
+    Access = 9,
+    /// The target of the symbolic link at a place, in the data area. Result: its length.
+    Readlink = 10,
+    /// Removes a name that is not a directory's.
+    Unlink = 11,
+    /// Removes an empty directory.
+    Rmdir = 12,
+    /// Makes a directory; `pos` as of [`Op::Create`].
+    Mkdir = 13,
+    /// Makes a symbolic link at a place; its target follows the place.
+    Symlink = 14,
+    /// Gives what is at the first place the second one as a name, too; [`FOLLOW`].
+    Link = 15,
+    /// Gives what is at the first place the second one as its name; `flags` of `renameat2(2)`.
+    Rename = 16,
+    /// Gives what is at a place the permission bits `pos`; [`FOLLOW`].
+    Chmod = 17,
+    /// Gives it the user of the lower half of `pos` and the group of the upper one, [`SAME`]: the one that it has; [`FOLLOW`].
+    Chown = 18,
+    /// Gives it the times of access, `pos`, and of modification, `ino`, nanoseconds since 1970 with a sign, or what the flags from
+    /// [`ATIME_NOW`] on say; [`FOLLOW`].
+    Utimens = 19,
+    /// Gives the file at a place the size `pos`.
+    Truncate = 20,
 }
 
+/// In `flags`: a symbolic link at the end of the path is followed.
+pub const FOLLOW: u32 = 1;
+/// Where the bits of [`Op::Access`] begin.
+pub const WANTED: u32 = 8;
+/// [`Op::Utimens`]: the time of access is the present one.
+pub const ATIME_NOW: u32 = 2;
+/// It stays.
+pub const ATIME_OMIT: u32 = 4;
+/// The time of modification is the present one.
+pub const MTIME_NOW: u32 = 8;
+/// It stays.
+pub const MTIME_OMIT: u32 = 16;
+/// [`Op::Chown`]: as it is.
+pub const SAME: u32 = u32::MAX;
+
 impl Op {
+    const ALL: [Op; 20] = [
+        Op::Open,
+        Op::Close,
+        Op::Read,
+        Op::Write,
+        Op::Sync,
+        Op::Stat,
+        Op::StatPath,
+        Op::Create,
+        Op::Access,
+        Op::Readlink,
+        Op::Unlink,
+        Op::Rmdir,
+        Op::Mkdir,
+        Op::Symlink,
+        Op::Link,
+        Op::Rename,
+        Op::Chmod,
+        Op::Chown,
+        Op::Utimens,
+        Op::Truncate,
+    ];
+
     /// The operation of this number.
     pub fn of(number: u32) -> Option<Op> {
-        const ALL: [Op; 8] =
-            [Op::Open, Op::Close, Op::Read, Op::Write, Op::Sync, Op::Stat, Op::StatPath, Op::Create];
-        ALL.into_iter().find(|op| *op as u32 == number)
+        Op::ALL.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    /// Whether it is of a [`Place`](crate::place::Place).
+    pub fn has_place(self) -> bool {
+        self as u32 >= Op::StatPath as u32
     }
 }
 
@@ -93,6 +161,22 @@ pub struct Attributes {
     pub rdev: u32,
 }
 
+impl Attributes {
+    /// All zero.
+    pub const NONE: Attributes = Attributes {
+        ino: 0,
+        size: 0,
+        blocks: 0,
+        seconds: [0; 3],
+        nanos: [0; 3],
+        mode: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+    };
+}
+
 /// An answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -101,6 +185,14 @@ pub struct Answer {
     pub result: i64,
     /// Where a write went.
     pub pos: u64,
+    /// [`Op::StatPath`]: the version of where paths lead ([`crate::versions`]); 0: not to be kept.
+    pub names: u64,
+    /// [`Op::StatPath`]: the version of the attributes; [`Op::Read`]: that of the content.
+    pub version: u64,
+    /// Whose version it is.
+    pub slot: u32,
+    /// Nothing.
+    pub spare: u32,
     /// Of [`Op::Stat`], [`Op::StatPath`], [`Op::Open`] and [`Op::Create`].
     pub attributes: Attributes,
 }
@@ -145,7 +237,7 @@ mod tests {
     #[test]
     fn every_operation_has_its_number_and_no_other_number_is_one() {
         for n in 0..1000 {
-            assert_eq!(Op::of(n).map(|op| op as u32), (1..=8).contains(&n).then_some(n));
+            assert_eq!(Op::of(n).map(|op| op as u32), (1..=20).contains(&n).then_some(n));
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{HostDir, of};
 use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 
 impl Life for HostDir {
-    granary_vfs::file_system_lacks!(opened, closed, memory, attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "hostdir"

@@ -44,6 +44,7 @@ pub(crate) mod stats;
 mod xattrs;
 
 use crate::convert::{ATTR_TTL, DIRECTORY_TTL, NAME_TTL, Numbers, errno, set_time};
+use crate::direct::Settling;
 use crate::guard::Guard;
 use crate::handles::Handles;
 use crate::operations::{Operation, Operations};
@@ -82,12 +83,13 @@ pub(crate) struct Adapter {
     advise: Option<Advise>,
     read_only: bool,
     /// There is direct access.
-    makes_directly: bool,
+    pub(crate) makes_directly: bool,
     /// To tell the kernel what it does not ask; there once it is mounted.
     pub(crate) kernel: OnceLock<Notifier>,
     pub(crate) errands: Errands,
     pub(crate) leavers: Leavers,
     pub(crate) guard: Arc<Guard>,
+    pub(crate) settling: Settling,
 }
 
 /// What a change is answered.
@@ -119,6 +121,7 @@ impl Adapter {
             errands: Errands::default(),
             leavers: Leavers::default(),
             guard: Arc::default(),
+            settling: Settling::default(),
         }
     }
 
@@ -226,7 +229,8 @@ impl Adapter {
             // Which bits of the mode it takes away is in the mode already.
             chown: false,
         };
-        self.vfs.setattr(&Caller::KERNEL, &node, &change)?;
+        let set = || self.vfs.setattr(&Caller::KERNEL, &node, &change);
+        if change.size.is_some() { self.changing(&node, set) } else { set() }?;
         Ok(self.attr(&node))
     }
 

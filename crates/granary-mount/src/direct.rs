@@ -3,9 +3,11 @@
 //! ```text
 //!   thread "direct"             accepts programs ── Peer: who it is (SO_PEERCRED), its open files
 //!   thread "direct PID"         one for each program: hands out channels; ends when the program's socket closes
-//!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer     (serve.rs, walk.rs)
+//!   thread "direct PID.N"       one for each channel: command ──> Vfs ──> answer     (serve.rs, names.rs, walk.rs)
 //!                                        └─ views.rs: what the kernel keeps of the file is dropped where it keeps something
 //! ```
+//!
+//! What does not change is told with a version, so that a program may keep it (versions.rs).
 //!
 //! It is the same vfs as the FUSE requests', under the same guard, and waits for the same durability. But the caller is a real one:
 //! the vfs checks what the process may do, whose user, groups and number the kernel has told when it connected.
@@ -13,15 +15,18 @@
 //! Invariants:
 //!
 //! 1. Nothing of a command is looked at before it is copied. A handle is an index that is checked.
-//! 2. When a program's socket closes, however it died, its threads end and its files are closed.
+//! 2. When a program's socket closes, however it died, its threads end and its files are closed. After the last socket of a process
+//!    the file system learns that it has ended (`Life::process_ended`).
 //! 3. When the mount ends, all of that happens before the vfs is unmounted.
 //!
-//! It does *not* know names: calls that change them, locks, mappings, and whatever leaves the mount are the FUSE view's.
+//! It does *not* know locks, mappings, the reading of directories, and what leaves the mount: they are the FUSE view's.
 //!
 //! Source: DevFS (FAST '18) sections 4.1 and 4.4: queues in shared memory, credentials that the operating system has vouched for.
 
+mod names;
 mod peer;
 mod serve;
+mod versions;
 mod views;
 mod walk;
 
@@ -39,6 +44,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+pub(crate) use views::Settling;
 
 /// Programs that may be connected at once. Each takes a thread.
 const MAX_PEERS: usize = 512;
@@ -69,6 +75,7 @@ impl Direct {
     /// # Errors
     /// The system's.
     pub(crate) fn start(adapter: &Arc<Adapter>, path: &Path, others: bool) -> io::Result<Direct> {
+        versions::begin();
         let listener = Arc::new(listen_at(path, if others { 0o666 } else { 0o600 })?);
         let shared = Arc::new(Shared {
             adapter: Arc::clone(adapter),
@@ -90,6 +97,7 @@ impl Direct {
         let _ = shutdown(&*self.listener, Shutdown::Both);
         let _ = fs::remove_file(&self.path);
         thread.join();
+        versions::expire();
     }
 }
 
@@ -132,7 +140,7 @@ impl Shared {
                         number,
                         granary_sim::spawn(&name, move || {
                             peer.attend(&its);
-                            its.peers.lock().remove(&number);
+                            its.let_go(number, peer.caller.process);
                         }),
                     );
                 }
@@ -141,6 +149,18 @@ impl Shared {
         }
         self.peers.lock().values().for_each(|peer| peer.hang_up());
         threads.into_values().for_each(JoinHandle::join);
+    }
+
+    /// This connection has ended. When it was the last one of its process, the file system takes back what it has lent to that.
+    fn let_go(&self, number: u64, process: u32) {
+        let is_last = {
+            let mut peers = self.peers.lock();
+            peers.remove(&number);
+            !peers.values().any(|peer| peer.caller.process == process)
+        };
+        if is_last {
+            self.adapter.guard.answer(|| self.adapter.vfs.process_ended(process));
+        }
     }
 
     /// Takes one of the channels, if one is left.

@@ -167,6 +167,11 @@ impl OrchFs {
         self.refused.load(Relaxed)
     }
 
+    /// Files that some process has the lease of.
+    pub fn leased(&self) -> usize {
+        self.leases.lock().count()
+    }
+
     /// A process has ended, or died: its journal is digested as far as it is whole, and its leases and grants are nobody's.
     ///
     /// # Errors

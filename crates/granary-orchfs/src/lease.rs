@@ -58,6 +58,11 @@ impl Leases {
         }
     }
 
+    /// Files that some process has the lease of.
+    pub fn count(&self) -> usize {
+        self.of.len()
+    }
+
     /// The lease is this process's, from a new epoch on.
     pub fn grant(&mut self, process: u32, ino: u64) {
         self.epoch += 1;

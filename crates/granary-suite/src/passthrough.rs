@@ -223,7 +223,7 @@ impl Attributes for Passthrough {
 }
 
 impl Life for Passthrough {
-    granary_vfs::file_system_lacks!(opened, closed, memory, attach);
+    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach);
 
     fn name(&self) -> &'static str {
         "passthrough"

@@ -12,18 +12,17 @@
 //! (the superuser may all).
 
 use crate::file::borrowed;
+use crate::path::{Room, place};
 use crate::session::{self, Connected};
 use crate::setup::setup;
+use granary_direct::segment::Segment;
 use granary_direct::{Command, Op};
 use libc::{c_char, mode_t};
-use std::ffi::{CStr, c_int};
-use std::mem::MaybeUninit;
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The umask is not known.
 const UNKNOWN: u32 = u32::MAX;
-/// The longest path that is made whole here.
-const LONGEST: usize = libc::PATH_MAX as usize;
 
 static UMASK: AtomicU32 = AtomicU32::new(UNKNOWN);
 
@@ -34,7 +33,7 @@ pub struct Made {
 }
 
 /// This process's umask, which only /proc tells without changing it.
-fn umask_now() -> Option<u32> {
+pub fn umask_now() -> Option<u32> {
     let known = UMASK.load(Relaxed);
     if known != UNKNOWN {
         return Some(known);
@@ -50,29 +49,6 @@ fn umask_now() -> Option<u32> {
     Some(mask)
 }
 
-/// The path from the mount's root, in `room`.
-fn below<'a>(path: &'a [u8], room: &'a mut [MaybeUninit<u8>; LONGEST]) -> Option<&'a [u8]> {
-    let prefix = setup()?.prefix.as_slice();
-    if path.first() == Some(&b'/') {
-        return path.strip_prefix(prefix);
-    }
-    // The working directory now; past libc's getcwd, which may allocate.
-    // The kernel writes at most as many bytes as there is room for.
-    let (to, size) = (room.as_mut_ptr(), LONGEST);
-    let len = next!(syscall: fn(libc::c_long; ...) -> libc::c_long, libc::SYS_getcwd, to, size);
-    let len = usize::try_from(len).ok()?.checked_sub(1)?;
-    if path.len() + len + 1 > LONGEST {
-        return None;
-    }
-    room[len].write(b'/');
-    for (to, from) in room[len + 1..].iter_mut().zip(path) {
-        to.write(*from);
-    }
-    // SAFETY: the kernel and the lines above have written so many.
-    let whole = unsafe { std::slice::from_raw_parts(room.as_ptr().cast::<u8>(), len + 1 + path.len()) };
-    whole.strip_prefix(prefix)
-}
-
 fn can_be_opened(flags: c_int, mode: u32) -> bool {
     let wanted = match flags & libc::O_ACCMODE {
         libc::O_RDONLY => 0o400,
@@ -83,17 +59,15 @@ fn can_be_opened(flags: c_int, mode: u32) -> bool {
 }
 
 /// Has the server make the file, if there is nothing at this path.
-pub fn make(path: *const c_char, flags: c_int, mode: mode_t) -> Option<Made> {
+pub fn make(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<Made> {
     let unusual = libc::O_DIRECTORY | libc::O_PATH | libc::O_NOCTTY | libc::O_NOATIME;
-    if flags & libc::O_CREAT == 0 || flags & unusual != 0 || path.is_null() {
+    if flags & libc::O_CREAT == 0 || flags & unusual != 0 {
         return None;
     }
     // With one processor the kernel makes files as fast.
     setup().filter(|setup| !setup.alone)?;
-    // SAFETY: a path of the program's.
-    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let mut room = [const { MaybeUninit::uninit() }; LONGEST];
-    let path = below(path, &mut room)?;
+    let mut room = Room::new();
+    let place = place(dir, path, &mut room)?;
     let umask = umask_now()?;
     if !can_be_opened(flags, mode & !umask) {
         return None;
@@ -101,10 +75,13 @@ pub fn make(path: *const c_char, flags: c_int, mode: mode_t) -> Option<Made> {
     let command = Command {
         flags: flags as u32,
         pos: u64::from(mode & 0o7777) | (u64::from(umask) << 16),
-        len: path.len() as u32,
+        len: place.bytes() as u32,
         ..Command::new(Op::Create)
     };
-    let (answer, epoch) = session::call(None, command, |segment| segment.put_data(path), |_, _| ())?;
+    let put = |segment: &Segment| {
+        let _ = place.put(segment, 0);
+    };
+    let (answer, epoch) = session::call(None, command, put, |_, _| ())?;
     let handle = answer.value().ok()?.ok()? as u32;
     Some(Made { handle: Connected { epoch, handle }, ino: answer.attributes.ino })
 }

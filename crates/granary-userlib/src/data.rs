@@ -7,6 +7,7 @@
 //!
 //! What is strange (nothing to move, negative positions, no memory) is the kernel's to answer.
 
+use crate::cache::{self, Source};
 use crate::file::{File, borrowed};
 use crate::session::{self, Connected};
 use crate::{fail, table};
@@ -27,12 +28,12 @@ pub fn one_read(
     handle: Connected,
     pos: u64,
     len: usize,
-    to: impl FnOnce(&Segment, usize),
+    to: impl FnOnce(&Segment, &Answer, usize),
 ) -> Option<Result<usize, i32>> {
     let command = Command { handle: handle.handle, pos, len: len as u32, ..Command::new(Op::Read) };
     let take = |segment: &_, answer: &Answer| {
         if let Ok(Ok(n)) = answer.value() {
-            to(segment, (n as usize).min(len));
+            to(segment, answer, (n as usize).min(len));
         }
     };
     let (answer, _) = session::call(Some(handle), command, |_| (), take)?;
@@ -59,12 +60,27 @@ fn read_at(file: &File, fd: c_int, pos: u64, buf: *mut c_void, len: usize) -> Op
         return None;
     }
     let handle = file.handle(fd)?;
+    let source = file.source(handle);
     let (len, mut done) = (len.min(MOST), 0);
     while done < len {
         let part = (len - done).min(DATA);
         // SAFETY: within the program's memory of `len` bytes, as it says.
         let to = unsafe { std::slice::from_raw_parts_mut(buf.cast::<u8>().add(done), part) };
-        let n = match one_read(handle, pos + done as u64, part, |segment, n| segment.data(&mut to[..n])) {
+        if len <= cache::PAGE
+            && let Some(n) = source.and_then(|source| remembered(source, pos, to))
+        {
+            return Some(Ok((n, pos + n as u64)));
+        }
+        let at = pos + done as u64;
+        let take = |segment: &Segment, answer: &Answer, n: usize| {
+            segment.data(&mut to[..n]);
+            if let Some(source) = source
+                && file.was_read(answer.version)
+            {
+                cache::keep(source, answer, at, n, n < part, |from, to| segment.data_at(from, to));
+            }
+        };
+        let n = match one_read(handle, at, part, take) {
             Some(Ok(n)) => n,
             None if done == 0 => return None,
             Some(Err(errno)) if done == 0 => return Some(Err(errno)),
@@ -76,6 +92,11 @@ fn read_at(file: &File, fd: c_int, pos: u64, buf: *mut c_void, len: usize) -> Op
         }
     }
     Some(Ok((done, pos + done as u64)))
+}
+
+/// Reads what is remembered; of the present connection, whose server lives.
+fn remembered(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
+    if session::epoch_of_versions() == Some(source.epoch) { cache::read(source, pos, to) } else { None }
 }
 
 fn write_at(file: &File, fd: c_int, pos: u64, buf: *const c_void, len: usize) -> Option<Moved> {

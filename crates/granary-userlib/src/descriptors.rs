@@ -3,6 +3,7 @@
 //! The library's own socket has a number, too. A program that closes everything must not close it, and one that wants this number
 //! gets it: the socket goes elsewhere.
 
+use crate::setup::leave_names;
 use crate::{fail, session, table};
 use libc::{FILE, c_char, c_long, c_uint};
 use std::ffi::c_int;
@@ -170,7 +171,7 @@ macro_rules! freopen {
 }
 freopen! { freopen freopen64 }
 
-/// syscall(2): what closes or replaces a descriptor past the functions above.
+/// syscall(2): what closes or replaces a descriptor, or changes who this is and where, past the functions above.
 ///
 /// # Safety
 /// As libc's.
@@ -191,6 +192,24 @@ pub unsafe extern "C" fn syscall(
         libc::SYS_dup2 if a != b => table::forget(b as c_int),
         libc::SYS_close_range if c as c_uint & libc::CLOSE_RANGE_CLOEXEC == 0 => {
             table::forget_range(a as u32, b as u32);
+        }
+        // Of one thread alone, unlike libc's.
+        libc::SYS_setuid
+        | libc::SYS_setgid
+        | libc::SYS_setreuid
+        | libc::SYS_setregid
+        | libc::SYS_setresuid
+        | libc::SYS_setresgid
+        | libc::SYS_setgroups
+        | libc::SYS_setfsuid
+        | libc::SYS_setfsgid
+        | libc::SYS_capset
+        | libc::SYS_chroot
+        | libc::SYS_pivot_root
+        | libc::SYS_unshare
+        | libc::SYS_setns => {
+            leave_names();
+            session::start_anew();
         }
         _ => {}
     }

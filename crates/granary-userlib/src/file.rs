@@ -7,6 +7,7 @@
 //! The server is asked when the file is first used. It looks for the file by its path, with this program's rights, and takes it if
 //! it has the number that the kernel has opened.
 
+use crate::cache::Source;
 use crate::session::{self, Connected};
 use crate::setup::setup;
 use granary_direct::{Command, Op};
@@ -35,7 +36,14 @@ pub struct File {
     written: AtomicBool,
     /// The thread that moves the position.
     mover: AtomicU32,
+    /// Of this life of it; no other file has had it.
+    serial: AtomicU64,
+    /// The version of what was read last.
+    version: AtomicU64,
 }
+
+/// The serial of the last file.
+static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// The position of a file is this thread's to move, until the value goes. Signals wait so long: a handler that wrote to the same file
 /// in between would write over what was written, or be written over.
@@ -71,6 +79,8 @@ impl File {
             shared: AtomicBool::new(false),
             written: AtomicBool::new(false),
             mover: AtomicU32::new(0),
+            serial: AtomicU64::new(0),
+            version: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +95,8 @@ impl File {
         self.shared.store(false, Relaxed);
         self.written.store(false, Relaxed);
         self.mover.store(0, SeqCst);
+        self.serial.store(LAST.fetch_add(1, Relaxed) + 1, Relaxed);
+        self.version.store(0, Relaxed);
         true
     }
 
@@ -133,6 +145,17 @@ impl File {
         let kept = self.flags.load(Relaxed) as c_int & !changeable;
         self.flags.store((kept | flags & changeable) as u32, Relaxed);
         self.let_go();
+    }
+
+    /// Where what was read of it is remembered; not where it is read past all caches.
+    pub fn source(&self, handle: Connected) -> Option<Source> {
+        let direct = self.flags.load(Relaxed) as c_int & libc::O_DIRECT != 0;
+        (!direct).then(|| Source { serial: self.serial.load(Relaxed), epoch: handle.epoch })
+    }
+
+    /// Something of this version was read. Says whether the same was read before: what changes all the time is not remembered.
+    pub fn was_read(&self, version: u64) -> bool {
+        version != 0 && self.version.swap(version, Relaxed) == version
     }
 
     /// It is about to be written to here.
@@ -244,7 +267,7 @@ enum Asked {
 }
 
 /// "/proc/self/fd/N", without an allocation.
-fn name_of(fd: RawFd, room: &mut [u8; 32]) -> Option<&std::ffi::CStr> {
+pub fn name_of(fd: RawFd, room: &mut [u8; 32]) -> Option<&std::ffi::CStr> {
     use std::io::Write;
     let mut left = &mut room[..];
     write!(left, "/proc/self/fd/{fd}\0").ok()?;

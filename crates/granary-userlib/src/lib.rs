@@ -13,13 +13,15 @@
 //!   session.rs    the connection, its channels
 //!   table.rs      descriptors ──> open files
 //!   file.rs       one open file: its handle at the server
-//!   open.rs  create.rs  data.rs  vectors.rs  sync.rs  descriptors.rs  process.rs     libc's functions, by kind
+//!   cache.rs      copies of what the server has told, as long as they are right
+//!   path.rs       paths that lead into the mount
+//!   open.rs create.rs data.rs vectors.rs sync.rs stat.rs names.rs change.rs descriptors.rs process.rs     libc's functions, by kind
 //! ```
 //!
 //! Every descriptor is a real one, of the file in the FUSE mount: the kernel has opened it, and has checked who may. So descriptors
 //! never collide, are duplicated, inherited, locked, mapped and handed on as always, and any call that is not taken here is right by
 //! itself, because both views are coherent. The position of an open file is the kernel's, too. What is taken is what costs a FUSE
-//! request: reading, writing, syncing, asking for attributes.
+//! request: reading, writing, syncing, asking for attributes, names.
 //!
 //! Invariants:
 //!
@@ -34,14 +36,19 @@
 
 #[macro_use]
 mod next;
+mod cache;
+mod change;
 mod create;
 mod data;
 mod descriptors;
 mod file;
+mod names;
 mod open;
+mod path;
 mod process;
 mod session;
 mod setup;
+mod stat;
 mod sync;
 mod table;
 mod vectors;

@@ -28,8 +28,14 @@ fn opened(fd: c_int, flags: c_int) -> c_int {
 }
 
 /// Makes a file at the server, if that is where it is to be, and has the kernel open it, by `open`; else `open` alone.
-fn made_or_opened(path: *const c_char, flags: c_int, mode: mode_t, open: impl Fn(c_int) -> c_int) -> c_int {
-    let Some(made) = create::make(path, flags, mode) else { return opened(open(flags), flags) };
+fn made_or_opened(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+    open: impl Fn(c_int) -> c_int,
+) -> c_int {
+    let Some(made) = create::make(dir, path, flags, mode) else { return opened(open(flags), flags) };
     let fd = open((flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC)) | libc::O_NOFOLLOW);
     if fd >= 0 && create::is_opened(&made, fd) {
         table::enter_with(fd, flags, made.ino, Some(made.handle));
@@ -52,7 +58,7 @@ macro_rules! open {
         /// As libc's.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-            made_or_opened(path, flags, mode, |flags| {
+            made_or_opened(libc::AT_FDCWD, path, flags, mode, |flags| {
                 next!($name: fn(*const c_char, c_int; ...) -> c_int, path, flags, mode)
             })
         }
@@ -70,12 +76,7 @@ macro_rules! openat {
         pub unsafe extern "C" fn $name(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             let open =
                 |flags| next!($name: fn(c_int, *const c_char, c_int; ...) -> c_int, dir, path, flags, mode);
-            // SAFETY: a path of the program's.
-            let anywhere = dir == libc::AT_FDCWD || !path.is_null() && unsafe { *path } == b'/' as c_char;
-            match anywhere {
-                true => made_or_opened(path, flags, mode, open),
-                false => opened(open(flags), flags),
-            }
+            made_or_opened(dir, path, flags, mode, open)
         }
     )*};
 }
@@ -90,7 +91,7 @@ macro_rules! creat {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, mode: mode_t) -> c_int {
             let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-            made_or_opened(path, flags, mode, |flags| {
+            made_or_opened(libc::AT_FDCWD, path, flags, mode, |flags| {
                 next!(open: fn(*const c_char, c_int; ...) -> c_int, path, flags, mode)
             })
         }

@@ -6,8 +6,10 @@
 //!   posix_spawn, system, popen    libc makes the child: what it inherits is shared from now on
 //!   exec                    nothing to do: descriptors are the kernel's, positions too
 //!   setuid and its like     a new connection: the server asks the kernel who this is
+//!   chroot and its like     paths are the kernel's from then on
 //! ```
 
+use crate::setup::leave_names;
 use crate::{session, table};
 use libc::{FILE, c_char, gid_t, pid_t, size_t, uid_t};
 use std::ffi::{c_int, c_void};
@@ -99,7 +101,10 @@ macro_rules! identity {
         pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
             // Before, so that no call of the new user goes the old one's way; files that are open stay open.
             session::start_anew();
-            next!($name: fn($($type),*) -> c_int, $($arg),*)
+            let done = next!($name: fn($($type),*) -> c_int, $($arg),*);
+            // Another thread may have connected meanwhile, as who this process was.
+            session::start_anew();
+            done
         }
     )*};
 }
@@ -108,12 +113,33 @@ identity! {
     seteuid(uid: uid_t)
     setreuid(real: uid_t, effective: uid_t)
     setresuid(real: uid_t, effective: uid_t, saved: uid_t)
-    setfsuid(uid: uid_t)
     setgid(gid: gid_t)
     setegid(gid: gid_t)
     setregid(real: gid_t, effective: gid_t)
     setresgid(real: gid_t, effective: gid_t, saved: gid_t)
-    setfsgid(gid: gid_t)
     setgroups(count: size_t, groups: *const gid_t)
     initgroups(user: *const c_char, group: gid_t)
+    capset(header: *mut c_void, data: *const c_void)
+}
+
+macro_rules! elsewhere {
+    ($($name:ident($($arg:ident: $type:ty),*))*) => {$(
+        /// Another root, other mounts, or another user of files than the one that a server is told of: paths are the kernel's from now
+        /// on.
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            leave_names();
+            next!($name: fn($($type),*) -> c_int, $($arg),*)
+        }
+    )*};
+}
+elsewhere! {
+    chroot(path: *const c_char)
+    unshare(what: c_int)
+    setns(fd: c_int, what: c_int)
+    setfsuid(uid: uid_t)
+    setfsgid(gid: gid_t)
 }

@@ -1,14 +1,18 @@
 //! What the environment says, and what a fork does.
 //!
 //! ```text
-//!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR ──> where the server is, which device the mount is
+//!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> where the server is, which device the mount is
 //!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own
 //! ```
+//!
+//! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole, with nothing mounted in it.
+//! The mounts are looked at once, when the program begins.
 //!
 //! Without these variables, or where the directory is not what it was, the library does nothing.
 
 use crate::{session, table};
-use granary_direct::{DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
+use granary_direct::{DEVICE_VARIABLE, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -28,14 +32,31 @@ pub struct Setup {
     /// it has. What the kernel may have, or does as fast, is left to it.
     pub alone: bool,
     report: bool,
+    /// The directory is the mount's root, and nothing is mounted below it that this process sees.
+    whole: bool,
 }
+
+/// The number of a mount's root (FUSE_ROOT_ID).
+const ROOT: u64 = 1;
 
 static SETUP: OnceLock<Setup> = OnceLock::new();
 static ON: AtomicBool = AtomicBool::new(false);
+static NAMES: AtomicBool = AtomicBool::new(false);
 
 /// The set-up, if there is anything to do.
 pub fn setup() -> Option<&'static Setup> {
     if ON.load(Relaxed) { SETUP.get() } else { None }
+}
+
+/// The set-up, if paths lead for this process where they lead for the server.
+pub fn names() -> Option<&'static Setup> {
+    if NAMES.load(Relaxed) { setup() } else { None }
+}
+
+/// Paths are the kernel's from now on: they lead elsewhere (another root, other mounts), or this process is not who the server takes it
+/// for.
+pub fn leave_names() {
+    NAMES.store(false, Relaxed);
 }
 
 /// Says why something is left to the kernel, where the user asked to be told.
@@ -56,13 +77,52 @@ fn variable(name: &str) -> Option<Vec<u8>> {
     }
 }
 
+/// Whether something is mounted in the directory, as far as this process sees; also where that cannot be told.
+fn is_mounted_upon(prefix: &[u8]) -> bool {
+    let read = || -> rustix::io::Result<Vec<u8>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(c"/proc/self/mountinfo", flags, Mode::empty())?;
+        let (mut text, mut part) = (Vec::new(), [0; 4096]);
+        loop {
+            match rustix::io::read(&file, &mut part)? {
+                0 => return Ok(text),
+                n => text.extend_from_slice(&part[..n]),
+            }
+        }
+    };
+    let Ok(text) = read() else { return true };
+    text.split(|c| *c == b'\n')
+        .filter_map(|line| line.split(|c| *c == b' ').nth(4))
+        .any(|at| unescaped(at).starts_with(prefix))
+}
+
+/// A path as it was before blanks and their like became `\ooo` (proc_pid_mountinfo(5)).
+fn unescaped(mut text: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(text.len());
+    while let Some((first, rest)) = text.split_first() {
+        let digits = rest.first_chunk::<3>().filter(|d| d.iter().all(|c| (b'0'..b'8').contains(c)));
+        match digits {
+            Some(d) if *first == b'\\' => {
+                path.push(d.iter().fold(0u8, |n, c| n.wrapping_mul(8) | (c - b'0')));
+                text = &rest[3..];
+            }
+            _ => {
+                path.push(*first);
+                text = rest;
+            }
+        }
+    }
+    path
+}
+
 fn read_environment() -> Option<Setup> {
     let socket = PathBuf::from(OsStr::from_bytes(&variable(SOCKET_VARIABLE)?));
     let mut prefix = variable(DIR_VARIABLE)?;
-    let flags = rustix::fs::AtFlags::STATX_DONT_SYNC;
-    let found =
-        rustix::fs::statx(rustix::fs::CWD, prefix.as_slice(), flags, rustix::fs::StatxFlags::TYPE).ok()?;
+    let found = statx(CWD, prefix.as_slice(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+    let device = format!("{}:{}", found.stx_dev_major, found.stx_dev_minor);
+    let is_it = variable(DEVICE_VARIABLE).is_none_or(|told| told == device.as_bytes());
     prefix.push(b'/');
+    let whole = is_it && found.stx_ino == ROOT && !is_mounted_upon(&prefix);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     Some(Setup {
         socket,
@@ -72,11 +132,13 @@ fn read_environment() -> Option<Setup> {
         limited: limit.is_some(),
         alone: granary_direct::channel::spins() == 0,
         report: variable(REPORT_VARIABLE).is_some(),
+        whole,
     })
 }
 
 extern "C" fn loaded() {
     let Some(setup) = read_environment() else { return };
+    NAMES.store(setup.whole, Relaxed);
     let _ = SETUP.set(setup);
     // SAFETY: functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };

@@ -49,7 +49,7 @@ fn read_at(file: &File, fd: c_int, pos: u64, all: &[iovec], len: usize) -> Optio
     if !file.reads_here() {
         return None;
     }
-    let n = one_read(file.handle(fd)?, pos, len, |segment, n| scatter(segment, all, n))?;
+    let n = one_read(file.handle(fd)?, pos, len, |segment, _, n| scatter(segment, all, n))?;
     Some(n.map(|n| (n, pos + n as u64)))
 }
 

@@ -6,14 +6,16 @@ use granary_lab::registry::{self, FILE_SYSTEMS, FsEntry};
 use granary_lab::testbed::Testbed;
 use granary_mount::{Mounted, Operation, Options, host_config};
 use granary_mssd::Mssd;
+use granary_orchfs::OrchFs;
 use granary_pmem::{Dimm, DimmConfig};
 use granary_units::Bytes;
-use granary_vfs::{Vfs, VfsConfig};
+use granary_vfs::{FileSystem, Vfs, VfsConfig};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// The library, as cargo has built it for these tests.
@@ -24,9 +26,13 @@ fn library() -> PathBuf {
     places.into_iter().find(|path| path.is_file()).expect("the library is built with its tests")
 }
 
-fn exercise() -> PathBuf {
+fn example(name: &str) -> PathBuf {
     let me = std::env::current_exe().expect("a path");
-    me.parent().expect("a directory").join("../examples/exercise")
+    me.parent().expect("a directory").join("../examples").join(name)
+}
+
+fn exercise() -> PathBuf {
+    example("exercise")
 }
 
 struct Rig {
@@ -36,19 +42,32 @@ struct Rig {
     _devices: Devices,
 }
 
+/// Devices for a file system, formatted.
+fn devices(fs: &FsEntry, testbed: &Testbed) -> Devices {
+    let mut config = testbed.ssd_for(Some(fs)).expect("an SSD");
+    config.flash = config.flash.with_capacity(Bytes::mib(512));
+    let mut devices = Devices::ssd(Arc::new(Mssd::new(&config).expect("a drive")));
+    if fs.needs.contains(&Need::Nvm) {
+        let dimm = DimmConfig::optane_dcpmm().with_capacity(Bytes::mib(64));
+        devices = devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm).expect("a DIMM")));
+    }
+    registry::mkfs(fs, &devices).expect("mkfs");
+    devices
+}
+
+fn testbed() -> Testbed {
+    Testbed::load("bytefs-emulator", &["nilfs2.protection_period=0".to_owned()]).expect("built in")
+}
+
 impl Rig {
     fn new(fs: &'static FsEntry) -> Rig {
-        let set = ["nilfs2.protection_period=0".to_owned()];
-        let testbed = Testbed::load("bytefs-emulator", &set).expect("built in");
-        let mut config = testbed.ssd_for(Some(fs)).expect("an SSD");
-        config.flash = config.flash.with_capacity(Bytes::mib(512));
-        let mut devices = Devices::ssd(Arc::new(Mssd::new(&config).expect("a drive")));
-        if fs.needs.contains(&Need::Nvm) {
-            let dimm = DimmConfig::optane_dcpmm().with_capacity(Bytes::mib(64));
-            devices = devices.with(Role::Nvm, Arc::new(Dimm::new(&dimm).expect("a DIMM")));
-        }
-        registry::mkfs(fs, &devices).expect("mkfs");
+        let testbed = testbed();
+        let devices = devices(fs, &testbed);
         let inner = registry::mount(fs, &devices, &testbed, false).expect("mount");
+        Rig::of(inner, devices)
+    }
+
+    fn of(inner: Arc<dyn FileSystem>, devices: Devices) -> Rig {
         let vfs = Vfs::mount(inner, host_config(VfsConfig::default(), Bytes::mib(64), false)).expect("vfs");
         let dir = tempfile::tempdir().expect("a directory");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
@@ -143,6 +162,132 @@ fn a_program_finds_every_call_as_its_manual_says() {
         assert_eq!(fs::read(rig.path("positions")).expect("read"), b"01234abcd9");
         rig.finish();
     }
+}
+
+/// OrchFS lends each file to the process that writes to it. Who is killed gives back at once what it had.
+#[test]
+fn a_killed_program_gives_back_what_it_was_lent() {
+    if !possible() {
+        return;
+    }
+    let devices = devices(find("orchfs"), &testbed());
+    let ports = [Need::Nvm, Need::Blocks].map(|need| devices.serving(need).expect("there").clone());
+    let [nvm, ssd] = ports;
+    let orchfs: Arc<OrchFs> =
+        granary_orchfs::mount(nvm, ssd, &granary_orchfs::MountOptions::default()).expect("mount");
+    let rig = Rig::of(orchfs.clone(), devices);
+    let before = orchfs.leased();
+    let script = format!("exec 3>{}; echo text >&3; echo ready; read nothing", rig.path("lent").display());
+    let mut program = rig
+        .program("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().expect("piped")).read_line(&mut line).expect("read");
+    assert_eq!(line, "ready\n");
+    assert!(orchfs.leased() > before && rig.commands(Operation::Write) > 0, "it was lent the file");
+    program.kill().expect("killed");
+    program.wait().expect("ended");
+    let given_back = (0..500).any(|_| {
+        #[allow(clippy::disallowed_methods, reason = "the kernel closes sockets on the wall clock")]
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        orchfs.leased() == before
+    });
+    assert!(given_back, "{} files are lent to nobody", orchfs.leased());
+    assert_eq!(fs::read(rig.path("lent")).expect("read"), b"text\n");
+    drop(orchfs);
+    rig.finish();
+}
+
+/// A list of calls, right and wrong ones, as root and as another user: each says the same with the library as without, and leaves the
+/// same behind.
+#[test]
+fn calls_on_names_say_what_they_say_through_the_kernel() {
+    if !possible() {
+        return;
+    }
+    // The library and what it is loaded into must be readable for another user.
+    let list = |dir: &Path| {
+        let out = Command::new("find")
+            .arg(dir)
+            .args(["-mindepth", "1", "-printf", "%P %M %n %U %G %l\\n"])
+            .output();
+        let mut lines: Vec<String> =
+            String::from_utf8_lossy(&out.expect("starts").stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for fs in ["bytefs", "ext4", "nova"] {
+        let rig = Rig::new(find(fs));
+        for dir in ["direct", "kernel"] {
+            fs::create_dir(rig.path(dir)).expect("made");
+        }
+        let said = rig.run(example("names"), &[rig.path("direct").as_os_str()]);
+        let out = Command::new(example("names")).arg(rig.path("kernel")).output().expect("starts");
+        let kernel = String::from_utf8_lossy(&out.stdout);
+        for (direct, kernel) in said.lines().zip(kernel.lines()) {
+            assert_eq!(direct, kernel, "{fs}: with the library, and without");
+        }
+        assert_eq!(said.lines().count(), kernel.lines().count(), "{fs}");
+        let (direct, kernel) = (list(&rig.path("direct")), list(&rig.path("kernel")));
+        assert!(!direct.is_empty());
+        assert_eq!(direct, kernel, "{fs}: what is left");
+        for op in
+            [Operation::Mkdir, Operation::Rename, Operation::Setattr, Operation::Unlink, Operation::Link]
+        {
+            assert!(rig.commands(op) > 1, "{fs}: {op:?} went through the kernel");
+        }
+        rig.finish();
+    }
+}
+
+/// What POSIX demands of each call, by several users: pjdfstest 0.2.2, a dynamically linked program.
+#[test]
+fn pjdfstest_finds_nothing_that_posix_forbids() {
+    let users = [("nobody", "nogroup"), ("daemon", "daemon"), ("bin", "bin")];
+    let known = |file: &str, name: &str| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        text.lines().any(|line| line.split(':').next() == Some(name))
+    };
+    let there = users.iter().all(|(user, group)| known("/etc/passwd", user) && known("/etc/group", group));
+    if !possible() || !has("pjdfstest") || !there || !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: pjdfstest acts as nobody, daemon and bin, which takes root");
+        return;
+    }
+    let rig = Rig::new(find("bytefs"));
+    let entries = users.map(|(user, group)| format!("[{user:?}, {group:?}]")).join(", ");
+    let features = ["posix_fallocate", "rename_ctime", "utimensat", "utime_now"]
+        .map(|f| format!("{f} = {{}}\n"))
+        .concat();
+    let config = rig.dir.path().join("pjd.toml");
+    let text =
+        format!("[features]\n{features}[settings]\nnaptime = 0.02\n[dummy_auth]\nentries = [{entries}]\n");
+    fs::write(&config, text).expect("written");
+    let out = rig
+        .program("pjdfstest")
+        .args(["-c".as_ref(), config.as_os_str(), "-p".as_ref(), rig.mounted.dir().as_os_str()])
+        .current_dir(rig.mounted.dir())
+        .output()
+        .expect("starts");
+    let told = [&out.stdout[..], &out.stderr].map(String::from_utf8_lossy).concat();
+    let failed: Vec<&str> = told.lines().filter(|l| !l.ends_with(" ok") && !l.contains("skipped")).collect();
+    assert!(out.status.success(), "{}", failed.join("\n"));
+    let passed = told.lines().filter(|line| line.ends_with(" ok")).count();
+    assert!(passed > 300, "{passed} passed: {told}");
+    for op in [
+        Operation::Mkdir,
+        Operation::Unlink,
+        Operation::Rename,
+        Operation::Setattr,
+        Operation::Link,
+        Operation::Symlink,
+    ] {
+        assert!(rig.commands(op) > 50, "{op:?} went through the kernel");
+    }
+    rig.finish();
 }
 
 #[test]

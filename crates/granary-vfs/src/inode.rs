@@ -7,8 +7,9 @@
 //!   private    the file system's own part, made by load_inode/create
 //! ```
 
-use crate::attr::{Attr, Ino};
+use crate::attr::{Attr, FileKind, Ino};
 use crate::fs::Loaded;
+use crate::watch::{self, Changed, Watcher};
 use granary_sim::sync::RwLock;
 use granary_units::{LINE_SIZE, prefetch_at};
 use parking_lot::Mutex;
@@ -53,7 +54,30 @@ impl Inode {
     /// Changes the attributes in memory. The file system calls this in the same transaction in which it persists the
     /// change; the vfs never does on its own.
     pub fn update<T>(&self, change: impl FnOnce(&mut Attr) -> T) -> T {
-        change(&mut self.attr.lock())
+        let mut attr = self.attr.lock();
+        match watch::watcher() {
+            None => change(&mut attr),
+            Some(watcher) => {
+                let mut new = *attr;
+                let done = change(&mut new);
+                self.replace(&mut attr, new, watcher);
+                done
+            }
+        }
+    }
+
+    /// Changes them all, and tells the watcher before and after. Of directories every change may matter to who walks a path: access
+    /// control lists change with nothing but a time, which may be the same.
+    fn replace(&self, attr: &mut Attr, new: Attr, watcher: &dyn Watcher) {
+        let rights = |a: &Attr| (a.mode, a.uid, a.gid, a.flags);
+        let names = new.kind == FileKind::Dir || rights(attr) != rights(&new);
+        let what = [Some(Changed::Attributes(self.ino)), names.then_some(Changed::Names)];
+        if *attr == new && !names {
+            return;
+        }
+        what.into_iter().flatten().for_each(|what| watcher.begins(what));
+        *attr = new;
+        what.into_iter().flatten().for_each(|what| watcher.ended(what));
     }
 
     /// The file system's private part.

@@ -36,6 +36,7 @@ mod process;
 mod quote;
 mod repair;
 mod vfs;
+mod watch;
 pub mod work;
 mod xattr;
 pub mod xattr_string;
@@ -64,6 +65,7 @@ pub use process::Process;
 pub use quote::quoted;
 pub use repair::Repaired;
 pub use vfs::{Change, DirStream, Farewell, MemoryMap, NewFile, Node, NodeRef, OpenFile, Vfs, is_name};
+pub use watch::{Changed, Watcher, watch};
 pub use xattr::{SetXattr, XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX};
 
 /// Longest name of a directory entry in bytes (POSIX NAME_MAX on Linux).

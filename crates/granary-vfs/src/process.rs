@@ -71,11 +71,12 @@ impl Process {
         &self.vfs
     }
 
-    /// Ends the process: closes everything, frees files that only it had open.
+    /// Ends the process: closes everything, frees files that only it had open, and gives back what the file system has lent it.
     pub fn exit(self) {
-        let vfs = Arc::clone(&self.vfs);
+        let (vfs, number) = (Arc::clone(&self.vfs), self.caller.process);
         drop(self);
         vfs.reap();
+        vfs.process_ended(number);
     }
 
     /// The context of what it asks of the file system now.

@@ -201,6 +201,11 @@ impl Vfs {
         Caller::new(cred, self.processes.fetch_add(1, Ordering::Relaxed).wrapping_add(1))
     }
 
+    /// The process of this number has ended: see [`Life::process_ended`](crate::Life::process_ended).
+    pub fn process_ended(&self, process: u32) {
+        self.fs.process_ended(&self.kernel(), process);
+    }
+
     /// Test support: from now on changes are numbered.
     pub fn watch_changes(&self) {
         self.effects.watch();

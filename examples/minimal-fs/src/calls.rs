@@ -135,7 +135,17 @@ impl Attributes for Minimal {
 }
 
 impl Life for Minimal {
-    file_system_lacks!(features, opened, closed, memory, attach, release, drop_caches, unmount);
+    file_system_lacks!(
+        features,
+        opened,
+        closed,
+        process_ended,
+        memory,
+        attach,
+        release,
+        drop_caches,
+        unmount
+    );
 
     fn name(&self) -> &'static str {
         crate::ENTRY.name

@@ -89,8 +89,14 @@ impl Adapter {
         // An access time would be a change.
         flags.set(OpenFlags::NOATIME, flags.contains(OpenFlags::NOATIME) || self.guard.has_tripped());
         self.with_file(file, flags, |f| {
-            pages::will_be_kept(f.node(), flags);
-            self.vfs.read(&Caller::KERNEL, f, pos, Dest::Bytes(out))
+            let mut read = || self.vfs.read(&Caller::KERNEL, f, pos, Dest::Bytes(out));
+            if flags.contains(OpenFlags::DIRECT) {
+                return read();
+            }
+            self.changing(f.node(), || {
+                pages::will_be_kept(f.node(), flags);
+                read()
+            })
         })
     }
 
@@ -134,10 +140,12 @@ impl Adapter {
     ) -> Result<usize> {
         let payload = Payload::Bytes(data);
         self.with_file(file, flags, |f| {
-            pages::will_be_kept(f.node(), flags);
             let who = caller.writes_to(f.node());
-            let write = || self.vfs.write(&who, f, pos, payload);
-            Ok(self.watching_mode(file.0, f.node(), write)?.1)
+            let write = || {
+                pages::will_be_kept(f.node(), flags);
+                self.vfs.write(&who, f, pos, payload)
+            };
+            Ok(self.watching_mode(file.0, f.node(), || self.changing(f.node(), write))?.1)
         })
     }
 
@@ -189,7 +197,8 @@ impl Adapter {
         };
         self.with_file(file, OpenFlags::RDWR, |f| {
             let who = caller.allocates_in(f.node());
-            self.watching_mode(file.0, f.node(), || self.vfs.fallocate(&who, f, how, pos, len))
+            let allocate = || self.vfs.fallocate(&who, f, how, pos, len);
+            self.watching_mode(file.0, f.node(), || self.changing(f.node(), allocate))
         })
     }
 

@@ -169,7 +169,8 @@ impl Adapter {
         let mut wanted = open_flags(flags);
         // Somebody else made it after the kernel looked: then it is opened, and cut if so asked.
         wanted.set(granary_vfs::OpenFlags::TRUNC, !created && given.contains(OFlags::TRUNC));
-        let file = self.vfs.open(&Caller::KERNEL, node.clone(), wanted, created)?;
+        let open = || self.vfs.open(&Caller::KERNEL, node.clone(), wanted, created);
+        let file = self.changing(&node, open)?;
         Ok((self.entry(&node), handles.insert(Arc::new(file))))
     }
 

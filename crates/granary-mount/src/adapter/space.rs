@@ -99,7 +99,7 @@ impl Removed {
 
 impl Adapter {
     /// A name of this node is gone, perhaps the last.
-    pub(super) fn removed(&self, node: &Node) {
+    pub(crate) fn removed(&self, node: &Node) {
         if !node.is_orphan() {
             return;
         }
@@ -113,7 +113,7 @@ impl Adapter {
     }
 
     /// It has a name again.
-    pub(super) fn stays(&self, node: &Node) {
+    pub(crate) fn stays(&self, node: &Node) {
         let (ino, generation) = (node.ino(), node.generation());
         self.leavers.removed.lock().files.retain(|f| (f.ino, f.generation) != (ino, generation));
     }

@@ -11,9 +11,9 @@
 //! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it last.
 #![allow(unsafe_code, reason = "SO_PEERGROUPS, which rustix does not have")]
 
-use super::Shared;
+use super::{Shared, versions};
 use crate::adapter::process_status;
-use granary_direct::channel::spins;
+use granary_direct::channel::{spins, spins_after};
 use granary_direct::segment::Segment;
 use granary_direct::socket::{Request, hand_over, next_request, refuse};
 use granary_sim::JoinHandle;
@@ -116,6 +116,10 @@ impl Peer {
         while let Some(request) = next_request(self.socket.as_fd()) {
             let done = match request {
                 Request::Foreign => refuse(self.socket.as_fd(), Errno::PROTO),
+                Request::Versions => match versions::file() {
+                    Some(file) => hand_over(self.socket.as_fd(), file),
+                    None => refuse(self.socket.as_fd(), Errno::OPNOTSUPP),
+                },
                 Request::Channel if channels.len() >= MAX_CHANNELS || !shared.take_channel() => {
                     refuse(self.socket.as_fd(), Errno::AGAIN)
                 }
@@ -152,8 +156,10 @@ impl Peer {
         let thread = granary_sim::spawn(&name, move || {
             let _whose = granary_sim::on_behalf(peer.caller.process as usize);
             let (spins, mut buffer) = (spins(), Vec::new());
-            while let Some(command) = its.next(&peer.ends, spins) {
+            let mut rounds = spins;
+            while let Some(command) = its.next(&peer.ends, rounds) {
                 its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer));
+                rounds = spins_after(command.op, spins);
             }
         });
         channels.push((segment, thread));

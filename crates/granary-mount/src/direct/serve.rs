@@ -5,13 +5,15 @@
 //! the mount's ([`crate::Options::durable`]), as through FUSE.
 
 use super::peer::Peer;
-use super::walk::Walked;
+use super::versions::Look;
+use super::walk::{Walked, found};
 use crate::adapter::Adapter;
 use crate::operations::Operation;
 use crate::options::wait_durable;
 use granary_device::DriveError;
 use granary_direct::segment::{DATA, Segment};
-use granary_direct::{Answer, Attributes, Command, Op, SeeKernel};
+use granary_direct::versions::{Watched, slot};
+use granary_direct::{Answer, Attributes, Command, Op, Place, SeeKernel};
 use granary_units::{Dest, Payload};
 use granary_vfs::{FileKind, FsError, NewFile, NodeRef, OpenFile, OpenFlags, PATH_MAX, Result};
 use std::sync::Arc;
@@ -75,13 +77,17 @@ impl Adapter {
             return Err(SeeKernel);
         }
         let len = command.len as usize;
-        let path = match op {
-            Op::Open | Op::Create | Op::StatPath if len < PATH_MAX => {
-                let path = room(buffer, len);
-                segment.data(path);
-                &*path
+        let bytes = match op {
+            Op::Open if len >= PATH_MAX => return Err(SeeKernel),
+            op if op == Op::Open || op.has_place() => {
+                // Two paths, with the directories that they begin at.
+                if len > 4 * PATH_MAX {
+                    return Err(SeeKernel);
+                }
+                let bytes = room(buffer, len);
+                segment.data(bytes);
+                &*bytes
             }
-            Op::Open | Op::Create | Op::StatPath => return Err(SeeKernel),
             _ => &[],
         };
         self.operations.count_direct(match op {
@@ -93,14 +99,22 @@ impl Adapter {
             Op::Sync if command.flags & 1 == 0 => Operation::Fsync,
             Op::Sync => Operation::Fdatasync,
             Op::Stat => Operation::Getattr,
-            Op::StatPath => Operation::Lookup,
+            Op::StatPath | Op::Access => Operation::Lookup,
+            Op::Readlink => Operation::Readlink,
+            Op::Unlink => Operation::Unlink,
+            Op::Rmdir => Operation::Rmdir,
+            Op::Mkdir => Operation::Mkdir,
+            Op::Symlink => Operation::Symlink,
+            Op::Link => Operation::Link,
+            Op::Rename => Operation::Rename,
+            Op::Chmod | Op::Chown | Op::Utimens | Op::Truncate => Operation::Setattr,
         });
         match op {
-            Op::Open => self.direct_open(peer, path, command),
-            Op::Create => self.direct_create(peer, path, command),
-            Op::StatPath => {
-                let node = self.walk(&peer.caller, path, command.flags & 1 != 0)?;
-                Ok(node.map(|node| Answer { attributes: self.attributes(&node), ..Answer::of(0) }))
+            Op::Open => self.direct_open(peer, bytes, command),
+            Op::Readlink => {
+                let target = found!(self.direct_readlink(&peer.caller, bytes)?);
+                segment.put_data(&target[..target.len().min(DATA)]);
+                Ok(Ok(Answer::of(target.len().min(DATA) as u64)))
             }
             Op::Close => Ok(peer.remove(command.handle).map(|file| {
                 peer.let_go(&self.vfs, file);
@@ -111,16 +125,18 @@ impl Adapter {
             })),
             Op::Read => Ok(self.with_open(peer, command.handle, |file| {
                 let to = room(buffer, len);
+                let slot = slot(file.node().ino().0);
+                let look = Look::at(Watched::Contents(slot));
                 self.settle(file.node());
                 let n = self.vfs.read(&peer.caller, file, command.pos, Dest::Bytes(to))?;
                 segment.put_data(&to[..n]);
                 self.operations.read(n);
-                Ok(Answer::of(n as u64))
+                Ok(Answer { version: look.version(), slot, ..Answer::of(n as u64) })
             })),
             Op::Write => Ok(self.with_open(peer, command.handle, |file| {
                 let data = room(buffer, len);
                 segment.data(data);
-                self.direct_write(peer, file, command.pos, data)
+                self.changing(file.node(), || self.direct_write(peer, file, command.pos, data))
             })),
             Op::Sync => Ok(self.with_open(peer, command.handle, |file| {
                 self.guard.sound()?;
@@ -129,6 +145,7 @@ impl Adapter {
                 self.wait_until_durable()?;
                 Ok(Answer::of(0))
             })),
+            _ => self.direct_named(op, peer, command, bytes),
         }
     }
 
@@ -144,7 +161,7 @@ impl Adapter {
         done
     }
 
-    fn attributes(&self, node: &NodeRef) -> Attributes {
+    pub(super) fn attributes(&self, node: &NodeRef) -> Attributes {
         let a = self.attributes_of(node);
         Attributes {
             ino: a.ino,
@@ -161,7 +178,7 @@ impl Adapter {
     }
 
     fn direct_open(&self, peer: &Peer, path: &[u8], command: &Command) -> Walked<Answer> {
-        let node = match self.walk(&peer.caller, path, true)? {
+        let node = match self.walk(&peer.caller, Place::at_root(path), true)? {
             Ok(node) => node,
             // The kernel has opened it: whatever this is, its view is right.
             Err(_) => return Err(SeeKernel),
@@ -189,15 +206,12 @@ impl Adapter {
         }
     }
 
-    fn direct_create(&self, peer: &Peer, path: &[u8], command: &Command) -> Walked<Answer> {
+    pub(super) fn direct_create(&self, peer: &Peer, place: Place<'_>, command: &Command) -> Walked<Answer> {
         let flags = OpenFlags::from_bits_retain(command.flags) & KEPT;
-        if !flags.access_is_valid() || self.changes().is_err() {
+        if !flags.access_is_valid() {
             return Err(SeeKernel);
         }
-        let (dir, name) = match self.walk_to_last(&peer.caller, path)? {
-            Ok(at) => at,
-            Err(e) => return Ok(Err(e)),
-        };
+        let (dir, name) = found!(self.walk_to_last(&peer.caller, place)?);
         let (mode, umask) = ((command.pos & 0o7777) as u16, (command.pos >> 16 & 0o777) as u16);
         let made = self.vfs.masked(&peer.caller, &dir, mode, umask).and_then(|mode| {
             self.vfs.create_or_get(&peer.caller, &dir, name, &NewFile::file(mode).opened(flags))

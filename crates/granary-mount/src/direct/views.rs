@@ -4,7 +4,11 @@
 //!   FUSE READ, WRITE:        mark the node (pages) ── serve          any reply with attributes: mark the node (told) ── reply
 //!   command:                 marked (pages)? take the mark, have the kernel write back and drop all pages ── do it
 //!   command that changed:    grew? tell the kernel the new end ── marked? take the mark, have pages (attributes) dropped ── answer
+//!   command on a name:       change ── directory known to the kernel? it forgets the name ── marked? attributes dropped ── answer
 //! ```
+//!
+//! A name is forgotten under the kernel's own lock of the directory (`fuse_reverse_inval_entry`). Whoever looks the name up holds it
+//! until the answer is in, so no older answer comes in later.
 //!
 //! So work that goes one way only tells the other nothing: one notification when the ways change. It holds for mappings, too:
 //! pages that a program has stored into are written back by the first command, and are gone from its memory; its next store
@@ -22,13 +26,39 @@
 use crate::adapter::Adapter;
 use granary_units::PAGE_SIZE;
 use granary_vfs::NodeRef;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// Commands that have the kernel drop pages, one at a time.
+#[derive(Default)]
+pub(crate) struct Settling {
+    /// Those that have taken a mark, or are about to.
+    under_way: AtomicUsize,
+    turn: Mutex<()>,
+}
 
 impl Adapter {
     /// Before a command that reads or changes content: nothing newer, and nothing that will be old, is in the kernel.
     pub(super) fn settle(&self, node: &NodeRef) {
-        if node.take_cached_elsewhere() {
+        if node.is_cached_elsewhere() {
+            self.drop_marked(node);
+        } else if self.settling.under_way.load(SeqCst) > 0 {
+            // Another command has taken a mark, perhaps this one: what mappings have changed is not here before that is done.
+            drop(self.settling.turn.lock());
+        }
+    }
+
+    /// Has the kernel drop what it has, if the mark is there; says whether it was.
+    fn drop_marked(&self, node: &NodeRef) -> bool {
+        self.settling.under_way.fetch_add(1, SeqCst);
+        let turn = self.settling.turn.lock();
+        let marked = node.take_cached_elsewhere();
+        if marked {
             self.drop_all(node);
         }
+        drop(turn);
+        self.settling.under_way.fetch_sub(1, SeqCst);
+        marked
     }
 
     /// After a command that changed a file. `grown`: where it ends now, if that is later than before, with the byte before that.
@@ -36,19 +66,44 @@ impl Adapter {
         if let Some((end, last)) = grown {
             self.tell_end(node, end, last);
         }
-        if node.take_cached_elsewhere() {
+        if node.is_cached_elsewhere() && self.drop_marked(node) {
             node.take_told();
-            self.drop_all(node);
-        } else if node.take_told() {
+        } else {
+            self.tell_attributes(node);
+        }
+    }
+
+    /// After a file was made: the kernel may believe that there is none. The directory's times it asks for anew by itself, after
+    /// [`crate::convert::DIRECTORY_TTL`].
+    pub(super) fn tell_named(&self, dir: &NodeRef, name: &[u8]) {
+        // Of what is in a directory that it does not know the kernel knows nothing.
+        if (dir.is_known() || dir.is(&self.vfs.root()))
+            && let Some(kernel) = self.kernel.get()
+        {
+            let _ = kernel.forget_name(self.number(dir.ino()), name);
+        }
+    }
+
+    /// After a name has come to stand for something else, or for nothing; the directory has changed by it.
+    pub(super) fn tell_name(&self, dir: &NodeRef, name: &[u8]) {
+        self.tell_named(dir, name);
+        self.tell_attributes(dir);
+    }
+
+    /// After attributes of a node have changed.
+    pub(super) fn tell_attributes(&self, node: &NodeRef) {
+        if node.take_told() {
             self.forget_attributes(self.number(node.ino()));
         }
     }
 
-    /// After a name was made: the kernel may believe that there is none. The directory's times it asks for anew by itself, after
-    /// [`crate::convert::DIRECTORY_TTL`].
-    pub(super) fn tell_named(&self, dir: &NodeRef, name: &[u8]) {
-        if let Some(kernel) = self.kernel.get() {
-            let _ = kernel.forget_name(self.number(dir.ino()), name);
+    /// After a name of this node is gone, perhaps its last one. What it had is free when the kernel has let go of it, too.
+    pub(super) fn tell_gone(&self, node: Option<NodeRef>) {
+        if let Some(node) = node {
+            self.tell_attributes(&node);
+            self.removed(&node);
+            drop(node);
+            self.vfs.reap();
         }
     }
 

@@ -6,9 +6,10 @@
 use crate::rig::{Rig, eventually, possible, systems};
 use granary_direct::segment::{DATA, Segment};
 use granary_direct::socket::{ask_channel, connect_to};
-use granary_direct::{Command, Connection, Refused};
+use granary_direct::{Command, Connection, Op, Place, Refused};
 use granary_mount::{Operation, Options};
 use granary_sim::rng::Stream;
+use rustix::fs::FallocateFlags;
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,15 +17,15 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const RDONLY: u32 = 0;
-const RDWR: u32 = 2;
+pub const RDWR: u32 = 2;
 const APPEND: u32 = 0o2000;
 const ENOENT: i32 = 2;
 const EBADF: i32 = 9;
 const EINVAL: i32 = 22;
 
-struct Server {
-    rig: Rig,
-    socket: PathBuf,
+pub struct Server {
+    pub rig: Rig,
+    pub socket: PathBuf,
     _dir: tempfile::TempDir,
 }
 
@@ -36,7 +37,7 @@ impl Server {
         Server { rig: Rig::new(fs, &options), socket, _dir: dir }
     }
 
-    fn client(&self) -> Connection {
+    pub fn client(&self) -> Connection {
         Connection::open(&self.socket).expect("connects")
     }
 
@@ -48,7 +49,7 @@ impl Server {
 }
 
 /// Runs a test on a mount of each file system, or of one.
-fn each(only: Option<&str>, test: impl Fn(&Server)) {
+pub fn each(only: Option<&str>, test: impl Fn(&Server)) {
     if !possible() {
         return;
     }
@@ -219,11 +220,16 @@ fn paths_that_leave_the_mount_are_the_kernels_and_permissions_hold() {
     });
 }
 
+/// So many times, or as many as `GRANARY_HOSTILE` says.
+fn many(few: u64) -> u64 {
+    std::env::var("GRANARY_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
+}
+
 /// Words that make no sense, and some that nearly do.
 fn nonsense(rng: &mut Stream) -> Command {
     let any = |rng: &mut Stream| rng.below(u64::MAX);
     let mut command = Command {
-        op: rng.below(12) as u32,
+        op: rng.below(24) as u32,
         flags: any(rng) as u32,
         handle: if rng.chance(0.7) { rng.below(8) as u32 } else { any(rng) as u32 },
         len: if rng.chance(0.7) { rng.below(9000) as u32 } else { any(rng) as u32 },
@@ -239,7 +245,7 @@ fn nonsense(rng: &mut Stream) -> Command {
 /// Commands of a hostile client: `GRANARY_HOSTILE=1000000` for more.
 #[test]
 fn random_commands_hurt_nobody() {
-    let count = std::env::var("GRANARY_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000u64);
+    let count = many(5_000);
     each(Some("bytefs"), |server| {
         let (rig, good, bad) = (&server.rig, server.client(), server.client());
         fs::write(rig.path("mine"), vec![7; 5000]).expect("written");
@@ -248,7 +254,17 @@ fn random_commands_hurt_nobody() {
         for round in 0..count {
             if round % 16 == 0 {
                 let junk: Vec<u8> = (0..rng.below(300)).map(|_| rng.below(256) as u8).collect();
-                bad.segment().put_data(if rng.chance(0.3) { b"junk/../mine" } else { &junk });
+                match rng.below(4) {
+                    0 => bad.segment().put_data(b"junk/../mine"),
+                    1 => {
+                        // Places, so that names are made and removed, and some that nearly are.
+                        let (base, ino) = ([&b""[..], b"a", &junk][rng.below(3) as usize], rng.below(3));
+                        let path = [&b"a"[..], b"a/b", b"c", b"mine/x", &junk][rng.below(5) as usize];
+                        let end = Place { base, ino, path }.put(bad.segment(), 0).unwrap_or(0);
+                        Place::at_root(b"c").put(bad.segment(), end);
+                    }
+                    _ => bad.segment().put_data(&junk),
+                }
             }
             match bad.call(&nonsense(&mut rng)) {
                 Ok(answer) => assert!(answer.result <= DATA as i64 || answer.result < 1 << 16),
@@ -290,6 +306,77 @@ fn a_client_that_does_not_keep_the_rules_harms_itself_only() {
         }
         assert_eq!(good.read(mine, 0, &mut got), Ok(16));
         drop((socket, Segment::open(&file)));
+    });
+}
+
+/// A client whose memory is gone while it is served: unmapped, with holes in it, or with the whole client.
+#[test]
+fn memory_that_goes_while_a_command_runs_hurts_its_client_only() {
+    each(Some("bytefs"), |server| {
+        let good = server.client();
+        fs::write(server.rig.path("mine"), vec![7; 5000]).expect("written");
+        let mine = server.open(&good, "mine", RDWR);
+        for round in 0..8u64 {
+            let socket = connect_to(&server.socket).expect("connects");
+            let file = ask_channel(socket.as_fd()).expect("answers").expect("a channel");
+            let segment = Segment::open(&file).expect("a channel");
+            let place = Place::at_root(b"mine").put(&segment, 0).expect("fits");
+            let command = Command { len: place as u32, ..Command::new(Op::StatPath) };
+            std::thread::scope(|s| {
+                let file = &file;
+                s.spawn(move || {
+                    for at in 0..20 {
+                        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                        let holes = rustix::fs::fallocate(file, how, at * 4096, 64 * 4096);
+                        assert!(holes.is_ok() || round > 0, "holes can be made: {holes:?}");
+                        assert!(rustix::fs::ftruncate(file, 0).is_err(), "its size is sealed");
+                    }
+                });
+                // Whatever it is told: the words of the channel are zero in between.
+                let patience = std::sync::atomic::AtomicU32::new(0);
+                let soon = || patience.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+                let _ = segment.ask(&command, 100, soon);
+            });
+            drop(segment);
+            let mut got = [0; 16];
+            assert_eq!((good.read(mine, 4000, &mut got), got), (Ok(16), [7; 16]), "round {round}");
+        }
+    });
+}
+
+/// More programs than are served at once, and more than there are channels, one after the other, each gone without a word with a file
+/// open: `GRANARY_HOSTILE=5000` for more.
+#[test]
+fn thousands_of_programs_come_and_go() {
+    each(Some("bytefs"), |server| {
+        let rig = &server.rig;
+        fs::write(rig.path("mine"), b"text").expect("written");
+        let ino = fs::metadata(rig.path("mine")).expect("there").ino();
+        let gone = many(1200);
+        for round in 0..gone {
+            let mut client = Connection::open(&server.socket);
+            // The server lets go of those before a little later.
+            eventually(|| {
+                client.is_ok() || {
+                    client = Connection::open(&server.socket);
+                    client.is_ok()
+                }
+            });
+            let client = client.expect("one is free");
+            assert!(client.open_file(b"mine", RDWR, ino).is_ok(), "program {round}");
+        }
+        // Nobody holds the file: it goes with its name.
+        let free = || rig.vfs.statfs(&granary_vfs::Caller::KERNEL).expect("asked").free_inodes;
+        let before = free();
+        fs::remove_file(rig.path("mine")).expect("removed");
+        assert!(
+            eventually(|| {
+                rig.vfs.reap();
+                free() > before
+            }),
+            "somebody has it open"
+        );
+        assert_eq!(rig.mounted().operations().of_direct(Operation::Open), gone);
     });
 }
 

@@ -4,6 +4,7 @@ mod async_direct;
 mod content;
 mod data;
 mod direct;
+mod direct_names;
 mod durability;
 mod exercise;
 mod exerciser;

@@ -51,6 +51,11 @@ impl Life for OrchFs {
         Ok(())
     }
 
+    fn process_ended(&self, _call: &Call<'_>, process: u32) {
+        // A journal that cannot be digested now is digested by who needs one of its files, or by the unmount, which says why it fails.
+        let _ = OrchFs::process_ended(self, process);
+    }
+
     fn memory(&self) -> Vec<(&'static str, u64)> {
         std::iter::once(("orchfs.read_cache", self.engine.cache().bytes())).chain(self.space()).collect()
     }

@@ -54,6 +54,10 @@ impl Life for Spfs {
         self.retire(inode.ino(), inode.private::<Arc<Node>>(), false)
     }
 
+    fn process_ended(&self, _: &Call<'_>, process: u32) {
+        self.lower.vfs().process_ended(process);
+    }
+
     fn memory(&self) -> Vec<(&'static str, u64)> {
         let used = self.store.clusters.total() - self.store.clusters.available();
         let mut all = self.lower.vfs().fs().memory();

@@ -74,6 +74,9 @@ macro_rules! file_system_lacks_call {
     (closed) => {
         fn closed(&self, _: &$crate::Call<'_>, _: &$crate::Inode) {}
     };
+    (process_ended) => {
+        fn process_ended(&self, _: &$crate::Call<'_>, _: u32) {}
+    };
     (release) => {
         fn release(&self, _: &$crate::Call<'_>, _: &$crate::Inode) -> $crate::Result<()> {
             Ok(())

@@ -41,6 +41,11 @@ pub trait Life: Send + Sync {
     /// What was [`Life::opened`] is closed.
     fn closed(&self, call: &Call<'_>, inode: &Inode);
 
+    /// The process of this number ([`Caller::process`](crate::Caller)) has ended, was killed, or has let go of its connection; should
+    /// it call again, it begins anew. What it was lent (leases, a journal of its own) is nobody's from now on. What cannot be done of that now (the drive fails) is left to whoever
+    /// meets it later: there is nobody to be told.
+    fn process_ended(&self, call: &Call<'_>, process: u32);
+
     /// What it holds in memory beside the vfs's caches, in bytes, by whose and what it is for: `device.inode`; and, of one over
     /// several devices, what its data takes of each: `space.ssd_block`. For records.
     fn memory(&self) -> Vec<(&'static str, u64)>;
@@ -132,6 +137,11 @@ macro_rules! forward_life_call {
     ($inner:ident closed) => {
         fn closed(&self, call: &$crate::Call<'_>, inode: &$crate::Inode) {
             self.$inner.closed(call, inode)
+        }
+    };
+    ($inner:ident process_ended) => {
+        fn process_ended(&self, call: &$crate::Call<'_>, process: u32) {
+            self.$inner.process_ended(call, process)
         }
     };
     ($inner:ident memory) => {

@@ -17,6 +17,7 @@ use super::node::{Farewell, Node, NodeRef, drop_users};
 use crate::attr::{FileKind, Ino};
 use crate::gate::Gate;
 use crate::vfs::perm;
+use crate::watch::changing_names;
 use crate::{Access, Cred, FsError, Result};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -150,21 +151,25 @@ impl NameCache {
 
     /// `name` in `dir` now stands for `target`, or for nothing. The directory is locked.
     pub(super) fn set(&self, dir: &Node, name: &[u8], target: Option<Ino>) {
-        self.names.lock().dentries.set(dir.key, name, target);
+        changing_names(|| self.names.lock().dentries.set(dir.key, name, target));
     }
 
     /// Two names change at once.
     pub(super) fn set_two(&self, a: (&Node, &[u8], Option<Ino>), b: (&Node, &[u8], Option<Ino>)) {
-        let mut names = self.names.lock();
-        names.dentries.set(a.0.key, a.1, a.2);
-        names.dentries.set(b.0.key, b.1, b.2);
+        changing_names(|| {
+            let mut names = self.names.lock();
+            names.dentries.set(a.0.key, a.1, a.2);
+            names.dentries.set(b.0.key, b.1, b.2);
+        });
     }
 
     /// A node was created as `name` in `dir`.
     pub(super) fn created(&self, dir: &Node, name: &[u8], node: Arc<Node>) -> NodeRef {
-        let mut names = self.names.lock();
-        names.dentries.set(dir.key, name, Some(node.ino()));
-        self.insert(&mut names, node)
+        changing_names(|| {
+            let mut names = self.names.lock();
+            names.dentries.set(dir.key, name, Some(node.ino()));
+            self.insert(&mut names, node)
+        })
     }
 
     /// A node was created without a name.

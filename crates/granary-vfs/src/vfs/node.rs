@@ -181,7 +181,7 @@ impl Node {
     }
 
     /// Whether a FUSE kernel has lookups of it: a program may have it open.
-    pub(super) fn is_known(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         self.lookups.load(Ordering::Acquire) > 0
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the mount's counters ──> its socket      this program's directory ──> libgranary_userlib.so
-//!     environment: LD_PRELOAD, GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR ──> exec
+//!     environment: LD_PRELOAD, GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> exec
 //! ```
 //!
 //! The program sees the mount as always. What cannot be taken past the kernel (a static program, a set-user-ID one, a server that
@@ -13,13 +13,14 @@ mod program;
 use crate::cli::mount::ExecArgs;
 use crate::cmd::live;
 use crate::failure::Failure;
-use granary_direct::{Connection, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
+use granary_direct::{Connection, DEVICE_VARIABLE, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
 use granary_mount::mountinfo;
 use program::Kind;
 use std::env;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The library's file name.
@@ -70,11 +71,18 @@ pub fn run(args: &ExecArgs) -> Result<(), Failure> {
         .args(rest)
         .env("LD_PRELOAD", preload)
         .env(SOCKET_VARIABLE, &direct.socket)
-        .env(DIR_VARIABLE, &dir);
+        .env(DIR_VARIABLE, &dir)
+        .env(DEVICE_VARIABLE, device(&dir)?);
     if args.report {
         command.env(REPORT_VARIABLE, "1");
     }
     Err(Failure::io(name.display(), command.exec()))
+}
+
+/// The device that files of the mount show, as the library compares it.
+fn device(dir: &Path) -> Result<String, Failure> {
+    let dev = std::fs::metadata(dir).map_err(|e| Failure::io(dir.display(), e))?.dev();
+    Ok(format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev)))
 }
 
 /// Where the library is: as the variable says; beside this program, as cargo builds both; where packages put libraries.
