@@ -6,7 +6,7 @@
 use crate::grants::Grants;
 use crate::layout::{Area, Layout};
 use granary_pm::corrupt;
-use granary_vfs::{FsError, Result};
+use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::ops::Range;
 

@@ -37,7 +37,6 @@ use crate::upage::Header;
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
 use granary_vfs::{Attr, Call, FsError, Inode, Result};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
 const GROUP: usize = 40;
