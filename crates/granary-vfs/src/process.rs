@@ -536,10 +536,7 @@ impl Posix for Process {
     fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
         let target = target.as_ref();
         walk::check_path(target)?;
-        self.make(
-            path.as_ref(),
-            &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target, direct_sync: false },
-        )
+        self.make(path.as_ref(), &NewFile::symlink(target))
     }
 
     fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {

@@ -142,13 +142,7 @@ impl Adapter {
         name: &[u8],
         target: &[u8],
     ) -> Result<EntryOut> {
-        self.make_new(
-            who,
-            parent,
-            name,
-            &NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target, direct_sync: false },
-            0,
-        )
+        self.make_new(who, parent, name, &NewFile::symlink(target), 0)
     }
 
     pub(super) fn create(

@@ -79,8 +79,7 @@ impl Adapter {
                 if rest.is_empty() || rest.contains(&0) {
                     return Err(SeeKernel);
                 }
-                let new = NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target: rest };
-                self.direct_make(caller, place, &new, 0)
+                self.direct_make(caller, place, &NewFile::symlink(rest), 0)
             }
             Op::Unlink | Op::Rmdir => self.direct_remove(caller, place, op == Op::Rmdir),
             Op::Link => {

@@ -40,6 +40,11 @@ impl NewFile<'_> {
     pub fn dir(mode: u16) -> NewFile<'static> {
         NewFile { kind: FileKind::Dir, mode, rdev: 0, target: b"", direct_sync: false }
     }
+
+    /// A symbolic link.
+    pub fn symlink(target: &[u8]) -> NewFile<'_> {
+        NewFile { kind: FileKind::Symlink, mode: 0o777, rdev: 0, target, direct_sync: false }
+    }
 }
 
 impl Vfs {
