@@ -11,7 +11,7 @@
 //! Nothing is allocated but once: each copy has its place, with a lock that nobody waits for: who finds it taken asks the server. Pages
 //! take memory when they are used, 16 MiB at most.
 
-use crate::session;
+use crate::versions;
 use granary_direct::versions::Watched;
 use granary_direct::{Answer, Attributes, Place};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -104,10 +104,10 @@ fn kept_at(place: &Place<'_>, follow: bool) -> &'static Kept<Path> {
 
 /// What a path leads to, if that is remembered and still so: its attributes, or that there is nothing.
 pub fn path(place: &Place<'_>, follow: bool) -> Option<Answer> {
-    let epoch = session::epoch_of_versions()?;
+    let epoch = versions::connection()?;
     let told = kept_at(place, follow)
         .with(|kept| (kept.epoch == epoch && kept.is_of(place, follow)).then_some(kept.told))??;
-    let is_current = |what, version| session::is_current(epoch, what, version);
+    let is_current = |what, version| versions::is_current(epoch, what, version);
     let same = is_current(Watched::Names, told.names)
         && (told.result < 0 || is_current(Watched::Attributes(told.slot), told.version));
     same.then_some(told)
@@ -196,7 +196,7 @@ fn read_in_page(source: Source, pos: u64, to: &mut [u8]) -> Option<usize> {
     let (number, at) = (pos / PAGE as u64, (pos % PAGE as u64) as usize);
     with_page(source, number, |page, bytes| {
         let is_it = (page.serial, page.epoch, page.number) == (source.serial, source.epoch, number);
-        if !is_it || !session::is_current(source.epoch, Watched::Contents(page.slot), page.version) {
+        if !is_it || !versions::is_current(source.epoch, Watched::Contents(page.slot), page.version) {
             return None;
         }
         let n = page.len.saturating_sub(at).min(to.len());

@@ -13,6 +13,7 @@
 //!   session.rs    the connection, its channels
 //!   table.rs      descriptors ──> open files
 //!   file.rs       one open file: its handle at the server
+//!   versions.rs   whether what was told is still right
 //!   cache.rs      copies of what the server has told, as long as they are right
 //!   path.rs       paths that lead into the mount
 //!   open.rs create.rs data.rs vectors.rs sync.rs stat.rs names.rs change.rs descriptors.rs process.rs     libc's functions, by kind
@@ -52,6 +53,7 @@ mod stat;
 mod sync;
 mod table;
 mod vectors;
+mod versions;
 
 /// Sets errno, and returns what a call that failed returns. Nothing else here touches errno: this library's own system calls go past
 /// libc.

@@ -11,16 +11,16 @@
 //! Nothing waits for what the same thread holds: a signal handler that comes in between takes another channel, or the kernel.
 
 use crate::setup::{report, setup};
+use crate::versions;
 use granary_direct::channel::spins;
 use granary_direct::segment::Segment;
-use granary_direct::socket::{ask_channel, ask_versions, connect_to, is_connected};
-use granary_direct::versions::{Versions, Watched};
+use granary_direct::socket::{ask_channel, connect_to, is_connected};
 use granary_direct::{Answer, Command, Op};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 /// Threads of a program that call at the same time; the server gives no more.
 const CHANNELS: usize = 64;
@@ -53,13 +53,6 @@ static ASKING: AtomicU32 = AtomicU32::new(0);
 /// Calls until the server is tried again.
 static RESTS: AtomicU32 = AtomicU32::new(0);
 static SPINS: AtomicU32 = AtomicU32::new(0);
-/// The versions of the server, and the connection that they are of. They stay mapped: another thread may be looking.
-static VERSIONS: AtomicPtr<Versions> = AtomicPtr::new(std::ptr::null_mut());
-static VERSIONS_EPOCH: AtomicU32 = AtomicU32::new(0);
-/// Which file they are: the next connection to the same server finds them mapped.
-static VERSIONS_FILE: AtomicU64 = AtomicU64::new(0);
-/// When the server was last seen, in ticks of the kernel's clock.
-static SEEN: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static THREAD: Cell<u32> = const { Cell::new(0) };
@@ -96,6 +89,11 @@ impl Connected {
     pub fn is_current(&self) -> bool {
         self.epoch == EPOCH.load(SeqCst)
     }
+}
+
+/// The number of the present connection.
+pub fn epoch() -> u32 {
+    EPOCH.load(SeqCst)
 }
 
 /// Asks the server: the answer, and the connection that gave it. `of`: the connection that the command's handle is of. `put` fills the
@@ -220,9 +218,7 @@ fn connect_and_ask() -> Result<bool, ()> {
     }
     let epoch = EPOCH.load(SeqCst);
     let Some(socket) = socket() else { return Err(()) };
-    if VERSIONS_EPOCH.load(SeqCst) != epoch {
-        map_versions(socket, epoch);
-    }
+    versions::get(socket, epoch);
     let file = match ask_channel(socket) {
         Ok(Ok(file)) => file,
         Ok(Err(errno)) => {
@@ -249,48 +245,6 @@ fn connect_and_ask() -> Result<bool, ()> {
     Ok(false)
 }
 
-/// Without them nothing is remembered.
-fn map_versions(socket: BorrowedFd<'_>, epoch: u32) {
-    let Ok(Ok(file)) = ask_versions(socket) else { return };
-    let Ok(which) = rustix::fs::fstat(&file).map(|s| s.st_ino) else { return };
-    if VERSIONS.load(SeqCst).is_null() || VERSIONS_FILE.load(SeqCst) != which {
-        let Ok(versions) = Versions::open(&file) else { return };
-        VERSIONS.store(Box::into_raw(Box::new(versions)), SeqCst);
-        VERSIONS_FILE.store(which, SeqCst);
-    }
-    VERSIONS_EPOCH.store(epoch, SeqCst);
-}
-
-/// The present connection, if it has versions and its server lives.
-pub fn epoch_of_versions() -> Option<u32> {
-    let epoch = EPOCH.load(SeqCst);
-    (VERSIONS_EPOCH.load(SeqCst) == epoch && is_alive(epoch)).then_some(epoch)
-}
-
-/// Whether the server was there in this tick of the kernel's clock.
-fn is_alive(epoch: u32) -> bool {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for a time; this clock is always there.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
-    let now = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
-    if SEEN.load(Relaxed) == now {
-        return true;
-    }
-    let alive = is_there(epoch);
-    if alive {
-        SEEN.store(now, Relaxed);
-    }
-    alive
-}
-
-/// Whether nothing has changed since the answer of this version on this connection.
-pub fn is_current(epoch: u32, what: Watched, version: u64) -> bool {
-    let versions = VERSIONS.load(SeqCst);
-    // SAFETY: what was put there stays; the connection's since its epoch was stored behind it.
-    VERSIONS_EPOCH.load(SeqCst) == epoch
-        && unsafe { versions.as_ref() }.is_some_and(|v| v.is_current(what, version))
-}
-
 fn into_raw(socket: OwnedFd) -> c_int {
     let raw = socket.as_raw_fd();
     std::mem::forget(socket);
@@ -304,7 +258,8 @@ fn socket() -> Option<BorrowedFd<'static>> {
     (raw >= 0).then(|| unsafe { BorrowedFd::borrow_raw(raw) })
 }
 
-fn is_there(epoch: u32) -> bool {
+/// Whether the server of this connection is there.
+pub fn is_there(epoch: u32) -> bool {
     epoch == EPOCH.load(SeqCst) && socket().is_some_and(|socket| is_connected(socket.as_fd()))
 }
 

@@ -1,0 +1,69 @@
+//! The versions of what the server has told (`granary_direct::versions`), and whether it lives.
+//!
+//! They are asked for with a connection, and stay mapped: another thread may be looking. That the server lives is looked at once in each
+//! tick of the kernel's clock.
+
+use crate::session;
+use granary_direct::socket::ask_versions;
+use granary_direct::versions::{Versions, Watched};
+use rustix::fd::BorrowedFd;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+/// The number of no connection.
+const NONE: u32 = 0;
+
+/// The versions of the server, and the connection that they are of.
+static VERSIONS: AtomicPtr<Versions> = AtomicPtr::new(std::ptr::null_mut());
+static VERSIONS_EPOCH: AtomicU32 = AtomicU32::new(0);
+/// Which file they are: the next connection to the same server finds them mapped.
+static VERSIONS_FILE: AtomicU64 = AtomicU64::new(0);
+/// When the server was last seen, in ticks of the kernel's clock.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+
+/// Asks for those of a connection, once. Without them nothing is remembered.
+pub fn get(socket: BorrowedFd<'_>, epoch: u32) {
+    if VERSIONS_EPOCH.load(SeqCst) == epoch {
+        return;
+    }
+    let Ok(Ok(file)) = ask_versions(socket) else { return };
+    let Ok(which) = rustix::fs::fstat(&file).map(|s| s.st_ino) else { return };
+    if VERSIONS.load(SeqCst).is_null() || VERSIONS_FILE.load(SeqCst) != which {
+        let Ok(versions) = Versions::open(&file) else { return };
+        // Whoever finds the new ones must not take them for those of the connection before: its versions are other numbers.
+        VERSIONS_EPOCH.store(NONE, SeqCst);
+        VERSIONS.store(Box::into_raw(Box::new(versions)), SeqCst);
+        VERSIONS_FILE.store(which, SeqCst);
+    }
+    VERSIONS_EPOCH.store(epoch, SeqCst);
+}
+
+/// The present connection, if it has versions and its server lives.
+pub fn connection() -> Option<u32> {
+    let epoch = session::epoch();
+    (VERSIONS_EPOCH.load(SeqCst) == epoch && is_alive(epoch)).then_some(epoch)
+}
+
+/// Whether the server was there in this tick of the kernel's clock.
+fn is_alive(epoch: u32) -> bool {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: room for a time; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    let now = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
+    if SEEN.load(Relaxed) == now {
+        return true;
+    }
+    let alive = session::is_there(epoch);
+    if alive {
+        SEEN.store(now, Relaxed);
+    }
+    alive
+}
+
+/// Whether nothing has changed since the answer of this version on this connection.
+pub fn is_current(epoch: u32, what: Watched, version: u64) -> bool {
+    let versions = VERSIONS.load(SeqCst);
+    // SAFETY: what was put there stays; the connection's since its epoch was stored behind it.
+    VERSIONS_EPOCH.load(SeqCst) == epoch
+        && unsafe { versions.as_ref() }.is_some_and(|v| v.is_current(what, version))
+}
