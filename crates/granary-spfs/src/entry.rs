@@ -6,12 +6,11 @@ use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, opt
 use granary_vfs::{FsEntry, FsError};
 use std::collections::BTreeMap;
 
-/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work; in the last one
-/// new files are in persistent memory alone.
-const CASES: [(&str, &[&str]); 3] = [
+/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. None with files
+/// in persistent memory alone: the explorer wants numbers of inodes to outlive a mount, and such a file's changes when it has gone below.
+const CASES: [(&str, &[&str]); 2] = [
     ("segment = 1", &[BUSY, "consistency = 'data'\npiece = 4"]),
     ("segment = 1\nform = 'pointers'", &[BUSY, "consistency = 'meta'\npromotion_copy = 'extent'"]),
-    ("segment = 1", &[BUSY, "mode = 'pm'"]),
 ];
 
 /// Demotion every millisecond, of whatever was used some ten times without an fsync.
@@ -55,11 +54,7 @@ pub fn stacked_name(below: &str) -> &'static str {
 #[macro_export]
 macro_rules! cases {
     ($name:literal) => {
-        &[
-            $crate::case($name, 0),
-            $crate::case(concat!($name, "-pointers"), 1),
-            $crate::case(concat!($name, "-alone"), 2),
-        ]
+        &[$crate::case($name, 0), $crate::case(concat!($name, "-pointers"), 1)]
     };
 }
 

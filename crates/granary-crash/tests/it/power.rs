@@ -369,7 +369,6 @@ fn phfs_keeps_its_promises_under_varmail() {
 fn spfs_over_ext4_keeps_its_promises() {
     explore("spfs+ext4", "torture", 8);
     explore("spfs+ext4-pointers", "oltp", 3);
-    explore("spfs+ext4-alone", "torture", 4);
 }
 
 #[test]
