@@ -47,10 +47,8 @@ impl Spfs {
         if how.grows() && range.end > t.size {
             return self.resize(call, Some(below), t, range.end);
         }
-        if how.zeroes() || range.end > t.size {
-            t.mtime = call.time;
-        }
-        t.ctime = call.time;
+        // As the file systems below, for whatever it was (Linux: `file_modified`).
+        (t.mtime, t.ctime) = (call.time, call.time);
         let times = [(MTIME, t.mtime.0 as u64), (CTIME, t.ctime.0 as u64)];
         self.store.put_fields(t.number, &times)
     }
