@@ -62,7 +62,7 @@ impl Spfs {
             return Err(FsError::NoSpace);
         }
         self.pair(call)?;
-        self.settle(call, dir)?;
+        self.settle(call, node::of(dir))?;
         let place = Place { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
         let alone = Alone {
             place: Some(place.clone()),
@@ -96,18 +96,6 @@ impl Spfs {
         Ok(Created { ino: Ino(of.ino), loaded: Loaded { attr, private: Arc::new(node) } })
     }
 
-    /// A directory is below as durably as its names here will be.
-    fn settle(&self, call: &Call<'_>, dir: &Inode) -> Result<()> {
-        let node = node::of(dir);
-        if node.dirty.swap(false, Relaxed)
-            && let Err(e) = self.lower.fsync(call, &node.below()?, false)
-        {
-            node.touch();
-            return Err(e);
-        }
-        Ok(())
-    }
-
     /// A name comes or goes here: the directory below says when. That need not be durable.
     fn stamp(&self, call: &Call<'_>, dir: &Inode) -> Result<()> {
         let times = Change { mtime: SetTime::At(call.time), ..Change::NOTHING };
@@ -138,7 +126,7 @@ impl Spfs {
         let mut state = node::of(r.inode).write();
         let State::Tiered(t) = &mut *state else { return Ok(false) };
         let Some((of, alone)) = &mut t.alone else { return Ok(false) };
-        self.settle(call, r.to_dir)?;
+        self.settle(call, node::of(r.to_dir))?;
         self.stamp(call, r.from_dir)?;
         self.stamp(call, r.to_dir)?;
         let to = Place { dir: self.identity(&node::below(r.to_dir)?), name: r.to.to_vec() };

@@ -132,9 +132,11 @@ impl Spfs {
         let below = &node.below()?;
         let of = self.identity(below);
         node.touch();
+        let changes = node.unsettled();
         // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
         let time = t.ctime.max(self.lower.stat(below).attr.ctime);
         self.write_down(node, below, t, time, wait)?;
+        changes.into_iter().for_each(|changes| node.settled(changes));
         self.store.free(t, of)?;
         self.became_bypass(node, state, of);
         Ok(())
@@ -144,7 +146,6 @@ impl Spfs {
     pub(crate) fn became_bypass(&self, node: &Node, state: &mut State, of: Identity) {
         self.index.lock().remove(&of);
         *state = State::Bypass;
-        node.dirty.store(false, Relaxed);
         *node.profile.lock() = Profile::default();
         self.counts.demoted.fetch_add(1, Relaxed);
     }

@@ -10,7 +10,7 @@ use granary_sim::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use granary_vfs::{Attr, FileKind, FsError, Ino, Inode, NodeRef, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Who serves a file.
 pub enum State {
@@ -31,8 +31,9 @@ pub struct Node {
     /// How many want the state now: a demotion in the background makes room for them.
     wanted: AtomicU32,
     pub(crate) profile: Mutex<Profile>,
-    /// Something of it was changed below that no fsync has made durable.
-    pub(crate) dirty: AtomicBool,
+    /// Changes below, counted when they are made, and how many of them an fsync has made durable.
+    changed: AtomicU64,
+    synced: AtomicU64,
     /// The vfs has it.
     pub(crate) adopted: AtomicBool,
 }
@@ -46,7 +47,8 @@ impl Node {
             wanted: AtomicU32::new(0),
             profile: Mutex::default(),
             // What was changed before it was loaded may not be durable either.
-            dirty: AtomicBool::new(true),
+            changed: AtomicU64::new(1),
+            synced: AtomicU64::new(0),
             adopted: AtomicBool::new(false),
         }
     }
@@ -59,7 +61,8 @@ impl Node {
             state: RwLock::new(state),
             wanted: AtomicU32::new(0),
             profile: Mutex::default(),
-            dirty: AtomicBool::new(false),
+            changed: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
             adopted: AtomicBool::new(false),
         }
     }
@@ -117,9 +120,20 @@ impl Node {
         self.wanted.load(Relaxed) > 0
     }
 
-    /// Something of it was changed below.
+    /// Something of it was changed below. After the change: an fsync that begins before it may miss it, and must not count for it.
     pub(crate) fn touch(&self) {
-        self.dirty.store(true, Relaxed);
+        self.changed.fetch_add(1, Relaxed);
+    }
+
+    /// The changes so far, for [`Node::settled`] when an fsync that begins now has returned; `None`: all of them are durable.
+    pub(crate) fn unsettled(&self) -> Option<u64> {
+        let changed = self.changed.load(Relaxed);
+        (changed > self.synced.load(Relaxed)).then_some(changed)
+    }
+
+    /// So many changes are durable.
+    pub(crate) fn settled(&self, changes: u64) {
+        self.synced.fetch_max(changes, Relaxed);
     }
 }
 

@@ -34,25 +34,18 @@ impl Spfs {
             let state = node.read();
             match &*state {
                 State::Bypass => {
-                    let dirty = !data_only && node.dirty.swap(false, Relaxed);
-                    let done = node.below().and_then(|below| self.lower.fsync(call, &below, data_only));
-                    if done.is_err() && dirty {
-                        node.touch();
+                    let changes = node.unsettled();
+                    self.lower.fsync(call, &node.below()?, data_only)?;
+                    if let (Some(changes), false) = (changes, data_only) {
+                        node.settled(changes);
                     }
-                    done?;
                 }
                 State::Tiered(t) => {
                     let qualifies = verdict.is_some_and(|v| v.qualifies);
                     let percent = self.options.factor_percent.into();
                     t.factor.lock().used(crate::factor::Use::Fsync(qualifies), percent);
                     // Bytes, size and times are durable; names, owners and the like are below.
-                    if node.dirty.swap(false, Relaxed)
-                        && let Err(e) = node.below().and_then(|below| self.lower.fsync(call, &below, false))
-                    {
-                        node.touch();
-                        return Err(e);
-                    }
-                    return Ok(());
+                    return self.settle(call, node);
                 }
             }
         }
@@ -61,6 +54,15 @@ impl Spfs {
                 Err(FsError::NoSpace) => drop(self.counts.not_promoted.fetch_add(1, Relaxed)),
                 other => return other,
             }
+        }
+        Ok(())
+    }
+
+    /// What was changed below is durable there when this returns.
+    pub(crate) fn settle(&self, call: &Call<'_>, node: &node::Node) -> Result<()> {
+        if let Some(changes) = node.unsettled() {
+            self.lower.fsync(call, &node.below()?, false)?;
+            node.settled(changes);
         }
         Ok(())
     }
@@ -77,12 +79,8 @@ impl Spfs {
         if self.store.clusters.used_percent() > self.options.demote_above {
             return Err(FsError::NoSpace);
         }
-        if node.dirty.swap(false, Relaxed)
-            && let Err(e) = self.lower.fsync(call, &below, false)
-        {
-            node.touch();
-            return Err(e);
-        }
+        // Nobody changes bytes now. A write that was under way during the last fsync has counted after it.
+        self.settle(call, node)?;
         let identity = self.identity(&below);
         if identity.ino == 0 || identity.ino > LARGEST_NUMBER {
             return Ok(());

@@ -76,8 +76,8 @@ impl Spfs {
             {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
-                    node.touch();
                     let wrote = self.lower.write(&call.as_root(), &node.below()?, pos, data, through(call));
+                    node.touch();
                     self.follow_as(inode, &state);
                     return wrote;
                 }

@@ -89,8 +89,9 @@ impl Attributes for Spfs {
             return Err(FsError::NotPermitted);
         }
         let below = self.grounded(inode)?;
+        let set = self.lower.setxattr(&call.as_root(), &below, name, value);
         node::of(inode).touch();
-        self.lower.setxattr(&call.as_root(), &below, name, value)?;
+        set?;
         self.follow(inode)
     }
 

@@ -14,8 +14,8 @@ impl Space for Spfs {
             {
                 let state = node.read();
                 if matches!(*state, State::Bypass) {
-                    node.touch();
                     let done = self.lower.fallocate(call, &lower, how, pos, len);
+                    node.touch();
                     self.follow_as(inode, &state);
                     return done;
                 }
