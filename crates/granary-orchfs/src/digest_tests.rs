@@ -48,6 +48,16 @@ fn mounted(port: &granary_device::Port, migrate: bool) -> Arc<OrchFs> {
     crate::mount(nvm, ssd, &options).expect("mount")
 }
 
+/// A new one of 12 MiB, which does not migrate.
+fn fresh(options: &MkfsOptions) -> (Arc<OrchFs>, Arc<Vfs>) {
+    let drive = drive(Bytes::mib(12));
+    let (nvm, ssd) = halves(&port(&drive));
+    crate::mkfs(&nvm, &ssd, options).expect("mkfs");
+    let fs = mounted(&port(&drive), false);
+    let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
+    (fs, vfs)
+}
+
 /// Records that are tried: two thousand, or `GRANARY_HOSTILE`.
 fn hostile_records() -> u64 {
     std::env::var("GRANARY_HOSTILE").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
@@ -199,11 +209,7 @@ fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
 fn a_lease_moves_with_what_its_holder_wrote() {
     on_pair(|| {
         run(|| {
-            let drive = drive(Bytes::mib(12));
-            let (nvm, ssd) = halves(&port(&drive));
-            crate::mkfs(&nvm, &ssd, &MkfsOptions::default()).expect("mkfs");
-            let fs = mounted(&port(&drive), false);
-            let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
+            let (fs, vfs) = fresh(&MkfsOptions::default());
             let mut all = [Process::new(vfs.clone(), Cred::ROOT), Process::new(vfs.clone(), Cred::ROOT)];
             let fds = all
                 .each_mut()
@@ -240,12 +246,7 @@ fn a_lease_moves_with_what_its_holder_wrote() {
 fn rights_links_leases_and_numbers_are_judged() {
     on_pair(|| {
         run(|| {
-            let drive = drive(Bytes::mib(12));
-            let (nvm, ssd) = halves(&port(&drive));
-            crate::mkfs(&nvm, &ssd, &MkfsOptions { root_mode: Some(0o777), ..MkfsOptions::default() })
-                .expect("mkfs");
-            let fs = mounted(&port(&drive), false);
-            let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
+            let (fs, vfs) = fresh(&MkfsOptions { root_mode: Some(0o777), ..MkfsOptions::default() });
             let mut root = Process::new(vfs.clone(), Cred::ROOT);
             files(&fs, &mut root);
             let mut p = Process::new(vfs.clone(), Cred { uid: 1000, gid: 1000, groups: Vec::new() });
@@ -313,11 +314,7 @@ fn rights_links_leases_and_numbers_are_judged() {
 fn grants_are_apart_and_come_back() {
     on_pair(|| {
         run(|| {
-            let drive = drive(Bytes::mib(12));
-            let (nvm, ssd) = halves(&port(&drive));
-            crate::mkfs(&nvm, &ssd, &MkfsOptions::default()).expect("mkfs");
-            let fs = mounted(&port(&drive), false);
-            let vfs = Vfs::mount(fs.clone(), VfsConfig::default()).expect("vfs");
+            let (fs, vfs) = fresh(&MkfsOptions::default());
             let mut all: Vec<Process> = (0..3).map(|_| Process::new(vfs.clone(), Cred::ROOT)).collect();
             for (i, p) in all.iter_mut().enumerate() {
                 let fd = p.open(format!("/{i}"), OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("create");
