@@ -237,6 +237,15 @@ impl Firmware {
         here || be.holds(lpa)
     }
 
+    /// Whether [`Firmware::holds`] no page.
+    pub fn is_empty(&self, be: &Backend) -> bool {
+        let here = match self {
+            Firmware::Log(log) => log.is_empty(),
+            Firmware::Cache(cache) => cache.is_empty(),
+        };
+        here && be.is_empty()
+    }
+
     /// Whether a page has content that is kept: of a page without, the cache may hold the zeros that it reads as.
     pub fn has_content(&self, be: &Backend, lpa: Lpa) -> bool {
         let here = match self {

@@ -161,18 +161,19 @@ impl State {
 }
 
 impl Nilfs2 {
-    /// Cleans the segments that `choose` wants, when nobody changes anything.
+    /// Cleans the segments that `choose` wants, when nobody changes anything; by how many blocks there is more room then.
     pub(crate) fn clean(
         &self,
         protection: Nanos,
         choose: &mut dyn FnMut(&State, Vec<Candidate>) -> Vec<u64>,
-    ) -> Result<Swept> {
+    ) -> Result<(Swept, u64)> {
         let _all = self.ops.write();
         self.working()?;
         self.pull()?;
         let mut moved = Vec::new();
-        let segments = {
+        let (segments, before) = {
             let mut s = self.state.lock();
+            let before = s.segs.room();
             let first = s.first_protected(protection, &self.media)?;
             let all = s.candidates(first, &self.media)?;
             // A segment whose summaries are damaged stays as it is.
@@ -182,29 +183,33 @@ impl Nilfs2 {
             };
             let victims: Vec<_> = choose(&s, all).into_iter().filter_map(read).collect();
             if victims.is_empty() {
-                return Ok(Swept::default());
+                return Ok((Swept::default(), 0));
             }
             let count = victims.len() as u64;
             let emptied = s.prune(first, &self.media).and_then(|()| {
                 victims.into_iter().try_for_each(|v| s.empty_segment(v, first, &self.media, &mut moved))
             });
             emptied.map_err(|e| self.give_up(e))?;
-            count
+            (count, before)
         };
         moved.sort_by_key(|(_, e)| (e.ino, matches!(e.part, Part::Node { .. })));
         let (items, renamed) = self.move_blocks(&moved)?;
-        let (all, before) = (items.len() as u64, self.stats().refused_blocks);
+        let (all, refused) = (items.len() as u64, self.stats().refused_blocks);
         self.write_log(Kind::Full, items)?;
-        let remapped = renamed - (self.stats().refused_blocks - before).min(renamed);
+        let remapped = renamed - (self.stats().refused_blocks - refused).min(renamed);
         let copied = all - remapped;
         self.unflushed.store(false, std::sync::atomic::Ordering::Relaxed);
         self.media.port.flush().map_err(|e| self.give_up(e.into()))?;
-        self.state.lock().segs.unready.clear();
+        let gained = {
+            let mut s = self.state.lock();
+            s.segs.unready.clear();
+            s.segs.room().saturating_sub(before)
+        };
         let mut stats = self.stats.lock();
         stats.cleaned += segments;
         stats.copied += copied;
         stats.remapped += remapped;
-        Ok(Swept { segments, blocks_copied: copied, blocks_remapped: remapped })
+        Ok((Swept { segments, blocks_copied: copied, blocks_remapped: remapped }, gained))
     }
 
     /// What is in memory agrees with nothing any more.
@@ -246,8 +251,7 @@ impl Nilfs2 {
 
     /// Cleans so that there is room again, by the most that can be gained; whether it gained something.
     pub(crate) fn clean_for_space(&self) -> Result<bool> {
-        let before = self.state.lock().segs.room();
-        let done = self.clean(self.options.protection_period, &mut |s, mut all| {
+        let (_, gained) = self.clean(self.options.protection_period, &mut |s, mut all| {
             let size = s.segs.geo.seg_blocks;
             all.retain(|c| c.written > 0);
             all.sort_by_key(|c| (c.live, c.seg));
@@ -274,7 +278,7 @@ impl Nilfs2 {
                 victims
             }
         })?;
-        Ok(done.segments > 0 && self.state.lock().segs.room() > before)
+        Ok(gained > 0)
     }
 
     /// Cleans until nothing is left that is worth it, as `nilfs-clean -p` does.
@@ -288,7 +292,7 @@ impl Nilfs2 {
         };
         let mut all = Swept::default();
         loop {
-            let done = self.clean(sweep.protection, &mut |s, candidates| {
+            let (done, _) = self.clean(sweep.protection, &mut |s, candidates| {
                 let old = candidates.into_iter().filter(|c| c.age <= until && s.segs.is_before(c.seg, from));
                 oldest(s, old.collect(), step.max(1), least)
             })?;

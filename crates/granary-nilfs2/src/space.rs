@@ -75,6 +75,7 @@ impl Nilfs2 {
     /// # Errors
     /// `NoSpace`; what a log can fail with.
     pub(crate) fn space_for(&self, want: Want, pages: u64, new: u64, names: u64) -> Result<()> {
+        let mut spent = false;
         for round in 0..ROUNDS {
             self.working()?;
             let (enough, dirty) = {
@@ -84,14 +85,16 @@ impl Nilfs2 {
             if enough {
                 return Ok(());
             }
+            // Only now: what one's own cleaning did not find, another's may have freed while this one waited for it.
+            if spent {
+                break;
+            }
             // A log makes an estimate a fact.
             if dirty && round == 0 {
                 self.construct()?;
                 continue;
             }
-            if !self.clean_for_space()? {
-                break;
-            }
+            spent = !self.clean_for_space()?;
         }
         // What frees space has all of the rest.
         let last = {

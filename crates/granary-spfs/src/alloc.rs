@@ -11,7 +11,7 @@ use crate::layout::inode;
 use crate::layout::{BITMAP, Superblock};
 use granary_device::Structure;
 use granary_pm::{BLOCK, FreeLists, From, Pm};
-use granary_units::Payload;
+use granary_units::{Payload, bits};
 use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -146,10 +146,11 @@ impl Clusters {
     /// # Errors
     /// The device's.
     pub fn write_bitmap(&self, pm: &Pm, sb: &Superblock) -> Result<()> {
-        let mut bytes = vec![0xff; (sb.bitmap() * BLOCK) as usize];
+        let mut map = vec![u64::MAX; (sb.bitmap() * BLOCK / 8) as usize];
         for (first, n) in self.runs() {
-            (first..first + n).for_each(|c| bytes[(c / 8) as usize] &= !(1 << (c % 8)));
+            bits::words(first, n).for_each(|(word, mask)| map[word] &= !mask);
         }
+        let bytes: Vec<u8> = map.into_iter().flat_map(u64::to_le_bytes).collect();
         let mut b = pm.batch();
         b.stream(BITMAP * BLOCK, Payload::Bytes(&bytes), Structure::Bitmap)?;
         b.fence()
@@ -160,12 +161,12 @@ impl Clusters {
     /// # Errors
     /// The device's.
     pub fn read_bitmap(&self, pm: &Pm, sb: &Superblock) -> Result<()> {
-        let mut bytes = vec![0; (sb.bitmap() * BLOCK) as usize];
-        for (i, part) in bytes.chunks_mut(BLOCK as usize).enumerate() {
-            pm.load((BITMAP + i as u64) * BLOCK, part, Structure::Bitmap)?;
+        let (mut map, mut block) =
+            (Vec::with_capacity((sb.bitmap() * BLOCK / 8) as usize), [0; BLOCK as usize]);
+        for i in 0..sb.bitmap() {
+            pm.load((BITMAP + i) * BLOCK, &mut block, Structure::Bitmap)?;
+            map.extend(block.as_chunks().0.iter().copied().map(u64::from_le_bytes));
         }
-        let free = |c: &u64| bytes[(c / 8) as usize] >> (c % 8) & 1 == 0;
-        let all: Vec<(u64, u64)> = (sb.first()..sb.end()).filter(free).map(|c| (c, 1)).collect();
-        granary_pm::merged(&all).into_iter().try_for_each(|(first, n)| self.give(first, n))
+        bits::clear_runs(&map, sb.first()..sb.end()).try_for_each(|(first, n)| self.give(first, n))
     }
 }

@@ -16,6 +16,7 @@
 //! It does *not* know about devices, time sources or files.
 
 mod addr;
+pub mod bits;
 mod bytes;
 pub mod page;
 mod prefetch;

@@ -18,6 +18,16 @@ enum State {
     Retiring,
 }
 
+/// The entries of a table that are not 0, with their places. Most of a large drive is empty, so parts are looked at as a whole.
+pub(super) fn in_use(table: &[u32]) -> impl Iterator<Item = (usize, u32)> {
+    const PART: usize = 1024;
+    let parts =
+        table.chunks(PART).enumerate().filter(|(_, part)| part.iter().fold(0, |any, entry| any | entry) != 0);
+    let entries =
+        parts.flat_map(|(n, part)| part.iter().enumerate().map(move |(i, entry)| (n * PART + i, *entry)));
+    entries.filter(|(_, entry)| *entry != 0)
+}
+
 impl<M: Medium> Ftl<M> {
     /// Checks all tables against each other and against the medium: the map against the OOB areas, live pages and
     /// valid counts, block states, gc candidates, counters. Takes time proportional to the drive.
@@ -35,8 +45,8 @@ impl<M: Medium> Ftl<M> {
 
     fn check_map(&self, bad: &mut Vec<String>) {
         let mut mapped = 0;
-        for (l, &entry) in self.l2p.iter().enumerate() {
-            let Some(ppa) = entry.checked_sub(1) else { continue };
+        for (l, entry) in in_use(&self.l2p) {
+            let ppa = entry - 1;
             mapped += 1;
             if ppa as u64 >= self.config.geometry.pages() {
                 bad.push(format!("page {l} is mapped to flash page {ppa}, which does not exist"));
@@ -76,7 +86,7 @@ impl<M: Medium> Ftl<M> {
                 other => bad.push(format!("block {b}: header {header:?}, the medium says {other:?}")),
             }
             let first = b * per_block;
-            let live = (first..first + per_block).filter(|&p| self.live.get(p)).count() as u32;
+            let live = self.live.count_range(first, per_block);
             if live != self.valid.get(b) {
                 bad.push(format!("block {b} has {live} live pages, its count says {}", self.valid.get(b)));
             }

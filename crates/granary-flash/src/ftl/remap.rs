@@ -14,6 +14,7 @@
 //!
 //! Source: PebbleSSD section 4.2.1 (an array, updated by write and remap together with the L2P table).
 
+use super::check::in_use;
 use super::{Ftl, empty_map};
 use crate::error::FlashError;
 use crate::medium::Medium;
@@ -76,13 +77,14 @@ impl<M: Medium> Ftl<M> {
 
     /// The table against the map.
     pub(super) fn check_p2l(&self, bad: &mut Vec<String>) {
-        for (ppa, &l) in self.p2l.iter().enumerate() {
-            let mapped = l.checked_sub(1).map(|l| self.l2p.get(l as usize).copied());
-            if mapped.is_some_and(|entry| entry != Some(ppa as u32 + 1)) {
-                bad.push(format!("P2L: flash page {ppa} holds page {}, which is mapped elsewhere", l - 1));
+        let (mut held, mapped) = (0, self.mapped);
+        for (ppa, entry) in in_use(&self.p2l) {
+            held += 1;
+            let l = entry - 1;
+            if self.l2p.get(l as usize) != Some(&(ppa as u32 + 1)) {
+                bad.push(format!("P2L: flash page {ppa} holds page {l}, which is mapped elsewhere"));
             }
         }
-        let (held, mapped) = (self.p2l.iter().filter(|&&l| l != 0).count() as u64, self.mapped);
         if !self.p2l.is_empty() && held != mapped {
             bad.push(format!("P2L: {held} entries, {mapped} pages are mapped"));
         }

@@ -12,7 +12,7 @@
 //!
 //! Invariant: `least[g]` equals the minimum over its blocks; both are checked by `Ftl::check`.
 
-use granary_units::prefetch;
+use granary_units::{bits, prefetch};
 
 /// One bit for each physical page.
 #[derive(Clone, Debug)]
@@ -46,14 +46,14 @@ impl LiveMap {
 
     /// Sets `n` bits from `first` on.
     pub(crate) fn set_range(&mut self, first: u32, n: u32) {
-        for (word, mask) in words(first, n) {
+        for (word, mask) in bits::words(first.into(), n.into()) {
             self.0[word] |= mask;
         }
     }
 
     /// Clears `n` bits from `first` on.
     pub(crate) fn clear_range(&mut self, first: u32, n: u32) {
-        for (word, mask) in words(first, n) {
+        for (word, mask) in bits::words(first.into(), n.into()) {
             self.0[word] &= !mask;
         }
     }
@@ -65,31 +65,17 @@ impl LiveMap {
 
     /// The first live page in `from..end`.
     pub(crate) fn next(&self, from: u32, end: u32) -> Option<u32> {
-        let mut at = from;
-        while at < end {
-            let word = self.0[at as usize / 64] >> (at % 64);
-            if word != 0 {
-                let found = at + word.trailing_zeros();
-                return (found < end).then_some(found);
-            }
-            at = (at / 64 + 1) * 64;
-        }
-        None
+        bits::next_set(&self.0, from.into()..end.into()).map(|ppa| ppa as u32)
+    }
+
+    /// How many of `n` pages from `first` on are live.
+    pub(crate) fn count_range(&self, first: u32, n: u32) -> u32 {
+        bits::words(first.into(), n.into()).map(|(word, mask)| (self.0[word] & mask).count_ones()).sum()
     }
 
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|w| w.count_ones() as u64).sum()
     }
-}
-
-/// The words that hold the bits `first..first + n`, and which of their bits these are.
-fn words(first: u32, n: u32) -> impl Iterator<Item = (usize, u64)> {
-    let (from, end) = (first as u64, first as u64 + n as u64);
-    (from / 64..end.div_ceil(64)).map(move |w| {
-        let low = from.saturating_sub(w * 64);
-        let high = (end - w * 64).min(64);
-        (w as usize, u64::MAX << low & u64::MAX >> (64 - high))
-    })
 }
 
 const GROUP: usize = 64;

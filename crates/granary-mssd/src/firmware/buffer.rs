@@ -485,6 +485,11 @@ impl Backend {
         self.ftl.is_mapped(lpa) || self.newest.contains_key(&lpa)
     }
 
+    /// Whether buffer and flash [`Backend::holds`] no page.
+    pub fn is_empty(&self) -> bool {
+        self.ftl.mapped_pages() == 0 && self.newest.is_empty()
+    }
+
     /// Touches what accesses to these pages will look up ([`Ftl::look_ahead`]).
     pub fn look_ahead(&self, lpas: &[Lpa]) {
         self.ftl.look_ahead(lpas);

@@ -611,6 +611,11 @@ impl Cache {
         self.by_page.contains_key(&lpa)
     }
 
+    /// Whether no page is cached.
+    pub fn is_empty(&self) -> bool {
+        self.by_page.is_empty()
+    }
+
     /// Whether the page is cached and newer than on flash.
     pub fn holds_dirty(&self, lpa: Lpa) -> bool {
         self.by_page.get(&lpa).is_some_and(|&slot| self.slots[slot as usize].dirty)

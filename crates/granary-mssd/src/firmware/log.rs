@@ -397,6 +397,11 @@ impl Log {
         self.index.contains(lpa.0 as u32)
     }
 
+    /// Whether the log [`Log::holds`] no page.
+    pub fn is_empty(&self) -> bool {
+        self.index.lines() == 0
+    }
+
     /// Drops a page's content.
     ///
     /// # Errors

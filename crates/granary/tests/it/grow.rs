@@ -68,7 +68,7 @@ fn a_mounted_image_grows_under_programs_that_write() {
     let Some(place) = Place::new() else { return };
     for durability in ["process", "machine"] {
         let mnt = place.path("mnt");
-        place.runs(&["mkfs", durability, "--size", "64MiB"], 0);
+        place.runs(&["mkfs", durability, "--size", "32MiB"], 0);
         place.runs(&["mount", "--daemon", "--durability", durability, durability, "mnt"], 0);
         let (mut had, _) = space(&mnt);
         let stop = AtomicBool::new(false);
@@ -83,17 +83,17 @@ fn a_mounted_image_grows_under_programs_that_write() {
                 })
                 .collect();
             // By its image, by its directory.
-            for (path, mib) in [(durability, 96), ("mnt", 128), (durability, 192)] {
+            for (path, mib) in [(durability, 48), ("mnt", 64), (durability, 96)] {
                 let (_, told) = place.runs(&["grow", path, "--size", &format!("{mib}MiB")], 0);
                 assert!(told.contains("now, was"), "{told}");
                 let (now, _) = space(&mnt);
                 assert!(now > had && now > mib * MIB * 9 / 10, "{now} bytes");
                 had = now;
             }
-            assert!(place.runs(&["grow", "mnt", "--size", "192MiB"], 0).1.contains("already"));
-            assert!(place.runs(&["grow", "mnt", "--size", "64MiB"], 2).1.contains("do not shrink"));
+            assert!(place.runs(&["grow", "mnt", "--size", "96MiB"], 0).1.contains("already"));
+            assert!(place.runs(&["grow", "mnt", "--size", "32MiB"], 2).1.contains("do not shrink"));
             // More than it held before.
-            fs::write(mnt.join("large"), content(7, 80 << 20)).expect("it has grown");
+            fs::write(mnt.join("large"), content(7, 40 << 20)).expect("it has grown");
             drop(stops);
             for (name, seed) in writers.into_iter().flat_map(|w| w.join().expect("worked")) {
                 assert!(fs::read(mnt.join(&name)).expect("read") == content(seed, 50_000), "{name}");
@@ -104,10 +104,10 @@ fn a_mounted_image_grows_under_programs_that_write() {
         place.runs(&["fsck", durability], 0);
         place.runs(&["mount", "--daemon", durability, "mnt"], 0);
         assert_eq!(space(&mnt).0, had);
-        same(&fs::read(mnt.join("large")).expect("read"), &content(7, 80 << 20));
+        same(&fs::read(mnt.join("large")).expect("read"), &content(7, 40 << 20));
         place.runs(&["umount", "mnt"], 0);
         // Nobody answers at a socket that is left behind, and the image is grown as one that nobody uses.
-        place.runs(&["grow", durability, "--size", "224MiB"], 0);
+        place.runs(&["grow", durability, "--size", "112MiB"], 0);
         place.runs(&["fsck", durability], 0);
     }
 }
@@ -185,9 +185,9 @@ fn what_cannot_grow_while_it_is_mounted_says_why() {
 #[test]
 fn a_growth_too_many_is_refused_before_anything_changes() {
     let Some(place) = Place::new() else { return };
-    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
-    for n in 2..=32 {
-        place.runs(&["grow", "img", "--size", &format!("{}MiB", n * 64)], 0);
+    place.runs(&["mkfs", "img", "--size", "32MiB"], 0);
+    for n in 1..=31 {
+        place.runs(&["grow", "img", "--size", &format!("{}MiB", 32 + n * 8)], 0);
     }
     let state = || {
         let len = |name: &str| fs::metadata(place.path("img").join(name)).expect("there").len();
