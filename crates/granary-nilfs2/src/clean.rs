@@ -20,6 +20,7 @@ use crate::layout::{CPFILE_INO, DAT_INO, SUFILE_INO};
 use crate::log::{Item, Kind};
 use crate::media::Media;
 use crate::recover::segment_blocks;
+use crate::space::Want;
 use crate::state::State;
 use granary_device::{Structure, Ticket};
 use granary_sim::{Signal, Stopper};
@@ -161,19 +162,19 @@ impl State {
 }
 
 impl Nilfs2 {
-    /// Cleans the segments that `choose` wants, when nobody changes anything; by how many blocks there is more room then.
+    /// Cleans the segments that `choose` wants, when nobody changes anything; whether there is more room then beside what is dirty.
     pub(crate) fn clean(
         &self,
         protection: Nanos,
         choose: &mut dyn FnMut(&State, Vec<Candidate>) -> Vec<u64>,
-    ) -> Result<(Swept, u64)> {
+    ) -> Result<(Swept, bool)> {
         let _all = self.ops.write();
         self.working()?;
         self.pull()?;
         let mut moved = Vec::new();
         let (segments, before) = {
             let mut s = self.state.lock();
-            let before = s.segs.room();
+            let before = s.slack();
             let first = s.first_protected(protection, &self.media)?;
             let all = s.candidates(first, &self.media)?;
             // A segment whose summaries are damaged stays as it is.
@@ -183,7 +184,7 @@ impl Nilfs2 {
             };
             let victims: Vec<_> = choose(&s, all).into_iter().filter_map(read).collect();
             if victims.is_empty() {
-                return Ok((Swept::default(), 0));
+                return Ok((Swept::default(), false));
             }
             let count = victims.len() as u64;
             let emptied = s.prune(first, &self.media).and_then(|()| {
@@ -203,7 +204,7 @@ impl Nilfs2 {
         let gained = {
             let mut s = self.state.lock();
             s.segs.unready.clear();
-            s.segs.room().saturating_sub(before)
+            s.slack() > before
         };
         let mut stats = self.stats.lock();
         stats.cleaned += segments;
@@ -249,8 +250,10 @@ impl Nilfs2 {
         Ok((items.collect(), 0))
     }
 
-    /// Cleans so that there is room again, by the most that can be gained; whether it gained something.
-    pub(crate) fn clean_for_space(&self) -> Result<bool> {
+    /// Cleans so that there is room again, by the most that can be gained; whether it gained something. For what grows it does so
+    /// only where the log that it writes takes less, at worst, than it frees: a crowd that finds no space must not use up the room
+    /// that what frees space needs.
+    pub(crate) fn clean_for_space(&self, want: Want) -> Result<bool> {
         let (_, gained) = self.clean(self.options.protection_period, &mut |s, mut all| {
             let size = s.segs.geo.seg_blocks;
             all.retain(|c| c.written > 0);
@@ -272,13 +275,13 @@ impl Nilfs2 {
                 }
             }
             // What the log itself takes has to come back.
-            if dead <= overhead(live, dead).min(fixed + victims.len() as u64 * size / 4) {
-                Vec::new()
-            } else {
-                victims
-            }
+            let likely = match want {
+                Want::Grow => u64::MAX,
+                Want::Free => fixed + victims.len() as u64 * size / 4,
+            };
+            if dead <= overhead(live, dead).min(likely) { Vec::new() } else { victims }
         })?;
-        Ok(gained > 0)
+        Ok(gained)
     }
 
     /// Cleans until nothing is left that is worth it, as `nilfs-clean -p` does.

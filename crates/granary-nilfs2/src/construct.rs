@@ -21,6 +21,10 @@ use granary_vfs::{FsError, Ino, Result};
 use std::sync::Weak;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// A page that is promised so long and still clean is given up: no call takes as long between asking for space and writing to memory. A
+/// choice; too long, it keeps space from others for a moment, too short, a crowd of writers uses up what the cleaner needs.
+const ABANDONED: Nanos = Nanos::from_millis(1000);
+
 impl Nilfs2 {
     /// Nothing has gone wrong so far.
     pub(crate) fn working(&self) -> Result<()> {
@@ -60,12 +64,12 @@ impl Nilfs2 {
     /// Takes over the dirty pages that the vfs has.
     pub(crate) fn pull(&self) -> Result<()> {
         let Some(pages) = self.pages.lock().as_ref().and_then(Weak::upgrade) else { return Ok(()) };
-        let (todo, cno) = {
+        let (todo, present) = {
             let s = self.state.lock();
             let all = s.promising.iter().filter_map(|ino| Some((*ino, s.nodes.get(ino)?)));
-            let todo: Vec<(u64, Vec<(u64, u64)>)> =
-                all.map(|(ino, n)| (ino, n.promised.iter().map(|(i, p)| (*i, p.cno)).collect())).collect();
-            (todo, s.cno)
+            let todo: Vec<(u64, Vec<(u64, Nanos)>)> =
+                all.map(|(ino, n)| (ino, n.promised.iter().map(|(i, p)| (*i, p.at)).collect())).collect();
+            (todo, now())
         };
         for (ino, indices) in todo {
             for (index, promised) in indices {
@@ -87,8 +91,8 @@ impl Nilfs2 {
                         Ok(())
                     },
                 );
-                // Clean, and promised before the last log: nobody is about to make it dirty.
-                if looked.get() && !wrote && promised + 1 < cno {
+                // Clean, and promised long ago: nobody is about to make it dirty.
+                if looked.get() && !wrote && present.saturating_sub(promised) > ABANDONED {
                     let mut s = self.state.lock();
                     let node = s.nodes.get_mut(&ino);
                     let gone = node.and_then(|n| n.promised.remove(&index));

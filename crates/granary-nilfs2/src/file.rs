@@ -15,7 +15,7 @@ use crate::log::Kind;
 use crate::space::Want;
 use crate::state::{Node, Promise, State};
 use granary_device::Structure;
-use granary_sim::{costs, cpu};
+use granary_sim::{costs, cpu, now};
 use granary_units::Page;
 use granary_vfs::work::Kind as Work;
 use granary_vfs::{Call, DirtyPage, FsError, Inode, Result, SetAttr};
@@ -94,13 +94,12 @@ impl Nilfs2 {
                 if !todo.is_empty() && !s.has_space(Want::Grow, todo.len() as u64, new, 0) {
                     return Ok(None);
                 }
-                let cno = s.cno;
                 let node = s.held(ino)?;
                 let mut runs = 0;
                 for (i, new) in &todo {
                     let beside = [i.checked_sub(1), Some(i + 1)].into_iter().flatten();
                     runs += u64::from(!beside.into_iter().any(|i| node.promised.contains_key(&i)));
-                    node.promised.insert(*i, Promise { new: *new, cno });
+                    node.promised.insert(*i, Promise { new: *new, at: now() });
                 }
                 node.new_blocks += new;
                 let blocks = node.shown_blocks();

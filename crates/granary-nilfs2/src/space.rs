@@ -34,18 +34,34 @@ const ROUNDS: usize = 24;
 impl State {
     /// Blocks that a log of all that is dirty takes at most, with so many more pages and changed blocks of names.
     pub fn need(&self, pages: u64, names: u64) -> u64 {
-        let data = self.pending + pages;
-        let misc = self.misc + names;
+        let (pending, inodes, dat) = (self.pending, self.dirty.len(), self.dat.file.dirty.len());
+        self.log_of(
+            [pending + pages, self.misc + names, inodes as u64 + names, dat as u64],
+            self.runs + 2 * u64::from(pages > 0),
+        )
+    }
+
+    /// The same when a log has been written of all that is dirty now.
+    fn need_after_log(&self, pages: u64, names: u64) -> u64 {
+        self.log_of([pages, names, names, 0], 2 * u64::from(pages > 0))
+    }
+
+    /// Blocks that a log of so many pages in so many runs, changed blocks of names, inodes and blocks of the DAT takes at most.
+    fn log_of(&self, [data, misc, inodes, dat_dirty]: [u64; 4], runs: u64) -> u64 {
         // Nodes: a run of pages has its own, a long one as many as it fills.
-        let nodes = (self.runs + 2 * u64::from(pages > 0)) * 2 + data / 64 + misc;
-        let ifile = (self.dirty.len() as u64 + names).min(self.ifile.tree.count + 1) + 6;
+        let nodes = runs * 2 + data / 64 + misc;
+        let ifile = inodes.min(self.ifile.tree.count + 1) + 6;
         let sufile = self.sufile.tree.count.min(8) + 2;
         let virtuals = data + misc + nodes + ifile + sufile + 3;
         // DAT: where old numbers end, anywhere; where new ones begin, close together.
-        let dat =
-            virtuals.min(self.dat.file.tree.count) + self.dat.file.dirty.len() as u64 + virtuals / 128 + 8;
+        let dat = virtuals.min(self.dat.file.tree.count) + dat_dirty + virtuals / 128 + 8;
         let all = virtuals + dat + dat.min(self.dat.file.tree.count / 64 + 4);
         all + all / 100 + 8
+    }
+
+    /// Room beyond the log of all that is dirty.
+    pub fn slack(&self) -> i64 {
+        self.segs.room() as i64 - self.need(0, 0) as i64
     }
 
     /// Blocks that users can still have. New ones need nodes above them.
@@ -67,6 +83,13 @@ impl State {
         let fits = want == Want::Free || new + names == 0 || grows <= self.free();
         fits && self.segs.room() >= self.need(pages, names) + kept
     }
+
+    /// Whether there could be, if all that is dirty were written: else a log of it only takes room.
+    fn may_have_space(&self, want: Want, pages: u64, names: u64) -> bool {
+        let kept = self.segs.geo.kept() / 4 * if want == Want::Grow { 3 } else { 2 };
+        let dirty = self.dirty_since.is_some() || self.pending > 0;
+        dirty && self.segs.room() > self.need_after_log(pages, names) + kept
+    }
 }
 
 impl Nilfs2 {
@@ -78,9 +101,9 @@ impl Nilfs2 {
         let mut spent = false;
         for round in 0..ROUNDS {
             self.working()?;
-            let (enough, dirty) = {
+            let (enough, log_may_help) = {
                 let s = self.state.lock();
-                (s.has_space(want, pages, new, names), s.dirty_since.is_some() || s.pending > 0)
+                (s.has_space(want, pages, new, names), s.may_have_space(want, pages, names))
             };
             if enough {
                 return Ok(());
@@ -90,11 +113,11 @@ impl Nilfs2 {
                 break;
             }
             // A log makes an estimate a fact.
-            if dirty && round == 0 {
+            if log_may_help && round == 0 {
                 self.construct()?;
                 continue;
             }
-            spent = !self.clean_for_space()?;
+            spent = !self.clean_for_space(want)?;
         }
         // What frees space has all of the rest.
         let last = {

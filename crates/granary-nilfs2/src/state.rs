@@ -30,8 +30,8 @@ pub(crate) const INODES: Groups = Groups { entry: INODE, most: 1024 };
 pub(crate) struct Promise {
     /// It is a hole yet.
     pub new: bool,
-    /// Log that was being made when it was promised.
-    pub cno: u64,
+    /// When it was promised.
+    pub at: Nanos,
 }
 
 /// An inode in memory.

@@ -143,7 +143,8 @@ impl OrchFs {
                 // Its records are judged while the numbers are still its own.
                 self.digest(self.journal_of(holder))?;
                 self.pools.take_back(area, holder);
-            } else if !self.free_by_digest(area)? {
+            } else if !self.free_by_digest(area)? && !self.pools.grant(area, process) {
+                // Not even what another's digestion has freed since this one asked.
                 return Err(FsError::NoSpace);
             }
         }

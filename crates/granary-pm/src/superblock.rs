@@ -1,8 +1,9 @@
-//! The superblock and its copy: one line each, in two blocks; the copy is for media that lose the first.
+//! The superblock and its copy: one line each, in two blocks. One of them is whole at any time: a line can be lost by the medium, and
+//! a DIMM that loses power leaves any words of a line that was being written.
 
 use crate::{BLOCK, Pm};
 use granary_device::Structure;
-use granary_vfs::Result;
+use granary_vfs::{FsError, Result};
 
 /// Writes both, the copy (in block `copy`) first, each with a fence.
 ///
@@ -18,6 +19,7 @@ pub fn write(pm: &Pm, copy: u64, bytes: &[u8]) -> Result<()> {
 }
 
 /// The first of both that can be parsed; where none can, the first one's error. A drive that is not larger than `copy` has none.
+/// Where only the copy can be, it replaces the first at once: the next [`write`] begins with the copy.
 ///
 /// # Errors
 /// Those of `parse`; the drive's.
@@ -29,10 +31,17 @@ pub fn read<const N: usize, T>(
     let read = |block: u64| {
         let mut bytes = [0; N];
         pm.load(block * BLOCK, &mut bytes, Structure::Superblock)?;
-        parse(&bytes)
+        Ok((parse(&bytes)?, bytes))
     };
-    read(0).or_else(|first| match copy {
-        Some(copy) => read(copy).map_err(|_| first),
-        None => Err(first),
-    })
+    match (read(0), copy) {
+        (Ok((found, _)), _) => Ok(found),
+        (Err(first), None) => Err(first),
+        (Err(first), Some(copy)) => {
+            let (found, bytes) = read(copy).map_err(|_: FsError| first)?;
+            let mut b = pm.batch();
+            b.put(0, &bytes, Structure::Superblock)?;
+            b.fence()?;
+            Ok(found)
+        }
+    }
 }

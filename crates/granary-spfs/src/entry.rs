@@ -34,7 +34,10 @@ pub const fn over(below: &'static FsEntry, name: &'static str, crash: &'static [
         mount: |devices, how| {
             let own: MountOptions = how.options()?;
             let lower = how.lower.clone().ok_or(FsError::Invalid)?;
-            Ok(crate::mount_as(devices.serving(Need::Nvm)?.clone(), lower, &own, how.read_only)?)
+            let port = devices.serving(Need::Nvm)?.clone();
+            // Devices that are opened for reading keep nothing: what has to be recovered is, there.
+            let read_only = how.read_only && crate::is_clean(&port)?;
+            Ok(crate::mount_as(port, lower, &own, read_only)?)
         },
         repair: None,
         checkpoints: None,

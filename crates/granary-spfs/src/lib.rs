@@ -60,7 +60,7 @@ mod tests;
 
 pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
-pub use mount::{mount, mount_as};
+pub use mount::{is_clean, mount, mount_as};
 pub use options::{Average, Consistency, MkfsOptions, Mode, MountOptions, PromotionCopy};
 pub use recover::Recovery;
 

@@ -24,6 +24,14 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
     mount_as(port, lower, options, false)
 }
 
+/// Whether what is on persistent memory was unmounted.
+///
+/// # Errors
+/// The device's.
+pub fn is_clean(port: &Port) -> Result<bool> {
+    Ok(word(&Pm::new(port.clone()), CLEAN, Structure::Superblock)? == 1)
+}
+
 /// The same; with `read_only` nothing is written, neither now nor by the unmount. Calls that change something are the vfs's to refuse.
 ///
 /// # Errors

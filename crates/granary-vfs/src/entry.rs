@@ -195,16 +195,18 @@ impl FsEntry {
     ) -> Result<Arc<dyn FileSystem>> {
         let Some(under) = self.below else { return (self.mount)(devices, how) };
         let layer = below(under)?;
-        let (read_only, inside) = (how.read_only, how.inside.clone());
+        let inside = how.inside.clone();
         let own = Mount {
             options: &layer.options,
             metadata_cache: layer.metadata_cache,
-            read_only,
+            // The upper layer may have to recover, which changes what is below. Whoever opens devices for reading gives ones that keep
+            // nothing, and refuses calls that change something at the top.
+            read_only: false,
             lower: None,
             inside: inside.clone(),
         };
         let fs = under.bring_up(&ssd_of(devices), &own, below)?;
-        let vfs = Vfs::mount(fs, VfsConfig { read_only, ..layer.vfs })?;
+        let vfs = Vfs::mount(fs, layer.vfs)?;
         let lower = Some(vfs.clone());
         let mounted = (self.mount)(devices, &Mount { lower, inside, ..*how });
         if mounted.is_err() {

@@ -55,28 +55,25 @@ impl Inode {
     /// change; the vfs never does on its own.
     pub fn update<T>(&self, change: impl FnOnce(&mut Attr) -> T) -> T {
         let mut attr = self.attr.lock();
-        match watch::watcher() {
-            None => change(&mut attr),
-            Some(watcher) => {
-                let mut new = *attr;
-                let done = change(&mut new);
-                self.replace(&mut attr, new, watcher);
-                done
-            }
+        let before = watch::watcher().map(|watcher| (watcher, *attr));
+        let done = change(&mut attr);
+        if let Some((watcher, before)) = before {
+            self.tell(&before, &attr, watcher);
         }
+        done
     }
 
-    /// Changes them all, and tells the watcher before and after. Of directories every change may matter to who walks a path: access
-    /// control lists change with nothing but a time, which may be the same.
-    fn replace(&self, attr: &mut Attr, new: Attr, watcher: &dyn Watcher) {
+    /// Tells the watcher of a change that nobody can have seen, because the attributes are locked. Of directories every change may
+    /// matter to who walks a path: access control lists change with nothing but a time, which may be the same.
+    #[cold]
+    fn tell(&self, before: &Attr, new: &Attr, watcher: &dyn Watcher) {
         let rights = |a: &Attr| (a.mode, a.uid, a.gid, a.flags);
-        let names = new.kind == FileKind::Dir || rights(attr) != rights(&new);
+        let names = new.kind == FileKind::Dir || rights(before) != rights(new);
         let what = [Some(Changed::Attributes(self.ino)), names.then_some(Changed::Names)];
-        if *attr == new && !names {
+        if before == new && !names {
             return;
         }
         what.into_iter().flatten().for_each(|what| watcher.begins(what));
-        *attr = new;
         what.into_iter().flatten().for_each(|what| watcher.ended(what));
     }
 

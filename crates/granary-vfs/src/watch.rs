@@ -1,7 +1,7 @@
 //! [`Watcher`]: somebody outside keeps copies of what the vfs has told, and must learn before that changes.
 //!
 //! ```text
-//!   change of attributes   begins ── Inode::update ── ended
+//!   change of attributes   Inode::update: locked ── change ── begins ── ended ── unlocked
 //!   change of a name       begins ── the name cache ── ended
 //! ```
 //!
@@ -25,7 +25,7 @@ pub enum Changed {
 
 /// See the module. Its methods are called with locks held: they must not wait, and call nothing here.
 pub trait Watcher: Send + Sync {
-    /// It is about to change; nobody has seen that yet.
+    /// It changes; nobody has seen that yet.
     fn begins(&self, what: Changed);
     /// It has changed.
     fn ended(&self, what: Changed);

@@ -120,6 +120,14 @@ fn nova_on_a_dimm_keeps_its_promises_under_torture() {
     explore("nova@nvm", "torture", 16);
 }
 
+/// The second power failure came when recovery wrote the superblock's copy, the only whole one after the first failure.
+#[test]
+fn nova_on_a_dimm_always_has_a_whole_superblock() {
+    for seed in [11_206_750, 11_207_045] {
+        explore_seeds("nova@nvm", "torture", seed..seed + 1);
+    }
+}
+
 #[test]
 fn nova_on_a_dimm_keeps_its_promises_with_data_in_place() {
     explore("nova-in-place@nvm", "torture", 6);
