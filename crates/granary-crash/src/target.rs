@@ -122,7 +122,7 @@ impl Case {
         if self.fs.needs.contains(&Need::Names) {
             c = c.with_bam();
         }
-        // So few that they fill up: the drive warns, refuses, and file systems write checkpoints.
+        // So few that a load can fill them; then the drive warns, and file systems write checkpoints.
         if let Some(bam) = &mut c.firmware.bam {
             (bam.entries, bam.files, bam.names) = (512, 48, 256);
         }

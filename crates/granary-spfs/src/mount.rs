@@ -24,14 +24,6 @@ pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<
     mount_as(port, lower, options, false)
 }
 
-/// Whether what is on persistent memory was unmounted.
-///
-/// # Errors
-/// The device's.
-pub fn is_clean(port: &Port) -> Result<bool> {
-    Ok(word(&Pm::new(port.clone()), CLEAN, Structure::Superblock)? == 1)
-}
-
 /// The same; with `read_only` nothing is written, neither now nor by the unmount. Calls that change something are the vfs's to refuse.
 ///
 /// # Errors
@@ -40,9 +32,9 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
     if options.refusal().is_some() {
         return Err(FsError::Invalid);
     }
+    let clean = is_clean(&port)?;
     let pm = Pm::new(port);
     let sb = Superblock::read(&pm)?;
-    let clean = word(&pm, CLEAN, Structure::Superblock)? == 1;
     let lower = Lower::new(lower);
     let mut recovery = Recovery { clean, ..Recovery::default() };
     if read_only && !clean {
@@ -103,6 +95,14 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
         *fs.daemon.lock() = Some(demote::start(&fs));
     }
     Ok(fs)
+}
+
+/// Whether what is on persistent memory was unmounted.
+///
+/// # Errors
+/// The device's.
+pub fn is_clean(port: &Port) -> Result<bool> {
+    Ok(word(&Pm::new(port.clone()), CLEAN, Structure::Superblock)? == 1)
 }
 
 /// The maps of all clusters of inodes.
