@@ -102,6 +102,7 @@ impl Node {
 
     /// Sets a pointer; what no longer fits is a new right sibling. `made`: entries and nodes that came.
     pub fn set(&mut self, key: u64, ptr: u64, from: &mut dyn Blocks, made: &mut u64) -> Result<Option<Node>> {
+        self.dirty = true;
         if self.level == 1 {
             match self.keys.binary_search(&key) {
                 Ok(i) => self.ptrs[i] = ptr,
@@ -109,20 +110,18 @@ impl Node {
                     self.keys.insert(i, key);
                     self.ptrs.insert(i, ptr);
                     *made += 1;
+                    return Ok(self.split(i));
                 }
             }
-            self.dirty = true;
-            return Ok(self.split());
+            return Ok(None);
         }
         let i = self.at(key).unwrap_or(0);
         let more = self.kid(i, from)?.set(key, ptr, from, made)?;
         self.keys[i] = self.keys[i].min(key);
-        self.dirty = true;
-        if let Some(right) = more {
-            *made += 1;
-            self.adopt(i + 1, right);
-        }
-        Ok(self.split())
+        let Some(right) = more else { return Ok(None) };
+        *made += 1;
+        self.adopt(i + 1, right);
+        Ok(self.split(i + 1))
     }
 
     fn adopt(&mut self, i: usize, kid: Node) {
@@ -131,17 +130,13 @@ impl Node {
         self.kids.insert(i, Some(Box::new(kid)));
     }
 
-    /// The right part of a node with too many entries: one of them where it grew at its end, else half.
-    fn split(&mut self) -> Option<Node> {
+    /// The right part of a node that has too many entries since it got this one: that one alone where it is the last, else half. A
+    /// node that is full of what lies behind a hole must not lose one entry for each that comes before them.
+    fn split(&mut self, newest: usize) -> Option<Node> {
         if self.keys.len() <= CHILDREN {
             return None;
         }
-        let half = self.keys.len() / 2;
-        let at = match self.level == 1 && self.keys[CHILDREN] - self.keys[CHILDREN - 1] == 1 || self.level > 1
-        {
-            true => CHILDREN,
-            false => half,
-        };
+        let at = if newest == CHILDREN { CHILDREN } else { self.keys.len() / 2 };
         let kids = if self.level > 1 { self.kids.split_off(at) } else { Vec::new() };
         Some(Node {
             level: self.level,
@@ -363,5 +358,28 @@ mod tests {
         (0..20_000).for_each(|k| tree.set(k, k + 1, &mut memory).expect("set"));
         assert_eq!(tree.count - 20_000, 20_000u64.div_ceil(CHILDREN as u64) + 1);
         assert_eq!(tree.height(), 2);
+    }
+
+    /// Parts of a file that are written in order, the parts themselves in any order: nodes are half full at least, but for one at
+    /// the end of each part.
+    #[test]
+    fn nodes_of_a_file_written_in_parts_are_half_full() {
+        for seed in 0..20 {
+            let (mut rng, mut memory) = (Stream::new(seed, "parts"), Memory::default());
+            let (mut tree, mut parts) = (Tree::default(), (0..40u64).collect::<Vec<_>>());
+            while !parts.is_empty() {
+                let part = parts.swap_remove(rng.below(parts.len() as u64) as usize);
+                let keys = part * 1000..part * 1000 + 1000;
+                keys.for_each(|k| tree.set(k, k + 1, &mut memory).expect("set"));
+                if seed % 2 == 1 {
+                    write_out(&mut tree, &mut memory);
+                    tree.evict();
+                }
+                let blocks = 1000 * (40 - parts.len() as u64);
+                let nodes = tree.count - blocks;
+                let most = blocks.div_ceil(CHILDREN as u64 / 2) + 40 - parts.len() as u64 + 3;
+                assert!(nodes <= most, "{nodes} nodes of {blocks} blocks, at most {most}");
+            }
+        }
     }
 }
