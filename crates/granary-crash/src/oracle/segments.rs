@@ -40,11 +40,8 @@ impl Source {
     /// Whether `bytes` at `at` are this source's.
     fn matches(&self, at: u64, bytes: &[u8]) -> bool {
         match self {
-            Source::Zero => bytes.iter().all(|&b| b == 0),
-            Source::Fill(word) => {
-                let turned = word.rotate_right((at % 8) as u32 * 8).to_le_bytes();
-                bytes.chunks(8).all(|c| c == &turned[..c.len()])
-            }
+            Source::Zero => repeats(&[0; 8], bytes),
+            Source::Fill(word) => repeats(&word.rotate_right((at % 8) as u32 * 8).to_le_bytes(), bytes),
             Source::Bytes { data, origin } => {
                 let from = (at - origin) as usize;
                 data[from..from + bytes.len()] == *bytes
@@ -62,6 +59,14 @@ impl Source {
             Source::Bytes { data, origin } => format!("{:02x}", data[(at - origin) as usize]),
             Source::Anywhere(_) => "a byte of an append in flight".into(),
         }
+    }
+}
+
+/// Whether bytes are this word again and again: they begin with it, and each is the one eight before it.
+fn repeats(word: &[u8; 8], bytes: &[u8]) -> bool {
+    match bytes.split_at_checked(8) {
+        Some((first, rest)) => first == word && rest == &bytes[..rest.len()],
+        None => *bytes == word[..bytes.len()],
     }
 }
 
@@ -219,6 +224,23 @@ mod tests {
             for w in cuts.windows(2) {
                 let bytes = &model[w[0] as usize..w[1] as usize];
                 explain(w[0], bytes, &[segments.at(w[0])]).expect("the array's bytes");
+            }
+        }
+    }
+
+    /// One byte of a fill that is another is noticed, wherever it is and however long the fill.
+    #[test]
+    fn one_foreign_byte_is_noticed_anywhere() {
+        let word = 0x0102_0304_0506_0708u64;
+        for (source, word) in [(Source::Fill(word), word), (Source::Zero, 0)] {
+            for (at, len) in (0..9).flat_map(|at| (1..40).map(move |len| (at, len))) {
+                let right: Vec<u8> = (at..at + len).map(|i| word.to_le_bytes()[(i % 8) as usize]).collect();
+                assert!(source.matches(at, &right));
+                for i in 0..right.len() {
+                    let mut wrong = right.clone();
+                    wrong[i] ^= 0x40;
+                    assert!(!source.matches(at, &wrong), "byte {i} of {len} at {at}");
+                }
             }
         }
     }

@@ -186,9 +186,11 @@ fn what_cannot_grow_while_it_is_mounted_says_why() {
 fn a_growth_too_many_is_refused_before_anything_changes() {
     let Some(place) = Place::new() else { return };
     place.runs(&["mkfs", "img", "--size", "32MiB"], 0);
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
     for n in 1..=31 {
-        place.runs(&["grow", "img", "--size", &format!("{}MiB", 32 + n * 8)], 0);
+        place.runs(&["grow", "mnt", "--size", &format!("{}MiB", 32 + n * 8)], 0);
     }
+    place.runs(&["umount", "mnt"], 0);
     let state = || {
         let len = |name: &str| fs::metadata(place.path("img").join(name)).expect("there").len();
         (fs::read(place.path("img").join("image.toml")).expect("there"), len("flash"), len("dram"))
