@@ -30,15 +30,17 @@ struct Left {
 #[derive(Default)]
 pub(crate) struct GivenUp {
     names: BTreeMap<(u32, Vec<u8>), Left>,
-    /// Who gave a name up and has another: the last that it got by a rename, where that is certain.
+    /// Who gave a name up and has another: the last that it got by a rename, where it never had two.
     places: FxHashMap<u32, Option<(u32, Vec<u8>)>>,
 }
 
 impl GivenUp {
-    /// A file was renamed.
-    pub fn moved(&mut self, ino: u32, from: (u32, &[u8]), to: (u32, &[u8])) {
+    /// A file was renamed. `only`: it has no other name. Where it had one since the last checkpoint, nobody can tell which of the
+    /// names on media became which.
+    pub fn moved(&mut self, ino: u32, from: (u32, &[u8]), to: (u32, &[u8]), only: bool) {
         self.names.entry((from.0, from.1.to_vec())).or_default().inos.insert(ino);
-        self.places.insert(ino, Some((to.0, to.1.to_vec())));
+        let place = self.places.entry(ino).or_insert_with(|| Some(Default::default()));
+        *place = place.take().filter(|_| only).map(|_| (to.0, to.1.to_vec()));
     }
 
     /// A file lost one of its names, but not the last.
@@ -119,8 +121,8 @@ mod tests {
     fn a_new_file_tells_where_the_one_before_it_is() {
         let mut g = GivenUp::default();
         assert_eq!(ask(&g, 9, "a"), Ok(None));
-        g.moved(5, (3, b"a"), (4, b"b"));
-        g.moved(5, (4, b"b"), (4, b"c"));
+        g.moved(5, (3, b"a"), (4, b"b"), true);
+        g.moved(5, (4, b"b"), (4, b"c"), true);
         assert_eq!(ask(&g, 9, "a"), Ok(Some((5, 4, "c".into()))));
         assert_eq!(g.displaced(9, 3, b"a", &|_| false, &|_| true), Ok(None), "media never had it");
         assert_eq!(g.displaced(9, 3, b"a", &|_| true, &|_| false), Err(Unclear), "its directory is new");
@@ -132,21 +134,28 @@ mod tests {
     #[test]
     fn what_an_inode_cannot_tell_is_unclear() {
         let mut g = GivenUp::default();
-        g.moved(5, (3, b"a"), (3, b"b"));
-        g.moved(6, (3, b"a"), (3, b"c"));
+        g.moved(5, (3, b"a"), (3, b"b"), true);
+        g.moved(6, (3, b"a"), (3, b"c"), true);
         assert_eq!(ask(&g, 9, "a"), Err(Unclear));
         g.taken(3, b"a");
-        g.moved(7, (3, b"a"), (3, b"c"));
+        g.moved(7, (3, b"a"), (3, b"c"), true);
         assert_eq!(ask(&g, 9, "a"), Ok(Some((7, 3, "c".into()))));
-        g.moved(6, (3, b"c"), (3, b"d"));
+        g.moved(6, (3, b"c"), (3, b"d"), true);
         assert_eq!(ask(&g, 9, "a"), Err(Unclear), "media may have 6 where 7 is");
         g.by_dir((3, b"x"));
         assert_eq!(ask(&g, 9, "x"), Err(Unclear));
         g.unlinked(8, (3, b"h"));
         assert_eq!(ask(&g, 9, "h"), Err(Unclear));
-        g.moved(10, (3, b"short"), (3, &[b'x'; 251]));
+        g.moved(10, (3, b"short"), (3, &[b'x'; 251]), true);
         assert_eq!(ask(&g, 9, "short"), Err(Unclear));
         g.clear();
         assert_eq!(ask(&g, 9, "a"), Ok(None));
+        g.unlinked(5, (3, b"a"));
+        g.moved(5, (4, b"b"), (4, b"c"), true);
+        assert_eq!(ask(&g, 9, "a"), Err(Unclear), "media have it at 4/b, too, and a is not what became c");
+        g.clear();
+        g.moved(5, (3, b"a"), (4, b"b"), false);
+        g.moved(5, (4, b"c"), (4, b"d"), true);
+        assert_eq!(ask(&g, 9, "a"), Err(Unclear), "one of two names");
     }
 }

@@ -271,7 +271,7 @@ impl F2fs {
                     memory.given.by_dir(from);
                 }
             }
-            _ => memory.given.moved(number(inode.ino()), from, to),
+            _ => memory.given.moved(number(inode.ino()), from, to, inode.view(|a| a.nlink) == 1),
         };
         moved(r.inode, from, to);
         if let Some(target) = r.target.filter(|_| r.exchange) {

@@ -354,6 +354,15 @@ fn f2fs_with_both_keeps_its_promises() {
     explore("f2fs-pebble", "full", 8);
 }
 
+/// A file lost one of two names, its other one became a third, and a new file took the first: recovery has to have the file at the
+/// second name or the third, not at both.
+#[test]
+fn f2fs_leaves_a_file_that_had_two_names_under_one() {
+    for fs in ["f2fs-fswrite", "f2fs-pebble"] {
+        explore_seeds(fs, "torture", 22_004_239..22_004_240);
+    }
+}
+
 /// Times that were settled into a node without a mark, the inode having left memory meanwhile: the fsync found nothing new.
 #[test]
 fn f2fs_with_fs_write_keeps_times_of_inodes_that_left_memory() {
