@@ -372,6 +372,14 @@ fn f2fs_with_fs_write_keeps_times_of_inodes_that_left_memory() {
     }
 }
 
+/// The power failed while recovery freed inodes without names: some of their bytes were gone, those that say so were not.
+#[test]
+fn orchfs_frees_orphans_at_once() {
+    for (load, seed) in [("torture", 23_000_296), ("torture", 23_004_370), ("appended", 23_001_372)] {
+        explore_seeds("orchfs", load, seed..seed + 1);
+    }
+}
+
 #[test]
 fn orchfs_keeps_its_promises_under_torture() {
     explore("orchfs", "torture", 16);
