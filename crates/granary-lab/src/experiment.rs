@@ -78,6 +78,8 @@ pub struct Experiment {
     pub changed_lines: f64,
     /// After the drain the file system is idle for this long, then cleans whatever is not younger.
     pub then_clean: Option<Nanos>,
+    /// After that and the unmount the SSD is written once, from its first page to its last. Only where it is cleaned.
+    pub then_overwrite: bool,
 }
 
 /// Where workload and testbed come from, beside their names: what it takes to run the same again.
@@ -264,7 +266,7 @@ impl Experiment {
         let idle = devices.settle(now()).map_err(|e| LabError::run(name, "drain", e))?;
         sleep_until(idle);
         let drained = Snapshot::take(&devices);
-        let cleaning = match self.then_clean {
+        let mut cleaning = match self.then_clean {
             Some(protection) => {
                 Some(cleaning::clean(&vfs, &devices, protection).map_err(|e| cleaning::failed(name, e))?)
             }
@@ -273,6 +275,11 @@ impl Experiment {
         mark(Phase::End);
 
         self.verify(&vfs, &devices)?;
+        if let Some(cleaning) = cleaning.as_mut().filter(|_| self.then_overwrite) {
+            let written = cleaning::overwrite(&devices).map_err(LabError::fs(name, "overwrite"))?;
+            devices.check().map_err(|found| LabError::run(name, "check", found.join("; ")))?;
+            cleaning.overwrite = Some(written);
+        }
         if let Some(recorded) = &recorded {
             recorded.finish()?;
         }
@@ -481,7 +488,22 @@ mod tests {
             record: None,
             changed_lines: 0.0,
             then_clean: None,
+            then_overwrite: false,
         }
+    }
+
+    /// One drive write is every page once, and what gc copies is beside it.
+    #[test]
+    fn a_cleaned_drive_is_written_once_more() {
+        let sets = ["drive.flash.geometry.channels=4", "drive.flash.geometry.ways=4"];
+        let sets: Vec<String> =
+            sets.into_iter().chain(["drive.flash.geometry.blocks_per_plane=40"]).map(str::to_owned).collect();
+        let plain = experiment("f2fs", "", &sets);
+        let pages = plain.testbed.ssd().expect("an SSD").pages();
+        let cleaned = Experiment { then_clean: Some(Nanos::ZERO), then_overwrite: true, ..plain };
+        let written = cleaned.run(None).expect("runs").cleaning.and_then(|c| c.overwrite).expect("written");
+        assert_eq!(written.host.written(), pages * 4096);
+        assert_eq!(written.flash.program_pages.get("host"), Some(&pages));
     }
 
     #[test]

@@ -113,6 +113,9 @@ pub struct Cleaning {
     pub host: Host,
     /// Flash traffic.
     pub flash: Flash,
+    /// The same of the SSD's host writing it once from its first page to its last, after the file system was unmounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overwrite: Option<Phase>,
 }
 
 /// What one device did in the measured run.

@@ -201,6 +201,9 @@ pub struct RunArgs {
     /// After the run, be idle for this many virtual seconds and clean the log of all segments that are not younger (f2fs, nilfs2)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub then_clean: Option<Nanos>,
+    /// After --then-clean and the unmount, write the whole SSD once in the order of its addresses: what its own gc then costs
+    #[arg(long, requires = "then_clean")]
+    pub then_overwrite: bool,
     /// Number of threads of the kind of which the workload has most, instead of its own; other kinds stay as they are
     #[arg(long)]
     pub threads: Option<u32>,

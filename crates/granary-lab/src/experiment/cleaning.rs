@@ -7,15 +7,19 @@
 //!
 //! The idle time makes every segment old enough for the cleaner. What daemons do meanwhile is not counted as cleaning.
 //!
+//! Blocks that REMAP moved lie in flash where they lay before: what is together for the host is apart there, and the drive's own gc
+//! has to pay for it later. [`overwrite`] measures that: one more drive write, in the order of addresses, as a log would write it.
+//!
 //! Source: PebbleSSD section 6.3, figure 7.
 
 use crate::error::LabError;
 use crate::phase::{Snapshot, phase};
-use crate::record::Cleaning;
-use granary_device::Devices;
+use crate::record::{Cleaning, Phase};
+use granary_device::{Devices, Role, Structure};
 use granary_sim::{now, sleep_until};
-use granary_units::Nanos;
+use granary_units::{Lpa, Nanos, Page};
 use granary_vfs::{FsError, Sweep, Vfs};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Lets the file system be idle for `protection`, then sweeps it.
@@ -36,7 +40,33 @@ pub(super) fn clean(vfs: &Arc<Vfs>, devices: &Devices, protection: Nanos) -> Res
         blocks_remapped: swept.blocks_remapped,
         host: moved.host,
         flash: moved.flash,
+        overwrite: None,
     })
+}
+
+/// Pages of a write, and writes under way at once: enough to keep any drive busy.
+const PART: u64 = 64;
+const DEPTH: usize = 16;
+
+/// Writes the whole SSD once. Nobody uses it any more.
+///
+/// # Errors
+/// The drive's; there is none.
+pub(super) fn overwrite(devices: &Devices) -> Result<Phase, FsError> {
+    let port = devices.get(Role::Ssd).ok_or(FsError::NotSupported)?;
+    let pages = port.info().pages;
+    let begin = Snapshot::take(devices);
+    let (content, mut under_way) = (vec![Page::ZERO; PART as usize], VecDeque::new());
+    for at in (0..pages).step_by(PART as usize) {
+        let n = PART.min(pages - at) as usize;
+        under_way.push_back(port.submit_write(Lpa(at), &content[..n], Structure::Data)?);
+        if under_way.len() == DEPTH {
+            under_way.pop_front().into_iter().for_each(|first| port.wait(first));
+        }
+    }
+    under_way.into_iter().for_each(|ticket| port.wait(ticket));
+    sleep_until(devices.settle(now())?);
+    Ok(phase(&begin, &Snapshot::take(devices)))
 }
 
 /// Why it could not be cleaned.

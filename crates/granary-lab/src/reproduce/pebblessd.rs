@@ -3,6 +3,7 @@
 //! ```text
 //!   5, 6      the drive alone: fs_write beside write, remap beside read and write
 //!   7         four Filebench workloads on each log-structured file system, then cleaning until nothing is left (setting `cleaned`)
+//!             and the drive's own gc over one more drive write, on a small drive (setting `overwritten`), which the paper leaves out
 //!   8         four threads, each writes a file of its own synchronously, 4 to 16 KiB at a time (setting `sync`)
 //!   9, 10     OLTP (setting `main`); TPC-C and LinkBench are not run
 //!   6.5       what the persistent memory is used for
@@ -43,6 +44,7 @@ pub const STUDY: Study = Study {
         "varmail",
         "webproxy",
         "webserver",
+        "scattered",
         "sync-4k",
         "sync-8k",
         "sync-12k",

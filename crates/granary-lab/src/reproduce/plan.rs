@@ -94,6 +94,7 @@ impl Plan<'_> {
             record: None,
             changed_lines: 0.0,
             then_clean: None,
+            then_overwrite: false,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The runs and the statements as tables.
 
-use super::{Judged, MAIN, Results};
+use super::{Judged, MAIN, Paper, Results};
 use crate::record::Record;
 use crate::report::{grid, group, right};
 use comfy_table::{Cell, CellAlignment, ContentArrangement};
@@ -69,9 +69,17 @@ pub fn claims_table(judged: &[Judged]) -> String {
         ]);
     }
     let reasons: String = reasons.iter().enumerate().map(|(i, why)| format!("({}) {why}\n", i + 1)).collect();
-    let count = |of: Option<bool>| judged.iter().filter(|j| j.holds() == of).count();
+    let stated: Vec<&Judged> = judged.iter().filter(|j| j.paper != Paper::Silent).collect();
+    let count = |of: Option<bool>| stated.iter().filter(|j| j.holds() == of).count();
     let (yes, no, none) = (count(Some(true)), count(Some(false)), count(None));
-    format!("{t}\n{} statements: {yes} hold, {no} do not, {none} without a number\n\n{reasons}", judged.len())
+    let own = match judged.len() - stated.len() {
+        0 => String::new(),
+        own => format!("; {own} numbers are ours alone"),
+    };
+    format!(
+        "{t}\n{} statements: {yes} hold, {no} do not, {none} without a number{own}\n\n{reasons}",
+        stated.len()
+    )
 }
 
 /// Each statement with a number under each column: what the choices of the testbed move.
@@ -124,7 +132,6 @@ pub fn warnings_text(records: &[Record]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::Paper;
 
     #[test]
     fn warnings_that_differ_in_numbers_only_are_one() {

@@ -13,6 +13,8 @@ pub enum Paper {
     Above(f64),
     /// Less than this.
     Below(f64),
+    /// Nothing: the number is ours alone.
+    Silent,
 }
 
 impl Paper {
@@ -25,6 +27,7 @@ impl Paper {
             Paper::About(v) => format!("~{}", plain(v)),
             Paper::Above(v) => format!(">{}", plain(v)),
             Paper::Below(v) => format!("<{}", plain(v)),
+            Paper::Silent => "-".to_owned(),
         }
     }
 
@@ -33,7 +36,7 @@ impl Paper {
         match self {
             Paper::Number(v) | Paper::About(v) => Some(v),
             Paper::Range(a, b) => Some((a + b) / 2.0),
-            Paper::Above(_) | Paper::Below(_) => None,
+            Paper::Above(_) | Paper::Below(_) | Paper::Silent => None,
         }
     }
 
@@ -82,9 +85,10 @@ impl Judged {
         Some(self.ours? / paper)
     }
 
-    /// Whether ours says the same.
+    /// Whether ours says the same; none where either says nothing.
     pub fn holds(&self) -> Option<bool> {
-        Some(self.paper.holds(self.ours?, self.factor))
+        let ours = self.ours.filter(|_| self.paper != Paper::Silent)?;
+        Some(self.paper.holds(ours, self.factor))
     }
 
     /// Why they differ; nothing where ours is within a fifth of the paper's.

@@ -59,6 +59,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
             record: args.record.clone(),
             changed_lines: args.changed_lines,
             then_clean: args.then_clean,
+            then_overwrite: args.then_overwrite,
         })
         .collect();
     // A file system may be measured while another is still set up.

@@ -57,6 +57,7 @@ fn every_job_file_runs_on_orchfs_and_moves_what_it_says() {
             record: None,
             changed_lines: 0.0,
             then_clean: None,
+            then_overwrite: false,
         };
         let record = experiment.run(None).unwrap_or_else(|e| panic!("{name}: {e}"));
         // The last access of a job's thread may go beyond its share.

@@ -14,6 +14,14 @@ const LAZY_TIMES: &str = "f2fs.lazy_times=true";
 /// `nilfs-clean -p 600` (section 6.3).
 const PROTECTION: Nanos = Nanos::from_secs(600);
 
+/// A drive of 1.9 GB with the testbed's over-provisioning (16 dies of 240 blocks), which a run of seconds fills. A choice: how full it is
+/// decides what gc finds (docs/BENCHMARKS.md has three sizes).
+const SMALL: [&str; 3] = [
+    "drive.flash.geometry.channels=4",
+    "drive.flash.geometry.ways=4",
+    "drive.flash.geometry.blocks_per_plane=240",
+];
+
 /// The runs for these figures, in a fixed order.
 ///
 /// # Errors
@@ -28,6 +36,7 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
     };
     if asked("7") {
         add("cleaned", &CLEANED, &["f2fs", "f2fs-remap", "nilfs2", "nilfs2-remap"]);
+        add("overwritten", &["scattered"], &["f2fs", "f2fs-remap", "nilfs2", "nilfs2-remap"]);
     }
     if asked("8") {
         add("sync", &SYNC, &["f2fs", "f2fs-fswrite", "nilfs2", "nilfs2-fswrite"]);
@@ -48,8 +57,12 @@ fn experiment(plan: &Plan<'_>, setting: &str, workload: &str, fs: &str) -> Resul
     if f2fs {
         set.splice(..0, F2FS_3_16.into_iter().chain([LAZY_TIMES]).map(str::to_owned));
     }
+    if setting == "overwritten" {
+        set.splice(..0, SMALL.map(str::to_owned));
+    }
     let mut experiment = plan.experiment(workload, fs, set, note)?;
-    if setting == "cleaned" {
+    experiment.then_overwrite = setting == "overwritten";
+    if setting == "cleaned" || experiment.then_overwrite {
         experiment.then_clean = Some(if f2fs { Nanos::ZERO } else { PROTECTION });
     }
     Ok(experiment)
@@ -62,6 +75,11 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
         oltp.scale_time(scale)?;
         return Ok((oltp, Some("all of the files, a part of the time")));
     }
+    if name == "scattered" {
+        let mut scattered = Workload::parse(name, &overwrites(), &[])?;
+        name.clone_into(&mut scattered.name);
+        return Ok((scattered, Some("on a drive of 1.9 GB, at any scale")));
+    }
     if let Some(kib) = name.strip_prefix("sync-") {
         let mut sync = Workload::parse(name, &synchronous(kib), &[])?;
         name.clone_into(&mut sync.name);
@@ -70,6 +88,19 @@ fn workload_of(name: &str, scale: f64) -> Result<(Workload, Option<&'static str>
     let mut workload = Workload::from_builtin(name, &[])?;
     workload.scale(scale)?;
     Ok((workload, None))
+}
+
+/// Four files of 192 MiB, each of which a thread overwrites by two thirds, 16 KiB at a time anywhere: half of every segment is dead then.
+fn overwrites() -> String {
+    let thread = |n: u32| {
+        format!(
+            "define file name=f{n},path=/d,size=192m,prealloc=100\n\
+             define process name=p{n},instances=1\n{{\n thread name=t,memsize=1m,instances=1\n {{\n  \
+             flowop write name=w,filename=f{n},iosize=16k,random\n  \
+             flowop finishonbytes name=end,value=128m\n }}\n}}\n"
+        )
+    };
+    format!("set mode quit alldone\n{}create files\nrun\n", (0..4).map(thread).collect::<String>())
 }
 
 /// Four threads, each with a file of its own, which it writes synchronously from one end to the other (section 6.4). The paper says
@@ -110,7 +141,9 @@ mod tests {
     fn only_runs_that_are_cleaned_are_swept_and_nilfs2_after_its_protection_period() {
         for p in planned(&["7", "8", "9", "10"]) {
             let e = &p.experiment;
-            let wanted = (p.setting == "cleaned").then_some(match e.fs.starts_with("f2fs") {
+            let cleaned = ["cleaned", "overwritten"].contains(&p.setting.as_str());
+            assert_eq!(e.then_overwrite, p.setting == "overwritten");
+            let wanted = cleaned.then_some(match e.fs.starts_with("f2fs") {
                 true => Nanos::ZERO,
                 false => PROTECTION,
             });
