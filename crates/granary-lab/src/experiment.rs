@@ -72,7 +72,7 @@ pub struct Experiment {
     pub seed: u64,
     /// The commit this program was built from, for the record.
     pub commit: String,
-    /// Where to record what the drive is asked, from mkfs to unmount.
+    /// Where to record what the drive is asked, from mkfs to unmount, or to the end of `then_overwrite`.
     pub record: Option<PathBuf>,
     /// Share of the lines that a random write changes, 0 to 1 ([`RunOptions::changed_lines`]).
     pub changed_lines: f64,

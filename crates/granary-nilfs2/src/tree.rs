@@ -8,7 +8,7 @@
 //! Pointers are virtual block numbers, or addresses in DAT's own map. A node that changes makes all above it dirty: the next log
 //! gives it a new place, which its parent has to know. Nodes are read when they are needed and stay until [`Tree::evict`].
 //! Appending leaves full nodes behind (the kernel's carries entries to the left sibling, with the same result); only truncation
-//! removes entries, so no nodes but the last ones are sparse and none are merged.
+//! removes entries, so few nodes are less than half full and none are merged.
 //!
 //! Invariants: keys ascend; a dirty node's parent is dirty and in memory; pointer 0 is a node that never was on media.
 //! Source: reference/nilfs2.md section 5.1.

@@ -44,7 +44,7 @@ pub(super) fn clean(vfs: &Arc<Vfs>, devices: &Devices, protection: Nanos) -> Res
     })
 }
 
-/// Pages of a write, and writes under way at once: enough to keep any drive busy.
+/// Pages of a write, and writes under way at once: a choice, on which the time depends and what gc copies does not.
 const PART: u64 = 64;
 const DEPTH: usize = 16;
 
