@@ -60,6 +60,11 @@ impl Seg {
         test(&self.map, n)
     }
 
+    /// Whether no block is valid.
+    pub fn is_empty(&self) -> bool {
+        self.map == [0; 8]
+    }
+
     /// First block from `n` on that may be written.
     fn next_usable(&self, mut n: u32, blocks: u32) -> u32 {
         while n < blocks && (test(&self.map, n) || test(&self.keep, n)) {

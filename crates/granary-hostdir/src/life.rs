@@ -2,7 +2,9 @@
 
 use crate::errno::error;
 use crate::{HostDir, of};
-use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loaded, Quirks, Result};
+use granary_vfs::{
+    CachePolicy, Call, Entrance, Features, FileKind, Ino, Inode, Life, Loaded, Quirks, Result,
+};
 
 impl Life for HostDir {
     granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
@@ -26,6 +28,14 @@ impl Life for HostDir {
 
     fn root(&self) -> Ino {
         self.root.number()
+    }
+
+    fn drop_clean(&self, _call: &Call<'_>, inode: &Inode) {
+        if inode.view(|a| a.kind) == FileKind::File
+            && let Ok(file) = of(inode).bytes(false)
+        {
+            let _ = rustix::fs::fadvise(&*file, 0, None, rustix::fs::Advice::DontNeed);
+        }
     }
 
     fn load_inode(&self, _call: &Call<'_>, ino: Ino) -> Result<Loaded> {

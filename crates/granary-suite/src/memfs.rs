@@ -470,7 +470,7 @@ impl Attributes for MemFs {
 }
 
 impl Life for MemFs {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "memfs"

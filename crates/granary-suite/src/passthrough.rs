@@ -260,6 +260,12 @@ impl Life for Passthrough {
         self.lower.vfs().drop_caches();
     }
 
+    fn drop_clean(&self, call: &Call<'_>, inode: &Inode) {
+        if let Ok(below) = below(inode) {
+            self.lower.let_go(&call.as_root(), &below);
+        }
+    }
+
     fn sync(&self, call: &Call<'_>) -> Result<()> {
         self.lower.sync(&call.as_root())
     }

@@ -29,24 +29,28 @@ pub fn prefetch_at(addr: usize) {
 }
 
 /// Arrays of this size at most are put into large pages: larger ones belong to drives of which a run touches a small part, here
-/// and there, and each touch would take 2 MiB.
+/// and there, and each touch would clear 2 MiB. The allocator asks for large pages on its own, so that these ask for small ones.
 const LARGEST: usize = 256 << 20;
 /// A large page.
 const LARGE_PAGE: usize = 2 << 20;
 
 /// An array that has just been allocated, and will be accessed at random, is better kept in pages of 2 MiB: an access then
-/// seldom waits for the page tables. A hint, which no result depends on; elsewhere than on Linux it does nothing.
+/// seldom waits for the page tables. Arrays beyond 256 MiB are kept in small ones. A hint, which no result depends on; elsewhere than on Linux it does nothing.
 pub fn large_pages<T>(items: &[T]) {
     #[cfg(target_os = "linux")]
     {
         let addr = items.as_ptr().addr();
         let (from, end) = (addr.next_multiple_of(LARGE_PAGE), addr + size_of_val(items));
         let end = end - end % LARGE_PAGE;
-        if from < end && size_of_val(items) <= LARGEST {
+        let advice = match size_of_val(items) <= LARGEST {
+            true => rustix::mm::Advice::LinuxHugepage,
+            false => rustix::mm::Advice::LinuxNoHugepage,
+        };
+        if from < end {
             let start = items.as_ptr().with_addr(from).cast_mut().cast();
             // SAFETY: the range lies within the array, and the advice changes nothing but which pages back it. A kernel that
             // does not know it refuses it.
-            let _ = unsafe { rustix::mm::madvise(start, end - from, rustix::mm::Advice::LinuxHugepage) };
+            let _ = unsafe { rustix::mm::madvise(start, end - from, advice) };
         }
     }
     #[cfg(not(target_os = "linux"))]

@@ -446,7 +446,15 @@ impl PageCache {
 
     /// Drops all clean pages.
     pub(crate) fn drop_clean(&self) {
-        self.inner.lock().drop_clean();
+        self.inner.lock().drop_clean(None);
+    }
+
+    /// Drops the clean pages of a file.
+    pub(crate) fn drop_clean_of(&self, node: &Node) {
+        let id = node.mapping.load(Relaxed);
+        if id != NO_MAPPING {
+            self.inner.lock().drop_clean(Some(id));
+        }
     }
 
     /// The file leaves memory: drops its pages and its mapping.

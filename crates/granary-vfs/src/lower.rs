@@ -285,6 +285,11 @@ impl Lower {
         self.vfs.flush_closed(call, node);
     }
 
+    /// Lets go of a node's clean pages, as [`Posix::let_go`](crate::Posix::let_go).
+    pub fn let_go(&self, call: &Call<'_>, node: &NodeRef) {
+        self.vfs.let_go(&above(call), node);
+    }
+
     /// Makes a node durable.
     ///
     /// # Errors

@@ -196,6 +196,11 @@ pub trait Posix {
         let _ = map;
         Err(FsError::NotSupported)
     }
+    /// What memory holds of an open file's clean data may go (POSIX_FADV_DONTNEED). A hint: without one, it stays.
+    fn let_go(&mut self, fd: Fd) -> Result<()> {
+        let _ = fd;
+        Ok(())
+    }
     /// Makes the file durable.
     fn fsync(&mut self, fd: Fd) -> Result<()>;
     /// Makes the file's data durable, and the attributes that are needed to read it.

@@ -415,7 +415,7 @@ impl<C: Clients> Run<C> {
         }
         let flowops = self.workload.processes.iter().flat_map(|p| &p.threads).flat_map(|t| &t.flowops);
         if flowops.into_iter().any(no_readahead) {
-            warnings.push("`noreadahead` has no effect: the calls here have no fadvise".into());
+            warnings.push("`noreadahead` has no effect: there is no such hint here".into());
         }
         warnings
     }

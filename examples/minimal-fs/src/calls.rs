@@ -139,6 +139,7 @@ impl Life for Minimal {
         features,
         opened,
         closed,
+        drop_clean,
         process_ended,
         memory,
         attach,

@@ -9,7 +9,7 @@ use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loade
 use zerocopy::little_endian::U32;
 
 impl Life for ByteFs {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);
 
     fn name(&self) -> &'static str {
         self.core.options.variant.name()

@@ -78,7 +78,7 @@ impl Attributes for Liar {
 
 impl Life for Liar {
     forward_life!(
-        inner: name, features, opened, closed, process_ended, memory, attach, root, load_inode, evict, release, drop_caches, unmount
+        inner: name, features, opened, closed, drop_clean, process_ended, memory, attach, root, load_inode, evict, release, drop_caches, unmount
     );
 
     fn sync(&self, call: &Call<'_>) -> Result<()> {

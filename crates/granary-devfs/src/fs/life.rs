@@ -7,7 +7,7 @@ use granary_sim::{costs, cpu};
 use granary_vfs::{Call, Features, Ino, Inode, Life, Loaded, Result};
 
 impl Life for DevFs {
-    granary_vfs::file_system_lacks!(process_ended, attach, drop_caches);
+    granary_vfs::file_system_lacks!(process_ended, attach, drop_caches, drop_clean);
 
     fn name(&self) -> &'static str {
         self.name

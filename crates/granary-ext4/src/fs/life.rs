@@ -11,7 +11,7 @@ use granary_vfs::{
 use std::sync::Weak;
 
 impl Life for Ext4 {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
 
     fn name(&self) -> &'static str {
         "ext4"

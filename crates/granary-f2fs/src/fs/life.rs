@@ -8,7 +8,7 @@ use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loade
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for F2fs {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach);
 
     fn name(&self) -> &'static str {
         "f2fs"

@@ -232,6 +232,10 @@ impl Posix for KernelClient {
         sys::fallocate(self.file(fd)?, flags, pos, len).map_err(failed)
     }
 
+    fn let_go(&mut self, fd: Fd) -> Result<()> {
+        sys::fadvise(self.file(fd)?, 0, None, sys::Advice::DontNeed).map_err(failed)
+    }
+
     fn fsync(&mut self, fd: Fd) -> Result<()> {
         sys::fsync(self.file(fd)?).map_err(failed)
     }

@@ -4,16 +4,18 @@
 //!   setup     the platform, as the testbed states it
 //!   1, 2      writes of one thread, without and with an fsync after each, beside the drive alone
 //!   3, 5      the drive alone: unaligned beside aligned, one access beside pieces of 32 KiB under way together
+//!   4         what the page cache, and what fsync without the devices, take of a write: by runs in which they take no time
 //!   10        a file filled by appends, then overwritten at random: sizes of S +- 10 %, any byte, O_SYNC
 //!   table2    the space of both phases, with `reclaim = artifact` as it was published, and with `reclaim = paper`
 //!   11, 12    the same with the I/O engine off, and with 1 to 64 threads for the SSD
 //!   13        random reads of such a file
 //!   14        1 to 16 threads overwrite one file
+//!   15        appends and random writes with a PCIe 5.0 drive (testbed `orchfs-pcie5`)
 //!   16        Filebench's fileserver, webproxy, varmail
 //!   19        the share of Upages as the volume of random writes grows, migration off
 //! ```
 //!
-//! Figures 4, 15, 17 and 18 are not run: breakdowns of kernel functions, RAIDs, LevelDB and GridGraph. OdinFS, ArckFS and Strata
+//! Figures 17 and 18 are not run: LevelDB and GridGraph. Nor are figure 15's RAIDs. OdinFS, ArckFS and Strata
 //! are absent: statements over "NVM file systems" are over NOVA here, those over "hybrid" ones over PHFS and SPFS.
 //!
 //! Source: slides of OrchFS (FAST'25) and notes of the paper that agree with them.
@@ -39,7 +41,7 @@ use std::collections::BTreeMap;
 pub const STUDY: Study = Study {
     name: "orchfs",
     title: "OrchFS (FAST'25)",
-    figures: &["setup", "1", "2", "3", "5", "10", "table2", "11", "12", "13", "14", "16", "19"],
+    figures: &["setup", "1", "2", "3", "4", "5", "10", "table2", "11", "12", "13", "14", "15", "16", "19"],
     workloads: &plan::WORKLOADS,
     testbed: "orchfs",
     scale: 0.005,
@@ -71,6 +73,10 @@ fn alone(plan: &Plan<'_>, figures: &[String]) -> Result<Alone, LabError> {
     }
     if asked("1") || asked("2") {
         out.insert("raw 1 MiB, B/s", bench(plan, "randwrite", 1 << 20, 1)?);
+    }
+    if asked("1") {
+        let fast = Plan { testbed: plan::PCIE5_TESTBED, ..*plan };
+        out.insert("raw 1 MiB of PCIe 5.0, B/s", bench(&fast, "randwrite", 1 << 20, 1)?);
     }
     if asked("3") {
         // 16 KiB that do not begin with a page touch one page more, and the SSD programs whole units.

@@ -8,7 +8,7 @@
 //!   mapping   three ways to map clusters, on memory of DRAM speed
 //!   nvlog     SPFS as NVLog's authors measured it, on their kind of SSD
 //!   trace     generators of three of FIU's traces on the machine with little memory
-//!   stacking  a figure whose bars are a picture: nothing to hold ours against
+//!   stacking  a file server of which some threads have direct I/O
 //! ```
 //!
 //! Source: the slides of the talk. The only figure of theirs that is a number is the headline, 9.9 times. NVLog (FAST'25): raw results in

@@ -10,7 +10,7 @@ use granary_vfs::{
 use std::sync::{Arc, Weak};
 
 impl Life for Nilfs2 {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory);
 
     fn name(&self) -> &'static str {
         "nilfs2"

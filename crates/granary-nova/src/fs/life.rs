@@ -6,7 +6,7 @@ use crate::replay::MAX_FILE_SIZE;
 use granary_vfs::{CachePolicy, Call, Entrance, Features, FsError, Ino, Inode, Life, Loaded, Quirks, Result};
 
 impl Life for Nova {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "nova"

@@ -7,7 +7,7 @@ use granary_vfs::{CachePolicy, Call, Entrance, Features, Ino, Inode, Life, Loade
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Life for OrchFs {
-    granary_vfs::file_system_lacks!(opened, closed, attach);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, attach);
 
     fn name(&self) -> &'static str {
         match self.options.partition {

@@ -10,7 +10,7 @@ use granary_vfs::{
 };
 
 impl Life for Pmfs {
-    granary_vfs::file_system_lacks!(opened, closed, process_ended, memory, attach, drop_caches);
+    granary_vfs::file_system_lacks!(opened, closed, drop_clean, process_ended, memory, attach, drop_caches);
 
     fn name(&self) -> &'static str {
         "pmfs"

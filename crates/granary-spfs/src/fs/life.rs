@@ -2,7 +2,7 @@
 
 use crate::Spfs;
 use crate::layout::CLEAN;
-use crate::node::Node;
+use crate::node::{self, Node};
 use crate::promote::MAX_SIZE;
 use granary_device::Structure;
 use granary_vfs::{CachePolicy, Call, Features, Ino, Inode, Life, Loaded, Quirks, Result};
@@ -67,6 +67,13 @@ impl Life for Spfs {
 
     fn drop_caches(&self, _: &Call<'_>) {
         self.lower.vfs().drop_caches();
+    }
+
+    fn drop_clean(&self, call: &Call<'_>, inode: &Inode) {
+        // A file in persistent memory alone has nothing below.
+        if let Ok(below) = node::below(inode) {
+            self.lower.let_go(&call.as_root(), &below);
+        }
     }
 
     fn sync(&self, call: &Call<'_>) -> Result<()> {

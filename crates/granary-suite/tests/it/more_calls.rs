@@ -138,6 +138,24 @@ fn dropped_caches_are_filled_again_from_media_and_keep_what_is_dirty() {
 }
 
 #[test]
+fn a_file_that_is_let_go_of_loses_its_clean_pages_and_no_others() {
+    with_vfs(VfsConfig::default(), MemFsConfig::default(), |_, vfs, mut p| {
+        let (wanted, other) = (create(&mut p, "/wanted", 8192), create(&mut p, "/other", 8192));
+        p.sync().expect("syncs");
+        p.pwrite(wanted, Payload::Bytes(&[0x22; 4096]), 0).expect("written");
+        p.let_go(wanted).expect("a hint");
+        let stats = vfs.cache_stats();
+        assert_eq!((stats.pages, stats.dirty), (3, 1), "two of the other's, and the one that is dirty");
+        assert!(content(&mut p, other).iter().all(|&b| b == 0x11));
+        assert_eq!(vfs.cache_stats().filled, stats.filled);
+        let now = content(&mut p, wanted);
+        assert!(now[..4096].iter().all(|&b| b == 0x22) && now[4096..].iter().all(|&b| b == 0x11));
+        assert_eq!(vfs.cache_stats().filled, stats.filled + 1, "the clean page came from media");
+        p.exit();
+    });
+}
+
+#[test]
 fn access_times_move_as_the_policy_says() {
     let times = |atime| {
         let (send, receive) = std::sync::mpsc::channel();

@@ -212,9 +212,10 @@ impl Slots {
     }
 
     /// Takes all clean pages out.
-    pub(super) fn drop_clean(&mut self) {
+    pub(super) fn drop_clean(&mut self, of: Option<u32>) {
         for slot in 0..self.slots.len() as u32 {
-            if self.state(slot) == State::Clean {
+            let wanted = of.is_none_or(|id| self.slots[slot as usize].mapping == id);
+            if wanted && self.state(slot) == State::Clean {
                 self.remove(slot);
             }
         }

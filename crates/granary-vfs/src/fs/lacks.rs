@@ -85,6 +85,9 @@ macro_rules! file_system_lacks_call {
     (drop_caches) => {
         fn drop_caches(&self, _: &$crate::Call<'_>) {}
     };
+    (drop_clean) => {
+        fn drop_clean(&self, _: &$crate::Call<'_>, _: &$crate::Inode) {}
+    };
     (create_unnamed) => {
         fn create_unnamed(
             &self,

@@ -53,6 +53,9 @@ pub trait Life: Send + Sync {
     /// Lets go of metadata in memory that media have too, as `echo 2 > /proc/sys/vm/drop_caches`. A hint.
     fn drop_caches(&self, call: &Call<'_>);
 
+    /// Lets go of clean data of this file that it holds beside the vfs's page cache (POSIX_FADV_DONTNEED). A hint.
+    fn drop_clean(&self, call: &Call<'_>, inode: &Inode);
+
     /// Makes everything durable; all dirty pages have been given to `write_pages`.
     fn sync(&self, call: &Call<'_>) -> Result<()>;
 
@@ -112,6 +115,11 @@ macro_rules! forward_life_call {
     ($inner:ident drop_caches) => {
         fn drop_caches(&self, call: &$crate::Call<'_>) {
             self.$inner.drop_caches(call);
+        }
+    };
+    ($inner:ident drop_clean) => {
+        fn drop_clean(&self, call: &$crate::Call<'_>, inode: &$crate::Inode) {
+            self.$inner.drop_clean(call, inode);
         }
     };
     ($inner:ident sync) => {

@@ -233,7 +233,12 @@ impl Shared {
         };
         let mut fds = Vec::new();
         for path in &paths {
-            fds.push(p.open(path, access | on.open, 0o644).map_err(failed(on, "open", path))?);
+            let fd = p.open(path, access | on.open, 0o644).map_err(failed(on, "open", path))?;
+            // As fio does whenever a job opens a file (ioengines.c, td_io_open_file).
+            if on.invalidate {
+                p.let_go(fd).map_err(failed(on, "posix_fadvise", path))?;
+            }
+            fds.push(fd);
         }
         while !self.run.is_over() {
             let mut client = self.client.lock();

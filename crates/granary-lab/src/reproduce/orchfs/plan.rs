@@ -6,7 +6,7 @@ use crate::reproduce::{MAIN, Plan, Planned};
 use granary_workload::Workload;
 
 /// All workloads.
-pub(super) const WORKLOADS: [&str; 39] = [
+pub(super) const WORKLOADS: [&str; 48] = [
     "fill-1k",
     "fill-4k",
     "fill-8k",
@@ -31,8 +31,17 @@ pub(super) const WORKLOADS: [&str; 39] = [
     "over-mixed",
     "nosync-1m",
     "nosync-mixed",
+    "fsync-4k",
+    "fsync-16k",
+    "fsync-64k",
+    "fsync-256k",
     "fsync-1m",
     "fsync-mixed",
+    "direct-4k",
+    "direct-16k",
+    "direct-64k",
+    "direct-256k",
+    "direct-1m",
     "read-4k",
     "read-128k",
     "read-1m",
@@ -50,6 +59,8 @@ pub(super) const WORKLOADS: [&str; 39] = [
 /// Sizes of figure 10 and Table 2; `mixed` is 1 B to 2 MB.
 pub(super) const SIZES: [&str; 11] =
     ["1k", "4k", "8k", "16k", "32k", "64k", "128k", "256k", "512k", "1m", "mixed"];
+/// Sizes of figure 4.
+pub(super) const PARTS: [&str; 5] = ["4k", "16k", "64k", "256k", "1m"];
 /// Distributions of figure 13; `128k` is 1 B to 128 KB.
 pub(super) const READS: [&str; 4] = ["1m", "mixed", "4k", "128k"];
 /// Threads of figure 14.
@@ -66,6 +77,15 @@ pub(super) const OTHERS: [&str; 6] = ["ext4", "f2fs", "nova", "phfs", "spfs+ext4
 pub(super) const ARTIFACT: &str = "artifact";
 /// As the paper's text has it.
 pub(super) const PAPER: &str = "paper";
+
+/// The page cache takes no time: its pages are found and its bytes copied at once.
+pub(super) const PAGES_FREE: &str = "page cache free";
+/// The host's processors take no time: what is left are the devices.
+pub(super) const HOST_FREE: &str = "processor free";
+/// With a PCIe 5.0 drive instead, on [`PCIE5_TESTBED`].
+pub(super) const PCIE5: &str = "PCIe 5.0";
+/// Its testbed.
+pub(super) const PCIE5_TESTBED: &str = "orchfs-pcie5";
 
 /// The runs for these figures, in a fixed order.
 ///
@@ -89,6 +109,15 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
             for size in ["1m", "mixed"] {
                 add(MAIN, &format!("{what}-{size}"), &ON_SSD);
             }
+        }
+    }
+    if asked("1") {
+        add(PCIE5, "nosync-1m", &ON_SSD);
+    }
+    if asked("4") {
+        for size in PARTS {
+            [MAIN, PAGES_FREE, HOST_FREE].iter().for_each(|s| add(s, &format!("fsync-{size}"), &ON_SSD));
+            [MAIN, HOST_FREE].iter().for_each(|s| add(s, &format!("direct-{size}"), &ON_SSD));
         }
     }
     if asked("10") {
@@ -117,6 +146,11 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
     if asked("14") {
         THREADS.iter().for_each(|n| add(MAIN, &format!("threads-{n}"), &["orchfs", "ext4", "nova"]));
     }
+    if asked("15") {
+        for workload in ["fill-1m", "fill-mixed", "over-1m", "over-mixed"] {
+            add(PCIE5, workload, &with_orchfs);
+        }
+    }
     if asked("16") {
         ["fileserver", "webproxy", "varmail"].iter().for_each(|w| add(MAIN, w, &with_orchfs));
     }
@@ -141,6 +175,14 @@ fn experiment(plan: &Plan<'_>, setting: &str, workload: &str, fs: &str) -> Resul
     if let Some(n) = setting.strip_suffix(" SSD threads") {
         set.push(format!("orchfs.ssd_threads={n}"));
     }
+    if setting == PAGES_FREE {
+        set.extend(["page", "copy_bandwidth"].map(|cost| format!("host.costs.{cost}=0")));
+    }
+    if setting == HOST_FREE {
+        let costs = toml::Table::try_from(plan.whole()?.host.costs).expect("a table of numbers");
+        set.extend(costs.keys().map(|cost| format!("host.costs.{cost}=0")));
+    }
+    let testbed = if setting == PCIE5 { PCIE5_TESTBED } else { plan.testbed };
     let parsed = match text_of(workload, plan.scale) {
         Some(text) => {
             let mut parsed = Workload::from_fio(workload, &text).map_err(LabError::BadJobFile)?;
@@ -153,7 +195,7 @@ fn experiment(plan: &Plan<'_>, setting: &str, workload: &str, fs: &str) -> Resul
             parsed
         }
     };
-    plan.experiment(parsed, fs, set, None)
+    Plan { testbed, ..*plan }.experiment(parsed, fs, set, None)
 }
 
 /// Sizes of accesses: S +- 10 %, byte by byte.
@@ -173,7 +215,8 @@ pub(super) fn text_of(name: &str, scale: f64) -> Option<String> {
     let total = ((10e9 * scale) as u64).max(16 << 20);
     let (what, size) = name.split_once('-').unwrap_or((name, ""));
     let file = format!("[global]\nioengine=psync\nfilename=f\nsize={total}\nfallocate=none\n");
-    // The released code's test opens with O_SYNC; what is appended first is not measured by itself.
+    // The released code's test opens with O_SYNC and keeps what it appended in memory; that is not measured by itself.
+    let kept = "sync=1\ninvalidate=0\n";
     let fill = format!(
         "[fill]\nrw=write\n{}",
         sizes(if size.is_empty() || what == "threads" { "1m" } else { size })
@@ -181,9 +224,15 @@ pub(super) fn text_of(name: &str, scale: f64) -> Option<String> {
     let over = |more: &str| format!("[over]\nstonewall\nrw=randwrite\nblockalign=1\nio_size={total}\n{more}");
     Some(match what {
         "fill" => format!("{file}sync=1\n{fill}"),
-        "over" => format!("{file}sync=1\n{fill}{}", over(&sizes(size))),
+        "over" => format!("{file}{kept}{fill}{}", over(&sizes(size))),
         "nosync" => format!("{file}{fill}end_fsync=1\n{}", over(&sizes(size))),
         "fsync" => format!("{file}fsync=1\n{fill}{}", over(&sizes(size))),
+        "direct" => {
+            let sizes = format!("bs={size}\n");
+            format!(
+                "{file}fsync=1\n[fill]\nrw=write\n{sizes}[over]\nstonewall\nrw=randwrite\nio_size={total}\ndirect=1\n{sizes}"
+            )
+        }
         // The notes name 30 s; as many bytes as the file has are enough for a mean.
         "read" => {
             let sizes =
@@ -195,11 +244,11 @@ pub(super) fn text_of(name: &str, scale: f64) -> Option<String> {
         "threads" => {
             let each = total / size.parse::<u64>().expect("a number of threads");
             let more = format!("{}numjobs={size}\nio_size={each}\n", sizes("1m"));
-            format!("{file}sync=1\n{fill}{}", over(&more))
+            format!("{file}{kept}{fill}{}", over(&more))
         }
         // Eight times the file's size of random writes.
         "grow" => {
-            format!("{file}sync=1\n{fill}{}", over(&format!("{}io_size={}\n", sizes("mixed"), total * 8)))
+            format!("{file}{kept}{fill}{}", over(&format!("{}io_size={}\n", sizes("mixed"), total * 8)))
         }
         _ => return None,
     })

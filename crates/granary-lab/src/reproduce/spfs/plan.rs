@@ -6,7 +6,7 @@ use crate::reproduce::{MAIN, Plan, Planned};
 use granary_workload::Workload;
 
 /// All workloads: what is written, how much at a time, and whether an fsync follows each write.
-pub(super) const WORKLOADS: [&str; 21] = [
+pub(super) const WORKLOADS: [&str; 26] = [
     "rewrite-4k",
     "append-100",
     "append-1k",
@@ -28,7 +28,15 @@ pub(super) const WORKLOADS: [&str; 21] = [
     "moodle",
     "usr1",
     "usr2",
+    "stacking-0",
+    "stacking-3",
+    "stacking-6",
+    "stacking-9",
+    "stacking-12",
 ];
+/// A file server of which so many of 12 threads open their files for direct I/O.
+pub(super) const STACKING: [&str; 5] =
+    ["stacking-0", "stacking-3", "stacking-6", "stacking-9", "stacking-12"];
 /// Generators of what FIU's traces are.
 pub(super) const TRACES: [&str; 3] = ["moodle", "usr1", "usr2"];
 /// The setting of the replay of traces: the slides' second machine, with little memory.
@@ -69,6 +77,11 @@ pub(super) fn runs(plan: &Plan<'_>, figures: &[String]) -> Result<Vec<Planned>, 
         for workload in TRACES {
             let file_systems = PAIRS.iter().flat_map(|(a, b)| [*a, *b]).chain(["nova"]);
             all.extend(file_systems.map(|fs| (SMALL.to_owned(), workload, fs)));
+        }
+    }
+    if asked("stacking") {
+        for workload in STACKING {
+            all.extend(PAIRS.iter().flat_map(|(a, b)| [*a, *b]).map(|fs| (MAIN.to_owned(), workload, fs)));
         }
     }
     plan.keep(&mut all);
@@ -145,6 +158,9 @@ fn nvlog(name: &str, scale: f64) -> String {
 fn text_of(name: &str, scale: f64) -> String {
     let part = |n: u64| ((n as f64 * scale) as u64).max(100);
     let (what, size) = name.split_once('-').unwrap_or((name, ""));
+    if what == "stacking" {
+        return file_server(size.parse().expect("a number of threads"), scale);
+    }
     let (flowop, iosize, sync) = match (what, size) {
         ("append", size) => ("appendfile", size, true),
         ("rewrite", size) => ("write", size, true),
@@ -161,6 +177,33 @@ fn text_of(name: &str, scale: f64) -> String {
          flowop {flowop} name=w,filesetname=f,fd=1{random},iosize={iosize}\n{fsync}  \
          flowop finishoncount name=end,value={count}\n }}\n}}\ncreate files\nrun\n"
     )
+}
+
+/// Filebench's fileserver with 12 threads, of which `direct` open their files with O_DIRECT and O_SYNC (slides: "mix of buffered and
+/// direct I/O"; they do not say how many threads have which). Each kind has files of its own, as many as its threads have a share.
+/// Sizes are the means of the authors of ByteFS (`workloads/fileserver.f`), all the same: direct I/O takes whole blocks only.
+fn file_server(direct: u32, scale: f64) -> String {
+    const THREADS: u32 = 12;
+    let kind = |name: &str, threads: u32, flags: &str| {
+        if threads == 0 {
+            return String::new();
+        }
+        let files = ((100_000.0 * scale * f64::from(threads) / f64::from(THREADS)) as u64).max(100);
+        format!(
+            "define fileset name={name},path=/{name},size=128k,entries={files},dirwidth=20,prealloc=80\n\
+             define process name=p-{name},instances=1\n{{\n thread name=t,memsize=10m,instances={threads}\n {{\n  \
+             flowop createfile name={name}-c,filesetname={name},fd=1{flags}\n  \
+             flowop writewholefile name={name}-w,srcfd=1,fd=1,iosize=1m\n  flowop closefile name=c1,fd=1\n  \
+             flowop openfile name=o1,filesetname={name},fd=1{flags}\n  flowop appendfile name=a,iosize=16k,fd=1\n  \
+             flowop closefile name=c2,fd=1\n  flowop openfile name=o2,filesetname={name},fd=1{flags}\n  \
+             flowop readwholefile name=r,fd=1,iosize=1m\n  flowop closefile name=c3,fd=1\n  \
+             flowop deletefile name=d,filesetname={name}\n  flowop statfile name=s,filesetname={name}\n }}\n}}\n"
+        )
+    };
+    let (buffered, direct) =
+        (kind("buffered", THREADS - direct, ""), kind("direct", direct, ",directio,dsync"));
+    // Buffered threads are a hundred times as fast as direct ones, so that a number of operations would be theirs alone: a second.
+    format!("{buffered}{direct}create files\nrun 1\n")
 }
 
 #[cfg(test)]
@@ -189,6 +232,7 @@ mod tests {
         };
         let count = |figure: &str| plan.runs(study, &[figure.to_owned()]).expect("there is a plan").len();
         assert_eq!((count("sync"), count("profiler"), count("hashing"), count("nvlog")), (20, 4, 0, 20));
+        assert_eq!(count("stacking"), 20);
         let trace = plan.runs(study, &["trace".to_owned()]).expect("there is a plan");
         assert_eq!(trace.len(), 15);
         for run in trace {

@@ -147,6 +147,15 @@ fn what_there_is_not_on_files_is_refused_with_its_line() {
 }
 
 #[test]
+fn a_job_that_opens_a_file_lets_go_of_its_pages_unless_told_otherwise() {
+    let jobs = "[a]\nrw=write\nsize=16k\n[b]\nstonewall\nrw=read\nsize=16k\n";
+    for (said, jobs_that_do) in [("", 2), ("invalidate=1\n", 2), ("invalidate=0\n", 0)] {
+        let (_, fs) = good(&format!("[global]\nfilename=f\n{said}{jobs}"));
+        assert_eq!(did(&fs, "let_go").len(), jobs_that_do, "{said}");
+    }
+}
+
+#[test]
 fn a_scaled_job_has_smaller_files_and_fewer_accesses() {
     let text = "[a]\nrw=randwrite\nbs=4k\nsize=1m\nnumber_ios=100\nnumjobs=3\n";
     let mut workload = Workload::from_fio("f.fio", text).expect("good");
