@@ -20,7 +20,7 @@ fn main() {
         let (its, its_end) = (Arc::clone(&server), Arc::clone(&ends));
         let serving = std::thread::spawn(move || {
             while its.next(&its_end, spins).is_some() {
-                its.reply(&Answer::of(0));
+                its.reply(&Answer::of(0), false);
             }
         });
         let client = Segment::open(&file).expect("a channel");

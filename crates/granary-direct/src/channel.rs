@@ -8,7 +8,8 @@
 //! Who waits spins a little and then sleeps on the turn (futex). Before it sleeps it says so, and looks once more; who hands the turn
 //! over looks whether the other sleeps. One of the two sees the other, because both do so in one order (SeqCst).
 //!
-//! Where the process has one processor only, spinning would keep the other side from running: it sleeps at once.
+//! Where the process has one processor only, spinning would keep the other side from running: it sleeps at once. So do both sides where
+//! more channels are busy than there are pairs of processors ([`Crowd`]): whoever spins there keeps somebody from running who has work.
 //!
 //! A client that writes what it likes into these words can make the server look at commands that it did not mean, or sleep until
 //! the next second; nothing else.
@@ -18,8 +19,8 @@ use crate::wire::{Answer, Command, Op};
 use rustix::event::Timespec;
 use rustix::thread::futex;
 
-use std::sync::atomic::Ordering::{Acquire, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 const FREE: u32 = 0;
 const ASKED: u32 = 1;
@@ -50,6 +51,30 @@ pub fn spins() -> u32 {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) if set.count() > 1 => SPINS,
         _ => 0,
+    }
+}
+
+/// Tells the channels of a server whether they are too many for spinning.
+pub struct Crowd {
+    /// Commands of all channels so far.
+    served: AtomicU64,
+    /// Channels that may spin: each has a client and a server, which want a processor each.
+    pairs: u64,
+}
+
+impl Crowd {
+    /// For the processors that this process has.
+    #[expect(clippy::new_without_default, reason = "it looks at the machine")]
+    pub fn new() -> Crowd {
+        let processors = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+        Crowd { served: AtomicU64::new(0), pairs: u64::from(processors / 2) }
+    }
+
+    /// A command of a channel, whose one before was number `last`: whether more others came between than could spin, too.
+    pub fn is_there(&self, last: &mut u64) -> bool {
+        let now = self.served.fetch_add(1, Relaxed);
+        let between = now.wrapping_sub(std::mem::replace(last, now));
+        between > self.pairs
     }
 }
 
@@ -97,9 +122,13 @@ impl Segment {
         None
     }
 
-    /// The server: hands its answer over.
-    pub fn reply(&self, answer: &Answer) {
+    /// The server: hands its answer over. `crowded`: the client is not to spin for the next one.
+    pub fn reply(&self, answer: &Answer, crowded: bool) {
         self.put_answer(answer);
+        // Mostly it is what it was, and then the word's cache line stays with both.
+        if self.crowded().load(Relaxed) != u32::from(crowded) {
+            self.crowded().store(u32::from(crowded), Relaxed);
+        }
         self.turn().store(ANSWERED, SeqCst);
         if self.client_sleeps().load(SeqCst) != 0 {
             wake(self.turn());
@@ -125,6 +154,7 @@ impl Segment {
         if self.server_sleeps().load(SeqCst) != 0 {
             wake(self.turn());
         }
+        let spins = if self.crowded().load(Relaxed) == 0 { spins } else { 0 };
         loop {
             match wait_once((self.turn(), self.client_sleeps()), |turn| turn == ASKED, spins, &PATIENCE) {
                 ANSWERED => {
@@ -151,7 +181,7 @@ mod tests {
         let (its, its_end) = (Arc::clone(&server), Arc::clone(&ends));
         let serving = std::thread::Builder::new().spawn(move || {
             while let Some(command) = its.next(&its_end, spins) {
-                its.reply(&Answer::of(command.pos));
+                its.reply(&Answer::of(command.pos), command.pos % 3 == 0);
             }
         });
         let client = Segment::open(&file).expect("opens");
@@ -163,6 +193,21 @@ mod tests {
         server.end();
         serving.expect("started").join().expect("ends");
         assert_eq!(client.ask(&Command::new(Op::Read), spins, || true), None, "it has ended");
+    }
+
+    #[test]
+    fn a_crowd_is_more_busy_channels_than_pairs_of_processors() {
+        let crowds = |pairs, channels: &[usize]| {
+            let crowd = Crowd { served: AtomicU64::new(0), pairs };
+            let mut last = [0; 16];
+            channels.iter().map(|&channel| crowd.is_there(&mut last[channel])).collect::<Vec<_>>()
+        };
+        assert_eq!(crowds(1, &[0; 9]), [false; 9], "one alone");
+        let in_turn: Vec<usize> = (0..48).map(|n| n % 16).collect();
+        assert!(crowds(1, &in_turn)[16..].iter().all(|crowded| *crowded));
+        assert!(crowds(16, &in_turn).iter().all(|crowded| !*crowded), "each pair has its processors");
+        // One that is slow does not keep a fast one from spinning.
+        assert_eq!(crowds(1, &[0, 0, 1, 0, 0, 0]), [false, false, true, true, false, false]);
     }
 
     #[test]

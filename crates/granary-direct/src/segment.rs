@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0      turn 4                       whose turn it is; what both sides sleep on
-//!   64     server sleeps 4 | client sleeps 4
+//!   64     server sleeps 4 | client sleeps 4 | crowded 4
 //!   128    Command
 //!   256    Answer
 //!   4096   data area, 1 MiB
@@ -26,6 +26,7 @@ pub const DATA: usize = 1 << 20;
 const DATA_AT: usize = 4096;
 const SERVER_SLEEPS_AT: usize = 64;
 const CLIENT_SLEEPS_AT: usize = 68;
+const CROWDED_AT: usize = 72;
 const COMMAND_AT: usize = 128;
 const ANSWER_AT: usize = 256;
 const SIZE: usize = DATA_AT + DATA;
@@ -90,6 +91,10 @@ impl Segment {
 
     pub(crate) fn client_sleeps(&self) -> &AtomicU32 {
         self.word(CLIENT_SLEEPS_AT)
+    }
+
+    pub(crate) fn crowded(&self) -> &AtomicU32 {
+        self.word(CROWDED_AT)
     }
 
     fn copy_out(&self, at: usize, to: &mut [u8]) {

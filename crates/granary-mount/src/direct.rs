@@ -31,6 +31,7 @@ mod views;
 mod walk;
 
 use crate::adapter::Adapter;
+use granary_direct::channel::Crowd;
 use granary_direct::socket::{accept, listen_at};
 use granary_sim::JoinHandle;
 use granary_units::Nanos;
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     others: bool,
     ends: AtomicBool,
     channels: AtomicUsize,
+    crowd: Arc<Crowd>,
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
 }
 
@@ -82,6 +84,7 @@ impl Direct {
             others,
             ends: AtomicBool::new(false),
             channels: AtomicUsize::new(0),
+            crowd: Arc::new(Crowd::new()),
             peers: Mutex::default(),
         });
         let (its, socket) = (Arc::clone(&shared), Arc::clone(&listener));

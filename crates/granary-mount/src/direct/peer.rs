@@ -153,13 +153,15 @@ impl Peer {
         let segment = Arc::new(segment);
         let name = format!("direct {}.{}", self.caller.process, channels.len());
         let (peer, its, adapter) = (Arc::clone(self), Arc::clone(&segment), Arc::clone(&shared.adapter));
+        let crowd = Arc::clone(&shared.crowd);
         let thread = granary_sim::spawn(&name, move || {
             let _whose = granary_sim::on_behalf(peer.caller.process as usize);
             let (spins, mut buffer) = (spins(), Vec::new());
-            let mut rounds = spins;
+            let (mut rounds, mut last) = (spins, 0);
             while let Some(command) = its.next(&peer.ends, rounds) {
-                its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer));
-                rounds = spins_after(command.op, spins);
+                let crowded = crowd.is_there(&mut last);
+                its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer), crowded);
+                rounds = if crowded { 0 } else { spins_after(command.op, spins) };
             }
         });
         channels.push((segment, thread));

@@ -42,6 +42,7 @@ fn every_job_file_runs_on_orchfs_and_moves_what_it_says() {
             * match name.rsplit_once('-').map_or(name.as_str(), |(figure, _)| figure) {
                 "fig14-separate" => 9e9,
                 "fig14-shared" => 19e9,
+                "fig13" => 30e9,
                 "fig19" => 90e9,
                 _ => 20e9,
             };

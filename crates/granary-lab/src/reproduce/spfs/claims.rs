@@ -11,8 +11,8 @@ const WORKLOAD: &str = "the slides do not say of which workload: ours is the bes
 const TEXT: &str = "a statement in words";
 const STATED: &str = "a value of the testbed, with its source beside it";
 const PARTS: &str = "the testbed states the page cache, not the memory";
-const PICTURE: &str =
-    "the figure's bars are a picture; the talk says that SPFS benefits, and where it puts what";
+const PICTURE: &str = "the bars are a picture; here a directory that changed below is made durable there before a file in persistent \
+                       memory alone gets a name in it: over F2FS that is a checkpoint, for which buffered threads wait";
 const SHARE: &str = "share of the written bytes that went to persistent memory: above one half is PMEM";
 const COUNTED: &str = "counted by the code that enters and searches extents";
 const ENTRIES: &str = "a slot for each cluster instead of one for each extent";
