@@ -41,12 +41,13 @@ impl Paper {
     }
 
     /// Whether our number says the same: on the same side of 1 for a factor (5 % apart from it), within a quarter of what is said
-    /// to be similar, within a factor of two for all else.
+    /// to be similar, within a factor of two for all else; what lies within a range says what the range says.
     pub fn holds(self, ours: f64, factor: bool) -> bool {
         match self {
             Paper::Above(v) => ours > v,
             Paper::Below(v) => ours < v,
             Paper::About(v) => (0.75..=1.25).contains(&(ours / v)),
+            Paper::Range(least, most) if (least..=most).contains(&ours) => true,
             // Nothing is nothing to the digits that are printed.
             Paper::Number(0.0) => ours.abs() < 0.005,
             _ => match self.number() {
@@ -112,6 +113,7 @@ mod tests {
         assert!(number(35.0).holds(18.0, false) && !number(35.0).holds(17.0, false));
         assert!(Paper::About(1.0).holds(1.2, true) && !Paper::About(1.0).holds(1.3, true));
         assert!(Paper::Range(1.2, 1.5).holds(1.1, true) && Paper::Above(1.0).holds(1.01, true));
+        assert!(Paper::Range(1.02, 1.56).holds(1.03, true) && !Paper::Range(1.02, 1.56).holds(1.0, true));
         assert!(number(0.0).holds(0.004, false) && !number(0.0).holds(0.01, false));
         assert_eq!((number(2.50).text(), Paper::Range(1.2, 1.5).text()), ("2.5".into(), "1.2-1.5".into()));
         assert_eq!((Paper::About(1.0).text(), Paper::Above(1.0).text()), ("~1".into(), ">1".into()));
