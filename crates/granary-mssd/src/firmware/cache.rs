@@ -78,6 +78,7 @@ pub struct Cache {
     capacity: usize,
     /// Pages of a mapping unit.
     unit: u64,
+    behind: units::Behind,
     /// Power failures take what no FLUSH has written back.
     volatile: bool,
     by_page: FxHashMap<Lpa, u32>,
@@ -104,6 +105,7 @@ impl Cache {
             free: Vec::new(),
             capacity: (config.firmware.cache.0 / PAGE_SIZE as u64) as usize,
             unit: config.flash.unit_pages(),
+            behind: units::Behind::new(config),
             volatile: config.firmware.volatile_cache,
             by_page: FxHashMap::default(),
             chain: Chain::default(),

@@ -11,19 +11,49 @@
 //! Source of the mechanism: OrchFS's talk (FAST'25), "IO alignment": 16 KiB pages of a PM9A3.
 
 use super::Cache;
+use crate::config::DriveConfig;
 use crate::firmware::buffer::Backend;
 use granary_device::DriveError;
 use granary_flash::Cause;
 use granary_sim::rng::Stream;
-use granary_units::{Lpa, Nanos};
+use granary_units::{Lpa, Nanos, PAGE_SIZE};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Reads of the rest of units that write-backs have begun: the drive goes on meanwhile, with as many under way as the write buffer has
+/// pages for.
+pub(super) struct Behind {
+    /// When each is done.
+    reads: BinaryHeap<Reverse<Nanos>>,
+    most: usize,
+}
+
+impl Behind {
+    pub(super) fn new(config: &DriveConfig) -> Behind {
+        let most = (config.firmware.write_buffer.0 / PAGE_SIZE as u64).max(1) as usize;
+        Behind { reads: BinaryHeap::new(), most }
+    }
+
+    /// From when on another one may begin that is wanted at `t`.
+    fn room(&mut self, mut t: Nanos) -> Nanos {
+        while self.reads.peek().is_some_and(|read| read.0 <= t) {
+            self.reads.pop();
+        }
+        while self.reads.len() >= self.most {
+            t = self.reads.pop().map_or(t, |read| t.max(read.0));
+        }
+        t
+    }
+}
 
 impl Cache {
     /// Writes a dirty page back, with what is dirty in its unit, and the rest of that; they stay cached. Returns when the write
-    /// buffer has them.
+    /// buffer has what is dirty, and room for the rest: whoever waits for the page's place does not wait until that is read.
     pub(super) fn write_back(&mut self, be: &mut Backend, t: Nanos, slot: u32) -> Result<Nanos, DriveError> {
         if self.unit == 1 {
             return self.write_one(be, t, slot);
         }
+        let t = self.behind.room(t);
         let first = self.slots[slot as usize].lpa.0 / self.unit * self.unit;
         let mut done = t;
         for lpa in (first..first + self.unit).map(Lpa) {
@@ -35,7 +65,9 @@ impl Cache {
                 }
                 None if be.holds(lpa) => {
                     let (page, read) = be.read(t, lpa, Cause::MappingUnit)?;
-                    be.write(read, lpa, page, Cause::MappingUnit)?
+                    let taken = be.write(read, lpa, page, Cause::MappingUnit)?;
+                    self.behind.reads.push(Reverse(read));
+                    if taken > read { taken } else { t }
                 }
                 None => t,
             });
