@@ -157,8 +157,9 @@ pub struct Measured {
 
 /// Bytes that a device has to have for so many files.
 pub fn size_for(files: u64) -> granary_units::Bytes {
-    // BlockHash has 32 B for each cluster, in segments that are half full after a split; and the empty tables.
-    granary_units::Bytes((files * u64::from(FILE) * 32 * 5 / 2).next_multiple_of(BLOCK) + (96 << 20))
+    // BlockHash has 32 B for each cluster. Its segments split before they are half full, and all at about the same time, so that less
+    // than a quarter may be in use then (240 files want 3.1 times their entries); and the empty tables.
+    granary_units::Bytes((files * u64::from(FILE) * 32 * 6).next_multiple_of(BLOCK) + (96 << 20))
 }
 
 /// Files of 256 MB that grow together, 256 KiB of each in turns, so that no run of a file ends where the next begins; then clusters at
