@@ -168,8 +168,7 @@ pub fn size_for(files: u64) -> granary_units::Bytes {
 /// # Errors
 /// `NoSpace`; the device's.
 pub fn measure(port: &Port, structure: Structure, files: u64) -> Result<Measured> {
-    // The released code's segments, 8 MB.
-    let mut mapping = Mapping::new(port, structure, 2048)?;
+    let mut mapping = Mapping::new(port, structure, MkfsOptions::default().segment)?;
     let begin = granary_sim::now();
     for run in 0..FILE / RUN {
         for file in 0..files {

@@ -16,7 +16,8 @@ const PICTURE: &str = "the bars are a picture; here a directory that changed bel
 const SHARE: &str = "share of the written bytes that went to persistent memory: above one half is PMEM";
 const COUNTED: &str = "counted by the code that enters and searches extents";
 const ENTRIES: &str = "a slot for each cluster instead of one for each extent";
-const NO_SEARCH: &str = "\"no log-scale search\" (slides, BlockHash)";
+const NO_SEARCH: &str =
+    "\"no log-scale search\" (slides, BlockHash); ours fills its segments with a slot for each cluster";
 const PROPOSED: &str = "the bars are a picture: the talk proposes extent hashing in place of the tree";
 const MEASURED: &str =
     "NVLog's raw results: two DIMMs and another processor, the release's copies of whole extents";
