@@ -26,11 +26,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// How often unmounting is tried again where the file system is in use; each wait is twice the one before. All take 2.6 s: an
-/// exec of a program that is not in memory waits for a disk, on a busy machine for long.
-const PATIENCE: u32 = 8;
-/// The first wait: most execs take a millisecond or a few.
-const FIRST_WAIT: Nanos = Nanos::from_millis(10);
+/// How often unmounting is tried again where the file system is in use.
+const PATIENCE: u32 = 20;
+/// How long it waits before: an exec takes a millisecond or a few.
+const BETWEEN_TRIES: Nanos = Nanos::from_millis(10);
 
 /// A mounted file system. Dropped without [`Mounted::join`], it is detached and everything is written back.
 pub struct Mounted {
@@ -272,9 +271,9 @@ impl Unmounter {
     /// # Errors
     /// [`MountError::InUse`] unless lazy; what the system says.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        for tries in 0..PATIENCE {
+        for _ in 0..PATIENCE {
             match self.unmount_now(lazy) {
-                Err(MountError::InUse(_)) => granary_sim::sleep(FIRST_WAIT * (1 << tries)),
+                Err(MountError::InUse(_)) => granary_sim::sleep(BETWEEN_TRIES),
                 other => return other,
             }
         }

@@ -97,7 +97,7 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
         fs::remove_file(at(0)).expect("removed");
         fs::write(at(0), "new").expect("made");
         File::open(at(2)).expect("opened").sync_all().expect("synced");
-        mounted.unmount().expect("unmounted");
+        rig::unmount(mounted);
 
         let testbed = rig::testbed();
         let again = registry::mount(system, &devices, &testbed, false).expect("mounted");
@@ -115,7 +115,7 @@ fn every_flag_is_kept_over_mounts_and_other_changes() {
         }
         second.sync(&Caller::KERNEL).expect("synced");
         assert_eq!(second.check().expect("checked"), Vec::<String>::new(), "{}", system.name);
-        mounted.unmount().expect("unmounted");
+        rig::unmount(mounted);
     }
 }
 

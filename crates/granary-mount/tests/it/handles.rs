@@ -136,7 +136,7 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
             assert!(any(0xdead_beef).is_err(), "{}: {n}", system.name);
         }
         drop(root);
-        mounted.unmount().expect("unmounted");
+        rig::unmount(mounted);
 
         let testbed = rig::testbed();
         let again = registry::mount(system, &devices, &testbed, false).expect("mounted");
@@ -150,6 +150,6 @@ fn handles_hold_when_the_kernel_has_forgotten_and_over_mounts_and_never_open_ano
         second.sync(&Caller::KERNEL).expect("synced");
         assert_eq!(second.check().expect("checked"), Vec::<String>::new(), "{}", system.name);
         drop(root);
-        mounted.unmount().expect("unmounted");
+        rig::unmount(mounted);
     }
 }

@@ -22,6 +22,18 @@ pub struct Rig {
     dir: tempfile::TempDir,
 }
 
+/// Unmounts. A child that another test has forked holds our open files until it executes its program, and before that it closes
+/// the files of all mounts, for which it waits for their servers: as long as a test keeps one of them from answering.
+pub fn unmount(mounted: Mounted) {
+    let (unmounter, mut taken) = (mounted.unmounter(), Ok(()));
+    eventually(|| {
+        taken = unmounter.unmount(false);
+        taken.is_ok()
+    });
+    taken.expect("unmounts");
+    mounted.join().expect("ends cleanly");
+}
+
 /// Whether mounts are possible here; says so where not.
 pub fn possible() -> bool {
     let there = Path::new("/dev/fuse").exists();
@@ -123,14 +135,7 @@ impl Rig {
             bad.is_empty()
         });
         assert!(bad.is_empty(), "{}: {bad:#?}", self.fs);
-        // A child that another test has forked holds our open files until it executes its program.
-        let mut taken = Ok(());
-        eventually(|| {
-            taken = self.unmounter.unmount(false);
-            taken.is_ok()
-        });
-        taken.expect("unmounts");
-        self.mounted.take().expect("mounted").join().expect("ends cleanly");
+        unmount(self.mounted.take().expect("mounted"));
         self.devices.check().expect("the devices are in order");
         let left = fs::read_dir(self.root()).expect("readable").count();
         assert_eq!(left, 0, "{} is still mounted", self.root().display());
