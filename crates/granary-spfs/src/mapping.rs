@@ -157,8 +157,7 @@ pub struct Measured {
 
 /// Bytes that a device has to have for so many files.
 pub fn size_for(files: u64) -> granary_units::Bytes {
-    // BlockHash has 32 B for each cluster. Its segments split before they are half full, and all at about the same time, so that less
-    // than a quarter may be in use then; and the empty tables.
+    // BlockHash has 32 B for each cluster, in segments that split before they are full: [choice] six times that. And the empty tables.
     granary_units::Bytes((files * u64::from(FILE) * 32 * 6).next_multiple_of(BLOCK) + (96 << 20))
 }
 

@@ -22,8 +22,8 @@ pub struct Rig {
     dir: tempfile::TempDir,
 }
 
-/// Unmounts. A child that another test has forked holds our open files until it executes its program, and before that it closes
-/// the files of all mounts, for which it waits for their servers: as long as a test keeps one of them from answering.
+/// Unmounts. A child that another test has forked holds our open files until it executes its program. On the way it closes the files
+/// of all mounts, and waits for their servers. So that takes as long as a test keeps one of them from answering.
 pub fn unmount(mounted: Mounted) {
     let (unmounter, mut taken) = (mounted.unmounter(), Ok(()));
     eventually(|| {

@@ -257,7 +257,7 @@ impl Rows<'_> {
                 ["throughput SPFS+F2FS/F2FS", "of the direct threads, SPFS+F2FS/F2FS"],
             ]) {
                 // The talk speaks of a mix; of buffered I/O alone it says nothing.
-                let mix = !on.starts_with("0 ");
+                let mix = w != STACKING[0];
                 let paper = if mix { Above(1.0) } else { Silent };
                 self.add(f, on, all, paper, over(pair, |r| Some(r.ops.per_s)), PICTURE);
                 if mix {
