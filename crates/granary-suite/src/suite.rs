@@ -58,7 +58,7 @@ use crate::reference::Limits;
 use granary_device::{Drive, Port, Role};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
-use granary_sim::{World, WorldConfig};
+use granary_sim::{World, WorldConfig, sleep};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use granary_vfs::Process;
 use granary_vfs::Result;
@@ -278,6 +278,19 @@ impl<S: Subject> Mounted<S> {
     /// Whether it had been unmounted before.
     pub fn was_clean(&self) -> bool {
         S::was_clean(&self.recovery())
+    }
+
+    /// On the wall clock: waits until flushers, which may just be writing a removed file back, have let go of it. What is wrong after
+    /// that stays wrong, and [`Mounted::check`] says so.
+    pub fn settle(&self) {
+        /// In all 5 s.
+        const LOOKS: u32 = 500;
+        for _ in 0..LOOKS {
+            match self.vfs.sync(&Caller::KERNEL).and_then(|()| self.vfs.check()) {
+                Ok(wrong) if wrong.is_empty() => return,
+                _ => sleep(Nanos::from_millis(10)),
+            }
+        }
     }
 
     /// Syncs and checks.

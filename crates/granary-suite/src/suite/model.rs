@@ -139,6 +139,7 @@ pub fn threads_on_the_wall_clock_leave_a_sound_file_system<S: Subject>(subject: 
         })
         .collect();
     tasks.into_iter().for_each(|t| t.join());
+    m.settle();
     m.check();
     let m = m.remounted();
     m.check();

@@ -1,12 +1,14 @@
 //! Tasks that share files and directories: every history has a serial order, whatever the schedule.
 
 use granary_sim::rng::Stream;
-use granary_sim::{World, WorldConfig};
+use granary_sim::{World, WorldConfig, sleep, spawn};
 use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::model::{Data, Generator, Mix, Op, check_history, run_concurrently};
 use granary_suite::reference::Limits;
-use granary_units::{Bytes, Nanos};
-use granary_vfs::{Access, Call, Fd, Life, OpenFlags, RenameFlags, Vfs, VfsConfig};
+use granary_units::{Bytes, Nanos, Payload};
+use granary_vfs::{
+    Access, Call, Caller, Cred, Fd, Life, OpenFlags, Posix, Process, RenameFlags, Vfs, VfsConfig,
+};
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 1000 };
@@ -41,6 +43,39 @@ fn check(seed: u64, setup: Vec<Op>, tasks: Vec<Vec<Op>>) {
     if let Err(why) = result.expect("no deadlock") {
         panic!("seed {seed}: {why}");
     }
+}
+
+/// A flusher waits while `sync` writes a removed file back, finds nothing left to write, and is the file's last user: it frees it,
+/// since nobody else may ever call.
+#[test]
+fn a_flusher_frees_the_removed_file_that_it_was_the_last_to_use() {
+    World::new(WorldConfig::default())
+        .run(|| {
+            let latency = Nanos::from_millis(1);
+            let fs = Arc::new(MemFs::new(MemFsConfig { latency, ..MemFsConfig::default() }));
+            // Old enough for the flusher between the two pieces of `sync`.
+            let config = VfsConfig {
+                dirty_expire: Nanos::from_micros(9_500),
+                writeback_interval: Nanos::from_micros(100),
+                flushers: 1,
+                ..VfsConfig::default()
+            };
+            let vfs = Vfs::mount(fs.clone(), config).expect("mount");
+            let mut p = Process::new(vfs.clone(), Cred::ROOT);
+            let fd = p.open_unnamed("/", OpenFlags::RDWR, 0o600).expect("open");
+            // `sync` writes it in two pieces; the flusher comes during the first.
+            p.write(fd, Payload::Bytes(&vec![1; 5 << 20])).expect("write");
+            let syncing = vfs.clone();
+            let sync = spawn("sync", move || syncing.sync(&Caller::KERNEL).expect("sync"));
+            sleep(Nanos::from_millis(1));
+            p.exit();
+            sync.join();
+            sleep(Nanos::from_millis(10));
+            let wrong = fs.check(&Call::offline()).expect("check");
+            assert!(wrong.is_empty(), "{wrong:?}");
+            vfs.unmount().expect("unmount");
+        })
+        .expect("no deadlock");
 }
 
 fn mkdir(path: &str) -> Op {

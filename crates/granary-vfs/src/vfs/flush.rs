@@ -81,6 +81,8 @@ impl Vfs {
             self.reap();
         }
         self.kicked.store(false, Relaxed);
+        // A file that lost its last name while a flusher or a commit wrote it back: nobody else may ever call.
+        self.reap();
     }
 
     /// Called by writers: wakes the flushers above the background threshold, waits above the limit.
