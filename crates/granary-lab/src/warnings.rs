@@ -21,10 +21,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// The warnings: of the workload's text, `from_run`, and what follows from the record.
     pub fn warnings(&self, record: &Record, from_run: &[String]) -> Vec<String> {
-        let text = self.workload.warnings.iter().map(|w| match w.line {
-            0 => w.message.clone(),
-            line => format!("line {line}: {}", w.message),
-        });
+        let text = self.workload.warnings.iter().map(ToString::to_string);
         let mut out: Vec<String> = text.chain(from_run.iter().cloned()).collect();
         out.extend(gc_never_ran(record.flash.erases + record.drain.flash.erases).map(|why| {
             format!("{why}: the drive was not filled, so flash writes are those of a fresh drive")

@@ -21,6 +21,7 @@
 use crate::fio::{self, Mistakes, OnFiles};
 use crate::fiu::Trace;
 use serde::Serialize;
+use std::fmt;
 
 mod flowop;
 mod scale;
@@ -187,12 +188,21 @@ pub enum Step {
 /// Something in a workload file that was read and then ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Line in the file, from 1.
+    /// Line in the file, from 1; 0: of no line in particular.
     pub line: u32,
-    /// Column in the line in characters, from 1.
+    /// Column in the line in characters, from 1; 0: of none.
     pub column: u32,
     /// What has no effect, and why.
     pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        f.write_str(&self.message)
+    }
 }
 
 impl Workload {

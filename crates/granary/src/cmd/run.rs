@@ -37,7 +37,8 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     // Before the run: it may take as long as what they warn of.
     for warning in &workload.warnings {
-        say!("warning: {}, line {}: {}", workload.name, warning.line, warning.message);
+        let mark = if warning.line > 0 { ',' } else { ':' };
+        say!("warning: {}{mark} {warning}", workload.name);
     }
     origin.testbed_file = Testbed::file(&args.testbed);
     origin.notes.extend(testbed.impostor(&args.testbed));

@@ -629,8 +629,10 @@ fn a_job_file_of_fio_runs_on_file_systems_and_its_mistakes_have_lines() {
     let file = dir.path().join("job.fio");
     let file = file.to_str().expect("a path");
     let run = ["run", file, "--fs", "ext4,pmfs", "--json"];
-    std::fs::write(file, "[j]\nrw=randrw\nbs=3k\nsize=300k\nverify=crc32c\nfsync=8\n").expect("writes");
-    let (out, _) = ends(&run, 0);
+    let job = "[j]\nrw=randrw\nbs=3k\nsize=300k\nverify=crc32c\nfsync=8\ngroup_reporting\n";
+    std::fs::write(file, job).expect("writes");
+    let (out, said) = ends(&run, 0);
+    assert!(said.contains("job.fio: group_reporting changes nothing here"), "{said}");
     for r in records(&out) {
         let count = |op: &str| r["ops"]["by_type"][op]["count"].as_u64().unwrap_or(0);
         assert_eq!(count("j.read") + count("j.write"), 100, "{r}");
