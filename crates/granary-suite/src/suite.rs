@@ -58,7 +58,7 @@ use crate::reference::Limits;
 use granary_device::{Drive, Port, Role};
 use granary_mssd::{DriveConfig, Mode, Mssd};
 use granary_pmem::{Dimm, DimmConfig};
-use granary_sim::{World, WorldConfig, sleep};
+use granary_sim::{World, WorldConfig};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
 use granary_vfs::Process;
 use granary_vfs::Result;
@@ -67,6 +67,7 @@ use granary_vfs::{Vfs, VfsConfig};
 use std::cell::Cell;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A file system under test: how it is made and mounted.
 pub trait Subject: Clone + Send + Sync + 'static {
@@ -282,13 +283,14 @@ impl<S: Subject> Mounted<S> {
 
     /// On the wall clock: waits until flushers, which may just be writing a removed file back, have let go of it. What is wrong after
     /// that stays wrong, and [`Mounted::check`] says so.
+    #[allow(clippy::disallowed_methods)] // threads that nobody paces: only the clock knows how long they were kept from running
     pub fn settle(&self) {
         /// In all 5 s.
         const LOOKS: u32 = 500;
         for _ in 0..LOOKS {
             match self.vfs.sync(&Caller::KERNEL).and_then(|()| self.vfs.check()) {
                 Ok(wrong) if wrong.is_empty() => return,
-                _ => sleep(Nanos::from_millis(10)),
+                _ => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     }
