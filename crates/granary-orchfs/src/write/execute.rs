@@ -16,7 +16,7 @@ use crate::pools::Taken;
 use crate::read::Pages;
 use crate::tx::{TreeChanges, Tx};
 use crate::undo::Kept;
-use crate::unit::{Base, Unit};
+use crate::unit::{Base, Unit, Word};
 use granary_device::Structure;
 use granary_units::{Lpa, Page, Payload};
 use granary_vfs::{Attr, FsError, Inode, Result};
@@ -186,14 +186,15 @@ impl OrchFs {
         let state = node.state.read();
         let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;
         let blocks: Vec<u64> = jobs.iter().filter(is_new).map(|job| job.block).collect();
+        let has_nodes = matches!(state.tree.root(), Word::Index(_));
         drop(state);
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else {
             return Ok((taken, Vec::new()));
         };
         // A level 0 node for each 64 blocks, a fork for each of them, and what one block may take beside.
         let leaves = (last / 64 - first / 64 + 1).min(blocks.len() as u64);
-        // Somebody may write another block meanwhile, if the file has another.
-        let only_root = *last == 0 && node.size.load(Relaxed) <= BLOCK;
+        // Somebody may write another block meanwhile, if the file has another; one far behind its end may be reserved.
+        let only_root = *last == 0 && !has_nodes && node.size.load(Relaxed) <= BLOCK;
         let most = if only_root { 0 } else { 2 * leaves as usize + MOST_NEW };
         let mut numbers = Vec::new();
         for _ in 0..most {

@@ -64,9 +64,17 @@ pub fn reserved_blocks_read_as_zeros<S: Subject>(subject: &S) {
         zero(&mut p, 0, 8 * PAGE);
         zero(&mut p, 9 * PAGE, 999 * PAGE + 50);
         zero(&mut p, 999 * PAGE + 60, 1000 * PAGE);
+        // Of an empty file the first block that there is lies far behind; then come its first bytes.
+        let g = create(&mut p, "/g");
+        p.fallocate(g, KEEP, 5000 * PAGE, 1).expect("there is room");
+        p.pwrite(g, fill(u64::MAX, 100), 0).expect("the start is written");
+        p.fsync(g).expect("fsync");
+        assert!(bytes(&mut p, g, 0, 100).iter().all(|b| *b == 0xff));
         m.check();
         p.unlink("/f").expect("unlink");
+        p.unlink("/g").expect("unlink");
         p.close(fd).expect("close");
+        p.close(g).expect("close");
         m.check();
         assert!(free(&mut p) >= empty, "reserved blocks are gone for good");
     });
