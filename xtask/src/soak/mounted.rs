@@ -8,6 +8,8 @@
 
 use super::Job;
 use super::state::target_dir;
+use granary_lab::registry::{self, FILE_SYSTEMS};
+use granary_lab::testbed::Testbed;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// File systems that are mounted.
-const ALL: &[&str] = &["bytefs", "ext4", "f2fs", "nova", "pmfs"];
 /// The longest that a piece of work may take: hundreds of times what the slowest did, so that only one that hangs does.
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -57,7 +57,13 @@ impl Mounted {
             let _ = fs::remove_dir_all(mounted.image());
         }
         fs::create_dir_all(mounted.dir()).map_err(failed)?;
-        run(mounted.command("mkfs").args(["--fs", fs, "--size", "2GiB"]).arg(mounted.image()))?;
+        let needs = registry::find(fs).map_err(|e| e.to_string())?.needs;
+        let testbed = Testbed::having(needs)
+            .first()
+            .copied()
+            .ok_or_else(|| format!("no testbed has what {fs} needs"))?;
+        let how = ["--fs", fs, "--testbed", testbed, "--size", "2GiB"];
+        run(mounted.command("mkfs").args(how).arg(mounted.image()))?;
         mounted.mount()?;
         Ok(mounted)
     }
@@ -177,7 +183,8 @@ pub(super) trait Work: Copy + Sync + 'static {
 pub(super) fn jobs<W: Work>(work: W, fs: &[String]) -> Result<Vec<Box<dyn Job>>, String> {
     let granary = granary()?;
     work.ready()?;
-    let chosen = super::power::choose("file system", fs, ALL)?;
+    let all: Vec<&str> = FILE_SYSTEMS.iter().map(|fs| fs.name).collect();
+    let chosen = super::power::choose("file system", fs, &all)?;
     let job = |fs: String| -> Box<dyn Job> {
         let name = format!("{}-{fs}", W::KIND);
         Box::new(OnMounts { work, name, fs, granary: granary.clone(), done: AtomicU64::new(0) })

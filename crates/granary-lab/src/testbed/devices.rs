@@ -34,7 +34,7 @@ impl Testbed {
     /// # Errors
     /// The testbed has none: with those that have one.
     pub fn ssd(&self) -> Result<&DriveConfig, LabError> {
-        self.drive.as_ref().ok_or_else(|| self.lacks("this", Need::Blocks))
+        self.drive.as_ref().ok_or_else(|| self.lacks("this", Need::Blocks, &[Need::Blocks]))
     }
 
     /// The NVM DIMMs.
@@ -42,7 +42,7 @@ impl Testbed {
     /// # Errors
     /// The testbed has none: with those that have some.
     pub fn nvm(&self) -> Result<&DimmConfig, LabError> {
-        self.device.nvm.as_ref().ok_or_else(|| self.lacks("this", Need::Nvm))
+        self.device.nvm.as_ref().ok_or_else(|| self.lacks("this", Need::Nvm, &[Need::Nvm]))
     }
 
     /// The SSD with the firmware that a file system runs on.
@@ -90,8 +90,7 @@ impl Testbed {
     pub fn roles_for(&self, fs: &FsEntry) -> Result<Vec<Role>, LabError> {
         let mut roles = Vec::new();
         for need in fs.needs {
-            let here = need.roles().iter().copied().find(|role| self.serves(*need, *role));
-            roles.push(here.ok_or_else(|| self.lacks(fs.name, *need))?);
+            roles.push(self.role_for(*need).ok_or_else(|| self.lacks(fs.name, *need, fs.needs))?);
         }
         roles.sort_unstable();
         roles.dedup();
@@ -109,17 +108,25 @@ impl Testbed {
         }
     }
 
-    /// What `who` says of a testbed that lacks a device, with those that have one.
-    fn lacks(&self, who: &str, need: Need) -> LabError {
-        let has = |t: &Testbed| need.roles().iter().any(|role| t.serves(need, *role));
-        let having: Vec<&str> = super::builtins()
+    fn role_for(&self, need: Need) -> Option<Role> {
+        need.roles().iter().copied().find(|role| self.serves(need, *role))
+    }
+
+    /// Built-in testbeds that have all of this, in their order.
+    pub fn having(needs: &[Need]) -> Vec<&'static str> {
+        let has_all = |t: Testbed| needs.iter().all(|need| t.role_for(*need).is_some());
+        super::builtins()
             .map(|(name, _)| name)
-            .filter(|name| Testbed::load(name, &[]).is_ok_and(|t| has(&t)))
-            .collect();
+            .filter(|name| Testbed::load(name, &[]).is_ok_and(has_all))
+            .collect()
+    }
+
+    /// What `who` says of a testbed that lacks a device, with those that have all that it needs.
+    fn lacks(&self, who: &str, need: Need, all: &[Need]) -> LabError {
         LabError::Usage(format!(
             "{who} needs {need}, which testbed {} has not: --testbed {} has",
             self.name,
-            having.join(", ")
+            Testbed::having(all).join(", ")
         ))
     }
 
@@ -130,7 +137,7 @@ impl Testbed {
     /// The testbed lacks a device, or it cannot have this size.
     pub fn with_size(mut self, fs: Option<&FsEntry>, size: Bytes) -> Result<Testbed, LabError> {
         let roles = fs.map_or(Ok(vec![Role::Ssd]), |fs| self.roles_for(fs))?;
-        let main = *roles.first().ok_or_else(|| self.lacks("this", Need::Blocks))?;
+        let main = *roles.first().ok_or_else(|| self.lacks("this", Need::Blocks, &[Need::Blocks]))?;
         let share = size.0 as f64 / (self.pages_of(main) * PAGE_SIZE as u64).max(1) as f64;
         let of = |testbed: &Testbed, role: Role| match role == main {
             true => size,
@@ -164,5 +171,30 @@ impl Testbed {
     pub fn pages_for(&self, fs: &FsEntry) -> u64 {
         let roles = self.roles_for(fs).unwrap_or_default();
         roles.into_iter().map(|role| self.pages_of(role)).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::FILE_SYSTEMS;
+
+    /// Each file system has a testbed, and a testbed that lacks something names those on which it runs, and no other.
+    #[test]
+    fn a_testbed_that_lacks_a_device_names_those_that_lack_none() {
+        for fs in FILE_SYSTEMS {
+            let having = Testbed::having(fs.needs);
+            assert!(!having.is_empty(), "{} runs nowhere", fs.name);
+            for (name, _) in crate::testbed::builtins() {
+                match Testbed::load(name, &[]).expect("a built-in testbed").roles_for(fs) {
+                    Ok(_) => assert!(having.contains(&name), "{} runs on {name}", fs.name),
+                    Err(e) => {
+                        assert!(!having.contains(&name), "{} does not run on {name}", fs.name);
+                        let named = format!("--testbed {} has", having.join(", "));
+                        assert!(e.to_string().contains(&named), "{e}");
+                    }
+                }
+            }
+        }
     }
 }
