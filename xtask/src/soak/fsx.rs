@@ -7,6 +7,9 @@
 //! twice as long as four times 5,000.
 
 use super::mounted::{Mounted, Work, run};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -26,9 +29,8 @@ impl Work for Fsx {
             .map_err(|e| format!("fsx does not run: {e}\nnext: cargo install fsx"))
     }
 
-    fn seed(self, mounted: &Mounted, fs: &str, seed: u64, done: &AtomicU64) -> Result<(), String> {
-        // NOVA and PMFS punch no holes, like their originals.
-        let punch = u32::from(!matches!(fs, "nova" | "pmfs"));
+    fn seed(self, mounted: &Mounted, _: &str, seed: u64, done: &AtomicU64) -> Result<(), String> {
+        let punch = u32::from(punches(&mounted.dir())?);
         let weights = format!("[weights]\npunch_hole = {punch}\nposix_fallocate = 0\ncopy_file_range = 1\n");
         let config = mounted.place().join("fsx.toml");
         std::fs::write(&config, weights).map_err(|e| format!("{}: {e}", config.display()))?;
@@ -38,5 +40,19 @@ impl Work for Fsx {
         fsx.args(["-N", &operations, "-S", &seed]).arg(mounted.dir().join("file"));
         done.fetch_add(OPERATIONS, Relaxed);
         mounted.bounded(|| run(&mut fsx))
+    }
+}
+
+/// Whether a file here can get a hole: some file systems refuse that, like their originals.
+fn punches(dir: &Path) -> Result<bool, String> {
+    let path = dir.join("punches");
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let file = std::fs::File::create(&path).map_err(|e| failed(&e))?;
+    let punched = fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 4096);
+    std::fs::remove_file(&path).map_err(|e| failed(&e))?;
+    match punched {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP) => Ok(false),
+        Err(e) => Err(failed(&e)),
     }
 }
