@@ -7,7 +7,7 @@ use granary_sim::rng::Stream;
 use granary_sim::{now, spawn};
 use granary_suite::suite::{create, drive, fill, on_pair, run, run_jittered};
 use granary_units::{Bytes, Dest, Nanos, Payload};
-use granary_vfs::Posix;
+use granary_vfs::{Fd, MapHow, Posix, Process};
 use std::sync::Arc;
 
 /// A write that was made.
@@ -107,40 +107,79 @@ fn writers_that_overlap_have_an_order_with_either_lock() {
     }
 }
 
-/// A reader of the whole file, while writers fill all of it with their words: he sees one word, with either lock.
+/// The bytes of the file of `sees_whole_writes`.
+const WHOLE: usize = 100_000;
+
+/// Three tasks fill all of a file with words of their own; what `look` returns meanwhile is of one write.
+fn sees_whole_writes(
+    seed: u64,
+    range_lock: RangeKind,
+    look: impl Fn(&mut Process, Fd) -> Vec<u8> + Send + 'static,
+) {
+    on_pair(|| {
+        run_jittered(seed, move || {
+            let mount = MountOptions { range_lock, ..MountOptions::default() };
+            let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive(Bytes::mib(24)));
+            let mut p = m.process();
+            let fd = create(&mut p, "/f");
+            p.pwrite(fd, fill(9, WHOLE), 0).expect("write");
+            let tasks: Vec<_> = (0..3u64)
+                .map(|task| {
+                    let mut p = m.process();
+                    spawn("writer", move || {
+                        let fd = create(&mut p, "/f");
+                        (0..8).for_each(|i| {
+                            p.pwrite(fd, fill(10 * task + i, WHOLE), 0).map(drop).expect("write");
+                        });
+                    })
+                })
+                .collect();
+            for _ in 0..12 {
+                let seen = look(&mut p, fd);
+                assert!(seen.chunks_exact(8).all(|word| word == &seen[..8]), "{range_lock:?}: a torn write");
+            }
+            tasks.into_iter().for_each(|task| task.join());
+        });
+    });
+}
+
 #[test]
 fn a_reader_sees_whole_writes_with_either_lock() {
     for (seed, range_lock) in [(1, RangeKind::Rw), (2, RangeKind::Bits)] {
-        on_pair(|| {
-            run_jittered(seed, move || {
-                let mount = MountOptions { range_lock, ..MountOptions::default() };
-                let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive(Bytes::mib(24)));
-                let mut p = m.process();
-                let fd = create(&mut p, "/f");
-                p.pwrite(fd, fill(9, 100_000), 0).expect("write");
-                let tasks: Vec<_> = (0..3u64)
-                    .map(|task| {
-                        let mut p = m.process();
-                        spawn("writer", move || {
-                            let fd = create(&mut p, "/f");
-                            (0..8).for_each(|i| {
-                                p.pwrite(fd, fill(10 * task + i, 100_000), 0).map(drop).expect("write");
-                            });
-                        })
-                    })
-                    .collect();
-                for _ in 0..12 {
-                    let mut seen = vec![0; 100_000];
-                    p.pread(fd, Dest::Bytes(&mut seen), 0).expect("read");
-                    assert!(
-                        seen.chunks_exact(8).all(|word| word == &seen[..8]),
-                        "{range_lock:?}: a torn write"
-                    );
-                }
-                tasks.into_iter().for_each(|task| task.join());
-            });
+        sees_whole_writes(seed, range_lock, |p, fd| {
+            let mut seen = vec![0; WHOLE];
+            p.pread(fd, Dest::Bytes(&mut seen), 0).expect("read");
+            seen
         });
     }
+}
+
+/// Page by page, as a mapping is read.
+#[test]
+fn a_load_through_a_mapping_sees_whole_writes() {
+    sees_whole_writes(1, RangeKind::Rw, |p, fd| {
+        let map = p.mmap(fd, 0, WHOLE as u64, MapHow { shared: false, write: false }).expect("mmap");
+        let mut seen = vec![0; WHOLE];
+        p.map_load(map, 0, Dest::Bytes(&mut seen)).expect("load");
+        p.munmap(map).expect("munmap");
+        seen
+    });
+}
+
+/// A store into a private mapping copies its pages one by one, with all that they hold.
+#[test]
+fn a_private_store_copies_whole_writes() {
+    const PAGES: usize = 16 * 4096;
+    sees_whole_writes(2, RangeKind::Rw, |p, fd| {
+        let map = p.mmap(fd, 0, WHOLE as u64, MapHow { shared: false, write: true }).expect("mmap");
+        // From the last word of the first page to the last but one of the last.
+        p.map_store(map, 4088, fill(77, PAGES)).expect("store");
+        let mut seen = vec![0; PAGES + 4096];
+        p.map_load(map, 0, Dest::Bytes(&mut seen)).expect("load");
+        p.munmap(map).expect("munmap");
+        seen.drain(4088..4088 + PAGES);
+        seen
+    });
 }
 
 /// Bytes a second of `threads` threads that overwrite parts of one file at random, each request of 1 MiB.

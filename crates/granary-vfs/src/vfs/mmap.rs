@@ -7,7 +7,9 @@
 //! ```
 //!
 //! A program in virtual time has no memory that the kernel maps for it, so its loads and stores are calls; what they
-//! see and leave is what mmap(2) says. A store is atomic, as if the program held a lock; real ones are atomic by word.
+//! see and leave is what mmap(2) says. A load or a store is atomic, as if the program held a lock; real ones are atomic by
+//! word. Both go from page to page, so no writer may be at work meanwhile: where writers share the inode's lock
+//! (`Quirks::parallel_writes`), a load takes it alone, as every store does.
 //! A fault (a page that must be read, or is written for the first time since it was clean) costs what a kernel entry
 //! costs; a store to a page that is dirty costs its bytes only.
 //!
@@ -30,6 +32,7 @@ use crate::cache::Look;
 use crate::error::{FsError, Result};
 use crate::fs::{Call, Caller, Origin};
 use crate::posix::{MapHow, OpenFlags};
+use granary_sim::sync::{RwLockReadGuard, RwLockWriteGuard};
 use granary_sim::{costs, cpu};
 use granary_units::{Dest, Nanos, PAGE_SIZE, Page, Payload};
 use std::collections::BTreeMap;
@@ -44,6 +47,12 @@ pub struct MemoryMap {
     how: MapHow,
     /// Own copies of a private mapping, by page of the file.
     own: BTreeMap<u64, Page>,
+}
+
+/// A lock under which a file's content does not change; held, never looked into.
+enum Still<'a> {
+    Shared(#[expect(dead_code, reason = "held until dropped")] RwLockReadGuard<'a, ()>),
+    Alone(#[expect(dead_code, reason = "held until dropped")] RwLockWriteGuard<'a, ()>),
 }
 
 /// The parts of `pos..pos + len` by page: page, first byte in it, offset in the range, length.
@@ -105,7 +114,7 @@ impl Vfs {
         let pos = map.place(at, dest.len())?;
         cpu(costs().copy(dest.len()));
         let node = &*map.node;
-        let _shared = node.rwsem.read();
+        let _still = self.keep_still(node);
         check_end(node, pos, dest.len(), &map.own)?;
         for (page, inside, done, n) in parts(pos, dest.len()) {
             let mut part = dest.part(done, n);
@@ -149,9 +158,17 @@ impl Vfs {
         Ok(())
     }
 
+    /// The inode's lock against all writers: see the module's text.
+    fn keep_still<'a>(&self, node: &'a Node) -> Still<'a> {
+        match self.features.quirks.parallel_writes {
+            true => Still::Alone(node.rwsem.write()),
+            false => Still::Shared(node.rwsem.read()),
+        }
+    }
+
     fn store_private(&self, call: &Call<'_>, map: &mut MemoryMap, pos: u64, data: Payload<'_>) -> Result<()> {
         let node = &*map.node;
-        let _shared = node.rwsem.read();
+        let _still = self.keep_still(node);
         check_end(node, pos, data.len(), &map.own)?;
         // All pages first: a store that fails changes nothing.
         let mut pages = Vec::new();
