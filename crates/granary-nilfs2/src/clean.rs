@@ -112,6 +112,11 @@ impl State {
             .collect())
     }
 
+    /// Blocks that a log of the cleaner takes at most, beside those that it moves, if it decides about so many.
+    fn cleaning_takes(&self, decided: u64) -> u64 {
+        self.need(0, 0) + decided.min(self.dat.file.tree.count) * 102 / 100
+    }
+
     /// Decides about every block of a segment: what moves, by address.
     fn empty_segment(
         &mut self,
@@ -262,8 +267,7 @@ impl Nilfs2 {
             let wanted = s.segs.geo.kept() / 4;
             let (mut victims, mut live, mut dead) = (Vec::new(), 0, 0);
             let fixed = s.need(0, 0);
-            let table = s.dat.file.tree.count;
-            let overhead = |live: u64, dead: u64| fixed + (live + dead).min(table) * 102 / 100;
+            let overhead = |live: u64, dead: u64| s.cleaning_takes(live + dead);
             for c in all {
                 if live + c.live + overhead(live + c.live, dead + size - c.live) > budget {
                     break;
@@ -335,26 +339,26 @@ impl Nilfs2 {
     }
 }
 
-/// The oldest segments that are worth it and whose blocks there is room for.
+/// The oldest segments that are worth it and whose blocks there is room for. Segments that are nearly full of live blocks give less
+/// than the log takes that empties them: that may cost room, but not what is kept for those who free space.
 fn oldest(s: &State, mut all: Vec<Candidate>, step: usize, least: u64) -> Vec<u64> {
-    all.retain(|c| {
-        c.written > 0 && c.written.saturating_sub(c.live) * 100 >= least.max(1) * s.segs.geo.seg_blocks
-    });
+    let (size, room) = (s.segs.geo.seg_blocks, s.segs.room());
+    all.retain(|c| c.written > 0 && c.written.saturating_sub(c.live) * 100 >= least.max(1) * size);
     all.sort_by_key(|c| (c.age, c.seg));
-    let mut budget = s.segs.room().saturating_sub(s.need(0, 0) + s.segs.geo.seg_blocks * 2);
-    let fits = |c: &Candidate| {
+    let mut budget = room.saturating_sub(s.need(0, 0) + size * 2);
+    let fits = |c: &&Candidate| {
         let fits = c.live * 2 <= budget;
         budget = budget.saturating_sub(c.live * 2);
         fits
     };
-    all.into_iter()
-        .take(step)
-        .take_while({
-            let mut fits = fits;
-            move |c| fits(c)
-        })
-        .map(|c| c.seg)
-        .collect()
+    let victims: Vec<&Candidate> = all.iter().take(step).take_while(fits).collect();
+    let decided = victims.len() as u64 * size;
+    let gives = decided - victims.iter().map(|c| c.live).sum::<u64>();
+    let takes = s.cleaning_takes(decided);
+    if gives < takes && room + gives < takes + s.segs.geo.kept() {
+        return Vec::new();
+    }
+    victims.into_iter().map(|c| c.seg).collect()
 }
 
 /// Body of the cleaner (`nilfs_cleanerd`).

@@ -3,6 +3,7 @@
 use crate::common::{Mounted, Subject, promising};
 use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::rng::Stream;
+use granary_sim::sleep;
 use granary_suite::suite::{create, drive, fill, run_jittered};
 use granary_units::{Bytes, Dest, Nanos};
 use granary_vfs::{Call, OpenFlags, Posix, Space, Sweep};
@@ -50,6 +51,48 @@ fn cleaning_keeps_every_file() {
             m.remounted().check();
         });
     }
+}
+
+/// Segments that are nearly full of live blocks give less than the log takes that empties them. The daemon does not use up on them what
+/// is kept for removals, however long nothing else happens.
+#[test]
+fn an_idle_daemon_leaves_the_room_that_removals_need() {
+    run_jittered(1, || {
+        let mkfs =
+            MkfsOptions { size: Some(Bytes::mib(8)), segment_blocks: Some(32), ..MkfsOptions::default() };
+        // It never finds segments enough.
+        let mount = MountOptions { min_clean_segments: 50, max_clean_segments: 60, ..promising().mount };
+        let m = Mounted::fresh(&Subject { mkfs, mount }, &drive(Bytes::mib(24)));
+        let mut p = m.process();
+        let mut files = 0;
+        loop {
+            let Ok(fd) = p.open(format!("/{files}"), OpenFlags::CREAT | OpenFlags::RDWR, 0o644) else {
+                break;
+            };
+            files += 1;
+            let written = p.pwrite(fd, fill(files, 12 * 4096), 0).and_then(|_| p.fsync(fd));
+            p.close(fd).expect("close");
+            if written.is_err() {
+                break;
+            }
+            // A dead block in many a segment.
+            let fd = create(&mut p, &format!("/{}", files / 2));
+            let _ = p.pwrite(fd, fill(files, 4096), 0);
+            p.close(fd).expect("close");
+        }
+        let before = m.fs.clean_segments();
+        sleep(Nanos::from_secs(600));
+        println!(
+            "{files} files, {before} clean segments, then {}, {:?}",
+            m.fs.clean_segments(),
+            m.fs.stats()
+        );
+        for file in (0..files).step_by(2) {
+            p.unlink(format!("/{file}")).expect("unlink");
+            p.sync().expect("sync");
+        }
+        m.check();
+    });
 }
 
 /// A sweep ends, frees what is dead, and leaves little to do.
