@@ -269,10 +269,11 @@ impl Nilfs2 {
             let fixed = s.need(0, 0);
             let overhead = |live: u64, dead: u64| s.cleaning_takes(live + dead);
             for c in all {
-                if live + c.live + overhead(live + c.live, dead + size - c.live) > budget {
+                let more = (live + c.live, dead + size.saturating_sub(c.live));
+                if more.0 + overhead(more.0, more.1) > budget {
                     break;
                 }
-                (live, dead) = (live + c.live, dead + size - c.live);
+                (live, dead) = more;
                 victims.push(c.seg);
                 if dead > overhead(live, dead) + wanted {
                     break;
@@ -353,7 +354,7 @@ fn oldest(s: &State, mut all: Vec<Candidate>, step: usize, least: u64) -> Vec<u6
     };
     let victims: Vec<&Candidate> = all.iter().take(step).take_while(fits).collect();
     let decided = victims.len() as u64 * size;
-    let gives = decided - victims.iter().map(|c| c.live).sum::<u64>();
+    let gives = decided.saturating_sub(victims.iter().map(|c| c.live).sum());
     let takes = s.cleaning_takes(decided);
     if gives < takes && room + gives < takes + s.segs.geo.kept() {
         return Vec::new();

@@ -58,17 +58,13 @@ fn cleaning_keeps_every_file() {
 #[test]
 fn an_idle_daemon_leaves_the_room_that_removals_need() {
     run_jittered(1, || {
-        let mkfs =
-            MkfsOptions { size: Some(Bytes::mib(8)), segment_blocks: Some(32), ..MkfsOptions::default() };
+        let mkfs = MkfsOptions { size: Some(Bytes::mib(8)), segment_blocks: Some(32) };
         // It never finds segments enough.
         let mount = MountOptions { min_clean_segments: 50, max_clean_segments: 60, ..promising().mount };
         let m = Mounted::fresh(&Subject { mkfs, mount }, &drive(Bytes::mib(24)));
         let mut p = m.process();
         let mut files = 0;
-        loop {
-            let Ok(fd) = p.open(format!("/{files}"), OpenFlags::CREAT | OpenFlags::RDWR, 0o644) else {
-                break;
-            };
+        while let Ok(fd) = p.open(format!("/{files}"), OpenFlags::CREAT | OpenFlags::RDWR, 0o644) {
             files += 1;
             let written = p.pwrite(fd, fill(files, 12 * 4096), 0).and_then(|_| p.fsync(fd));
             p.close(fd).expect("close");
