@@ -271,7 +271,7 @@ pub struct ReproduceArgs {
     /// Built-in testbed or path of a .toml file; where left out the paper's
     #[arg(long)]
     pub testbed: Option<String>,
-    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left out 0.02, of pebblessd and orchfs 0.005, of devfs 0.01
+    /// Factor on the paper's files, operations and memories; of oltp on its running time alone. Where left out 0.02, of pebblessd and orchfs 0.005, of devfs 0.01, of spfs 0.05
     #[arg(long)]
     pub scale: Option<f64>,
     /// Root seed: equal seeds give equal results

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: results, determinism, errors that say what to do next, exit codes.
 
 use assert_cmd::Command;
+use granary_lab::reproduce::STUDIES;
 
 fn granary(args: &[&str]) -> Command {
     let mut c = Command::cargo_bin("granary").expect("the binary is built");
@@ -562,6 +563,21 @@ fn the_papers_numbers_stand_beside_those_of_the_runs() {
         assert_eq!(run["flash"], replay["flash"], "{trace}");
     }
     assert!(ends(&["reproduce", "nothing"], 2).1.contains("bytefs"));
+}
+
+#[test]
+fn the_help_of_reproduce_names_the_scale_of_every_paper() {
+    let (help, _) = ends(&["reproduce", "--help"], 0);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, scales) = help.split_once("Where left out ").expect("the text of --scale");
+    let scales = scales.split(" --").next().expect("it ends");
+    // "0.02, of A and B 0.005, of C 0.01"
+    let clauses: Vec<&str> = scales.split(", of ").collect();
+    for study in STUDIES {
+        let own = clauses.iter().find(|c| c.split_whitespace().any(|word| word == study.name));
+        let said = own.unwrap_or(&clauses[0]).split_whitespace().find_map(|word| word.parse::<f64>().ok());
+        assert_eq!(said, Some(study.scale), "{}: {scales}", study.name);
+    }
 }
 
 #[test]
