@@ -94,7 +94,8 @@ pub struct Quirks {
     /// as they lie within the file: where the whole call is to be one transaction.
     pub zeroes_edges: bool,
     /// Writes within a file's size may go on at the same time: the vfs holds `rwsem` shared for them, and the file system itself keeps
-    /// those apart that overlap, so that each is one step to whoever reads or writes. For file systems whose writes the cache never has.
+    /// those apart that overlap, so that each is one step to whoever reads or writes. A load through a mapping, which goes page by page, has
+    /// `rwsem` alone then. For file systems whose writes the cache never has.
     pub parallel_writes: bool,
 }
 
