@@ -9,12 +9,15 @@
 //!
 //! Two things must hold before something is made dirty. What will be in use fits the capacity: then there are dead blocks enough for
 //! the cleaner to make room, at any time. And there is room for the log now, else somebody has to write one and clean first. Where
-//! dead blocks are protected (by their age, by snapshots) cleaning may find nothing: that is no space, as in the kernel.
+//! dead blocks are protected (by their age, by snapshots) cleaning may find nothing: that is no space, as in the kernel, and statfs does not
+//! offer it.
 
 use crate::Nilfs2;
 use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::INODE;
+use crate::media::Media;
 use crate::state::State;
+use granary_units::Nanos;
 use granary_vfs::{FsError, Result, StatFs};
 
 /// For whom there is to be space.
@@ -72,6 +75,19 @@ impl State {
             .saturating_sub(self.used() + self.pending_new + self.pending_new / NODE_SHARE)
     }
 
+    /// Dead blocks that the cleaner may not take yet, for their age or for a snapshot. They are not looked for where clean segments have room
+    /// for all that is free.
+    fn protected(&mut self, protection: Nanos, media: &Media) -> Result<u64> {
+        let keeps = protection > Nanos::ZERO || !self.snapshots.is_empty();
+        if !keeps || self.slack() >= (self.free() + self.segs.geo.kept()) as i64 {
+            return Ok(0);
+        }
+        let first = self.first_protected(protection, media)?;
+        let mut dead = Vec::new();
+        self.dat.walk(media, &mut |_, e| dead.extend((!e.is_in_use()).then_some(e)))?;
+        Ok(dead.iter().filter(|e| self.is_live(e, first)).count() as u64)
+    }
+
     /// Whether so many pages, of which some are new, and blocks of names can become dirty.
     pub fn has_space(&self, want: Want, pages: u64, new: u64, names: u64) -> bool {
         let kept = self.segs.geo.kept();
@@ -127,13 +143,18 @@ impl Nilfs2 {
         if last { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
-    pub(crate) fn stat(&self) -> StatFs {
-        let s = self.state.lock();
-        let free_blocks = s.free();
+    /// What there is, and what could be had now.
+    ///
+    /// # Errors
+    /// `Corrupt`; the drive's.
+    pub(crate) fn stat(&self) -> Result<StatFs> {
+        let mut s = self.state.lock();
+        let protected = s.protected(self.options.protection_period, &self.media)?;
+        let free_blocks = s.free().saturating_sub(protected);
         let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_SHARE / 2).min(free_blocks);
         let blocks = s.segs.geo.capacity();
         let inodes = blocks * (BLOCK_SIZE / INODE) as u64;
         let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(inodes.saturating_sub(s.inodes));
-        StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes }
+        Ok(StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes })
     }
 }

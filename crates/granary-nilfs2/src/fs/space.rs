@@ -22,7 +22,7 @@ impl Space for Nilfs2 {
     }
 
     fn statfs(&self, _call: &Call<'_>) -> Result<StatFs> {
-        Ok(self.stat())
+        self.stat()
     }
 
     fn sweep(&self, _call: &Call<'_>, sweep: &Sweep) -> Result<Swept> {

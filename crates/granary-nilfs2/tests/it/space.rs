@@ -1,10 +1,11 @@
 //! Space, size and number: full file systems, large directories, large files.
 
 use crate::common::{Mounted, Subject, promising};
-use granary_nilfs2::MkfsOptions;
+use granary_nilfs2::{MkfsOptions, MountOptions};
+use granary_sim::sleep;
 use granary_suite::suite::{self, create, drive, fill, run};
-use granary_units::{Bytes, Dest};
-use granary_vfs::{FsError, Posix};
+use granary_units::{Bytes, Dest, Nanos};
+use granary_vfs::{FsError, Posix, Process};
 
 /// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can be written over for
 /// ever.
@@ -52,6 +53,44 @@ fn no_space_comes_when_nothing_is_left() {
         m.check();
         p.unlink("/all").expect("unlink");
         p.mkdir("/yes", 0o755).expect("mkdir");
+        m.check();
+    });
+}
+
+/// What is dead but protected is not offered until its time is over; what is offered can be written.
+#[test]
+fn statfs_does_not_offer_what_the_protection_period_keeps() {
+    run(|| {
+        let hour = Nanos::from_secs(3600);
+        let mount = MountOptions { protection_period: hour, ..promising().mount };
+        let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive(Bytes::mib(48)));
+        let mut p = m.process();
+        let offered = |p: &mut Process| p.statfs().expect("statfs").available_blocks();
+        let write = |p: &mut Process, path: &str, blocks: u64| {
+            let fd = create(p, path);
+            let written = (0..blocks).try_for_each(|i| p.pwrite(fd, fill(i + 1, 4096), i * 4096).map(drop));
+            let synced = p.fsync(fd);
+            p.close(fd).expect("close");
+            written.and(synced)
+        };
+        let all = offered(&mut p);
+        let file = all * 2 / 5;
+        // Once over, and two fifths are dead: no more than the last fifth can be had.
+        for _ in 0..2 {
+            write(&mut p, "/again", file).expect("write");
+        }
+        let left = offered(&mut p);
+        assert!(left <= all * 11 / 50 && left > all / 10, "{left} of {all}");
+        write(&mut p, "/rest", left).expect("what is offered");
+        let nothing = offered(&mut p);
+        assert!(nothing <= all / 50, "{nothing} of {all}");
+        assert_eq!(write(&mut p, "/again", file), Err(FsError::NoSpace));
+        m.check();
+        // What the failed write left dead is as young as it was.
+        sleep(hour + Nanos::from_secs(60));
+        let later = offered(&mut p);
+        assert!(later > all * 3 / 10, "{later} of {all}");
+        write(&mut p, "/later", later).expect("what is offered");
         m.check();
     });
 }
