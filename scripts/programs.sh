@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Real programs on a mounted file system: runs what this machine has, one line per program: ok, FAILED or skipped.
 #
-#   scripts/programs.sh [--fs bytefs,ext4,f2fs] [--image] [--direct] [--quick] [--keep] [PROGRAM...]     programs: see `all` below
+#   scripts/programs.sh [--fs bytefs,ext4,f2fs] [--testbed NAME] [--image] [--direct] [--quick] [--keep] [PROGRAM...]
+#   PROGRAM: see `all` below; --testbed: with a drive that the file systems need
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Each file system is mounted anew for all programs: in memory (ram:FS) and checked by unmounting, or with --image on an
@@ -14,10 +15,11 @@ set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 granary=${GRANARY:-${CARGO_TARGET_DIR:-$here/target}/release/granary}
 all=(git cargo sqlite_delete sqlite_wal postgres rocksdb tar rsync fio make python together fsx pjdfstest)
-systems=bytefs,ext4,f2fs quick=0 keep=0 image=0 direct=0 wanted=()
+systems=bytefs,ext4,f2fs testbed=bytefs-emulator quick=0 keep=0 image=0 direct=0 wanted=()
 while [ $# -gt 0 ]; do
     case $1 in
         --fs) systems=$2; shift ;;
+        --testbed) testbed=$2; shift ;;
         --quick) quick=1 ;;
         --image) image=1 ;;
         --direct) direct=1 ;;
@@ -75,7 +77,7 @@ serve() {
     if [ $image = 1 ]; then
         "$granary" mount "${how[@]}" --daemon --allow-other --log "$work/$fs.log" "$work/$fs.img" "$mnt"
     else
-        "$granary" mount "${how[@]}" --daemon --allow-other --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt"
+        "$granary" mount "${how[@]}" --daemon --allow-other --testbed "$testbed" --size 2GiB --log "$work/$fs.log" "ram:$fs" "$mnt"
     fi
 }
 
@@ -289,7 +291,7 @@ TOML
 
 for fs in ${systems//,/ }; do
     if [ $image = 1 ]; then
-        "$granary" mkfs --fs "$fs" --size 4GiB "$work/$fs.img" >/dev/null 2>&1 || exit 2
+        "$granary" mkfs --fs "$fs" --testbed "$testbed" --size 4GiB "$work/$fs.img" >/dev/null || exit 2
     fi
     serve || exit 2
     chmod 755 "$work" "$mnt"
