@@ -10,8 +10,9 @@
 //!
 //! The search goes depth-first over which call comes next, in the order in which the vfs says that they took effect
 //! (which it does not believe: it is only tried first), and remembers the states that
-//! it has been in. A call that changed nothing and fits can never be better placed later, so there it does not branch. After some steps without success it starts again, and the calls that could not be placed any more are
-//! tried earlier from then on.
+//! it has been in. A call that changed nothing and fits can never be better placed later, so there it does not branch. Calls that change nothing have
+//! no place in that order. They are tried where they ended: an open may have waited for a rename in its directory. After some steps without success the
+//! search starts again, with them before all changes, and the calls that could not be placed any more are tried earlier from then on.
 //!
 //! What is checked as atomic: create, remove and rename by name, and every read, write and truncate of an open file,
 //! whatever its length, because the vfs holds the inode for the whole call. What is not atomic, as in Linux, and so is
@@ -115,17 +116,25 @@ pub fn check_history(history: &History, limits: Limits, steps: usize) -> Result<
         states: history.tasks.iter().map(|_| RefState::new(Cred::ROOT)).collect(),
         done: vec![0; history.tasks.len()],
     };
-    let mut search =
-        Search { history, steps: 0, seen: FxHashSet::default(), stuck: None, weights: Vec::new() };
-    search.weights = history.tasks.iter().map(|t| vec![0; t.len()]).collect();
+    let mut search = Search {
+        history,
+        steps: 0,
+        seen: FxHashSet::default(),
+        stuck: None,
+        weights: history.tasks.iter().map(|t| vec![0; t.len()]).collect(),
+        effects: effects(history),
+        by_time: false,
+    };
     let rounds = steps.div_ceil(ROUND).max(1);
-    for _ in 0..rounds {
+    for round in 0..=rounds {
         search.steps = ROUND;
+        search.by_time = round == 0;
         search.seen.clear();
         search.stuck = None;
         match search.explore(start.clone()) {
             Verdict::Explained => return Ok(()),
             Verdict::Impossible => return Err(search.report("no serial order explains this history")),
+            Verdict::Undecided if search.by_time => {}
             Verdict::Undecided => search.learn(),
         }
     }
@@ -157,6 +166,25 @@ struct Search<'a> {
     stuck: Option<(usize, Vec<usize>, String)>,
     /// How often each call could not be placed: the heavier come first.
     weights: Vec<Vec<u32>>,
+    /// When each call took effect at the latest.
+    effects: Vec<Vec<Nanos>>,
+    /// Calls are tried in the order of `effects`.
+    by_time: bool,
+}
+
+/// When each call took effect at the latest: when it ended, and a change before all that came after it in the order of changes.
+fn effects(history: &History) -> Vec<Vec<Nanos>> {
+    let all = history.tasks.iter().flatten();
+    let mut changes: Vec<(u64, Nanos)> = all.filter_map(|e| Some((e.hint?, e.end))).collect();
+    changes.sort_unstable();
+    for i in (1..changes.len()).rev() {
+        changes[i - 1].1 = changes[i - 1].1.min(changes[i].1);
+    }
+    let latest = |e: &Event| match e.hint {
+        Some(hint) => changes[changes.partition_point(|(other, _)| *other < hint)].1,
+        None => e.end,
+    };
+    history.tasks.iter().map(|t| t.iter().map(latest).collect()).collect()
 }
 
 impl Search<'_> {
@@ -168,7 +196,8 @@ impl Search<'_> {
         let mut able: Vec<_> = tasks.filter(|&t| next(t).is_some_and(|e| e.start <= first_end)).collect();
         able.sort_by_key(|&t| {
             let weight = std::cmp::Reverse(self.weights[t][at.done[t]]);
-            (weight, next(t).map(|e| (e.hint, e.end)))
+            let effect = if self.by_time { self.effects[t][at.done[t]] } else { Nanos::ZERO };
+            (weight, effect, next(t).map(|e| (e.hint, e.end)))
         });
         able
     }

@@ -3,12 +3,15 @@
 use granary_sim::rng::Stream;
 use granary_sim::{World, WorldConfig, sleep, spawn};
 use granary_suite::memfs::{MemFs, MemFsConfig};
-use granary_suite::model::{Data, Generator, Mix, Op, check_history, run_concurrently};
-use granary_suite::reference::Limits;
+use granary_suite::model::{
+    Data, Event, Generator, History, Mix, Op, Outcome, apply, check_history, run_concurrently, snapshot,
+};
+use granary_suite::reference::{Limits, RefFs, RefProcess};
 use granary_units::{Bytes, Nanos, Payload};
 use granary_vfs::{
     Access, Call, Caller, Cred, Fd, Life, OpenFlags, Posix, Process, RenameFlags, Vfs, VfsConfig,
 };
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 const LIMITS: Limits = Limits { max_file_size: 1 << 43, max_links: 1000 };
@@ -197,4 +200,38 @@ fn any_calls_at_the_same_time_end_and_leave_a_sound_file_system() {
             panic!("seed {seed}: {why}");
         }
     }
+}
+
+/// A crowd opens a name while a rename in its directory is under way, waits for it, and reads the file that came to the name: all
+/// opens have to be placed behind the rename, and to try each at both sides of it would take too long.
+#[test]
+fn opens_that_waited_for_a_rename_are_explained() {
+    let open = || Op::Open { path: "/d/b".to_owned(), flags: OpenFlags::RDWR, mode: 0o600 };
+    let event =
+        |op, outcome, start, end, hint| Event { op, outcome, start: Nanos(start), end: Nanos(end), hint };
+    let flags = RenameFlags { no_replace: false, exchange: true };
+    let rename = Op::Rename { from: "/c".to_owned(), to: "/d/b".to_owned(), flags };
+    let write = Op::Pwrite { fd: Fd(0), pos: 0, data: Data::Bytes { seed: 1, len: 10 } };
+    let opened = || Outcome::Fd(Fd(0));
+    let mut tasks = vec![
+        vec![event(open(), opened(), 0, 20, None), event(write.clone(), Outcome::Count(10), 20, 40, Some(0))],
+        vec![event(rename.clone(), Outcome::Done, 1, 95, Some(1))],
+    ];
+    tasks.resize_with(18, || {
+        let read = Op::Pread { fd: Fd(0), pos: 0, len: 10 };
+        vec![event(open(), opened(), 0, 100, None), event(read, Outcome::Data(Vec::new()), 100, 101, None)]
+    });
+    let setup = vec![mkdir("/d"), create("/d/b"), create("/c")];
+    let mut p = RefProcess::new(Arc::new(Mutex::new(RefFs::new(LIMITS))), Cred::ROOT);
+    for op in setup.iter().chain(&[open(), write, rename]) {
+        // The third descriptor of this process is the first of the writer's.
+        let op = if let Op::Pwrite { pos, data, .. } = op {
+            Op::Pwrite { fd: Fd(2), pos: *pos, data: *data }
+        } else {
+            op.clone()
+        };
+        apply(&mut p, &op);
+    }
+    let tree = snapshot(&mut p).expect("the reference does not fail root");
+    assert_eq!(check_history(&History { setup, tasks, tree }, LIMITS, 200_000), Ok(()));
 }
