@@ -76,13 +76,7 @@ fn an_idle_daemon_leaves_the_room_that_removals_need() {
             let _ = p.pwrite(fd, fill(files, 4096), 0);
             p.close(fd).expect("close");
         }
-        let before = m.fs.clean_segments();
         sleep(Nanos::from_secs(600));
-        println!(
-            "{files} files, {before} clean segments, then {}, {:?}",
-            m.fs.clean_segments(),
-            m.fs.stats()
-        );
         for file in (0..files).step_by(2) {
             p.unlink(format!("/{file}")).expect("unlink");
             p.sync().expect("sync");
