@@ -155,11 +155,11 @@ impl OrchFs {
             Ok(())
         })?;
         tx.put_free_inode(node.ino.0);
-        tx.commit(process)?;
+        tx.commit_as_holder(node.ino.0, process)?;
         node.gone.store(true, Relaxed);
         {
             let mut victims = self.victims.lock();
-            state.tree.range(0, u64::MAX).for_each(|(block, _)| victims.touch(node.ino.0, block, false));
+            state.tree.range(0, u64::MAX).for_each(|(block, _)| victims.touch(node.ino.0, block, &Unit::Hole));
         }
         *state = Default::default();
         self.nodes.lock().remove(&node.ino.0);

@@ -67,9 +67,21 @@ impl OrchFs {
     /// # Errors
     /// The drive's.
     pub(crate) fn digest(&self, journal: usize) -> Result<()> {
+        self.digest_until(journal, u64::MAX)
+    }
+
+    /// The same, up to the first group that ends at this position or behind it.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub(crate) fn digest_until(&self, journal: usize, until: u64) -> Result<()> {
+        let _digesting = self.journals[journal].digest.lock();
+        self.digest_locked(journal, until)
+    }
+
+    fn digest_locked(&self, journal: usize, until: u64) -> Result<()> {
         let j = &self.journals[journal];
-        let _digesting = j.digest.lock();
-        let (groups, tail) = j.groups(&self.pm)?;
+        let (groups, tail) = j.groups(&self.pm, until)?;
         if tail == j.head() {
             return Ok(());
         }
@@ -88,6 +100,10 @@ impl OrchFs {
             && !matches!(e, FsError::Corrupt(_))
         {
             return Err(e.clone());
+        }
+        if why.is_some() && until != u64::MAX {
+            // What is refused drops all that is behind it, too.
+            return self.digest_locked(journal, u64::MAX);
         }
         let (sound, rest) = groups.split_at(refused.unwrap_or(groups.len()));
         let end = sound.last().map_or(j.head(), |(_, end)| *end);
@@ -117,8 +133,9 @@ impl OrchFs {
             checkpoint.heads[journal] = tail;
             checkpoint.write(&self.pm)?;
         }
-        self.pools.digested(&|process| self.journal_of(process) == journal);
-        j.digested(tail).into_iter().try_for_each(|(area, number)| {
+        let (until, freed) = j.digested(tail);
+        self.pools.digested(&|process| self.journal_of(process) == journal, until);
+        freed.into_iter().try_for_each(|(area, number)| {
             if area == Area::Inode {
                 self.leases.lock().release(number);
             }
@@ -153,8 +170,8 @@ impl OrchFs {
         }
         if let Has::Other(holder) = has {
             let journal = self.journal_of(holder);
-            if self.journals[journal].has_pending(ino) {
-                self.digest(journal)?;
+            if let Some(end) = self.journals[journal].pending_end(ino) {
+                self.digest_until(journal, end)?;
             }
             self.check_lease(ino)?;
         }
@@ -178,6 +195,8 @@ impl OrchFs {
     /// The drive's.
     pub fn process_ended(&self, process: u32) -> Result<()> {
         let journal = self.processes.lock().0.get(&process).copied();
+        // Nobody writes in its name meanwhile (`Tx::commit_as_holder`).
+        let _appending = journal.map(|journal| self.journals[journal].append.lock());
         if let Some(journal) = journal {
             self.digest(journal)?;
         }
@@ -214,9 +233,25 @@ impl OrchFs {
     /// Whatever journals have of an inode is at home when this returns.
     pub(crate) fn settle(&self, ino: u64) -> Result<()> {
         for (i, journal) in self.journals.iter().enumerate() {
-            if journal.has_pending(ino) {
-                self.digest(i)?;
+            if let Some(end) = journal.pending_end(ino) {
+                self.digest_until(i, end)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Digests a journal that is half full, piece by piece: whoever needs a piece of it waits for no more than one.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub(crate) fn digest_in_pieces(&self, journal: usize, stop: &granary_sim::Stopper) -> Result<()> {
+        let j = &self.journals[journal];
+        if !j.is_half_full() {
+            return Ok(());
+        }
+        let end = j.tail();
+        while j.head() < end && !stop.stopped() {
+            self.digest_until(journal, (j.head() + j.piece()).min(end))?;
         }
         Ok(())
     }

@@ -177,7 +177,7 @@ fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
             let ino = p.fstat(fd).expect("stat").ino.0;
             // Whatever journal is its: the next group there is a hostile one, and a sound one follows.
             p.pwrite(fd, Payload::Fill { word: 2, len: 5_000 }, 100).expect("write");
-            let own = fs.journals.iter().position(|journal| journal.has_pending(ino)).expect("in one");
+            let own = fs.journals.iter().position(|journal| journal.pending_end(ino).is_some()).expect("in one");
             fs.digest(own).expect("digests");
             let bytes = u64::MAX.to_le_bytes().to_vec();
             let record = Record { area: Area::Inode, number: ino, at: inode::ROOT, bytes };
@@ -228,14 +228,14 @@ fn a_lease_moves_with_what_its_holder_wrote() {
                 drop(leases);
                 let own = fs.journal_of(holder);
                 let pending: Vec<usize> =
-                    (0..fs.journals.len()).filter(|i| fs.journals[*i].has_pending(ino)).collect();
+                    (0..fs.journals.len()).filter(|i| fs.journals[*i].pending_end(ino).is_some()).collect();
                 assert_eq!(pending, [own]);
             }
             // The holder dies: what it wrote is there, and nobody has its leases.
             let holder = all[1].caller().process;
             fs.process_ended(holder).expect("digests");
             assert_eq!(fs.leases.lock().has(holder, ino), Has::Nothing);
-            assert!(!fs.journals.iter().any(|journal| journal.has_pending(ino)));
+            assert!(!fs.journals.iter().any(|journal| journal.pending_end(ino).is_some()));
             assert_eq!(fs.refused_groups(), 0);
         });
     });

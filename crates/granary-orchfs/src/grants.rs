@@ -10,7 +10,7 @@
 //!
 //! Not durable: after a power failure nobody has a grant.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ pub struct Grants {
     ranges: BTreeMap<u64, (u64, u32)>,
     /// None of a process's numbers below is free.
     from: FxHashMap<u32, u64>,
-    /// Taken since the journal was digested.
-    fresh: FxHashMap<u32, FxHashSet<u64>>,
+    /// Taken and not digested: by process the numbers, and when each was taken ([`crate::pools::Pools::clock`]).
+    fresh: FxHashMap<u32, FxHashMap<u64, u64>>,
 }
 
 impl Grants {
@@ -91,20 +91,25 @@ impl Grants {
         all
     }
 
-    /// A process uses a number from now on.
-    pub fn used(&mut self, process: u32, number: u64) {
-        self.fresh.entry(process).or_default().insert(number);
+    /// A process uses a number from this instant on.
+    pub fn used(&mut self, process: u32, number: u64, when: u64) {
+        self.fresh.entry(process).or_default().insert(number, when);
     }
 
-    /// The journals of these processes are digested: what they have taken is as any other number.
-    pub fn digested(&mut self, of: &dyn Fn(u32) -> bool) {
-        self.fresh.retain(|process, _| !of(*process));
+    /// The journals of these processes are digested up to an instant: what they had taken by then is as any other number.
+    pub fn digested(&mut self, of: &dyn Fn(u32) -> bool, until: u64) {
+        self.fresh.retain(|process, numbers| {
+            if of(*process) {
+                numbers.retain(|_, when| *when > until);
+            }
+            !numbers.is_empty()
+        });
     }
 
     /// The process, if not this one, for which a number is fresh.
     pub fn fresh_of_other(&self, process: u32, number: u64) -> Option<u32> {
         let others = self.fresh.iter().filter(|(whose, _)| **whose != process);
-        others.filter(|(_, numbers)| numbers.contains(&number)).map(|(whose, _)| *whose).min()
+        others.filter(|(_, numbers)| numbers.contains_key(&number)).map(|(whose, _)| *whose).min()
     }
 }
 
@@ -134,9 +139,13 @@ mod tests {
     #[test]
     fn what_a_process_has_taken_is_its_own_until_the_digest() {
         let mut grants = Grants::default();
-        grants.used(7, 3);
+        grants.used(7, 3, 1);
+        grants.used(7, 4, 2);
         assert_eq!((grants.fresh_of_other(7, 3), grants.fresh_of_other(9, 3)), (None, Some(7)));
-        grants.digested(&|process| process == 7);
-        assert_eq!(grants.fresh_of_other(9, 3), None);
+        // A digest of the first group alone.
+        grants.digested(&|process| process == 7, 1);
+        assert_eq!((grants.fresh_of_other(9, 3), grants.fresh_of_other(9, 4)), (None, Some(7)));
+        grants.digested(&|process| process == 7, 2);
+        assert_eq!(grants.fresh_of_other(9, 4), None);
     }
 }

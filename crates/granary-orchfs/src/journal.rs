@@ -32,6 +32,8 @@ struct Pending {
     frees: VecDeque<(u64, Area, u64)>,
     /// Inodes with records, and the position behind the last.
     inodes: FxHashMap<u64, u64>,
+    /// (position behind the group, when it was appended).
+    appended: VecDeque<(u64, u64)>,
 }
 
 /// See the module.
@@ -92,16 +94,29 @@ impl Journal {
         self.used() + len as u64 <= self.size
     }
 
-    /// Whether an inode has records that are not digested.
-    pub fn has_pending(&self, ino: u64) -> bool {
-        self.pending.lock().inodes.get(&ino).is_some_and(|position| *position > self.head())
+    /// Bytes that are digested at a time: an eighth of the ring. A choice: small enough that a caller waits for one, large
+    /// enough that the two fences of a digest are few.
+    pub fn piece(&self) -> u64 {
+        self.size / 8
     }
 
-    /// Appends a group and waits until it counts. The caller holds `append` and has made room.
+    /// Behind the last record of an inode that is not digested.
+    pub fn pending_end(&self, ino: u64) -> Option<u64> {
+        self.pending.lock().inodes.get(&ino).copied().filter(|position| *position > self.head())
+    }
+
+    /// Appends a group and waits until it counts. The caller holds `append` and has made room. `clock`: [`crate::pools::Pools::clock`].
     ///
     /// # Errors
     /// The drive's.
-    pub fn append(&self, pm: &Pm, group: &Group, inodes: &[u64], freed: &[(Area, u64)]) -> Result<()> {
+    pub fn append(
+        &self,
+        pm: &Pm,
+        group: &Group,
+        inodes: &[u64],
+        freed: &[(Area, u64)],
+        clock: u64,
+    ) -> Result<()> {
         let tail = self.tail();
         let bytes = group.encode(tail, self.era);
         debug_assert!(bytes.len() <= LARGEST_GROUP && self.has_room(bytes.len()));
@@ -117,6 +132,7 @@ impl Journal {
             let mut pending = self.pending.lock();
             pending.frees.extend(freed.iter().map(|(area, number)| (end, *area, *number)));
             pending.inodes.extend(inodes.iter().map(|ino| (*ino, end)));
+            pending.appended.push_back((end, clock));
         }
         self.tail.store(end, Relaxed);
         Ok(())
@@ -145,13 +161,17 @@ impl Journal {
         Ok(Group::decode(&bytes)?.map(|group| (group, position + len as u64)))
     }
 
-    /// The groups that are not digested, each with the position behind it, and the tail. What is not a group ends them.
+    /// The groups that are not digested, each with the position behind it, up to the one that reaches `until` or the tail; and where
+    /// the last one ends. What is not a group ends them, and then it is the tail.
     ///
     /// # Errors
     /// The drive's.
-    pub fn groups(&self, pm: &Pm) -> Result<(Vec<(Group, u64)>, u64)> {
+    pub fn groups(&self, pm: &Pm, until: u64) -> Result<(Vec<(Group, u64)>, u64)> {
         let (tail, mut at, mut groups) = (self.tail(), self.head(), Vec::new());
         while at < tail {
+            if at >= until {
+                return Ok((groups, at));
+            }
             match self.group_at(pm, at) {
                 Ok(Some((group, next))) if next <= tail => {
                     groups.push((group, next));
@@ -170,7 +190,7 @@ impl Journal {
     /// The drive's.
     pub fn recover(&self, pm: &Pm, mut sound: impl FnMut(&Group) -> bool) -> Result<Vec<Record>> {
         self.tail.store(self.head() + self.size, Relaxed);
-        let (groups, _) = self.groups(pm)?;
+        let (groups, _) = self.groups(pm, u64::MAX)?;
         let whole = groups.into_iter().take_while(|(group, _)| sound(group));
         let (mut records, mut end) = (Vec::new(), self.head());
         for (group, next) in whole {
@@ -191,13 +211,16 @@ impl Journal {
         self.pending.lock().frees.retain(|(end, ..)| *end <= position);
     }
 
-    /// Everything before `position` is digested, durably: what those groups freed, which can be used again.
-    pub fn digested(&self, position: u64) -> Vec<(Area, u64)> {
+    /// Everything before `position` is digested, durably: when the last of those groups was appended, and what they freed, which can
+    /// be used again.
+    pub fn digested(&self, position: u64) -> (u64, Vec<(Area, u64)>) {
         self.head.store(position, Relaxed);
         let mut pending = self.pending.lock();
         pending.inodes.retain(|_, end| *end > position);
         let count = pending.frees.iter().take_while(|(end, ..)| *end <= position).count();
-        pending.frees.drain(..count).map(|(_, area, number)| (area, number)).collect()
+        let groups = pending.appended.iter().take_while(|(end, _)| *end <= position).count();
+        let last = pending.appended.drain(..groups).last().map_or(0, |(_, clock)| clock);
+        (last, pending.frees.drain(..count).map(|(_, area, number)| (area, number)).collect())
     }
 
     /// Numbers that wait for a digest.

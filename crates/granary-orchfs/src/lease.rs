@@ -58,6 +58,11 @@ impl Leases {
         }
     }
 
+    /// The process that has the lease of an inode.
+    pub fn holder(&self, ino: u64) -> Option<u32> {
+        self.of.get(&ino).map(|lease| lease.holder)
+    }
+
     /// Files that some process has the lease of.
     pub fn count(&self) -> usize {
         self.of.len()

@@ -47,6 +47,7 @@ mod read;
 mod record;
 mod rename;
 mod space;
+mod take;
 mod trim;
 mod tx;
 mod undo;
@@ -116,6 +117,11 @@ pub struct OrchFs {
     /// When a program called last, nanoseconds.
     last_call: AtomicU64,
     daemons: parking_lot::Mutex<Vec<Daemon>>,
+    /// Wakes the kernel's daemon.
+    kicker: std::sync::OnceLock<granary_sim::Kicker>,
+    /// Held by the one that migrates because somebody needs numbers, and how often that gave some.
+    making_room: Mutex<()>,
+    room_made: AtomicU64,
     /// A group could not be appended: memory is ahead of the NVM, and nothing changes any more.
     failed: parking_lot::Mutex<Option<FsError>>,
 }

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A power failure on the way leaves the pages above an SSD block that has the same bytes already. The block's range is taken without
-//! waiting: who is busy is passed over. A file's last block stays on the NVM while it is likely to grow.
+//! waiting: a block in use is passed over. A file's last block stays on the NVM while it is likely to grow.
 //!
 //! When: more of the NVM's pages are taken than `migrate_high` says, down to `migrate_low`; or nobody has called for
-//! `migrate_idle`. In the foreground, when an operation finds no page, eight victims.
+//! `migrate_idle`, until somebody calls. In the foreground eight victims, when an operation finds no page ([`crate::take`]).
 
 use crate::OrchFs;
 use crate::geometry::BLOCK;
@@ -18,7 +18,7 @@ use crate::layout::Area;
 use crate::node::Node;
 use crate::tx::{TreeChanges, Tx};
 use crate::unit::Unit;
-use granary_sim::{Stopper, now};
+use granary_sim::{Signal, Stopper, now};
 use granary_units::{Nanos, Payload};
 use granary_vfs::{FsError, Ino, Result};
 use rustc_hash::FxHashMap;
@@ -26,84 +26,138 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Victims of an operation that finds no page.
-const IN_FOREGROUND: usize = 8;
 /// A last block is taken only after so long an idle time: 10 s, long enough that no writer will come back soon.
 const TAIL_IDLE: Nanos = Nanos::from_secs(10);
+/// Blocks that a step of the daemon moves before it looks again whether it should.
+const STEP: usize = 8;
+/// Victims that are looked at for one that moves, at most: those that are in use are passed over.
+const MOST_LOOKED: usize = 128;
 
-/// Blocks with NVM pages, by when they were written last.
+/// Last blocks of files, which are likely to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tails {
+    /// They stay.
+    Stay,
+    /// They move as others do.
+    Move,
+    /// They move where no other block does.
+    AtLast,
+}
+
+/// A block in the list.
+#[derive(Clone, Copy)]
+struct Place {
+    when: u64,
+    is_over: bool,
+    pages: u64,
+}
+
+/// Blocks with NVM pages, by when they were written last: those without an SSD block (A), which need one, and those with (O).
 #[derive(Default)]
 pub struct Victims {
     next: u64,
-    order: BTreeMap<u64, (u64, u64)>,
-    of: FxHashMap<(u64, u64), u64>,
+    append: BTreeMap<u64, (u64, u64)>,
+    over: BTreeMap<u64, (u64, u64)>,
+    of: FxHashMap<(u64, u64), Place>,
+    append_pages: u64,
+    over_pages: u64,
 }
 
 impl Victims {
-    /// A block was written.
-    pub fn touch(&mut self, ino: u64, block: u64, has_pages: bool) {
-        if let Some(old) = self.of.remove(&(ino, block)) {
-            self.order.remove(&old);
-        }
-        if has_pages {
-            self.next += 1;
-            self.of.insert((ino, block), self.next);
-            self.order.insert(self.next, (ino, block));
+    fn list(&mut self, is_over: bool) -> (&mut BTreeMap<u64, (u64, u64)>, &mut u64) {
+        match is_over {
+            true => (&mut self.over, &mut self.over_pages),
+            false => (&mut self.append, &mut self.append_pages),
         }
     }
 
-    /// Those that come first: (inode, block).
-    fn oldest(&self, count: usize) -> Vec<(u64, u64)> {
-        self.order.values().take(count).copied().collect()
+    /// A block was written: it has this unit now.
+    pub fn touch(&mut self, ino: u64, block: u64, unit: &Unit) {
+        if let Some(old) = self.of.remove(&(ino, block)) {
+            let (order, pages) = self.list(old.is_over);
+            order.remove(&old.when);
+            *pages -= old.pages;
+        }
+        let pages = unit.nvm_pages().count() as u64;
+        if pages > 0 {
+            self.next += 1;
+            let place = Place { when: self.next, is_over: unit.base().is_some(), pages };
+            self.of.insert((ino, block), place);
+            let (order, sum) = self.list(place.is_over);
+            order.insert(place.when, (ino, block));
+            *sum += pages;
+        }
+    }
+
+    /// NVM pages of all blocks: without an SSD block, with one.
+    pub fn pages(&self) -> (u64, u64) {
+        (self.append_pages, self.over_pages)
+    }
+
+    /// Those that come first behind `after`: (when, inode, block). `over`: only those that need no SSD block.
+    fn oldest(&self, after: u64, count: usize, over: bool) -> Vec<(u64, u64, u64)> {
+        let behind = |order: &BTreeMap<u64, (u64, u64)>| -> Vec<(u64, u64, u64)> {
+            order.range(after + 1..).take(count).map(|(when, (ino, block))| (*when, *ino, *block)).collect()
+        };
+        let mut all = behind(&self.over);
+        if !over {
+            all.extend(behind(&self.append));
+            all.sort_unstable();
+            all.truncate(count);
+        }
+        all
     }
 }
 
 impl OrchFs {
     /// Tells the list of victims what a block is now.
     pub(crate) fn touch(&self, ino: u64, block: u64, unit: &Unit) {
-        self.victims.lock().touch(ino, block, unit.nvm_pages().next().is_some());
+        self.victims.lock().touch(ino, block, unit);
     }
 
-    /// Migrates up to `count` of the oldest blocks; returns how many. `tails`: last blocks of files, too.
+    /// Migrates up to `count` of the oldest blocks; returns how many. Waits for nobody: blocks in use are passed over.
     ///
     /// # Errors
-    /// The drives'.
-    pub(crate) fn migrate(&self, count: usize, tails: bool) -> Result<usize> {
-        let mut done = 0;
-        let oldest = self.victims.lock().oldest(4 * count);
-        for (ino, block) in oldest {
-            if done == count {
-                break;
-            }
-            match self.migrate_block(ino, block, tails) {
-                Ok(moved) => done += usize::from(moved),
-                // The SSD is full: nothing can go there.
-                Err(FsError::NoSpace) => break,
-                Err(e) => return Err(e),
+    /// The drives'. A full SSD is none: then blocks move that have their place there.
+    pub(crate) fn migrate(&self, count: usize, tails: Tails) -> Result<usize> {
+        let mut done = self.migrate_pass(count, tails == Tails::Move)?;
+        if done == 0 && tails == Tails::AtLast {
+            done = self.migrate_pass(count, true)?;
+        }
+        Ok(done)
+    }
+
+    fn migrate_pass(&self, count: usize, tails: bool) -> Result<usize> {
+        let (mut done, mut looked, mut after, mut full) = (0, 0, 0, false);
+        while done < count && looked < count.max(MOST_LOOKED) {
+            let some = self.victims.lock().oldest(after, 4 * count, full);
+            let Some((last, ..)) = some.last() else { break };
+            after = *last;
+            for (_, ino, block) in some {
+                looked += 1;
+                match self.migrate_block(ino, block, tails) {
+                    Ok(moved) => done += usize::from(moved),
+                    Err(FsError::NoSpace) => full = true,
+                    Err(e) => return Err(e),
+                }
+                if done == count {
+                    break;
+                }
             }
         }
         Ok(done)
     }
 
-    /// What an operation without a page does; whether there may be one now.
-    pub(crate) fn migrate_for_space(&self) -> Result<bool> {
-        if !self.options.migrate || self.migrate(IN_FOREGROUND, true)? == 0 {
-            return Ok(false);
-        }
-        self.digest_all()?;
-        Ok(true)
-    }
-
     fn migrate_block(&self, ino: u64, block: u64, tails: bool) -> Result<bool> {
-        // Nobody loads an inode that is not in memory while its block moves.
-        let Some(_loading) = self.loading.try_lock() else { return Ok(false) };
+        // Nobody loads an inode that is not in memory while its block moves. Whoever loads one waits for no state.
+        let _loading = self.loading.lock();
         let node = self.nodes.lock().get(&ino).and_then(std::sync::Weak::upgrade);
         match node {
             Some(node) => self.migrate_of(&node, block, tails),
             None => {
                 self.settle(ino)?;
                 if !self.pools.is_taken(Area::Inode, ino) {
-                    self.victims.lock().touch(ino, block, false);
+                    self.victims.lock().touch(ino, block, &Unit::Hole);
                     return Ok(false);
                 }
                 let Some((node, state, _)) = self.read_inode(Ino(ino))? else { return Ok(false) };
@@ -158,27 +212,46 @@ impl OrchFs {
         (all - self.pools.free(Area::Page)).saturating_sub(waiting) * 100 / all
     }
 
-    /// One step of the daemon.
-    fn migrate_step(&self) -> Result<()> {
-        let idle = now().saturating_sub(Nanos(self.last_call.load(Relaxed)));
+    /// What the daemon has to do now: down to `migrate_low` where too much is taken, and on and on while nobody calls.
+    fn migrate_step(&self, stop: &Stopper) -> Result<()> {
+        let idle = || now().saturating_sub(Nanos(self.last_call.load(Relaxed)));
         if self.used_percent() > self.options.migrate_high {
-            while self.used_percent() > self.options.migrate_low && self.migrate(IN_FOREGROUND, false)? > 0 {}
-        } else if self.options.migrate_idle != Nanos::ZERO && idle >= self.options.migrate_idle {
-            self.migrate(IN_FOREGROUND, idle >= TAIL_IDLE)?;
+            while self.used_percent() > self.options.migrate_low
+                && !stop.stopped()
+                && self.migrate(STEP, Tails::Stay)? > 0
+            {}
+            return Ok(());
+        }
+        let is_idle = || self.options.migrate_idle != Nanos::ZERO && idle() >= self.options.migrate_idle;
+        while is_idle() && !stop.stopped() {
+            let tails = if idle() >= TAIL_IDLE { Tails::Move } else { Tails::Stay };
+            if self.migrate(STEP, tails)? == 0 {
+                break;
+            }
         }
         Ok(())
     }
+
+    /// Wakes the daemon: a journal is half full, so that nobody has to wait for its digest later.
+    pub(crate) fn wake_daemon(&self) {
+        if let Some(kicker) = self.kicker.get() {
+            kicker.kick();
+        }
+    }
 }
 
-/// The kernel's daemon: looks every so often whether a journal wants a digest, or blocks are to migrate.
+/// The kernel's daemon: digests a journal that is half full as soon as it is, and looks every so often whether blocks are to migrate.
 pub fn daemon(fs: &std::sync::Weak<OrchFs>, pause: Nanos, stop: &Stopper) {
-    while stop.pause(pause) != granary_sim::Signal::Stop {
+    loop {
+        let signal = stop.pause(pause);
         let Some(fs) = fs.upgrade() else { return };
-        let digested =
-            (0..fs.journals.len()).filter(|i| fs.journals[*i].is_half_full()).try_for_each(|i| fs.digest(i));
-        let done = digested.and_then(|()| if fs.options.migrate { fs.migrate_step() } else { Ok(()) });
-        if done.is_err() {
-            // The next call will meet the same error, and whoever made it is told.
+        if signal == Signal::Stop {
+            return;
+        }
+        let digested = (0..fs.journals.len()).try_for_each(|journal| fs.digest_in_pieces(journal, stop));
+        let migrates = signal == Signal::Elapsed && fs.options.migrate;
+        if digested.and_then(|()| if migrates { fs.migrate_step(stop) } else { Ok(()) }).is_err() {
+            // The next call will meet the same error, and its caller is told.
             return;
         }
     }

@@ -31,8 +31,9 @@ fn shape(device: u64, blocks: u64, options: &MkfsOptions) -> Result<Superblock> 
     }
     let most = nvm / 8 / inode::SIZE as u64;
     let inodes = 1 + options.inodes.unwrap_or(((nvm + blocks * BLOCK) / BYTES_PER_INODE).min(most)).max(16);
-    // A level 0 node names 64 blocks: four times what all blocks of the SSD take, and room for small files.
-    let index = 1 + blocks / 16 + inodes / 4 + 16;
+    // A level 0 node names 64 blocks: four times what all blocks of the SSD take. Each file of more than a block has one of its own:
+    // as many as there are inodes, or pairs of blocks.
+    let index = 1 + blocks / 16 + inodes.min(blocks / 2) + 16;
     let fixed = Superblock {
         device,
         blocks,
@@ -48,13 +49,13 @@ fn shape(device: u64, blocks: u64, options: &MkfsOptions) -> Result<Superblock> 
     // The superblock's copy, and what aligning five areas takes.
     let used = Layout::of(&fixed).end() + 6 * PAGE;
     let left = nvm.checked_sub(used).ok_or(FsError::NoSpace)?;
-    // An A-ELN for two pages and an O-ELN for four: files are more likely to have several pages in one block.
-    let four = 4 * PAGE + 2 * Area::Append.size() + Area::Over.size();
+    // An A-ELN for each page, since a small file has one page, and an O-ELN for four.
+    let four = 4 * PAGE + 4 * Area::Append.size() + Area::Over.size();
     let groups = left / four;
     if groups < 4 {
         return Err(FsError::NoSpace);
     }
-    Ok(Superblock { appends: 1 + 2 * groups, overs: 1 + groups, pages: 1 + 4 * groups, ..fixed })
+    Ok(Superblock { appends: 1 + 4 * groups, overs: 1 + groups, pages: 1 + 4 * groups, ..fixed })
 }
 
 /// Makes a file system: everything on the devices is lost.

@@ -121,6 +121,9 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         upages_made: Default::default(),
         last_call: Default::default(),
         daemons: Default::default(),
+        kicker: Default::default(),
+        making_room: Mutex::new(()),
+        room_made: Default::default(),
         failed: Default::default(),
         undone: std::sync::atomic::AtomicU64::new(first_undo),
     };
@@ -129,6 +132,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
     let fs = Arc::new(fs);
     let (weak, pause) = (Arc::downgrade(&fs), options.migrate_pause);
     let daemon = Daemon::start("orchfs_kernel", move |stop| crate::migrate::daemon(&weak, pause, stop));
+    let _ = fs.kicker.set(daemon.kicker());
     fs.daemons.lock().push(daemon);
     Ok(fs)
 }

@@ -12,7 +12,7 @@ use crate::blob;
 use crate::dir::{Dir, Place};
 use crate::layout::{Area, dentry, inode};
 use crate::node::{Node, State, node, with_blocks};
-use crate::pools::Taken;
+use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
 use granary_device::Structure;
 use granary_units::{PAGE_SIZE, Page, Payload};
@@ -118,7 +118,7 @@ impl OrchFs {
     ) -> Result<Created> {
         self.check_alive()?;
         self.check_lease(dir.ino().0)?;
-        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, Claim::Metadata), Tx::new(self));
         let dir_node = node(dir);
         let mut dir_state = dir_node.state.write();
         let spot = self.spot(&mut taken, dir_state.dir(), name)?;
@@ -138,7 +138,7 @@ impl OrchFs {
     /// A file without a name: mount would free it.
     pub(crate) fn create_unnamed_node(&self, call: &Call<'_>, new: &NewNode<'_>) -> Result<Created> {
         self.check_alive()?;
-        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, Claim::Metadata), Tx::new(self));
         let (node, state, attr) = self.new_node(&mut taken, &mut tx, call, new, 0)?;
         let attr = Attr { nlink: 0, ..attr };
         taken.keep();
@@ -151,7 +151,7 @@ impl OrchFs {
         self.check_alive()?;
         self.check_lease(dir.ino().0)?;
         self.check_lease(inode.ino().0)?;
-        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, Claim::Metadata), Tx::new(self));
         let mut dir_state = node(dir).state.write();
         let state = node(inode).state.read();
         let spot = self.spot(&mut taken, dir_state.dir(), name)?;

@@ -4,11 +4,20 @@
 //! the digest of that group is durable ([`crate::journal`]): until then a replay may still lead to it.
 
 use crate::grants::Grants;
+use crate::geometry::PAGE;
 use crate::layout::{Area, Layout};
+use crate::mount::MOST_ATTRIBUTES;
 use granary_pm::corrupt;
 use granary_vfs::Result;
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// NVM pages of the largest set of attributes that an inode can have.
+const MOST_ATTRIBUTE_PAGES: u64 = (MOST_ATTRIBUTES as u64).div_ceil(crate::blob::ROOM as u64);
+/// Most NVM pages that are kept from data.
+const MOST_KEPT: u64 = (64 << 20) / PAGE;
 
 /// The numbers of one area.
 struct Ids {
@@ -126,6 +135,8 @@ impl Ids {
 pub struct Pools {
     ids: [Mutex<Ids>; 6],
     counts: [u64; 6],
+    /// Counts numbers that went into use.
+    clock: AtomicU64,
 }
 
 impl Pools {
@@ -135,11 +146,35 @@ impl Pools {
         Pools {
             ids: Area::ALL.map(|area| Mutex::new(Ids::new(layout.count(area), area == Area::Block))),
             counts,
+            clock: AtomicU64::new(0),
         }
+    }
+
+    /// An instant: how many numbers have gone into use.
+    pub fn clock(&self) -> u64 {
+        self.clock.load(Relaxed)
     }
 
     fn of(&self, area: Area) -> &Mutex<Ids> {
         &self.ids[area as usize]
+    }
+
+    /// How many NVM pages stay free for stronger claims than this one. Data leave a 64th part of all pages, up to 64 MiB, for
+    /// names and attributes. These leave the pages of the largest set of attributes for changes that take some away.
+    /// A 64th part is a choice: large enough for thousands of names, too small to be missed by data.
+    pub fn kept_from(&self, claim: Claim) -> u64 {
+        let all = self.all(Area::Page);
+        let removals = MOST_ATTRIBUTE_PAGES.min(all / 16);
+        match claim {
+            Claim::Removal => 0,
+            Claim::Metadata => removals,
+            Claim::Data => removals + (all / 64).min(MOST_KEPT),
+        }
+    }
+
+    /// Whether what is free of an area is kept from this claim.
+    pub fn is_kept(&self, area: Area, claim: Claim) -> bool {
+        area == Area::Page && self.free(area) <= self.kept_from(claim)
     }
 
     /// Grants a process some more numbers: whether there are any that are free and nobody's.
@@ -179,9 +214,9 @@ impl Pools {
         Area::ALL.into_iter().for_each(|area| self.take_back(area, process));
     }
 
-    /// The journals of these processes are digested.
-    pub fn digested(&self, of: &dyn Fn(u32) -> bool) {
-        self.ids.iter().for_each(|ids| ids.lock().grants.digested(of));
+    /// The journals of these processes are digested up to a group that was appended at this instant.
+    pub fn digested(&self, of: &dyn Fn(u32) -> bool, until: u64) {
+        self.ids.iter().for_each(|ids| ids.lock().grants.digested(of, until));
     }
 
     /// The process, if not this one, that has taken a number since its journal was digested.
@@ -251,17 +286,34 @@ impl Pools {
     }
 }
 
+/// What numbers are taken for: who may take the last NVM pages ([`Pools::kept_from`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Content of files. The SSD has room for it where the NVM has none.
+    Data,
+    /// Names, targets, attributes. They are on the NVM only.
+    Metadata,
+    /// A change that takes something away, and needs room for what is left.
+    Removal,
+}
+
 /// Numbers that an operation of a process has taken; those that it does not keep go back.
 pub struct Taken<'a> {
     pools: &'a Pools,
     process: u32,
+    claim: Claim,
     ids: Vec<(Area, u64)>,
 }
 
 impl<'a> Taken<'a> {
     /// None yet.
-    pub fn new(pools: &'a Pools, process: u32) -> Taken<'a> {
-        Taken { pools, process, ids: Vec::new() }
+    pub fn new(pools: &'a Pools, process: u32, claim: Claim) -> Taken<'a> {
+        Taken { pools, process, claim, ids: Vec::new() }
+    }
+
+    /// What they are for.
+    pub fn claim(&self) -> Claim {
+        self.claim
     }
 
     /// Whose they are.
@@ -300,7 +352,8 @@ impl<'a> Taken<'a> {
         self.ids.retain(|(area, number)| {
             let waits = *area == unused_area && unused.contains(number);
             if !waits {
-                pools.of(*area).lock().grants.used(process, *number);
+                let when = pools.clock.fetch_add(1, Relaxed) + 1;
+                pools.of(*area).lock().grants.used(process, *number, when);
             }
             waits
         });

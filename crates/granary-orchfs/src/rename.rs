@@ -3,7 +3,7 @@
 use crate::OrchFs;
 use crate::namespace::dir_attr;
 use crate::node::{State, node};
-use crate::pools::Taken;
+use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
 use granary_pm::corrupt;
 use granary_sim::sync::RwLockWriteGuard;
@@ -27,7 +27,7 @@ impl OrchFs {
         for inode in [r.from_dir, r.to_dir, r.inode].into_iter().chain(r.target) {
             self.check_lease(inode.ino().0)?;
         }
-        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, Claim::Metadata), Tx::new(self));
         let same = r.from_dir.ino() == r.to_dir.ino();
         let mut dirs =
             Dirs { from: node(r.from_dir).state.write(), to: (!same).then(|| node(r.to_dir).state.write()) };

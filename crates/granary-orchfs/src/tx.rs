@@ -11,6 +11,7 @@
 use crate::OrchFs;
 use crate::hrtree::Change;
 use crate::layout::{Area, inode, nodes};
+use crate::lease::Has;
 use crate::node::{Node, State};
 use crate::record::{Group, LARGEST_GROUP, Record};
 use crate::unit::{Unit, Word};
@@ -216,8 +217,36 @@ impl<'a> Tx<'a> {
     /// # Errors
     /// The drive's; then the file system changes nothing any more.
     pub fn commit(self, process: u32) -> Result<()> {
+        self.finish(|tx| tx.append(process))
+    }
+
+    /// The same in the name of the process that has the lease of the inode, if one has: for another one that process's journal would
+    /// have to be digested first.
+    ///
+    /// # Errors
+    /// As `commit`.
+    pub fn commit_as_holder(self, ino: u64, else_as: u32) -> Result<()> {
+        self.finish(|mut tx| {
+            let fs = tx.fs;
+            let holder = fs.leases.lock().holder(ino);
+            let own = holder.and_then(|holder| Some((holder, *fs.processes.lock().0.get(&holder)?)));
+            let Some((holder, own)) = own else { return tx.append(else_as) };
+            tx.batch.fence()?;
+            cpu(costs().log_entry);
+            let journal = &fs.journals[own];
+            let appending = journal.append.lock();
+            // A process that has ended meanwhile writes no more: its end takes this lock, too.
+            if fs.leases.lock().has(holder, ino) != Has::Lease {
+                drop(appending);
+                return tx.append(else_as);
+            }
+            tx.append_to(journal, holder)
+        })
+    }
+
+    fn finish(self, append: impl FnOnce(Tx<'a>) -> Result<()>) -> Result<()> {
         let (fs, inodes) = (self.fs, self.inodes.clone());
-        let done = fs.check_alive().and_then(|()| self.append(process));
+        let done = fs.check_alive().and_then(|()| append(self));
         match &done {
             // Memory is ahead of the NVM for these inodes alone: they go back when they leave it.
             Err(FsError::Revoked(why)) => {
@@ -243,17 +272,29 @@ impl<'a> Tx<'a> {
         if self.records.is_empty() {
             return Ok(());
         }
+        cpu(costs().log_entry);
+        let journal = &fs.journals[own];
+        let _appending = journal.append.lock();
+        self.append_to(journal, process)
+    }
+
+    /// Appends the records to a journal; the caller holds it for appending.
+    fn append_to(self, journal: &crate::journal::Journal, process: u32) -> Result<()> {
+        let fs = self.fs;
         let len = Group::size(&self.records);
         if len > LARGEST_GROUP {
             return Err(corrupt(format!("an operation of {len} bytes is too large for a group")));
         }
-        cpu(costs().log_entry);
-        let journal = &fs.journals[own];
-        let _appending = journal.append.lock();
         if !journal.has_room(len) {
-            fs.digest(own)?;
+            // As much as makes room; the daemon is at the rest.
+            let own = fs.journal_of(process);
+            fs.digest_until(own, journal.head() + journal.piece().max(len as u64))?;
         }
         let group = Group { process, epoch: fs.leases.lock().epoch(), records: self.records };
-        journal.append(&fs.pm, &group, &self.inodes, &self.freed)
+        journal.append(&fs.pm, &group, &self.inodes, &self.freed, fs.pools.clock())?;
+        if journal.is_half_full() {
+            fs.wake_daemon();
+        }
+        Ok(())
     }
 }

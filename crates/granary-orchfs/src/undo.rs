@@ -23,7 +23,7 @@ use crate::geometry::{BLOCK, PAGE};
 use crate::layout::inode;
 use crate::layout::{Area, Layout};
 use crate::node::Node;
-use crate::pools::Taken;
+use crate::pools::{Claim, Taken};
 use crate::read::Pages;
 use crate::write::Job;
 use granary_device::{Port, Structure};
@@ -73,7 +73,8 @@ impl OrchFs {
         let file = node.undoing.lock();
         let journal = self.journal_of(process);
         let slot_lock = self.journals[journal].undo.lock();
-        let mut copies = Taken::new(&self.pools, process);
+        // Content, but given back at once: it may use what is kept for names.
+        let mut copies = Taken::new(&self.pools, process, Claim::Metadata);
         let mut entries: Vec<Entry> = Vec::with_capacity(targets.len());
         for (area, target) in targets {
             let copy = self.take(&mut copies, area)?;

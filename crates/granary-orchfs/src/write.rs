@@ -30,13 +30,13 @@ use crate::geometry::{BLOCK, PAGES, Part, parts};
 use crate::layout::Area;
 use crate::node::node;
 use crate::options::{DataAtomicity, Partition};
-use crate::pools::Taken;
+use crate::pools::{Claim, Taken};
 use crate::ranges::Use;
 use crate::unit::{Base, Unit};
 use crate::upage::Header;
 use granary_sim::{costs, cpu};
 use granary_units::Payload;
-use granary_vfs::{Attr, Call, FsError, Inode, Result};
+use granary_vfs::{Attr, Call, Inode, Result};
 
 /// Blocks of a write in one group: 1 MiB and 10 %, the largest of the paper's fixed sizes, is one.
 const GROUP: usize = 40;
@@ -87,7 +87,7 @@ pub(crate) struct Job<'a> {
 impl<'a> Job<'a> {
     /// A block that becomes something without any I/O.
     pub fn change(fs: &'a OrchFs, process: u32, block: u64, after: Unit) -> Job<'a> {
-        Job { block, after, ios: Vec::new(), taken: Taken::new(&fs.pools, process) }
+        Job { block, after, ios: Vec::new(), taken: Taken::new(&fs.pools, process, Claim::Data) }
     }
 
     /// Its numbers are in use from now on.
@@ -125,31 +125,6 @@ pub(crate) struct Stamp<'a> {
 }
 
 impl OrchFs {
-    /// Takes a number of what the process was granted. Where that is used up, the kernel's part is asked for more. It takes back what
-    /// another process has not used, when nothing else is left.
-    pub(crate) fn take(&self, taken: &mut Taken<'_>, area: Area) -> Result<u64> {
-        let (process, mut asked) = (taken.process(), false);
-        loop {
-            if let Some(number) = taken.take(area) {
-                return Ok(number);
-            }
-            if process != 0 && !std::mem::replace(&mut asked, true) {
-                cpu(self.options.ipc);
-            }
-            if self.pools.grant(area, process) {
-                continue;
-            }
-            if let Some(holder) = self.pools.richest(area, process) {
-                // Its records are judged while the numbers are still its own.
-                self.digest(self.journal_of(holder))?;
-                self.pools.take_back(area, holder);
-            } else if !self.free_by_digest(area)? && !self.pools.grant(area, process) {
-                // Not even what another's digestion has freed since this one asked.
-                return Err(FsError::NoSpace);
-            }
-        }
-    }
-
     /// Writes `data` at `pos`; size and times with it.
     pub(crate) fn write_file(
         &self,

@@ -5,7 +5,7 @@ use crate::blob;
 use crate::layout::Area;
 use crate::mount::MOST_ATTRIBUTES;
 use crate::node::node;
-use crate::pools::Taken;
+use crate::pools::{Claim, Taken};
 use crate::tx::Tx;
 use granary_vfs::{Attr, Call, FsError, Inode, Result};
 
@@ -31,7 +31,8 @@ impl OrchFs {
         if bytes.len() > MOST_ATTRIBUTES {
             return Err(FsError::NoSpace);
         }
-        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process), Tx::new(self));
+        let claim = if value.is_some() { Claim::Metadata } else { Claim::Removal };
+        let (mut taken, mut tx) = (Taken::new(&self.pools, call.process, claim), Tx::new(self));
         let mut pages = Vec::new();
         for _ in 0..blob::pages(bytes.len()) {
             pages.push(self.take(&mut taken, Area::Page)?);

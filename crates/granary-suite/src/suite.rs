@@ -9,6 +9,7 @@
 //!   largest        the last bytes of the largest file
 //!   attributes     extended attributes
 //!   damage         media that somebody scribbled over
+//!   pools          every pool filled on its own: no space only where statfs says so
 //!   pair           an NVM DIMM and an SSD as one range of pages
 //! ```
 //!
@@ -23,6 +24,7 @@ mod largest;
 mod late;
 mod model;
 mod pair;
+mod pools;
 mod power;
 mod space;
 
@@ -44,6 +46,7 @@ pub use model::{
     concurrent_calls_have_a_serial_order, threads_on_the_wall_clock_leave_a_sound_file_system, tiny_caches,
 };
 pub use pair::{Pair, halves};
+pub use pools::no_space_is_said_only_where_statfs_says_it;
 pub use power::{
     a_power_failure_right_after_fsync_loses_nothing, fail_and_look, what_was_fsynced_survives_power_failures,
     write_all,

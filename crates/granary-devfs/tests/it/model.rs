@@ -57,3 +57,8 @@ fn threads_on_the_wall_clock_leave_a_sound_file_system() {
 fn a_full_file_system_can_be_emptied_and_filled_again() {
     on_nvm(|| suite::a_full_file_system_can_be_emptied_and_filled_again(&Subject::default()));
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    on_nvm(|| suite::no_space_is_said_only_where_statfs_says_it(&Subject::default()));
+}

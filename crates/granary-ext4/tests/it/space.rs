@@ -197,3 +197,8 @@ fn a_directory_has_more_subdirectories_than_links_are_counted() {
         assert_eq!(p.link("/few/file", "/few/more"), Err(FsError::TooManyLinks));
     });
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
+}

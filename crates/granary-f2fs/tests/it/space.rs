@@ -327,3 +327,8 @@ fn pages_of_a_full_drive_can_be_written_over() {
         });
     }
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
+}

@@ -136,3 +136,8 @@ fn a_large_sparse_file_keeps_every_piece() {
 fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&promising());
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    suite::no_space_is_said_only_where_statfs_says_it(&promising());
+}

@@ -168,3 +168,8 @@ fn a_call_that_finds_no_space_leaves_no_block_taken() {
         assert!(refused > 0);
     });
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
+}

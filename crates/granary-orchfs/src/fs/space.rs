@@ -2,9 +2,14 @@
 
 use crate::OrchFs;
 use crate::geometry::PAGES;
+use crate::hrtree::{FANOUT, MOST_NEW};
 use crate::layout::Area;
+use crate::pools::Claim;
 use granary_vfs::{Allocate, Call, Inode, Result, Space, StatFs};
 use std::ops::Range;
+
+/// Longest names that a directory's page holds: (4096 - 32) / 288 B (SPEC.md).
+const NAMES_OF_A_PAGE: u64 = 14;
 
 impl Space for OrchFs {
     granary_vfs::file_system_lacks!(empty_until, grow, sweep);
@@ -31,12 +36,21 @@ impl Space for OrchFs {
             self.pools.free(area) + self.journals.iter().map(|journal| journal.waiting(area)).sum::<u64>()
         };
         let per = PAGES as u64;
+        let free_blocks = free(Area::Block) * per + free(Area::Page);
+        // Content leaves some pages for names. And it has to be found again: an A-ELN names 8 pages, an index node 64 blocks at most.
+        // A write asks for some nodes more than it needs.
+        let pages = free(Area::Page).saturating_sub(self.pools.kept_from(Claim::Data));
+        let kept = free(Area::Page) - pages.min(free(Area::Append).saturating_mul(per));
+        let nodes = free(Area::Index).saturating_sub(MOST_NEW as u64 + 2);
+        let named = nodes.saturating_mul(FANOUT as u64 * per);
+        // A name needs a place on the NVM, which migration can free.
+        let places = (free(Area::Page) + self.migratable()).saturating_sub(self.pools.kept_from(Claim::Metadata));
         Ok(StatFs {
             blocks: self.pools.all(Area::Block) * per + self.pools.all(Area::Page),
-            free_blocks: free(Area::Block) * per + free(Area::Page),
-            reserved_blocks: 0,
+            free_blocks,
+            reserved_blocks: kept.max(free_blocks.saturating_sub(named)),
             inodes: self.pools.all(Area::Inode),
-            free_inodes: free(Area::Inode),
+            free_inodes: free(Area::Inode).min(places.saturating_mul(NAMES_OF_A_PAGE)),
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::hrtree::MOST_NEW;
 use crate::layout::Area;
 use crate::node::{Node, node};
 use crate::options::DataAtomicity;
-use crate::pools::Taken;
+use crate::pools::{Claim, Taken};
 use crate::read::Pages;
 use crate::tx::{TreeChanges, Tx};
 use crate::undo::Kept;
@@ -182,7 +182,7 @@ impl OrchFs {
 
     /// Index nodes for new units, as many as the jobs may take.
     fn numbers_for(&self, process: u32, jobs: &[Job<'_>], node: &Node) -> Result<(Taken<'_>, Vec<u64>)> {
-        let mut taken = Taken::new(&self.pools, process);
+        let mut taken = Taken::new(&self.pools, process, Claim::Data);
         let state = node.state.read();
         let is_new = |job: &&Job<'_>| job.after != Unit::Hole && *state.tree.get(job.block) == Unit::Hole;
         let blocks: Vec<u64> = jobs.iter().filter(is_new).map(|job| job.block).collect();

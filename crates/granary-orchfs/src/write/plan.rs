@@ -26,15 +26,6 @@ impl OrchFs {
             Err(FsError::NoSpace) => {}
             done => return done.map(|()| job),
         }
-        job.taken.back_to(0);
-        if self.migrate_for_space()? {
-            job.after = unit.clone();
-            job.ios.clear();
-            match self.partition(&mut job, segments, end, false) {
-                Err(FsError::NoSpace) => {}
-                done => return done.map(|()| job),
-            }
-        }
         drop(job);
         if *unit == Unit::Hole && segments.iter().any(|segment| segment.part.is_whole()) {
             // No SSD block: NVM pages will do.

@@ -91,3 +91,8 @@ fn what_statfs_offers_can_be_had() {
         });
     }
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    on_pair(|| suite::no_space_is_said_only_where_statfs_says_it(&Subject::default()));
+}

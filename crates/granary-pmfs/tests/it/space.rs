@@ -57,3 +57,8 @@ fn the_largest_file_is_whole_to_its_last_byte() {
 fn attributes_of_a_full_file_system_can_be_changed() {
     suite::attributes_of_a_full_file_system_can_be_changed(&Subject::default());
 }
+
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
+}
