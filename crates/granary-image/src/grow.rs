@@ -17,6 +17,7 @@
 use crate::devices::ImageDevices;
 use crate::header::Header;
 use crate::image::{Image, OpenOptions};
+use crate::label::{self, Identity, LABEL, State};
 use crate::open::open_file;
 use granary_mssd::{ConfigError, DriveConfig, Layout};
 use granary_redo::ImageError;
@@ -52,10 +53,16 @@ impl Image {
         if !wal.is_empty().map_err(|e| ImageError::host("reading wal", e))? {
             return Err(ImageError::damaged(WAL, "something was written after the image had been closed"));
         }
-        prepare(&**host, old, new)?;
+        // The same run as the other files: the image was just closed.
+        let identity = match header.labelled {
+            true => Some(Identity::check(&**host, &header.image.uuid, &[], &*wal)?),
+            false => None,
+        };
+        let label = identity.as_ref().map(|identity| (identity, State::Closed));
+        prepare(&**host, old, new, label)?;
         let devices = ImageDevices { ssd: Some(drive.clone()), nvm: header.devices.nvm };
-        Header { image: header.image, devices }.write(&**host)?;
-        settle(&**host, &new, false)?;
+        Header { image: header.image, devices, labelled: header.labelled }.write(&**host)?;
+        settle(&**host, new.end + label.map_or(0, |_| LABEL), false)?;
         drop(lock);
         Ok(drive)
     }
@@ -81,19 +88,21 @@ impl Image {
             return Ok(had);
         }
         let host = &*self.host;
+        let label = self.identity.as_ref().map(|identity| (identity, State::Open));
+        let extra = label.map_or(0, |_| LABEL);
         let files = || {
             let change = || {
                 let devices = ImageDevices { ssd: Some(drive.clone()), nvm: self.nvm.clone() };
-                Header { image: self.meta.clone(), devices }.write(host)?;
-                let memory = settle(host, &new, false)?;
-                let file = open_file(host, memory, Some(new.end), false)?;
+                Header { image: self.meta.clone(), devices, labelled: label.is_some() }.write(host)?;
+                let memory = settle(host, new.end + extra, false)?;
+                let file = open_file(host, memory, Some(new.end + extra), false)?;
                 Ok(Region::new(file, Memory::Dram, new.checksums, false))
             };
             let prepare = || {
-                prepare(host, old, new).inspect_err(|_| {
+                prepare(host, old, new, label).inspect_err(|_| {
                     // What is left is thrown away when the image is next opened, if not now.
                     let _ = host.remove(GROWN);
-                    let _ = host.open(FLASH, false).and_then(|flash| flash.set_len(old.flash));
+                    let _ = host.open(FLASH, false).and_then(|flash| flash.set_len(old.flash + extra));
                 })
             };
             self.journal.renew(prepare, change)?;
@@ -127,19 +136,31 @@ fn larger(drive: &DriveConfig, capacity: Bytes) -> Result<DriveConfig, ImageErro
 }
 
 /// Everything that can be done before the larger drive takes the place of the other.
-fn prepare(host: &dyn Host, old: Layout, new: Layout) -> Result<(), ImageError> {
-    copy_dram(host, old, new)?;
+fn prepare(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Result<(), ImageError> {
+    copy_dram(host, old, new, label)?;
     let flash = open_file(host, FLASH, None, false)?;
-    let longer = flash.set_len(new.flash).and_then(|()| flash.sync());
+    // The label of the smaller drive stays where it is, in a page that nothing has been written to.
+    let longer = flash.set_len(new.flash + label.map_or(0, |_| LABEL)).and_then(|()| match label {
+        Some((identity, state)) => label::put(&*flash, new.flash, identity, state),
+        None => flash.sync(),
+    });
     longer.map_err(|e| ImageError::host("extending flash", e))
 }
 
-fn copy_dram(host: &dyn Host, old: Layout, new: Layout) -> Result<(), ImageError> {
+/// What the files of the larger drive are labelled with, where those of the image are.
+type Label<'a> = Option<(&'a Identity, State)>;
+
+fn copy_dram(host: &dyn Host, old: Layout, new: Layout, label: Label<'_>) -> Result<(), ImageError> {
     let writing = |e| ImageError::host("writing dram.grown", e);
-    let from = Region::new(open_file(host, DRAM, Some(old.end), true)?, Memory::Dram, old.checksums, true);
+    let extra = label.map_or(0, |_| LABEL);
+    let from =
+        Region::new(open_file(host, DRAM, Some(old.end + extra), true)?, Memory::Dram, old.checksums, true);
     let file = host.open(GROWN, false).map_err(writing)?;
     // Whatever an interrupted growth has left in it.
-    file.set_len(0).and_then(|()| file.set_len(new.end)).map_err(writing)?;
+    file.set_len(0).and_then(|()| file.set_len(new.end + extra)).map_err(writing)?;
+    if let Some((identity, state)) = label {
+        label::put(&*file, new.end, identity, state).map_err(writing)?;
+    }
     let mut to = Region::new(file, Memory::Dram, new.checksums, false);
     let mut bytes = Vec::new();
     for (zone, place) in old.moves(&new) {
@@ -158,13 +179,14 @@ fn copy_dram(host: &dyn Host, old: Layout, new: Layout) -> Result<(), ImageError
 }
 
 /// What an interrupted growth has left, put in place or thrown away; returns the name of the memory's file.
-pub(crate) fn settle(host: &dyn Host, layout: &Layout, read_only: bool) -> Result<&'static str, ImageError> {
+/// `len`: of that file, label included.
+pub(crate) fn settle(host: &dyn Host, len: u64, read_only: bool) -> Result<&'static str, ImageError> {
     if !host.exists(GROWN) {
         return Ok(DRAM);
     }
     let doing = |e| ImageError::host("putting dram.grown in place", e);
-    let len = |name| host.open(name, true).and_then(|file| file.len());
-    let done = host.exists(DRAM) && len(DRAM).map_err(doing)? == layout.end;
+    let found = |name| host.open(name, true).and_then(|file| file.len());
+    let done = host.exists(DRAM) && found(DRAM).map_err(doing)? == len;
     match (done, read_only) {
         (true, true) => return Ok(DRAM),
         (false, true) => return Ok(GROWN),

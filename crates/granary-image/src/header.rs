@@ -1,7 +1,7 @@
 //! `image.toml`: what an image is: version, identity, file system, the devices' whole configuration.
 //!
 //! ```text
-//!   granary-image = 3                 format version (4 where there is a `[device]`); the first line tells a Granary image from other files
+//!   granary-image = 5                 format version; the first line tells a Granary image from other files
 //!   crc32c = "0x1a2b3c4d"             of every byte after this line
 //!   [image] uuid, fs, label, testbed, created
 //!   [image.host...]                   how it is mounted: the host of the testbed, as there (since format 3)
@@ -23,9 +23,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 use toml::Table;
 
-/// The newest format that this program reads: with devices beside the SSD.
-pub const FORMAT: u32 = 4;
-/// The one in which an SSD alone is written: earlier programs can read that.
+/// The format that this program writes, the newest that it reads: each file has a label ([`crate::label`]).
+pub const FORMAT: u32 = 5;
+/// The newest without labels, with devices beside the SSD.
+const UNLABELLED: u32 = 4;
+/// The one with an SSD alone.
 const SSD_ALONE: u32 = 3;
 /// The oldest that it reads: without the host.
 const OLDEST: u32 = 2;
@@ -67,6 +69,8 @@ pub struct Header {
     pub image: ImageMeta,
     /// The devices.
     pub devices: ImageDevices,
+    /// Each file says which image it belongs to: format 5.
+    pub labelled: bool,
 }
 
 /// As it is written.
@@ -92,7 +96,11 @@ impl Header {
     pub fn write(&self, host: &dyn Host) -> Result<(), ImageError> {
         let doing = || format!("writing {HEADER}");
         let ImageDevices { ssd, nvm } = self.devices.clone();
-        let format = if nvm.is_some() { FORMAT } else { SSD_ALONE };
+        let format = match (self.labelled, &nvm) {
+            (true, _) => FORMAT,
+            (false, Some(_)) => UNLABELLED,
+            (false, None) => SSD_ALONE,
+        };
         let device = nvm.map(|nvm| Others { nvm });
         let body = toml::to_string(&Text { image: self.image.clone(), drive: ssd, device })
             .map_err(|e| ImageError::host(doing(), std::io::Error::other(e.to_string())))?;
@@ -164,7 +172,7 @@ impl Header {
         }
         let devices = ImageDevices { ssd: drive, nvm: device.map(|d| d.nvm) };
         devices.validate().map_err(|why| ImageError::Geometry { why })?;
-        Ok(Header { image, devices })
+        Ok(Header { image, devices, labelled: found > UNLABELLED })
     }
 }
 
@@ -176,7 +184,7 @@ mod tests {
 
     fn header() -> Header {
         let image = ImageMeta { uuid: "00ff".into(), fs: "bytefs".into(), ..ImageMeta::default() };
-        Header { image, devices: ImageDevices::ssd(DriveConfig::tiny(Mode::Log)) }
+        Header { image, devices: ImageDevices::ssd(DriveConfig::tiny(Mode::Log)), labelled: true }
     }
 
     #[test]
@@ -191,7 +199,7 @@ mod tests {
         let host = MemoryHost::new();
         header().write(&host).expect("written");
         host.tamper(HEADER, |b| b[16] = b'2');
-        assert_eq!(Header::read(&host).expect("read"), header());
+        assert_eq!(Header::read(&host).expect("read"), Header { labelled: false, ..header() });
         let mut with = header();
         with.image.host = Some(toml::from_str("cores = 3\n[vfs]\natime = 'noatime'").expect("TOML"));
         with.write(&host).expect("written");
@@ -199,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_one_that_the_devices_need() {
+    fn without_labels_the_format_is_the_one_that_the_devices_need() {
         let host = MemoryHost::new();
         let nvm = Some(DimmConfig::optane_dcpmm());
         let ssd = header().devices.ssd;
@@ -208,10 +216,12 @@ mod tests {
             (ImageDevices { ssd, nvm: nvm.clone() }, b'4'),
             (ImageDevices { ssd: None, nvm }, b'4'),
         ] {
-            let header = Header { devices, ..header() };
-            header.write(&host).expect("written");
-            assert_eq!(Header::read(&host).expect("read"), header);
-            host.tamper(HEADER, |b| assert_eq!(b[16], format));
+            for (labelled, format) in [(false, format), (true, b'5')] {
+                let header = Header { devices: devices.clone(), labelled, ..header() };
+                header.write(&host).expect("written");
+                assert_eq!(Header::read(&host).expect("read"), header);
+                host.tamper(HEADER, |b| assert_eq!(b[16], format));
+            }
         }
         host.tamper(HEADER, |b| b[16] = b'3');
         assert!(matches!(Header::read(&host), Err(ImageError::Damaged { .. })), "no [device] in format 3");

@@ -22,6 +22,7 @@
 use crate::counters::{ImageCounters, NvmCounters};
 use crate::devices::ImageDevices;
 use crate::header::{Header, ImageMeta};
+use crate::label::{self, Identity, LABEL, State};
 use crate::open::open_file;
 use granary_device::Drive;
 use granary_mssd::{DriveConfig, Mssd};
@@ -105,6 +106,8 @@ pub struct Image {
     pub(crate) before: ImageCounters,
     pub(crate) replayed: Option<Replayed>,
     pub(crate) read_only: bool,
+    /// What its files are labelled with; `None`: they are not, or it is only read.
+    pub(crate) identity: Option<Identity>,
     /// Held while the SSD grows.
     pub(crate) growing: Mutex<()>,
     pub(crate) _lock: Box<dyn Send + Sync>,
@@ -140,16 +143,22 @@ impl Image {
         if meta.uuid.is_empty() {
             meta.uuid = random_uuid();
         }
+        let identity = Identity::new(&meta.uuid);
         for (name, len) in devices.files().into_iter().chain([(WAL, 0)]) {
             let made = host.open(name, false).and_then(|file| {
                 file.set_len(0)?;
                 file.set_len(len)?;
+                if name != WAL {
+                    file.set_len(len + LABEL)?;
+                    label::put(&*file, len, &identity, State::Closed)?;
+                }
                 file.sync()
             });
             made.map_err(|e| ImageError::host(format!("making {name}"), e))?;
         }
+        identity.write_epoch(host)?;
         // Last: without it the directory is no image.
-        Header { image: meta, devices: devices.clone() }.write(host)
+        Header { image: meta, devices: devices.clone(), labelled: true }.write(host)
     }
 
     /// Says in the header of an image that what was `unfinished` is complete. Nobody has it open.
@@ -178,7 +187,7 @@ impl Image {
     /// As there.
     pub fn describe_on(host: &dyn Host) -> Result<ImageInfo, ImageError> {
         host.survey(false)?;
-        let Header { image: meta, devices } = Header::read(host)?;
+        let Header { image: meta, devices, .. } = Header::read(host)?;
         let wal = open_file(host, WAL, None, true)?;
         let clean = wal.is_empty().map_err(|e| ImageError::host("reading wal", e))?;
         Ok(ImageInfo { meta, devices, clean, counters: ImageCounters::read(host), exposed: host.exposed() })
@@ -216,6 +225,10 @@ impl Image {
         safe?;
         left.map_err(|e| ImageError::Stopped { reason: e.to_string() })?;
         self.save_counters()?;
+        if let Some(identity) = &self.identity {
+            // Before the log is empty: no label says that it has something then.
+            identity.put_all(&label::files_of(&*self.host, &self.devices())?, State::Closed)?;
+        }
         self.journal.close().map_err(|reason| ImageError::Stopped { reason })?;
         if let Some(ssd) = &self.ssd {
             ssd.punch();

@@ -16,6 +16,7 @@ mod devices;
 mod grow;
 mod header;
 mod image;
+mod label;
 mod open;
 
 pub use counters::{ImageCounters, NvmCounters};

@@ -13,10 +13,11 @@ use crate::devices::nvm_bytes;
 use crate::grow;
 use crate::header::Header;
 use crate::image::{Image, OpenOptions, Replayed};
+use crate::label::{Identity, LABEL, State};
 use granary_device::{Devices, Drive, DriveError, Role};
 use granary_mssd::{Kept, Layout};
 use granary_pmem::{Dimm, KeptMedium};
-use granary_redo::files::{FLASH, NVM, WAL};
+use granary_redo::files::{DRAM, FLASH, NVM, WAL};
 use granary_redo::host::disk::DiskHost;
 use granary_redo::host::{Absent, Host, HostFile};
 use granary_redo::journal::{Journal, RIDERS};
@@ -62,26 +63,39 @@ impl Image {
         Header::read(&*host)?;
         let lock = host.lock(read_only)?;
         // What it was before may have grown.
-        let Header { image: meta, devices: config } = Header::read(&*host)?;
-        let uuid = uuid_bytes(&meta.uuid);
+        let Header { image: meta, devices: config, labelled } = Header::read(&*host)?;
+        let label = if labelled { LABEL } else { 0 };
         let layout = config.ssd.as_ref().map(Layout::new);
         let nvm = config.nvm.as_ref().map(nvm_bytes);
 
+        let mut labels: Vec<(&'static str, Arc<dyn HostFile>, u64)> = Vec::new();
         let mut memories = Regions::default();
         let mut flash: Arc<dyn HostFile> = Arc::new(Absent);
         if let Some(layout) = &layout {
-            let memory = grow::settle(&*host, layout, read_only)?;
-            flash = open_flash(&*host, layout.flash, read_only)?;
-            let file = open_file(&*host, memory, Some(layout.end), read_only)?;
+            let memory = grow::settle(&*host, layout.end + label, read_only)?;
+            flash = open_flash(&*host, layout.flash + label, read_only)?;
+            let file = open_file(&*host, memory, Some(layout.end + label), read_only)?;
+            labels.push((DRAM, file.clone(), layout.end));
+            labels.push((FLASH, flash.clone(), layout.flash));
             memories.put(Region::new(file, Memory::Dram, layout.checksums, read_only));
         }
         if let Some(len) = nvm {
-            let file = open_file(&*host, NVM, Some(file_len(len)), read_only)?;
+            let file = open_file(&*host, NVM, Some(file_len(len) + label), read_only)?;
+            labels.push((NVM, file.clone(), file_len(len)));
             memories.put(Region::new(file, Memory::Nvm, len, read_only));
         }
         let wal_file = open_file(&*host, WAL, None, read_only)?;
         // Only a clean close leaves it empty: one that is there and holds nothing is that of a process which died.
         let clean = wal_file.is_empty().map_err(|e| ImageError::host("reading wal", e))?;
+        let mut identity = match labelled {
+            true => Some(Identity::check(&*host, &meta.uuid, &labels, &*wal_file)?),
+            false => None,
+        };
+        let name_of_log = |identity: &Option<Identity>| match identity {
+            Some(identity) => identity.log_name(),
+            None => uuid_bytes(&meta.uuid),
+        };
+        let uuid = name_of_log(&identity);
         let (replayed, riders) = replay(&*wal_file, &uuid, &mut memories)?;
         let replayed = (!clean).then_some(replayed);
         let kept = match (&config.ssd, memories.get(Memory::Dram)) {
@@ -109,8 +123,15 @@ impl Image {
                 Durability::Process => Way::Shared,
                 Durability::Machine => Way::Written,
             };
-            let started = Wal::start(wal_file, uuid, half, way);
-            Some(started.map_err(|e| ImageError::host("beginning wal", e))?)
+            if let Some(identity) = &mut identity {
+                identity.begin(&*host, &labels, &*wal_file)?;
+            }
+            let started = Wal::start(wal_file, name_of_log(&identity), half, way);
+            let started = started.map_err(|e| ImageError::host("beginning wal", e))?;
+            if let Some(identity) = &identity {
+                identity.put_all(&labels, State::Open)?;
+            }
+            Some(started)
         };
         // What the DIMMs read: the file, or, where it is only read, what the redo log has made of it.
         let nvm_memory = match memories.get(Memory::Nvm) {
@@ -164,6 +185,7 @@ impl Image {
             before,
             replayed,
             read_only,
+            identity: identity.filter(|_| !read_only),
             growing,
             _lock: lock,
         };

@@ -159,7 +159,10 @@ impl OrchFs {
         node.gone.store(true, Relaxed);
         {
             let mut victims = self.victims.lock();
-            state.tree.range(0, u64::MAX).for_each(|(block, _)| victims.touch(node.ino.0, block, &Unit::Hole));
+            state
+                .tree
+                .range(0, u64::MAX)
+                .for_each(|(block, _)| victims.touch(node.ino.0, block, &Unit::Hole));
         }
         *state = Default::default();
         self.nodes.lock().remove(&node.ino.0);

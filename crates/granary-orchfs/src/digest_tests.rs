@@ -107,7 +107,7 @@ fn hostile_library(seed: u64) -> (u64, u64) {
             (0..1 + random.below(3)).map(|_| hostile(&mut random, &fs.layout)).collect();
         let n = records.len() as u64;
         let group = Group { process, epoch: fs.leases.lock().epoch(), records };
-        fs.journals[own].append(&fs.pm, &group, &[], &[]).expect("the NVM takes it");
+        fs.journals[own].append(&fs.pm, &group, &[], &[], fs.pools.clock()).expect("the NVM takes it");
         tried += n;
         if random.chance(0.1) {
             // The power fails before it is digested.
@@ -177,14 +177,15 @@ fn the_holder_of_a_refused_journal_gets_errors_and_the_file_goes_back() {
             let ino = p.fstat(fd).expect("stat").ino.0;
             // Whatever journal is its: the next group there is a hostile one, and a sound one follows.
             p.pwrite(fd, Payload::Fill { word: 2, len: 5_000 }, 100).expect("write");
-            let own = fs.journals.iter().position(|journal| journal.pending_end(ino).is_some()).expect("in one");
+            let own =
+                fs.journals.iter().position(|journal| journal.pending_end(ino).is_some()).expect("in one");
             fs.digest(own).expect("digests");
             let bytes = u64::MAX.to_le_bytes().to_vec();
             let record = Record { area: Area::Inode, number: ino, at: inode::ROOT, bytes };
             // In the holder's own name.
             let group =
                 Group { process: p.caller().process, epoch: fs.leases.lock().epoch(), records: vec![record] };
-            fs.journals[own].append(&fs.pm, &group, &[ino], &[]).expect("the NVM takes it");
+            fs.journals[own].append(&fs.pm, &group, &[ino], &[], fs.pools.clock()).expect("the NVM takes it");
             p.pwrite(fd, Payload::Fill { word: 3, len: 5_000 }, 9_000).expect("it is not known yet");
             fs.digest(own).expect("no drive failed");
             let refused = p.pwrite(fd, Payload::Fill { word: 4, len: 10 }, 0).expect_err("it is revoked");

@@ -44,6 +44,17 @@ pub enum ImageError {
         /// The check that failed, with the evidence.
         check: String,
     },
+    /// A file of the image is another image's, or of another time than the rest.
+    #[error(
+        "{file} does not belong to this image as it is: {why}; put back the {file} that was here, or restore all files of the image \
+         from one copy"
+    )]
+    Mixed {
+        /// The file of the image directory.
+        file: &'static str,
+        /// How that was seen.
+        why: String,
+    },
     /// Written by a later version.
     #[error("{} has image format {found}, this program reads up to {known}: use a newer granary", path.display())]
     Newer {

@@ -12,6 +12,8 @@ pub const GROWN: &str = "dram.grown";
 pub const FLASH: &str = "flash";
 /// Content of the NVM DIMMs.
 pub const NVM: &str = "nvm";
+/// Which image the files belong to, and the last run in which the devices may have changed.
+pub const EPOCH: &str = "epoch";
 /// What was counted until the last clean close.
 pub const COUNTERS: &str = "counters.toml";
 /// Name in the image's directory of the socket of the process that has it mounted; the image itself knows nothing of it.

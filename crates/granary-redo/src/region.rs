@@ -127,9 +127,9 @@ impl Region {
         if at > self.len || bytes.len() as u64 > self.len - at {
             let why = format!(
                 "a redo record writes {} bytes at {at}, outside the {} bytes of {}",
-                self.len,
+                bytes.len(),
                 self.memory.file(),
-                bytes.len()
+                self.len
             );
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }

@@ -291,6 +291,12 @@ fn frame_at(half: &[u8], at: usize) -> Option<(u64, usize)> {
     (sum.finish(rest) == word(head, 0)).then(|| (long(head, 8), end))
 }
 
+/// The name of the image that a half's header says; `None` where there is no header.
+pub fn name_of(header: &[u8; HEADER as usize]) -> Option<[u8; 16]> {
+    let is_header = &header[..8] == MAGIC && word(header, 32) == crc32c::crc32c(&header[..32]);
+    is_header.then(|| header[8..24].try_into().expect("sixteen bytes"))
+}
+
 fn header_of(half: &[u8], uuid: &[u8; 16]) -> Option<u64> {
     let ok = &half[..8] == MAGIC && &half[8..24] == uuid && word(half, 32) == crc32c::crc32c(&half[..32]);
     ok.then(|| long(half, 24))

@@ -5,6 +5,7 @@ mod corrupt;
 mod crash;
 mod files;
 mod grow;
+mod mixed;
 mod nvm;
 mod recover;
 mod rig;

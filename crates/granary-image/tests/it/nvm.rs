@@ -428,7 +428,7 @@ fn dimms_come_back_from_their_directory_with_their_counters_and_are_locked() {
         .map(|f| f.expect("entry").file_name().into_string().expect("a name"))
         .collect();
     files.sort();
-    assert_eq!(files, ["counters.toml", "image.toml", "lock", "nvm", "wal"]);
+    assert_eq!(files, ["counters.toml", "epoch", "image.toml", "lock", "nvm", "wal"]);
 }
 
 #[test]

@@ -44,7 +44,8 @@ impl Space for OrchFs {
         let nodes = free(Area::Index).saturating_sub(MOST_NEW as u64 + 2);
         let named = nodes.saturating_mul(FANOUT as u64 * per);
         // A name needs a place on the NVM, which migration can free.
-        let places = (free(Area::Page) + self.migratable()).saturating_sub(self.pools.kept_from(Claim::Metadata));
+        let places =
+            (free(Area::Page) + self.migratable()).saturating_sub(self.pools.kept_from(Claim::Metadata));
         Ok(StatFs {
             blocks: self.pools.all(Area::Block) * per + self.pools.all(Area::Page),
             free_blocks,

@@ -4,7 +4,7 @@ use super::members::Members;
 use super::{Host, HostFile, Map, lock};
 use crate::ImageError;
 use crate::blocks::{BLOCK, Blocks};
-use crate::files::{CONTROL, COUNTERS, DRAM, FLASH, GROWN, HEADER, NVM, WAL, is_ours};
+use crate::files::{CONTROL, COUNTERS, DRAM, EPOCH, FLASH, GROWN, HEADER, NVM, WAL, is_ours};
 use granary_units::PAGE_SIZE;
 use lock::LOCK;
 use rustix::fs::{FallocateFlags, FileType, OFlags, SeekFrom, fallocate, seek};
@@ -17,8 +17,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Everything that an image has beside its lock, in the order in which it is removed.
-const FILES: [&str; 10] =
-    [HEADER, WAL, DRAM, FLASH, NVM, COUNTERS, GROWN, CONTROL, "image.toml.new", "counters.toml.new"];
+const FILES: [&str; 12] = [
+    HEADER,
+    WAL,
+    DRAM,
+    FLASH,
+    NVM,
+    COUNTERS,
+    GROWN,
+    CONTROL,
+    EPOCH,
+    "image.toml.new",
+    "counters.toml.new",
+    "epoch.new",
+];
 /// Parts that one call of Linux may write: UIO_MAXIOV of `linux/uio.h`.
 const MOST_PARTS: usize = 1024;
 

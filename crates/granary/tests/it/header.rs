@@ -39,7 +39,7 @@ fn step() -> usize {
 /// The header of an image with another body, and a right checksum.
 fn header(body: &Table) -> String {
     let body = toml::to_string(body).expect("TOML");
-    format!("granary-image = 3\ncrc32c = \"{:#010x}\"\n{body}", crc32c::crc32c(body.as_bytes()))
+    format!("granary-image = 5\ncrc32c = \"{:#010x}\"\n{body}", crc32c::crc32c(body.as_bytes()))
 }
 
 #[test]
