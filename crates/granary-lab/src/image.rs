@@ -529,7 +529,10 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
     }
     let open = match OpenImage::open_on(&place, Durability::Process, true) {
         Err(LabError::Image(
-            e @ (ImageError::Damaged { .. } | ImageError::Geometry { .. } | ImageError::Header { .. }),
+            e @ (ImageError::Damaged { .. }
+            | ImageError::Mixed { .. }
+            | ImageError::Geometry { .. }
+            | ImageError::Header { .. }),
         )) => {
             found.wrong.push(e.to_string());
             return Ok(found);

@@ -44,6 +44,14 @@ pub trait Medium: Send {
         Ok(())
     }
 
+    /// Looks at all that was ever written: the pages whose content does not fit its checksum. A medium without checksums has none.
+    ///
+    /// # Errors
+    /// The file cannot be read at all.
+    fn damaged(&self) -> io::Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
+
     /// Makes everything durable on the machine that runs the emulation.
     fn sync(&mut self) -> io::Result<()> {
         Ok(())

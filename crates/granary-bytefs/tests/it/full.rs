@@ -344,8 +344,10 @@ impl granary_suite::suite::Subject for Subject {
         mkfs(port, &MkfsOptions::default())
     }
 
+    /// The drives of the suite have no write log.
     fn mount(&self, port: Port) -> Result<Arc<ByteFs>> {
-        granary_bytefs::mount(port, &MountOptions { cpus: 4, ..MountOptions::default() })
+        let variant = Variant::Dual;
+        granary_bytefs::mount(port, &MountOptions { cpus: 4, variant, ..MountOptions::default() })
     }
 
     fn recovery(fs: &ByteFs) -> granary_bytefs::RecoveryReport {

@@ -76,6 +76,12 @@ impl<M: Medium> State<M> {
         if let Some(fault) = &self.fault {
             wrong.push(format!("a power failure could not be carried out: {fault}"));
         }
+        match self.medium.damaged() {
+            Ok(pages) => wrong.extend(pages.into_iter().map(|page| {
+                format!("NVM: page {page} is unreadable: its content does not fit its checksum")
+            })),
+            Err(e) => wrong.push(format!("NVM: its content cannot be looked at: {e}")),
+        }
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 }

@@ -68,6 +68,16 @@ impl InFile {
         part.get(word).is_some_and(|bits| bits >> bit & 1 != 0)
     }
 
+    /// All pages of the file.
+    fn all(&self) -> impl Iterator<Item = u64> {
+        let words = self.0.iter().enumerate().flat_map(|(part, words)| {
+            words.iter().enumerate().map(move |(i, word)| (part as u64 * PART + i as u64 * 64, *word))
+        });
+        words.flat_map(|(first, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| first + bit)
+        })
+    }
+
     fn set(&mut self, page: u64, on: bool) {
         let part = &mut self.0[(page / PART) as usize];
         if part.is_empty() {
@@ -211,6 +221,20 @@ impl Medium for KeptMedium {
 
     fn outlives(&self) -> bool {
         true
+    }
+
+    fn damaged(&self) -> io::Result<Vec<u64>> {
+        let held = self.held.borrow();
+        let (mut bytes, mut bad) = ([0; PAGE_SIZE], Vec::new());
+        // What is in memory was read with its checksum, or is newer than the file.
+        for page in held.file.all() {
+            match self.region.read(page * PAGE_SIZE as u64, &mut bytes) {
+                Ok(()) => {}
+                Err(ImageError::Damaged { .. }) => bad.push(page),
+                Err(e) => return Err(io::Error::other(e.to_string())),
+            }
+        }
+        Ok(bad)
     }
 
     fn publish(&mut self) -> io::Result<()> {

@@ -12,6 +12,7 @@ mod kill;
 mod kill_devices;
 mod mapped;
 mod members;
+mod mixed;
 mod mount;
 mod moved;
 mod own;
