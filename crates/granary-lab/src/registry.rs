@@ -100,9 +100,13 @@ pub fn stack_options(testbed: &Testbed) -> toml::Table {
 ///
 /// # Errors
 /// The file system's; the lower one stays mounted then.
-pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> Result<Arc<dyn FileSystem>> {
+pub fn mount_over(
+    lower: Arc<Vfs>,
+    devices: &Devices,
+    options: &toml::Table,
+) -> Result<Arc<granary_spfs::Spfs>> {
     let options = granary_vfs::entry::options(options)?;
-    Ok(granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)?)
+    granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)
 }
 
 /// Makes a file system with the defaults of its `mkfs`.

@@ -1,16 +1,27 @@
 //! A directory of the host with persistent memory in front of it: small synchronous writes go to an image of NVM DIMMs, all else to the
 //! directory.
 //!
-//! The image finds its files in the directory by number and date of birth, so that they may be renamed beside it; but a file that is in the
-//! image has its newest bytes there. Who is to use the directory alone demotes all files at the unmount.
+//! The image finds its files in the directory by number and date of birth, so that they may be renamed while nothing is mounted; but a
+//! file that is in the image has its newest bytes there. To use the directory alone, demote all files at the unmount.
+//!
+//! What fits together is said on both sides (`granary_spfs`, pair.rs). Beside that this module refuses what would go wrong unseen:
+//!
+//! ```text
+//!   the directory is locked (flock)           another stack over it is refused
+//!   the image lies in the directory           refused: it would be a file of itself
+//!   files of the image are not found below    refused, unless they are to be given up
+//! ```
 
 use crate::error::LabError;
 use crate::registry;
 use granary_device::Devices;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
+use granary_spfs::Spfs;
 use granary_units::Bytes;
-use granary_vfs::{Caller, DirStream, NodeRef, Vfs, VfsConfig};
+use granary_vfs::{Call, Caller, DirStream, FsError, Life, Lower, NodeRef, Vfs, VfsConfig};
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +38,8 @@ pub struct Stack<'a> {
     pub size: Bytes,
     /// What acknowledged changes survive.
     pub durability: Durability,
+    /// What the image has is given up where it does not fit the directory: by number, run, or file.
+    pub forget: bool,
     /// Of both layers.
     pub vfs: VfsConfig,
     /// Options of the upper layer.
@@ -43,6 +56,30 @@ pub struct Stacked {
     pub devices: Devices,
     /// It was made now.
     pub new: bool,
+    /// What recovery took away, or was given up, if anything; for people.
+    pub lost: Option<String>,
+    /// Keeps other stacks off the directory; to be let go of last.
+    pub lock: OwnedFd,
+}
+
+/// Locks the directory for one stack.
+fn lock(dir: &Path) -> Result<OwnedFd, LabError> {
+    let failed = |e: rustix::io::Errno| LabError::call(dir.display().to_string(), format!("locking it: {e}"));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(failed)?;
+    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let why = "another mount has persistent memory in front of it: unmount that first (`granary umount DIR`)";
+            Err(LabError::call(dir.display().to_string(), why))
+        }
+        locked => locked.map(|()| fd).map_err(failed),
+    }
+}
+
+/// Whether a path, or what it would be made in, lies within the directory.
+fn is_within(path: &Path, dir: &Path) -> bool {
+    let Ok(dir) = dir.canonicalize() else { return false };
+    path.ancestors().find_map(|p| p.canonicalize().ok()).is_some_and(|p| p.starts_with(&dir))
 }
 
 /// Opens the image and mounts both layers.
@@ -50,32 +87,100 @@ pub struct Stacked {
 /// # Errors
 /// The image's, the directory's, the file system's.
 pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
+    let lock = lock(how.dir)?;
+    if is_within(how.image, how.dir) {
+        let why =
+            format!("it lies within {}, whose files it is to hold: give a path outside", how.dir.display());
+        return Err(LabError::call(how.image.display().to_string(), why));
+    }
     let new = !how.image.exists();
+    let doing = |what| LabError::fs(NAME, what);
+    let below = granary_hostdir::mount(how.dir).map_err(doing("mount"))?;
+    let lower = Vfs::mount(below, how.vfs).map_err(doing("mount"))?;
     if new {
+        // Before anything is made: a typing error in the image's path is no reason to give up another image.
         let dimms = DimmConfig::optane_dcpmm().with_capacity(how.size);
         let meta = ImageMeta { fs: NAME.to_owned(), ..ImageMeta::default() };
         Image::create(how.image, &ImageDevices::nvm(dimms), meta, false)?;
     }
+    let opened = open_image(how, new, lower.clone(), lock);
+    if new && opened.is_err() {
+        // Made for nothing: the next try is not to find it.
+        let _ = std::fs::remove_dir_all(how.image);
+    }
+    opened.inspect_err(|_| drop(lower.unmount()))
+}
+
+fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: OwnedFd) -> Result<Stacked, LabError> {
+    let doing = |what| LabError::fs(NAME, what);
     let (image, devices) = Image::open(how.image, how.durability, false)?;
     if image.meta().fs != NAME {
         let why =
             format!("the image is one of {}, not of persistent memory over a directory", image.meta().fs);
         return Err(LabError::call(how.image.display().to_string(), why));
     }
-    let doing = |what| LabError::fs(NAME, what);
-    if new {
-        registry::make_over(&devices).map_err(doing("mkfs"))?;
-    }
-    let below = granary_hostdir::mount(how.dir).map_err(doing("mount"))?;
-    let lower = Vfs::mount(below, how.vfs).map_err(doing("mount"))?;
-    if !new {
-        // A directory of the host knows the numbers of files that were seen only.
-        look_around(&lower).map_err(doing("mount"))?;
-    }
-    let mounted = registry::mount_over(lower.clone(), &devices, how.options);
-    let fs = mounted.inspect_err(|_| drop(lower.unmount())).map_err(doing("mount"))?;
+    let mounted = mount_both(how, new, lower, &devices);
+    let (fs, lost) = match mounted {
+        Ok(mounted) => mounted,
+        Err(e) => {
+            // As clean as it was found.
+            drop(devices);
+            let _ = image.close();
+            return Err(doing("mount")(e));
+        }
+    };
     let vfs = Vfs::mount(fs, how.vfs).map_err(doing("mount"))?;
-    Ok(Stacked { vfs, image, devices, new })
+    Ok(Stacked { vfs, image, devices, new, lost, lock })
+}
+
+fn mount_both(
+    how: &Stack<'_>,
+    new: bool,
+    lower: Arc<Vfs>,
+    devices: &Devices,
+) -> granary_vfs::Result<(Arc<Spfs>, Option<String>)> {
+    if new {
+        registry::make_over(devices)?;
+    } else {
+        // A directory of the host knows the numbers of files that were seen only.
+        look_around(&lower)?;
+    }
+    let mut lost = None;
+    let mount = || registry::mount_over(lower.clone(), devices, how.options);
+    let fs = match mount() {
+        Err(FsError::Mismatch(why)) if how.forget => {
+            granary_spfs::forget(&Lower::new(lower.clone()))?;
+            registry::make_over(devices)?;
+            lost = Some(format!("given up as asked, what did not fit: {why}"));
+            mount()?
+        }
+        fs => fs?,
+    };
+    if fs.recovery().clean {
+        let missing = fs.not_below()?;
+        if missing > 0 && !how.forget {
+            // The lower layer goes with it.
+            fs.unmount(&Call::kernel(lower.time()))?;
+            return Err(FsError::Mismatch(format!(
+                "{missing} files whose newest bytes are in {} are not in {} any more: removed there, or replaced by copies. Put them \
+                 back, or give up what the image has of them (`--forget`)",
+                how.image.display(),
+                how.dir.display()
+            )));
+        }
+        if missing > 0 {
+            fs.give_up_missing()?;
+            lost = Some(format!(
+                "{missing} files that are not in the directory any more were given up as asked"
+            ));
+        }
+    } else if fs.recovery().dropped > 0 {
+        lost = Some(format!(
+            "recovery found {} files of the image gone from the directory, and dropped what the image had of them",
+            fs.recovery().dropped
+        ));
+    }
+    Ok((fs, lost))
 }
 
 /// Looks at every name of the tree.
@@ -103,60 +208,4 @@ fn look_around(vfs: &Arc<Vfs>) -> granary_vfs::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use granary_units::{Dest, Payload};
-    use granary_vfs::{Cred, OpenFlags, Posix, Process};
-
-    fn stack<'a>(dir: &'a Path, image: &'a Path, options: &'a toml::Table) -> Stack<'a> {
-        let vfs = VfsConfig { inodes: 64, page_cache: Bytes::mib(4), ..VfsConfig::default() };
-        Stack { dir, image, size: Bytes::mib(16), durability: Durability::Process, vfs, options }
-    }
-
-    /// What was written through the stack is there again after an unmount, also where the file was renamed beside it; and all of it is in
-    /// the directory after an unmount that demotes.
-    #[test]
-    fn a_directory_keeps_its_files_and_gets_them_back_whole() {
-        let place = tempfile::tempdir().expect("a directory");
-        let (dir, image) = (place.path().join("dir"), place.path().join("pm"));
-        std::fs::create_dir_all(dir.join("sub")).expect("made");
-        std::fs::write(dir.join("sub/f"), vec![1; 10_000]).expect("written");
-        let eager = toml::from_str("promote_after = 2").expect("TOML");
-        {
-            let stacked = open(&stack(&dir, &image, &eager)).expect("opens");
-            let mut p = Process::new(stacked.vfs.clone(), Cred::ROOT);
-            let fd = p.open("/sub/f", OpenFlags::RDWR, 0).expect("open");
-            for n in 0..4u64 {
-                p.pwrite(fd, Payload::Fill { word: 0x0202_0202_0202_0202, len: 100 }, 100 * n)
-                    .expect("write");
-                p.fsync(fd).expect("fsync");
-            }
-            p.pwrite(fd, Payload::Fill { word: 0x0303_0303_0303_0303, len: 5 }, 10_000).expect("write");
-            p.exit();
-            stacked.vfs.unmount().expect("unmounts");
-            drop((stacked.vfs, stacked.devices));
-            stacked.image.close().expect("closes");
-        }
-        assert_eq!(
-            std::fs::metadata(dir.join("sub/f")).expect("there").len(),
-            10_000,
-            "the newest is in the image"
-        );
-        std::fs::rename(dir.join("sub/f"), dir.join("g")).expect("renamed");
-        let leaving = toml::from_str("demote_at_unmount = true").expect("TOML");
-        let stacked = open(&stack(&dir, &image, &leaving)).expect("opens");
-        let mut expected = vec![1; 10_005];
-        expected[..400].fill(2);
-        expected[10_000..].fill(3);
-        let mut p = Process::new(stacked.vfs.clone(), Cred::ROOT);
-        let fd = p.open("/g", OpenFlags::RDONLY, 0).expect("open");
-        let mut content = vec![0; 20_000];
-        assert_eq!(p.read(fd, Dest::Bytes(&mut content)), Ok(10_005));
-        assert!(content[..10_005] == expected);
-        p.exit();
-        stacked.vfs.unmount().expect("unmounts");
-        drop((stacked.vfs, stacked.devices));
-        stacked.image.close().expect("closes");
-        assert!(std::fs::read(dir.join("g")).expect("there") == expected, "the directory has all");
-    }
-}
+mod tests;

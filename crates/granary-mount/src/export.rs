@@ -94,7 +94,7 @@ pub fn export(port: Port, dir: &Path, options: &Options) -> Result<Exported, Mou
         options: options.clone(),
         born,
     });
-    let dir = session::check_directory(dir)?;
+    let dir = session::check_directory(dir, false)?;
     session::check_device()?;
     // Without asynchronous direct I/O the kernel would wait for each request of a loop device before it sends the next one.
     let config = session::config(options, InitFlags::ASYNC_DIO, (MAX_WRITE, MAX_BACKGROUND));

@@ -58,6 +58,8 @@ pub struct Options {
     pub direct: Option<PathBuf>,
     /// Counters for [`crate::STATS_FILE`]; without it the file does not exist.
     pub stats: Option<StatsHook>,
+    /// The directory need not be empty: the mount shows what is in it.
+    pub hides: bool,
 }
 
 /// Threads by default: as many as can run, at least 2. More of them cost: the kernel wakes them in turn, so each request
@@ -81,6 +83,7 @@ impl Default for Options {
             durable: None,
             direct: None,
             stats: None,
+            hides: false,
         }
     }
 }

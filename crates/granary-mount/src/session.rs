@@ -52,7 +52,7 @@ pub struct Unmounter {
 /// # Errors
 /// [`MountError`]: what is wrong with `/dev/fuse`, the directory or the permissions.
 pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, MountError> {
-    let dir = check_directory(dir)?;
+    let dir = check_directory(dir, options.hides)?;
     check_device()?;
     let adapter = Arc::new(Adapter::new(vfs, options));
     let config = config(options, adapter.wanted(), (MAX_WRITE, MAX_BACKGROUND));
@@ -71,8 +71,8 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
 ///
 /// # Errors
 /// [`MountError`]: what is wrong with `/dev/fuse` or the directory.
-pub fn check(dir: &Path) -> Result<(), MountError> {
-    check_directory(dir)?;
+pub fn check(dir: &Path, hides: bool) -> Result<(), MountError> {
+    check_directory(dir, hides)?;
     check_device()
 }
 
@@ -115,8 +115,8 @@ pub(crate) fn refused(dir: &Path, e: io::Error) -> MountError {
     }
 }
 
-/// The directory must exist, be one, be empty and not be a mount already.
-pub(crate) fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
+/// The directory must exist, be one, be empty (unless the mount `hides` what it shows itself) and not be a mount already.
+pub(crate) fn check_directory(dir: &Path, hides: bool) -> Result<PathBuf, MountError> {
     let missing = |_| MountError::NoDirectory(dir.to_owned());
     let plain = mountinfo::locate(dir).map_err(missing)?;
     let table = mountinfo::find(&plain).map_err(MountError::io("reading /proc/self/mountinfo"))?;
@@ -128,7 +128,7 @@ pub(crate) fn check_directory(dir: &Path) -> Result<PathBuf, MountError> {
         return Err(MountError::NotADirectory(plain));
     }
     let mut entries = fs::read_dir(&plain).map_err(MountError::io(format!("reading {}", plain.display())))?;
-    if entries.next().is_some() {
+    if !hides && entries.next().is_some() {
         return Err(MountError::NotEmpty(plain));
     }
     Ok(plain)

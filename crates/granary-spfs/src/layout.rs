@@ -29,6 +29,10 @@ pub const SPLIT: u64 = 88;
 pub const CLEAN: u64 = 128;
 /// The number by which the file system below is known; 0: by none.
 pub const LOWER: u64 = 136;
+/// How often persistent memory with files was mounted, from bit 1 on; bit 0: about to be ([`crate::pair`]).
+pub const RUN: u64 = 144;
+/// Which root directory the file system below has; 0: not known.
+pub const ROOT: u64 = 152;
 /// First cluster of the bitmap.
 pub const BITMAP: u64 = 1;
 

@@ -62,6 +62,7 @@ pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
 pub use mount::{is_clean, mount, mount_as};
 pub use options::{Average, Consistency, MkfsOptions, Mode, MountOptions, PromotionCopy};
+pub use pair::forget;
 pub use recover::Recovery;
 
 use crate::children::Children;
@@ -70,7 +71,7 @@ use crate::purge::Dead;
 use crate::store::Store;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
-use granary_vfs::{Call, Ino, Lower, Result};
+use granary_vfs::{Call, FsError, Ino, Lower, Result};
 use layout::inode::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -192,6 +193,43 @@ impl Spfs {
         self.lower.sync(&self.kernel())?;
         self.purge(&self.kernel())?;
         let all: Vec<Identity> = self.index.lock().keys().copied().collect();
-        all.into_iter().map(|of| self.demote_one(of, true).map(drop)).fold(Ok(()), Result::and)
+        all.into_iter().map(|of| self.demote_one(of, true).map(drop)).fold(Ok(()), Result::and)?;
+        match self.index.lock().len() {
+            0 => Ok(()),
+            left => Err(FsError::Mismatch(format!(
+                "{left} files of persistent memory are not below any more: removed beside the mount, or replaced by copies. Their \
+                 bytes stay in persistent memory"
+            ))),
+        }
+    }
+
+    /// Files of persistent memory that are not below: removed beside the mount, or replaced by copies.
+    ///
+    /// # Errors
+    /// The lower file system's.
+    pub fn not_below(&self) -> Result<u64> {
+        self.missing().map(|missing| missing.len() as u64)
+    }
+
+    fn missing(&self) -> Result<Vec<Identity>> {
+        let all: Vec<Identity> = self.index.lock().keys().copied().collect();
+        let mut missing = Vec::new();
+        for of in all.into_iter().filter(|of| !layout::alone::is(of.ino)) {
+            if !recover::is_below(&self.lower, of)? {
+                missing.push(of);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Gives up what persistent memory has of files that are not below any more. Nobody calls yet.
+    ///
+    /// # Errors
+    /// The devices'.
+    pub fn give_up_missing(&self) -> Result<()> {
+        self.missing()?.into_iter().try_for_each(|of| {
+            self.index.lock().remove(&of);
+            self.free(of)
+        })
     }
 }

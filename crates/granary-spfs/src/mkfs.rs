@@ -1,6 +1,6 @@
 //! mkfs: empty tables, then the superblock. The lower file system has been made already.
 
-use crate::layout::{CLEAN, LOWER, SPLIT, Superblock};
+use crate::layout::{CLEAN, LOWER, ROOT, RUN, SPLIT, Superblock};
 use crate::options::MkfsOptions;
 use crate::table::{Kind, Table};
 use granary_device::{Port, Structure};
@@ -39,6 +39,8 @@ pub fn mkfs(port: &Port, options: &MkfsOptions) -> Result<()> {
     clusters.write_bitmap(&pm, &sb)?;
     b.put_u64(SPLIT, 0, Structure::Superblock)?;
     b.put_u64(LOWER, 0, Structure::Superblock)?;
+    b.put_u64(RUN, 0, Structure::Superblock)?;
+    b.put_u64(ROOT, 0, Structure::Superblock)?;
     b.put_u64(CLEAN, 1, Structure::Superblock)?;
     b.fence()?;
     debug_assert!(used * BLOCK < sb.clusters * BLOCK);

@@ -91,6 +91,9 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
         counts: Counts::default(),
         name,
     });
+    if !read_only {
+        fs.next_run(&fs.kernel())?;
+    }
     if fs.options.demotion && !read_only {
         *fs.daemon.lock() = Some(demote::start(&fs));
     }

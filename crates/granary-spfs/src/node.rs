@@ -237,6 +237,7 @@ impl Spfs {
         }
         let mut attr = self.lower.stat(&node.below()?).attr;
         if let State::Tiered(t) = state {
+            attr.blocks = t.sectors(attr.blocks);
             attr.size = t.size;
             attr.mtime = t.mtime;
             attr.ctime = attr.ctime.max(t.ctime);

@@ -1,19 +1,25 @@
-//! Persistent memory and the file system below know each other: files of one must not be looked for in another.
+//! Persistent memory and the file system below know each other: files of one must not be looked for in another, nor in an older state.
 //!
 //! ```text
-//!   first promotion    a number below, as an attribute of the root directory, fsync ── the same number in the superblock, fence
-//!   mount              with files, and another number below: refused, nothing is changed
+//!   persistent memory   number, root below, run << 1 | opening        in the superblock
+//!   below               number, run                                   an attribute of the root directory
+//!
+//!   first promotion     a new number, run 1, opening ──> attribute, fsync ──> run 1
+//!   mount with files    both must fit ──> run + 1, opening ──> attribute, fsync ──> run + 1
+//!   unmount without     attribute gone, fsync ──> no number
 //! ```
 //!
-//! Persistent memory without files goes with any file system: its next promotion makes a new pair, and what was paired with that file
-//! system before is refused from then on. So an old copy of persistent memory cannot drop or bring back files either. A lower file
-//! system without attributes has no number, and nothing is compared. Where asking for the number or setting it fails otherwise, the mount
-//! or the fsync that was to promote fails: a pair that is not known to be one is none.
+//! So the attribute says: the newest bytes of some files are in persistent memory, in this one and no other. Both fit if they have one
+//! number and one run; a run that was only about to open may be one ahead. An older copy of persistent memory, or of what is below,
+//! has an older run. A copy of the directory has another root. Each of them is refused, and nothing is changed.
+//!
+//! A lower file system without attributes has no number, and nothing is compared. Where asking for the number or setting it fails
+//! otherwise, the mount or the fsync that was to promote fails: a pair that is not known to be one is none.
 //!
 //! The attribute is not shown above.
 
 use crate::Spfs;
-use crate::layout::{LOWER, word};
+use crate::layout::{LOWER, ROOT, RUN, word};
 use crate::store::Store;
 use granary_device::Structure;
 use granary_vfs::{Call, FsError, Lower, Result};
@@ -27,56 +33,163 @@ fn lacks_attributes(e: &FsError) -> bool {
     matches!(e, FsError::NotSupported | FsError::NoAttribute)
 }
 
-/// Whether persistent memory may be mounted over this file system.
-///
-/// # Errors
-/// `Mismatch` where it has files of another one; the devices'.
-pub fn check(store: &Store, lower: &Lower) -> Result<()> {
-    let number = word(&store.pm, LOWER, Structure::Superblock)?;
-    let mut files = 0u64;
+/// What the attribute says: number and run. Earlier versions had no runs.
+fn there(lower: &Lower, call: &Call<'_>) -> Result<Option<(u64, u64)>> {
+    let value = match lower.getxattr(call, &lower.root(), NAME) {
+        Err(e) if lacks_attributes(&e) => return Ok(None),
+        value => value?,
+    };
+    let word = |b: &[u8], at: usize| {
+        b.get(at..at + 8).map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
+    };
+    Ok(value.and_then(|b| Some((word(&b, 0)?, word(&b, 8).unwrap_or(0)))))
+}
+
+/// Which root directory this is; a copy of it is another one. Never 0.
+fn root(lower: &Lower) -> u64 {
+    let root = lower.root();
+    let ino = lower.stat(&root).ino.0;
+    (ino.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(lower.generation(&root)) << 1) | 1
+}
+
+/// What persistent memory has of its pair.
+struct Own {
+    number: u64,
+    root: u64,
+    run: u64,
+    opening: bool,
+    files: u64,
+}
+
+fn own(store: &Store) -> Result<Own> {
+    let read = |at| word(&store.pm, at, Structure::Superblock);
+    let (number, root, run) = (read(LOWER)?, read(ROOT)?, read(RUN)?);
+    let mut files = 0;
     store.names.for_each(&store.pm, &mut |_, _| {
         files += 1;
         Ok(())
     })?;
-    if number == 0 || files == 0 {
-        return Ok(());
+    Ok(Own { number, root, run: run >> 1, opening: run & 1 == 1, files })
+}
+
+/// Whether persistent memory may be mounted over this file system.
+///
+/// # Errors
+/// `Mismatch` says why not; the devices'.
+pub fn check(store: &Store, lower: &Lower) -> Result<()> {
+    let own = own(store)?;
+    let there = there(lower, &Call::kernel(lower.vfs().time()))?;
+    let no = |why: String| Err(FsError::Mismatch(why));
+    match there {
+        Some((number, run)) if number != own.number && own.files == 0 => no(format!(
+            "the newest bytes of some files below are in another persistent memory (pair {number:016x}, run {run}), and this one has \
+             none of them: mount with that one, or give up what it has (`granary mount --stack --forget`)"
+        )),
+        _ if own.number == 0 || own.files == 0 => Ok(()),
+        Some((number, run)) if number == own.number => {
+            let fits = run == own.run || own.opening && run + 1 == own.run;
+            let copy = own.root != 0 && own.root != root(lower);
+            match (fits, copy) {
+                (true, false) => Ok(()),
+                (true, true) => no(format!(
+                    "what is below is a copy of the directory that this persistent memory has the newest bytes of {} files for: put back \
+                     that directory itself, or give up what persistent memory has (`--forget`)",
+                    own.files
+                )),
+                (false, _) => {
+                    let old = if own.run < run {
+                        "this persistent memory is an older copy"
+                    } else {
+                        "what is below is an older copy"
+                    };
+                    no(format!(
+                        "{old}: persistent memory was used in run {}, what is below in run {run}. Put back the newest of both, or give \
+                         up what persistent memory has (`--forget`)",
+                        own.run
+                    ))
+                }
+            }
+        }
+        other => no(format!(
+            "this persistent memory has {} files of another file system{}: mount it over that one, or make it anew and lose them \
+             (`--forget` does)",
+            own.files,
+            if other.is_none() { " (what is below knows of none)" } else { "" }
+        )),
     }
-    let there = match lower.getxattr(&Call::kernel(lower.vfs().time()), &lower.root(), NAME) {
-        Err(e) if lacks_attributes(&e) => None,
-        there => there?,
-    };
-    if there.as_deref() == Some(&number.to_le_bytes()[..]) {
-        return Ok(());
+}
+
+/// Forgets, below, that persistent memory has the newest bytes of some files.
+///
+/// # Errors
+/// The lower file system's.
+pub fn forget(lower: &Lower) -> Result<()> {
+    let call = Call::kernel(lower.vfs().time());
+    match lower.setxattr(&call, &lower.root(), NAME, None) {
+        Err(e) if lacks_attributes(&e) => Ok(()),
+        Err(e) => Err(e),
+        Ok(()) => lower.fsync(&call, &lower.root(), false),
     }
-    Err(FsError::Mismatch(format!(
-        "this persistent memory has {files} files of another file system: mount it over that one, or make it anew and lose them"
-    )))
 }
 
 impl Spfs {
+    /// Both sides of the pair say this number and run; durable.
+    fn enter(&self, call: &Call<'_>, number: u64, run: u64) -> Result<()> {
+        let put = |at, value| {
+            let mut b = self.store.pm.batch();
+            b.put_u64(at, value, Structure::Superblock)?;
+            b.fence()
+        };
+        put(RUN, run << 1 | 1)?;
+        put(ROOT, root(&self.lower))?;
+        put(LOWER, number)?;
+        let value = [number.to_le_bytes(), run.to_le_bytes()].concat();
+        let below = self.lower.root();
+        match self.lower.setxattr(call, &below, NAME, Some(&value)) {
+            Ok(()) => self.lower.fsync(call, &below, false)?,
+            Err(e) if lacks_attributes(&e) => put(LOWER, 0)?,
+            Err(e) => return Err(e),
+        }
+        put(RUN, run << 1)
+    }
+
     /// Sees to it that persistent memory is paired, before it has a file.
     pub(crate) fn pair(&self, call: &Call<'_>) -> Result<()> {
         let mut paired = self.paired.lock();
         if *paired {
             return Ok(());
         }
-        let (pm, root) = (&self.store.pm, self.lower.root());
-        let old = word(pm, LOWER, Structure::Superblock)?;
+        let old = word(&self.store.pm, LOWER, Structure::Superblock)?;
         // Another one than before, and than others': by when it was made.
         let number =
             (granary_sim::now().0 ^ (self.lower.vfs().time().0 as u64).rotate_left(20) ^ old.rotate_left(7))
                 | 1;
-        match self.lower.setxattr(call, &root, NAME, Some(&number.to_le_bytes())) {
-            Ok(()) => {
-                self.lower.fsync(call, &root, false)?;
-                let mut b = pm.batch();
-                b.put_u64(LOWER, number, Structure::Superblock)?;
-                b.fence()?;
-            }
-            Err(e) if lacks_attributes(&e) => {}
-            Err(e) => return Err(e),
-        }
+        self.enter(call, number, 1)?;
         *paired = true;
         Ok(())
+    }
+
+    /// A mount of persistent memory that has files: the next run begins.
+    pub(crate) fn next_run(&self, call: &Call<'_>) -> Result<()> {
+        let own = own(&self.store)?;
+        // A lower file system without attributes has no number.
+        if own.files == 0 || own.number == 0 {
+            return Ok(());
+        }
+        self.enter(call, own.number, own.run + 1)
+    }
+
+    /// An unmount: where no file is left, what is below is whole by itself.
+    pub(crate) fn part(&self, call: &Call<'_>) -> Result<()> {
+        let own = own(&self.store)?;
+        if own.files > 0 || own.number == 0 {
+            return Ok(());
+        }
+        if there(&self.lower, call)?.is_some_and(|(number, _)| number == own.number) {
+            forget(&self.lower)?;
+        }
+        let mut b = self.store.pm.batch();
+        b.put_u64(LOWER, 0, Structure::Superblock)?;
+        b.fence()
     }
 }

@@ -48,7 +48,7 @@ impl Spfs {
         }
     }
 
-    fn free(&self, of: Identity) -> Result<()> {
+    pub(crate) fn free(&self, of: Identity) -> Result<()> {
         match self.store.find(of)? {
             Some((number, inode)) => self.store.free(&mut Tier::new(number, &inode, false), of),
             None => Ok(()),

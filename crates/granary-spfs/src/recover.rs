@@ -68,7 +68,7 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
     for (number, file) in &survey.files {
         let there = match alone::is(file.inode.identity.ino) {
             true => has_name(store, lower, *number, said)?,
-            false => is_below(lower, file)?,
+            false => is_below(lower, file.inode.identity)?,
         };
         if !there {
             gone.push(*number);
@@ -177,8 +177,7 @@ pub fn directory(lower: &Lower, of: Identity) -> Result<Option<NodeRef>> {
 }
 
 /// Whether the lower file system has the file.
-fn is_below(lower: &Lower, file: &File) -> Result<bool> {
-    let of = file.inode.identity;
+pub(crate) fn is_below(lower: &Lower, of: Identity) -> Result<bool> {
     let there = match lower.node(Ino(of.ino)) {
         Ok(node) => node.kind() == FileKind::File && lower.generation(&node) == of.generation,
         // A number that leads to no inode is of a file that is gone.

@@ -72,6 +72,19 @@ pub struct Tier {
 }
 
 impl Tier {
+    /// Sectors of 512 B of the file, of which so many are below. A program may take a file without any for one hole (tar does), so
+    /// what is here counts, twice where it is below, too. Where not all extents are known, the size stands for them.
+    pub fn sectors(&self, below: u64) -> u64 {
+        const PER: u64 = BLOCK / 512;
+        match self.complete {
+            true => {
+                let clusters = self.map.values().filter(|piece| !piece.is_zeros());
+                below + clusters.map(|piece| u64::from(piece.len) * PER).sum::<u64>()
+            }
+            false => below.max(self.size.div_ceil(BLOCK) * PER),
+        }
+    }
+
     /// A file as its inode has it.
     pub fn new(number: u64, inode: &Inode, complete: bool) -> Tier {
         Tier {

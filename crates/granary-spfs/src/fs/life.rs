@@ -93,6 +93,7 @@ impl Life for Spfs {
             self.demote_all()?;
         }
         self.purge(call)?;
+        self.part(&self.kernel())?;
         let (store, pm) = (&self.store, &self.store.pm);
         store.clusters.write_bitmap(pm, &store.sb)?;
         let mut b = pm.batch();

@@ -202,7 +202,7 @@ fn what_a_tiered_file_acknowledged_survives_power_failures() {
         ..eager.clone()
     };
     let all: Vec<Recovery> =
-        (0..6).flat_map(|seed| [fail(seed, &eager, false), fail(1000 + seed, &busy, false)]).collect();
+        (0..12).flat_map(|seed| [fail(seed, &eager, false), fail(1000 + seed, &busy, false)]).collect();
     let sum = |of: fn(&Recovery) -> u64| all.iter().map(of).sum::<u64>();
     let seen = (sum(|r| r.files), sum(|r| r.dropped), sum(|r| r.scrubbed));
     assert!(seen.0 > 3 && seen.2 > 0, "recovery had hardly anything to do: {seen:?}");

@@ -43,6 +43,10 @@ pub struct MountArgs {
     /// With --stack: the unmount writes all that IMAGE has into the directory, for whoever uses that alone
     #[arg(long, requires = "stack")]
     pub demote_all: bool,
+    /// With --stack: give up what IMAGE, or another image, has of DIR's files where it does not fit: the image or the directory is
+    /// an older copy, or of another pair, or files are gone from the directory. Their newest bytes are lost
+    #[arg(long, requires = "stack")]
+    pub forget: bool,
     #[command(flatten)]
     pub memory: MemoryArgs,
     /// Change a value of the testbed's host for this mount, for example host.vfs.writeback_interval=1000000000; may be

@@ -58,7 +58,7 @@ fn serve_until_unmounted(args: &ExportArgs) -> Result<(), Failure> {
     let mut args = args.clone();
     args.image = serve::absolute_image(&args.image)?;
     // First: an image need not be opened for nothing.
-    granary_mount::check(&args.dir)?;
+    granary_mount::check(&args.dir, false)?;
     if args.loop_device {
         loopdev::check()?;
     }

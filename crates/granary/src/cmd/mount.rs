@@ -21,6 +21,7 @@ use granary_mount::{MountError, Options, host_config};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::{Caller, Vfs};
+use rustix::fd::OwnedFd;
 use rustix::process::geteuid;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,6 +45,26 @@ struct Opened {
     fs: &'static str,
     /// What was recovered and how long it took.
     told: String,
+    /// Keeps other stacks off the directory below.
+    lock: Option<OwnedFd>,
+}
+
+/// Whether the mount is to hide what is in its directory: it shows the same files, through persistent memory.
+///
+/// # Errors
+/// The directory lies within the one below: whoever lists that would wait for the mount, which waits for the list.
+fn stacked_place(args: &MountArgs) -> Result<bool, Failure> {
+    let Some(below) = &args.stack else { return Ok(false) };
+    let (Ok(below), Ok(dir)) = (below.canonicalize(), args.dir.canonicalize()) else { return Ok(false) };
+    if dir != below && dir.starts_with(&below) {
+        return Err(Failure::usage(format!(
+            "{} lies within {}: mount on a directory outside, or over {} itself",
+            dir.display(),
+            below.display(),
+            below.display()
+        )));
+    }
+    Ok(dir == below)
 }
 
 fn run_server(args: &MountArgs) -> Result<(), Failure> {
@@ -60,7 +81,8 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         *dir = std::path::absolute(&*dir).map_err(|e| Failure::io(dir.display(), e))?;
     }
     // First: an image need not be opened, and recovered, for nothing.
-    granary_mount::check(&args.dir)?;
+    let hides = stacked_place(&args)?;
+    granary_mount::check(&args.dir, hides)?;
     let log = serve::open_log(args.serve.log.as_deref())?;
     let mut opened = open(&args)?;
     let settled = settle_xattrs(&mut args, &mut opened);
@@ -72,7 +94,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         Ok(mounted) => mounted,
         Err(e) => {
             // The image is left as clean as it was found. Why it is not mounted matters more than what fails now.
-            let Opened { vfs, image, devices, .. } = opened;
+            let Opened { vfs, image, devices, lock: _lock, .. } = opened;
             let _ = vfs.unmount();
             drop((vfs, devices));
             let _ = image.and_then(Arc::into_inner).map(Image::close);
@@ -90,7 +112,7 @@ fn serve_until_unmounted(args: &MountArgs) -> Result<(), Failure> {
         say!("{line}; unmount with `granary umount {dir}` or Ctrl-C");
         Ok(())
     };
-    let Opened { vfs, image, devices, record, .. } = opened;
+    let Opened { vfs, image, devices, record, lock: _lock, .. } = opened;
     serve::freeze_on_panic(&mounted.breaker(), image.as_ref());
     let left = if image.is_some() { serve::NOT_CLOSED } else { "what was in memory is gone" };
     let announced = announced.and_then(|()| {
@@ -177,6 +199,7 @@ fn options(args: &MountArgs, opened: &Opened) -> Result<Options, Failure> {
         durable: barrier.map(serve::durable_hook),
         direct,
         stats: Some(Arc::new(move |operations| live.json(operations))),
+        hides: stacked_place(args)?,
     })
 }
 
@@ -211,13 +234,18 @@ fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
         image: Path::new(&args.image),
         size: args.memory.size.unwrap_or(Bytes::gib(1)),
         durability: args.serve.durability.into(),
+        forget: args.forget,
         vfs,
         options: &options,
     };
-    let stack::Stacked { vfs, image, devices, new } = stack::open(&how)?;
+    let stack::Stacked { vfs, image, devices, new, lost, lock } = stack::open(&how)?;
     let what = if new { "a new image of persistent memory" } else { "persistent memory" };
-    let told = format!("{what} in front of {}", serve::shown(dir.as_os_str()));
-    Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: "spfs", told })
+    let mut told = format!("{what} in front of {}", serve::shown(dir.as_os_str()));
+    if let Some(lost) = lost {
+        told += &format!("; {lost}");
+    }
+    let (image, lock) = (Some(Arc::new(image)), Some(lock));
+    Ok(Opened { vfs, devices, image, record: None, fs: "spfs", told, lock })
 }
 
 /// A new file system on a drive in memory; it ends with the mount.
@@ -234,7 +262,7 @@ fn open_ram(args: &MountArgs, fs: &str) -> Result<Opened, Failure> {
     let vfs = mount_on(args, &devices, entry, &testbed)?;
     give_root(&vfs, super::me())?;
     let told = format!("a new {fs} in memory, {size}, gone when it is unmounted");
-    Ok(Opened { vfs, devices, image: None, record, fs: entry.name, told })
+    Ok(Opened { vfs, devices, image: None, record, fs: entry.name, told, lock: None })
 }
 
 fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
@@ -278,7 +306,7 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
         }
     }
     told += &format!(", in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
-    Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: entry.name, told })
+    Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: entry.name, told, lock: None })
 }
 
 /// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.

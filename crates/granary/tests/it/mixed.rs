@@ -47,17 +47,21 @@ fn a_changed_byte_of_a_file_is_found_wherever_it_lies() {
     for what in ALL {
         let image = made(dir.path(), what.0, what, 0x5a);
         let pattern: Vec<u8> = (0..2000u32).map(|i| (i % 251) as u8 ^ 0x5a).collect();
-        let changed = ["flash", "nvm"].into_iter().filter(|name| {
-            let path = Path::new(&image).join(name);
-            let Ok(bytes) = fs::read(&path) else { return false };
-            let Some(at) = bytes.windows(pattern.len()).position(|w| w == pattern) else { return false };
-            let file = fs::File::options().write(true).open(path).expect("opens");
-            file.write_all_at(&[bytes[at + 500] ^ 1], at as u64 + 500).expect("written");
-            true
-        });
-        assert!(changed.count() > 0, "{}: its content was not found", what.0);
+        // Of a drive with a cache the content may be there yet: then the drive cannot be opened, and no file is named.
+        let changed: Vec<&str> = MEMBERS
+            .into_iter()
+            .filter(|name| {
+                let path = Path::new(&image).join(name);
+                let Ok(bytes) = fs::read(&path) else { return false };
+                let Some(at) = bytes.windows(pattern.len()).position(|w| w == pattern) else { return false };
+                let file = fs::File::options().write(true).open(path).expect("opens");
+                file.write_all_at(&[bytes[at + 500] ^ 1], at as u64 + 500).expect("written");
+                true
+            })
+            .collect();
+        assert!(!changed.is_empty(), "{}: its content was not found", what.0);
         let said = ends(&["fsck", &image], 1);
-        assert!(said.contains("/file"), "{}: the file is named: {said}", what.0);
+        assert!(said.contains("/file") || changed == ["dram"], "{}: the file is named: {said}", what.0);
     }
 }
 
