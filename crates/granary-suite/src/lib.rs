@@ -15,6 +15,7 @@ pub mod memfs;
 pub mod model;
 pub mod passthrough;
 pub mod reference;
+pub mod skip;
 pub mod suite;
 
 /// For the macros' expansions.

@@ -132,7 +132,7 @@ fn find(name: &str) -> &'static FsEntry {
 fn possible() -> bool {
     let there = Path::new("/dev/fuse").exists();
     if !there {
-        eprintln!("skipped: /dev/fuse is missing");
+        granary_suite::skip::skipped("/dev/fuse is missing");
     }
     there
 }
@@ -140,7 +140,7 @@ fn possible() -> bool {
 fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok();
     if !there {
-        eprintln!("skipped: {program} is missing");
+        granary_suite::skip::skipped(format_args!("{program} is missing"));
     }
     there
 }
@@ -254,7 +254,7 @@ fn pjdfstest_finds_nothing_that_posix_forbids() {
     };
     let there = users.iter().all(|(user, group)| known("/etc/passwd", user) && known("/etc/group", group));
     if !possible() || !has("pjdfstest") || !there || !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: pjdfstest acts as nobody, daemon and bin, which takes root");
+        granary_suite::skip::skipped("pjdfstest acts as nobody, daemon and bin, which takes root");
         return;
     }
     let rig = Rig::new(find("bytefs"));

@@ -24,6 +24,7 @@
 
 mod client;
 mod content;
+mod free;
 mod job;
 mod mistakes;
 mod on_files;

@@ -55,7 +55,7 @@ impl suite::Subject for Subject {
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only the superuser can give files away and make devices");
+        granary_suite::skip::skipped("only the superuser can give files away and make devices");
     }
     root
 }
@@ -113,7 +113,7 @@ fn punched_and_zeroed_ranges_read_as_zeros() {
     let file = tempfile::tempfile().expect("a file");
     let zeroes = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::ZERO_RANGE, 0, 1).is_ok();
     if !zeroes {
-        eprintln!("skipped: the host's file system for temporary files cannot zero a range");
+        granary_suite::skip::skipped("the host's file system for temporary files cannot zero a range");
     } else if is_root() {
         suite::punched_and_zeroed_ranges_read_as_zeros(&Subject::default());
     }

@@ -27,13 +27,15 @@ p.key{margin:.3em 0}p.key span{white-space:nowrap;margin-right:1em}p.key i{displ
 svg{width:100%;max-width:720px;display:block}svg text{font:13px system-ui,sans-serif;fill:#222}
 table{border-collapse:collapse;margin:1.2em 0;font-variant-numeric:tabular-nums}
 th,td{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:right;font-weight:400}
-th{text-align:left}thead th{font-weight:600;border-bottom:2px solid #999}thead th+th{text-align:right}
+th,th.prose,.prose{text-align:left}thead th{font-weight:600;border-bottom:2px solid #999}thead th+th{text-align:right}thead th.prose{text-align:left}
+td.prose{min-width:12em}.prose{text-align:left}
 li,h1,h2,p{overflow-wrap:anywhere}
 @media(max-width:48em){
 body{margin:1em auto}svg{width:100%}svg text{font-size:19px}
 table,tbody,tr,th,td,caption{display:block}thead{display:none}
 tr{border-bottom:1px solid #999;padding:.3em 0}th,td{border:0;padding:.1em 0;overflow-wrap:anywhere}
 tbody th{font-weight:600}td{display:flex;justify-content:space-between;gap:1em}td::before{content:attr(data-of);color:#555}
+td.prose{display:block}td.prose::before{display:block}td.prose:empty{display:none}
 }
 li{margin:.2em 0}footer{color:#555;margin-top:3em;border-top:1px solid #ccc}
 ";

@@ -22,6 +22,9 @@ fn row(j: &Judged) -> [String; 8] {
 
 const COLUMNS: [&str; 8] = ["figure", "on", "what", "paper", "ours", "ratio", "holds", "why"];
 
+/// Columns of words, which are read from the left.
+const PROSE: [&str; 3] = ["on", "what", "why"];
+
 /// One row per statement, the header first.
 pub fn claims_csv(judged: &[Judged]) -> String {
     let mut out = ::csv::Writer::from_writer(Vec::new());
@@ -55,11 +58,20 @@ pub fn claims_json(judged: &[Judged], results: &Results) -> String {
 /// One page: the statements, then every run.
 pub fn claims_page(title: &str, judged: &[Judged], results: &Results) -> String {
     let mut table = String::from("<div class=\"wide\"><table>\n<thead><tr>");
-    table.extend(COLUMNS.iter().map(|c| format!("<th>{c}</th>")));
+    let head = |c: &&str| match PROSE.contains(c) {
+        true => format!("<th class=\"prose\">{c}</th>"),
+        false => format!("<th>{c}</th>"),
+    };
+    table.extend(COLUMNS.iter().map(head));
     table += "</tr></thead>\n";
     for j in judged {
         table += "<tr>";
-        table.extend(row(j).iter().map(|cell| format!("<td>{}</td>", escape(cell))));
+        // On a narrow screen the header is gone: each cell says what it is.
+        let cell = |(column, text): (&&str, &String)| {
+            let kind = if PROSE.contains(column) { " class=\"prose\"" } else { "" };
+            format!("<td{kind} data-of=\"{}\">{}</td>", escape(column), escape(text))
+        };
+        table.extend(COLUMNS.iter().zip(&row(j)).map(cell));
         table += "</tr>\n";
     }
     table += "</table></div>\n";
@@ -93,6 +105,11 @@ mod tests {
         assert_eq!(json["claims"][0]["ratio"], 0.5);
         assert_eq!(json["runs"][0]["record"]["workload"], "create");
         let page = claims_page("ByteFS (ASPLOS'25)", &judged, &results);
-        assert!(page.contains("<td>0.5000</td>") && page.contains("the drive&#39;s ways"), "{page}");
+        assert!(page.contains("<td data-of=\"ratio\">0.5000</td>"), "{page}");
+        assert!(page.contains("<td class=\"prose\" data-of=\"why\">the drive&#39;s ways</td>"), "{page}");
+        let cells = page.matches("<td").count();
+        assert_eq!(page.matches(" data-of=\"").count(), cells, "a cell without a label on a phone");
+        let style = page.split("@media").next().expect("a style");
+        assert!(style.contains(".prose{text-align:left"), "prose is read from the left");
     }
 }

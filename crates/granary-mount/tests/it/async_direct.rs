@@ -104,12 +104,12 @@ fn asynchronous_direct_writes_leave_no_old_pages_in_the_kernel() {
         return;
     }
     each(|rig| {
-        let Some(aio) = Aio::new() else { return eprintln!("skipped: no io_setup here") };
+        let Some(aio) = Aio::new() else { return granary_suite::skip::skipped("no io_setup here") };
         let path = rig.path("f");
         fs::write(&path, vec![0; SIZE]).expect("written");
         let Ok(direct) = OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path)
         else {
-            return eprintln!("skipped: no O_DIRECT on {}", rig.fs);
+            return eprintln!("no O_DIRECT on {}: nothing to test", rig.fs);
         };
         let over = AtomicBool::new(false);
         let rounds = if rig.fs == any().name { 300 } else { 40 };

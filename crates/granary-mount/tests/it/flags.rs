@@ -58,7 +58,7 @@ fn refused<T>(result: io::Result<T>) -> bool {
 
 fn root() -> bool {
     rustix::process::geteuid().is_root() || {
-        eprintln!("skipped: only root makes files immutable");
+        granary_suite::skip::skipped("only root makes files immutable");
         false
     }
 }
@@ -252,7 +252,7 @@ fn other_users_set_no_flags_and_owners_only_what_protects_nothing() {
             let done = Command::new("chattr").arg(flag).arg(rig.path(name)).uid(65_534).output();
             done.map(|out| out.status.success())
         };
-        let Ok(done) = chattr("+d", "own") else { return eprintln!("skipped: there is no chattr") };
+        let Ok(done) = chattr("+d", "own") else { return granary_suite::skip::skipped("there is no chattr") };
         assert!(done, "{}", rig.fs);
         assert_eq!(flags(&rig.path("own")), NODUMP, "{}", rig.fs);
         for (flag, name) in [("+i", "own"), ("+a", "own"), ("+d", "roots")] {

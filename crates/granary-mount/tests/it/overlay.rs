@@ -39,7 +39,7 @@ fn is_whiteout(path: &Path) -> bool {
 #[test]
 fn an_overlay_works_with_all_its_layers_on_a_mount_and_keeps_what_it_did() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: overlays are for root");
+        return granary_suite::skip::skipped("overlays are for root");
     }
     each_with(&Options { xattrs: true, allow_other: true, ..Options::default() }, |rig| {
         if !rig.vfs.keeps_attributes() {
@@ -54,7 +54,7 @@ fn an_overlay_works_with_all_its_layers_on_a_mount_and_keeps_what_it_did() {
             let overlay = match Overlay::new(rig, at.path(), more) {
                 Ok(overlay) => overlay,
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
-                    return eprintln!("skipped: no overlayfs here");
+                    return granary_suite::skip::skipped("no overlayfs here");
                 }
                 Err(e) => panic!("{}, {more}: {e}", rig.fs),
             };

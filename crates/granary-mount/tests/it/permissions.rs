@@ -14,7 +14,7 @@ const USER: u32 = 65_534;
 fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root can become other users");
+        granary_suite::skip::skipped("only root can become other users");
     }
     root
 }
@@ -101,7 +101,7 @@ fn supplementary_groups_count() {
         return;
     }
     if Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("skipped: setpriv (util-linux) is missing");
+        granary_suite::skip::skipped("setpriv (util-linux) is missing");
         return;
     }
     each(|rig| {
@@ -225,7 +225,7 @@ fn says(program: &str, args: &[&str], dir: &Path) -> String {
 #[test]
 fn without_lists_the_mode_decides_for_everybody() {
     if !root() {
-        return eprintln!("skipped: needs root");
+        return granary_suite::skip::skipped("needs root");
     }
     let options = Options { xattrs: true, allow_other: true, ..Options::default() };
     each_with(&options, |rig| {
@@ -241,7 +241,7 @@ fn without_lists_the_mode_decides_for_everybody() {
 fn access_control_lists_decide_follow_the_mode_and_are_handed_on() {
     let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !root() || !there("getfacl") || !there("setpriv") {
-        return eprintln!("skipped: needs root, setpriv, setfacl and getfacl (Debian package acl)");
+        return granary_suite::skip::skipped("needs root, setpriv, setfacl and getfacl (Debian package acl)");
     }
     let options = Options { xattrs: true, allow_other: true, ..Options::default() };
     each_with(&options, |rig| {

@@ -38,7 +38,7 @@ pub fn unmount(mounted: Mounted) {
 pub fn possible() -> bool {
     let there = Path::new("/dev/fuse").exists();
     if !there {
-        eprintln!("skipped: /dev/fuse is missing");
+        granary_suite::skip::skipped("/dev/fuse is missing");
     }
     there
 }

@@ -55,8 +55,10 @@ pub struct OnFiles {
     pub end_fsync: bool,
     /// The files are removed in the end.
     pub unlink: bool,
-    /// What was written is read again and compared.
+    /// What is read is compared with what was written there.
     pub verify: bool,
+    /// With `verify`: in the end what was written is read again.
+    pub verify_phase: bool,
 }
 
 /// Largest file.
@@ -73,7 +75,6 @@ const IDLE: &[&str] = &[
     "allow_mounted_write",
     "fadvise_hint",
     "unique_filename",
-    "do_verify",
 ];
 
 /// Options that are there only with the value that is their default.
@@ -124,6 +125,7 @@ fn one(job: &Job, idle: &mut Vec<String>) -> Result<OnFiles, Vec<Mistake>> {
         end_fsync: false,
         unlink: false,
         verify: false,
+        verify_phase: true,
     };
     let (mut file_size, mut wrong) = (None, Vec::new());
     for s in &job.other {
@@ -169,6 +171,7 @@ impl OnFiles {
             "end_fsync" | "fsync_on_close" => self.end_fsync |= on()?,
             "unlink" => self.unlink = on()?,
             "verify" => self.verify = !matches!(value, "0" | "none"),
+            "do_verify" => self.verify_phase = on()?,
             "nrfiles" => self.files = number(key, value, 1)?,
             "filesize" => match value.contains('-') {
                 true => return refused("files of several sizes are not supported: give one"),

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   one block size     block 0 1 2 ...          or each once in random order (a permutation), or drawn anew
-//!   several            byte 0, then behind the last one; or each unit of the smallest block once in random order:
-//!                      an access ends where the next unit was visited before, as in fio; or drawn anew
+//!   several            byte 0, then behind the last one; or each unit of the smallest block once: an access begins at a unit
+//!                      drawn from all, or the next one that is free, and ends before one that was visited; or drawn anew
 //! ```
 //!
 //! A pass over all places is followed by another, in an order of its own: as in fio, whose map of visited blocks is emptied
 //! while its generator goes on. Were each pass in the order of the last, gc would find whole blocks stale and an LRU cache
 //! nothing.
 //!
-//! Source: fio's `get_next_rand_offset` and `mark_random_map` (io_u.c).
+//! Source: fio's `get_next_rand_offset` and `mark_random_map` (io_u.c), `axmap_next_free` (lib/axmap.c).
 
+use super::free::FreeMap;
 use super::job::{Access, Job, Part, stride};
 use super::shuffle::Shuffle;
 use granary_sim::rng::Stream;
@@ -43,40 +44,26 @@ pub(super) enum Order {
 /// The units that a pass has visited.
 pub(super) struct Visited {
     units: u64,
-    order: Shuffle,
-    /// How many of the order have been looked at.
-    nth: u64,
     left: u64,
-    bits: Vec<u64>,
+    map: FreeMap,
 }
 
 impl Visited {
-    fn new(units: u64, random: &mut Stream) -> Visited {
-        let bits = vec![0; units.div_ceil(64) as usize];
-        Visited { units, order: Shuffle::new(units, random), nth: 0, left: units, bits }
+    fn new(units: u64) -> Visited {
+        Visited { units, left: units, map: FreeMap::new(units) }
     }
 
-    fn is_visited(&self, unit: u64) -> bool {
-        self.bits[(unit / 64) as usize] >> (unit % 64) & 1 == 1
-    }
-
-    /// Visits the next unit and up to `most - 1` behind it that were not visited; the first, and how many.
+    /// Visits a unit and up to `most - 1` behind it that were not visited; the first, and how many. The first is drawn from all units:
+    /// where it was visited, the next one that was not takes its place. So accesses begin at the front of gaps more often than anywhere
+    /// else, and are longer than if free units were drawn alike.
     fn next(&mut self, most: u64, random: &mut Stream) -> (u64, u64) {
         if self.left == 0 {
-            self.order = Shuffle::new(self.units, random);
-            (self.nth, self.left) = (0, self.units);
-            self.bits.fill(0);
+            *self = Visited::new(self.units);
         }
-        let first = loop {
-            let unit = self.order.at(self.nth);
-            self.nth += 1;
-            if !self.is_visited(unit) {
-                break unit;
-            }
-        };
+        let first = self.map.next_free(random.below(self.units)).unwrap_or(0);
         let mut n = 0;
-        while n < most && first + n < self.units && !self.is_visited(first + n) {
-            self.bits[((first + n) / 64) as usize] |= 1 << ((first + n) % 64);
+        while n < most && first + n < self.units && !self.map.is_visited(first + n) {
+            self.map.visit(first + n);
             n += 1;
         }
         self.left -= n;
@@ -97,7 +84,7 @@ impl Order {
         let unit = job.least();
         // Units matter to the map alone.
         let size = if mapped { part.size / unit * unit } else { part.size };
-        Order::Varied { unit, size, at: 0, map: mapped.then(|| Visited::new(size / unit, random)) }
+        Order::Varied { unit, size, at: 0, map: mapped.then(|| Visited::new(size / unit)) }
     }
 
     /// Accesses of one pass, where all have one size.

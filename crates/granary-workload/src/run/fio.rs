@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants: what a client does is drawn from a stream of its own; an access counts when it begins after the job's ramp; a job
-//! with `verify` compares all that it has read and, at its end, all that it has written.
+//! with `verify` compares all that it has read and, at its end, all that it has written (`do_verify`). Those reads are a row of their
+//! own, and their time is none of the run's.
 //!
 //! Source: fio's HOWTO; filesetup.c (`extend_file`) for the laying out.
 
@@ -27,7 +28,10 @@ use std::sync::Arc;
 /// Bytes of a write that lays a file out.
 const PIECE: u64 = 1 << 20;
 /// What each job is counted by: kind, and whether it is an operation.
-const KINDS: [(&str, Class); 3] = [("read", Class::Read), ("write", Class::Write), ("fsync", Class::Plain)];
+const KINDS: [(&str, Class); 4] =
+    [("read", Class::Read), ("write", Class::Write), ("fsync", Class::Plain), ("verify", Class::Control)];
+/// The reads of a verification in the end: told apart, and no operations.
+const VERIFY: usize = 3;
 
 /// A call on `path` that failed.
 fn failed<'a>(job: &'a OnFiles, call: &'static str, path: &'a str) -> impl Fn(FsError) -> Box<RunError> + 'a {
@@ -155,30 +159,35 @@ pub(super) fn measure<C: Clients>(
         .iter()
         .flat_map(|on| KINDS.iter().map(move |(kind, _)| format!("{}.{kind}", on.job.name)))
         .collect();
-    let stats = jobs.iter().flat_map(|_| KINDS.iter().map(|(kind, _)| OpStats::new(kind, true))).collect();
+    let kinds = |_| KINDS.iter().map(|(kind, class)| OpStats::new(kind, *class != Class::Control));
+    let stats = jobs.iter().flat_map(kinds).collect();
     let whole = Arc::new(Whole::new(stats, jobs.len(), options, None));
     let start = now().saturating_add(jobs.iter().map(|on| on.job.ramp).min().unwrap_or_default());
-    let (mut from, mut timed) = (0, false);
+    let (mut from, mut timed, mut verified) = (0, false, Nanos::ZERO);
     while from < jobs.len() && !whole.has_ended() {
         let next =
             jobs[from + 1..].iter().position(|on| on.job.stonewall).map_or(jobs.len(), |n| from + 1 + n);
-        timed |= group(jobs, from..next, clients, &whole, round);
+        let (over, working) = group(jobs, from..next, clients, &whole, round);
+        timed |= over;
+        // The jobs' own time: when all have done their work, some may go on and verify.
+        verified = verified.saturating_add(now().saturating_sub(working));
         from = next;
     }
-    let end = now();
+    let end = now().saturating_sub(verified);
     at_end();
     let own = if timed { Finish::Time } else { Finish::JobsDone };
     whole.outcome(names, end.saturating_sub(start), own)
 }
 
-/// Runs the jobs of one group. Whether it came to its end, and time alone ended one of them.
+/// Runs the jobs of one group. Whether it came to its end, and time alone ended one of them; when the last one had done its work, and
+/// only verified from then on.
 fn group<C: Clients>(
     jobs: &[OnFiles],
     range: std::ops::Range<usize>,
     clients: &C,
     whole: &Arc<Whole>,
     round: u32,
-) -> bool {
+) -> (bool, Nanos) {
     let mut tasks = Vec::new();
     let timed = jobs[range.clone()].iter().any(|on| on.job.time_based);
     for n in range {
@@ -204,24 +213,25 @@ fn group<C: Clients>(
                 let shared = shared.clone();
                 tasks.push(spawn(&format!("{name}-{slot}"), move || {
                     let done = shared.slot(&mut p);
-                    let ok = done.is_ok();
+                    let worked = done.as_ref().ok().copied();
                     if let Err(e) = done {
                         shared.run.fail(e);
                     }
-                    // Who waits for what this one had under way sees that the run is over.
+                    // Others that wait for what this one had under way see that the run is over.
                     shared.woken.notify_all();
-                    ok
+                    worked
                 }));
             }
         }
     }
-    let all: Vec<bool> = tasks.into_iter().map(granary_sim::JoinHandle::join).collect();
-    all.into_iter().all(|ok| ok) && timed
+    let all: Vec<Option<Nanos>> = tasks.into_iter().map(granary_sim::JoinHandle::join).collect();
+    let working = all.iter().copied().collect::<Option<Vec<Nanos>>>();
+    (working.is_some() && timed, working.and_then(|all| all.into_iter().max()).unwrap_or_else(now))
 }
 
 impl Shared {
-    /// One of those who keep an access in flight.
-    fn slot<P: Posix>(&self, p: &mut P) -> Result<(), Box<RunError>> {
+    /// One of those who keep an access in flight; says when its own work was done.
+    fn slot<P: Posix>(&self, p: &mut P) -> Result<Nanos, Box<RunError>> {
         let on = &*self.on;
         let begin = self.client.lock().begin;
         sleep_until(begin);
@@ -276,9 +286,12 @@ impl Shared {
                 self.flush(p, *fd, path, false)?;
             }
         }
+        let worked = now();
         let written = std::mem::take(&mut *self.written.lock());
         for (file, pos, len) in written {
+            let begun = now();
             self.compare(p, fds[file as usize], &paths[file as usize], pos, len)?;
+            self.count(VERIFY, begun, len);
         }
         for (fd, path) in fds.iter().zip(&paths) {
             p.close(*fd).map_err(failed(on, "close", path))?;
@@ -289,7 +302,7 @@ impl Shared {
                 }
             }
         }
-        Ok(())
+        Ok(worked)
     }
 
     /// Something has ended: others may go on.
@@ -323,7 +336,7 @@ impl Shared {
         } else {
             let content = on.verify.then(|| Content::of(path));
             write(p, fd, content, pos, drawn.len, begun.0 | 1).map_err(failed(on, "write", path))?;
-            if on.verify {
+            if on.verify && on.verify_phase {
                 self.written.lock().push((file, pos, drawn.len));
             }
             (1, drawn.len)
@@ -348,7 +361,7 @@ impl Shared {
         };
         if begun >= counted {
             match kind {
-                0 => self.run.ledger.read(bytes),
+                0 | VERIFY => self.run.ledger.read(bytes),
                 _ => self.run.ledger.wrote(bytes),
             }
             self.run.ledger.record(job, self.stat + kind, KINDS[kind].1, now() - begun, bytes);

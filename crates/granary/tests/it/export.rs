@@ -53,11 +53,11 @@ impl Place {
     fn new() -> Option<Place> {
         let missing = ["/dev/fuse", "/dev/loop-control"].into_iter().find(|p| !Path::new(p).exists());
         if let Some(missing) = missing {
-            eprintln!("skipped: {missing} is missing");
+            granary_suite::skip::skipped(format_args!("{missing} is missing"));
             return None;
         }
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: loop devices and mounts need root");
+            granary_suite::skip::skipped("loop devices and mounts need root");
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory");
@@ -181,7 +181,7 @@ fn the_kernels_file_systems_keep_a_tree_on_our_drive() {
     let Some(place) = Place::new() else { return };
     for kind in &KINDS {
         if !there(kind.mkfs[0]) {
-            eprintln!("skipped: {} is missing", kind.mkfs[0]);
+            granary_suite::skip::skipped(format_args!("{} is missing", kind.mkfs[0]));
             continue;
         }
         let device = place.export(&["--size", "512MiB", "ram:"]);
@@ -304,7 +304,7 @@ fn a_record_of_the_kernels_requests_can_be_replayed() {
 fn ext4_moves_what_the_kernels_moves() {
     let Some(place) = Place::new() else { return };
     if !there("mkfs.ext4") {
-        eprintln!("skipped: mkfs.ext4 is missing");
+        granary_suite::skip::skipped("mkfs.ext4 is missing");
         return;
     }
     let (code, told, err) =

@@ -4,6 +4,7 @@ mod cli;
 mod commit;
 mod common;
 mod export;
+mod fio_counts;
 mod grow;
 mod header;
 mod image;

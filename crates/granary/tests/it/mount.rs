@@ -70,7 +70,7 @@ fn the_root_directory_belongs_to_who_made_the_file_system() {
         command.output().is_ok_and(|ended| ended.status.success())
     };
     if !as_user(&["workload", "list"]) {
-        return eprintln!("skipped: the program cannot be executed by other users");
+        return granary_suite::skip::skipped("the program cannot be executed by other users");
     }
     for fs_name in ["bytefs", "ext4", "f2fs", "nova", "pmfs"] {
         assert!(as_user(&["mkfs", "img", "--fs", fs_name, "--size", "64MiB", "--force"]));
@@ -360,7 +360,7 @@ fn an_unmount_says_that_not_everything_could_be_written_back() {
     let small = place.path("small");
     fs::create_dir(&small).expect("mkdir");
     if mount("tmpfs", &small, "tmpfs", MountFlags::empty(), c"size=60m").is_err() {
-        return eprintln!("skipped: not root");
+        return granary_suite::skip::skipped("not root");
     }
     let _away = Away(small);
     place.runs(&["mkfs", "small/img", "--size", "256MiB"], 0);
@@ -382,7 +382,7 @@ fn an_unmount_does_not_wait_for_a_mount_elsewhere() {
     fs::create_dir(&other).expect("mkdir");
     place.runs(&["mount", "--daemon", "--size", "256MiB", "ram:bytefs", "mnt"], 0);
     if mount_bind(place.path("mnt"), &other).is_err() {
-        return eprintln!("skipped: not root");
+        return granary_suite::skip::skipped("not root");
     }
     let _away = Away(other.clone());
     let (_, told) = place.runs(&["umount", "mnt"], 1);

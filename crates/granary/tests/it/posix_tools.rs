@@ -16,7 +16,7 @@ fn there(program: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&paths).any(|p| p.join(program).exists());
     if !there {
-        eprintln!("skipped: {program} is not installed: cargo install {program}");
+        granary_suite::skip::skipped(format_args!("{program} is not installed: cargo install {program}"));
     }
     there
 }
@@ -95,11 +95,11 @@ fn pjdfstest_finds_nothing_that_posix_forbids() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: pjdfstest acts as several users, which takes root");
+        granary_suite::skip::skipped("pjdfstest acts as several users, which takes root");
         return;
     }
     let Some(users) = users() else {
-        eprintln!("skipped: pjdfstest takes three users with groups of their own in /etc/passwd");
+        granary_suite::skip::skipped("pjdfstest takes three users with groups of their own in /etc/passwd");
         return;
     };
     let Some(place) = Place::new() else { return };

@@ -95,6 +95,19 @@ fn what_another_job_has_overwritten_is_found() {
     assert_eq!(error, "job `c`: /f has not what was written there at byte 0");
 }
 
+/// fio reads nothing again with `do_verify=0`; else what it reads is told apart, and is none of the job's time.
+#[test]
+fn a_verification_has_a_row_of_its_own_and_no_part_in_the_rate() {
+    let job = |more: &str| format!("[a]\nrw=randwrite\nbs=4k\nsize=400k\n{more}");
+    let (plain, _) = good(&job(""));
+    let (off, fs) = good(&job("verify=crc32c\ndo_verify=0\n"));
+    assert!(did(&fs, "read").is_empty() && count(&off, "a.write") == 100);
+    let (on, _) = good(&job("verify=crc32c\n"));
+    assert_eq!((count(&on, "a.write"), count(&on, "a.verify"), on.total_ops), (100, 100, 100));
+    assert_eq!((on.elapsed, off.elapsed), (plain.elapsed, plain.elapsed));
+    assert!(!on.ops["a.verify"].counted);
+}
+
 #[test]
 fn time_ends_a_job_whose_blocks_come_round_again() {
     let (outcome, _) = good("[a]\nrw=randread\nbs=4k\nsize=40k\ntime_based\nruntime=1\nramp_time=1\n");

@@ -13,7 +13,7 @@ pub struct Place {
 impl Place {
     pub fn new() -> Option<Place> {
         if !Path::new("/dev/fuse").exists() {
-            eprintln!("skipped: /dev/fuse is missing");
+            granary_suite::skip::skipped("/dev/fuse is missing");
             return None;
         }
         let dir = tempfile::tempdir().expect("a directory");
