@@ -19,3 +19,4 @@ mod moved;
 mod own;
 mod posix_tools;
 mod records;
+mod stacked;
