@@ -21,6 +21,7 @@ mod buffers;
 mod check;
 mod clean;
 mod construct;
+mod cpfile;
 mod dat;
 mod dir;
 mod entry;

@@ -153,8 +153,10 @@ impl Nilfs2 {
         let free_blocks = s.free().saturating_sub(protected);
         let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_SHARE / 2).min(free_blocks);
         let blocks = s.segs.geo.capacity();
-        let inodes = blocks * (BLOCK_SIZE / INODE) as u64;
-        let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(inodes.saturating_sub(s.inodes));
+        // As many as there are, and those that blocks could be had for: the ifile grows with them.
+        let most = (blocks * (BLOCK_SIZE / INODE) as u64).max(s.inodes);
+        let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(most - s.inodes);
+        let inodes = s.inodes + free_inodes;
         Ok(StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes })
     }
 }

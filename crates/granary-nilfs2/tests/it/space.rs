@@ -136,3 +136,27 @@ fn a_large_sparse_file_keeps_every_piece() {
 fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&promising());
 }
+
+/// What `df -i` calls used are the inodes that there are.
+#[test]
+fn statfs_counts_the_inodes_that_there_are() {
+    run(|| {
+        let m = Mounted::fresh(&promising(), &drive(Bytes::mib(24)));
+        let mut p = m.process();
+        let used = |p: &mut Process| {
+            let s = p.statfs().expect("statfs");
+            s.inodes - s.free_inodes
+        };
+        let before = used(&mut p);
+        for n in 0..100 {
+            let fd = create(&mut p, &format!("/{n}"));
+            p.pwrite(fd, fill(n + 1, 40_000), 0).expect("write");
+            p.close(fd).expect("close");
+        }
+        assert_eq!(used(&mut p), before + 100);
+        p.sync().expect("sync");
+        (0..50).for_each(|n| p.unlink(format!("/{n}")).expect("unlink"));
+        p.sync().expect("sync");
+        assert_eq!((before, used(&mut p)), (1, 51));
+    });
+}
