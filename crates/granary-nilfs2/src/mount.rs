@@ -247,6 +247,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         unflushed: AtomicBool::new(true),
         cleaning: AtomicBool::new(false),
         bam_used: AtomicBool::new(media_has_bam && (options.remap_cleaning || options.fs_write_fsync)),
+        said_why: AtomicBool::new(false),
         recovering: AtomicBool::new(true),
         broken: parking_lot::Mutex::new(None),
         stats: parking_lot::Mutex::new(Stats::default()),

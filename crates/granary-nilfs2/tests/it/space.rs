@@ -5,7 +5,7 @@ use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::sleep;
 use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{FsError, Posix, Process};
+use granary_vfs::{Call, FsError, Posix, Process, Space as _};
 
 /// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can be written over for
 /// ever.
@@ -82,6 +82,8 @@ fn statfs_does_not_offer_what_the_protection_period_keeps() {
         let left = offered(&mut p);
         assert!(left <= all * 11 / 50 && left > all / 10, "{left} of {all}");
         write(&mut p, "/rest", left).expect("what is offered");
+        let why = m.fs.kept_back(&Call::offline()).expect("says").expect("much is kept");
+        assert!(why.contains("protection period of 3600 s"), "{why}");
         let nothing = offered(&mut p);
         assert!(nothing <= all / 50, "{nothing} of {all}");
         assert_eq!(write(&mut p, "/again", file), Err(FsError::NoSpace));
@@ -89,6 +91,7 @@ fn statfs_does_not_offer_what_the_protection_period_keeps() {
         // What the failed write left dead is as young as it was.
         sleep(hour + Nanos::from_secs(60));
         let later = offered(&mut p);
+        assert_eq!(m.fs.kept_back(&Call::offline()), Ok(None), "nothing is young any more");
         assert!(later > all * 3 / 10, "{later} of {all}");
         write(&mut p, "/later", later).expect("what is offered");
         m.check();
