@@ -44,7 +44,7 @@ fn still_files_stay_while_readers_are_set_aside() {
             suite::still_files_stay_while_readers_are_set_aside(
                 &restless(variant, Some(SIZE)),
                 Bytes::mib(24),
-                0..4,
+                0..2,
                 cleaned,
             );
         });
@@ -56,7 +56,7 @@ fn still_files_stay_on_the_wall_clock() {
     for variant in VARIANTS {
         on_bam(|| {
             let subject = restless(variant, Some(SIZE));
-            suite::still_files_stay_on_the_wall_clock(&subject, Bytes::mib(24), 4_000, cleaned);
+            suite::still_files_stay_on_the_wall_clock(&subject, Bytes::mib(24), 2_000, cleaned);
         });
     }
 }

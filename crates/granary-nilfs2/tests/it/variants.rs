@@ -43,7 +43,7 @@ fn still_files_stay_while_readers_are_set_aside() {
             suite::still_files_stay_while_readers_are_set_aside(
                 &restless(variant),
                 Bytes::mib(48),
-                0..4,
+                0..2,
                 cleaned,
             );
         });
@@ -54,7 +54,7 @@ fn still_files_stay_while_readers_are_set_aside() {
 fn still_files_stay_on_the_wall_clock() {
     for variant in VARIANTS {
         on_bam(|| {
-            suite::still_files_stay_on_the_wall_clock(&restless(variant), Bytes::mib(48), 4_000, cleaned);
+            suite::still_files_stay_on_the_wall_clock(&restless(variant), Bytes::mib(48), 2_000, cleaned);
         });
     }
 }

@@ -62,7 +62,7 @@ fn reader(vfs: Arc<Vfs>, seed: u64, stop: &AtomicBool, reads: &AtomicU64) -> Opt
         wrong = look(&mut p, random.below(FILES));
         reads.fetch_add(1, Relaxed);
         // Where everything is in memory no time passes by itself.
-        granary_sim::sleep(Nanos(1_000));
+        granary_sim::sleep(Nanos::from_micros(100));
     }
     p.exit();
     wrong
