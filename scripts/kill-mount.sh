@@ -4,6 +4,7 @@
 # tenth time, fsck.
 #
 #   scripts/kill-mount.sh [--fs bytefs,ext4] [--kills 200] [--seed 1] [--durability process|machine] [--testbed NAME]
+#   --fs variants: PebbleSSD's six, on its testbed. Their cleaners never rest, on images of 256 MiB.
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
 # Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, sqlite3, python3.
@@ -16,10 +17,13 @@ while [ $# -gt 0 ]; do
         --seed) seed=$2; shift ;;
         --durability) durability=$2; shift ;;
         --testbed) testbed=$2; shift ;;
-        *) usage 2 9 ;;
+        *) usage 2 10 ;;
     esac
     shift
 done
+if [ "$systems" = variants ]; then
+    systems=nilfs2-remap,nilfs2-fswrite,nilfs2-pebble,f2fs-remap,f2fs-fswrite,f2fs-pebble testbed=pebblessd
+fi
 needs "$granary" sqlite3 python3
 mount_point
 RANDOM=$seed
@@ -56,9 +60,25 @@ serve() { # mounts in the foreground, so that $server is the process to be kille
     cat "$work/mount.err"; exit 2
 }
 
+# Of the file system, as words of `mkfs`.
+settings() {
+    local set size=1GiB all=""
+    case $1 in
+        nilfs2-*)
+            all="protection_period=0 min_clean_segments=95 max_clean_segments=99 segments_per_clean=[1,2]
+                cleaning_interval=[5000000,3000000] log_interval=50000000" size=256MiB ;;
+        f2fs-*)
+            all="in_place='never' idle_interval=0 checkpoint_interval=50000000
+                gc_sleep=[3000000,5000000,10000000]" size=256MiB ;;
+    esac
+    echo "--size $size"
+    for set in $all; do echo "--set ${1%%-*}.$set"; done
+}
+
 for fs in ${systems//,/ }; do
     rm -rf "$work/img"
-    "$granary" mkfs --fs "$fs" --testbed "$testbed" --size 1GiB "$work/img" >/dev/null || exit 2
+    # shellcheck disable=SC2046 # words
+    "$granary" mkfs --fs "$fs" --testbed "$testbed" $(settings "$fs") "$work/img" >/dev/null || exit 2
     mails=-1 k=0
     declare -A rows=([delete]=0 [wal]=0)
     while [ $k -lt "$kills" ]; do

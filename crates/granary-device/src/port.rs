@@ -11,11 +11,14 @@
 //! device stalls its core, a fence waits for what came before it), so nobody else runs on it meanwhile.  Who waits for a
 //! command's completion sleeps, and the core is free.
 //!
+//! Before a command is submitted, and before a load or store, the caller may be set aside where a test asks for that
+//! ([`granary_sim::preempt`]): what it looked up must still hold then.
+//!
 //! Transfers larger than the drive's limit are split; the parts are in flight together.
 
 use crate::drive::{BamEntry, BamName, Command, Drive, DriveError, DriveInfo, FileEnd, RemapRange, Streamed};
 use crate::structure::Structure;
-use granary_sim::{core, costs, cpu, hold, now, quiet_until, sleep_until};
+use granary_sim::{core, costs, cpu, hold, now, preempt, quiet_until, sleep_until};
 use granary_units::{ByteAddr, Lpa, Nanos, Page, TxId};
 use std::sync::Arc;
 
@@ -45,6 +48,7 @@ impl Ticket {
 /// Holds a core until what `op` began at the instant that it is told is done.
 #[inline]
 fn stall(op: impl FnOnce(Nanos) -> Result<Nanos, DriveError>) -> Result<(), DriveError> {
+    preempt();
     hold(op, |done| done.as_ref().map_or(Nanos::ZERO, |&t| t)).map(drop)
 }
 
@@ -83,6 +87,7 @@ impl Port {
                 Command::BamRead { .. } | Command::BamNames { .. } => c.dma_map,
                 Command::Commit { .. } | Command::Recover | Command::BamReset => Nanos::ZERO,
             });
+        preempt();
         let done = self.drive.submit(now(), command)?;
         Ok(Ticket { done, commands: 1 })
     }
@@ -320,6 +325,7 @@ impl Port {
     ) -> Result<(usize, u64), DriveError> {
         let (mut at, mut pages) = (0, 0);
         loop {
+            preempt();
             let load =
                 |now| self.drive.load_known(now, &runs[at..], quiet_until(), &known[pages..], fresh, what);
             let chain = hold(load, |chain| chain.done);

@@ -162,8 +162,10 @@ impl F2fs {
 
     /// Directory blocks go to the hot data log.
     fn write_dents(&self) -> Result<Ticket> {
+        // Who looks a name up takes no lock that a checkpoint excludes: a block must stay in memory until the drive has been told of it.
+        let held = self.dents.dirty();
         let mut batch = Batch::new();
-        for e in self.dents.dirty() {
+        for e in &held {
             let (ino, index) = e.key;
             let Ok(d) = self.dnode(ino, index as u64)? else {
                 return Err(corrupt(format!("directory {ino} has no place for its block {index}")));
@@ -180,7 +182,7 @@ impl F2fs {
                 new
             };
             self.set_addr(&d, new);
-            batch.push((new, self.dents.clean(&e, |_| ()), Structure::Dentry));
+            batch.push((new, self.dents.clean(e, |_| ()), Structure::Dentry));
         }
         self.submit(batch)
     }
@@ -188,6 +190,7 @@ impl F2fs {
     /// Writes what of NAT, SIT and SSA does not fit the journals.
     fn write_tables(&self) -> Result<Journals> {
         let nat = self.nat.flush()?;
+        let mut held = nat.held;
         let mut batch: Batch = Vec::new();
         batch.extend(nat.blocks.into_iter().map(|(lpa, page)| (lpa.0 as u32, page, Structure::DataPointer)));
         let mut segs = self.segs.lock();
@@ -226,13 +229,16 @@ impl F2fs {
             }
             let lpa = self.geo.ssa(segno);
             // Who fills its holes or cleans it asks for it soon (the kernel's stay in the meta inode's page cache).
-            self.tables.fresh(Lpa(lpa), Structure::Bitmap).change(|b| *b = *sum);
+            let block = self.tables.fresh(Lpa(lpa), Structure::Bitmap);
+            block.change(|b| *b = *sum);
+            held.push(block);
             batch.push((lpa as u32, Page::from_bytes(&sum), Structure::Bitmap));
         }
         let sit: Vec<_> = last.sit_journal.iter().map(|s| (*s, segs.segs[*s as usize].entry())).collect();
         drop(last_guard);
         drop(segs);
         let ticket = self.submit(batch)?;
+        drop(held);
         self.port.wait(ticket);
         Ok(Journals::encode(&nat.journal, &sit))
     }
@@ -295,6 +301,9 @@ impl F2fs {
 
     /// The checkpoint counts.
     fn committed(&self) -> Result<()> {
+        // First of all: from here on old places end, by BAM_RESET, by TRIM or by new blocks. A reader that looked one up before asks for the
+        // version again after it has read; one that sees the new version already finds new places, which nobody moves now.
+        self.last.lock().version += 1;
         if self.uses_bam() {
             // It has all that BAM knows; and nothing of what it freed is used again before.
             self.port.bam_reset()?;
@@ -315,7 +324,6 @@ impl F2fs {
         }
         {
             let mut last = self.last.lock();
-            last.version += 1;
             last.pack = 1 - last.pack;
             last.at = now();
         }

@@ -14,7 +14,7 @@ use crate::layout::{BLOCK_SIZE, NEW_ADDR, NULL_ADDR, bit, corrupt, set_bit};
 use granary_device::{Port, Structure};
 use granary_sim::sync::Mutex;
 use granary_units::{Lpa, Page};
-use granary_vfs::{BlockCache, FsError, Result};
+use granary_vfs::{Block, BlockCache, FsError, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -57,6 +57,9 @@ pub(crate) struct Nat {
 pub(crate) struct NatFlush {
     pub journal: Vec<(u32, NatEntry)>,
     pub blocks: Vec<(Lpa, Page)>,
+    /// The same in memory, to be held until the drive has been told: lookups take no lock that a checkpoint excludes, and what a cache
+    /// lets go of they read again from where the block before still lies.
+    pub held: Vec<Arc<Block>>,
 }
 
 impl Nat {
@@ -276,12 +279,14 @@ impl Nat {
             blocks.push(bytes);
         }
         let s = &mut *self.inner.lock();
-        let mut writes = Vec::with_capacity(blocks.len());
+        let (mut writes, mut held) = (Vec::with_capacity(blocks.len()), Vec::with_capacity(blocks.len()));
         for ((n, lpa), bytes) in old.into_iter().zip(blocks) {
             let copy = !bit(&s.copies, n as usize);
             set_bit(&mut s.copies, n as usize, copy);
             let to = Lpa(self.geo.nat(n, copy));
-            self.cache.fresh(to, Structure::DataPointer).change(|b| *b = *bytes);
+            let block = self.cache.fresh(to, Structure::DataPointer);
+            block.change(|b| *b = *bytes);
+            held.push(block);
             self.cache.forget(lpa);
             writes.push((to, Page::from_bytes(&bytes)));
         }
@@ -290,7 +295,7 @@ impl Nat {
             assert_ne!(e.addr, NEW_ADDR, "node {nid} was not written before the checkpoint");
         }
         s.free.extend(freed);
-        Ok(NatFlush { journal: s.journal.iter().map(|(n, e)| (*n, *e)).collect(), blocks: writes })
+        Ok(NatFlush { journal: s.journal.iter().map(|(n, e)| (*n, *e)).collect(), blocks: writes, held })
     }
 
     /// The checkpoint is on media: every node is in it.

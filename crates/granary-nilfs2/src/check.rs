@@ -265,11 +265,9 @@ impl State {
 
     fn check_checkpoints(&mut self, media: &Media, f: &mut Findings) -> Result<()> {
         let (mut all, mut snapshots) = (0, 0);
-        for cno in 1..self.cno {
-            if let Some(Some(e)) = evidence(self.checkpoint(cno, media), f)? {
-                all += 1;
-                snapshots += u64::from(e.flags & SNAPSHOT != 0);
-            }
+        for (_, e) in evidence(self.all_checkpoints(media), f)?.unwrap_or_default() {
+            all += 1;
+            snapshots += u64::from(e.flags & SNAPSHOT != 0);
         }
         let mut from = Virtual { media, dat: &mut self.dat };
         let page = self.cpfile.block(0, &mut from).map(|p| p.with_bytes(|b| checkpoint::counts(b)));

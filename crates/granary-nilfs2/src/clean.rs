@@ -14,7 +14,6 @@
 
 use crate::Nilfs2;
 use crate::dat::{DatEntry, Physical, Virtual};
-use crate::layout::checkpoint;
 use crate::layout::summary::{Entry, Part};
 use crate::layout::{CPFILE_INO, DAT_INO, SUFILE_INO};
 use crate::log::{Item, Kind};
@@ -26,7 +25,6 @@ use granary_device::{Structure, Ticket};
 use granary_sim::{Signal, Stopper};
 use granary_units::{Nanos, Page};
 use granary_vfs::{Result, Sweep, Swept};
-use std::collections::BTreeMap;
 use std::sync::Weak;
 
 /// A segment as the cleaner sees it.
@@ -40,20 +38,6 @@ pub(crate) struct Candidate {
 }
 
 impl State {
-    /// All checkpoints and their ages.
-    pub fn history(&mut self, media: &Media) -> Result<&mut BTreeMap<u64, u64>> {
-        if self.history.is_none() {
-            let mut all = BTreeMap::new();
-            for cno in 1..self.cno {
-                if let Some(entry) = self.checkpoint(cno, media)? {
-                    all.insert(cno, entry.age);
-                }
-            }
-            self.history = Some(all);
-        }
-        Ok(self.history.get_or_insert_default())
-    }
-
     /// The first checkpoint whose blocks are protected by their age.
     pub fn first_protected(&mut self, protection: Nanos, media: &Media) -> Result<u64> {
         let (cno, since) = (self.cno, self.age().saturating_sub(protection.0));
@@ -70,18 +54,7 @@ impl State {
         let history = self.history(media)?;
         let gone: Vec<u64> =
             history.range(..before).map(|(c, _)| *c).filter(|c| !snapshots.contains(c)).collect();
-        history.retain(|c, _| *c >= before || snapshots.contains(c));
-        let mut from = Virtual { media, dat: &mut self.dat };
-        for cno in &gone {
-            let (block, at) = checkpoint::place(*cno);
-            checkpoint::set_flags(&mut self.cpfile.change(block, &mut from)?[at..], 0);
-        }
-        if !gone.is_empty() {
-            let b = self.cpfile.change(0, &mut from)?;
-            let (all, snapshots) = checkpoint::counts(b);
-            checkpoint::set_counts(b, (all.saturating_sub(gone.len() as u64), snapshots));
-        }
-        Ok(())
+        self.end_checkpoints(&gone, media)
     }
 
     /// Whether a block is in use, or a checkpoint needs it that is protected.

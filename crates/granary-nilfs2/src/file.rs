@@ -166,14 +166,15 @@ impl Nilfs2 {
         Ok(())
     }
 
-    /// Reads consecutive pages; holes are zeros. What was cleaned away and written over meanwhile is read again.
+    /// Reads consecutive pages; holes are zeros. Takes no lock while it reads: where segments were taken again meanwhile, or old
+    /// addresses ended, what was looked up may name something else, so everything is read once more.
     pub(crate) fn read_run(&self, ino: u64, first: u64, out: &mut [Page]) -> Result<()> {
         loop {
             let (mut wanted, mut addrs) = (Vec::new(), Vec::new());
             let before = {
                 let mut s = self.state.lock();
                 s.node(ino, &self.media)?;
-                let before = s.segs.reuses;
+                let before = (s.segs.reuses, self.media.era());
                 let State { nodes, dat, .. } = &mut *s;
                 let node = nodes.get_mut(&ino).ok_or(FsError::Stale)?;
                 for (i, page) in out.iter_mut().enumerate() {
@@ -196,7 +197,7 @@ impl Nilfs2 {
             let ticket = self.media.submit_reads(&addrs, &mut pages, Structure::Data)?;
             self.media.port.wait(ticket);
             wanted.into_iter().zip(pages).for_each(|(i, page)| out[i] = page);
-            if self.state.lock().segs.reuses == before {
+            if (self.state.lock().segs.reuses, self.media.era()) == before {
                 return Ok(());
             }
         }

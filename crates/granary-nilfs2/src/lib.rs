@@ -21,6 +21,7 @@ mod buffers;
 mod check;
 mod clean;
 mod construct;
+mod cpfile;
 mod dat;
 mod dir;
 mod entry;
@@ -119,6 +120,8 @@ pub struct Nilfs2 {
     cleaning: AtomicBool,
     /// BAM holds something of this file system.
     bam_used: AtomicBool,
+    /// The log has been told what keeps the space that somebody was refused.
+    said_why: AtomicBool,
     /// Mount is replaying: there are no daemons yet.
     recovering: AtomicBool,
     /// A log failed, of this: nothing can be made durable any more.

@@ -15,11 +15,11 @@
 
 use crate::buffers::Buffers;
 use crate::dat::{Dat, Physical, Virtual};
+use crate::layout::DAT_INO;
 use crate::layout::checkpoint::{self, Checkpoint, VALID};
 use crate::layout::summary::{BEGIN, END, Entry, GC, Header, Part, SR, SYNDT, Summary, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::usage::{self, USAGE};
-use crate::layout::{CPFILE_INO, DAT_INO};
 use crate::media::Media;
 use crate::state::{INODES, State};
 use granary_device::Structure;
@@ -408,21 +408,5 @@ impl State {
         log.blocks.extend((p.at..).zip(summary).map(|(at, page)| (at, page, Structure::Log)));
         log.blocks.extend(blocks);
         Ok(())
-    }
-
-    /// A checkpoint's entry in the cpfile; `None`: there is none.
-    ///
-    /// # Errors
-    /// `Corrupt`; the drive's.
-    pub fn checkpoint(&mut self, cno: u64, media: &Media) -> Result<Option<Checkpoint>> {
-        debug_assert_eq!(self.cpfile.ino, CPFILE_INO);
-        let (block, at) = checkpoint::place(cno);
-        if cno == 0 || cno >= self.cno {
-            return Ok(None);
-        }
-        let mut from = Virtual { media, dat: &mut self.dat };
-        self.cpfile
-            .block(block, &mut from)?
-            .with_bytes(|b| Checkpoint::parse(&b[at..at + checkpoint::CHECKPOINT]))
     }
 }

@@ -7,6 +7,16 @@
 //!
 //! As soon as a log is laid out the maps name its blocks' new addresses, while the drive is still writing them. Readers do not wait
 //! for that: they are served from here.
+//!
+//! A block that REMAP moves has two addresses until BAM_RESET, which ends the old one: it reads as zeros from then on. A reader looks up an
+//! address and asks the drive later, so the reset may come in between. The order of things makes that visible:
+//!
+//! ```text
+//!   constructor   maps name the new address | retire | era + 1 | BAM_RESET
+//!   reader        era before | look up | read | era after      the same: the read came before the reset; else once more
+//! ```
+//!
+//! A reader that sees the new era before it looks up finds new addresses alone, whether the reset is done or not.
 
 use crate::geometry::Geometry;
 use crate::layout::corrupt;
@@ -15,6 +25,7 @@ use granary_units::{Lpa, Page};
 use granary_vfs::Result;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// See the module.
 pub(crate) struct Media {
@@ -23,11 +34,13 @@ pub(crate) struct Media {
     under_way: RwLock<FxHashMap<u64, Page>>,
     /// Blocks that the drive is renaming: where they are as yet.
     renamed: RwLock<FxHashMap<u64, u64>>,
+    /// Times that old addresses of renamed blocks ended, or are about to.
+    era: AtomicU64,
 }
 
 impl Media {
     pub fn new(port: Port, geo: Geometry) -> Media {
-        Media { port, geo, under_way: RwLock::default(), renamed: RwLock::default() }
+        Media { port, geo, under_way: RwLock::default(), renamed: RwLock::default(), era: AtomicU64::new(0) }
     }
 
     /// These are being written.
@@ -50,6 +63,21 @@ impl Media {
         *self.renamed.write() = FxHashMap::default();
     }
 
+    /// Which addresses are good: to be asked for before they are looked up, and again when what lies there has been read. Where it
+    /// moved the read is void.
+    pub fn era(&self) -> u64 {
+        self.era.load(SeqCst)
+    }
+
+    /// Ends the old addresses of all renamed blocks. The maps name the new ones, and [`Media::retire`] came before.
+    ///
+    /// # Errors
+    /// The drive's.
+    pub fn end_old_addresses(&self) -> Result<()> {
+        self.era.fetch_add(1, SeqCst);
+        Ok(self.port.bam_reset()?)
+    }
+
     fn check(&self, at: u64) -> Result<()> {
         match self.geo.holds(at) {
             true => Ok(()),
@@ -57,20 +85,26 @@ impl Media {
         }
     }
 
-    /// One block.
+    /// One block. Its address was looked up under the lock of the maps, which is still held, so it is a new one.
     ///
     /// # Errors
     /// `Corrupt` where there is no such block; the drive's.
     pub fn read(&self, at: u64, what: Structure) -> Result<Page> {
         self.check(at)?;
-        let at = self.present(at);
-        if let Some(page) = self.under_way.read().get(&at) {
-            return Ok(page.clone());
+        loop {
+            let era = self.era();
+            let present = self.present(at);
+            if let Some(page) = self.under_way.read().get(&present) {
+                return Ok(page.clone());
+            }
+            let mut page = [Page::ZERO];
+            self.port.read(Lpa(present), &mut page, what)?;
+            // The place that it had as yet may have ended meanwhile.
+            if self.era() == era {
+                let [page] = page;
+                return Ok(page);
+            }
         }
-        let mut page = [Page::ZERO];
-        self.port.read(Lpa(at), &mut page, what)?;
-        let [page] = page;
-        Ok(page)
     }
 
     /// Consecutive blocks that nobody is writing.
@@ -80,7 +114,8 @@ impl Media {
         Ok(self.port.read(Lpa(at), out, what)?)
     }
 
-    /// Starts reading blocks, neighbours in one command.
+    /// Starts reading blocks, neighbours in one command. What it brings is good where the [`Media::era`] of the look-up still is
+    /// when it has completed.
     pub fn submit_reads(&self, addrs: &[u64], out: &mut [Page], what: Structure) -> Result<Ticket> {
         let (mut ticket, mut at) = (Ticket::NONE, 0);
         let addrs: Vec<u64> = addrs.iter().map(|at| self.present(*at)).collect();

@@ -12,7 +12,7 @@ use crate::buffers::Buffers;
 use crate::clean::cleaner_loop;
 use crate::construct::{constructor_loop, write_one};
 use crate::dat::{Dat, Virtual};
-use crate::layout::checkpoint::{self, SNAPSHOT};
+use crate::layout::checkpoint::SNAPSHOT;
 use crate::layout::inode::DiskInode;
 use crate::layout::summary::Part;
 use crate::layout::superblock::{CLEAN, Superblock};
@@ -136,21 +136,6 @@ fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State
 }
 
 impl State {
-    /// The snapshots, where the cpfile says that there are any.
-    fn read_snapshots(&mut self, media: &Media) -> Result<()> {
-        let mut from = Virtual { media, dat: &mut self.dat };
-        let (_, count) = self.cpfile.block(0, &mut from)?.with_bytes(|b| checkpoint::counts(b));
-        for cno in (1..self.cno).rev() {
-            if self.snapshots.len() as u64 >= count {
-                break;
-            }
-            if self.checkpoint(cno, media)?.is_some_and(|e| e.flags & SNAPSHOT != 0) {
-                self.snapshots.insert(cno);
-            }
-        }
-        Ok(())
-    }
-
     /// Puts data of later logs back where it was on its way to; how many blocks.
     fn roll_forward(&mut self, chain: &Chain, media: &Media) -> Result<u32> {
         let mut rolled = 0;
@@ -262,6 +247,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         unflushed: AtomicBool::new(true),
         cleaning: AtomicBool::new(false),
         bam_used: AtomicBool::new(media_has_bam && (options.remap_cleaning || options.fs_write_fsync)),
+        said_why: AtomicBool::new(false),
         recovering: AtomicBool::new(true),
         broken: parking_lot::Mutex::new(None),
         stats: parking_lot::Mutex::new(Stats::default()),

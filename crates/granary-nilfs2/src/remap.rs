@@ -81,7 +81,7 @@ impl Nilfs2 {
     pub(crate) fn reset_bam(&self) -> Result<()> {
         if self.bam_used.swap(false, Relaxed) {
             self.media.port.flush()?;
-            self.media.port.bam_reset()?;
+            self.media.end_old_addresses()?;
         }
         Ok(())
     }

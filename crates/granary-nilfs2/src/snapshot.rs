@@ -18,14 +18,11 @@ impl Nilfs2 {
     /// `Corrupt`; the drive's, here and below.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         let mut s = self.state.lock();
-        let mut all = Vec::new();
-        for cno in 1..s.cno {
-            if let Some(e) = s.checkpoint(cno, &self.media)? {
-                let (age, snapshot) = (Nanos(e.age), e.flags & SNAPSHOT != 0);
-                all.push(Checkpoint { number: cno, age, snapshot, inodes: e.inodes, blocks: e.blocks });
-            }
-        }
-        Ok(all)
+        let all = s.all_checkpoints(&self.media)?.into_iter().map(|(number, e)| {
+            let (age, snapshot) = (Nanos(e.age), e.flags & SNAPSHOT != 0);
+            Checkpoint { number, age, snapshot, inodes: e.inodes, blocks: e.blocks }
+        });
+        Ok(all.collect())
     }
 
     /// Makes a checkpoint of everything that is so far (`mkcp`); its number.
@@ -43,16 +40,17 @@ impl Nilfs2 {
         self.operate(|s| {
             let entry = s.checkpoint(cno, &self.media)?.ok_or(FsError::NoEntry)?;
             let flags = change(s, entry.flags)?;
+            if flags & VALID == 0 {
+                s.end_checkpoints(&[cno], &self.media)?;
+                s.changed();
+                return Ok(());
+            }
             let (block, at) = checkpoint::place(cno);
             let mut from = Virtual { media: &self.media, dat: &mut s.dat };
             checkpoint::set_flags(&mut s.cpfile.change(block, &mut from)?[at..], flags);
             let b = s.cpfile.change(0, &mut from)?;
             let (all, _) = checkpoint::counts(b);
-            let gone = u64::from(flags & VALID == 0);
-            checkpoint::set_counts(b, (all.saturating_sub(gone), s.snapshots.len() as u64));
-            if let (1, Some(history)) = (gone, &mut s.history) {
-                history.remove(&cno);
-            }
+            checkpoint::set_counts(b, (all, s.snapshots.len() as u64));
             s.changed();
             Ok(())
         })?;

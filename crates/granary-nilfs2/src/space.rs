@@ -17,8 +17,9 @@ use crate::layout::BLOCK_SIZE;
 use crate::layout::inode::INODE;
 use crate::media::Media;
 use crate::state::State;
-use granary_units::Nanos;
+use granary_units::{Bytes, Nanos};
 use granary_vfs::{FsError, Result, StatFs};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// For whom there is to be space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +79,15 @@ impl State {
     /// Dead blocks that the cleaner may not take yet, for their age or for a snapshot. They are not looked for where clean segments have room
     /// for all that is free.
     fn protected(&mut self, protection: Nanos, media: &Media) -> Result<u64> {
-        let keeps = protection > Nanos::ZERO || !self.snapshots.is_empty();
-        if !keeps || self.slack() >= (self.free() + self.segs.geo.kept()) as i64 {
+        if self.slack() >= (self.free() + self.segs.geo.kept()) as i64 {
+            return Ok(0);
+        }
+        self.dead_kept(protection, media)
+    }
+
+    /// The same, wherever they are.
+    fn dead_kept(&mut self, protection: Nanos, media: &Media) -> Result<u64> {
+        if protection == Nanos::ZERO && self.snapshots.is_empty() {
             return Ok(0);
         }
         let first = self.first_protected(protection, media)?;
@@ -140,7 +148,47 @@ impl Nilfs2 {
             let s = self.state.lock();
             want == Want::Free && s.segs.room() > s.need(pages, names) + s.segs.geo.seg_blocks
         };
-        if last { Ok(()) } else { Err(FsError::NoSpace) }
+        if last {
+            return Ok(());
+        }
+        self.say_why();
+        Err(FsError::NoSpace)
+    }
+
+    /// Says once, in the log of a mount, what keeps the space that somebody was just refused.
+    fn say_why(&self) {
+        if granary_sim::in_virtual_time() || self.said_why.load(Relaxed) {
+            return;
+        }
+        if let Ok(Some(why)) = self.why_kept()
+            && !self.said_why.swap(true, Relaxed)
+        {
+            eprintln!("granary: nilfs2 has no space: {why}");
+        }
+    }
+
+    /// What dead blocks are kept for; `None`: there are none that are.
+    ///
+    /// # Errors
+    /// `Corrupt`; the drive's.
+    pub(crate) fn why_kept(&self) -> Result<Option<String>> {
+        let protection = self.options.protection_period;
+        let (blocks, snapshots) = {
+            let mut s = self.state.lock();
+            (s.dead_kept(protection, &self.media)?, s.snapshots.len())
+        };
+        let mut reasons = Vec::new();
+        if protection > Nanos::ZERO {
+            let seconds = protection.0 as f64 / 1e9;
+            reasons.push(format!(
+                "the protection period of {seconds} s (--set nilfs2.protection_period=0 lets the cleaner take what is dead at once)"
+            ));
+        }
+        if snapshots > 0 {
+            reasons.push(format!("{snapshots} snapshots (`granary checkpoints` lists them)"));
+        }
+        let kept = Bytes(blocks * BLOCK_SIZE as u64);
+        Ok((blocks > 0).then(|| format!("{kept} of dead blocks are kept for {}", reasons.join(" and "))))
     }
 
     /// What there is, and what could be had now.
@@ -153,8 +201,10 @@ impl Nilfs2 {
         let free_blocks = s.free().saturating_sub(protected);
         let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_SHARE / 2).min(free_blocks);
         let blocks = s.segs.geo.capacity();
-        let inodes = blocks * (BLOCK_SIZE / INODE) as u64;
-        let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(inodes.saturating_sub(s.inodes));
+        // As many as there are, and those that blocks could be had for: the ifile grows with them.
+        let most = (blocks * (BLOCK_SIZE / INODE) as u64).max(s.inodes);
+        let free_inodes = (free_blocks * (BLOCK_SIZE / INODE) as u64).min(most - s.inodes);
+        let inodes = s.inodes + free_inodes;
         Ok(StatFs { blocks, free_blocks, reserved_blocks, inodes, free_inodes })
     }
 }

@@ -8,7 +8,7 @@
 //! Pointers are virtual block numbers, or addresses in DAT's own map. A node that changes makes all above it dirty: the next log
 //! gives it a new place, which its parent has to know. Nodes are read when they are needed and stay until [`Tree::evict`].
 //! Appending leaves full nodes behind (the kernel's carries entries to the left sibling, with the same result); only truncation
-//! removes entries, so few nodes are less than half full and none are merged.
+//! removes entries, and the end of checkpoints those of the cpfile, so few nodes are less than half full and none are merged.
 //!
 //! Invariants: keys ascend; a dirty node's parent is dirty and in memory; pointer 0 is a node that never was on media.
 //! Source: reference/nilfs2.md section 5.1.
@@ -176,6 +176,27 @@ impl Tree {
                 }
             }
         }
+        Ok(freed)
+    }
+
+    /// Makes a block a hole; the pointers that nobody needs any more, nodes' too. After an error nothing has changed.
+    pub fn remove(&mut self, key: u64, from: &mut dyn Blocks) -> Result<Vec<u64>> {
+        let mut freed = Vec::new();
+        // Whatever the removal meets is in memory then.
+        if self.lookup(key, from)?.is_none() {
+            return Ok(freed);
+        }
+        let mut gone = 0;
+        match &mut self.root {
+            Root::Direct(ptrs) => {
+                freed.push(std::mem::take(&mut ptrs[key as usize]));
+                gone = 1;
+            }
+            Root::Node(root) => root.remove(key, &mut freed, &mut gone),
+        }
+        self.count = self.count.saturating_sub(gone);
+        self.dirty = true;
+        self.shrink(from, &mut freed);
         Ok(freed)
     }
 

@@ -45,6 +45,6 @@ pub use hist::Histogram;
 pub use server::{Server, Span};
 pub use task::{
     JoinHandle, OnBehalf, core, costs, cpu, cpu_busy, cpu_id, hold, in_virtual_time, now, on_behalf,
-    power_fail, quiet_until, sleep, sleep_until, spawn, task_name, yield_now,
+    power_fail, preempt, quiet_until, sleep, sleep_until, spawn, task_name, yield_now,
 };
 pub use virt::{Deadlock, Stop, World, WorldConfig, WorldStats};

@@ -52,6 +52,15 @@ pub fn yield_now() {
     }
 }
 
+/// Where a host's scheduler may set a thread aside, between what it looked up and what it does with it. Waits only where a test's
+/// [`crate::WorldConfig::preempt`] asks for it; on the wall clock threads are set aside anyway.
+#[inline]
+pub fn preempt() {
+    if let Some(w) = virt::current() {
+        w.preempt();
+    }
+}
+
 /// Occupies one host core for `cost` of virtual time; free on the wall clock.
 #[inline]
 pub fn cpu(cost: Nanos) {

@@ -37,7 +37,11 @@ pub struct WorldConfig {
     /// Schedule exploration: every lock acquisition first waits a random time below this; zero = off. Different
     /// seeds then give different interleavings of the same program.
     pub jitter: Nanos,
-    /// Seed of the jitter.
+    /// Schedule exploration: one in four times that a task is about to ask a device for something, it first waits a random time
+    /// below this ([`crate::preempt`]); zero = off. So a thread is set aside by a host's scheduler between what it looked up
+    /// and what it does with it.
+    pub preempt: Nanos,
+    /// Seed of both.
     pub seed: u64,
     /// Stop with [`Stop::PowerFail`] at this instant, if it comes before the end.
     pub power_fail_at: Option<Nanos>,
@@ -46,12 +50,13 @@ pub struct WorldConfig {
 }
 
 impl Default for WorldConfig {
-    /// 28 cores as in the ByteFS paper (section 5.1), no costs, no jitter.
+    /// 28 cores as in the ByteFS paper (section 5.1), no costs, no exploration of schedules.
     fn default() -> WorldConfig {
         WorldConfig {
             host_cores: 28,
             costs: HostCosts::ZERO,
             jitter: Nanos::ZERO,
+            preempt: Nanos::ZERO,
             seed: 0,
             power_fail_at: None,
             stack: 256 << 10,

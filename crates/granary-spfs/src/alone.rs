@@ -9,9 +9,10 @@
 //!
 //! Such a file is a tiered one of whose bytes the lower file has none (`limit` 0), and which has no lower file. Its inode holds its name.
 //!
-//! Its directory is the lower file system's. What is entered there must not outlive it, nor meet a name that the lower file system brings
-//! back: where the directory was changed, an fsync below comes before a name is entered. So after a power failure a lower file of the same
-//! name can only be what a move had begun; recovery removes it.
+//! Its directory is the lower file system's. What is entered there must not outlive it, nor take the last name of what lives on below. So an
+//! fsync below comes first where the directory may not be durable, or lost a name by a rename, by the removal of one of several links, or
+//! of a directory. Else what a power failure brings back under the name is what a move had begun, or what was removed for good: recovery
+//! removes it, of whichever kind it is.
 //!
 //! Source: SPFS's released code, files of `INODE_PM`; sheet of states "pm". What the release lacks: recovery, a rename between the tiers,
 //! listing after a mount, leaving persistent memory.
@@ -62,7 +63,7 @@ impl Spfs {
             return Err(FsError::NoSpace);
         }
         self.pair(call)?;
-        self.settle(call, node::of(dir))?;
+        self.settle_names(call, node::of(dir))?;
         let place = Place { dir: self.identity(&node::below(dir)?), name: name.to_vec() };
         let alone = Alone {
             place: Some(place.clone()),
@@ -126,7 +127,7 @@ impl Spfs {
         let mut state = node::of(r.inode).write();
         let State::Tiered(t) = &mut *state else { return Ok(false) };
         let Some((of, alone)) = &mut t.alone else { return Ok(false) };
-        self.settle(call, node::of(r.to_dir))?;
+        self.settle_names(call, node::of(r.to_dir))?;
         self.stamp(call, r.from_dir)?;
         self.stamp(call, r.to_dir)?;
         let to = Place { dir: self.identity(&node::below(r.to_dir)?), name: r.to.to_vec() };

@@ -34,6 +34,8 @@ pub struct Node {
     /// Changes below, counted when they are made, and how many of them an fsync has made durable.
     changed: AtomicU64,
     synced: AtomicU64,
+    /// Of a directory: the last of these that may bring a name back which is somebody's.
+    moved: AtomicU64,
     /// The vfs has it.
     pub(crate) adopted: AtomicBool,
 }
@@ -48,6 +50,7 @@ impl Node {
             profile: Mutex::default(),
             // What was changed before it was loaded may not be durable either.
             changed: AtomicU64::new(1),
+            moved: AtomicU64::new(1),
             synced: AtomicU64::new(0),
             adopted: AtomicBool::new(false),
         }
@@ -62,6 +65,7 @@ impl Node {
             wanted: AtomicU32::new(0),
             profile: Mutex::default(),
             changed: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             adopted: AtomicBool::new(false),
         }
@@ -123,6 +127,20 @@ impl Node {
     /// Something of it was changed below. After the change: an fsync that begins before it may miss it, and must not count for it.
     pub(crate) fn touch(&self) {
         self.changed.fetch_add(1, Relaxed);
+    }
+
+    /// The same of a directory that lost a name of something that lives on, or of a directory: after a power failure it could be back under that
+    /// name, and a file that is here alone and has taken the name meanwhile could not get it back without harm.
+    pub(crate) fn touch_moved(&self) {
+        let changes = self.changed.fetch_add(1, Relaxed) + 1;
+        self.moved.fetch_max(changes, Relaxed);
+    }
+
+    /// The changes of a directory so far, as below; `None`: a name can be taken here. What the lower file system may bring back under it is
+    /// gone for good otherwise, and recovery removes it (recover.rs).
+    pub(crate) fn unsettled_names(&self) -> Option<u64> {
+        let changed = self.changed.load(Relaxed);
+        (self.moved.load(Relaxed) > self.synced.load(Relaxed)).then_some(changed)
     }
 
     /// The changes so far, for [`Node::settled`] when an fsync that begins now has returned; `None`: all of them are durable.

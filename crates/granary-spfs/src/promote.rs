@@ -67,6 +67,15 @@ impl Spfs {
         Ok(())
     }
 
+    /// A name can be taken in this directory when this returns: what the lower file system may bring back under it is nobody's.
+    pub(crate) fn settle_names(&self, call: &Call<'_>, dir: &node::Node) -> Result<()> {
+        if let Some(changes) = dir.unsettled_names() {
+            self.lower.fsync(call, &dir.below()?, false)?;
+            dir.settled(changes);
+        }
+        Ok(())
+    }
+
     fn promote(&self, call: &Call<'_>, inode: &Inode) -> Result<()> {
         let node = node::of(inode);
         let below = node.below()?;

@@ -140,7 +140,7 @@ fn has_name(store: &Store, lower: &Lower, number: u64, said: &mut Recovery) -> R
     {
         match lower.lookup(call, &dir, &place.name)? {
             None => return Ok(true),
-            Some(node) if node.kind() == FileKind::File => {
+            Some(node) if !node.is_dir() => {
                 drop(node);
                 lower.unlink(call, &dir, &place.name)?;
                 lower.reap();

@@ -10,6 +10,7 @@
 //!   attributes     extended attributes
 //!   damage         media that somebody scribbled over
 //!   pools          every pool filled on its own: no space only where statfs says so
+//!   still          files that nobody changes, while their blocks move
 //!   pair           an NVM DIMM and an SSD as one range of pages
 //! ```
 //!
@@ -27,6 +28,7 @@ mod pair;
 mod pools;
 mod power;
 mod space;
+mod still;
 
 pub use attributes::{attributes_survive_power_failures, attributes_up_to_the_limit_come_back};
 pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported};
@@ -56,6 +58,7 @@ pub use space::{
     a_large_directory_keeps_every_name, a_large_sparse_file_keeps_every_piece, create, fill,
     listing_survives_changes_in_between,
 };
+pub use still::{still_files_stay_on_the_wall_clock, still_files_stay_while_readers_are_set_aside};
 
 use crate::reference::Limits;
 use granary_device::{Drive, Port, Role};
@@ -165,6 +168,7 @@ macro_rules! subject {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ssd,
+    Bam,
     Dimm,
     Pair,
 }
@@ -194,19 +198,26 @@ pub fn on_ssd<T>(test: impl FnOnce() -> T) -> T {
     on(Kind::Ssd, test)
 }
 
+/// Runs a test whose devices are SSDs with PebbleSSD's commands: for variants that need them.
+pub fn on_bam<T>(test: impl FnOnce() -> T) -> T {
+    on(Kind::Bam, test)
+}
+
 /// Runs a test whose devices are pairs of a DIMM and an SSD ([`Pair`]): for file systems that need both.
 pub fn on_pair<T>(test: impl FnOnce() -> T) -> T {
     on(Kind::Pair, test)
 }
 
-/// A drive of this size, of the paper's make, in cache mode; within [`on_nvm`] an Optane DIMM, within [`on_pair`] both.
+/// A drive of this size, of the paper's make, in cache mode; within [`on_bam`] with BAM, within [`on_nvm`] an Optane DIMM, within
+/// [`on_pair`] both a DIMM and an SSD.
 pub fn drive(size: Bytes) -> Arc<dyn Drive> {
     match KIND.get() {
-        Kind::Ssd => ssd(size),
+        Kind::Ssd => ssd(size, false),
+        Kind::Bam => ssd(size, true),
         Kind::Dimm => dimm(size),
         Kind::Pair => Arc::new(Pair::new(size.0 / PAGE_SIZE as u64, |role, pages| {
             let size = Bytes(pages * PAGE_SIZE as u64);
-            if role == Role::Nvm { dimm(size) } else { ssd(size) }
+            if role == Role::Nvm { dimm(size) } else { ssd(size, false) }
         })),
     }
 }
@@ -216,9 +227,12 @@ fn dimm(size: Bytes) -> Arc<dyn Drive> {
     Arc::new(Dimm::new(&config.with_capacity(size)).expect("a DIMM"))
 }
 
-fn ssd(size: Bytes) -> Arc<dyn Drive> {
+fn ssd(size: Bytes, bam: bool) -> Arc<dyn Drive> {
     let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
     config.flash = config.flash.with_capacity(size);
+    if bam {
+        config = config.with_bam();
+    }
     Arc::new(Mssd::new(&config).expect("a drive of the paper's make"))
 }
 
@@ -295,6 +309,13 @@ impl<S: Subject> Mounted<S> {
                 Ok(wrong) if wrong.is_empty() => return,
                 _ => std::thread::sleep(Duration::from_millis(10)),
             }
+        }
+    }
+
+    /// [`Mounted::settle`] on the wall clock; in virtual time there is nothing to wait for.
+    fn settle_now(&self) {
+        if !granary_sim::in_virtual_time() {
+            self.settle();
         }
     }
 

@@ -21,6 +21,24 @@ use std::time::Duration;
 /// The longest that a piece of work may take: hundreds of times what the slowest did, so that only one that hangs does.
 const LIMIT: Duration = Duration::from_secs(900);
 
+/// How an image of a file system is made. NILFS2 keeps for an hour what is overwritten: a soak that writes the image over would find no
+/// space, as it should. Of the variants of PebbleSSD, whose cleaning is what they are, images are small and cleaners never rest.
+fn settings(fs: &str) -> Vec<&'static str> {
+    let variant = ["-remap", "-fswrite", "-pebble"].iter().any(|end| fs.ends_with(end));
+    let mut all = vec!["nilfs2.protection_period=0"];
+    if variant && fs.starts_with("nilfs2") {
+        all.extend(["nilfs2.min_clean_segments=95", "nilfs2.max_clean_segments=99"]);
+        all.extend(["nilfs2.cleaning_interval=[5000000,3000000]", "nilfs2.segments_per_clean=[1,2]"]);
+        all.push("nilfs2.log_interval=50000000");
+    }
+    if variant && fs.starts_with("f2fs") {
+        all.extend(["f2fs.in_place='never'", "f2fs.idle_interval=0", "f2fs.checkpoint_interval=50000000"]);
+        all.push("f2fs.gc_sleep=[3000000,5000000,10000000]");
+    }
+    let size = if variant { ["--size", "512MiB"] } else { ["--size", "2GiB"] };
+    size.into_iter().chain(all.into_iter().flat_map(|set| ["--set", set])).collect()
+}
+
 /// The release build of the command line.
 ///
 /// # Errors
@@ -47,7 +65,7 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// A new image of 2 GiB at `target/soak/NAME`, in the place of one that was left there.
+    /// A new image at `target/soak/NAME`, in the place of one that was left there.
     pub(super) fn new(granary: &Path, name: &str, fs: &str) -> Result<Mounted, String> {
         let mounted = Mounted { granary: granary.to_owned(), place: target_dir().join("soak").join(name) };
         let failed = |e| format!("{}: {e}", mounted.place.display());
@@ -62,9 +80,8 @@ impl Mounted {
             .first()
             .copied()
             .ok_or_else(|| format!("no testbed has what {fs} needs"))?;
-        // NILFS2 keeps for an hour what is overwritten: a soak that writes the image over would find no space, as it should.
-        let how = ["--fs", fs, "--testbed", testbed, "--size", "2GiB", "--set", "nilfs2.protection_period=0"];
-        run(mounted.command("mkfs").args(how).arg(mounted.image()))?;
+        let how = ["--fs", fs, "--testbed", testbed];
+        run(mounted.command("mkfs").args(how).args(settings(fs)).arg(mounted.image()))?;
         mounted.mount()?;
         Ok(mounted)
     }

@@ -24,8 +24,9 @@ impl Space for F2fs {
         let s = *self.space.lock();
         let free_blocks = s.user.saturating_sub(s.valid);
         let nids = (self.geo.nids() - crate::layout::node::FIRST_NID) as u64;
-        let inodes = nids.min(s.user);
+        // The kernel says how many there could be on an empty drive, so that whatever takes blocks seems to take inodes.
         let free_inodes = (nids.saturating_sub(s.nodes as u64)).min(free_blocks);
+        let inodes = s.inodes as u64 + free_inodes;
         // A block of nodes names so many of data: what is offered can be filled.
         let reserved_blocks = StatFs::index_of_all(free_blocks, NODE_ADDRS as u64);
         Ok(StatFs { blocks: s.user, free_blocks, reserved_blocks, inodes, free_inodes })

@@ -9,3 +9,4 @@ mod pebble;
 mod policies;
 mod power;
 mod space;
+mod variants;

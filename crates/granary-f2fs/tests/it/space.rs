@@ -332,3 +332,19 @@ fn pages_of_a_full_drive_can_be_written_over() {
 fn no_space_is_said_only_where_statfs_says_it() {
     suite::no_space_is_said_only_where_statfs_says_it(&Subject::default());
 }
+
+/// What `df -i` calls used are the inodes that there are, however many blocks and nodes they take.
+#[test]
+fn statfs_counts_the_inodes_that_there_are() {
+    run(|| {
+        let m = crate::common::fresh(&drive(Bytes::mib(64)));
+        let mut p = m.process();
+        for n in 0..100u64 {
+            let fd = create(&mut p, &format!("/{n}"));
+            p.pwrite(fd, fill(n + 1, 40_000), 0).expect("write");
+            p.close(fd).expect("close");
+        }
+        let s = p.statfs().expect("statfs");
+        assert_eq!(s.inodes - s.free_inodes, 101, "{s:?}");
+    });
+}

@@ -25,6 +25,10 @@ impl Space for Nilfs2 {
         self.stat()
     }
 
+    fn kept_back(&self, _call: &Call<'_>) -> Result<Option<String>> {
+        self.why_kept()
+    }
+
     fn sweep(&self, _call: &Call<'_>, sweep: &Sweep) -> Result<Swept> {
         self.sweep_all(sweep)
     }

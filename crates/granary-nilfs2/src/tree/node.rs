@@ -213,6 +213,29 @@ impl Node {
         self.dirty |= *gone > before;
     }
 
+    /// Removes one entry, where it is, and the nodes that have nothing left; all nodes on the way are in memory. As [`Node::cut`].
+    pub fn remove(&mut self, key: u64, freed: &mut Vec<u64>, gone: &mut u64) {
+        let before = *gone;
+        let Some(i) = self.at(key) else { return };
+        if self.level == 1 {
+            if self.keys[i] == key {
+                self.keys.remove(i);
+                freed.push(self.ptrs.remove(i));
+                *gone += 1;
+            }
+        } else if let Some(kid) = &mut self.kids[i] {
+            kid.remove(key, freed, gone);
+            if kid.keys.is_empty() {
+                *gone += 1;
+                freed.extend(Some(self.ptrs[i]).filter(|p| *p != 0));
+                self.keys.remove(i);
+                self.ptrs.remove(i);
+                self.kids.remove(i);
+            }
+        }
+        self.dirty |= *gone > before;
+    }
+
     pub fn place(&mut self, place: &mut dyn FnMut(&Node, u64) -> Result<u64>) -> Result<()> {
         for i in 0..self.kids.len() {
             if let Some(kid) = &mut self.kids[i]
@@ -320,6 +343,13 @@ mod tests {
                         gone.sort_unstable();
                         assert_eq!(freed, gone);
                         next = key;
+                    }
+                    6..400 => {
+                        // Half of them where blocks are, in a row: whole nodes go.
+                        let key = if step % 2 == 0 { rng.below(60_000) } else { next / 2 + rng.below(300) };
+                        let mut freed = tree.remove(key, &mut memory).expect("remove");
+                        freed.retain(|p| *p < 1_000_000);
+                        assert_eq!(freed, Vec::from_iter(map.remove(&key)));
                     }
                     1..5 => write_out(&mut tree, &mut memory),
                     5 => tree.evict(),

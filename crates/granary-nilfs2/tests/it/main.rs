@@ -9,3 +9,4 @@ mod pebble;
 mod power;
 mod snapshots;
 mod space;
+mod variants;

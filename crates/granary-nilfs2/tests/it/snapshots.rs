@@ -119,3 +119,60 @@ fn young_checkpoints_are_protected() {
         m.check();
     });
 }
+
+/// Thousands of checkpoints come and go, and two snapshots between them stay: the cpfile keeps the blocks of those that there are, and the
+/// next mounts find them.
+#[test]
+fn checkpoints_that_are_gone_give_their_blocks_back() {
+    run(|| {
+        let d = drive(Bytes::mib(24));
+        let subject = promising();
+        let m = Mounted::fresh(&subject, &d);
+        let mut p = m.process();
+        let used = |p: &mut Process| {
+            let s = p.statfs().expect("statfs");
+            s.blocks - s.free_blocks
+        };
+        p.sync().expect("sync");
+        let before = used(&mut p);
+        let fd = write_all(&mut p, "/f", 1, 16 * 4096).expect("write");
+        let mut snapshots = Vec::new();
+        for round in 0..6_000u64 {
+            p.pwrite(fd, granary_units::Payload::Fill { word: round, len: 100 }, round % 16 * 4096)
+                .expect("write");
+            p.fsync(fd).expect("fsync");
+            if round % 2_500 == 1_000 {
+                let cno = m.fs.make_checkpoint().expect("checkpoint");
+                m.fs.make_snapshot(cno).expect("snapshot");
+                snapshots.push(cno);
+            }
+        }
+        p.close(fd).expect("close");
+        p.unlink("/f").expect("unlink");
+        p.sync().expect("sync");
+        let sweep = |m: &Mounted| {
+            m.fs.sweep(&Call::offline(), &Sweep { protection: Nanos::ZERO }).expect("sweep");
+        };
+        sweep(&m);
+        m.check();
+        let listed = |m: &Mounted| -> Vec<u64> {
+            let all = m.fs.checkpoints().expect("list");
+            all.iter().filter(|c| c.snapshot).map(|c| c.number).collect()
+        };
+        assert_eq!(listed(&m), snapshots);
+        // DAT has grown meanwhile; 6,000 checkpoints have 286 blocks.
+        let after = used(&mut p);
+        assert!(after <= before + 100, "{after} blocks are in use, {before} were");
+        p.exit();
+        let m = m.remounted();
+        assert_eq!(listed(&m), snapshots);
+        for cno in snapshots {
+            m.fs.remove_snapshot(cno).expect("a checkpoint again");
+            m.fs.remove_checkpoint(cno).expect("gone");
+        }
+        sweep(&m);
+        assert_eq!(listed(&m), Vec::<u64>::new());
+        m.check();
+        m.remounted().check();
+    });
+}

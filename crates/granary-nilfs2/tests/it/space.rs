@@ -5,7 +5,7 @@ use granary_nilfs2::{MkfsOptions, MountOptions};
 use granary_sim::sleep;
 use granary_suite::suite::{self, create, drive, fill, run};
 use granary_units::{Bytes, Dest, Nanos};
-use granary_vfs::{FsError, Posix, Process};
+use granary_vfs::{Call, FsError, Posix, Process, Space as _};
 
 /// A file takes what statfs offers; what one unlink gives back can be written again; a full file system can be written over for
 /// ever.
@@ -82,6 +82,8 @@ fn statfs_does_not_offer_what_the_protection_period_keeps() {
         let left = offered(&mut p);
         assert!(left <= all * 11 / 50 && left > all / 10, "{left} of {all}");
         write(&mut p, "/rest", left).expect("what is offered");
+        let why = m.fs.kept_back(&Call::offline()).expect("says").expect("much is kept");
+        assert!(why.contains("protection period of 3600 s"), "{why}");
         let nothing = offered(&mut p);
         assert!(nothing <= all / 50, "{nothing} of {all}");
         assert_eq!(write(&mut p, "/again", file), Err(FsError::NoSpace));
@@ -89,6 +91,7 @@ fn statfs_does_not_offer_what_the_protection_period_keeps() {
         // What the failed write left dead is as young as it was.
         sleep(hour + Nanos::from_secs(60));
         let later = offered(&mut p);
+        assert_eq!(m.fs.kept_back(&Call::offline()), Ok(None), "nothing is young any more");
         assert!(later > all * 3 / 10, "{later} of {all}");
         write(&mut p, "/later", later).expect("what is offered");
         m.check();
@@ -140,4 +143,28 @@ fn the_largest_file_is_whole_to_its_last_byte() {
 #[test]
 fn no_space_is_said_only_where_statfs_says_it() {
     suite::no_space_is_said_only_where_statfs_says_it(&promising());
+}
+
+/// What `df -i` calls used are the inodes that there are.
+#[test]
+fn statfs_counts_the_inodes_that_there_are() {
+    run(|| {
+        let m = Mounted::fresh(&promising(), &drive(Bytes::mib(24)));
+        let mut p = m.process();
+        let used = |p: &mut Process| {
+            let s = p.statfs().expect("statfs");
+            s.inodes - s.free_inodes
+        };
+        let before = used(&mut p);
+        for n in 0..100 {
+            let fd = create(&mut p, &format!("/{n}"));
+            p.pwrite(fd, fill(n + 1, 40_000), 0).expect("write");
+            p.close(fd).expect("close");
+        }
+        assert_eq!(used(&mut p), before + 100);
+        p.sync().expect("sync");
+        (0..50).for_each(|n| p.unlink(format!("/{n}")).expect("unlink"));
+        p.sync().expect("sync");
+        assert_eq!((before, used(&mut p)), (1, 51));
+    });
 }

@@ -52,6 +52,11 @@ fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
 }
 
 #[test]
+fn still_files_stay_while_readers_are_set_aside() {
+    suite::still_files_stay_while_readers_are_set_aside(&busy(), Bytes::mib(64), 0..3, |_| ());
+}
+
+#[test]
 fn threads_on_the_wall_clock_leave_a_sound_file_system() {
     suite::threads_on_the_wall_clock_leave_a_sound_file_system(&busy());
 }

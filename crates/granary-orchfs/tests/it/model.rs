@@ -4,6 +4,7 @@ use crate::common::{Subject, busy, migrating};
 use granary_orchfs::{DataAtomicity, FullUpage, MountOptions, Partition, Reclaim};
 use granary_suite::model::Mix;
 use granary_suite::suite::{self, on_pair};
+use granary_units::Bytes;
 use granary_vfs::VfsConfig;
 
 #[test]
@@ -48,6 +49,11 @@ fn concurrent_calls_have_a_serial_order() {
 #[test]
 fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
     on_pair(|| suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&busy()));
+}
+
+#[test]
+fn still_files_stay_while_readers_are_set_aside() {
+    on_pair(|| suite::still_files_stay_while_readers_are_set_aside(&busy(), Bytes::mib(64), 0..1, |_| ()));
 }
 
 #[test]

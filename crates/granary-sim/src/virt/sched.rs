@@ -25,6 +25,9 @@ thread_local! {
 }
 
 const MAX_POOLED_STACKS: usize = 256;
+/// One in so many times a task is set aside where it may be. A choice: often enough that a test sees it many times, seldom enough that
+/// two of them at once are not what it always sees.
+const PREEMPTED: u64 = 4;
 
 /// The virtual world that the caller is a task of, if any.
 #[inline]
@@ -62,6 +65,7 @@ pub(crate) struct Sched {
     /// The set that the running task is on: 0 is the host's.
     cpus: Cell<u32>,
     jitter: Option<(u64, RefCell<Stream>)>,
+    preempt: Option<(u64, RefCell<Stream>)>,
     power_fail_at: u64,
     stack: usize,
     /// The world has stopped: coroutines are being unwound.
@@ -77,8 +81,11 @@ impl Sched {
         main: impl FnOnce() -> T + 'static,
     ) -> (Result<T, Stop>, WorldStats) {
         assert!(CURRENT.get().is_null(), "a virtual world cannot run inside another");
-        let jitter = (config.jitter.0 > 0)
-            .then(|| (config.jitter.0, RefCell::new(Stream::new(config.seed, "schedule jitter"))));
+        let explores = |below: Nanos, what| {
+            (below.0 > 0).then(|| (below.0, RefCell::new(Stream::new(config.seed, what))))
+        };
+        let jitter = explores(config.jitter, "schedule jitter");
+        let preempt = explores(config.preempt, "preemption");
         let sched = Sched {
             now: Cell::new(0),
             running: Cell::new(0),
@@ -89,6 +96,7 @@ impl Sched {
             others: Default::default(),
             cpus: Cell::new(0),
             jitter,
+            preempt,
             power_fail_at: config.power_fail_at.map_or(u64::MAX, |t| t.0),
             stack: config.stack,
             dying: Cell::new(false),
@@ -361,6 +369,20 @@ impl Sched {
             && !self.dying.get()
         {
             let wait = stream.borrow_mut().below(*below);
+            self.sleep_until(Nanos(self.now.get() + wait));
+        }
+    }
+
+    /// Exploration: now and then a random wait before a device is asked.
+    #[inline]
+    pub(crate) fn preempt(&self) {
+        if let Some((below, stream)) = &self.preempt
+            && !self.dying.get()
+        {
+            let wait = {
+                let mut stream = stream.borrow_mut();
+                if stream.below(PREEMPTED) == 0 { stream.below(*below) } else { 0 }
+            };
             self.sleep_until(Nanos(self.now.get() + wait));
         }
     }

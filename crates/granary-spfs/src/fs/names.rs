@@ -32,6 +32,14 @@ impl Spfs {
         })
     }
 
+    /// These directories lost names of what lives on, below.
+    fn moved(&self, dirs: &[&Inode]) -> Result<()> {
+        dirs.iter().try_for_each(|dir| {
+            node::of(dir).touch_moved();
+            self.follow(dir)
+        })
+    }
+
     /// The names here of files in a lower directory.
     fn own_names(&self, dir: &NodeRef) -> BTreeMap<Vec<u8>, u64> {
         if self.children.lock().is_empty() {
@@ -141,7 +149,12 @@ impl Names for Spfs {
             _ if self.unlink_alone(call, dir, inode)? => return Ok(()),
             _ => self.lower.unlink(call, &above, name)?,
         }
-        self.renamed(&[dir, inode])
+        self.renamed(&[inode])?;
+        // A directory that comes back may have what it had.
+        match inode.view(|a| a.kind == FileKind::Dir || a.nlink > 0) {
+            true => self.moved(&[dir]),
+            false => self.renamed(&[dir]),
+        }
     }
 
     fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
@@ -155,7 +168,8 @@ impl Names for Spfs {
         let (from, to) = (below(r.from_dir)?, below(r.to_dir)?);
         let flags = RenameFlags { no_replace: r.target.is_none(), exchange: r.exchange };
         self.lower.rename(call, (&from, r.from), (&to, r.to), flags)?;
-        let mut changed = vec![r.from_dir, r.to_dir, r.inode];
+        self.moved(&[r.from_dir, r.to_dir])?;
+        let mut changed = vec![r.inode];
         changed.extend(r.target);
         self.renamed(&changed)
     }

@@ -12,8 +12,9 @@
 //! Recovery does the last three again where the record is set; all of them may be done twice. Clusters that nobody leads to are
 //! free after recovery. So a split copies what goes, and writes nothing over what is there: its slots are stale when all is done.
 //!
-//! A split moves nothing where all slots of the segment, and the one that wants in, have the same next bit: all of one hash, as the
-//! keys of one chunk of a file are. Then the segment gets an overflow page instead.
+//! A split moves nothing, or everything, where all slots of the segment, and the one that wants in, have the same next bit. It is made all the
+//! same where a later bit parts them, and the next one follows at once. Where none does, as with the keys of one chunk of a file, which
+//! have one hash, the segment gets an overflow page instead.
 
 use super::{
     BUCKET, Dir, Header, Kind, MAX_DEPTH, Table, directory_clusters, full, header_at, overflow, top,
@@ -62,11 +63,11 @@ impl Table {
         }
         let [stays, goes] =
             [0, 1].map(|bit| Header { depth: header.depth + 1, pattern: header.pattern << 1 | bit });
-        // The half in which the new slot will not be.
-        let parts = header.depth < MAX_DEPTH && {
-            let other = if goes.fits(place.hash) { stays } else { goes };
-            self.fitting(&bytes, other).chain(self.fitting(&pages, other)).next().is_some()
-        };
+        // Whether a split, this one or a later one, parts a slot from the new one: hashes differ within the deepest directory's bits.
+        let here = |h: &u32| header.fits(*h) && top(*h, MAX_DEPTH) != top(place.hash, MAX_DEPTH);
+        let hashes =
+            |bytes| self.fitting(bytes, header).filter_map(|s| Some(self.kind.place(s, self.chunk)?.hash));
+        let parts = hashes(&bytes).chain(hashes(&pages)).any(|h| here(&h));
         if !parts {
             return self.overflow(pm, clusters, &mut dir, old);
         }

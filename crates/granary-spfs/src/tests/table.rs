@@ -173,6 +173,26 @@ fn names_of_one_hash_go_into_overflow_pages() {
     });
 }
 
+/// Names whose hashes begin alike and part at a later bit: splits that move nothing come first, and no overflow page.
+#[test]
+fn names_that_part_at_a_later_bit_are_split() {
+    run(|| {
+        for (bits, count) in [(1, 900), (4, 700), (9, 300)] {
+            let (drive, store) = fresh();
+            let begins = |n: &u64| slot::name_place(of(*n)).hash >> (32 - bits) == 0x155 >> (9 - bits);
+            let names: Vec<u64> = (0..400_000).filter(begins).take(count).collect();
+            assert_eq!(names.len(), count);
+            names.iter().for_each(|n| insert(&store, *n, n + 1).expect("room"));
+            for store in [store, open(&drive)] {
+                assert!(names.iter().all(|n| get(&store, *n) == Some(n + 1)));
+                let (depth, segments) = store.names.shape();
+                let pages = store.names.overflow_pages();
+                assert!(pages == 0 && depth > bits, "{pages} pages, depth {depth}, {segments} segments");
+            }
+        }
+    });
+}
+
 /// The power fails at every instant of the inserts around the one that makes the first overflow page, or the second one.
 #[test]
 fn a_power_failure_at_any_instant_of_an_overflow_loses_nothing() {

@@ -6,6 +6,7 @@ mod damage;
 mod files;
 mod full;
 mod model;
+mod names_below;
 mod pair;
 mod power;
 mod punch;

@@ -84,6 +84,18 @@ fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
 }
 
 #[test]
+fn still_files_stay_while_readers_are_set_aside() {
+    on_nvm(|| {
+        suite::still_files_stay_while_readers_are_set_aside(
+            &Stack::busy(Form::Carved),
+            Bytes::mib(64),
+            0..3,
+            |_| (),
+        )
+    });
+}
+
+#[test]
 fn threads_on_the_wall_clock_leave_a_sound_file_system() {
     on_nvm(|| {
         let mut stack = Stack::busy(Form::Carved);

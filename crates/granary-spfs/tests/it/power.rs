@@ -25,15 +25,20 @@ pub fn devices() -> Devices {
     Devices::ssd(ssd).with(Role::Nvm, dimm(Bytes::mib(8)))
 }
 
-/// The stack, mounted.
+/// The stack over ext4, mounted.
 pub fn mount(devices: &Devices, options: &MountOptions) -> (Arc<Spfs>, Arc<Vfs>) {
+    mount_over(&granary_ext4::EXT4, devices, options)
+}
+
+/// The stack over this file system, mounted.
+pub fn mount_over(lower: &FsEntry, devices: &Devices, options: &MountOptions) -> (Arc<Spfs>, Arc<Vfs>) {
     let none = toml::Table::new();
     let metadata_cache = Bytes::mib(4);
     let how = Mount { options: &none, metadata_cache, read_only: false, lower: None, inside: None };
     let vfs = VfsConfig { tick: Nanos(1), ..VfsConfig::default() };
-    let ext4 = (granary_ext4::EXT4.mount)(devices, &how).expect("ext4 mounts");
+    let below = (lower.mount)(devices, &how).expect("the lower file system mounts");
     let dimm = devices.get(Role::Nvm).expect("a DIMM").clone();
-    let fs = granary_spfs::mount(dimm, Vfs::mount(ext4, vfs).expect("vfs"), options).expect("mounts");
+    let fs = granary_spfs::mount(dimm, Vfs::mount(below, vfs).expect("vfs"), options).expect("mounts");
     (fs.clone(), Vfs::mount(fs, vfs).expect("vfs"))
 }
 

@@ -38,6 +38,14 @@ pub trait Space: Send + Sync {
     /// Space and inodes.
     fn statfs(&self, call: &Call<'_>) -> Result<StatFs>;
 
+    /// Dead blocks that nobody can have yet, and why, in a sentence for who asks why there is no space; `None` where nothing dead is kept.
+    ///
+    /// # Errors
+    /// Those of the drive.
+    fn kept_back(&self, _call: &Call<'_>) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Tells the drive which of `blocks` are free (fstrim), in runs of `least` blocks or more; says how many. A run is nobody's to
     /// take while the drive is told, [`TRIM_RUN`](crate::TRIM_RUN) blocks at most. What a power failure would give back to a file is not told.
     ///

@@ -41,6 +41,13 @@ pub fn run(args: &MkfsArgs) -> Result<(), LabError> {
     let on = drive.map(|_| format!("a drive of {capacity}")).into_iter().chain(dimms);
     let on = on.collect::<Vec<_>>().join(" and ");
     say!("{}: {fs} on {on}, UUID {}", args.image.display(), info.meta.uuid);
+    let own = |set: &String| set.contains("nilfs2.protection_period");
+    if fs.split('+').any(|part| part.starts_with("nilfs2")) && !args.set.iter().any(own) {
+        say!(
+            "granary: nilfs2 keeps what is overwritten or removed for an hour, and a drive that is written over within it is full; \
+             `--set nilfs2.protection_period=0` of mkfs or mount gives it back at once"
+        );
+    }
     Ok(())
 }
 

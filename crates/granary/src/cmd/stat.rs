@@ -11,9 +11,9 @@ use granary_vfs::{Call, StatFs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Space of the file system, in blocks of 4 KiB and inodes; `None` while another process has the image open, or if there
-/// is none.
-fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
+/// Space of the file system, in blocks of 4 KiB and inodes, and what keeps dead blocks; `None` while another process has the image
+/// open, or if there is none.
+fn space(image: &Path) -> Result<Option<(StatFs, Option<String>)>, LabError> {
     if Image::describe(image)?.meta.fs == BLANK {
         return Ok(None);
     }
@@ -25,8 +25,9 @@ fn space(image: &Path) -> Result<Option<StatFs>, LabError> {
     let failed = |what: &'static str| move |e| LabError::call(format!("{what} {}", image.display()), e);
     let fs = open.mount().map_err(failed("mounting"))?;
     let space = fs.statfs(&Call::offline()).map_err(failed("asking"))?;
+    let kept = fs.kept_back(&Call::offline()).map_err(failed("asking"))?;
     fs.unmount(&Call::offline()).map_err(failed("unmounting"))?;
-    Ok(Some(space))
+    Ok(Some((space, kept)))
 }
 
 /// Bytes that the image's files take on this machine's disk.
@@ -41,10 +42,10 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
     warn(info.exposed.as_deref());
     let (space, host) = (space(image)?, on_host(image));
     if json {
-        let fs = space.map(|s| {
+        let fs = space.as_ref().map(|(s, kept)| {
             serde_json::json!({
                 "blocks": s.blocks, "free_blocks": s.free_blocks, "available_blocks": s.available_blocks(),
-                "inodes": s.inodes, "free_inodes": s.free_inodes
+                "inodes": s.inodes, "free_inodes": s.free_inodes, "kept": kept
             })
         });
         let mut value = serde_json::json!({
@@ -77,7 +78,7 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
     Ok(())
 }
 
-fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
+fn print_info(info: &ImageInfo, space: Option<(StatFs, Option<String>)>, host: u64) {
     let m = &info.meta;
     let known = space.is_some() || m.fs == BLANK;
     let state = match (known, info.clean) {
@@ -116,10 +117,11 @@ fn print_info(info: &ImageInfo, space: Option<StatFs>, host: u64) {
         rows.push(("nvm", format!("{} DIMMs of {}", nvm.dimms, nvm.capacity)));
     }
     rows.push(("on this disk", Bytes(host).to_string()));
-    if let Some(s) = space {
+    if let Some((s, kept)) = space {
         let used = Bytes((s.blocks - s.free_blocks) * 4096);
         rows.push(("space", format!("{used} of {} in use", Bytes(s.blocks * 4096))));
         rows.push(("inodes", format!("{} of {} in use", s.inodes - s.free_inodes, s.inodes)));
+        rows.push(("kept", kept.unwrap_or_default()));
     }
     for (name, value) in rows.iter().filter(|(_, v)| !v.is_empty()) {
         outln!("{name:<13} {value}");

@@ -90,7 +90,9 @@ fn commands_on_the_image_alone_say_where_its_files_are() {
     place.runs(&stack(&["--stack", "d", "pm", "mnt"]), 0);
     put(&place, "mnt/f", b"!");
     place.runs(&["umount", "mnt"], 0);
-    for args in [&["ls", "pm"][..], &["cat", "pm", "/f"], &["cp-out", "pm", "/f", "out"], &["mount", "pm", "mnt"]] {
+    for args in
+        [&["ls", "pm"][..], &["cat", "pm", "/f"], &["cp-out", "pm", "/f", "out"], &["mount", "pm", "mnt"]]
+    {
         let (_, said) = place.runs(args, 2);
         assert!(said.contains("granary mount --stack DIR"), "{args:?}: {said}");
     }
