@@ -351,6 +351,13 @@ impl OpenImage {
                 path.display()
             )));
         }
+        if meta.fs == crate::stack::NAME {
+            return Err(LabError::Usage(format!(
+                "{0}: persistent memory in front of a directory, which has the rest of its files: mount both, `granary mount --stack \
+                 DIR {0} MNT`, and use MNT",
+                path.display()
+            )));
+        }
         if meta.unfinished {
             return Err(LabError::Usage(format!(
                 "{0}: its making was interrupted, and there is no file system on it: `granary mkfs --force {0}` makes it anew",
@@ -519,7 +526,9 @@ pub enum State {
 pub fn check(path: &Path) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let place = at(path);
-    if Image::describe_on(&*place).is_ok_and(|info| info.meta.fs == BLANK) {
+    // Of persistent memory in front of a directory the mount checks what needs that.
+    let alone = |fs: &str| fs == BLANK || fs == crate::stack::NAME;
+    if Image::describe_on(&*place).is_ok_and(|info| alone(&info.meta.fs)) {
         let (image, devices) = Image::open_on(place, options(Durability::Process, true))?;
         found.opened(&image);
         found.state = State::Opens;

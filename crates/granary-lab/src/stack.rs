@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What the header of such an image names in place of a file system of the registry.
-const NAME: &str = "spfs-over-directory";
+pub(crate) const NAME: &str = "spfs-over-directory";
 
 /// How a directory is stacked on.
 pub struct Stack<'a> {
