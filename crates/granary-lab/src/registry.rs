@@ -96,15 +96,22 @@ pub fn stack_options(testbed: &Testbed) -> toml::Table {
     FILE_SYSTEMS.iter().find(|fs| fs.below.is_some()).map(|fs| testbed.fs.of(fs)).unwrap_or_default()
 }
 
+/// The upper layer of every stack.
+pub type Upper = granary_spfs::Spfs;
+
+/// Forgets, in a mounted lower file system, that some persistent memory has the newest bytes of its files.
+///
+/// # Errors
+/// The lower file system's.
+pub fn forget_pair(lower: Arc<Vfs>) -> Result<()> {
+    Ok(granary_spfs::forget(&granary_vfs::Lower::new(lower))?)
+}
+
 /// Mounts a stack over a mounted file system that is none of the registry's. `options`: those of the upper one.
 ///
 /// # Errors
 /// The file system's; the lower one stays mounted then.
-pub fn mount_over(
-    lower: Arc<Vfs>,
-    devices: &Devices,
-    options: &toml::Table,
-) -> Result<Arc<granary_spfs::Spfs>> {
+pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> Result<Arc<Upper>> {
     let options = granary_vfs::entry::options(options)?;
     granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)
 }

@@ -4,7 +4,7 @@
 //! The image finds its files in the directory by number and date of birth, so that they may be renamed while nothing is mounted; but a
 //! file that is in the image has its newest bytes there. To use the directory alone, demote all files at the unmount.
 //!
-//! What fits together is said on both sides (`granary_spfs`, pair.rs). Beside that this module refuses what would go wrong unseen:
+//! What fits together is said on both sides, by the upper layer (its pair.rs). Beside that this module refuses what would go wrong unseen:
 //!
 //! ```text
 //!   the directory is locked (flock)           another stack over it is refused
@@ -17,9 +17,8 @@ use crate::registry;
 use granary_device::Devices;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
-use granary_spfs::Spfs;
 use granary_units::Bytes;
-use granary_vfs::{Call, Caller, DirStream, FsError, Life, Lower, NodeRef, Vfs, VfsConfig};
+use granary_vfs::{Call, Caller, DirStream, FsError, Life, NodeRef, Vfs, VfsConfig};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::path::Path;
@@ -138,7 +137,7 @@ fn mount_both(
     new: bool,
     lower: Arc<Vfs>,
     devices: &Devices,
-) -> granary_vfs::Result<(Arc<Spfs>, Option<String>)> {
+) -> granary_vfs::Result<(Arc<registry::Upper>, Option<String>)> {
     if new {
         registry::make_over(devices)?;
     } else {
@@ -149,7 +148,7 @@ fn mount_both(
     let mount = || registry::mount_over(lower.clone(), devices, how.options);
     let fs = match mount() {
         Err(FsError::Mismatch(why)) if how.forget => {
-            granary_spfs::forget(&Lower::new(lower.clone()))?;
+            registry::forget_pair(lower.clone())?;
             registry::make_over(devices)?;
             lost = Some(format!("given up as asked, what did not fit: {why}"));
             mount()?

@@ -222,6 +222,14 @@ pub fn drive(size: Bytes) -> Arc<dyn Drive> {
     }
 }
 
+/// The same with a volatile cache: it needs FLUSH, which other drives do not get ([`granary_device::Port::flush`]).
+pub fn volatile_drive(size: Bytes) -> Arc<dyn Drive> {
+    let mut config = DriveConfig::bytefs_emulator().with_mode(Mode::Cache);
+    config.flash = config.flash.with_capacity(size);
+    config.firmware.volatile_cache = true;
+    Arc::new(Mssd::new(&config).expect("a working drive"))
+}
+
 fn dimm(size: Bytes) -> Arc<dyn Drive> {
     let config = DimmConfig { caches: Bytes::kib(64), ..DimmConfig::optane_dcpmm() };
     Arc::new(Dimm::new(&config.with_capacity(size)).expect("a DIMM"))

@@ -4,7 +4,7 @@
 use crate::common::{Mounted, Subject, fresh};
 use granary_f2fs::{FsyncMode, MountOptions};
 use granary_sim::sleep;
-use granary_suite::suite::{drive, run};
+use granary_suite::suite::{drive, run, volatile_drive};
 use granary_units::{Bytes, Nanos, Payload};
 use granary_vfs::{Fd, OpenFlags, Posix, Process, SetXattr};
 
@@ -178,7 +178,7 @@ fn checkpoints_keep_their_time() {
 #[test]
 fn concurrent_fsyncs_share_flushes() {
     run(|| {
-        let drive = drive(Bytes::gib(1));
+        let drive = volatile_drive(Bytes::gib(1));
         let m = fresh(&drive);
         let tasks: Vec<_> = (0..64)
             .map(|t| {

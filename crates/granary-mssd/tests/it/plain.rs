@@ -107,6 +107,18 @@ fn what_was_written_with_fua_is_kept() {
     }
 }
 
+/// As Linux's block layer has it: an empty flush goes to drives that have something to flush.
+#[test]
+fn a_host_sends_no_flush_where_the_cache_is_not_volatile() {
+    for (volatile, flushes) in [(true, 3), (false, 0)] {
+        let d = Arc::new(drive(|c| c.firmware.volatile_cache = volatile));
+        let port = Port::new(d.clone());
+        let ended = World::default().run(move || (0..3).for_each(|_| port.flush().expect("flushes")));
+        ended.expect("ends");
+        assert_eq!(d.counters().commands.flushes, flushes);
+    }
+}
+
 #[test]
 fn a_flush_waits_for_programs_and_costs_where_the_cache_is_volatile_only() {
     let time = |volatile: bool| {

@@ -153,7 +153,8 @@ pub fn no_space_is_said_only_where_statfs_says_it<S: Subject>(subject: &S) {
             assert_eq!(error, FsError::NoSpace, "{piece:?}");
             p.sync().expect("sync");
             let s = p.statfs().expect("statfs");
-            let full = s.available_blocks() * 20 <= s.blocks || s.free_inodes * 100 <= s.inodes;
+            // Small drives: what a log-structured file system needs to write anything is a larger part of them.
+            let full = s.available_blocks() * 12 <= s.blocks || s.free_inodes * 100 <= s.inodes;
             assert!(full, "{piece:?}: no space with {s:?}");
             m.check();
             remove_all(&mut p, "");
