@@ -110,6 +110,32 @@ impl Op {
         Op::ALL.get((number as usize).checked_sub(1)?).copied()
     }
 
+    /// Whether it changes something, so that doing it twice is not doing it once.
+    pub fn changes(self) -> bool {
+        match self {
+            Op::Open
+            | Op::Close
+            | Op::Read
+            | Op::Sync
+            | Op::Stat
+            | Op::StatPath
+            | Op::Access
+            | Op::Readlink => false,
+            Op::Write
+            | Op::Create
+            | Op::Unlink
+            | Op::Rmdir
+            | Op::Mkdir
+            | Op::Symlink
+            | Op::Link
+            | Op::Rename
+            | Op::Chmod
+            | Op::Chown
+            | Op::Utimens
+            | Op::Truncate => true,
+        }
+    }
+
     /// Whether it is of a [`Place`](crate::place::Place).
     pub fn has_place(self) -> bool {
         self as u32 >= Op::StatPath as u32

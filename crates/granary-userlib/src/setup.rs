@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> where the server is, which device the mount is
-//!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own
+//!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own      (owner.rs)
 //! ```
 //!
 //! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole, with nothing mounted in it.
@@ -10,7 +10,7 @@
 //!
 //! Without these variables, or where the directory is not what it was, the library does nothing.
 
-use crate::{session, table};
+use crate::{owner, table};
 use granary_direct::{DEVICE_VARIABLE, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use std::ffi::{CStr, CString, OsStr};
@@ -45,7 +45,7 @@ static NAMES: AtomicBool = AtomicBool::new(false);
 
 /// The set-up, if there is anything to do.
 pub fn setup() -> Option<&'static Setup> {
-    if ON.load(Relaxed) { SETUP.get() } else { None }
+    if ON.load(Relaxed) && owner::is_here() { SETUP.get() } else { None }
 }
 
 /// The set-up, if paths lead for this process where they lead for the server.
@@ -56,7 +56,9 @@ pub fn names() -> Option<&'static Setup> {
 /// Paths are the kernel's from now on: they lead elsewhere (another root, other mounts), or this process is not who the server takes it
 /// for.
 pub fn leave_names() {
-    NAMES.store(false, Relaxed);
+    if owner::is_here() {
+        NAMES.store(false, Relaxed);
+    }
 }
 
 /// Says why something is left to the kernel, where the user asked to be told.
@@ -140,6 +142,7 @@ extern "C" fn loaded() {
     let Some(setup) = read_environment() else { return };
     NAMES.store(setup.whole, Relaxed);
     let _ = SETUP.set(setup);
+    owner::begin();
     // SAFETY: functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
     ON.store(true, Relaxed);
@@ -150,8 +153,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn in_child() {
-    session::forked();
-    table::forked();
+    owner::forked();
 }
 
 #[used]
