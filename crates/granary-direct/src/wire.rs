@@ -12,7 +12,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of what is said. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What [`Answer::result`] is where the server leaves the call to the kernel's view.
 const KERNEL: i64 = i64::MIN;

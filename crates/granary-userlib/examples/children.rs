@@ -232,10 +232,13 @@ fn in_a_handler(dir: &Path) {
     assert!((lines..=lines + 30).contains(&(appended.len() / 5)), "{} of {lines}", appended.len() / 5);
 }
 
+/// How a process is made, by name.
+type Kind = (&'static str, fn() -> pid_t);
+
 fn main() {
     let dir = std::env::args_os().nth(1).expect("a directory");
     let dir = Path::new(&dir);
-    let kinds: &[(&str, fn() -> pid_t)] = &[
+    let kinds: &[Kind] = &[
         ("fork", plain_fork),
         ("_Fork", quiet_fork),
         ("a system call", called_fork),

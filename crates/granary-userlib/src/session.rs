@@ -15,7 +15,7 @@ use crate::setup::{report, setup};
 use crate::{owner, signals, versions};
 use granary_direct::channel::spins;
 use granary_direct::segment::Segment;
-use granary_direct::socket::{ask_channel, connect_to, is_connected};
+use granary_direct::socket::{ask_channel, connect_through, is_connected, refusal};
 use granary_direct::{Answer, Command, Op};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::cell::{Cell, UnsafeCell};
@@ -126,12 +126,17 @@ pub fn call(
     }
     // SAFETY: this thread has made it BUSY.
     let segment = unsafe { &*busy.0.segment.get() }.as_ref()?;
+    // It goes before the channel does.
+    let Some(taken) = segment.take() else {
+        lose(epoch);
+        return None;
+    };
     put(segment);
     let there = || {
         signals::let_through();
         is_there(epoch)
     };
-    let Some(answer) = segment.ask(&command, SPINS.load(Relaxed), there) else {
+    let Some(answer) = taken.ask(&command, SPINS.load(Relaxed), there) else {
         lose(epoch);
         return None;
     };
@@ -231,7 +236,8 @@ fn one_more() -> Option<bool> {
 fn connect_and_ask() -> Result<bool, ()> {
     let setup = setup().ok_or(())?;
     if SOCKET.load(SeqCst) < 0 {
-        let socket = connect_to(&setup.socket).map_err(|e| report(&format!("no connection: {e}")))?;
+        let socket = connect_through(&setup.socket, setup.root())
+            .map_err(|e| report(&format!("no connection: {e}; the kernel's view serves")))?;
         // Out of the way; where there are fewer descriptors than that it stays where it is.
         let high = rustix::io::fcntl_dupfd_cloexec(&socket, SOCKET_FROM);
         let socket = high.unwrap_or(socket);
@@ -245,8 +251,7 @@ fn connect_and_ask() -> Result<bool, ()> {
     let file = match ask_channel(socket) {
         Ok(Ok(file)) => file,
         Ok(Err(errno)) => {
-            let why = std::io::Error::from_raw_os_error(errno);
-            report(&format!("no channel: {why}; the kernel's view serves"));
+            report(&format!("no channel: {}; the kernel's view serves", refusal(errno)));
             return Ok(false);
         }
         Err(e) => {

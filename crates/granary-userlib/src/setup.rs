@@ -15,7 +15,7 @@ use granary_direct::{DEVICE_VARIABLE, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARI
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -34,6 +34,14 @@ pub struct Setup {
     report: bool,
     /// The directory is the mount's root, and nothing is mounted below it that this process sees.
     whole: bool,
+}
+
+impl Setup {
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        let bytes = self.prefix.strip_suffix(b"/").unwrap_or(&self.prefix);
+        Path::new(OsStr::from_bytes(bytes))
+    }
 }
 
 /// The number of a mount's root (FUSE_ROOT_ID).
