@@ -97,7 +97,11 @@ pub fn greet(socket: BorrowedFd<'_>, root: BorrowedFd<'_>) -> io::Result<Result<
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     control.push(SendAncillaryMessage::ScmRights(&files));
-    sendmsg(socket, &[IoSlice::new(&message(MOUNT))], &mut control, SendFlags::NOSIGNAL)?;
+    match sendmsg(socket, &[IoSlice::new(&message(MOUNT))], &mut control, SendFlags::NOSIGNAL) {
+        // It has said why, and is gone.
+        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+        Err(e) => return Err(e.into()),
+    }
     match answer(socket)? {
         (0, _) => Ok(Ok(())),
         (errno, _) => Ok(Err(errno)),
@@ -159,9 +163,16 @@ fn answer(socket: BorrowedFd<'_>) -> io::Result<(i32, Option<OwnedFd>)> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let got = rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut [IoSliceMut::new(&mut status)], &mut control, flags)
-    })?;
+    let mut receive = || {
+        rustix::io::retry_on_intr(|| {
+            recvmsg(socket, &mut [IoSliceMut::new(&mut status)], &mut control, flags)
+        })
+    };
+    // Who was not heard is told so once; what the server said before it went comes then.
+    let got = match receive() {
+        Err(Errno::CONNRESET) => receive(),
+        other => other,
+    }?;
     let file = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,

@@ -10,54 +10,59 @@
 //! which everybody on the wall clock holds when they look. A guard that is dropped in another world than its own is a panic, too.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 /// The wall clock's.
-pub(crate) const WALL: u32 = 0;
+pub(crate) const WALL: u16 = 0;
 
-static LAST: AtomicU32 = AtomicU32::new(WALL);
-/// Virtual worlds that run.
-static ALIVE: parking_lot::Mutex<BTreeSet<u32>> = parking_lot::Mutex::new(BTreeSet::new());
+/// Virtual worlds that run, and the number that was given last. A number comes round when 65,535 worlds have ended; such a world may go on
+/// with what the one before it of that number had, since it begins after that one's end.
+static ALIVE: parking_lot::Mutex<(BTreeSet<u16>, u16)> = parking_lot::Mutex::new((BTreeSet::new(), WALL));
 
 /// A virtual world that runs, until it is dropped.
-pub(crate) struct Alive(pub(crate) u32);
+pub(crate) struct Alive(pub(crate) u16);
 
 impl Alive {
     pub(crate) fn new() -> Alive {
-        let world = LAST.fetch_add(1, Relaxed) + 1;
-        assert!(world != WALL && world != u32::MAX, "2^32 virtual worlds");
-        ALIVE.lock().insert(world);
-        Alive(world)
+        let mut alive = ALIVE.lock();
+        let (worlds, last) = &mut *alive;
+        assert!(worlds.len() < usize::from(u16::MAX), "65,535 virtual worlds run");
+        loop {
+            *last = last.wrapping_add(1);
+            if *last != WALL && worlds.insert(*last) {
+                return Alive(*last);
+            }
+        }
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        ALIVE.lock().remove(&self.0);
+        ALIVE.lock().0.remove(&self.0);
     }
 }
 
 /// See the module.
-pub(super) struct Home(AtomicU32);
+pub(super) struct Home(AtomicU16);
 
 impl Home {
     pub(super) const fn new() -> Home {
-        Home(AtomicU32::new(WALL))
+        Home(AtomicU16::new(WALL))
     }
 
     #[inline]
-    pub(super) fn is(&self, world: u32) -> bool {
+    pub(super) fn is(&self, world: u16) -> bool {
         self.0.load(Relaxed) == world
     }
 
     /// Moves it to a world, whose caller holds the wall clock's lock. `held`: whether its last world left it locked. An error says why it
     /// stays.
     #[cold]
-    pub(super) fn move_to(&self, world: u32, held: impl FnOnce() -> bool) -> Result<(), &'static str> {
+    pub(super) fn move_to(&self, world: u16, held: impl FnOnce() -> bool) -> Result<(), &'static str> {
         let home = self.0.load(Relaxed);
         if home != WALL && home != world {
             // What an ended world has done is seen by who finds it ended.
-            if ALIVE.lock().contains(&home) {
+            if ALIVE.lock().0.contains(&home) {
                 return Err(
                     "a lock is used in two worlds: another virtual world that has used it still runs",
                 );

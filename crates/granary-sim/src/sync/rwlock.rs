@@ -93,7 +93,7 @@ impl RawRwLock {
     }
 
     #[inline]
-    fn stays(&self, world: u32) {
+    fn stays(&self, world: u16) {
         if !self.home.is(world) {
             crossed();
         }

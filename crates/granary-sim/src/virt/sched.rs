@@ -238,7 +238,7 @@ impl Sched {
 
     /// Which world this is.
     #[inline]
-    pub(crate) fn world(&self) -> u32 {
+    pub(crate) fn world(&self) -> u16 {
         self.world.0
     }
 
