@@ -19,7 +19,7 @@ fn main() {
         let (server, ends) = (Arc::new(server), Arc::new(AtomicBool::new(false)));
         let (its, its_end) = (Arc::clone(&server), Arc::clone(&ends));
         let serving = std::thread::spawn(move || {
-            while its.next(&its_end, spins).is_some() {
+            while its.next(&its_end, spins, || ()).is_some() {
                 its.reply(&Answer::of(0), false);
             }
         });

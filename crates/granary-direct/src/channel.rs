@@ -1,7 +1,8 @@
 //! Whose turn it is on a channel.
 //!
 //! ```text
-//!   FREE ── client: command, data ──> ASKED ── server: does it, answer ──> ANSWERED ── client: takes it ──> FREE
+//!   FREE ── client ──> TAKEN: data, command ──> ASKED ── server: does it, answer ──> ANSWERED ── client: copies it ──> FREE
+//!   FREE ── server, where nothing was asked for a second ──> RESTS: gives the memory of the data area back ──> FREE
 //!     any of them ── server: ends ──> ENDED
 //! ```
 //!
@@ -26,6 +27,10 @@ const FREE: u32 = 0;
 const ASKED: u32 = 1;
 const ANSWERED: u32 = 2;
 const ENDED: u32 = 3;
+const TAKEN: u32 = 4;
+const RESTS: u32 = 5;
+/// How often a client lets others run while the server gives memory back, which takes less than a millisecond.
+const RESTING: u32 = 10_000;
 
 /// How long a client sleeps before it looks whether the server is still there.
 pub const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -108,14 +113,23 @@ fn wait_once(
 }
 
 impl Segment {
-    /// The server: the next command; `None` when `ends`.
-    pub fn next(&self, ends: &AtomicBool, spins: u32) -> Option<Command> {
+    /// The server: the next command; `None` when `ends`. Where none comes for a second the memory of the data area is given back, and
+    /// `rests` is called, once.
+    pub fn next(&self, ends: &AtomicBool, spins: u32, mut rests: impl FnMut()) -> Option<Command> {
+        let mut has_rested = false;
         while !ends.load(SeqCst) {
             let words = (self.turn(), self.server_sleeps());
             match wait_once(words, |turn| turn != ASKED && turn != ENDED, spins, &IDLE) {
                 ASKED => return Some(self.command()),
                 // Also where the client has said so.
                 ENDED => return None,
+                FREE if !has_rested && self.turn().compare_exchange(FREE, RESTS, SeqCst, SeqCst).is_ok() => {
+                    has_rested = true;
+                    self.give_back();
+                    rests();
+                    // Whatever the client has made of it meanwhile.
+                    let _ = self.turn().compare_exchange(RESTS, FREE, SeqCst, SeqCst);
+                }
                 _ => {}
             }
         }
@@ -141,30 +155,57 @@ impl Segment {
         let _ = futex::wake(self.turn(), futex::Flags::empty(), i32::MAX as u32);
     }
 
-    /// The client: asks, and waits for the answer. `None`: the server ended, or, as `is_there` says, is gone; whether it did
-    /// what was asked is not known. One thread at a time.
+    /// The client: takes the data area, for one command. One thread at a time. `None`: the server has ended.
+    pub fn take(&self) -> Option<Taken<'_>> {
+        for _ in 0..RESTING {
+            match self.turn().compare_exchange(FREE, TAKEN, SeqCst, SeqCst) {
+                Ok(_) => return Some(Taken(self)),
+                Err(RESTS) => rustix::thread::sched_yield(),
+                Err(_) => break,
+            }
+        }
+        None
+    }
+
+    /// The client: takes the data area, and asks; see [`Taken::ask`].
     pub fn ask(&self, command: &Command, spins: u32, is_there: impl Fn() -> bool) -> Option<Answer> {
-        if self.turn().load(SeqCst) != FREE {
+        self.take()?.ask(command, spins, is_there)
+    }
+}
+
+/// The data area is the client's, until it is dropped.
+pub struct Taken<'a>(&'a Segment);
+
+impl Taken<'_> {
+    /// Asks, and waits for the answer; the data area then has its data. `None`: the server ended, or, as `is_there` says, is gone;
+    /// whether it did what was asked is not known.
+    pub fn ask(&self, command: &Command, spins: u32, is_there: impl Fn() -> bool) -> Option<Answer> {
+        let segment = self.0;
+        segment.put_command(command);
+        if segment.turn().compare_exchange(TAKEN, ASKED, SeqCst, SeqCst).is_err() {
             return None;
         }
-        self.put_command(command);
-        if self.turn().compare_exchange(FREE, ASKED, SeqCst, SeqCst).is_err() {
-            return None;
+        if segment.server_sleeps().load(SeqCst) != 0 {
+            wake(segment.turn());
         }
-        if self.server_sleeps().load(SeqCst) != 0 {
-            wake(self.turn());
-        }
-        let spins = if self.crowded().load(Relaxed) == 0 { spins } else { 0 };
+        let spins = if segment.crowded().load(Relaxed) == 0 { spins } else { 0 };
+        let words = (segment.turn(), segment.client_sleeps());
         loop {
-            match wait_once((self.turn(), self.client_sleeps()), |turn| turn == ASKED, spins, &PATIENCE) {
-                ANSWERED => {
-                    let answer = self.answer();
-                    let freed = self.turn().compare_exchange(ANSWERED, FREE, SeqCst, SeqCst);
-                    return freed.is_ok().then_some(answer);
-                }
+            match wait_once(words, |turn| turn == ASKED, spins, &PATIENCE) {
+                ANSWERED => return Some(segment.answer()),
                 ASKED if is_there() => {}
                 _ => return None,
             }
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let turn = self.0.turn();
+        // What is asked and not answered stays so, and what has ended.
+        if let now @ (TAKEN | ANSWERED) = turn.load(SeqCst) {
+            let _ = turn.compare_exchange(now, FREE, SeqCst, SeqCst);
         }
     }
 }
@@ -180,7 +221,7 @@ mod tests {
         let (server, ends) = (Arc::new(server), Arc::new(AtomicBool::new(false)));
         let (its, its_end) = (Arc::clone(&server), Arc::clone(&ends));
         let serving = std::thread::Builder::new().spawn(move || {
-            while let Some(command) = its.next(&its_end, spins) {
+            while let Some(command) = its.next(&its_end, spins, || ()) {
                 its.reply(&Answer::of(command.pos), command.pos % 3 == 0);
             }
         });
@@ -214,6 +255,39 @@ mod tests {
     fn every_command_is_answered_once_spinning_or_sleeping() {
         each_is_answered(0);
         each_is_answered(SPINS);
+    }
+
+    #[test]
+    fn memory_is_given_back_between_commands_and_never_during_one() {
+        let (server, file) = Segment::make().expect("made");
+        let client = Segment::open(&file).expect("opens");
+        let held = || rustix::fs::fstat(&file).expect("there").st_blocks;
+        let ends = AtomicBool::new(false);
+        let taken = client.take().expect("free");
+        client.put_data(&[7; 1 << 20]);
+        assert!(held() >= 2048, "{} blocks", held());
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while server.next(&ends, 0, || ()).is_some() {
+                    let mut data = [0; 9];
+                    server.data(&mut data);
+                    assert_eq!(data, [7; 9]);
+                    server.reply(&Answer::of(1), false);
+                }
+            });
+            // The server has looked once in vain meanwhile: what the client is putting there stays.
+            std::thread::sleep(std::time::Duration::from_millis(1200));
+            assert!(held() >= 2048);
+            assert_eq!(taken.ask(&Command::new(Op::Write), 0, || true), Some(Answer::of(1)));
+            drop(taken);
+            while held() > 64 {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            client.put_data(&[7; 9]);
+            assert_eq!(client.ask(&Command::new(Op::Write), 0, || true), Some(Answer::of(1)), "and after it");
+            ends.store(true, SeqCst);
+            server.end();
+        });
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::channel::spins;
 use crate::place::Place;
 use crate::segment::{DATA, Segment};
-use crate::socket::{ask_channel, connect_to, is_connected};
+use crate::socket::{ask_channel, connect_through, is_connected, refusal};
 use crate::wire::{Answer, Attributes, Command, FOLLOW, Op, SeeKernel};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,13 +31,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, and asks for the channel.
+    /// Connects to the server of the mount on `dir`, and asks for the channel.
     ///
     /// # Errors
     /// The system's; the server's refusal as an error of the system.
-    pub fn open(socket: &Path) -> io::Result<Connection> {
-        let socket = connect_to(socket)?;
-        let file = ask_channel(socket.as_fd())?.map_err(io::Error::from_raw_os_error)?;
+    pub fn open(socket: &Path, dir: &Path) -> io::Result<Connection> {
+        let socket = connect_through(socket, dir)?;
+        let file = ask_channel(socket.as_fd())?.map_err(refusal)?;
         Ok(Connection { segment: Segment::open(&file)?, socket, spins: spins() })
     }
 
@@ -51,10 +51,25 @@ impl Connection {
     /// # Errors
     /// See [`Refused`].
     pub fn call(&self, command: &Command) -> Result<Answer, Refused> {
+        self.with(command, || Some(command.len), |_| ())
+    }
+
+    /// Asks one thing: `put` fills the data area, and says how many bytes of it there are; `take` reads it.
+    fn with(
+        &self,
+        command: &Command,
+        put: impl FnOnce() -> Option<u32>,
+        take: impl FnOnce(&Answer),
+    ) -> Result<Answer, Refused> {
         let there = || is_connected(self.socket.as_fd());
-        let answer = self.segment.ask(command, self.spins, there).ok_or(Refused::Gone)?;
+        let taken = self.segment.take().ok_or(Refused::Gone)?;
+        let command = Command { len: put().ok_or(Refused::Kernel)?, ..*command };
+        let answer = taken.ask(&command, self.spins, there).ok_or(Refused::Gone)?;
         match answer.value() {
-            Ok(Ok(_)) => Ok(answer),
+            Ok(Ok(_)) => {
+                take(&answer);
+                Ok(answer)
+            }
             Ok(Err(errno)) => Err(Refused::Errno(errno)),
             Err(SeeKernel) => Err(Refused::Kernel),
         }
@@ -70,9 +85,11 @@ impl Connection {
         place: Place<'_>,
         second: Option<Place<'_>>,
     ) -> Result<Answer, Refused> {
-        let end = place.put(&self.segment, 0).ok_or(Refused::Kernel)?;
-        let end = second.map_or(Some(end), |place| place.put(&self.segment, end)).ok_or(Refused::Kernel)?;
-        self.call(&Command { len: end as u32, ..*command })
+        let put = || {
+            let end = place.put(&self.segment, 0)?;
+            second.map_or(Some(end), |place| place.put(&self.segment, end)).map(|end| end as u32)
+        };
+        self.with(command, put, |_| ())
     }
 
     /// [`Op::Symlink`].
@@ -80,12 +97,13 @@ impl Connection {
     /// # Errors
     /// See [`Refused`].
     pub fn symlink(&self, target: &[u8], place: Place<'_>) -> Result<(), Refused> {
-        let end = place.put(&self.segment, 0).ok_or(Refused::Kernel)?;
-        if end + target.len() > DATA {
-            return Err(Refused::Kernel);
-        }
-        self.segment.put_data_at(end, target);
-        self.call(&Command { len: (end + target.len()) as u32, ..Command::new(Op::Symlink) }).map(drop)
+        let put = || {
+            let at = place.put(&self.segment, 0)?;
+            let end = Some(at + target.len()).filter(|end| *end <= DATA)?;
+            self.segment.put_data_at(at, target);
+            Some(end as u32)
+        };
+        self.with(&Command::new(Op::Symlink), put, |_| ()).map(drop)
     }
 
     /// [`Op::Readlink`].
@@ -93,9 +111,12 @@ impl Connection {
     /// # Errors
     /// See [`Refused`].
     pub fn readlink(&self, place: Place<'_>) -> Result<Vec<u8>, Refused> {
-        let n = self.at(&Command::new(Op::Readlink), place, None)?.result as usize;
-        let mut target = vec![0; n.min(DATA)];
-        self.segment.data(&mut target);
+        let mut target = Vec::new();
+        let put = || place.put(&self.segment, 0).map(|end| end as u32);
+        self.with(&Command::new(Op::Readlink), put, |answer| {
+            target.resize((answer.result as usize).min(DATA), 0);
+            self.segment.data(&mut target);
+        })?;
         Ok(target)
     }
 
@@ -103,8 +124,11 @@ impl Connection {
         if path.len() > DATA {
             return Err(Refused::Kernel);
         }
-        self.segment.put_data(path);
-        self.call(&Command { len: path.len() as u32, ..command })
+        let put = || {
+            self.segment.put_data(path);
+            Some(path.len() as u32)
+        };
+        self.with(&command, put, |_| ())
     }
 
     /// [`Op::Open`].
@@ -157,8 +181,15 @@ impl Connection {
     pub fn read(&self, handle: u32, pos: u64, to: &mut [u8]) -> Result<usize, Refused> {
         let len = to.len().min(DATA);
         let command = Command { handle, pos, len: len as u32, ..Command::new(Op::Read) };
-        let n = (self.call(&command)?.result as usize).min(len);
-        self.segment.data(&mut to[..n]);
+        let mut n = 0;
+        self.with(
+            &command,
+            || Some(command.len),
+            |answer| {
+                n = (answer.result as usize).min(len);
+                self.segment.data(&mut to[..n]);
+            },
+        )?;
         Ok(n)
     }
 
@@ -168,9 +199,12 @@ impl Connection {
     /// See [`Refused`].
     pub fn write(&self, handle: u32, pos: u64, data: &[u8]) -> Result<(u64, usize), Refused> {
         let data = &data[..data.len().min(DATA)];
-        self.segment.put_data(data);
-        let command = Command { handle, pos, len: data.len() as u32, ..Command::new(Op::Write) };
-        self.call(&command).map(|answer| (answer.pos, answer.result as usize))
+        let put = || {
+            self.segment.put_data(data);
+            Some(data.len() as u32)
+        };
+        let command = Command { handle, pos, ..Command::new(Op::Write) };
+        self.with(&command, put, |_| ()).map(|answer| (answer.pos, answer.result as usize))
     }
 
     /// [`Op::Sync`].

@@ -14,11 +14,12 @@
 
 use crate::wire::{Answer, Command};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes of the data area: the largest write that the kernel's FUSE sends, too.
@@ -30,8 +31,21 @@ const CROWDED_AT: usize = 72;
 const COMMAND_AT: usize = 128;
 const ANSWER_AT: usize = 256;
 const SIZE: usize = DATA_AT + DATA;
+/// Bytes that are copied at once.
+const WORD: usize = 8;
 /// Nobody may change the size any more.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// How a range is copied: single bytes until an address is a multiple of 8, words, and the bytes behind them.
+fn parts(at: usize, len: usize) -> (usize, usize, usize) {
+    let head = (at.next_multiple_of(WORD) - at).min(len);
+    let words = (len - head) / WORD;
+    (head, words, len - head - words * WORD)
+}
+
+fn to_len(head: usize, words: usize) -> usize {
+    head + words * WORD
+}
 
 /// See the module.
 pub struct Segment {
@@ -81,6 +95,24 @@ impl Segment {
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(at).cast()) }
     }
 
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        debug_assert!(at < SIZE);
+        // SAFETY: within the mapping, as `copy_in` and `copy_out` have checked; reached atomically only.
+        unsafe { AtomicU8::from_ptr(self.at.as_ptr().add(at)) }
+    }
+
+    fn long(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at.is_multiple_of(WORD) && at + WORD <= SIZE);
+        // SAFETY: as above, and a multiple of 8, by `parts`.
+        unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(at).cast()) }
+    }
+
+    /// Gives the memory of the data area back to the system; it is zero then. Nobody uses it.
+    pub(crate) fn give_back(&self) {
+        // SAFETY: within the mapping, whole pages; what is there is reached atomically only, and zero is a value of it.
+        let _ = unsafe { madvise(self.at.as_ptr().add(DATA_AT).cast(), DATA, Advice::LinuxRemove) };
+    }
+
     pub(crate) fn turn(&self) -> &AtomicU32 {
         self.word(0)
     }
@@ -97,17 +129,36 @@ impl Segment {
         self.word(CROWDED_AT)
     }
 
+    /// Atomically, in some order: the other process may write meanwhile. The bytes are then some mixture, which is what the caller checks.
     fn copy_out(&self, at: usize, to: &mut [u8]) {
         assert!(at <= SIZE && to.len() <= SIZE - at, "within the segment");
-        // SAFETY: the range lies within the mapping (checked above); `to` is memory of this process alone. The other process may
-        // write meanwhile: the bytes are then some mixture, which is what the caller checks.
-        unsafe { std::ptr::copy_nonoverlapping(self.at.as_ptr().add(at), to.as_mut_ptr(), to.len()) }
+        let (head, words, tail) = parts(at, to.len());
+        let (first, rest) = to.split_at_mut(head);
+        let (middle, last) = rest.split_at_mut(words * WORD);
+        first.iter_mut().zip(at..).for_each(|(byte, at)| *byte = self.byte(at).load(Relaxed));
+        for (word, at) in middle.chunks_exact_mut(WORD).zip((at + head..).step_by(WORD)) {
+            word.copy_from_slice(&self.long(at).load(Relaxed).to_ne_bytes());
+        }
+        last.iter_mut()
+            .zip(at + to_len(head, words)..)
+            .for_each(|(byte, at)| *byte = self.byte(at).load(Relaxed));
+        debug_assert_eq!(last.len(), tail);
     }
 
     fn copy_in(&self, at: usize, from: &[u8]) {
         assert!(at <= SIZE && from.len() <= SIZE - at, "within the segment");
-        // SAFETY: as above, the other way round.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at.as_ptr().add(at), from.len()) }
+        let (head, words, tail) = parts(at, from.len());
+        let (first, rest) = from.split_at(head);
+        let (middle, last) = rest.split_at(words * WORD);
+        first.iter().zip(at..).for_each(|(byte, at)| self.byte(at).store(*byte, Relaxed));
+        let (chunks, _) = middle.as_chunks::<WORD>();
+        for (word, at) in chunks.iter().zip((at + head..).step_by(WORD)) {
+            self.long(at).store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        last.iter()
+            .zip(at + to_len(head, words)..)
+            .for_each(|(byte, at)| self.byte(at).store(*byte, Relaxed));
+        debug_assert_eq!(last.len(), tail);
     }
 
     pub(crate) fn command(&self) -> Command {
@@ -163,6 +214,16 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// Puts empty memory of this process alone in its place: what is still done here no other process sees.
+    pub fn leave(&self) {
+        let (how, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+        // SAFETY: exactly the mapping made in `map`, of which no references exist but to atomic words, and words are there again.
+        let left = unsafe { mmap_anonymous(self.at.as_ptr().cast(), SIZE, how, flags) };
+        debug_assert!(left.is_ok());
+    }
+}
+
 impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `map`; no references into it exist.
@@ -186,6 +247,42 @@ mod tests {
         server.data(&mut got);
         assert_eq!(&got, b"bytes");
         assert!(file.as_raw_fd() > 0);
+    }
+
+    #[test]
+    fn every_piece_comes_out_as_it_went_in_and_nothing_beside_it() {
+        let (server, file) = Segment::make().expect("made");
+        let client = Segment::open(&file).expect("opens");
+        let bytes: Vec<u8> = (1..=90).collect();
+        for at in 0..17 {
+            for len in 0..40 {
+                client.put_data(&[0; 90]);
+                client.put_data_at(at, &bytes[..len]);
+                let (mut got, mut all) = (vec![0; len], [0; 90]);
+                server.data_at(at, &mut got);
+                server.data(&mut all);
+                assert_eq!(got, bytes[..len], "{len} at {at}");
+                assert_eq!(all.iter().filter(|b| **b != 0).count(), len, "{len} at {at}");
+            }
+        }
+        let end = [9; 5];
+        client.put_data_at(DATA - 5, &end);
+        let mut got = [0; 5];
+        server.data_at(DATA - 5, &mut got);
+        assert_eq!(got, end);
+    }
+
+    #[test]
+    fn who_has_left_is_not_seen_and_sees_nothing() {
+        let (server, file) = Segment::make().expect("made");
+        let client = Segment::open(&file).expect("opens");
+        server.put_data(b"answer");
+        client.leave();
+        client.put_data(b"half");
+        let mut got = [0; 6];
+        server.data(&mut got);
+        assert_eq!(&got, b"answer");
+        assert_eq!(client.turn().load(std::sync::atomic::Ordering::SeqCst), 0, "nobody answers there");
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Version of what is said. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What [`Answer::result`] is where the server leaves the call to the kernel's view.
 const KERNEL: i64 = i64::MIN;
@@ -108,6 +108,32 @@ impl Op {
     /// The operation of this number.
     pub fn of(number: u32) -> Option<Op> {
         Op::ALL.get((number as usize).checked_sub(1)?).copied()
+    }
+
+    /// Whether it changes something, so that doing it twice is not doing it once.
+    pub fn changes(self) -> bool {
+        match self {
+            Op::Open
+            | Op::Close
+            | Op::Read
+            | Op::Sync
+            | Op::Stat
+            | Op::StatPath
+            | Op::Access
+            | Op::Readlink => false,
+            Op::Write
+            | Op::Create
+            | Op::Unlink
+            | Op::Rmdir
+            | Op::Mkdir
+            | Op::Symlink
+            | Op::Link
+            | Op::Rename
+            | Op::Chmod
+            | Op::Chown
+            | Op::Utimens
+            | Op::Truncate => true,
+        }
     }
 
     /// Whether it is of a [`Place`](crate::place::Place).

@@ -219,7 +219,10 @@ impl Adapter {
         let node = self.node(node)?;
         let mode = set.mode.map(|m| (m & 0o7777) as u16);
         let change = Change {
-            mode: mode.or_else(|| self.mode_without_set_ids(caller, &node)),
+            mode: mode.or_else(|| match set.uid.or(set.gid) {
+                Some(_) => self.mode_after_chown(caller, &node),
+                None => self.mode_without_set_ids(caller, &node),
+            }),
             uid: set.uid,
             gid: set.gid,
             size: set.size,

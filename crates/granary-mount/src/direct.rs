@@ -10,7 +10,8 @@
 //! What does not change is told with a version, so that a program may keep it (versions.rs).
 //!
 //! It is the same vfs as the FUSE requests', under the same guard, and waits for the same durability. But the caller is a real one:
-//! the vfs checks what the process may do, whose user, groups and number the kernel has told when it connected.
+//! the vfs checks what the process may do, whose user, groups and number the kernel has told when it connected. That it reaches the
+//! mount it shows first (reach.rs), and what one user's programs take together has an end (users.rs).
 //!
 //! Invariants:
 //!
@@ -25,7 +26,9 @@
 
 mod names;
 mod peer;
+mod reach;
 mod serve;
+mod users;
 mod versions;
 mod views;
 mod walk;
@@ -37,6 +40,7 @@ use granary_sim::JoinHandle;
 use granary_units::Nanos;
 use parking_lot::Mutex;
 use peer::Peer;
+use reach::Table;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,6 +49,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use users::Users;
 pub(crate) use views::Settling;
 
 /// Programs that may be connected at once. Each takes a thread.
@@ -60,6 +65,8 @@ pub(crate) struct Shared {
     ends: AtomicBool,
     channels: AtomicUsize,
     crowd: Arc<Crowd>,
+    mounts: Arc<Table>,
+    users: Users,
     peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
 }
 
@@ -72,12 +79,19 @@ pub(crate) struct Direct {
 }
 
 impl Direct {
-    /// Serves at the socket `path`, which does not exist yet. `others`: whoever can reach the mount may connect.
+    /// Serves at the socket `path`, which does not exist yet, the mount of this device ("major:minor"). `others`: whoever can reach the
+    /// mount may connect.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn start(adapter: &Arc<Adapter>, path: &Path, others: bool) -> io::Result<Direct> {
+    pub(crate) fn start(
+        adapter: &Arc<Adapter>,
+        path: &Path,
+        device: &str,
+        others: bool,
+    ) -> io::Result<Direct> {
         versions::begin();
+        let mounts = Arc::new(Table::of(None, device)?);
         let listener = Arc::new(listen_at(path, if others { 0o666 } else { 0o600 })?);
         let shared = Arc::new(Shared {
             adapter: Arc::clone(adapter),
@@ -85,6 +99,8 @@ impl Direct {
             ends: AtomicBool::new(false),
             channels: AtomicUsize::new(0),
             crowd: Arc::new(Crowd::new()),
+            mounts,
+            users: Users::default(),
             peers: Mutex::default(),
         });
         let (its, socket) = (Arc::clone(&shared), Arc::clone(&listener));
@@ -133,7 +149,7 @@ impl Shared {
                 let _ = granary_direct::socket::refuse(socket.as_fd(), rustix::io::Errno::AGAIN);
                 continue;
             }
-            match Peer::of(socket, self.others) {
+            match Peer::of(socket, self) {
                 Ok(peer) => {
                     let peer = Arc::new(peer);
                     self.peers.lock().insert(number, Arc::clone(&peer));

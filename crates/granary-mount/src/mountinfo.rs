@@ -23,6 +23,8 @@ pub struct MountEntry {
     pub fs_type: String,
     /// What is mounted.
     pub source: String,
+    /// Nothing can be changed through it, because the mount or the file system is read-only.
+    pub read_only: bool,
 }
 
 /// The topmost mount on exactly this directory (an absolute path without links).
@@ -41,6 +43,12 @@ pub fn find(dir: &Path) -> io::Result<Option<MountEntry>> {
 pub fn of_source(source: &str) -> io::Result<Option<MountEntry>> {
     let table = fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|m| m.source == source))
+}
+
+/// Whether a process sees a mount of ours with this source; `None` where it cannot be looked at.
+pub fn sees(process: u32, source: &str) -> Option<bool> {
+    let table = fs::read(format!("/proc/{process}/mountinfo")).ok()?;
+    Some(entries(&table).any(|m| m.fs_type == FS_TYPE && m.source == source))
 }
 
 /// Where a file system that is unmounted here is still mounted.
@@ -83,6 +91,16 @@ fn find_anywhere(wanted: impl Fn(&MountEntry) -> bool) -> Option<Elsewhere> {
     None
 }
 
+/// The mounts of a table.
+pub(crate) fn entries(table: &[u8]) -> impl Iterator<Item = MountEntry> {
+    table.split(|&b| b == b'\n').filter_map(parse)
+}
+
+/// Whether a list of options has this one.
+fn has(options: &[u8], option: &[u8]) -> bool {
+    options.split(|&b| b == b',').any(|one| one == option)
+}
+
 /// A line: `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn parse(line: &[u8]) -> Option<MountEntry> {
     let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
@@ -94,6 +112,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
         mount_point: PathBuf::from(OsString::from_vec(unescape(fields.get(4)?))),
         fs_type: text(fields.get(dash + 1)?),
         source: text(fields.get(dash + 2)?),
+        read_only: [fields.get(5), fields.get(dash + 3)].into_iter().flatten().any(|f| has(f, b"ro")),
     })
 }
 
@@ -153,6 +172,13 @@ mod tests {
         let m = parse(line).expect("a good line");
         assert_eq!((m.id, m.device.as_str(), m.fs_type.as_str()), (36, "0:52", FS_TYPE));
         assert_eq!((m.mount_point.as_path(), m.source.as_str()), (Path::new("/mnt/a b"), "ram:bytefs"));
+        assert!(!m.read_only);
+        let read_only = |mount: &str, fs: &str| {
+            let line = format!("36 35 0:52 / /mnt {mount} - fuse.granary x {fs}");
+            parse(line.as_bytes()).expect("a good line").read_only
+        };
+        assert!(read_only("ro,nosuid", "rw") && read_only("rw", "ro,user_id=0"));
+        assert!(!read_only("rw,errors=ro", "rw,root"));
         assert_eq!(parse(b"no mount"), None);
     }
 

@@ -61,9 +61,12 @@ pub fn mount(vfs: Arc<Vfs>, dir: &Path, options: &Options) -> Result<Mounted, Mo
     adapter.errands.start(&adapter, "errands").map_err(MountError::io("starting a thread"))?;
     adapter.leavers.errands.start(&adapter, "space").map_err(MountError::io("starting a thread"))?;
     let session = serve(session, &adapter, options)?;
-    let direct = options.direct.as_deref().map(|socket| Direct::start(&adapter, socket, options.allow_other));
+    let unmounter = Unmounter::here(dir)?;
+    let device = unmounter.entry.as_ref().map_or(String::new(), |m| m.device.clone());
+    let direct = options.direct.as_deref();
+    let direct = direct.map(|socket| Direct::start(&adapter, socket, &device, options.allow_other));
     let direct = direct.transpose().map_err(MountError::io("making the socket for direct access"))?;
-    Ok(Mounted { session: Some(session), direct, adapter, unmounter: Unmounter::here(dir)? })
+    Ok(Mounted { session: Some(session), direct, adapter, unmounter })
 }
 
 /// Whether there is FUSE, and `dir` could be mounted on: for a caller who wants to know before much is done. [`mount`] looks

@@ -27,6 +27,7 @@ mod task;
 pub mod sync {
     //! Locks that wait in whichever world the caller is in; the API of `parking_lot`.
     mod condvar;
+    pub(crate) mod home;
     mod mutex;
     mod rwlock;
     pub use condvar::Condvar;

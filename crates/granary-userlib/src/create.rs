@@ -12,6 +12,7 @@
 //! (the superuser may all).
 
 use crate::file::borrowed;
+use crate::owner;
 use crate::path::{Room, place};
 use crate::session::{self, Connected};
 use crate::setup::setup;
@@ -102,6 +103,7 @@ pub fn is_opened(made: &Made, fd: c_int) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umask(mask: mode_t) -> mode_t {
     let before = next!(umask: fn(mode_t) -> mode_t, mask);
-    UMASK.store(mask & 0o777, Relaxed);
+    // A child in the same memory may have one of its own.
+    UMASK.store(if owner::is_here() { mask & 0o777 } else { UNKNOWN }, Relaxed);
     before
 }

@@ -4,7 +4,7 @@
 //! gets it: the socket goes elsewhere.
 
 use crate::setup::leave_names;
-use crate::{fail, session, table};
+use crate::{fail, owner, session, table};
 use libc::{FILE, c_char, c_long, c_uint};
 use std::ffi::c_int;
 
@@ -171,7 +171,7 @@ macro_rules! freopen {
 }
 freopen! { freopen freopen64 }
 
-/// syscall(2): what closes or replaces a descriptor, or changes who this is and where, past the functions above.
+/// syscall(2): what closes or replaces a descriptor, makes a process, or changes who this is and where, past the functions above.
 ///
 /// # Safety
 /// As libc's.
@@ -185,6 +185,9 @@ pub unsafe extern "C" fn syscall(
     e: c_long,
     f: c_long,
 ) -> c_long {
+    if let Some((number, flags)) = owner::cloning(number, a) {
+        return owner::making(flags, || next!(syscall: fn(c_long; ...) -> c_long, number, a, b, c, d, e, f));
+    }
     match number {
         libc::SYS_close => table::forget(a as c_int),
         libc::SYS_dup3 => table::forget(b as c_int),

@@ -10,6 +10,7 @@
 use crate::cache::Source;
 use crate::session::{self, Connected};
 use crate::setup::setup;
+use crate::signals::{self, Held};
 use granary_direct::{Command, Op};
 use rustix::fd::{BorrowedFd, RawFd};
 use std::ffi::c_int;
@@ -47,25 +48,11 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// The position of a file is this thread's to move, until the value goes. Signals wait so long: a handler that wrote to the same file
 /// in between would write over what was written, or be written over.
-pub struct Moving(&'static File, libc::sigset_t);
+pub struct Moving(&'static File, #[expect(dead_code, reason = "dropped last")] Held);
 
 impl Drop for Moving {
     fn drop(&mut self) {
         self.0.mover.store(0, SeqCst);
-        // SAFETY: the mask that was there before.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.1, std::ptr::null_mut()) };
-    }
-}
-
-/// Has signals wait; returns the mask before.
-fn hold_signals() -> libc::sigset_t {
-    let mut before = MaybeUninit::uninit();
-    let mut all = MaybeUninit::uninit();
-    // SAFETY: both are written before they are read; the mask of this thread alone is changed.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
     }
 }
 
@@ -185,18 +172,16 @@ impl File {
         if self.shared.load(SeqCst) {
             return None;
         }
-        let (me, before) = (session::thread(), hold_signals());
+        let (me, held) = (session::thread(), signals::hold());
         // Whoever moves it comes to an end: signals wait, and a server that is gone is noticed.
         for turn in 0u64.. {
             match self.mover.compare_exchange(0, me, SeqCst, Relaxed) {
-                Ok(_) => return Some(Moving(self, before)),
+                Ok(_) => return Some(Moving(self, held)),
                 Err(owner) if owner == me => break,
                 Err(_) if turn < YIELDS => rustix::thread::sched_yield(),
                 Err(_) => drop(rustix::thread::nanosleep(&NAP)),
             }
         }
-        // SAFETY: as of `Moving`.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
         None
     }
 

@@ -10,6 +10,8 @@
 //! ```text
 //!   next.rs       the functions that libc has under the same names
 //!   setup.rs      what the environment says; fork
+//!   owner.rs      whose connection it is: one process's
+//!   signals.rs    which wait during a change
 //!   session.rs    the connection, its channels
 //!   table.rs      descriptors ──> open files
 //!   file.rs       one open file: its handle at the server
@@ -31,6 +33,7 @@
 //!    position are the kernel's, which has a lock for it.
 //! 3. Nothing here waits for a lock that the same thread holds, whatever signal comes. Such a call goes to the kernel.
 //! 4. Without a server everything goes to the kernel.
+//! 5. A channel, and the table, belong to one process. A child of any kind finds that out before anything is asked or written.
 //!
 //! Source: DEFUSE (ACM TOS 18(4), 2022), which keeps real descriptors of the mount and serves data past them.
 #![allow(unsafe_code, reason = "libc's functions, with libc's arguments")]
@@ -45,10 +48,12 @@ mod descriptors;
 mod file;
 mod names;
 mod open;
+mod owner;
 mod path;
 mod process;
 mod session;
 mod setup;
+mod signals;
 mod stat;
 mod sync;
 mod table;

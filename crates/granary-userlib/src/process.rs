@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   fork                    setup.rs
+//!   _Fork, clone            owner.rs
 //!   vfork                   is a fork: its child would use this process's memory
 //!   posix_spawn, system, popen    libc makes the child: what it inherits is shared from now on
 //!   exec                    nothing to do: descriptors are the kernel's, positions too

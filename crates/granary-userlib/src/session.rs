@@ -8,19 +8,20 @@
 //! A call takes a free channel, or asks the server for one more; where none is to be had the call goes to the kernel. The connection is
 //! made when the first call needs it, and again after it was lost (fork, another user, a server that ended).
 //!
-//! Nothing waits for what the same thread holds: a signal handler that comes in between takes another channel, or the kernel.
+//! Nothing waits for what the same thread holds: a signal handler that comes in between takes another channel, or the kernel. Where it
+//! forks, the child's thread finds an empty channel of its own when it goes on, and asks the kernel (signals.rs has changes wait).
 
 use crate::setup::{report, setup};
-use crate::versions;
+use crate::{owner, signals, versions};
 use granary_direct::channel::spins;
 use granary_direct::segment::Segment;
-use granary_direct::socket::{ask_channel, connect_to, is_connected};
+use granary_direct::socket::{ask_channel, connect_through, is_connected, refusal};
 use granary_direct::{Answer, Command, Op};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Threads of a program that call at the same time; the server gives no more.
 const CHANNELS: usize = 64;
@@ -37,6 +38,8 @@ const PATIENCE: u32 = 10_000;
 struct Channel {
     state: AtomicU32,
     epoch: AtomicU32,
+    /// The thread that has made it BUSY.
+    user: AtomicU32,
     segment: UnsafeCell<Option<Segment>>,
 }
 
@@ -44,10 +47,17 @@ struct Channel {
 unsafe impl Sync for Channel {}
 
 static TABLE: [Channel; CHANNELS] = [const {
-    Channel { state: AtomicU32::new(EMPTY), epoch: AtomicU32::new(0), segment: UnsafeCell::new(None) }
+    Channel {
+        state: AtomicU32::new(EMPTY),
+        epoch: AtomicU32::new(0),
+        user: AtomicU32::new(0),
+        segment: UnsafeCell::new(None),
+    }
 }; CHANNELS];
 static EPOCH: AtomicU32 = AtomicU32::new(1);
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
+/// Which file it is.
+static SOCKET_FILE: AtomicU64 = AtomicU64::new(0);
 /// The thread that makes a connection or asks for a channel.
 static ASKING: AtomicU32 = AtomicU32::new(0);
 /// Calls until the server is tried again.
@@ -104,27 +114,42 @@ pub fn call(
     put: impl FnOnce(&Segment),
     take: impl FnOnce(&Segment, &Answer),
 ) -> Option<(Answer, u32)> {
-    let channel = acquire()?;
-    let epoch = channel.epoch.load(SeqCst);
+    // What is done twice if a handler forks meanwhile.
+    let _held = Op::of(command.op).is_some_and(Op::changes).then(signals::hold);
+    if !owner::is_here() {
+        return None;
+    }
+    let busy = acquire()?;
+    let epoch = busy.0.epoch.load(SeqCst);
     if of.is_some_and(|of| of.epoch != epoch) {
-        channel.state.store(FREE, SeqCst);
         return None;
     }
     // SAFETY: this thread has made it BUSY.
-    let segment = unsafe { &*channel.segment.get() }.as_ref()?;
+    let segment = unsafe { &*busy.0.segment.get() }.as_ref()?;
+    // It goes before the channel does.
+    let Some(taken) = segment.take() else {
+        lose(epoch);
+        return None;
+    };
     put(segment);
-    let answer = segment.ask(&command, SPINS.load(Relaxed), || is_there(epoch));
-    match answer {
-        Some(answer) => {
-            take(segment, &answer);
-            release(channel, epoch);
-            Some((answer, epoch))
-        }
-        None => {
-            lose(epoch);
-            release(channel, epoch);
-            None
-        }
+    let there = || {
+        signals::let_through();
+        is_there(epoch)
+    };
+    let Some(answer) = taken.ask(&command, SPINS.load(Relaxed), there) else {
+        lose(epoch);
+        return None;
+    };
+    take(segment, &answer);
+    Some((answer, epoch))
+}
+
+/// A channel that this thread has made BUSY.
+struct Busy(&'static Channel);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        release(self.0, self.0.epoch.load(SeqCst));
     }
 }
 
@@ -146,17 +171,19 @@ fn release(channel: &Channel, epoch: u32) {
     }
 }
 
-fn acquire() -> Option<&'static Channel> {
+fn acquire() -> Option<Busy> {
+    let me = thread();
     for _ in 0..PATIENCE {
         let epoch = EPOCH.load(SeqCst);
         let mut is_empty = false;
         for channel in &TABLE {
             match channel.state.load(Relaxed) {
                 FREE if channel.state.compare_exchange(FREE, BUSY, SeqCst, Relaxed).is_ok() => {
+                    channel.user.store(me, SeqCst);
+                    let busy = Busy(channel);
                     if channel.epoch.load(SeqCst) == epoch {
-                        return Some(channel);
+                        return Some(busy);
                     }
-                    release(channel, epoch.wrapping_sub(1));
                     is_empty = true;
                 }
                 EMPTY => {
@@ -209,11 +236,13 @@ fn one_more() -> Option<bool> {
 fn connect_and_ask() -> Result<bool, ()> {
     let setup = setup().ok_or(())?;
     if SOCKET.load(SeqCst) < 0 {
-        let socket = connect_to(&setup.socket).map_err(|e| report(&format!("no connection: {e}")))?;
+        let socket = connect_through(&setup.socket, setup.root())
+            .map_err(|e| report(&format!("no connection: {e}; the kernel's view serves")))?;
         // Out of the way; where there are fewer descriptors than that it stays where it is.
         let high = rustix::io::fcntl_dupfd_cloexec(&socket, SOCKET_FROM);
         let socket = high.unwrap_or(socket);
         SPINS.store(spins(), Relaxed);
+        SOCKET_FILE.store(number_of(&socket), SeqCst);
         SOCKET.store(into_raw(socket), SeqCst);
     }
     let epoch = EPOCH.load(SeqCst);
@@ -222,8 +251,7 @@ fn connect_and_ask() -> Result<bool, ()> {
     let file = match ask_channel(socket) {
         Ok(Ok(file)) => file,
         Ok(Err(errno)) => {
-            let why = std::io::Error::from_raw_os_error(errno);
-            report(&format!("no channel: {why}; the kernel's view serves"));
+            report(&format!("no channel: {}; the kernel's view serves", refusal(errno)));
             return Ok(false);
         }
         Err(e) => {
@@ -243,6 +271,10 @@ fn connect_and_ask() -> Result<bool, ()> {
         }
     }
     Ok(false)
+}
+
+fn number_of(file: impl AsFd) -> u64 {
+    rustix::fs::fstat(file).map_or(0, |s| s.st_ino)
 }
 
 fn into_raw(socket: OwnedFd) -> c_int {
@@ -280,6 +312,9 @@ fn lose(epoch: u32) {
 
 /// This process is about to be another user's: the server must ask the kernel again who it is.
 pub fn start_anew() {
+    if !owner::is_here() {
+        return;
+    }
     if SOCKET.load(SeqCst) >= 0 {
         lose(EPOCH.load(SeqCst));
     }
@@ -288,12 +323,24 @@ pub fn start_anew() {
 
 /// This is the child of a fork, with one thread: the connection is the parent's.
 pub fn forked() {
-    THREAD.with(|me| me.set(0));
+    let me = THREAD.with(|me| me.replace(0));
     ASKING.store(0, SeqCst);
     RESTS.store(0, Relaxed);
     EPOCH.fetch_add(1, SeqCst);
-    drop_socket();
+    // A child that nobody has told may have closed it, and opened something else.
+    if socket().is_some_and(|socket| number_of(socket) == SOCKET_FILE.load(SeqCst)) {
+        drop_socket();
+    }
+    SOCKET.store(-1, SeqCst);
     for channel in &TABLE {
+        if channel.state.load(SeqCst) == BUSY && me != 0 && channel.user.load(SeqCst) == me {
+            // A handler has forked, and this thread goes on where it was: with memory of its own, in which nobody answers.
+            // SAFETY: nobody else is here.
+            if let Some(segment) = unsafe { &*channel.segment.get() } {
+                segment.leave();
+            }
+            continue;
+        }
         // SAFETY: no other thread is here. What the parent's other threads were about to do with it is not done here.
         unsafe { *channel.segment.get() = None };
         channel.state.store(EMPTY, SeqCst);
@@ -302,12 +349,12 @@ pub fn forked() {
 
 /// Whether a descriptor is this library's own, which programs must not close.
 pub fn is_ours(fd: c_int) -> bool {
-    fd >= 0 && SOCKET.load(Relaxed) == fd
+    fd >= 0 && SOCKET.load(Relaxed) == fd && owner::is_here()
 }
 
 /// The number of the library's own descriptor.
 pub fn our_socket() -> Option<u32> {
-    u32::try_from(SOCKET.load(SeqCst)).ok()
+    u32::try_from(SOCKET.load(SeqCst)).ok().filter(|_| owner::is_here())
 }
 
 /// The program puts something of its own at this number: ours goes elsewhere.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   loaded:  GRANARY_DIRECT_SOCKET, GRANARY_DIRECT_DIR, GRANARY_DIRECT_DEVICE ──> where the server is, which device the mount is
-//!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own
+//!   fork:    before: open files are shared from now on ── child: no connection any more, it makes its own      (owner.rs)
 //! ```
 //!
 //! Names are told to the server only where the directory is the mount itself (GRANARY_DIRECT_DEVICE), whole, with nothing mounted in it.
@@ -10,12 +10,12 @@
 //!
 //! Without these variables, or where the directory is not what it was, the library does nothing.
 
-use crate::{session, table};
+use crate::{owner, table};
 use granary_direct::{DEVICE_VARIABLE, DIR_VARIABLE, REPORT_VARIABLE, SOCKET_VARIABLE};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, statx};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -36,6 +36,14 @@ pub struct Setup {
     whole: bool,
 }
 
+impl Setup {
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        let bytes = self.prefix.strip_suffix(b"/").unwrap_or(&self.prefix);
+        Path::new(OsStr::from_bytes(bytes))
+    }
+}
+
 /// The number of a mount's root (FUSE_ROOT_ID).
 const ROOT: u64 = 1;
 
@@ -45,7 +53,7 @@ static NAMES: AtomicBool = AtomicBool::new(false);
 
 /// The set-up, if there is anything to do.
 pub fn setup() -> Option<&'static Setup> {
-    if ON.load(Relaxed) { SETUP.get() } else { None }
+    if ON.load(Relaxed) && owner::is_here() { SETUP.get() } else { None }
 }
 
 /// The set-up, if paths lead for this process where they lead for the server.
@@ -56,7 +64,9 @@ pub fn names() -> Option<&'static Setup> {
 /// Paths are the kernel's from now on: they lead elsewhere (another root, other mounts), or this process is not who the server takes it
 /// for.
 pub fn leave_names() {
-    NAMES.store(false, Relaxed);
+    if owner::is_here() {
+        NAMES.store(false, Relaxed);
+    }
 }
 
 /// Says why something is left to the kernel, where the user asked to be told.
@@ -140,6 +150,7 @@ extern "C" fn loaded() {
     let Some(setup) = read_environment() else { return };
     NAMES.store(setup.whole, Relaxed);
     let _ = SETUP.set(setup);
+    owner::begin();
     // SAFETY: functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(before_fork), None, Some(in_child)) };
     ON.store(true, Relaxed);
@@ -150,8 +161,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn in_child() {
-    session::forked();
-    table::forked();
+    owner::forked();
 }
 
 #[used]

@@ -11,6 +11,7 @@
 //! A program that closes a descriptor in one thread while another one uses it may meet the number's next file, as with the kernel.
 
 use crate::file::File;
+use crate::owner;
 use crate::session::{self, Connected};
 use std::ffi::c_int;
 use std::sync::atomic::AtomicU32;
@@ -34,6 +35,11 @@ fn slot(fd: c_int) -> Option<&'static AtomicU32> {
 
 /// The file that a descriptor is of.
 pub fn file(fd: c_int) -> Option<&'static File> {
+    known(fd).filter(|_| owner::is_here())
+}
+
+/// The same, whoever asks.
+fn known(fd: c_int) -> Option<&'static File> {
     match slot(fd)?.load(SeqCst) {
         0 => None,
         n => Some(&FILES[n as usize - 1]),
@@ -69,6 +75,10 @@ pub fn enter_with(fd: c_int, flags: c_int, ino: u64, handle: Option<Connected>) 
 /// A descriptor is about to be closed, or means something else from now on.
 pub fn forget(fd: c_int) {
     let Some(slot) = slot(fd) else { return };
+    // Mostly it is none of ours. And a child in the same memory closes what is its own.
+    if slot.load(SeqCst) == 0 || !owner::is_here() {
+        return;
+    }
     match slot.swap(0, SeqCst) {
         0 => {}
         n => FILES[n as usize - 1].end(),
@@ -85,7 +95,7 @@ pub fn forget_range(from: u32, to: u32) {
 pub fn duplicate(old: c_int, new: c_int) {
     let (Some(from), Some(to)) = (slot(old), slot(new)) else { return };
     let n = from.load(SeqCst);
-    if n != 0 && old != new {
+    if n != 0 && old != new && owner::is_here() {
         FILES[n as usize - 1].hold();
         END.fetch_max(new as u32 + 1, SeqCst);
         to.store(n, SeqCst);
@@ -101,6 +111,11 @@ pub fn share_all(which: impl Fn(c_int) -> bool) {
             file.share();
         }
     }
+}
+
+/// All of them are, whoever asks.
+pub fn share_all_known() {
+    (0..END.load(SeqCst) as c_int).filter_map(known).for_each(File::share);
 }
 
 /// This is the child: other threads, which may have been in the middle of something, are not here.

@@ -164,6 +164,18 @@ fn a_program_finds_every_call_as_its_manual_says() {
     }
 }
 
+/// The other's bytes, or an error, is what a child got that shared its parent's channel.
+#[test]
+fn children_of_every_kind_find_their_own_files() {
+    if !possible() {
+        return;
+    }
+    let rig = Rig::new(find("bytefs"));
+    rig.run(example("children"), &[rig.path("").as_os_str()]);
+    assert!(rig.commands(Operation::Read) > 5000, "they went through the kernel");
+    rig.finish();
+}
+
 /// OrchFS lends each file to the process that writes to it. Who is killed gives back at once what it had.
 #[test]
 fn a_killed_program_gives_back_what_it_was_lent() {

@@ -69,10 +69,12 @@ impl Adapter {
         if !matches!(cmd, GETFLAGS | SETFLAGS | FSGETXATTR | FSSETXATTR) || Statistics::is(node) {
             return Ok(None);
         }
-        let node = self.node(node)?;
+        let (id, node) = (node, self.node(node)?);
         if let Some(flags) = given(cmd, data)? {
             self.changes()?;
             self.vfs.setattr(&caller.sets_flags_of(&node), &node, &Change::flags(flags))?;
+            // The kernel does not expect that the time of the last change has moved.
+            self.forget_attributes(id);
             return Ok(Some(Vec::new()));
         }
         let flags = self.vfs.stat(&node).attr.flags;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   WRITE, SETATTR of the size   the kernel says (KILL_SUIDGID) that the caller may not keep them: no CAP_FSETID
-//!   SETATTR of an owner          the same, whoever calls
+//!   SETATTR of an owner          the same, whoever calls: whether they have CAP_FSETID is looked up
 //!   FALLOCATE                    the kernel says nothing: what the caller's process may do is looked up
 //! ```
 //!
@@ -122,6 +122,15 @@ impl Adapter {
     pub(super) fn mode_without_set_ids(&self, caller: Requester, node: &NodeRef) -> Option<u16> {
         let cred = caller.writes_to(node).cred;
         (cred.uid != 0).then(|| self.vfs.without_set_ids(&cred, node)).flatten()
+    }
+
+    /// The mode after a change of the owner or the group by the caller, of whatever is no directory; `None`: as it is.
+    pub(super) fn mode_after_chown(&self, caller: Requester, node: &NodeRef) -> Option<u16> {
+        if node.is_dir() || node.view(|a| a.mode & SET_IDS == 0) {
+            return None;
+        }
+        let privileged = caller.pid == 0 || caller.has_fsetid();
+        self.vfs.without_set_ids(&if privileged { Cred::ROOT } else { caller.cred() }, node)
     }
 
     /// Calls `f`; where it has changed the mode of the file, the kernel is told.

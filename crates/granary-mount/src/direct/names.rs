@@ -61,11 +61,11 @@ impl Adapter {
             Op::StatPath => {
                 return self.direct_stat(caller, place, follow);
             }
-            Op::Access => return self.direct_access(caller, place, command.flags),
+            Op::Access => return self.direct_access(peer, place, command.flags),
             _ => {}
         }
-        if self.changes().is_err() {
-            // Read-only, or broken: the kernel's view says how.
+        if self.changes().is_err() || !peer.may_change() {
+            // Read-only here or everywhere, or broken: the kernel's view says how.
             return Err(SeeKernel);
         }
         match op {
@@ -133,9 +133,10 @@ impl Adapter {
         Ok(self.vfs.readlink(caller, &node))
     }
 
-    fn direct_access(&self, caller: &Caller, place: Place<'_>, flags: u32) -> Walked<Answer> {
+    fn direct_access(&self, peer: &Peer, place: Place<'_>, flags: u32) -> Walked<Answer> {
+        let caller = &peer.caller;
         let wanted = Access::from_bits_truncate((flags >> WANTED) as u8);
-        if wanted.contains(Access::WRITE) && self.changes().is_err() {
+        if wanted.contains(Access::WRITE) && (self.changes().is_err() || !peer.may_change()) {
             return Err(SeeKernel);
         }
         let node = found!(self.walk(caller, place, flags & FOLLOW != 0)?);

@@ -11,27 +11,26 @@
 //! Invariant: whatever ends the connection, every open file is closed exactly once, by whoever lets go of it last.
 #![allow(unsafe_code, reason = "SO_PEERGROUPS, which rustix does not have")]
 
+use super::reach::Reach;
+use super::users::{MAX_FILES, Share, User};
 use super::{Shared, versions};
 use crate::adapter::process_status;
 use granary_direct::channel::{spins, spins_after};
 use granary_direct::segment::Segment;
-use granary_direct::socket::{Request, hand_over, next_request, refuse};
+use granary_direct::socket::{Request, hand_over, next_request, refuse, welcome};
 use granary_sim::JoinHandle;
 use granary_vfs::{Caller, Cred, FsError, OpenFile, Result, Vfs};
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::geteuid;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 /// Channels of one program: threads that call at the same time.
 const MAX_CHANNELS: usize = 64;
-/// Files that one program may have open this way: what a process may have open by default in a systemd world is 524,288, and no
-/// more than a fraction of that of regular files.
-const MAX_FILES: usize = 1 << 16;
 /// CAP_CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID of linux/capability.h: what makes a superuser of files.
 const SUPERUSER: u64 = 0b1_1111;
 
@@ -46,6 +45,11 @@ struct Files {
 pub(crate) struct Peer {
     socket: OwnedFd,
     pub(super) caller: Caller,
+    user: Arc<User>,
+    /// There once it has shown it.
+    reach: OnceLock<Reach>,
+    /// It may learn when what changes that it does not look at: it is the user who serves, or root.
+    pub(super) sees_all: bool,
     files: Mutex<Files>,
     ends: AtomicBool,
 }
@@ -78,10 +82,44 @@ fn groups(socket: BorrowedFd<'_>) -> std::result::Result<Vec<u32>, Errno> {
     }
 }
 
+/// The user, group and number of who is at the other end; the number is 0 where it is of a namespace that this process does not see.
+fn credentials(socket: BorrowedFd<'_>) -> std::result::Result<(u32, u32, u32), Errno> {
+    let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to the structure, which has as many, and the length to `len`.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut len,
+        )
+    };
+    let error = std::io::Error::last_os_error();
+    match done {
+        0 => Ok((who.uid, who.gid, who.pid.unsigned_abs())),
+        _ => Err(Errno::from_io_error(&error).unwrap_or(Errno::PERM)),
+    }
+}
+
+/// Which namespace of a kind a process is in; `None` where this process may not look.
+fn namespace(process: &str, kind: &str) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok()
+}
+
 /// Who is at the other end.
 fn caller(socket: BorrowedFd<'_>, others: bool) -> std::result::Result<Caller, Errno> {
-    let who = socket_peercred(socket)?;
-    let (uid, gid, pid) = (who.uid.as_raw(), who.gid.as_raw(), who.pid.as_raw_nonzero().get() as u32);
+    let (uid, gid, pid) = credentials(socket)?;
+    // A number of 0 is one that this process's namespace has not.
+    let elsewhere = |kind| namespace(&pid.to_string(), kind) != namespace("self", kind);
+    if pid == 0 || (namespace(&pid.to_string(), "pid").is_some() && elsewhere("pid")) {
+        return Err(Errno::SRCH);
+    }
+    // Where this process may not look, the other user is none who is more than its number says.
+    if (uid == 0 || namespace(&pid.to_string(), "user").is_some()) && elsewhere("user") {
+        return Err(Errno::USERS);
+    }
     if uid != geteuid().as_raw() && !others {
         return Err(Errno::ACCESS);
     }
@@ -98,10 +136,33 @@ fn caller(socket: BorrowedFd<'_>, others: bool) -> std::result::Result<Caller, E
 
 impl Peer {
     /// Whoever has connected; who is not let in with the reason.
-    pub(super) fn of(socket: OwnedFd, others: bool) -> std::result::Result<Peer, (OwnedFd, Errno)> {
-        match caller(socket.as_fd(), others) {
-            Ok(caller) => Ok(Peer { socket, caller, files: Mutex::default(), ends: AtomicBool::new(false) }),
-            Err(why) => Err((socket, why)),
+    pub(super) fn of(socket: OwnedFd, shared: &Shared) -> std::result::Result<Peer, (OwnedFd, Errno)> {
+        let caller = match caller(socket.as_fd(), shared.others) {
+            Ok(caller) => caller,
+            Err(why) => return Err((socket, why)),
+        };
+        let uid = caller.cred.uid;
+        let user = shared.users.get(uid);
+        if !user.take(Share::Connections) {
+            return Err((socket, Errno::DQUOT));
+        }
+        let sees_all = uid == 0 || uid == geteuid().as_raw();
+        let (reach, files, ends) = (OnceLock::new(), Mutex::default(), AtomicBool::new(false));
+        Ok(Peer { socket, caller, user, reach, sees_all, files, ends })
+    }
+
+    /// Whether changes may be made through the mount that it has shown.
+    pub(super) fn may_change(&self) -> bool {
+        self.reach.get().is_some_and(Reach::may_change)
+    }
+
+    fn shows(&self, root: OwnedFd, shared: &Shared) -> std::io::Result<()> {
+        match Reach::of(root, &shared.mounts, self.caller.process) {
+            Ok(reach) => {
+                let _ = self.reach.set(reach);
+                welcome(self.socket.as_fd())
+            }
+            Err(why) => refuse(self.socket.as_fd(), why),
         }
     }
 
@@ -116,14 +177,22 @@ impl Peer {
         while let Some(request) = next_request(self.socket.as_fd()) {
             let done = match request {
                 Request::Foreign => refuse(self.socket.as_fd(), Errno::PROTO),
+                Request::Mount(root) => self.shows(root, shared),
+                _ if self.reach.get().is_none() => refuse(self.socket.as_fd(), Errno::XDEV),
+                Request::Versions if !self.sees_all => refuse(self.socket.as_fd(), Errno::ACCESS),
                 Request::Versions => match versions::file() {
                     Some(file) => hand_over(self.socket.as_fd(), file),
                     None => refuse(self.socket.as_fd(), Errno::OPNOTSUPP),
                 },
+                Request::Channel if !self.user.take(Share::Channels) => {
+                    refuse(self.socket.as_fd(), Errno::DQUOT)
+                }
                 Request::Channel if channels.len() >= MAX_CHANNELS || !shared.take_channel() => {
+                    self.user.give_back(Share::Channels, 1);
                     refuse(self.socket.as_fd(), Errno::AGAIN)
                 }
                 Request::Channel => self.open_channel(shared, &mut channels).inspect_err(|_| {
+                    self.user.give_back(Share::Channels, 1);
                     shared.give_channel_back();
                     let _ = refuse(self.socket.as_fd(), Errno::NOMEM);
                 }),
@@ -136,9 +205,11 @@ impl Peer {
         for (segment, thread) in channels {
             segment.end();
             thread.join();
+            self.user.give_back(Share::Channels, 1);
             shared.give_channel_back();
         }
         let files = std::mem::take(&mut *self.files.lock());
+        self.user.give_back(Share::Files, files.slots.iter().flatten().count());
         shared.adapter.guard.answer(|| {
             files.slots.into_iter().flatten().for_each(|file| self.let_go(&shared.adapter.vfs, file));
         });
@@ -158,7 +229,8 @@ impl Peer {
             let _whose = granary_sim::on_behalf(peer.caller.process as usize);
             let (spins, mut buffer) = (spins(), Vec::new());
             let (mut rounds, mut last) = (spins, 0);
-            while let Some(command) = its.next(&peer.ends, rounds) {
+            loop {
+                let Some(command) = its.next(&peer.ends, rounds, || buffer = Vec::new()) else { break };
                 let crowded = crowd.is_there(&mut last);
                 its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer), crowded);
                 rounds = if crowded { 0 } else { spins_after(command.op, spins) };
@@ -174,13 +246,19 @@ impl Peer {
     /// `TooManyFiles`, with the file.
     pub(super) fn insert(&self, file: OpenFile) -> std::result::Result<u32, OpenFile> {
         let mut files = self.files.lock();
+        if !self.user.take(Share::Files) {
+            return Err(file);
+        }
         let at = match files.free.pop() {
             Some(at) => at as usize,
             None if files.slots.len() < MAX_FILES => {
                 files.slots.push(None);
                 files.slots.len() - 1
             }
-            None => return Err(file),
+            None => {
+                self.user.give_back(Share::Files, 1);
+                return Err(file);
+            }
         };
         files.slots[at] = Some(Arc::new(file));
         Ok(at as u32)
@@ -197,6 +275,7 @@ impl Peer {
         let slot = files.slots.get_mut(handle as usize).ok_or(FsError::BadFd)?;
         let file = slot.take().ok_or(FsError::BadFd)?;
         files.free.push(handle);
+        self.user.give_back(Share::Files, 1);
         Ok(file)
     }
 
@@ -205,5 +284,11 @@ impl Peer {
         if let Some(file) = Arc::into_inner(file) {
             vfs.close(&self.caller, file);
         }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.user.give_back(Share::Connections, 1);
     }
 }

@@ -52,6 +52,8 @@ impl Adapter {
         let done = self.guard.run(|| {
             let done = self.serve_op(op, peer, command, segment, buffer);
             answer = match done {
+                // When something changes that it does not look at is no affair of another user's.
+                Ok(Ok(done)) if !peer.sees_all => Answer { names: 0, version: 0, slot: 0, ..done },
                 Ok(Ok(done)) => done,
                 Ok(Err(e)) => Answer::error(e.errno()),
                 Err(SeeKernel) => Answer::kernel(),
@@ -187,7 +189,7 @@ impl Adapter {
             return Err(SeeKernel);
         }
         let flags = OpenFlags::from_bits_retain(command.flags) & KEPT;
-        if flags.writes() && self.changes().is_err() {
+        if flags.writes() && (self.changes().is_err() || !peer.may_change()) {
             return Err(SeeKernel);
         }
         // Who may not by path and mode may have been given the descriptor.
@@ -231,6 +233,9 @@ impl Adapter {
 
     fn direct_write(&self, peer: &Peer, file: &OpenFile, pos: u64, data: &[u8]) -> Result<Answer> {
         self.changes()?;
+        if !peer.may_change() {
+            return Ok(Answer::kernel());
+        }
         let node = file.node();
         self.settle(node);
         let before = node.size();

@@ -5,7 +5,7 @@
 
 use crate::rig::{Rig, eventually, possible, systems};
 use granary_direct::segment::{DATA, Segment};
-use granary_direct::socket::{ask_channel, connect_to};
+use granary_direct::socket::{ask_channel, connect_through, connect_to};
 use granary_direct::{Command, Connection, Op, Place, Refused};
 use granary_mount::{Operation, Options};
 use granary_sim::rng::Stream;
@@ -38,7 +38,7 @@ impl Server {
     }
 
     pub fn client(&self) -> Connection {
-        Connection::open(&self.socket).expect("connects")
+        Connection::open(&self.socket, self.rig.root()).expect("connects")
     }
 
     /// Opens a file that is there by its path, as the library does.
@@ -288,7 +288,7 @@ fn a_client_that_does_not_keep_the_rules_harms_itself_only() {
         let good = server.client();
         fs::write(server.rig.path("mine"), vec![7; 5000]).expect("written");
         let mine = server.open(&good, "mine", RDWR);
-        let socket = connect_to(&server.socket).expect("connects");
+        let socket = connect_through(&server.socket, server.rig.root()).expect("connects");
         let file = ask_channel(socket.as_fd()).expect("answers").expect("a channel");
         assert!(rustix::fs::ftruncate(&file, 0).is_err(), "its size is sealed");
         let mut rng = Stream::new(12, "rules");
@@ -317,7 +317,7 @@ fn memory_that_goes_while_a_command_runs_hurts_its_client_only() {
         fs::write(server.rig.path("mine"), vec![7; 5000]).expect("written");
         let mine = server.open(&good, "mine", RDWR);
         for round in 0..8u64 {
-            let socket = connect_to(&server.socket).expect("connects");
+            let socket = connect_through(&server.socket, server.rig.root()).expect("connects");
             let file = ask_channel(socket.as_fd()).expect("answers").expect("a channel");
             let segment = Segment::open(&file).expect("a channel");
             let place = Place::at_root(b"mine").put(&segment, 0).expect("fits");
@@ -354,11 +354,11 @@ fn thousands_of_programs_come_and_go() {
         let ino = fs::metadata(rig.path("mine")).expect("there").ino();
         let gone = many(1200);
         for round in 0..gone {
-            let mut client = Connection::open(&server.socket);
+            let mut client = Connection::open(&server.socket, server.rig.root());
             // The server lets go of those before a little later.
             eventually(|| {
                 client.is_ok() || {
-                    client = Connection::open(&server.socket);
+                    client = Connection::open(&server.socket, server.rig.root());
                     client.is_ok()
                 }
             });
@@ -401,13 +401,13 @@ fn what_clients_held_is_given_back_when_they_are_gone() {
         });
         assert_eq!(free(), before, "removed files of programs that are gone");
         // Far more at once than it serves: those beyond are told, the others go on.
-        let many: Vec<_> = (0..600).map(|_| Connection::open(&server.socket)).collect();
+        let many: Vec<_> = (0..600).map(|_| Connection::open(&server.socket, server.rig.root())).collect();
         let served = many.iter().filter(|c| c.is_ok()).count();
         assert!((100..600).contains(&served), "{served} of 600");
         let first = many.iter().flatten().next().expect("one");
         assert_eq!(first.stat(b"none", true), Err(Refused::Errno(ENOENT)));
         drop(many);
-        eventually(|| Connection::open(&server.socket).is_ok());
+        eventually(|| Connection::open(&server.socket, server.rig.root()).is_ok());
         assert_eq!(server.client().stat(b"none", true), Err(Refused::Errno(ENOENT)));
     });
 }
@@ -424,7 +424,7 @@ fn the_end_of_the_mount_is_the_end_of_its_clients() {
     let socket = server.socket.clone();
     server.rig.finish();
     assert_eq!(client.read(f, 0, &mut [0; 4]), Err(Refused::Gone));
-    assert!(Connection::open(&socket).is_err() && !Path::new(&socket).exists());
+    assert!(connect_to(&socket).is_err() && !Path::new(&socket).exists());
     let mut nothing = String::new();
     assert!(fs::File::open(&socket).and_then(|mut f| f.read_to_string(&mut nothing)).is_err());
 }

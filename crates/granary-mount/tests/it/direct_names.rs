@@ -2,7 +2,7 @@
 
 use crate::direct::{RDWR, each};
 use crate::rig::eventually;
-use granary_direct::socket::{ask_versions, connect_to};
+use granary_direct::socket::{ask_versions, connect_through};
 use granary_direct::versions::{Versions, Watched};
 use granary_direct::wire::{FOLLOW, MTIME_OMIT};
 use granary_direct::{Answer, Command, Connection, Op, Place, Refused};
@@ -197,7 +197,7 @@ fn two_views_at_once_agree_on_every_name() {
 fn every_change_counts() {
     each(None, |server| {
         let (rig, client) = (&server.rig, server.client());
-        let socket = connect_to(&server.socket).expect("connects");
+        let socket = connect_through(&server.socket, server.rig.root()).expect("connects");
         let file = ask_versions(socket.as_fd()).expect("answers").expect("versions");
         let versions = Versions::open(&file).expect("versions");
         fs::create_dir(rig.path("d")).expect("made");

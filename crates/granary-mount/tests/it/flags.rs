@@ -261,3 +261,25 @@ fn other_users_set_no_flags_and_owners_only_what_protects_nothing() {
         assert_eq!((flags(&rig.path("own")), flags(&rig.path("roots"))), (NODUMP, 0), "{}", rig.fs);
     });
 }
+
+/// The kernel keeps attributes: a change of flags has moved one of them.
+#[test]
+fn the_time_of_the_last_change_shows_at_once() {
+    each(|rig| {
+        let path = rig.path("f");
+        fs::write(&path, b"x").expect("written");
+        let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+        let file = File::options().write(true).open(&path).expect("opens");
+        file.set_times(fs::FileTimes::new().set_modified(long_ago)).expect("set");
+        let changed = |path: &Path| {
+            let m = fs::metadata(path).expect("stat");
+            (m.ctime(), m.ctime_nsec())
+        };
+        let before = changed(&path);
+        let moved = rig::eventually(|| {
+            set(&path, NOATIME).expect("chattr +A");
+            changed(&path) > before
+        });
+        assert!(moved, "{}: stat shows the time of before", rig.fs);
+    });
+}

@@ -10,6 +10,7 @@ mod exercise;
 mod exerciser;
 mod flags;
 mod handles;
+mod hostile;
 mod image;
 mod lifetime;
 mod locks;

@@ -200,6 +200,36 @@ fn any_change_of_content_by_somebody_else_takes_set_ids_away() {
     });
 }
 
+/// As ext4 does: set-user-ID goes from all but directories, set-group-ID where the group may execute it or the caller is not of it.
+#[test]
+fn chown_takes_set_ids_from_everything_but_directories() {
+    each(|rig| {
+        if !root() || Command::new("setpriv").arg("--version").output().is_err() {
+            return;
+        }
+        chmod(rig.root(), 0o755);
+        let mode = |name: &str| fs::metadata(rig.path(name)).expect("stat").mode() & 0o7777;
+        for (name, make) in [("fifo", "mkfifo fifo"), ("file", "touch file"), ("node", "mknod node c 1 3")] {
+            assert!(runs(rig, 0, 0, make), "{make}");
+            for (set, owner, chief) in
+                [(0o6555, 0o555, 0o555), (0o6644, 0o2644, 0o2644), (0o4600, 0o600, 0o600)]
+            {
+                chown(&rig.path(name), USER, 65_533);
+                chmod(&rig.path(name), set);
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", "65534", "--regid", "65533", "--groups", "65532", "chgrp", "65532"]);
+                assert!(command.arg(name).current_dir(rig.root()).status().expect("runs").success());
+                assert_eq!(mode(name), owner, "{}: {name} of {set:o}, by its owner", rig.fs);
+                chmod(&rig.path(name), set);
+                chown(&rig.path(name), 0, 65_532);
+                assert_eq!(mode(name), chief, "{}: {name} of {set:o}, by root", rig.fs);
+            }
+        }
+        assert!(runs(rig, 0, 0, "mkdir d && chown 65534:65533 d && chmod 6755 d && chown 0:0 d"));
+        assert_eq!(mode("d"), 0o6755, "{}: directories keep them", rig.fs);
+    });
+}
+
 #[test]
 fn without_allow_other_nobody_else_enters() {
     if !possible() || !root() {

@@ -5,11 +5,13 @@
 //! ```
 //!
 //! In virtual time a contended lock is handed to the first waiter at the instant of the unlock. On the wall clock it
-//! is `parking_lot`'s lock. A lock is used in one world at a time: whatever a world locked, it has unlocked when it
-//! ends.
+//! is `parking_lot`'s lock. A lock is used in one world at a time, which is looked at (home.rs): a use in a second one,
+//! and a guard that crosses from one to the other, are a panic that says so.
 #![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
 
+use super::home::{Home, WALL, crossed, held_on_the_wall_clock};
 use crate::virt::{Mode, Sched, current};
+use lock_api::RawMutex as _;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const WAITERS: u32 = 1 << 31;
@@ -18,6 +20,7 @@ const WAITERS: u32 = 1 << 31;
 pub struct RawMutex {
     wall: parking_lot::RawMutex,
     owner: AtomicU32,
+    home: Home,
 }
 
 /// A mutual exclusion lock that waits in the caller's world.
@@ -47,8 +50,39 @@ impl RawMutex {
         );
     }
 
+    fn is_owned(&self) -> bool {
+        self.owner.load(Relaxed) != 0
+    }
+
+    /// The first use in this world. Says whether it has come here: on the wall clock somebody may have it.
+    #[cold]
+    fn come(&self, w: &Sched) -> bool {
+        if !self.wall.try_lock() {
+            return false;
+        }
+        let come = self.home.move_to(w.world(), || self.is_owned());
+        // SAFETY: locked above.
+        unsafe { self.wall.unlock() };
+        come.unwrap_or_else(|why| panic!("{why}"));
+        true
+    }
+
+    /// On the wall clock, with its lock.
+    #[cold]
+    fn come_to_wall(&self) {
+        if let Err(why) = self.home.move_to(WALL, || self.is_owned()) {
+            // SAFETY: the caller has just locked it.
+            unsafe { self.wall.unlock() };
+            panic!("{why}");
+        }
+    }
+
     #[cold]
     fn hand_over(&self, w: &Sched) {
+        if w.is_dying() {
+            // Who waits is being unwound, and does not take it.
+            return self.owner.store(0, Relaxed);
+        }
         match w.unpark(self.key(), |_| true) {
             Some((next, more)) => self.owner.store((next.task + 1) | if more { WAITERS } else { 0 }, Relaxed),
             None => self.owner.store(0, Relaxed),
@@ -56,19 +90,30 @@ impl RawMutex {
     }
 }
 
-// SAFETY: on the wall clock everything is delegated to parking_lot's lock. In virtual time all tasks of a world run
+// SAFETY: a lock has one home, and only there it is taken. On the wall clock everything is delegated to parking_lot's lock, and
+// the home is looked at under it. In virtual time the home changes only when its world has ended; all tasks of a world run
 // on one OS thread and switch only while they wait, and `owner` is non-zero from `lock` to `unlock`, so two tasks
 // never hold the lock together. While a world is dying, the only code that runs is destructors of unwound tasks, one
 // task after the other; a destructor that locks what an unwound task held sees memory that nobody else uses.
 unsafe impl lock_api::RawMutex for RawMutex {
     #[allow(clippy::declare_interior_mutable_const)] // how lock_api wants the initial state
-    const INIT: RawMutex = RawMutex { wall: parking_lot::RawMutex::INIT, owner: AtomicU32::new(0) };
+    const INIT: RawMutex =
+        RawMutex { wall: parking_lot::RawMutex::INIT, owner: AtomicU32::new(0), home: Home::new() };
     type GuardMarker = lock_api::GuardSend;
 
     #[inline]
     fn lock(&self) {
-        let Some(w) = current() else { return self.wall.lock() };
+        let Some(w) = current() else {
+            self.wall.lock();
+            if !self.home.is(WALL) {
+                self.come_to_wall();
+            }
+            return;
+        };
         w.jitter();
+        if !self.home.is(w.world()) && !self.come(w) {
+            held_on_the_wall_clock();
+        }
         let owner = self.owner.load(Relaxed);
         if owner == 0 || w.is_dying() {
             self.owner.store(w.task_id() + 1, Relaxed);
@@ -79,7 +124,16 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
     #[inline]
     fn try_lock(&self) -> bool {
-        let Some(w) = current() else { return self.wall.try_lock() };
+        let Some(w) = current() else {
+            let locked = self.wall.try_lock();
+            if locked && !self.home.is(WALL) {
+                self.come_to_wall();
+            }
+            return locked;
+        };
+        if !self.home.is(w.world()) && !self.come(w) {
+            return false;
+        }
         let free = self.owner.load(Relaxed) == 0;
         if free {
             self.owner.store(w.task_id() + 1, Relaxed);
@@ -90,9 +144,15 @@ unsafe impl lock_api::RawMutex for RawMutex {
     #[inline]
     unsafe fn unlock(&self) {
         let Some(w) = current() else {
+            if !self.home.is(WALL) {
+                crossed();
+            }
             // SAFETY: the caller holds the lock, as this function demands.
             return unsafe { self.wall.unlock() };
         };
+        if !self.home.is(w.world()) {
+            crossed();
+        }
         if self.owner.load(Relaxed) & WAITERS == 0 {
             self.owner.store(0, Relaxed);
         } else {
@@ -101,6 +161,9 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 
     fn is_locked(&self) -> bool {
-        if current().is_some() { self.owner.load(Relaxed) != 0 } else { self.wall.is_locked() }
+        match current() {
+            Some(w) if self.home.is(w.world()) => self.is_owned(),
+            _ => self.wall.is_locked(),
+        }
     }
 }

@@ -9,7 +9,9 @@
 //! behind a writer that waits for it).
 #![allow(unsafe_code)] // the raw-lock trait of lock_api is unsafe to implement
 
+use super::home::{Home, WALL, crossed, held_on_the_wall_clock};
 use crate::virt::{Mode, NOBODY, Sched, current};
+use lock_api::RawRwLock as _;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 const WAITERS: u32 = 1 << 31;
@@ -20,6 +22,7 @@ const COUNT: u32 = WRITER - 1;
 pub struct RawRwLock {
     wall: parking_lot::RawRwLock,
     state: AtomicU32,
+    home: Home,
 }
 
 /// A reader-writer lock that waits in the caller's world.
@@ -52,6 +55,50 @@ impl RawRwLock {
         w.park(self.key(), holder, mode, None);
     }
 
+    fn is_taken(&self) -> bool {
+        self.state.load(Relaxed) & !WAITERS != 0
+    }
+
+    /// The first use in this world. Says whether it has come here: on the wall clock somebody may have it.
+    #[cold]
+    fn come(&self, w: &Sched) -> bool {
+        if !self.wall.try_lock_exclusive() {
+            return false;
+        }
+        let come = self.home.move_to(w.world(), || self.is_taken());
+        // SAFETY: locked above.
+        unsafe { self.wall.unlock_exclusive() };
+        come.unwrap_or_else(|why| panic!("{why}"));
+        true
+    }
+
+    #[inline]
+    fn be_here(&self, w: &Sched) {
+        if !self.home.is(w.world()) && !self.come(w) {
+            held_on_the_wall_clock();
+        }
+    }
+
+    /// On the wall clock, with its lock, for reading or for writing; another reader who does the same does no harm.
+    #[inline]
+    fn be_on_wall(&self, shared: bool) {
+        if self.home.is(WALL) {
+            return;
+        }
+        if let Err(why) = self.home.move_to(WALL, || self.is_taken()) {
+            // SAFETY: the caller has just locked it so.
+            unsafe { if shared { self.wall.unlock_shared() } else { self.wall.unlock_exclusive() } };
+            panic!("{why}");
+        }
+    }
+
+    #[inline]
+    fn stays(&self, world: u16) {
+        if !self.home.is(world) {
+            crossed();
+        }
+    }
+
     /// The lock is free and somebody waits: admits whoever is first.
     #[cold]
     fn admit(&self, w: &Sched) {
@@ -75,17 +122,22 @@ impl RawRwLock {
     }
 }
 
-// SAFETY: as for `RawMutex`: parking_lot on the wall clock; in virtual time one OS thread, tasks switch only while
+// SAFETY: as for `RawMutex`: one home; parking_lot on the wall clock; in virtual time one OS thread, tasks switch only while
 // they wait, and `state` admits either readers or one writer.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     #[allow(clippy::declare_interior_mutable_const)] // how lock_api wants the initial state
-    const INIT: RawRwLock = RawRwLock { wall: parking_lot::RawRwLock::INIT, state: AtomicU32::new(0) };
+    const INIT: RawRwLock =
+        RawRwLock { wall: parking_lot::RawRwLock::INIT, state: AtomicU32::new(0), home: Home::new() };
     type GuardMarker = lock_api::GuardSend;
 
     #[inline]
     fn lock_shared(&self) {
-        let Some(w) = current() else { return self.wall.lock_shared() };
+        let Some(w) = current() else {
+            self.wall.lock_shared();
+            return self.be_on_wall(true);
+        };
         w.jitter();
+        self.be_here(w);
         let state = self.state.load(Relaxed);
         if state & (WRITER | WAITERS) == 0 || w.is_dying() {
             self.state.store(state + 1, Relaxed);
@@ -96,8 +148,15 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn try_lock_shared(&self) -> bool {
-        if current().is_none() {
-            return self.wall.try_lock_shared();
+        let Some(w) = current() else {
+            let locked = self.wall.try_lock_shared();
+            if locked {
+                self.be_on_wall(true);
+            }
+            return locked;
+        };
+        if !self.home.is(w.world()) && !self.come(w) {
+            return false;
         }
         let state = self.state.load(Relaxed);
         let free = state & (WRITER | WAITERS) == 0;
@@ -110,9 +169,11 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     unsafe fn unlock_shared(&self) {
         let Some(w) = current() else {
+            self.stays(WALL);
             // SAFETY: the caller holds the lock for reading, as this function demands.
             return unsafe { self.wall.unlock_shared() };
         };
+        self.stays(w.world());
         let state = self.state.load(Relaxed);
         if w.is_dying() {
             return self.state.store(0, Relaxed);
@@ -127,8 +188,12 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn lock_exclusive(&self) {
-        let Some(w) = current() else { return self.wall.lock_exclusive() };
+        let Some(w) = current() else {
+            self.wall.lock_exclusive();
+            return self.be_on_wall(false);
+        };
         w.jitter();
+        self.be_here(w);
         if self.state.load(Relaxed) == 0 || w.is_dying() {
             self.state.store(WRITER | w.task_id(), Relaxed);
         } else {
@@ -138,7 +203,16 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn try_lock_exclusive(&self) -> bool {
-        let Some(w) = current() else { return self.wall.try_lock_exclusive() };
+        let Some(w) = current() else {
+            let locked = self.wall.try_lock_exclusive();
+            if locked {
+                self.be_on_wall(false);
+            }
+            return locked;
+        };
+        if !self.home.is(w.world()) && !self.come(w) {
+            return false;
+        }
         let free = self.state.load(Relaxed) == 0;
         if free {
             self.state.store(WRITER | w.task_id(), Relaxed);
@@ -149,9 +223,11 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     unsafe fn unlock_exclusive(&self) {
         let Some(w) = current() else {
+            self.stays(WALL);
             // SAFETY: the caller holds the lock for writing, as this function demands.
             return unsafe { self.wall.unlock_exclusive() };
         };
+        self.stays(w.world());
         if self.state.load(Relaxed) & WAITERS == 0 || w.is_dying() {
             self.state.store(0, Relaxed);
         } else {
@@ -160,6 +236,9 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 
     fn is_locked(&self) -> bool {
-        if current().is_some() { self.state.load(Relaxed) & !WAITERS != 0 } else { self.wall.is_locked() }
+        match current() {
+            Some(w) if self.home.is(w.world()) => self.is_taken(),
+            _ => self.wall.is_locked(),
+        }
     }
 }

@@ -8,6 +8,7 @@ use super::{Deadlock, Stop, WorldConfig, WorldStats};
 use crate::cores::MOST_SETS;
 use crate::cost::HostCosts;
 use crate::rng::Stream;
+use crate::sync::home::Alive;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use granary_units::Nanos;
@@ -64,6 +65,8 @@ pub(crate) struct Sched {
     others: [OnceCell<CpuSet>; MOST_SETS - 1],
     /// The set that the running task is on: 0 is the host's.
     cpus: Cell<u32>,
+    /// Its number, which no other world has had.
+    world: Alive,
     jitter: Option<(u64, RefCell<Stream>)>,
     preempt: Option<(u64, RefCell<Stream>)>,
     power_fail_at: u64,
@@ -95,6 +98,7 @@ impl Sched {
             host: CpuSet::new(config.host_cores, config.costs),
             others: Default::default(),
             cpus: Cell::new(0),
+            world: Alive::new(),
             jitter,
             preempt,
             power_fail_at: config.power_fail_at.map_or(u64::MAX, |t| t.0),
@@ -238,6 +242,12 @@ impl Sched {
         // SAFETY: the pointer was set by this very coroutine when it started and points to its yielder, which lives
         // as long as the coroutine runs; we are on its stack now.
         unsafe { &*yielder }.suspend(());
+    }
+
+    /// Which world this is.
+    #[inline]
+    pub(crate) fn world(&self) -> u16 {
+        self.world.0
     }
 
     #[inline]

@@ -146,7 +146,7 @@ impl Vfs {
     /// The permission bits of a file whose content, size or owner this caller, who is not the superuser, changes; `None`: as they
     /// are.
     pub fn without_set_ids(&self, cred: &Cred, node: &NodeRef) -> Option<u16> {
-        node.view(|a| perm::without_privileges(cred, a, a.mode)).filter(|_| node.kind() == FileKind::File)
+        node.view(|a| perm::without_privileges(cred, a, a.mode)).filter(|_| node.kind() != FileKind::Dir)
     }
 
     fn permitted(&self, call: &Call<'_>, node: &Node, change: &Change) -> Result<SetAttr> {

@@ -189,7 +189,7 @@ pub struct ExecArgs {
 /// Arguments of `granary umount`.
 #[derive(Args)]
 pub struct UmountArgs {
-    /// Directory that a granary file system is mounted on, or a drive is exported to
+    /// Directory that a granary file system is mounted on, or a drive is exported to; or its image
     pub dir: PathBuf,
     /// Take it out of sight now, and end it when nobody uses it any more
     #[arg(long)]

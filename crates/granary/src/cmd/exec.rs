@@ -56,7 +56,7 @@ pub fn run(args: &ExecArgs) -> Result<(), Failure> {
         ),
         _ => {}
     }
-    if let Err(e) = Connection::open(&direct.socket) {
+    if let Err(e) = Connection::open(&direct.socket, &dir) {
         say!(
             "granary: direct access to {shown}: {e}; the program goes through the kernel's FUSE as long as that is so"
         );

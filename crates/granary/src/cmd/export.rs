@@ -140,7 +140,7 @@ fn options(args: &ExportArgs, opened: &Opened) -> Options {
     Options {
         read_only: args.serve.read_only,
         threads: args.serve.threads(),
-        source: args.image.to_string_lossy().into_owned(),
+        source: serve::table_source(&args.image),
         durable: barrier.map(serve::durable_hook),
         stats: Some(Arc::new(move |operations| live.json(operations))),
         ..Options::default()

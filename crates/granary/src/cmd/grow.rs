@@ -9,6 +9,7 @@
 use crate::cmd::control::{self, Request};
 use crate::cmd::files::warn;
 use crate::cmd::live;
+use crate::cmd::serve;
 use crate::failure::Failure;
 use granary_image::{Image, ImageError};
 use granary_lab::LabError;
@@ -52,7 +53,7 @@ fn mounted(path: &Path) -> Result<Option<String>, Failure> {
     // Where there is nothing, no image is what will be reported.
     let Ok(plain) = mountinfo::locate(path) else { return Ok(None) };
     let mount = mountinfo::ours(&plain).map_err(|e| Failure::io("reading /proc/self/mountinfo", e))?;
-    Ok(mount.map(|m| m.source))
+    Ok(mount.map(|m| serve::image_of(&m.source).to_owned()))
 }
 
 /// Has the process that serves the mount on `path` grow its image.

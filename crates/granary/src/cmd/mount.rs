@@ -195,7 +195,7 @@ fn options(args: &MountArgs, opened: &Opened) -> Result<Options, Failure> {
         suid: args.suid,
         dev: args.dev,
         threads: args.serve.threads(),
-        source: args.image.to_string_lossy().into_owned(),
+        source: serve::table_source(&args.image),
         durable: barrier.map(serve::durable_hook),
         direct,
         stats: Some(Arc::new(move |operations| live.json(operations))),
@@ -269,8 +269,9 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     refuse(&args.memory, "mount ram:FS")?;
     #[allow(clippy::disallowed_methods)] // what the person at the terminal waits for
     let start = Instant::now();
+    let path = Path::new(&args.image);
     let mut open =
-        OpenImage::open(Path::new(&args.image), args.serve.durability.into(), args.serve.read_only)?;
+        serve::when_free(path, || OpenImage::open(path, args.serve.durability.into(), args.serve.read_only))?;
     tell(&open);
     if !args.set.is_empty() {
         let paths = open.set_host(&args.set)?;

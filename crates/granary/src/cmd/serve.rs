@@ -10,8 +10,9 @@
 use crate::cmd::interrupt;
 use crate::failure::Failure;
 use crate::out;
-use granary_image::Image;
-use granary_mount::{Breaker, DurableHook, MountError, Unmounter};
+use granary_image::{Image, ImageError};
+use granary_lab::LabError;
+use granary_mount::{Breaker, DurableHook, MountError, Unmounter, mountinfo};
 use granary_vfs::quoted;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -24,6 +25,46 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Weak};
+
+/// What the mount table has before the image's path: so that the source is the path of nothing, and umount(8) takes it for a source.
+const TABLE: &str = "granary:";
+/// How often an image is looked at that a process is about to close, and the time in between: half a minute.
+const CLOSING: u32 = 600;
+const LOOK: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// What the mount table shows as mounted.
+pub fn table_source(image: &OsStr) -> String {
+    let image = image.to_string_lossy();
+    if image.starts_with('/') { format!("{TABLE}{image}") } else { image.into_owned() }
+}
+
+/// The image of such a source.
+pub fn image_of(source: &str) -> &str {
+    source.strip_prefix(TABLE).unwrap_or(source)
+}
+
+/// Whether a process that has the image open is one of ours without a mount of it: it was unmounted, and writes everything back.
+fn is_closing(pid: u32, image: &Path) -> bool {
+    let granary = std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "granary\n");
+    granary && mountinfo::sees(pid, &table_source(image.as_os_str())) == Some(false)
+}
+
+/// Opens an image. One that was unmounted a moment ago, by umount(8) say, which does not wait, is waited for.
+///
+/// # Errors
+/// Of `open`.
+pub fn when_free<T>(image: &Path, mut open: impl FnMut() -> Result<T, LabError>) -> Result<T, LabError> {
+    for _ in 0..CLOSING {
+        match open() {
+            Err(LabError::Image(ImageError::InUse { pid: Some(pid), .. })) if is_closing(pid, image) => {
+                #[allow(clippy::disallowed_methods)] // another process ends on the wall clock
+                std::thread::sleep(LOOK);
+            }
+            other => return other,
+        }
+    }
+    open()
+}
 
 /// A broken invariant must not leave programs waiting for replies: the process ends, the kernel tells them, and what
 /// was promised is in the image.

@@ -6,12 +6,14 @@ use crate::cli::mount::UmountArgs;
 use crate::cmd::live::{Stats, ask, is_of_the_dead};
 use crate::cmd::loopdev;
 use crate::cmd::outcome::Watched;
+use crate::cmd::serve;
 use crate::failure::Failure;
-use granary_mount::{DRIVE_FILE, MountError, Unmounter};
+use granary_mount::{DRIVE_FILE, MountError, Unmounter, mountinfo};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a serving process may take to write everything back, seconds.
@@ -19,7 +21,7 @@ const PATIENCE: u32 = 600;
 
 /// Runs the command.
 pub fn run(args: &UmountArgs) -> Result<(), Failure> {
-    let unmounter = Unmounter::of(&args.dir)?;
+    let unmounter = find(&args.dir)?;
     if args.lazy {
         return Ok(unmounter.unmount(true)?);
     }
@@ -41,6 +43,20 @@ pub fn run(args: &UmountArgs) -> Result<(), Failure> {
         )));
     }
     server.map_or(Ok(()), |server| server.wait(&unmounter))
+}
+
+/// What is mounted on a directory, or of an image.
+fn find(path: &Path) -> Result<Unmounter, MountError> {
+    match Unmounter::of(path) {
+        Err(e @ MountError::NotMounted(_)) => {
+            let names = [path.canonicalize(), std::path::absolute(path)];
+            let there = names.iter().flatten().find_map(|image| {
+                mountinfo::of_source(&serve::table_source(image.as_os_str())).ok().flatten()
+            });
+            there.map_or(Err(e), |m| Unmounter::of(&m.mount_point))
+        }
+        other => other,
+    }
 }
 
 /// Unmounts. A loop device lets go of its file a moment after it was detached.

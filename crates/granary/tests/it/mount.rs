@@ -88,6 +88,8 @@ fn the_root_directory_belongs_to_who_made_the_file_system() {
     let may_open = std::fs::metadata("/dev/fuse")
         .is_ok_and(|meta| std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o006 == 0o006);
     if may_open && std::process::Command::new("fusermount3").arg("-V").output().is_ok() {
+        // fusermount3 mounts on directories that the user may write to.
+        std::os::unix::fs::chown(place.path("mnt"), Some(65_534), Some(65_533)).expect("given away");
         assert!(as_user(&["mount", "--daemon", "ram:bytefs", "mnt"]));
         let touched =
             std::process::Command::new("touch").arg(place.path("mnt/x")).uid(65_534).gid(65_533).status();
@@ -539,4 +541,30 @@ fn set_user_id_programs_and_devices_are_as_asked() {
         assert_eq!((line.contains("nosuid"), line.contains("nodev")), (!suid, !dev), "{line}");
         place.runs(&["umount", "mnt"], 0);
     }
+}
+
+/// umount(8) does not wait until the image is closed. Whoever mounts it next does.
+#[test]
+fn an_image_is_unmounted_by_its_name_and_mounted_again_at_once() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    let source = format!("granary:{}", place.path("img").display());
+    for round in 0..4 {
+        place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+        let table = fs::read_to_string("/proc/self/mountinfo").expect("read");
+        assert!(table.contains(&format!("fuse.granary {source} ")), "{table}");
+        assert!(!std::path::Path::new(&source).exists(), "umount(8) would take it for a directory");
+        fs::write(place.path("mnt/f"), vec![round; 4 << 20]).expect("written");
+        if rustix::process::geteuid().is_root() {
+            let done = std::process::Command::new("umount").arg(&source).status();
+            assert!(done.expect("runs").success(), "round {round}");
+        } else {
+            place.runs(&["umount", "img"], 0);
+        }
+    }
+    place.runs(&["mount", "--daemon", "img", "mnt"], 0);
+    assert_eq!(fs::read(place.path("mnt/f")).expect("read"), vec![3; 4 << 20]);
+    place.runs(&["umount", "img"], 0);
+    let (_, told) = place.runs(&["umount", "img"], 2);
+    assert!(told.contains("is not"), "{told}");
 }
