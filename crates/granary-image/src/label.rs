@@ -35,6 +35,9 @@ const SECOND: u64 = LABEL / 2;
 /// Bytes that mean something.
 const USED: usize = 56;
 
+/// A file that has a label: its name, the file, bytes of its content.
+pub type Member = (&'static str, Arc<dyn HostFile>, u64);
+
 /// What a file's label says of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -121,7 +124,7 @@ impl Identity {
     pub fn check(
         host: &dyn Host,
         uuid: &str,
-        files: &[(&'static str, Arc<dyn HostFile>, u64)],
+        files: &[Member],
         log: &dyn HostFile,
     ) -> Result<Identity, ImageError> {
         let mut labels = Vec::new();
@@ -199,12 +202,7 @@ impl Identity {
     ///
     /// # Errors
     /// Host errors; what is there then can be opened again.
-    pub fn begin(
-        &mut self,
-        host: &dyn Host,
-        files: &[(&'static str, Arc<dyn HostFile>, u64)],
-        log: &dyn HostFile,
-    ) -> Result<(), ImageError> {
+    pub fn begin(&mut self, host: &dyn Host, files: &[Member], log: &dyn HostFile) -> Result<(), ImageError> {
         self.epoch += 1;
         self.put_all(files, State::Opening)?;
         // Zeros, not no bytes: those would say that the image was closed.
@@ -220,11 +218,7 @@ impl Identity {
     ///
     /// # Errors
     /// Host errors.
-    pub fn put_all(
-        &self,
-        files: &[(&'static str, Arc<dyn HostFile>, u64)],
-        state: State,
-    ) -> Result<(), ImageError> {
+    pub fn put_all(&self, files: &[Member], state: State) -> Result<(), ImageError> {
         files.iter().try_for_each(|(name, file, len)| {
             put(&**file, *len, self, state).map_err(|e| ImageError::host(format!("labelling {name}"), e))
         })
@@ -282,10 +276,7 @@ fn read_epoch(host: &dyn Host, uuid: &str) -> Result<Option<u64>, ImageError> {
 ///
 /// # Errors
 /// Host errors.
-pub fn files_of(
-    host: &dyn Host,
-    devices: &ImageDevices,
-) -> Result<Vec<(&'static str, Arc<dyn HostFile>, u64)>, ImageError> {
+pub fn files_of(host: &dyn Host, devices: &ImageDevices) -> Result<Vec<Member>, ImageError> {
     let open = |(name, len)| match host.open(name, false) {
         Ok(file) => Ok((name, file, len)),
         Err(e) => Err(ImageError::host(format!("opening {name}"), e)),

@@ -13,7 +13,7 @@ use crate::devices::nvm_bytes;
 use crate::grow;
 use crate::header::Header;
 use crate::image::{Image, OpenOptions, Replayed};
-use crate::label::{Identity, LABEL, State};
+use crate::label::{Identity, LABEL, Member, State};
 use granary_device::{Devices, Drive, DriveError, Role};
 use granary_mssd::{Kept, Layout};
 use granary_pmem::{Dimm, KeptMedium};
@@ -68,7 +68,7 @@ impl Image {
         let layout = config.ssd.as_ref().map(Layout::new);
         let nvm = config.nvm.as_ref().map(nvm_bytes);
 
-        let mut labels: Vec<(&'static str, Arc<dyn HostFile>, u64)> = Vec::new();
+        let mut labels: Vec<Member> = Vec::new();
         let mut memories = Regions::default();
         let mut flash: Arc<dyn HostFile> = Arc::new(Absent);
         if let Some(layout) = &layout {

@@ -104,7 +104,7 @@ pub type Upper = granary_spfs::Spfs;
 /// # Errors
 /// The lower file system's.
 pub fn forget_pair(lower: Arc<Vfs>) -> Result<()> {
-    Ok(granary_spfs::forget(&granary_vfs::Lower::new(lower))?)
+    granary_spfs::forget(&granary_vfs::Lower::new(lower))
 }
 
 /// Mounts a stack over a mounted file system that is none of the registry's. `options`: those of the upper one.

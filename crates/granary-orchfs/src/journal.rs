@@ -219,7 +219,7 @@ impl Journal {
         pending.inodes.retain(|_, end| *end > position);
         let count = pending.frees.iter().take_while(|(end, ..)| *end <= position).count();
         let groups = pending.appended.iter().take_while(|(end, _)| *end <= position).count();
-        let last = pending.appended.drain(..groups).last().map_or(0, |(_, clock)| clock);
+        let last = pending.appended.drain(..groups).next_back().map_or(0, |(_, clock)| clock);
         (last, pending.frees.drain(..count).map(|(_, area, number)| (area, number)).collect())
     }
 

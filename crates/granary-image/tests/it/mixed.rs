@@ -1,8 +1,8 @@
 //! Files of two images, or of two times of one, are no image: each swap is refused, whichever file it is, and what fits is opened.
 
 use granary_device::{Command, Role, Structure};
+use granary_image::host::Host;
 use granary_image::host::memory::MemoryHost;
-use granary_image::host::{Host, HostFile};
 use granary_image::{Image, ImageDevices, ImageError, ImageMeta, OpenOptions};
 use granary_mssd::{DriveConfig, Mode};
 use granary_pmem::{DimmConfig, Domain};

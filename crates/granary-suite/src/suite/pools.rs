@@ -58,7 +58,8 @@ impl Piece {
     /// Uses up some of the pool.
     fn add(self, p: &mut Process, n: u64) -> Result<()> {
         let parent = format!("/d{}", n / 100);
-        let new_parent = |p: &mut Process| if n % 100 == 0 { p.mkdir(&parent, 0o755) } else { Ok(()) };
+        let new_parent =
+            |p: &mut Process| if n.is_multiple_of(100) { p.mkdir(&parent, 0o755) } else { Ok(()) };
         match self {
             Piece::Name => {
                 new_parent(p)?;
