@@ -229,8 +229,7 @@ impl Peer {
             let _whose = granary_sim::on_behalf(peer.caller.process as usize);
             let (spins, mut buffer) = (spins(), Vec::new());
             let (mut rounds, mut last) = (spins, 0);
-            loop {
-                let Some(command) = its.next(&peer.ends, rounds, || buffer = Vec::new()) else { break };
+            while let Some(command) = its.next(&peer.ends, rounds, || buffer = Vec::new()) {
                 let crowded = crowd.is_there(&mut last);
                 its.reply(&adapter.serve_direct(&peer, &command, &its, &mut buffer), crowded);
                 rounds = if crowded { 0 } else { spins_after(command.op, spins) };
