@@ -258,6 +258,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods)] // the server rests on the wall clock
     fn memory_is_given_back_between_commands_and_never_during_one() {
         let (server, file) = Segment::make().expect("made");
         let client = Segment::open(&file).expect("opens");

@@ -135,6 +135,7 @@ mod tests {
         let (ready, is_ready) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
         let its = Arc::clone(&locks);
+        #[allow(clippy::disallowed_methods)] // a thread whose own world begins
         let world = std::thread::spawn(move || {
             run(move || {
                 use_it(&its.0, &its.1);
