@@ -178,12 +178,13 @@ fn in_the_same_memory(dir: &Path) {
     assert_eq!(std::fs::read(dir.join("theirs")).expect("read"), [b't'; BLOCKS as usize * 4096]);
 }
 
+const FORKS_OF_HANDLERS: u32 = 400;
 static FORKED: AtomicU32 = AtomicU32::new(0);
 
 /// The child goes on where the parent was; it ends with the loop.
 extern "C" fn handler(_: c_int) {
     let n = FORKED.fetch_add(1, SeqCst);
-    if n < 30 {
+    if n < FORKS_OF_HANDLERS {
         let child = if n.is_multiple_of(2) { plain_fork() } else { quiet_fork() };
         if child == 0 {
             FORKED.store(1000, SeqCst);
@@ -196,7 +197,7 @@ fn in_a_handler(dir: &Path) {
     let (ours, log) = (file(dir, "ours"), dir.join("log"));
     let append = OpenOptions::new().append(true).create_new(true).open(&log).expect("made");
     let me = std::process::id();
-    let every = libc::timeval { tv_sec: 0, tv_usec: 700 };
+    let every = libc::timeval { tv_sec: 0, tv_usec: 300 };
     let timer = libc::itimerval { it_interval: every, it_value: every };
     // SAFETY: a handler that calls what handlers may; a timer of this process.
     unsafe {
@@ -204,7 +205,7 @@ fn in_a_handler(dir: &Path) {
         libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
     }
     let (mut wrong, mut lines) = (0, 0);
-    while FORKED.load(SeqCst) < 30 {
+    while FORKED.load(SeqCst) < FORKS_OF_HANDLERS {
         wrong += use_file(&ours, b'o');
         wrong += u64::from(append.write_at(b"line\n", 0).ok() != Some(5));
         lines += 1;
@@ -229,7 +230,11 @@ fn in_a_handler(dir: &Path) {
     // A child appends what the parent was about to append when the handler came, at most: it ends with that round.
     let appended = std::fs::read(&log).expect("read");
     assert_eq!(appended.len() % 5, 0);
-    assert!((lines..=lines + 30).contains(&(appended.len() / 5)), "{} of {lines}", appended.len() / 5);
+    assert!(
+        (lines..=lines + FORKS_OF_HANDLERS as usize).contains(&(appended.len() / 5)),
+        "{} of {lines}",
+        appended.len() / 5
+    );
 }
 
 /// How a process is made, by name.

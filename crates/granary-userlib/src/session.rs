@@ -55,6 +55,8 @@ static TABLE: [Channel; CHANNELS] = [const {
     }
 }; CHANNELS];
 static EPOCH: AtomicU32 = AtomicU32::new(1);
+/// How often this process has become a child.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
 /// Which file it is.
 static SOCKET_FILE: AtomicU64 = AtomicU64::new(0);
@@ -119,6 +121,7 @@ pub fn call(
     if !owner::is_here() {
         return None;
     }
+    let forks = FORKS.load(SeqCst);
     let busy = acquire()?;
     let epoch = busy.0.epoch.load(SeqCst);
     if of.is_some_and(|of| of.epoch != epoch) {
@@ -141,6 +144,10 @@ pub fn call(
         return None;
     };
     take(segment, &answer);
+    // A handler has forked meanwhile: this is the child, and what was read was nothing.
+    if !owner::is_here() || FORKS.load(SeqCst) != forks {
+        return None;
+    }
     Some((answer, epoch))
 }
 
@@ -326,6 +333,7 @@ pub fn forked() {
     let me = THREAD.with(|me| me.replace(0));
     ASKING.store(0, SeqCst);
     RESTS.store(0, Relaxed);
+    FORKS.fetch_add(1, SeqCst);
     EPOCH.fetch_add(1, SeqCst);
     // A child that nobody has told may have closed it, and opened something else.
     if socket().is_some_and(|socket| number_of(socket) == SOCKET_FILE.load(SeqCst)) {

@@ -10,7 +10,7 @@ use granary_direct::{Command as Ask, Connection, Op, Place, Refused};
 use granary_mount::{Mounted, Options};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -239,7 +239,6 @@ fn the_program() {
             } else {
                 assert!(file.is_ok());
                 println!("\nready");
-                std::io::stdout().flush().expect("told");
                 let _ = std::io::stdin().read_line(&mut String::new());
             }
             let at = Place::at_root(b"file");
@@ -274,7 +273,6 @@ fn the_program() {
             let raw = connect_to(&socket);
             assert!(raw.is_ok_and(|raw| ask_channel(raw.as_fd()).is_ok_and(|said| said.is_err())));
             println!("\nready");
-            std::io::stdout().flush().expect("told");
             let _ = std::io::stdin().read_line(&mut String::new());
             clients.clear();
         }
