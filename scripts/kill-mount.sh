@@ -68,7 +68,7 @@ settings() {
             all="protection_period=0 min_clean_segments=95 max_clean_segments=99 segments_per_clean=[1,2]
                 cleaning_interval=[5000000,3000000] log_interval=50000000" size=256MiB ;;
         f2fs-*)
-            all="in_place='never' idle_interval=0 checkpoint_interval=50000000
+            all="in_place='never' idle_interval=1000000 checkpoint_interval=50000000
                 gc_sleep=[3000000,5000000,10000000]" size=256MiB ;;
     esac
     echo "--size $size"
