@@ -149,7 +149,11 @@ fn message(what: u32) -> [u8; 12] {
 }
 
 fn ask(socket: BorrowedFd<'_>, what: u32) -> io::Result<Result<OwnedFd, i32>> {
-    send(socket, &message(what), SendFlags::NOSIGNAL)?;
+    match send(socket, &message(what), SendFlags::NOSIGNAL) {
+        // As of `greet`.
+        Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => {}
+        Err(e) => return Err(e.into()),
+    }
     match answer(socket)? {
         (0, Some(file)) => Ok(Ok(file)),
         (errno @ 1.., _) => Ok(Err(errno)),
