@@ -125,7 +125,9 @@ pub fn refusal(errno: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(errno);
     let Some(known) = Errno::from_io_error(&error) else { return error };
     let why = match known {
-        Errno::ACCESS => "only the user who has mounted it may: others with `granary mount --allow-other`",
+        Errno::ACCESS => {
+            "only the user who has mounted it may: others with `granary mount --allow-other IMAGE DIR`"
+        }
         Errno::PERM => {
             "this superuser lacks capabilities over files, or has them in another user namespace only"
         }

@@ -32,7 +32,11 @@ fn settings(fs: &str) -> Vec<&'static str> {
         all.push("nilfs2.log_interval=50000000");
     }
     if variant && fs.starts_with("f2fs") {
-        all.extend(["f2fs.in_place='never'", "f2fs.idle_interval=1000000", "f2fs.checkpoint_interval=50000000"]);
+        all.extend([
+            "f2fs.in_place='never'",
+            "f2fs.idle_interval=1000000",
+            "f2fs.checkpoint_interval=50000000",
+        ]);
         all.push("f2fs.gc_sleep=[3000000,5000000,10000000]");
     }
     let size = if variant { ["--size", "512MiB"] } else { ["--size", "2GiB"] };

@@ -548,7 +548,7 @@ fn the_papers_numbers_stand_beside_those_of_the_runs() {
     assert_eq!(row("create", "throughput ByteFS/F2FS")[4], "", "a run that was not made gives no number");
     assert!(table.contains("statements: ") && table.contains("without a number"), "{table}");
     assert!(!claims.contains("\nrecovery,"), "a figure that was not asked for gives no row");
-    assert!(std::fs::read_to_string(page).expect("written").contains("<td>throughput ByteFS/ext4</td>"));
+    assert!(std::fs::read_to_string(page).expect("written").contains(">throughput ByteFS/ext4</td>"));
     assert!(std::fs::read_to_string(at("claims.runs.csv")).expect("written").contains("\nvarmail,ext4,"));
     assert!(ends(&["reproduce", "bytefs", "--figure", "7"], 2).1.contains("table2"));
     let traces = dir.path().join("new").to_str().expect("UTF-8").to_owned();

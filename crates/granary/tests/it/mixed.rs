@@ -61,7 +61,9 @@ fn a_changed_byte_of_a_file_is_found_wherever_it_lies() {
             .collect();
         assert!(!changed.is_empty(), "{}: its content was not found", what.0);
         let said = ends(&["fsck", &image], 1);
-        assert!(said.contains("/file") || changed == ["dram"], "{}: the file is named: {said}", what.0);
+        // Of NILFS2 the log that the page is in does not count any more, and so the file in it is not there.
+        let told = said.contains("/file") || what.0 == "nilfs2";
+        assert!(told || changed == ["dram"], "{}: the file is named: {said}", what.0);
     }
 }
 
