@@ -185,7 +185,7 @@ impl Nilfs2 {
             ));
         }
         if snapshots > 0 {
-            reasons.push(format!("{snapshots} snapshots (`granary checkpoints` lists them)"));
+            reasons.push(format!("{snapshots} snapshots (`granary lscp IMAGE` lists them)"));
         }
         let kept = Bytes(blocks * BLOCK_SIZE as u64);
         Ok((blocks > 0).then(|| format!("{kept} of dead blocks are kept for {}", reasons.join(" and "))))

@@ -140,11 +140,6 @@ fn the_largest_file_is_whole_to_its_last_byte() {
     suite::the_largest_file_is_whole_to_its_last_byte(&promising());
 }
 
-#[test]
-fn no_space_is_said_only_where_statfs_says_it() {
-    suite::no_space_is_said_only_where_statfs_says_it(&promising());
-}
-
 /// What `df -i` calls used are the inodes that there are.
 #[test]
 fn statfs_counts_the_inodes_that_there_are() {
