@@ -83,7 +83,7 @@ pub fn check(store: &Store, lower: &Lower) -> Result<()> {
     match there {
         Some((number, run)) if number != own.number && own.files == 0 => no(format!(
             "the newest bytes of some files below are in another persistent memory (pair {number:016x}, run {run}), and this one has \
-             none of them: mount with that one, or give up what it has (`granary mount --stack --forget`)"
+             none of them: mount with that one, or give up what it has (`granary mount --stack DIR --forget IMAGE MNT`)"
         )),
         _ if own.number == 0 || own.files == 0 => Ok(()),
         Some((number, run)) if number == own.number => {
