@@ -1,6 +1,7 @@
 //! Images with a byte of a device changed, or with a device of another image: `granary fsck` says so, for each file system and device.
 
 use assert_cmd::Command;
+use rustix::fs::{SeekFrom, seek};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -41,29 +42,46 @@ fn made(dir: &Path, name: &str, (fs_name, testbed): (&str, &str), content: u8) -
     text(&image).to_owned()
 }
 
+/// Where a file has these bytes; its holes are not read.
+fn place_of(file: &fs::File, pattern: &[u8]) -> Option<u64> {
+    let mut from = 0;
+    while let Ok(start) = seek(file, SeekFrom::Data(from)) {
+        from = seek(file, SeekFrom::Hole(start)).expect("an end");
+        let mut bytes = vec![0; (from - start) as usize];
+        file.read_exact_at(&mut bytes, start).expect("read");
+        // Content begins at multiples of what devices align to.
+        let found = (0..bytes.len()).step_by(64).find(|at| bytes[*at..].starts_with(pattern));
+        if let Some(at) = found {
+            return Some(start + at as u64);
+        }
+    }
+    None
+}
+
 #[test]
 fn a_changed_byte_of_a_file_is_found_wherever_it_lies() {
     let dir = tempfile::tempdir().expect("directory");
     for what in ALL {
         let image = made(dir.path(), what.0, what, 0x5a);
         let pattern: Vec<u8> = (0..2000u32).map(|i| (i % 251) as u8 ^ 0x5a).collect();
-        // Of a drive with a cache the content may be there yet: then the drive cannot be opened, and no file is named.
-        let changed: Vec<&str> = MEMBERS
-            .into_iter()
-            .filter(|name| {
-                let path = Path::new(&image).join(name);
-                let Ok(bytes) = fs::read(&path) else { return false };
-                let Some(at) = bytes.windows(pattern.len()).position(|w| w == pattern) else { return false };
-                let file = fs::File::options().write(true).open(path).expect("opens");
-                file.write_all_at(&[bytes[at + 500] ^ 1], at as u64 + 500).expect("written");
-                true
-            })
-            .collect();
-        assert!(!changed.is_empty(), "{}: its content was not found", what.0);
+        // The first file of the image that has it. In the memory of a drive with a cache it may be alone yet: then the drive cannot be
+        // opened, and no file is named.
+        let changed = ["nvm", "flash", "dram"].into_iter().find(|name| {
+            let Ok(file) = fs::File::options().read(true).write(true).open(Path::new(&image).join(name))
+            else {
+                return false;
+            };
+            let Some(at) = place_of(&file, &pattern) else { return false };
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at + 500).expect("read");
+            file.write_all_at(&[byte[0] ^ 1], at + 500).expect("written");
+            true
+        });
+        assert!(changed.is_some(), "{}: its content was not found", what.0);
         let said = ends(&["fsck", &image], 1);
         // Of NILFS2 the log that the page is in does not count any more, and so the file in it is not there.
         let told = said.contains("/file") || what.0 == "nilfs2";
-        assert!(told || changed == ["dram"], "{}: the file is named: {said}", what.0);
+        assert!(told || changed == Some("dram"), "{}: the file is named: {said}", what.0);
     }
 }
 
