@@ -7,7 +7,7 @@
 //! Every taker goes this way: names, attributes and content alike. So metadata, which are on the NVM alone, find no space only
 //! where nothing that could go to the SSD is left on the NVM, or the SSD is full.
 //!
-//! The caller may hold states of inodes and ranges. So whoever makes room waits for no state and no range: a block that somebody
+//! The caller may hold states of inodes and ranges. So making room waits for no state and no range: a block that somebody
 //! uses is passed over. One task makes room at a time; those that wait for it look again.
 //!
 //! Source: OrchFS section 3.7 (foreground migration); who may take the last pages is this file system's own rule ([`Claim`]).
