@@ -235,6 +235,12 @@ impl State {
                 f.place(n, e.at, self, media);
             }
         }
+        if self.dat.counts.as_ref().is_some_and(|c| c.are_of(&self.snapshots))
+            && let Some(walked) = evidence(self.walk_counts(media), f)?
+            && let Some(differs) = self.dat.counts.as_ref().and_then(|c| c.difference(&walked))
+        {
+            f.add(differs);
+        }
         let mut at = Vec::new();
         let walked = self.dat.file.tree.walk(&mut Physical(media), &mut |_, _, p| at.push(p));
         evidence(walked, f)?;

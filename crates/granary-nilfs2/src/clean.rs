@@ -13,6 +13,7 @@
 //! Source: reference/nilfs2.md section 5.6 (nilfs_cleanerd of nilfs-utils); PebbleSSD section 4.2.1.
 
 use crate::Nilfs2;
+use crate::counts::Counts;
 use crate::dat::{DatEntry, Physical, Virtual};
 use crate::layout::summary::{Entry, Part};
 use crate::layout::{CPFILE_INO, DAT_INO, SUFILE_INO};
@@ -25,6 +26,7 @@ use granary_device::{Structure, Ticket};
 use granary_sim::{Signal, Stopper};
 use granary_units::{Nanos, Page};
 use granary_vfs::{Result, Sweep, Swept};
+use std::collections::BTreeSet;
 use std::sync::Weak;
 
 /// A segment as the cleaner sees it.
@@ -64,21 +66,33 @@ impl State {
             || self.snapshots.range(e.start..e.end.max(e.start)).next().is_some()
     }
 
+    /// Live blocks of segments, from what is in the DAT now.
+    ///
+    /// # Errors
+    /// `Corrupt`, the drive's, here and below.
+    pub fn walk_counts(&mut self, media: &Media) -> Result<Counts> {
+        let mut counts = Counts::new(self.segs.geo, self.snapshots.clone());
+        self.dat.walk(media, &mut |_, e| counts.add(&e))?;
+        self.dat.file.tree.walk(&mut Physical(media), &mut |_, _, at| counts.add_dat(at))?;
+        Ok(counts)
+    }
+
+    /// The same, as they were kept up; walks only for the first of it, and where there are other snapshots.
+    pub fn counts(&mut self, media: &Media) -> Result<&Counts> {
+        if !self.dat.counts.as_ref().is_some_and(|c| c.are_of(&self.snapshots)) {
+            let walked = self.walk_counts(media)?;
+            self.dat.counts = Some(walked);
+            self.dat.walks += 1;
+        }
+        let (geo, none) = (self.segs.geo, BTreeSet::new());
+        Ok(self.dat.counts.get_or_insert_with(|| Counts::new(geo, none)))
+    }
+
     /// Every segment that is not free and that no log is about to go on in.
     pub fn candidates(&mut self, first_protected: u64, media: &Media) -> Result<Vec<Candidate>> {
-        let geo = self.segs.geo;
-        let mut live = vec![0u64; geo.segments as usize];
-        let mut found = Vec::new();
-        self.dat.walk(media, &mut |_, e| found.push(e))?;
-        let count = |at: u64, live: &mut Vec<u64>| {
-            if let Some(n) = live.get_mut(geo.segment(at) as usize) {
-                *n += 1;
-            }
-        };
-        found.iter().filter(|e| self.is_live(e, first_protected)).for_each(|e| count(e.at, &mut live));
-        self.dat.file.tree.walk(&mut Physical(media), &mut |_, _, at| count(at, &mut live))?;
+        let live: Vec<u64> = self.counts(media)?.live(first_protected).collect();
         let cursor = self.segs.cursor;
-        let all = (0..geo.segments).zip(self.segs.usages.iter().zip(live));
+        let all = (0..self.segs.geo.segments).zip(self.segs.usages.iter().zip(live));
         Ok(all
             .filter(|(seg, (usage, _))| !usage.is_clean() && *seg != cursor.seg && *seg != cursor.next)
             .map(|(seg, (usage, live))| Candidate { seg, written: usage.blocks as u64, live, age: usage.age })

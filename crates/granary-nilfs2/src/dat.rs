@@ -11,6 +11,7 @@
 //! `nilfs_dat_prepare_update`): behind the block before, behind the old one, else in an eighth of the group that the inode chooses.
 
 use crate::buffers::Buffers;
+use crate::counts::Counts;
 use crate::groups::{GROUP, Groups};
 use crate::layout::{corrupt, le64, put64};
 use crate::media::Media;
@@ -80,12 +81,18 @@ impl Blocks for Virtual<'_> {
 pub(crate) struct Dat {
     pub file: Buffers,
     pub groups: Groups,
+    /// Blocks of segments that entries are of; `None`: nobody has asked yet.
+    pub counts: Option<Counts>,
+    /// Times that they were counted from nothing.
+    pub walks: u64,
 }
 
 impl Dat {
     pub fn new(file: Buffers, blocks: u64) -> Dat {
-        // Each number in use has had a block; ended ones go when their segment is cleaned.
-        Dat { file, groups: Groups { entry: ENTRY, most: (2 * blocks).div_ceil(GROUP) + 1 } }
+        // Each number in use has a block, and ended ones go when their segment is cleaned: a quarter more is for those that
+        // have no place yet.
+        let (most, dense) = ((2 * blocks).div_ceil(GROUP) + 1, blocks + blocks / 4);
+        Dat { file, groups: Groups { entry: ENTRY, most, dense }, counts: None, walks: 0 }
     }
 
     /// An entry.
@@ -110,13 +117,19 @@ impl Dat {
 
     fn change(&mut self, n: u64, entry: DatEntry, media: &Media) -> Result<()> {
         let (block, at) = self.groups.place(n);
-        entry.store(&mut self.file.change(block, &mut Physical(media))?[at..]);
+        let b = self.file.change(block, &mut Physical(media))?;
+        if let Some(counts) = &mut self.counts {
+            counts.change(&DatEntry::parse(&b[at..]), &entry);
+        }
+        entry.store(&mut b[at..]);
         Ok(())
     }
 
-    /// Where a block of this inode, without others beside it, looks for a number.
-    pub fn target(ino: u64) -> u64 {
-        ino % PARTS * (GROUP / PARTS)
+    /// Where a block of this inode, without others beside it, looks for a number: in an eighth of the first group, or of the
+    /// part of it that is kept dense. The kernel spreads over all of it: on a drive of some MiB each cleaning would then change
+    /// more blocks of DAT than it frees.
+    pub fn target(&self, ino: u64) -> u64 {
+        ino % PARTS * (GROUP.min(self.groups.dense) / PARTS)
     }
 
     /// A new number, from `cno` on; its block has no place yet.
@@ -155,6 +168,13 @@ impl Dat {
     pub fn put(&mut self, n: u64, at: u64, media: &Media) -> Result<()> {
         let e = self.entry(n, media)?;
         self.change(n, DatEntry { at, ..e }, media)
+    }
+
+    /// A block or node of the DAT has another place.
+    pub fn moved(&mut self, before: u64, after: u64) {
+        if let Some(counts) = &mut self.counts {
+            counts.move_dat(before, after);
+        }
     }
 
     /// Every entry in use, ended ones too.

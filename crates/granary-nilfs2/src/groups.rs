@@ -25,6 +25,8 @@ pub(crate) struct Groups {
     pub entry: usize,
     /// Groups at most.
     pub most: u64,
+    /// Entries from here on are taken only where none before is free. So a file on a small drive stays dense.
+    pub dense: u64,
 }
 
 /// Whether a bit is set.
@@ -97,23 +99,38 @@ impl Groups {
     /// # Errors
     /// `NoSpace` where all are in use.
     pub fn take(self, file: &mut Buffers, target: u64, from: &mut dyn Blocks) -> Result<u64> {
-        let first = target / GROUP % self.most;
-        for step in 0..self.most {
-            let group = (first + step) % self.most;
+        let found = match self.look(file, target, self.dense.min(self.most * GROUP), from)? {
+            None => self.look(file, target, self.most * GROUP, from)?,
+            found => found,
+        };
+        let n = found.ok_or(FsError::NoSpace)?;
+        self.mark(file, n, true, from)?;
+        Ok(n)
+    }
+
+    /// The first free entry before `end`, from `target` on in its group, else elsewhere.
+    fn look(self, file: &mut Buffers, target: u64, end: u64, from: &mut dyn Blocks) -> Result<Option<u64>> {
+        let groups = end.div_ceil(GROUP).max(1);
+        let first = target / GROUP % groups;
+        for step in 0..groups {
+            let group = (first + step) % groups;
             if self.used(file, group, from)? as u64 >= GROUP {
                 continue;
             }
-            let start = if step == 0 { target % GROUP } else { 0 };
-            let found = file
-                .block(self.bitmap(group), from)?
-                .with_bytes(|b| zero_bit(b, start).or_else(|| zero_bit(b, 0)));
-            let Some(n) = found else {
-                return Err(corrupt(format!("group {group} has no free entry, its descriptor says")));
-            };
-            self.mark(file, group * GROUP + n, true, from)?;
-            return Ok(group * GROUP + n);
+            let (len, start) = (GROUP.min(end - group * GROUP), if step == 0 { target % GROUP } else { 0 });
+            let found = file.block(self.bitmap(group), from)?.with_bytes(|b| {
+                let free = |at| zero_bit(b, at).filter(|n| *n < len);
+                free(start).or_else(|| free(0))
+            });
+            match found {
+                Some(n) => return Ok(Some(group * GROUP + n)),
+                None if len == GROUP => {
+                    return Err(corrupt(format!("group {group} has no free entry, its descriptor says")));
+                }
+                None => {}
+            }
         }
-        Err(FsError::NoSpace)
+        Ok(None)
     }
 
     /// Sets or clears the bit of an entry, which was not so.

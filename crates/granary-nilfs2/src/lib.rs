@@ -21,6 +21,7 @@ mod buffers;
 mod check;
 mod clean;
 mod construct;
+mod counts;
 mod cpfile;
 mod dat;
 mod dir;
@@ -92,6 +93,8 @@ pub struct Stats {
     pub refused_blocks: u64,
     /// Blocks that FS_WRITE brought.
     pub fs_written: u64,
+    /// Times that the whole DAT was read to count live blocks: for the first question, and after a change of snapshots.
+    pub dat_walks: u64,
 }
 
 /// What the vfs keeps of an inode; the rest is in [`State`].
@@ -139,7 +142,8 @@ impl Nilfs2 {
 
     /// What was done since mount.
     pub fn stats(&self) -> Stats {
-        *self.stats.lock()
+        let dat_walks = self.state.lock().dat.walks;
+        Stats { dat_walks, ..*self.stats.lock() }
     }
 
     /// The options it was mounted with.

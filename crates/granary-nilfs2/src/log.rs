@@ -78,7 +78,7 @@ fn collect(
     collect_data(file, dat, media, cno, dead, items)?;
     let ino = file.ino;
     file.tree.place_nodes(&mut |node, old| {
-        let vblk = dat.begin(if old == 0 { Dat::target(ino) } else { old }, cno, media)?;
+        let vblk = dat.begin(if old == 0 { dat.target(ino) } else { old }, cno, media)?;
         if old != 0 {
             dat.end(old, cno, dead, media)?;
         }
@@ -108,7 +108,7 @@ fn collect_data(
             Some(before) if old.is_none() => file.tree.lookup(before, &mut Virtual { media, dat })?,
             _ => None,
         };
-        let target = old.or(behind).map_or(Dat::target(file.ino), |n| n + 1);
+        let target = old.or(behind).map_or(dat.target(file.ino), |n| n + 1);
         let vblk = dat.begin(target, cno, media)?;
         if let Some(old) = old {
             dat.end(old, cno, dead, media)?;
@@ -337,7 +337,12 @@ impl State {
         let mut nodes = Vec::new();
         for (e, at) in entries.iter().zip(places) {
             match (e.ino, e.part) {
-                (DAT_INO, Part::Data(n)) => self.dat.file.tree.set(n, *at, &mut Physical(media))?,
+                (DAT_INO, Part::Data(n)) => {
+                    let file = &mut self.dat.file;
+                    let old = file.tree.lookup(n, &mut Physical(media))?;
+                    file.tree.set(n, *at, &mut Physical(media))?;
+                    self.dat.moved(old.unwrap_or(0), *at);
+                }
                 (DAT_INO, Part::Node { .. }) => nodes.push(*at),
                 _ => self.dat.put(e.vblk, *at, media)?,
             }
@@ -347,9 +352,14 @@ impl State {
         }
         let (mut at, mut made) = (nodes.into_iter(), Vec::new());
         let missing = || FsError::Corrupt("a node of DAT has no place".to_owned());
-        self.dat.file.tree.place_nodes(&mut |node, _| {
+        let Dat { file, counts, .. } = &mut self.dat;
+        file.tree.place_nodes(&mut |node, old| {
             made.push(node.encode());
-            at.next().ok_or_else(missing)
+            let new = at.next().ok_or_else(missing)?;
+            if let Some(counts) = counts {
+                counts.move_dat(old, new);
+            }
+            Ok(new)
         })?;
         self.dat.file.dirty.clear();
         let mut from = Virtual { media, dat: &mut self.dat };

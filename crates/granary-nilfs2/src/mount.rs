@@ -101,7 +101,7 @@ fn read_usages(media: &Media, dat: &mut Dat, sufile: &mut Buffers) -> Result<(Ve
 
 /// What the media have, in memory.
 fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State, Chain)> {
-    let chain = follow(media, sb)?;
+    let chain = follow(media, sb, options.go_back)?;
     let [dat, cpfile, sufile] = &chain.root.inodes;
     let mut dat = Dat::new(meta_file(dat, DAT_INO, Structure::DataPointer)?, media.geo.blocks);
     let cpfile = meta_file(cpfile, CPFILE_INO, Structure::Superblock)?;
@@ -203,11 +203,11 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
     let mut sb = all[0];
     let media = Media::new(port, sb.geo);
     let (mut state, chain) = match load(&media, &sb, options) {
-        Ok(loaded) => loaded,
-        Err(e) => {
-            let other = all.get(1).filter(|s| s.geo == sb.geo && e != FsError::Invalid).ok_or(e)?;
+        Err(e) if options.go_back && e != FsError::Invalid => {
+            let other = all.get(1).filter(|s| s.geo == sb.geo).ok_or(e)?;
             load(&media, other, options)?
         }
+        loaded => loaded?,
     };
     let changes = options.cp.is_none();
     let mut recovery = Recovery {

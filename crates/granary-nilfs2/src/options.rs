@@ -32,6 +32,9 @@ pub enum Fsync {
 pub struct MountOptions {
     /// Checkpoint to mount, which must be a snapshot; nothing can be changed then. `None` = the newest.
     pub cp: Option<u64>,
+    /// Where the newest log is damaged, mount what an older one has: whatever is newer is lost. The kernel goes back to the log of
+    /// the other superblock unasked, but not where the drive fails.
+    pub go_back: bool,
     /// What fsync makes durable.
     pub fsync: Fsync,
     /// How long changes wait for a log that nobody asks for (NILFS_SC_DEFAULT_TIMEOUT), ns.
@@ -67,6 +70,7 @@ impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             cp: None,
+            go_back: false,
             fsync: Fsync::Content,
             log_interval: Nanos::from_secs(5),
             watermark: 3600,

@@ -8,20 +8,24 @@
 //! A log counts if all of its parts are whole and it follows the one before (serial numbers, sequence numbers of segments). What a
 //! crash left behind has another predecessor and is never taken for a later log.
 //!
+//! A power failure tears the last log: its blocks can be read, and do not fit its checksum. A drive that cannot read a block is
+//! another matter: the log may be one that was acknowledged, and a mount fails (as the kernel's, NILFS_SEG_FAIL_IO). The log that
+//! the superblock names was flushed before it was named: where that one is not whole, something is damaged.
+//!
 //! Source: reference/nilfs2.md section 5.2; the kernel's `recovery.c`.
 
 use crate::geometry::Geometry;
-use crate::layout::corrupt;
 use crate::layout::summary::{BEGIN, END, Entry, Header, Part, SR, SYNDT, Summary, TIMES};
 use crate::layout::super_root::SuperRoot;
 use crate::layout::superblock::Superblock;
+use crate::layout::{FIRST_INO, corrupt};
 use crate::media::Media;
 use crate::segments::{Cursor, LEAST_PART};
 use crate::state::LastRoot;
-use granary_device::Structure;
+use granary_device::{DriveError, Structure};
 use granary_units::Page;
-use granary_vfs::Result;
-use std::collections::BTreeMap;
+use granary_vfs::{FsError, Result};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the logs on media say.
 pub(crate) struct Chain {
@@ -141,11 +145,33 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
     if whole.root.is_some() || data { Ok(whole) } else { Err(corrupt("a log without a super root")) }
 }
 
-/// Reads on from the log that the superblock names.
+/// What a mount says of a log that it cannot do without: whose blocks it has, and how to do without them.
+fn damaged(media: &Media, at: u64, e: FsError) -> FsError {
+    let why = match e {
+        FsError::Corrupt(why) => why,
+        FsError::Drive(DriveError::Unreadable(page)) => format!("page {page} of the drive cannot be read"),
+        e => return e,
+    };
+    let end = media.geo.end(media.geo.segment(at));
+    let entries = part_entries(media, at, end).map_or(Vec::new(), |(_, entries)| entries);
+    let inodes: BTreeSet<u64> = entries.iter().map(|(_, e)| e.ino).filter(|ino| *ino >= FIRST_INO).collect();
+    let of = match inodes.len() {
+        0 => String::new(),
+        _ => format!(
+            " with blocks of inodes {}",
+            inodes.iter().take(8).map(u64::to_string).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    corrupt(format!(
+        "the log at block {at}{of}: {why} (--set nilfs2.go_back=true mounts what was there before this log)"
+    ))
+}
+
+/// Reads on from the log that the superblock names; with `go_back` up to what the drive cannot read.
 ///
 /// # Errors
 /// `Corrupt` where that log is damaged; the drive's.
-pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
+pub(crate) fn follow(media: &Media, sb: &Superblock, go_back: bool) -> Result<Chain> {
     let geo = media.geo;
     let start = Cursor {
         seg: geo.segment(sb.last_log),
@@ -154,7 +180,8 @@ pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
         seq: sb.last_seq,
         serial: sb.last_serial,
     };
-    let first = read_log(media, start, &|h| h.serial == sb.last_serial)?;
+    let first =
+        read_log(media, start, &|h| h.serial == sb.last_serial).map_err(|e| damaged(media, start.at, e))?;
     let root = first.root.ok_or_else(|| corrupt("the log that the superblock names has no super root"))?;
     let place = |at: u64, h: &Header| LastRoot { at, seq: h.seq, serial: h.serial };
     let mut chain = Chain {
@@ -167,10 +194,15 @@ pub(crate) fn follow(media: &Media, sb: &Superblock) -> Result<Chain> {
         logs: 0,
         written: BTreeMap::new(),
     };
-    // Anything but a log that follows ends the chain; an error of the drive is one, too: what cannot be read was not acknowledged.
+    // Anything but a log that follows ends the chain.
     loop {
         let before = chain.cursor.serial;
-        let Ok(log) = read_log(media, chain.cursor, &|h| h.prev == before) else { return Ok(chain) };
+        let log = match read_log(media, chain.cursor, &|h| h.prev == before) {
+            Ok(log) => log,
+            Err(FsError::Corrupt(_)) => return Ok(chain),
+            Err(_) if go_back => return Ok(chain),
+            Err(e) => return Err(damaged(media, chain.cursor.at, e)),
+        };
         chain.logs += 1;
         chain.cursor = log.end;
         chain.written.extend(log.segs);
@@ -196,18 +228,24 @@ pub(crate) fn segment_blocks(media: &Media, seg: u64, written: u64) -> Result<Ve
     let (mut at, end) = (geo.start(seg), geo.start(seg) + written);
     let mut all = Vec::new();
     while at < end {
-        let first = media.read(at, Structure::Log)?;
-        let head = Header::parse(&first.to_bytes())?;
-        if at + head.blocks as u64 > end {
-            return Err(corrupt(format!("a log at block {at} goes beyond its segment")));
-        }
-        let mut pages = vec![first; head.summary_blocks() as usize];
-        if pages.len() > 1 {
-            media.read_run(at + 1, &mut pages[1..], Structure::Log)?;
-        }
-        let summary = Summary::parse(&pages)?;
-        all.extend((at + head.summary_blocks()..).zip(summary.entries));
-        at += head.blocks as u64;
+        let (blocks, entries) = part_entries(media, at, end)?;
+        all.extend(entries);
+        at += blocks;
     }
     Ok(all)
+}
+
+/// Length of the part of a log at a place, and the blocks that its summary tells of.
+fn part_entries(media: &Media, at: u64, end: u64) -> Result<(u64, Vec<(u64, Entry)>)> {
+    let first = media.read(at, Structure::Log)?;
+    let head = Header::parse(&first.to_bytes())?;
+    if at + head.blocks as u64 > end {
+        return Err(corrupt(format!("a log at block {at} goes beyond its segment")));
+    }
+    let mut pages = vec![first; head.summary_blocks() as usize];
+    if pages.len() > 1 {
+        media.read_run(at + 1, &mut pages[1..], Structure::Log)?;
+    }
+    let summary = Summary::parse(&pages)?;
+    Ok((head.blocks as u64, (at + head.summary_blocks()..).zip(summary.entries).collect()))
 }

@@ -91,9 +91,7 @@ impl State {
             return Ok(0);
         }
         let first = self.first_protected(protection, media)?;
-        let mut dead = Vec::new();
-        self.dat.walk(media, &mut |_, e| dead.extend((!e.is_in_use()).then_some(e)))?;
-        Ok(dead.iter().filter(|e| self.is_live(e, first)).count() as u64)
+        Ok(self.counts(media)?.kept(first))
     }
 
     /// Whether so many pages, of which some are new, and blocks of names can become dirty.

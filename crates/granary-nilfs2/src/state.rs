@@ -23,7 +23,7 @@ use granary_vfs::{Attr, FileKind, FsError, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bitmap and entries of the ifile.
-pub(crate) const INODES: Groups = Groups { entry: INODE, most: 1024 };
+pub(crate) const INODES: Groups = Groups { entry: INODE, most: 1024, dense: 1024 * crate::groups::GROUP };
 
 /// A page that the vfs may dirty.
 #[derive(Clone, Copy, Debug)]

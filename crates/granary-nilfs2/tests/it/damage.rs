@@ -5,7 +5,7 @@ use granary_device::Structure;
 use granary_nilfs2::{MountOptions, mount};
 use granary_suite::suite::{self, drive, port, run, write_all};
 use granary_units::{Bytes, Lpa, Page};
-use granary_vfs::{Call, Life, Posix};
+use granary_vfs::{Call, FsError, Life, Posix};
 
 #[test]
 fn scribbled_images_are_refused_or_reported() {
@@ -48,4 +48,47 @@ fn a_lost_superblock_keeps_no_file_away() {
             m.unmount();
         });
     }
+}
+
+/// A file system that was unmounted names its newest log. Where that is damaged a mount does not quietly show an older state.
+#[test]
+fn a_damaged_newest_log_is_refused_unless_an_older_state_is_wanted() {
+    run(|| {
+        let d = drive(Bytes::mib(64));
+        let write = |name: &str, seed: u64| {
+            let m = if seed == 5 {
+                Mounted::fresh(&Subject::default(), &d)
+            } else {
+                Mounted::again(&Subject::default(), &d)
+            };
+            let mut p = m.process();
+            let fd = write_all(&mut p, name, seed, 1 << 20).expect("write");
+            p.close(fd).expect("close");
+            p.exit();
+            m.unmount();
+        };
+        write("/old", 5);
+        write("/new", 6);
+        let port = port(&d);
+        // A page of the newest file.
+        let mut page = [Page::ZERO];
+        let at = (0..port.info().pages).find(|at| {
+            port.read(Lpa(*at), &mut page, Structure::Data).expect("read");
+            page[0] == Page::word(6)
+        });
+        let at = Lpa(at.expect("it is on the drive"));
+        port.write(at, &[Page::word(7)], Structure::Data).expect("write");
+        let said = match mount(port.clone(), &MountOptions::default()) {
+            Ok(_) => panic!("the newest log is damaged"),
+            Err(e) => e.to_string(),
+        };
+        assert!(said.contains("with blocks of inodes 12") && said.contains("nilfs2.go_back"), "{said}");
+        let back = MountOptions { go_back: true, ..MountOptions::default() };
+        let m = Mounted::again(&Subject { mount: back, ..Subject::default() }, &d);
+        let mut p = m.process();
+        assert_eq!(p.stat("/old").expect("it is there").attr.size, 1 << 20);
+        assert_eq!(p.stat("/new").map(|_| ()), Err(FsError::NoEntry));
+        p.exit();
+        m.unmount();
+    });
 }

@@ -98,6 +98,31 @@ fn statfs_does_not_offer_what_the_protection_period_keeps() {
     });
 }
 
+/// `check` compares the counts that were kept up with a walk; here nothing else walks.
+#[test]
+fn the_cleaner_and_statfs_count_live_blocks_without_a_walk_of_the_dat() {
+    run(|| {
+        let mount = MountOptions { protection_period: Nanos::from_secs(30), ..promising().mount };
+        let m = Mounted::fresh(&Subject { mount, ..Subject::default() }, &drive(Bytes::mib(48)));
+        let mut p = m.process();
+        let fd = create(&mut p, "/f");
+        for round in 0..60u64 {
+            for i in (round % 3..1000).step_by(3) {
+                p.pwrite(fd, fill(round + 1, 4096), i * 4096).expect("write");
+            }
+            p.fsync(fd).expect("fsync");
+            p.statfs().expect("statfs");
+            m.fs.kept_back(&Call::offline()).expect("says");
+            sleep(Nanos::from_secs(10));
+        }
+        p.close(fd).expect("close");
+        let stats = m.fs.stats();
+        assert!(stats.cleaned > 10, "{stats:?}");
+        assert_eq!(stats.dat_walks, 1, "{stats:?}");
+        m.check();
+    });
+}
+
 #[test]
 fn a_full_file_system_can_be_emptied_and_filled_again() {
     suite::a_full_file_system_can_be_emptied_and_filled_again(&promising());
@@ -162,4 +187,10 @@ fn statfs_counts_the_inodes_that_there_are() {
         p.sync().expect("sync");
         assert_eq!((before, used(&mut p)), (1, 51));
     });
+}
+
+/// "No space" is said only where nothing is available, and what was removed is there for others.
+#[test]
+fn no_space_is_said_only_where_statfs_says_it() {
+    suite::no_space_is_said_only_where_statfs_says_it(&promising());
 }

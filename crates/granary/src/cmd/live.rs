@@ -175,6 +175,9 @@ fn tables(stats: &Stats, last: Option<&Stats>) -> String {
     if !stats.memory.is_empty() {
         out += &format!("{}\n", memory(stats));
     }
+    if let Some(kept) = &stats.kept {
+        out += &format!("kept: {kept}\n");
+    }
     if let Some(amplification) = stats.amplification.write {
         out += &format!(
             "programs wrote {}, read {}; write amplification (host link / programs) {amplification:.2}x\n",

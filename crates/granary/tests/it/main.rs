@@ -18,5 +18,6 @@ mod mount;
 mod moved;
 mod own;
 mod posix_tools;
+mod protection;
 mod records;
 mod stacked;

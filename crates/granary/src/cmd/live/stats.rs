@@ -11,7 +11,7 @@ use granary_lab::record::{Amplification, Bytes2, DeviceRun, Flash, Host};
 use granary_mount::{Operation, Operations};
 use granary_sim::now;
 use granary_units::Nanos;
-use granary_vfs::Vfs;
+use granary_vfs::{Call, Vfs};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -63,6 +63,9 @@ pub struct Stats {
     /// Memory of the file system by kind, where it tells: of the drive, for one that works there; bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, u64>,
+    /// What dead blocks are kept for, where there are such: a full file system may be full of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
     /// What the image itself wrote to the host's disk; empty in memory.
     pub image: BTreeMap<String, serde_json::Value>,
     /// Calls of the drive that `--record` has written down.
@@ -155,6 +158,7 @@ impl Live {
                 ("written", c.written),
             ];
             stats.memory = vfs.fs().memory().into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
+            stats.kept = vfs.fs().kept_back(&Call::offline()).ok().flatten();
             stats.cache = cache.into_iter().map(|(k, n)| (k.to_owned(), n)).collect();
         }
         stats.recorded = self.from.recorded.as_ref().map(|count| count());
