@@ -55,7 +55,7 @@ impl suite::Subject for Subject {
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        granary_suite::skip::skipped("only the superuser can give files away and make devices");
+        granary_suite::skip::skipped("only root can give files away and make devices");
     }
     root
 }
