@@ -346,10 +346,21 @@ mod tests {
             [
                 "drive.firmware.bam",
                 "drive.firmware.cache_write_ack",
+                "drive.firmware.flush_cost",
+                "drive.firmware.volatile_cache",
+                "drive.flash.mapping_unit",
                 "drive.flash.read_retry_ns",
+                "drive.link.half_duplex",
+                "drive.link.nvme.queue_depth",
+                "drive.window",
                 "fs.f2fs.discard_granularity",
                 "fs.nilfs2.cp",
-                "fs.orchfs.read_cache"
+                "fs.orchfs.read_cache",
+                "host.costs.admission",
+                "host.costs.command_build",
+                "host.costs.completion",
+                "host.costs.doorbell",
+                "host.costs.library_call"
             ]
         );
         let said = load("granularity=4").expect_err("a part").to_string();

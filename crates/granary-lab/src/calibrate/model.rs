@@ -1,11 +1,11 @@
 //! Our side: granary-ext4 under a load in virtual time.
 
-use super::{Edge, Load, Traffic};
+use super::{Edge, Load, SETS, Traffic};
 use crate::error::LabError;
 use crate::testbed::Testbed;
 use granary_device::{Drive, LinkTraffic, Port};
 use granary_ext4::{DataMode, JournalShare, JournalStats, MkfsOptions, MountOptions};
-use granary_mssd::{Mode, Mssd};
+use granary_mssd::Mssd;
 use granary_sim::{World, WorldConfig, now, sleep, sleep_until};
 use granary_units::{Bytes, Nanos};
 use granary_vfs::{Cred, Process, Vfs};
@@ -23,7 +23,7 @@ pub fn model(
     data: DataMode,
     share: JournalShare,
 ) -> Result<Traffic, LabError> {
-    let testbed = Testbed::load("bytefs-emulator", &[])?;
+    let testbed = Testbed::load("bytefs-emulator", &SETS.map(str::to_owned))?;
     let host = testbed.host.clone();
     let config = WorldConfig { host_cores: host.cores, costs: host.costs, seed, ..WorldConfig::default() };
     let load = load.clone();
@@ -41,7 +41,7 @@ fn measure(
     testbed: &Testbed,
 ) -> Result<Traffic, LabError> {
     let failed = |stage: &'static str| LabError::fs("ext4", stage);
-    let mut config = testbed.ssd()?.clone().with_mode(Mode::Cache);
+    let mut config = testbed.ssd()?.clone();
     config.flash = config.flash.with_capacity(size);
     let drive: Arc<dyn Drive> = Arc::new(Mssd::new(&config).map_err(|e| LabError::run("ext4", "mkfs", e))?);
     granary_ext4::mkfs(&Port::new(drive.clone()), &MkfsOptions::default()).map_err(failed("mkfs"))?;
@@ -91,6 +91,8 @@ mod tests {
         let load = Load::new("wal", 0.0002).expect("a load");
         let t = model(&load, 1, Bytes::gib(1), DataMode::Ordered, JournalShare::Third).expect("runs");
         assert_eq!(t.commits, 21);
+        // Each commit waits twice: before its last block, and for it.
+        assert_eq!(t.flushes, 42);
         let journal = t.written[Structure::Journal as usize] / 4096;
         assert!((20 * 3..20 * 3 + 12).contains(&journal), "{journal} blocks in the journal");
         assert!(t.written[Structure::Data as usize] >= 20 * 4096);

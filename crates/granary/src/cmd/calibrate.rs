@@ -21,7 +21,9 @@ use crate::failure::Failure;
 use granary_device::Structure;
 use granary_lab::LabError;
 use granary_lab::calibrate::kernel::{MKFS, MOUNT, commits, journal_share};
-use granary_lab::calibrate::{Edge, KernelClient, Load, Traffic, classify, judge, model, reference, table};
+use granary_lab::calibrate::{
+    Edge, KernelClient, Load, SETS, Traffic, classify, judge, model, reference, table,
+};
 use granary_lab::testbed::Testbed;
 use granary_mount::{DRIVE_FILE, STATS_FILE};
 use granary_units::{Bytes, Nanos, PAGE_SIZE};
@@ -171,7 +173,8 @@ impl Rig {
         let mut rig = Rig { dir, device: String::new(), exported: false, mounted: false };
         let me = std::env::current_exe().map_err(|e| Failure::io("finding this program", e))?;
         let mut export = Command::new(me);
-        export.args(["export", "--daemon", "--loop", "--size", &size.0.to_string(), "--record"]);
+        export.args(["export", "--daemon", "--loop", "--size", &size.0.to_string()]);
+        export.args(SETS.iter().flat_map(|set| ["--set", set])).arg("--record");
         run_program(export.arg(rig.dir.join("record")).arg("ram:").arg(rig.dir.join("drive")))?;
         rig.exported = true;
         let file = rig.dir.join("drive").join(DRIVE_FILE);
