@@ -33,12 +33,15 @@ use serde::Serialize;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 /// Pages of a group or call that ride in the log before content goes to `flash` directly: up to 256 KiB one sequential
 /// write and one sync cost less than a second sync.
 pub const RIDERS: usize = 64;
 /// A group of machine mode that has grown to this size is made safe without being asked.
 const LARGE_GROUP: u64 = 4 << 20;
+/// How late a writer that waits for a half learns of a failure at most.
+const FAILURE_SEEN: Duration = Duration::from_secs(1);
 
 /// What one call of the drive changed, beside the records.
 #[derive(Default)]
@@ -380,9 +383,7 @@ impl Journal {
             self.fail(reason.clone());
             return Err(reason);
         }
-        if !wal.fits(len) {
-            self.change_halves(&mut w)?;
-        }
+        self.room_for(&mut w, len)?;
         w.next += 1;
         w.counters.groups += 1;
         w.counters.riders += riders.len() as u64;
@@ -406,28 +407,59 @@ impl Journal {
         written.map(|_| ticket).map_err(|e| self.fail_host("writing wal", e))
     }
 
-    fn change_halves(&self, w: &mut MutexGuard<'_, Writer>) -> Result<(), String> {
-        let Some(full) = w.wal.as_ref().map(Wal::active) else { return Ok(()) };
-        w.halves[full] = Half::Full;
-        if self.inline {
-            let begin = w.begins[full];
-            self.checkpoint(w, full, begin)?;
-        } else {
-            self.half_changed.notify_all();
-        }
-        if w.halves[1 - full] != Half::Free {
-            w.counters.stalls += 1;
-        }
-        while w.halves[1 - full] != Half::Free {
-            if let Some(reason) = self.failure() {
-                return Err(reason);
+    /// Sees to it that a frame of `len` bytes fits into the half that is appended to. While one waits here, others may come, fill
+    /// the rest of a half, or begin the next one: after each wait everything is looked at anew.
+    fn room_for(&self, w: &mut MutexGuard<'_, Writer>, len: usize) -> Result<(), String> {
+        let mut stalled = false;
+        loop {
+            let Some(wal) = &w.wal else { return Ok(()) };
+            let active = wal.active();
+            let other = 1 - active;
+            if w.halves[active] == Half::Active {
+                if wal.fits(len) {
+                    return Ok(());
+                }
+                self.is_full(w, active)?;
+            } else if w.halves[other] == Half::Free {
+                self.begin(w, other)?;
+            } else {
+                w.counters.stalls += u64::from(!std::mem::replace(&mut stalled, true));
+                self.wait_for_half(w)?;
             }
-            self.half_changed.wait(w);
         }
-        w.halves[1 - full] = Half::Active;
-        w.begins[1 - full] = w.next;
+    }
+
+    /// Nothing more is appended to this half.
+    fn is_full(&self, w: &mut MutexGuard<'_, Writer>, half: usize) -> Result<(), String> {
+        w.halves[half] = Half::Full;
+        if !self.inline {
+            self.half_changed.notify_all();
+            return Ok(());
+        }
+        // The older one first, which another thread moves.
+        while w.oldest_full() != Some(half) {
+            self.wait_for_half(w)?;
+        }
+        let begin = w.begins[half];
+        self.checkpoint(w, half, begin)
+    }
+
+    /// Goes on in this half, which is free.
+    fn begin(&self, w: &mut Writer, half: usize) -> Result<(), String> {
+        w.halves[half] = Half::Active;
+        w.begins[half] = w.next;
         let Some(wal) = &mut w.wal else { return Ok(()) };
-        wal.begin(1 - full).map_err(|e| self.fail_host("writing wal", e))
+        wal.begin(half).map_err(|e| self.fail_host("writing wal", e))
+    }
+
+    /// Waits until the state of a half may have changed.
+    fn wait_for_half(&self, w: &mut MutexGuard<'_, Writer>) -> Result<(), String> {
+        if let Some(reason) = self.failure() {
+            return Err(reason);
+        }
+        // A failure is told without this lock, and may come between the look at it and the wait.
+        self.half_changed.wait_for(w, FAILURE_SEEN);
+        Ok(())
     }
 
     /// Moves a half to its places and frees it.
@@ -547,12 +579,10 @@ impl Journal {
         let stopped = |reason: String| ImageError::Stopped { reason };
         let _nobody_commits = self.quiet().map_err(stopped)?;
         let mut w = self.writer.lock();
-        self.change_halves(&mut w).map_err(stopped)?;
+        let Some(active) = w.wal.as_ref().map(Wal::active) else { return Ok(()) };
+        self.is_full(&mut w, active).map_err(stopped)?;
         while w.oldest_full().is_some() {
-            if let Some(reason) = self.failure() {
-                return Err(stopped(reason));
-            }
-            self.half_changed.wait(&mut w);
+            self.wait_for_half(&mut w).map_err(stopped)?;
         }
         let synced = self.flash.sync().map_err(|e| ImageError::host("syncing the image", e));
         let synced = synced.and_then(|()| self.regions.lock().sync());
@@ -612,6 +642,11 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Host;
+    use crate::host::memory::MemoryHost;
+    use crate::redo::{Memory, Redo};
+    use crate::region::file_len;
+    use crate::wal::Way;
 
     /// A checkpoint thread that comes late finds both halves full.
     #[test]
@@ -630,5 +665,73 @@ mod tests {
         assert_eq!(w.oldest_full(), Some(0));
         w.halves[0] = Half::Active;
         assert_eq!(w.oldest_full(), None);
+    }
+
+    const LEN: u64 = 1 << 20;
+    const WRITERS: u64 = 8;
+
+    /// A journal with a tiny log, over a memory of [`LEN`] bytes in memory of this process.
+    fn tiny(host: &MemoryHost, inline: bool) -> Arc<Journal> {
+        let open = |name| host.open(name, false).expect("a file");
+        let (flash, wal, dram) = (open("flash"), open(WAL), open("dram"));
+        dram.set_len(file_len(LEN)).expect("length");
+        let mut regions = Regions::default();
+        regions.put(Region::new(dram, Memory::Dram, LEN, false));
+        let half = 16 << 10;
+        let wal = Wal::start(wal, [1; 16], half, Way::Shared).expect("a log");
+        Arc::new(Journal::new(Durability::Process, inline, half, 0, flash, Some(wal), regions))
+    }
+
+    /// Devices of one image call at the same time. All that they publish gets to its place, and none waits for ever, however
+    /// often the log changes its halves.
+    #[test]
+    #[allow(clippy::disallowed_methods)] // the journal's threads are the machine's
+    fn writers_that_find_a_half_full_at_the_same_time_lose_nothing() {
+        for inline in [false, true] {
+            let host = MemoryHost::new();
+            let journal = tiny(&host, inline);
+            let (done, finished) = std::sync::mpsc::channel();
+            let checkpoints = (!inline).then(|| {
+                let journal = journal.clone();
+                std::thread::spawn(move || journal.run_checkpoints())
+            });
+            for writer in 0..WRITERS {
+                let (journal, done) = (journal.clone(), done.clone());
+                std::thread::spawn(move || {
+                    let room = (LEN / WRITERS) as usize;
+                    let mut mine = vec![0; room];
+                    for round in 0..1000usize {
+                        // Some fill what others have left room in.
+                        let len = if round % 3 == 0 { 2500 } else { 40 + round % 200 };
+                        let at = round * 977 % (room - len);
+                        mine[at..at + len].fill(round as u8);
+                        let mut redo = Redo::new(writer * room as u64);
+                        redo.put(at as u64, &mine[at..at + len]);
+                        let mut frame = vec![0; FRAME];
+                        redo.drain_into(&mut frame);
+                        journal.publish_bytes(&mut frame).expect("published");
+                    }
+                    done.send((writer, mine)).expect("somebody waits");
+                });
+            }
+            drop(done);
+            // A hang is to be a failure of this test, and not of all.
+            let patience = std::time::Duration::from_secs(20);
+            let all: Vec<_> =
+                (0..WRITERS).map(|_| finished.recv_timeout(patience).expect("no writer hangs")).collect();
+            journal.stop();
+            if let Some(thread) = checkpoints {
+                thread.join().expect("ends");
+            }
+            assert!(journal.counters().checkpoints > 10);
+            journal.close().expect("closed");
+            for (writer, mine) in all {
+                let mut kept = vec![0; mine.len()];
+                let regions = journal.regions.lock();
+                let region = regions.get(Memory::Dram).expect("it is there");
+                region.read(writer * mine.len() as u64, &mut kept).expect("read");
+                assert!(kept == mine, "writer {writer}, inline {inline}");
+            }
+        }
     }
 }
