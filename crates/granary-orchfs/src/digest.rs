@@ -67,7 +67,7 @@ impl OrchFs {
     /// # Errors
     /// The drive's.
     pub(crate) fn digest(&self, journal: usize) -> Result<()> {
-        self.digest_until(journal, u64::MAX)
+        self.digest_until(journal, self.journals[journal].tail())
     }
 
     /// The same, up to the first group that ends at this position or behind it.
@@ -75,8 +75,12 @@ impl OrchFs {
     /// # Errors
     /// The drive's.
     pub(crate) fn digest_until(&self, journal: usize, until: u64) -> Result<()> {
-        let _digesting = self.journals[journal].digest.lock();
-        self.digest_locked(journal, until)
+        let j = &self.journals[journal];
+        let before = j.head();
+        let _digesting = j.digest.lock();
+        self.digest_locked(journal, until)?;
+        self.longest_wait.fetch_max(j.head() - before, Relaxed);
+        Ok(())
     }
 
     fn digest_locked(&self, journal: usize, until: u64) -> Result<()> {
@@ -88,14 +92,14 @@ impl OrchFs {
         let inodes_end = self.checkpoint.lock().inodes_end;
         let mut images = Images::new(&self.pm, &self.layout, inodes_end);
         let mut why = None;
-        let refused = {
+        // Each group for itself: whoever makes a file meanwhile needs the leases, too. Those that a group names do not move before its
+        // digest.
+        let refused = groups.iter().position(|(group, _)| {
             let leases = self.leases.lock();
             let known = Known { leases: &leases, pools: &self.pools };
-            groups.iter().position(|(group, _)| {
-                why = judge(&mut images, group, Some(&known)).err().map(|e| (group.process, e));
-                why.is_some()
-            })
-        };
+            why = judge(&mut images, group, Some(&known)).err().map(|e| (group.process, e));
+            why.is_some()
+        });
         if let Some((_, e)) = &why
             && !matches!(e, FsError::Corrupt(_))
         {
@@ -179,6 +183,12 @@ impl OrchFs {
         Ok(())
     }
 
+    /// Most bytes of one journal that a caller has waited for since the mount, whether it digested them itself or the daemon did
+    /// meanwhile. What the daemon digests while nobody waits is not in it.
+    pub fn longest_digest_wait(&self) -> u64 {
+        self.longest_wait.load(Relaxed)
+    }
+
     /// Groups that were refused since the mount.
     pub fn refused_groups(&self) -> u64 {
         self.refused.load(Relaxed)
@@ -240,32 +250,37 @@ impl OrchFs {
         Ok(())
     }
 
-    /// Digests a journal that is half full, piece by piece: whoever needs a piece of it waits for no more than one.
+    /// The daemon's part: digests a journal that has a segment, piece by piece. Whoever needs it meanwhile waits for one piece more.
     ///
     /// # Errors
     /// The drive's.
     pub(crate) fn digest_in_pieces(&self, journal: usize, stop: &granary_sim::Stopper) -> Result<()> {
         let j = &self.journals[journal];
-        if !j.is_half_full() {
+        if !j.is_due() {
             return Ok(());
         }
         let end = j.tail();
         while j.head() < end && !stop.stopped() {
-            self.digest_until(journal, (j.head() + j.piece()).min(end))?;
+            let _digesting = j.digest.lock();
+            self.digest_locked(journal, (j.head() + j.piece()).min(end))?;
         }
         Ok(())
     }
 
-    /// Takes a number; where none is free but some wait for a digest, after that.
+    /// Digests a piece, or more, of a journal that frees numbers of this area; whether there was one.
     pub(crate) fn free_by_digest(&self, area: Area) -> Result<bool> {
-        let waiting = self.journals.iter().any(|journal| journal.waiting(area) > 0);
-        if waiting {
-            self.digest_all()?;
-        }
-        Ok(waiting)
+        let some = self.journals.iter().enumerate().find_map(|(i, j)| Some((i, j.first_free(area)?)));
+        let Some((journal, end)) = some else { return Ok(false) };
+        let piece = self.journals[journal].head() + self.journals[journal].piece();
+        self.digest_until(journal, end.max(piece))?;
+        Ok(true)
     }
 }
 
 #[cfg(test)]
 #[path = "digest_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "digest_wait_tests.rs"]
+mod wait_tests;

@@ -109,6 +109,8 @@ pub struct OrchFs {
     victims: parking_lot::Mutex<Victims>,
     /// Groups of journals that were refused.
     refused: AtomicU64,
+    /// Most bytes of a journal that a caller has waited for.
+    longest_wait: AtomicU64,
     migrated: AtomicU64,
     /// NVM pages that a write of a part of them has taken, since mount.
     upages_made: AtomicU64,

@@ -232,7 +232,7 @@ impl OrchFs {
         Ok(())
     }
 
-    /// Wakes the daemon: a journal is half full, so that nobody has to wait for its digest later.
+    /// Wakes the daemon: a segment of a journal waits for its digest. Digested now, nobody has to wait for it later.
     pub(crate) fn wake_daemon(&self) {
         if let Some(kicker) = self.kicker.get() {
             kicker.kick();
@@ -240,7 +240,7 @@ impl OrchFs {
     }
 }
 
-/// The kernel's daemon: digests a journal that is half full as soon as it is, and looks every so often whether blocks are to migrate.
+/// The kernel's daemon: digests a journal as soon as a segment of it waits, and looks every so often whether blocks are to migrate.
 pub fn daemon(fs: &std::sync::Weak<OrchFs>, pause: Nanos, stop: &Stopper) {
     loop {
         let signal = stop.pause(pause);

@@ -117,6 +117,7 @@ pub fn mount(nvm: Port, ssd: Port, options: &MountOptions) -> Result<Arc<OrchFs>
         revoked: Default::default(),
         leases: Default::default(),
         refused: Default::default(),
+        longest_wait: Default::default(),
         migrated: Default::default(),
         upages_made: Default::default(),
         last_call: Default::default(),

@@ -130,7 +130,7 @@ pub struct MountOptions {
     pub migrate_low: u64,
     /// Nobody has called for so long: blocks migrate, too; 0 = never ("idle": 100 ms is a choice).
     pub migrate_idle: Nanos,
-    /// How often the daemon looks whether blocks are to migrate, or a journal is half full and to be digested.
+    /// How often the daemon looks whether blocks are to migrate. It digests a journal without being asked: as soon as 1 MiB waits.
     pub migrate_pause: Nanos,
 }
 

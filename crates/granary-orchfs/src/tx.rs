@@ -286,13 +286,13 @@ impl<'a> Tx<'a> {
             return Err(corrupt(format!("an operation of {len} bytes is too large for a group")));
         }
         if !journal.has_room(len) {
-            // As much as makes room; the daemon is at the rest.
+            // A piece; the daemon is at the rest.
             let own = fs.journal_of(process);
             fs.digest_until(own, journal.head() + journal.piece().max(len as u64))?;
         }
         let group = Group { process, epoch: fs.leases.lock().epoch(), records: self.records };
         journal.append(&fs.pm, &group, &self.inodes, &self.freed, fs.pools.clock())?;
-        if journal.is_half_full() {
+        if journal.is_due() {
             fs.wake_daemon();
         }
         Ok(())

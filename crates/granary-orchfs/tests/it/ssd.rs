@@ -4,8 +4,8 @@ use crate::common::{Mounted, Subject};
 use granary_device::{Command, Drive, DriveError, Role};
 use granary_orchfs::geometry::{BLOCK, PAGES};
 use granary_orchfs::{FullUpage, MountOptions, Reclaim};
-use granary_sim::now;
 use granary_sim::rng::Stream;
+use granary_sim::{now, sleep};
 use granary_suite::suite::{self, Pair, create, on_pair, run};
 use granary_units::{Bytes, Dest, Nanos, PAGE_SIZE, Payload};
 use granary_vfs::{FsError, Posix};
@@ -140,6 +140,31 @@ fn small_writes_go_on_when_the_nvm_is_full() {
             m.remounted().check();
         });
     }
+}
+
+/// While nobody calls, all blocks that may move do, not so many a look of the daemon.
+#[test]
+fn whatever_may_migrate_does_in_one_idle_time() {
+    on_pair(|| {
+        run(|| {
+            const BLOCKS: u64 = 200;
+            let m = Mounted::fresh(&Subject::default(), &suite::drive(Bytes::mib(96)));
+            let mut p = m.process();
+            let fd = create(&mut p, "/f");
+            p.pwrite(fd, Payload::Fill { word: 1, len: (BLOCKS * BLOCK) as usize }, 0).expect("write");
+            for block in 0..BLOCKS {
+                p.pwrite(fd, Payload::Fill { word: 2, len: 100 }, block * BLOCK + 5_000).expect("write");
+            }
+            assert!(m.fs.migrations() < 8, "{} blocks moved while the program wrote", m.fs.migrations());
+            let options = MountOptions::default();
+            sleep(Nanos(options.migrate_idle.0 + 3 * options.migrate_pause.0));
+            assert_eq!(m.fs.migrations(), BLOCKS);
+            let mut got = [0; 8];
+            p.pread(fd, Dest::Bytes(&mut got), 5_000).expect("read");
+            assert_eq!(u64::from_le_bytes(got), 2);
+            m.check();
+        });
+    });
 }
 
 /// What the host merges and writes as a whole is not in the file of another: a full SSD says so and keeps everything.
