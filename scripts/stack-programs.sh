@@ -1,48 +1,56 @@
 #!/usr/bin/env bash
-# Programs on a directory of the kernel's ext4 with persistent memory in front of it (granary mount --stack): SQLite, PostgreSQL and
-# git; then kill -9 at random moments under an SQLite commit loop, each time with a mount, an integrity check and a look for every
-# acknowledged commit; in the end an unmount with --demote-all, after which the directory alone must be what the mount showed.
+# Programs on a directory of a file system of the kernel's (ext4, xfs, btrfs) with persistent memory in front of it (granary mount
+# --stack): SQLite, PostgreSQL and git; then kill -9 at random moments under an SQLite commit loop, each time with a mount, an integrity
+# check and a look for every acknowledged commit; in the end an unmount with --demote-all, after which the directory alone must be what the
+# mount showed.
 #
-#   scripts/stack-programs.sh [--kills 100] [--seed 1] [--size 256MiB] [--durability process|machine]
+#   scripts/stack-programs.sh [--below ext4|xfs|btrfs] [--kills 100] [--seed 1] [--size 256MiB] [--durability process|machine]
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
 #
-# Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, loop devices, mkfs.ext4, sqlite3, python3, git.
-# PostgreSQL is left out, and said so, where there is no postgres or nobody to run it as.
+# Exit code 0: nothing was lost; 1: something was; 2: no mount possible. Needs root, loop devices, mkfs of --below, sqlite3, python3, git.
+# PostgreSQL, found by PATH or where Debian has it, is left out, and said so, where there is none.
 . "$(dirname "$0")/common.sh"
-kills=100 seed=1 size=256MiB durability=process
+below=ext4 kills=100 seed=1 size=256MiB durability=process
 while [ $# -gt 0 ]; do
     case $1 in
+        --below) below=$2; shift ;;
         --kills) kills=$2; shift ;;
         --seed) seed=$2; shift ;;
         --size) size=$2; shift ;;
         --durability) durability=$2; shift ;;
-        *) usage 2 10 ;;
+        *) usage 2 11 ;;
     esac
     shift
 done
-needs "$granary" mkfs.ext4 losetup sqlite3 python3 git
+case $below in
+    ext4) force=-F ;;
+    xfs | btrfs) force=-f ;;
+    *) usage 2 11 ;;
+esac
+needs "$granary" "mkfs.$below" losetup sqlite3 python3 git
 scratch
 loop= server= wrong=0
-disk=$work/disk ext4=$work/ext4 mnt=$work/mnt image=$work/pm
-mkdir "$ext4" "$mnt"
+disk=$work/disk host=$work/host mnt=$work/mnt image=$work/pm
+mkdir "$host" "$mnt"
 chmod 755 "$work"
 cleanup() {
     [ -n "$server" ] && kill -9 "$server"
-    umount -l "$mnt"; umount "$ext4"
+    umount -l "$mnt"; umount "$host"
     [ -n "$loop" ] && losetup -d "$loop"
 }
 RANDOM=$seed
 say() { printf '%s\n' "$*"; }
 bad() { say "WRONG: $*"; wrong=$((wrong + 1)); }
 
-truncate -s 2G "$disk" && mkfs.ext4 -q -F "$disk" && loop=$(losetup -f --show "$disk") && mount "$loop" "$ext4" || exit 2
-mkdir "$ext4/dir"
+truncate -s 2G "$disk" && "mkfs.$below" -q $force "$disk" >/dev/null && loop=$(losetup -f --show "$disk") &&
+    mount -t "$below" "$loop" "$host" || exit 2
+mkdir "$host/dir"
 
 # Mounts; what is not yet there is made. The server's number is in $server.
 mount_stack() {
     local made=()
     [ -e "$image" ] || made=(--size "$size")
-    "$granary" mount --stack "$ext4/dir" "${made[@]}" --durability "$durability" --allow-other "$@" "$image" "$mnt" \
+    "$granary" mount --stack "$host/dir" "${made[@]}" --durability "$durability" --allow-other "$@" "$image" "$mnt" \
         >"$work/log" 2>&1 &
     server=$!
     for _ in $(seq 300); do
@@ -61,6 +69,7 @@ unmount_stack() {
 }
 
 mount_stack || exit 2
+say "below: $below"
 
 # SQLite: many small transactions, then a check.
 sqlite3 "$mnt/sqlite.db" 'CREATE TABLE t(id INTEGER PRIMARY KEY, x BLOB)' || bad "sqlite does not begin"
@@ -81,7 +90,8 @@ say "git: $(git -C "$mnt/git" rev-list --count HEAD) commits"
 
 # PostgreSQL: a database on the mount, as its own user.
 user=$(id -un postgres 2>/dev/null || id -un nobody)
-binaries=$(dirname "$(readlink -f "$(command -v postgres || echo /none/none)")")
+postgres=$(command -v postgres || ls /usr/lib/postgresql/*/bin/postgres 2>/dev/null | tail -n 1)
+binaries=$(dirname "$(readlink -f "${postgres:-/none/none}")")
 if [ -x "$binaries/initdb" ] && command -v runuser >/dev/null; then
     mkdir "$mnt/pg" && chown "$user" "$mnt/pg" && chmod 700 "$mnt/pg"
     pg() { runuser -u "$user" -- "$@"; }
@@ -145,9 +155,9 @@ rm -rf "$work/copy" && cp -a "$mnt" "$work/copy" || bad "no copy"
 unmount_stack || bad "unmount"
 mount_stack --demote-all || bad "no mount that demotes"
 unmount_stack || bad "unmount that demotes"
-diff -r "$work/copy" "$ext4/dir" >"$work/diff" 2>&1 || { head -20 "$work/diff"; bad "the directory is not what the mount showed"; }
-files=$(find "$ext4/dir" -type f | wc -l)
+diff -r "$work/copy" "$host/dir" >"$work/diff" 2>&1 || { head -20 "$work/diff"; bad "the directory is not what the mount showed"; }
+files=$(find "$host/dir" -type f | wc -l)
 say "demoted: $files files of the directory compared with the copy"
-[ "$(sqlite3 "$ext4/dir/sqlite.db" 'PRAGMA integrity_check')" = ok ] || bad "sqlite's file in the directory"
-git -C "$ext4/dir/git" fsck --strict >/dev/null 2>&1 || bad "git's repository in the directory"
+[ "$(sqlite3 "$host/dir/sqlite.db" 'PRAGMA integrity_check')" = ok ] || bad "sqlite's file in the directory"
+git -C "$host/dir/git" fsck --strict >/dev/null 2>&1 || bad "git's repository in the directory"
 [ "$wrong" = 0 ] && say "nothing was lost" || { say "$wrong wrong"; exit 1; }

@@ -106,6 +106,7 @@ impl Attributes for HostDir {
     /// As the host has no call for all at once: the size first, which may find no space. After an error later on the attributes in
     /// memory are what the host has.
     fn setattr(&self, _call: &Call<'_>, inode: &Inode, set: &SetAttr) -> Result<()> {
+        self.may_change()?;
         let done = of(inode).set(set, inode.view(|a| a.mode));
         follow(inode)?;
         done
@@ -127,6 +128,7 @@ impl Attributes for HostDir {
     }
 
     fn setxattr(&self, _call: &Call<'_>, inode: &Inode, name: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.may_change()?;
         of(inode).through_proc(|path| match value {
             Some(value) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
             None => rustix::fs::removexattr(path, name),

@@ -97,6 +97,7 @@ impl Data for HostDir {
         pages: &[DirtyPage],
         _why: WriteBackCause,
     ) -> Result<()> {
+        self.may_change()?;
         let fd = of(inode).bytes(true)?;
         pages.iter().try_for_each(|dirty| {
             write_all(&fd, dirty.index * PAGE_SIZE as u64, &dirty.page.to_bytes()[..dirty.valid])
@@ -111,6 +112,7 @@ impl Data for HostDir {
     }
 
     fn write_direct(&self, _call: &Call<'_>, inode: &Inode, pos: u64, data: Payload<'_>) -> Result<()> {
+        self.may_change()?;
         let (fd, old) = (of(inode).bytes(true)?, inode.size());
         let wrote = write_payload(&fd, pos, data);
         if wrote.is_err() && pos + data.len() as u64 > old {
@@ -122,6 +124,9 @@ impl Data for HostDir {
     }
 
     fn fsync(&self, _call: &Call<'_>, inode: &Inode, data_only: bool) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         let host = of(inode);
         match inode.view(|a| a.kind) {
             FileKind::File if data_only => rustix::fs::fdatasync(&*host.bytes(false)?),
@@ -139,6 +144,7 @@ impl Space for HostDir {
     granary_vfs::file_system_lacks!(empty_until, trim, grow, sweep);
 
     fn fallocate(&self, _call: &Call<'_>, inode: &Inode, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        self.may_change()?;
         let keep = |keep: bool| if keep { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
         let mode = match how {
             Allocate::Reserve { keep_size } => keep(keep_size),

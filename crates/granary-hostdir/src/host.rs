@@ -67,6 +67,8 @@ struct Open {
 pub(crate) struct Host {
     number: Ino,
     identity: Identity,
+    /// Nobody changes it: it is opened for reading, and its access time is left as it is.
+    read_only: bool,
     open: Mutex<Open>,
     place: Mutex<Option<Place>>,
     /// Its name is newer than its directory's last fsync.
@@ -107,9 +109,15 @@ fn attr(stat: &Statx) -> Result<Attr> {
 }
 
 impl Host {
-    pub(crate) fn new(number: Ino, identity: Identity, path: Arc<OwnedFd>, place: Option<Place>) -> Host {
+    pub(crate) fn new(
+        number: Ino,
+        identity: Identity,
+        path: Arc<OwnedFd>,
+        place: Option<Place>,
+        read_only: bool,
+    ) -> Host {
         let open = Mutex::new(Open { path: Some(path), bytes: None });
-        Host { number, identity, open, place: Mutex::new(place), named: AtomicBool::new(false) }
+        Host { number, identity, read_only, open, place: Mutex::new(place), named: AtomicBool::new(false) }
     }
 
     pub(crate) fn number(&self) -> Ino {
@@ -182,11 +190,15 @@ impl Host {
         if let Some(bytes) = self.open.lock().bytes.as_ref().filter(|b| b.writes || !writes) {
             return Ok(Arc::clone(&bytes.fd));
         }
-        let bytes = match (self.reopen(OFlags::RDWR), writes) {
+        let both = if self.read_only { Err(FsError::ReadOnly) } else { self.reopen(OFlags::RDWR) };
+        let bytes = match (both, writes) {
             (Ok(fd), _) => Bytes { fd: Arc::new(fd), writes: true },
             (Err(e), true) => return Err(e),
             // A file that nobody may write can be read.
-            (Err(_), false) => Bytes { fd: Arc::new(self.reopen(OFlags::RDONLY)?), writes: false },
+            (Err(_), false) => {
+                let untouched = |how: OFlags| self.reopen(OFlags::RDONLY | how);
+                Bytes { fd: Arc::new(self.leaving_times(untouched)?), writes: false }
+            }
         };
         self.open.lock().bytes = Some(bytes.clone());
         Ok(bytes.fd)
@@ -195,7 +207,19 @@ impl Host {
     /// A directory, to be read or synced, at its start.
     pub(crate) fn directory(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::openat(&*self.path()?, c".", flags, Mode::empty()).map_err(error)
+        let path = self.path()?;
+        self.leaving_times(|how| {
+            rustix::fs::openat(&*path, c".", flags | how, Mode::empty()).map_err(error)
+        })
+    }
+
+    /// Opens it so that reading leaves the access time, where it is to stay and this process may ask for that: the owner and the
+    /// superuser may.
+    fn leaving_times(&self, open: impl Fn(OFlags) -> Result<OwnedFd>) -> Result<OwnedFd> {
+        match self.read_only {
+            true => open(OFlags::NOATIME).or_else(|_| open(OFlags::empty())),
+            false => open(OFlags::empty()),
+        }
     }
 
     /// Opens it again, another way.

@@ -42,6 +42,7 @@ use table::Table;
 pub struct HostDir {
     root: Arc<Host>,
     table: Table,
+    read_only: bool,
 }
 
 impl HostDir {
@@ -50,13 +51,22 @@ impl HostDir {
     /// # Errors
     /// `NoEntry`; `NotDir`; `Access`; `NotSupported` where `/proc` is not mounted.
     pub fn open(path: impl AsRef<Path>) -> Result<HostDir> {
+        HostDir::open_as(path.as_ref(), false)
+    }
+
+    fn open_as(path: &Path, read_only: bool) -> Result<HostDir> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(CWD, path.as_ref(), flags, Mode::empty()).map_err(errno::error)?;
-        let table = Table::new(&fd)?;
+        let fd = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(errno::error)?;
+        let table = Table::new(&fd, read_only)?;
         let root = table.adopt(fd, None)?;
         let again = root.through_proc(|path| rustix::fs::openat(CWD, path, flags, Mode::empty()));
         again.map_err(|_| FsError::NotSupported)?;
-        Ok(HostDir { root, table })
+        Ok(HostDir { root, table, read_only })
+    }
+
+    /// Refuses a change where there are to be none.
+    fn may_change(&self) -> Result<()> {
+        if self.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 }
 
@@ -66,6 +76,15 @@ impl HostDir {
 /// As [`HostDir::open`].
 pub fn mount(path: impl AsRef<Path>) -> Result<Arc<dyn FileSystem>> {
     Ok(Arc::new(HostDir::open(path)?))
+}
+
+/// The same to be looked at only: every change is refused (`ReadOnly`), nothing is written back, and access times stay where this process
+/// may leave them.
+///
+/// # Errors
+/// As [`HostDir::open`].
+pub fn mount_read_only(path: impl AsRef<Path>) -> Result<Arc<dyn FileSystem>> {
+    Ok(Arc::new(HostDir::open_as(path.as_ref(), true)?))
 }
 
 /// The host's part of an inode.

@@ -58,6 +58,9 @@ impl Life for HostDir {
     }
 
     fn sync(&self, _call: &Call<'_>) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         rustix::fs::syncfs(self.root.directory()?).map_err(error)
     }
 

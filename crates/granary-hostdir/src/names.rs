@@ -188,6 +188,7 @@ impl Names for HostDir {
     }
 
     fn create(&self, _call: &Call<'_>, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> Result<Created> {
+        self.may_change()?;
         let above = of(dir);
         let fd = above.path()?;
         let made = self.make(&fd, name, new)?;
@@ -199,6 +200,7 @@ impl Names for HostDir {
 
     /// Of regular files only: the host has no others.
     fn create_unnamed(&self, _call: &Call<'_>, dir: &Inode, new: &NewNode<'_>) -> Result<Created> {
+        self.may_change()?;
         if new.kind != FileKind::File {
             return Err(FsError::NotSupported);
         }
@@ -214,6 +216,7 @@ impl Names for HostDir {
     }
 
     fn link(&self, _call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.may_change()?;
         let (above, host) = (of(dir), of(inode));
         // Through /proc: by the descriptor alone only the superuser may.
         let to = above.path()?;
@@ -224,6 +227,7 @@ impl Names for HostDir {
     }
 
     fn unlink(&self, _call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
+        self.may_change()?;
         let (above, host) = (of(dir), of(inode));
         // Once the name is gone nothing else leads to it.
         host.path()?;
@@ -236,6 +240,7 @@ impl Names for HostDir {
     }
 
     fn rename(&self, _call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
+        self.may_change()?;
         let (from, to, host) = (of(r.from_dir), of(r.to_dir), of(r.inode));
         let target = r.target.map(|inode| (inode, of(inode)));
         if let Some((_, target)) = &target {

@@ -31,13 +31,15 @@ struct State {
 /// See the module.
 pub(crate) struct Table {
     device: Device,
+    /// Its files are opened for reading.
+    read_only: bool,
     state: Mutex<State>,
 }
 
 impl Table {
-    /// A table for the tree below this directory.
-    pub(crate) fn new(root: impl AsFd) -> Result<Table> {
-        Ok(Table { device: Identity::of(&stat(root)?).dev, state: Mutex::default() })
+    /// A table for the tree below this directory; `read_only`: of files that nobody changes.
+    pub(crate) fn new(root: impl AsFd, read_only: bool) -> Result<Table> {
+        Ok(Table { device: Identity::of(&stat(root)?).dev, read_only, state: Mutex::default() })
     }
 
     /// The number of an entry of a directory on `device`.
@@ -62,7 +64,7 @@ impl Table {
             Entry::Occupied(known) if known.get().is_open() => return Err(FsError::Stale),
             entry => {
                 let at = place.map(|(dir, name)| Place { dir: Arc::clone(dir), name: name.to_vec() });
-                let host = Arc::new(Host::new(number, identity, fd, at));
+                let host = Arc::new(Host::new(number, identity, fd, at, self.read_only));
                 entry.insert_entry(host).get().clone()
             }
         };

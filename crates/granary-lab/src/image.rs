@@ -133,7 +133,7 @@ fn devices_of(testbed: &Testbed) -> ImageDevices {
     ImageDevices { ssd: testbed.drive.clone(), nvm: testbed.device.nvm.clone() }
 }
 
-fn options(durability: Durability, read_only: bool) -> OpenOptions {
+pub(crate) fn options(durability: Durability, read_only: bool) -> OpenOptions {
     OpenOptions { durability, read_only, ..OpenOptions::default() }
 }
 
@@ -354,8 +354,9 @@ impl OpenImage {
         if meta.fs == crate::stack::NAME {
             return Err(LabError::Usage(format!(
                 "{0}: persistent memory in front of a directory, which has the rest of its files: mount both, `granary mount --stack \
-                 DIR {0} MNT`, and use MNT",
-                path.display()
+                 {1} {0} MNT`, and use MNT",
+                path.display(),
+                crate::stack::directory_shown(path)
             )));
         }
         if meta.unfinished {
@@ -495,11 +496,13 @@ pub struct Findings {
     pub state: State,
     /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the image by that.
     pub exposed: Option<String>,
+    /// What else there is to tell. Nothing is wrong by that.
+    pub note: Option<String>,
 }
 
 impl Findings {
     /// What opening the image told.
-    fn opened(&mut self, image: &Image) {
+    pub(crate) fn opened(&mut self, image: &Image) {
         self.unclean = image.replayed().is_some();
         self.replayed = image.replayed().map_or(0, |r| r.groups);
         self.exposed = image.exposed();
@@ -526,7 +529,7 @@ pub enum State {
 pub fn check(path: &Path) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let place = at(path);
-    // Of persistent memory in front of a directory the mount checks what needs that.
+    // Persistent memory in front of a directory is checked with that: stack::check.
     let alone = |fs: &str| fs == BLANK || fs == crate::stack::NAME;
     if Image::describe_on(&*place).is_ok_and(|info| alone(&info.meta.fs)) {
         let (image, devices) = Image::open_on(place, options(Durability::Process, true))?;

@@ -116,6 +116,18 @@ pub fn mount_over(lower: Arc<Vfs>, devices: &Devices, options: &toml::Table) -> 
     granary_spfs::mount(devices.serving(Need::Nvm)?.clone(), lower, &options)
 }
 
+/// The same to be looked at: nothing below is changed, and what has to be recovered is on devices that keep nothing.
+///
+/// # Errors
+/// As [`mount_over`].
+pub fn look_over(lower: Arc<Vfs>, devices: &Devices) -> Result<Arc<Upper>> {
+    let options = granary_vfs::entry::options(&toml::Table::new())?;
+    granary_spfs::mount_as(devices.serving(Need::Nvm)?.clone(), lower, &options, granary_spfs::Access::Look)
+}
+
+/// A file that the upper layer of a stack does not find below.
+pub type Missing = granary_spfs::Missing;
+
 /// Makes a file system with the defaults of its `mkfs`.
 ///
 /// # Errors

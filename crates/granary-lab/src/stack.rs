@@ -11,16 +11,25 @@
 //!   the image lies in the directory           refused: it would be a file of itself
 //!   files of the image are not found below    refused, unless they are to be given up
 //! ```
+//!
+//! Both can be looked at without a mount, and checked (look.rs). Where the directory is the image remembers, for people (whereabouts.rs).
+
+mod look;
+mod whereabouts;
+
+pub use look::{Look, check, look};
+pub use whereabouts::{directory, directory_shown, is_stacked};
 
 use crate::error::LabError;
-use crate::registry;
+use crate::registry::{self, Missing};
 use granary_device::Devices;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
 use granary_units::Bytes;
-use granary_vfs::{Call, Caller, DirStream, FsError, Life, NodeRef, Vfs, VfsConfig};
+use granary_vfs::{Call, Caller, DirStream, FsError, Life, NodeRef, Vfs, VfsConfig, quoted};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,12 +70,12 @@ pub struct Stacked {
     pub lock: OwnedFd,
 }
 
-/// Locks the directory for one stack.
-fn lock(dir: &Path) -> Result<OwnedFd, LabError> {
+/// Locks the directory for one stack, or for those who look.
+fn lock(dir: &Path, how: FlockOperation) -> Result<OwnedFd, LabError> {
     let failed = |e: rustix::io::Errno| LabError::call(dir.display().to_string(), format!("locking it: {e}"));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(failed)?;
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+    match rustix::fs::flock(&fd, how) {
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let why = "another mount has persistent memory in front of it: unmount that first (`granary umount DIR`)";
             Err(LabError::call(dir.display().to_string(), why))
@@ -86,7 +95,7 @@ fn is_within(path: &Path, dir: &Path) -> bool {
 /// # Errors
 /// The image's, the directory's, the file system's.
 pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
-    let lock = lock(how.dir)?;
+    let lock = lock(how.dir, FlockOperation::NonBlockingLockExclusive)?;
     if is_within(how.image, how.dir) {
         let why =
             format!("it lies within {}, whose files it is to hold: give a path outside", how.dir.display());
@@ -129,6 +138,7 @@ fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: OwnedFd) -> Res
         }
     };
     let vfs = Vfs::mount(fs, how.vfs).map_err(doing("mount"))?;
+    whereabouts::remember(how.image, how.dir);
     Ok(Stacked { vfs, image, devices, new, lost, lock })
 }
 
@@ -157,29 +167,64 @@ fn mount_both(
     };
     if fs.recovery().clean {
         let missing = fs.not_below()?;
-        if missing > 0 && !how.forget {
+        if !missing.is_empty() && !how.forget {
             // The lower layer goes with it.
             fs.unmount(&Call::kernel(lower.time()))?;
             return Err(FsError::Mismatch(format!(
-                "{missing} files whose newest bytes are in {} are not in {} any more: removed there, or replaced by copies. Put them \
-                 back, or give up what the image has of them (`--forget`)",
-                how.image.display(),
-                how.dir.display()
+                "{} files whose newest bytes are in {image} are not in {dir} any more: removed there, or replaced by copies ({}). Put \
+                 them back, or give up what the image has of them (`granary mount --stack {dir} --forget {image} MNT`)",
+                missing.len(),
+                listed(&missing),
+                image = shown(how.image),
+                dir = shown(how.dir),
             )));
         }
-        if missing > 0 {
+        if !missing.is_empty() {
             fs.give_up_missing()?;
             lost = Some(format!(
-                "{missing} files that are not in the directory any more were given up as asked"
+                "{} files that are not in the directory any more were given up as asked",
+                missing.len()
             ));
         }
-    } else if fs.recovery().dropped > 0 {
-        lost = Some(format!(
-            "recovery found {} files of the image gone from the directory, and dropped what the image had of them",
-            fs.recovery().dropped
-        ));
+        let found = fs.find_places()?;
+        if !found.is_empty() {
+            let names: Vec<String> = found.iter().map(|name| quoted(name).to_string()).collect();
+            lost = Some(format!(
+                "the directories of {} files of the image are gone: they are in the root now, as {}",
+                found.len(),
+                names.join(", ")
+            ));
+        }
+    } else if !fs.dropped().is_empty() {
+        lost = Some(dropped(fs.dropped()));
     }
     Ok((fs, lost))
+}
+
+/// What recovery says of files that it did not find.
+fn dropped(missing: &[Missing]) -> String {
+    format!(
+        "{} files of the image were gone from the directory, removed before the stop or beside the mount: what the image had of them was \
+         dropped ({})",
+        missing.len(),
+        listed(missing)
+    )
+}
+
+/// A path for a command line.
+fn shown(path: &Path) -> impl std::fmt::Display {
+    quoted(path.as_os_str().as_bytes()).to_string()
+}
+
+/// Files that have no name any more.
+fn listed(missing: &[Missing]) -> String {
+    /// Beyond it nobody reads.
+    const MOST: usize = 5;
+    let mut all: Vec<String> = missing.iter().take(MOST).map(|m| format!("number {} of {} bytes", m.ino, m.size)).collect();
+    if missing.len() > MOST {
+        all.push("...".to_owned());
+    }
+    all.join(", ")
 }
 
 /// Looks at every name of the tree.

@@ -9,7 +9,7 @@ use crate::node::State;
 use crate::recover::{agrees, directory, reached};
 use crate::survey::{Survey, clusters_of};
 use granary_pm::{Findings, Used};
-use granary_vfs::{Call, FileKind, Ino, Result};
+use granary_vfs::{Call, FileKind, Ino, Result, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Spfs {
@@ -64,7 +64,11 @@ impl Spfs {
             let there =
                 below.is_ok_and(|n| n.kind() == FileKind::File && self.lower.generation(&n) == of.generation);
             if !there {
-                wrong.push(format!("inode {number} is of lower inode {}, which is not there", of.ino));
+                wrong.push(format!(
+                    "inode {number} has the newest bytes of the file of number {} below, of {} bytes, which is not there: removed, or \
+                     replaced by a copy",
+                    of.ino, i.size
+                ));
             }
         }
         self.lower.reap();
@@ -92,12 +96,18 @@ impl Spfs {
         match directory(&self.lower, place.dir) {
             Ok(Some(dir)) => {
                 let call = &Call::kernel(self.lower.vfs().time());
-                if !matches!(self.lower.lookup(call, &dir, &place.name), Ok(None)) {
+                // What a recovery that changes nothing below left there.
+                let left = self.read_only && !self.recovery.clean;
+                if !left && !matches!(self.lower.lookup(call, &dir, &place.name), Ok(None)) {
                     wrong.push(format!("the name of inode {number} is also below"));
                 }
             }
-            _ => wrong
-                .push(format!("inode {number} is in lower directory {}, which is not there", place.dir.ino)),
+            _ => wrong.push(format!(
+                "the file {} (inode {number}), which is in persistent memory alone, is in the directory of number {} below, which is not \
+                 there",
+                quoted(&place.name),
+                place.dir.ino
+            )),
         }
     }
 

@@ -37,7 +37,8 @@ pub const fn over(below: &'static FsEntry, name: &'static str, crash: &'static [
             let port = devices.serving(Need::Nvm)?.clone();
             // Devices that are opened for reading keep nothing: what has to be recovered is, there.
             let read_only = how.read_only && crate::is_clean(&port)?;
-            Ok(crate::mount_as(port, lower, &own, read_only)?)
+            let access = if read_only { crate::Access::Read } else { crate::Access::Write };
+            Ok(crate::mount_as(port, lower, &own, access)?)
         },
         repair: None,
         checkpoints: None,

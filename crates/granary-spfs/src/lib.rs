@@ -60,10 +60,10 @@ mod tests;
 
 pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
-pub use mount::{is_clean, mount, mount_as};
+pub use mount::{Access, is_clean, mount, mount_as};
 pub use options::{Average, Consistency, MkfsOptions, Mode, MountOptions, PromotionCopy};
 pub use pair::forget;
-pub use recover::Recovery;
+pub use recover::{Missing, Recovery};
 
 use crate::children::Children;
 use crate::node::Node;
@@ -72,6 +72,7 @@ use crate::store::Store;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{Call, FsError, Ino, Lower, Result};
+use layout::alone::Alone;
 use layout::inode::Identity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,6 +103,8 @@ pub struct Spfs {
     /// Held by the daemon while it works.
     at_work: Mutex<()>,
     recovery: Recovery,
+    /// Lower files that recovery did not find.
+    dropped: Vec<Missing>,
     counts: Counts,
     name: &'static str,
 }
@@ -139,6 +142,10 @@ pub struct SpfsStats {
     pub segments: [usize; 3],
     /// Overflow pages of all segments.
     pub overflow_pages: usize,
+    /// Used bytes of persistent memory, tables included.
+    pub in_use: u64,
+    /// Bytes of persistent memory.
+    pub capacity: u64,
 }
 
 impl Spfs {
@@ -173,7 +180,15 @@ impl Spfs {
             used_percent: self.store.clusters.used_percent(),
             segments: self.store.tables().map(|t| t.shape().1),
             overflow_pages: self.store.tables().iter().map(|t| t.overflow_pages()).sum(),
+            in_use: self.in_use(),
+            capacity: self.store.clusters.total() * granary_pm::BLOCK,
         }
+    }
+
+    /// Used bytes of persistent memory.
+    fn in_use(&self) -> u64 {
+        let clusters = &self.store.clusters;
+        (clusters.total() - clusters.available()) * granary_pm::BLOCK
     }
 
     /// The kernel's call, now.
@@ -207,8 +222,18 @@ impl Spfs {
     ///
     /// # Errors
     /// The lower file system's.
-    pub fn not_below(&self) -> Result<u64> {
-        self.missing().map(|missing| missing.len() as u64)
+    pub fn not_below(&self) -> Result<Vec<Missing>> {
+        let mut all = Vec::new();
+        for of in self.missing()? {
+            all.extend(self.store.find(of)?.map(|(_, inode)| Missing::of(&inode)));
+        }
+        Ok(all)
+    }
+
+    /// Files of persistent memory that recovery did not find below, and dropped. Such as were removed before the stop are among them: what
+    /// they had is freed once their removal is durable.
+    pub fn dropped(&self) -> &[Missing] {
+        &self.dropped
     }
 
     fn missing(&self) -> Result<Vec<Identity>> {
@@ -222,7 +247,32 @@ impl Spfs {
         Ok(missing)
     }
 
-    /// Gives up what persistent memory has of files that are not below any more. Nobody calls yet.
+    /// Gives files in persistent memory alone whose directory was removed beside the mount a name in the root directory, before anybody
+    /// calls; says which.
+    ///
+    /// # Errors
+    /// The devices', the lower file system's.
+    pub fn find_places(&self) -> Result<Vec<Vec<u8>>> {
+        let own = |(of, (number, _)): (&Identity, &(u64, u64))| layout::alone::is(of.ino).then_some((*of, *number));
+        let all: Vec<(Identity, u64)> = self.index.lock().iter().filter_map(own).collect();
+        let mut found = Vec::new();
+        for (of, number) in all {
+            let Ok(Alone { place: Some(lost), .. }) = Alone::load(&self.store.pm, number)? else { continue };
+            if recover::directory(&self.lower, lost.dir)?.is_some() {
+                continue;
+            }
+            let place = recover::place_in_root(&self.lower, number)?;
+            self.store.rename(number, &place)?;
+            let mut children = self.children.lock();
+            children.remove(&lost);
+            children.enter(&place, of.ino);
+            found.push(place.name);
+        }
+        self.lower.reap();
+        Ok(found)
+    }
+
+    /// Gives up what persistent memory has of files that are not below any more, before anybody calls.
     ///
     /// # Errors
     /// The devices'.

@@ -16,19 +16,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+/// What a mount may change. Calls that change something are the vfs's to refuse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Everything.
+    Write,
+    /// Nothing, neither now nor at the unmount. One that would have to be recovered is refused.
+    Read,
+    /// Nothing below. Persistent memory keeps nothing of what is written to it, as on an image that is opened for reading: what has to be
+    /// recovered is, there.
+    Look,
+}
+
 /// Mounts SPFS on this persistent memory and on a lower file system that is mounted, which it unmounts with itself.
 ///
 /// # Errors
 /// `Invalid` for impossible options; `Corrupt`; the devices'. The lower file system stays mounted then.
 pub fn mount(port: Port, lower: Arc<Vfs>, options: &MountOptions) -> Result<Arc<Spfs>> {
-    mount_as(port, lower, options, false)
+    mount_as(port, lower, options, Access::Write)
 }
 
-/// The same; with `read_only` nothing is written, neither now nor by the unmount. Calls that change something are the vfs's to refuse.
+/// The same, changing no more than `access` says.
 ///
 /// # Errors
-/// As [`mount`]; `Mismatch` where it was not unmounted, so that it would have to be recovered.
-pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: bool) -> Result<Arc<Spfs>> {
+/// As [`mount`]; with [`Access::Read`] `Mismatch` where it was not unmounted, so that it would have to be recovered.
+pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, access: Access) -> Result<Arc<Spfs>> {
     if options.refusal().is_some() {
         return Err(FsError::Invalid);
     }
@@ -37,18 +49,19 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
     let sb = Superblock::read(&pm)?;
     let lower = Lower::new(lower);
     let mut recovery = Recovery { clean, ..Recovery::default() };
-    if read_only && !clean {
+    if access == Access::Read && !clean {
         return Err(FsError::Mismatch(
             "the persistent memory was not unmounted and has to be recovered: mount it for writing once"
                 .to_owned(),
         ));
     }
-    if !read_only {
+    if access != Access::Read {
         recovery.splits = u64::from(table::recover(&pm, sb.segment)?);
         recovery.renamed = u64::from(journal::recover(&pm)?);
     }
     let store = Store::open(pm, sb)?;
     crate::pair::check(&store, &lower)?;
+    let mut dropped = Vec::new();
     if clean {
         store.clusters.read_bitmap(&store.pm, &store.sb)?;
         let maps = usage(&store)?;
@@ -58,9 +71,11 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
         }
         store.clusters.set_inodes(maps);
     } else {
-        recover::recover(&store, &lower, &mut recovery)?;
+        let changes_below = access == Access::Write;
+        dropped = recover::recover(&store, &lower, changes_below, &mut recovery)?;
     }
     // From here on the bitmap does not count.
+    let read_only = access != Access::Write;
     if !read_only {
         let mut b = store.pm.batch();
         b.put_u64(CLEAN, 0, Structure::Superblock)?;
@@ -88,6 +103,7 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, read_only: 
         daemon: Mutex::new(None),
         at_work: Mutex::new(()),
         recovery,
+        dropped,
         counts: Counts::default(),
         name,
     });

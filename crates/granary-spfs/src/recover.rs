@@ -15,7 +15,7 @@
 
 use crate::exthash;
 use crate::layout::alone::{self, Alone, Place};
-use crate::layout::inode::{self, Identity, Undo};
+use crate::layout::inode::{self, Identity, Inode, Undo};
 use crate::layout::slot::Extent;
 use crate::store::Store;
 use crate::survey::{File, Survey, clusters_of};
@@ -23,7 +23,7 @@ use crate::tier::Tier;
 use granary_device::Structure;
 use granary_pm::{BLOCK, Used, corrupt};
 use granary_units::Payload;
-use granary_vfs::{Call, FileKind, FsError, Ino, Lower, NodeRef, Result};
+use granary_vfs::{Call, FileKind, FsError, Ino, Lower, NodeRef, Result, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a mount had to recover.
@@ -51,11 +51,34 @@ pub struct Recovery {
     pub scrubbed: u64,
 }
 
-/// Recovers.
+/// A file of persistent memory that is not below: its name went with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its inode number below.
+    pub ino: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// When it was last written.
+    pub mtime: Time,
+}
+
+impl Missing {
+    pub(crate) fn of(inode: &Inode) -> Missing {
+        Missing { ino: inode.identity.ino, size: inode.size, mtime: inode.mtime }
+    }
+}
+
+/// Recovers; gives the files that are not below any more. Without `changes_below` the lower file system stays as it is: what would be
+/// removed or cut there is not read, as long as nobody changes anything.
 ///
 /// # Errors
 /// `Corrupt`; the devices'.
-pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> {
+pub fn recover(
+    store: &Store,
+    lower: &Lower,
+    changes_below: bool,
+    said: &mut Recovery,
+) -> Result<Vec<Missing>> {
     let mut survey = Survey::read(store)?;
     for (number, file) in &survey.files {
         if let Some(undo) = file.inode.undo {
@@ -67,7 +90,7 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
     let mut gone = Vec::new();
     for (number, file) in &survey.files {
         let there = match alone::is(file.inode.identity.ino) {
-            true => has_name(store, lower, *number, said)?,
+            true => has_name(store, lower, *number, changes_below, said)?,
             false => is_below(lower, file.inode.identity)?,
         };
         if !there {
@@ -78,14 +101,15 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
         survey.names.iter().map(|(at, _)| *at).chain(gone.iter().map(|number| survey.files[number].name));
     lost.collect::<Vec<_>>().into_iter().try_for_each(|at| store.names.scrub(&mut b, at))?;
     b.fence()?;
-    gone.iter().for_each(|number| drop(survey.files.remove(number)));
+    let removed = gone.iter().filter_map(|number| survey.files.remove(number));
+    let dropped = removed.map(|file| Missing::of(&file.inode)).filter(|m| !alone::is(m.ino)).collect();
     said.dropped = gone.len() as u64;
     said.files = survey.files.len() as u64;
     for (number, file) in &mut survey.files {
         if let Some(lcn) = file.broken {
             return Err(corrupt(format!("the chain of extents of inode {number} breaks at cluster {lcn}")));
         }
-        trim(store, lower, *number, file)?;
+        trim(store, lower, *number, changes_below, file)?;
     }
     shorten(store, &mut survey)?;
     said.scrubbed = scrub(store, &survey)?;
@@ -102,7 +126,7 @@ pub fn recover(store: &Store, lower: &Lower, said: &mut Recovery) -> Result<()> 
         complete_pointers(store, &there, file)?;
         tail(store, *number, file)?;
     }
-    Ok(())
+    Ok(dropped)
 }
 
 /// Copies the old bytes back.
@@ -128,7 +152,13 @@ fn play_back(store: &Store, number: u64, file: &File, undo: Undo) -> Result<()> 
 }
 
 /// Whether a file that is here alone has a name; sees to it that nothing else has it.
-fn has_name(store: &Store, lower: &Lower, number: u64, said: &mut Recovery) -> Result<bool> {
+fn has_name(
+    store: &Store,
+    lower: &Lower,
+    number: u64,
+    changes_below: bool,
+    said: &mut Recovery,
+) -> Result<bool> {
     let place = match Alone::load(&store.pm, number)? {
         Ok(Alone { place: None, .. }) => return Ok(false),
         Ok(Alone { place, .. }) => place,
@@ -142,26 +172,37 @@ fn has_name(store: &Store, lower: &Lower, number: u64, said: &mut Recovery) -> R
             None => return Ok(true),
             Some(node) if !node.is_dir() => {
                 drop(node);
-                lower.unlink(call, &dir, &place.name)?;
-                lower.reap();
+                if changes_below {
+                    lower.unlink(call, &dir, &place.name)?;
+                    lower.reap();
+                }
                 said.unmoved += 1;
                 return Ok(true);
             }
             Some(_) => {}
         }
     }
-    // Its bytes were acknowledged: it is found in the root directory.
-    let root = lower.root();
-    let of = Identity { ino: root.ino().0, generation: lower.generation(&root) };
-    for n in 0u64.. {
+    let place = place_in_root(lower, number)?;
+    store.rename(number, &place)?;
+    said.found += 1;
+    Ok(true)
+}
+
+/// Where a file is found whose name or directory is lost: its bytes were acknowledged.
+///
+/// # Errors
+/// The lower file system's.
+pub fn place_in_root(lower: &Lower, number: u64) -> Result<Place> {
+    let (root, call) = (lower.root(), &Call::kernel(lower.vfs().time()));
+    let dir = Identity { ino: root.ino().0, generation: lower.generation(&root) };
+    let mut n = 0;
+    loop {
         let name = format!("spfs-{number:x}-{n}").into_bytes();
         if lower.lookup(call, &root, &name)?.is_none() {
-            store.rename(number, &Place { dir: of, name })?;
-            said.found += 1;
-            break;
+            return Ok(Place { dir, name });
         }
+        n += 1;
     }
-    Ok(true)
 }
 
 /// The lower directory of this identity.
@@ -189,7 +230,7 @@ pub(crate) fn is_below(lower: &Lower, of: Identity) -> Result<bool> {
 }
 
 /// Cuts a file at its size, on persistent memory and below.
-fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()> {
+fn trim(store: &Store, lower: &Lower, number: u64, changes_below: bool, file: &mut File) -> Result<()> {
     let end = clusters_of(file.inode.size);
     if file.inode.limit > file.inode.size {
         file.inode.limit = file.inode.size;
@@ -200,7 +241,7 @@ fn trim(store: &Store, lower: &Lower, number: u64, file: &mut File) -> Result<()
         file.inode.last = file.chain.keys().next_back().copied();
         store.put_fields(number, &[(inode::LAST, inode::last_word(file.inode.last))])?;
     }
-    if alone::is(file.inode.identity.ino) {
+    if alone::is(file.inode.identity.ino) || !changes_below {
         return Ok(());
     }
     let node = lower.node(Ino(file.inode.identity.ino))?;

@@ -49,8 +49,10 @@ pub enum Command {
         /// The image directory
         image: PathBuf,
         /// Mend what is wrong with the file system (bytefs); what has no name any more goes to /lost+found
-        #[arg(long)]
+        #[arg(long, conflicts_with = "stack_dir")]
         repair: bool,
+        #[command(flatten)]
+        stack: StackArgs,
         /// Print a JSON object instead of sentences
         #[arg(long)]
         json: bool,
@@ -99,6 +101,8 @@ pub enum Command {
         /// Paths in the image
         #[arg(default_value = "/")]
         paths: Vec<PathBuf>,
+        #[command(flatten)]
+        stack: StackArgs,
         /// One line per entry with mode, links, owner, size, time
         #[arg(short)]
         long: bool,
@@ -110,6 +114,8 @@ pub enum Command {
         /// Paths in the image
         #[arg(required = true)]
         paths: Vec<PathBuf>,
+        #[command(flatten)]
+        stack: StackArgs,
     },
     /// Copy files and directories into an image that is not mounted
     CpIn {
@@ -126,6 +132,8 @@ pub enum Command {
         /// Paths in the image, then the place on this machine
         #[arg(required = true, num_args = 2..)]
         paths: Vec<PathBuf>,
+        #[command(flatten)]
+        stack: StackArgs,
     },
     /// Mount an image, or a new file system in memory, for programs
     Mount(mount::MountArgs),
@@ -153,6 +161,14 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
+}
+
+/// For an image of persistent memory in front of a directory.
+#[derive(Args, Clone)]
+pub struct StackArgs {
+    /// Of persistent memory in front of a directory: that directory, as for `granary mount --stack`. Neither it nor the image is changed
+    #[arg(id = "stack_dir", long = "stack", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -6,6 +6,7 @@
 //!   drive                   the drive alone
 //!   mkfs fsck stat grow     an image as a whole (control.rs: asks the process that has it mounted)
 //!   ls cat cp-in cp-out     its files, without a mount: a Process on a Vfs on the wall clock (files.rs)
+//!                         (stacked.rs: those of persistent memory in front of a directory)
 //!   lscp mkcp chcp rmcp     its checkpoints and snapshots (checkpoints.rs)
 //!   mount umount stat       an image as a file system of this machine (live.rs: its counters, serve.rs: its process,
 //!                         outcome.rs: how that ended)
@@ -42,6 +43,7 @@ pub mod reproduce;
 pub mod results;
 pub mod run;
 pub mod serve;
+pub mod stacked;
 pub mod stat;
 pub mod testbed;
 pub mod umount;

@@ -37,21 +37,32 @@ fn main() -> ExitCode {
         Command::Testbed(cmd) => cmd::testbed::run(&cmd).map_err(Failure::from),
         Command::Mkfs(args) => done(cmd::mkfs::run(&args)),
         Command::Grow { path, size } => done(cmd::grow::run(&path, size)),
-        Command::Fsck { image, repair, json } => cmd::fsck::run(&image, repair, json).map_err(Failure::from),
+        Command::Fsck { image, repair, stack, json } => {
+            cmd::fsck::run(&image, stack.dir.as_deref(), repair, json).map_err(Failure::from)
+        }
         Command::Mount(args) => done(cmd::mount::run(&args)),
         Command::Exec(args) => done(cmd::exec::run(&args)),
         Command::Export(args) => done(cmd::export::run(&args)),
         Command::Calibrate(args) => cmd::calibrate::run(&args),
         Command::Umount(args) => done(cmd::umount::run(&args)),
-        Command::Stat(args) => done(cmd::live::run(&args)),
+        Command::Stat(args) => match &args.stack.dir {
+            Some(dir) => done(cmd::stat::run_stacked(&args.path, dir, args.json)),
+            None => done(cmd::live::run(&args)),
+        },
         Command::Lscp { image, snapshots, json } => done(cmd::checkpoints::list(&image, snapshots, json)),
         Command::Mkcp { image, snapshot } => done(cmd::checkpoints::make(&image, snapshot)),
         Command::Chcp { mode, image, number } => done(cmd::checkpoints::change(&image, mode, &number)),
         Command::Rmcp { image, number } => done(cmd::checkpoints::end(&image, &number)),
-        Command::Ls { image, paths, long } => cmd::ls::run(&image, &paths, long).map_err(Failure::from),
-        Command::Cat { image, paths } => cmd::cat::run(&image, &paths).map_err(Failure::from),
+        Command::Ls { image, paths, stack, long } => {
+            cmd::ls::run(&image, stack.dir.as_deref(), &paths, long).map_err(Failure::from)
+        }
+        Command::Cat { image, paths, stack } => {
+            cmd::cat::run(&image, stack.dir.as_deref(), &paths).map_err(Failure::from)
+        }
         Command::CpIn { image, paths } => cmd::cp_in::run(&image, &paths).map_err(Failure::from),
-        Command::CpOut { image, paths } => cmd::cp_out::run(&image, &paths).map_err(Failure::from),
+        Command::CpOut { image, paths, stack } => {
+            cmd::cp_out::run(&image, stack.dir.as_deref(), &paths).map_err(Failure::from)
+        }
         Command::Drive(cmd) => done(cmd::drive::run(&cmd)),
         Command::Completions { shell } => done(cmd::completions::run(shell)),
         Command::Man { out } => done(cmd::man::run(out.as_deref())),

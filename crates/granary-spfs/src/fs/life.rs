@@ -59,9 +59,8 @@ impl Life for Spfs {
     }
 
     fn memory(&self) -> Vec<(&'static str, u64)> {
-        let used = self.store.clusters.total() - self.store.clusters.available();
         let mut all = self.lower.vfs().fs().memory();
-        all.push(("nvm.in_use", used * granary_pm::BLOCK));
+        all.push(("nvm.in_use", self.in_use()));
         all
     }
 

@@ -1,5 +1,6 @@
 //! Arguments of `mount`, `umount` and `stat`.
 
+use crate::cli::StackArgs;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use granary_image::Durability;
@@ -201,11 +202,13 @@ pub struct UmountArgs {
 pub struct StatArgs {
     /// Directory that a granary file system is mounted on or a drive is exported to, or an image
     pub path: PathBuf,
+    #[command(flatten)]
+    pub stack: StackArgs,
     /// Print the counters as one JSON object (docs/RESULTS.md)
     #[arg(long)]
     pub json: bool,
     /// Show what moves, again and again
-    #[arg(long)]
+    #[arg(long, conflicts_with = "stack_dir")]
     pub watch: bool,
     /// With --watch: seconds between two looks, 0.05 to 3600
     #[arg(long, default_value = "1", value_parser = seconds, requires = "watch")]

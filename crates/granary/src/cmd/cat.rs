@@ -1,6 +1,6 @@
-//! `granary cat IMAGE PATH...`. What cannot be printed is told, and the others are printed: exit code 1 then.
+//! `granary cat [--stack DIR] IMAGE PATH...`. What cannot be printed is told, and the others are printed: exit code 1 then.
 
-use super::files::{Troubles, failed, with_process};
+use super::files::{Troubles, failed, look};
 use crate::out;
 use granary_lab::LabError;
 use granary_units::Dest;
@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
+pub fn run(image: &Path, stack: Option<&Path>, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     let mut troubles = Troubles::default();
-    with_process(image, true, |process, _| {
+    let whole = |dir: &str, image: &str| format!("`granary cat --stack {dir} {image} PATH`");
+    look(image, stack, whole, |process| {
         let mut buffer = vec![0; 1 << 20];
         for path in paths {
             troubles.none(print(process, path.as_os_str().as_bytes(), &mut buffer));

@@ -1,4 +1,4 @@
-//! `granary cp-out IMAGE PATH... PLACE`: from an image to this machine, with modes, times, extended attributes, symbolic and
+//! `granary cp-out [--stack DIR] IMAGE PATH... PLACE`: from an image to this machine, with modes, times, extended attributes, symbolic and
 //! hard links; owners too for the superuser.
 //!
 //! A place that is a directory receives the files under their names; otherwise it is the name of the one that is copied.
@@ -8,7 +8,7 @@
 //!
 //! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
-use super::files::{Troubles, failed, host_failed, join, with_process};
+use super::files::{Troubles, failed, host_failed, join, look};
 use super::xattrs;
 use granary_lab::LabError;
 use granary_units::Dest;
@@ -33,10 +33,11 @@ const PIECE: usize = 128 << 10;
 type Links = FxHashMap<u64, PathBuf>;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
+pub fn run(image: &Path, stack: Option<&Path>, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     let Some((place, files)) = paths.split_last() else { return Ok(ExitCode::SUCCESS) };
     let mut troubles = Troubles::default();
-    with_process(image, true, |process, _| {
+    let whole = |dir: &str, image: &str| format!("`granary cp-out --stack {dir} {image} PATH PLACE`");
+    look(image, stack, whole, |process| {
         let into = place.is_dir();
         if !into && files.len() > 1 {
             return Err(LabError::call("copying", "several files need a directory as their place"));

@@ -1,13 +1,15 @@
 //! The files of an image without a mount: opens it, gives a process of the superuser, closes it cleanly.
 
+use super::stacked;
 use granary_image::{Durability, Image};
 use granary_lab::LabError;
 use granary_lab::image::OpenImage;
 use granary_units::Bytes;
-use granary_vfs::{Cred, FsError, Process, quoted};
+use granary_vfs::{Cred, FsError, Process, Vfs, quoted};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Memory for file pages while one command runs.
 const PAGE_CACHE: Bytes = Bytes::mib(256);
@@ -27,12 +29,38 @@ pub fn with_process(
             return Err(LabError::call(format!("mounting {}", image.display()), e));
         }
     };
-    let mut process = Process::new(vfs.clone(), Cred::ROOT);
-    process_umask(&mut process);
-    let done = work(&mut process, &open.image);
-    process.exit();
+    let done = serve(&vfs, |process| work(process, &open.image));
     let closed = open.close(&vfs);
     done.and(closed)
+}
+
+/// Runs `work` with a process of the superuser.
+pub fn serve(
+    vfs: &Arc<Vfs>,
+    work: impl FnOnce(&mut Process) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let mut process = Process::new(vfs.clone(), Cred::ROOT);
+    process_umask(&mut process);
+    let done = work(&mut process);
+    process.exit();
+    done
+}
+
+/// Runs `work` with a process on the files of an image, of which nothing changes: those of persistent memory in front of a directory where
+/// that is given. `whole`: the command to type where it is not, and has to be.
+pub fn look(
+    image: &Path,
+    stack: Option<&Path>,
+    whole: impl Fn(&str, &str) -> String,
+    work: impl FnOnce(&mut Process) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    match stack {
+        Some(dir) => stacked::with_process(image, dir, work),
+        None => {
+            stacked::refuse_alone(image, whole)?;
+            with_process(image, true, |process, _| work(process))
+        }
+    }
 }
 
 /// Says what there is to know of the host of an image, and who else gets at it.

@@ -1,19 +1,25 @@
-//! `granary fsck IMAGE [--repair]`: one line on stdout for each thing that is wrong, and for each that was mended.
+//! `granary fsck IMAGE [--repair | --stack DIR]`: one line on stdout for each thing that is wrong, and for each that was mended.
 //!
 //! Exit codes: 0 nothing is wrong (with `--repair`: any more), 1 something is, 2 it could not be looked at or mended.
 
 use crate::cmd::files::warn;
+use crate::cmd::stacked;
 use granary_image::Image;
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, Findings, State, check, rehearse, repair};
+use granary_lab::stack;
 use granary_vfs::Repaired;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(image: &Path, mend: bool, json: bool) -> Result<ExitCode, LabError> {
-    let found = check(image)?;
+pub fn run(image: &Path, dir: Option<&Path>, mend: bool, json: bool) -> Result<ExitCode, LabError> {
+    let found = match dir {
+        Some(dir) => stack::check(dir, image, stacked::config()?)?,
+        None => check(image)?,
+    };
     warn(found.exposed.as_deref());
+    warn(found.note.as_deref());
     let (repaired, now) = match mend && !found.wrong.is_empty() {
         false => (None, found.clone()),
         true => {
@@ -27,7 +33,7 @@ pub fn run(image: &Path, mend: bool, json: bool) -> Result<ExitCode, LabError> {
     if json {
         print_json(&found, repaired.as_ref(), &now);
     } else {
-        print_text(image, &found, repaired.as_ref(), &now);
+        print_text(image, dir, &found, repaired.as_ref(), &now);
     }
     let left = repaired.is_some_and(|r| !r.left.is_empty());
     Ok(if now.wrong.is_empty() && !left { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -45,7 +51,13 @@ fn print_json(found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
     outln!("{value}");
 }
 
-fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: &Findings) {
+fn print_text(
+    image: &Path,
+    dir: Option<&Path>,
+    found: &Findings,
+    repaired: Option<&Repaired>,
+    now: &Findings,
+) {
     let name = image.display();
     if found.unclean {
         let replayed = match found.replayed {
@@ -64,14 +76,30 @@ fn print_text(image: &Path, found: &Findings, repaired: Option<&Repaired>, now: 
         (0, Some(r)) => say!("{name}: clean now, {} things mended", r.done.len()),
         (n, repaired) => {
             let stay = if repaired.is_some() { " stay" } else { "" };
-            let advice = advice(image, now.state, repaired.is_some());
+            let advice = advice(image, dir, now.state, repaired.is_some());
             say!("{name}: {n} findings{stay}; {advice}");
         }
+    }
+    if dir.is_none() && stack::is_stacked(image) {
+        let below = stack::directory_shown(image);
+        say!("{name}: the devices alone were checked; `granary fsck --stack {below} {name}` checks its files with their directory");
     }
 }
 
 /// What helps: a repair where it would do something, which is tried without doing it.
-fn advice(image: &Path, state: State, repaired: bool) -> String {
+fn advice(image: &Path, dir: Option<&Path>, state: State, repaired: bool) -> String {
+    if let Some(dir) = dir.filter(|_| state != State::Unusable) {
+        let (dir, image) = (dir.display(), image.display());
+        return match state {
+            State::Mounts => format!(
+                "put back what is missing, or copy out what you need (`granary cp-out --stack {dir} {image} / PLACE`) and give up what does \
+                 not fit (`granary mount --stack {dir} --forget {image} MNT`)"
+            ),
+            _ => format!(
+                "put back the newest of both, or give up what does not fit (`granary mount --stack {dir} --forget {image} MNT`)"
+            ),
+        };
+    }
     let fs = Image::describe(image).map_or_else(|_| BLANK.to_owned(), |info| info.meta.fs);
     let (reach, copy) = match state {
         State::Unusable => return "the image cannot be opened: take a copy of it, if there is one".into(),

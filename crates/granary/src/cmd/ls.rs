@@ -1,9 +1,9 @@
-//! `granary ls [-l] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed: exit code 1 then.
+//! `granary ls [-l] [--stack DIR] IMAGE [PATH...]`. What cannot be listed is told, and the others are listed: exit code 1 then.
 //!
 //! Names are printed as they are; on a terminal, to which an image from elsewhere could say anything, they are quoted as GNU ls
 //! does.
 
-use super::files::{Troubles, failed, join, with_process};
+use super::files::{Troubles, failed, join, look};
 use crate::out;
 use granary_lab::LabError;
 use granary_vfs::{FileKind, Posix, Process, Stat, quoted};
@@ -12,9 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(image: &Path, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabError> {
+pub fn run(
+    image: &Path,
+    stack: Option<&Path>,
+    paths: &[PathBuf],
+    long: bool,
+) -> Result<ExitCode, LabError> {
     let mut troubles = Troubles::default();
-    with_process(image, true, |process, _| {
+    let whole = |dir: &str, image: &str| format!("`granary ls --stack {dir} {image}`");
+    look(image, stack, whole, |process| {
         for (i, path) in paths.iter().map(|p| p.as_os_str().as_bytes()).enumerate() {
             let stat = process.lstat(path).map_err(failed("looking at", path));
             let Some(stat) = troubles.none(stat) else { continue };

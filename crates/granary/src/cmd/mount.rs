@@ -10,6 +10,7 @@ use crate::cmd::live::{Live, Sources};
 use crate::cmd::outcome::Outcome;
 use crate::cmd::ram::{RamDevices, Record, counter, refuse};
 use crate::cmd::serve;
+use crate::cmd::stacked;
 use crate::failure::Failure;
 use granary_device::Devices;
 use granary_image::Image;
@@ -226,9 +227,7 @@ fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
     let mut options = registry::stack_options(&testbed);
     options.insert("demote_at_unmount".to_owned(), args.demote_all.into());
     let vfs = host_config(testbed.host.vfs, args.page_cache, false);
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    // A directory of the host holds up to two descriptors for each inode in memory.
-    let vfs = granary_vfs::VfsConfig { inodes: vfs.inodes.min(files as usize / 4), ..vfs };
+    let vfs = stacked::bounded(vfs);
     let how = Stack {
         dir,
         image: Path::new(&args.image),

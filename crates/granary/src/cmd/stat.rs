@@ -1,19 +1,39 @@
-//! `granary stat IMAGE`: what the image is, its space, what it counted.
+//! `granary stat [--stack DIR] IMAGE`: what the image is, its space, what it counted; of persistent memory in front of a directory also what
+//! it has of that.
 
 use crate::cmd::files::warn;
+use crate::cmd::stacked;
 use granary_device::{DriveCounters, Structure};
 use granary_image::{Durability, Image, ImageError, ImageInfo};
 use granary_lab::LabError;
 use granary_lab::image::{BLANK, OpenImage};
 use granary_mssd::Mode;
 use granary_units::Bytes;
-use granary_vfs::{Call, StatFs};
+use granary_vfs::{Call, Space as _, StatFs};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// Space of a file system, and what keeps dead blocks.
+type Room = (StatFs, Option<String>);
+
+/// What persistent memory has of the directory that it is in front of.
+#[derive(serde::Serialize)]
+struct Front {
+    /// The directory.
+    dir: String,
+    /// Files of it whose newest bytes are in persistent memory.
+    tiered: u64,
+    /// Files that are in persistent memory alone.
+    alone: u64,
+    /// Used bytes of persistent memory.
+    in_use: u64,
+    /// Its bytes.
+    capacity: u64,
+}
+
 /// Space of the file system, in blocks of 4 KiB and inodes, and what keeps dead blocks; `None` while another process has the image
 /// open, or if there is none.
-fn space(image: &Path) -> Result<Option<(StatFs, Option<String>)>, LabError> {
+fn space(image: &Path) -> Result<Option<Room>, LabError> {
     if Image::describe(image)?.meta.fs == BLANK {
         return Ok(None);
     }
@@ -30,6 +50,23 @@ fn space(image: &Path) -> Result<Option<(StatFs, Option<String>)>, LabError> {
     Ok(Some((space, kept)))
 }
 
+/// The same of persistent memory in front of a directory, with what it has.
+fn stacked_space(image: &Path, dir: &Path) -> Result<(Room, Front), LabError> {
+    let look = stacked::look(image, dir)?;
+    let failed = |e| LabError::call(format!("asking {}", image.display()), e);
+    let asked = look.fs.statfs(&Call::offline()).and_then(|space| Ok((space, look.fs.kept_back(&Call::offline())?)));
+    let stats = look.fs.stats();
+    look.close()?;
+    let front = Front {
+        dir: dir.display().to_string(),
+        tiered: stats.tiered,
+        alone: stats.alone,
+        in_use: stats.in_use,
+        capacity: stats.capacity,
+    };
+    Ok((asked.map_err(failed)?, front))
+}
+
 /// Bytes that the image's files take on this machine's disk.
 fn on_host(image: &Path) -> u64 {
     let Ok(files) = std::fs::read_dir(image) else { return 0 };
@@ -38,9 +75,24 @@ fn on_host(image: &Path) -> u64 {
 
 /// Runs the command.
 pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
+    stacked::refuse_alone(image, |dir, image| format!("`granary stat --stack {dir} {image}`"))?;
     let info = Image::describe(image)?;
     warn(info.exposed.as_deref());
-    let (space, host) = (space(image)?, on_host(image));
+    let space = space(image)?;
+    print(image, &info, space, None, json);
+    Ok(())
+}
+
+/// Runs it for persistent memory in front of a directory.
+pub fn run_stacked(image: &Path, dir: &Path, json: bool) -> Result<(), LabError> {
+    let info = Image::describe(image)?;
+    let (space, front) = stacked_space(image, dir)?;
+    print(image, &info, Some(space), Some(&front), json);
+    Ok(())
+}
+
+fn print(image: &Path, info: &ImageInfo, space: Option<Room>, front: Option<&Front>, json: bool) {
+    let host = on_host(image);
     if json {
         let fs = space.as_ref().map(|(s, kept)| {
             serde_json::json!({
@@ -57,9 +109,12 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
             value["nvm"] =
                 serde_json::json!({ "config": nvm, "pages": nvm.pages(), "counters": info.counters.nvm });
         }
+        if let Some(front) = front {
+            value["front"] = serde_json::json!(front);
+        }
         outln!("{value:#}");
     } else {
-        print_info(&info, space, host);
+        print_info(info, space, front, host);
         if info.devices.ssd.is_some() {
             print_counters(&info.counters.ssd);
         }
@@ -75,10 +130,9 @@ pub fn run(image: &Path, json: bool) -> Result<(), LabError> {
             );
         }
     }
-    Ok(())
 }
 
-fn print_info(info: &ImageInfo, space: Option<(StatFs, Option<String>)>, host: u64) {
+fn print_info(info: &ImageInfo, space: Option<Room>, front: Option<&Front>, host: u64) {
     let m = &info.meta;
     let known = space.is_some() || m.fs == BLANK;
     let state = match (known, info.clean) {
@@ -122,6 +176,17 @@ fn print_info(info: &ImageInfo, space: Option<(StatFs, Option<String>)>, host: u
         rows.push(("space", format!("{used} of {} in use", Bytes(s.blocks * 4096))));
         rows.push(("inodes", format!("{} of {} in use", s.inodes - s.free_inodes, s.inodes)));
         rows.push(("kept", kept.unwrap_or_default()));
+    }
+    if let Some(front) = front {
+        let files = format!(
+            "{}, with the newest bytes of {} of its files, and {} files beside; {} of {} in use",
+            front.dir,
+            front.tiered,
+            front.alone,
+            Bytes(front.in_use),
+            Bytes(front.capacity)
+        );
+        rows.push(("in front of", files));
     }
     for (name, value) in rows.iter().filter(|(_, v)| !v.is_empty()) {
         outln!("{name:<13} {value}");
