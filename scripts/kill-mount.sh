@@ -62,17 +62,12 @@ serve() { # mounts in the foreground, so that $server is the process to be kille
 
 # Of the file system, as words of `mkfs`.
 settings() {
-    local set size=1GiB all=""
     case $1 in
-        nilfs2-*)
-            all="protection_period=0 min_clean_segments=95 max_clean_segments=99 segments_per_clean=[1,2]
-                cleaning_interval=[5000000,3000000] log_interval=50000000" size=256MiB ;;
-        f2fs-*)
-            all="in_place='never' idle_interval=1000000 checkpoint_interval=50000000
-                gc_sleep=[3000000,5000000,10000000]" size=256MiB ;;
+        nilfs2-*|f2fs-*)
+            echo "--size 256MiB"
+            sed -n "s/^${1%%-*}\\./--set &/p" "$here/scripts/restless.settings" ;;
+        *) echo "--size 1GiB" ;;
     esac
-    echo "--size $size"
-    for set in $all; do echo "--set ${1%%-*}.$set"; done
 }
 
 for fs in ${systems//,/ }; do

@@ -11,6 +11,7 @@
 //!   damage         media that somebody scribbled over
 //!   pools          every pool filled on its own: no space only where statfs says so
 //!   still          files that nobody changes, while their blocks move
+//!   variants       those of PebbleSSD, whose cleaners never rest; settings of scripts
 //!   pair           an NVM DIMM and an SSD as one range of pages
 //! ```
 //!
@@ -29,6 +30,7 @@ mod pools;
 mod power;
 mod space;
 mod still;
+mod variants;
 
 pub use attributes::{attributes_survive_power_failures, attributes_up_to_the_limit_come_back};
 pub use damage::{damaged_media_give_errors, look_around, scribbled_images_are_refused_or_reported};
@@ -59,6 +61,7 @@ pub use space::{
     listing_survives_changes_in_between,
 };
 pub use still::{still_files_stay_on_the_wall_clock, still_files_stay_while_readers_are_set_aside};
+pub use variants::{Variant, Variants, restless_settings};
 
 use crate::reference::Limits;
 use granary_device::{Drive, Port, Role};

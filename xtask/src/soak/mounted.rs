@@ -25,19 +25,11 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// space, as it should. Of the variants of PebbleSSD, whose cleaning is what they are, images are small and cleaners never rest.
 fn settings(fs: &str) -> Vec<&'static str> {
     let variant = ["-remap", "-fswrite", "-pebble"].iter().any(|end| fs.ends_with(end));
-    let mut all = vec!["nilfs2.protection_period=0"];
-    if variant && fs.starts_with("nilfs2") {
-        all.extend(["nilfs2.min_clean_segments=95", "nilfs2.max_clean_segments=99"]);
-        all.extend(["nilfs2.cleaning_interval=[5000000,3000000]", "nilfs2.segments_per_clean=[1,2]"]);
-        all.push("nilfs2.log_interval=50000000");
-    }
-    if variant && fs.starts_with("f2fs") {
-        all.extend([
-            "f2fs.in_place='never'",
-            "f2fs.idle_interval=1000000",
-            "f2fs.checkpoint_interval=50000000",
-        ]);
-        all.push("f2fs.gc_sleep=[3000000,5000000,10000000]");
+    const UNPROTECTED: &str = "nilfs2.protection_period=0";
+    let mut all = vec![UNPROTECTED];
+    if variant {
+        let section = fs.split('-').next().unwrap_or(fs);
+        all.extend(granary_suite::suite::restless_settings(section).filter(|set| *set != UNPROTECTED));
     }
     let size = if variant { ["--size", "512MiB"] } else { ["--size", "2GiB"] };
     size.into_iter().chain(all.into_iter().flat_map(|set| ["--set", set])).collect()

@@ -1,23 +1,27 @@
 //! Every variant on a drive so small that there is cleaning all the time: what is in a file is what was written there.
 
 use crate::common::Subject;
-use granary_f2fs::{F2fs, InPlace, MkfsOptions, MountOptions};
-use granary_suite::model::Mix;
-use granary_suite::suite::{self, on_bam};
+use granary_f2fs::{F2FS_FS_WRITE, F2FS_PEBBLE, F2FS_REMAP, F2fs, InPlace, MkfsOptions, MountOptions};
+use granary_suite::suite::{Variant, Variants};
 use granary_units::{Bytes, Nanos};
 
-/// REMAP cleaning, fsync by FS_WRITE: plain, `-remap`, `-fswrite`, `-pebble`.
-const VARIANTS: [(bool, bool); 4] = [(false, false), (true, false), (false, true), (true, true)];
-/// Of the file system: half of it is in use.
+const VARIANTS: Variants<Subject> = Variants {
+    subject: restless,
+    drive: Bytes::mib(24),
+    cleaned,
+    entries: [&F2FS_REMAP, &F2FS_FS_WRITE, &F2FS_PEBBLE],
+};
+/// Of a file system of which half is in use.
 const SIZE: Bytes = Bytes::mib(14);
 
 /// Nothing is written in place, segments are small, and daemons hardly rest.
-fn restless((remap_cleaning, fs_write_fsync): (bool, bool), size: Option<Bytes>) -> Subject {
+fn restless(variant: Variant) -> Subject {
+    let size = variant.is_full.then_some(SIZE);
     Subject {
         mkfs: MkfsOptions { segment_blocks: Some(16), size, ..MkfsOptions::default() },
         mount: MountOptions {
-            remap_cleaning,
-            fs_write_fsync,
+            remap_cleaning: variant.remaps,
+            fs_write_fsync: variant.fs_writes,
             in_place: InPlace::Never,
             checkpoint_interval: Nanos::from_millis(3),
             idle_interval: Nanos::from_micros(500),
@@ -39,48 +43,30 @@ fn cleaned(fs: &F2fs) {
 
 #[test]
 fn still_files_stay_while_readers_are_set_aside() {
-    for variant in VARIANTS {
-        on_bam(|| {
-            suite::still_files_stay_while_readers_are_set_aside(
-                &restless(variant, Some(SIZE)),
-                Bytes::mib(24),
-                0..2,
-                cleaned,
-            );
-        });
-    }
+    VARIANTS.still_files_stay_while_readers_are_set_aside();
 }
 
 #[test]
 fn still_files_stay_on_the_wall_clock() {
-    for variant in VARIANTS {
-        on_bam(|| {
-            let subject = restless(variant, Some(SIZE));
-            suite::still_files_stay_on_the_wall_clock(&subject, Bytes::mib(24), 2_000, cleaned);
-        });
-    }
+    VARIANTS.still_files_stay_on_the_wall_clock();
 }
 
 #[test]
 fn calls_behave_as_the_reference() {
-    for variant in &VARIANTS[1..] {
-        on_bam(|| {
-            let subject = restless(*variant, None);
-            suite::calls_behave_as_the_reference(&subject, 0..2, suite::tiny_caches(), Mix::default(), 2_000);
-        });
-    }
+    VARIANTS.calls_behave_as_the_reference();
 }
 
 #[test]
 fn any_calls_of_64_tasks_end_and_leave_a_sound_file_system() {
-    for variant in &VARIANTS[1..] {
-        on_bam(|| suite::any_calls_of_64_tasks_end_and_leave_a_sound_file_system(&restless(*variant, None)));
-    }
+    VARIANTS.any_calls_of_64_tasks_end_and_leave_a_sound_file_system();
 }
 
 #[test]
 fn threads_on_the_wall_clock_leave_a_sound_file_system() {
-    for variant in &VARIANTS[1..] {
-        on_bam(|| suite::threads_on_the_wall_clock_leave_a_sound_file_system(&restless(*variant, None)));
-    }
+    VARIANTS.threads_on_the_wall_clock_leave_a_sound_file_system();
+}
+
+#[test]
+fn settings_of_scripts_are_known_and_work() {
+    VARIANTS.settings_of_scripts_are_known_and_work();
 }
