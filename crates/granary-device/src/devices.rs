@@ -130,6 +130,11 @@ impl Devices {
         self.drives().for_each(|(_, drive)| drive.track_in_flight(on));
     }
 
+    /// See [`Drive::answer_late`].
+    pub fn answer_late(&self, seed: Option<u64>) {
+        self.drives().for_each(|(_, drive)| drive.answer_late(seed));
+    }
+
     /// The counters of all together.
     pub fn sum(&self) -> DriveCounters {
         self.counters().iter().fold(DriveCounters::default(), |all, (_, own)| all.plus(own))

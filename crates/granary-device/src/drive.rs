@@ -471,6 +471,11 @@ pub trait Drive: Send + Sync {
     /// default.
     fn track_in_flight(&self, on: bool);
 
+    /// While un-acknowledged writes are tracked, a share of the write commands is answered, and takes effect, much later than others
+    /// that were submitted behind them: as late as the rules of docs/FAULT_MODEL.md allow. Which, and by how much, is a function of
+    /// `seed`; `None`: each takes its time. A drive whose commands are never under way for long need not do anything.
+    fn answer_late(&self, _seed: Option<u64>) {}
+
     /// Bytes over the host link since the drive was made.
     fn traffic(&self) -> LinkTraffic;
 

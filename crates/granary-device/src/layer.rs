@@ -147,6 +147,9 @@ macro_rules! forward_drive_call {
         fn track_in_flight(&self, on: bool) {
             self.$inner.track_in_flight(on);
         }
+        fn answer_late(&self, seed: Option<u64>) {
+            self.$inner.answer_late(seed);
+        }
     };
     ($inner:ident traffic) => {
         fn traffic(&self) -> $crate::LinkTraffic {

@@ -220,7 +220,8 @@ fn shown(path: &Path) -> impl std::fmt::Display {
 fn listed(missing: &[Missing]) -> String {
     /// Beyond it nobody reads.
     const MOST: usize = 5;
-    let mut all: Vec<String> = missing.iter().take(MOST).map(|m| format!("number {} of {} bytes", m.ino, m.size)).collect();
+    let mut all: Vec<String> =
+        missing.iter().take(MOST).map(|m| format!("number {} of {} bytes", m.ino, m.size)).collect();
     if missing.len() > MOST {
         all.push("...".to_owned());
     }

@@ -539,6 +539,10 @@ impl Drive for Mssd {
         self.state.lock().track(on);
     }
 
+    fn answer_late(&self, seed: Option<u64>) {
+        self.state.lock().in_flight.answer_late(seed);
+    }
+
     fn traffic(&self) -> LinkTraffic {
         self.state.lock().traffic
     }

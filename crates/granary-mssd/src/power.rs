@@ -96,37 +96,57 @@ fn within(page: Lpa, first: Lpa, count: u64) -> bool {
     (first.0..first.0 + count).contains(&page.0)
 }
 
+/// Of so many write commands one is late, where some are to be.
+const LATE: u64 = 4;
+/// How late at most: several times what a program of a page and whatever else waits for that takes.
+const LATEST: Nanos = Nanos::from_micros(300);
+
 /// Effects that wait for their completion instant, in order of submission.
 #[derive(Default)]
-pub struct InFlight(Vec<(Nanos, Effect)>);
+pub struct InFlight {
+    effects: Vec<(Nanos, Effect)>,
+    /// Draws which writes are late.
+    late: Option<Stream>,
+}
 
 impl InFlight {
+    /// See [`granary_device::Drive::answer_late`].
+    pub fn answer_late(&mut self, seed: Option<u64>) {
+        self.late = seed.map(|seed| Stream::new(seed, "late writes"));
+    }
+
+    /// How late the next write command is, beyond the time that it takes.
+    pub fn lateness(&mut self) -> Nanos {
+        let Some(late) = &mut self.late else { return Nanos::ZERO };
+        if late.below(LATE) == 0 { Nanos(late.below(LATEST.0)) } else { Nanos::ZERO }
+    }
+
     /// Adds an effect that is acknowledged at `done`.
     pub fn push(&mut self, done: Nanos, effect: Effect) {
-        self.0.push((done, effect));
+        self.effects.push((done, effect));
     }
 
     /// Whether nothing is in flight.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.effects.is_empty()
     }
 
     /// The last completion instant.
     pub fn last(&self) -> Nanos {
-        self.0.iter().map(|(done, _)| *done).max().unwrap_or(Nanos::ZERO)
+        self.effects.iter().map(|(done, _)| *done).max().unwrap_or(Nanos::ZERO)
     }
 
     /// Takes out what is acknowledged by `now`, in order of completion; what changes BAM's file tables in order of
     /// submission, with all that was submitted before.
     pub fn acknowledged(&mut self, now: Nanos) -> Vec<(Nanos, Effect)> {
-        let last_of_bam = self.0.iter().rposition(|(done, e)| *done <= now && e.is_of_bam());
+        let last_of_bam = self.effects.iter().rposition(|(done, e)| *done <= now && e.is_of_bam());
         let mut position = 0;
         let taken = |(done, e): &mut (Nanos, Effect)| {
             position += 1;
             *done <= now || (e.is_of_bam() && last_of_bam.is_some_and(|last| position <= last))
         };
-        let mut out: Vec<_> = self.0.extract_if(.., taken).collect();
+        let mut out: Vec<_> = self.effects.extract_if(.., taken).collect();
         let mut last = Nanos::ZERO;
         for (done, _) in out.iter_mut().filter(|(_, e)| e.is_of_bam()) {
             last = last.max((*done).min(now));
@@ -139,22 +159,22 @@ impl InFlight {
     /// Takes out everything that concerns a page or one of its other names.
     pub fn of_pages(&mut self, lpa: Lpa, names: &[Lpa]) -> Vec<(Nanos, Effect)> {
         let concerns = |e: &Effect| e.concerns(lpa) || names.iter().any(|&name| e.concerns(name));
-        self.0.extract_if(.., |(_, e)| concerns(e)).collect()
+        self.effects.extract_if(.., |(_, e)| concerns(e)).collect()
     }
 
     /// Whether something in flight changes BAM's file tables and concerns a page.
     pub fn is_of_bam(&self, lpa: Lpa) -> bool {
-        self.0.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
+        self.effects.iter().any(|(_, e)| e.is_of_bam() && e.concerns(lpa))
     }
 
     /// Pages of block writes that are on their way.
     pub fn pages(&self) -> usize {
-        self.0.iter().filter(|(_, e)| matches!(e, Effect::Write(..) | Effect::FsWrite { .. })).count()
+        self.effects.iter().filter(|(_, e)| matches!(e, Effect::Write(..) | Effect::FsWrite { .. })).count()
     }
 
     /// Blocks of files that are on their way.
     pub fn blocks(&self) -> usize {
-        self.0.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()
+        self.effects.iter().filter(|(_, e)| matches!(e, Effect::FsWrite { .. })).count()
     }
 
     /// Pages that are about to get second names.
@@ -163,26 +183,26 @@ impl InFlight {
             Effect::Keep(ranges) => ranges.iter().map(|r| r.count).sum(),
             _ => 0,
         };
-        self.0.iter().map(|(_, e)| pages(e)).sum()
+        self.effects.iter().map(|(_, e)| pages(e)).sum()
     }
 
     /// Takes out everything that changes BAM's file tables, trims included.
     pub fn of_bam(&mut self) -> Vec<(Nanos, Effect)> {
-        self.0.extract_if(.., |(_, e)| e.is_of_bam() || matches!(e, Effect::Trim(_))).collect()
+        self.effects.extract_if(.., |(_, e)| e.is_of_bam() || matches!(e, Effect::Trim(_))).collect()
     }
 
     /// What a read of the page sees, if something in flight concerns it.
     #[inline]
     pub fn seen(&self, lpa: Lpa) -> Option<Seen> {
-        self.0.iter().rev().find(|(_, e)| e.concerns(lpa)).map(|(_, e)| e.seen(lpa))
+        self.effects.iter().rev().find(|(_, e)| e.concerns(lpa)).map(|(_, e)| e.seen(lpa))
     }
 
     /// Power fails: takes everything out; returns what lands.
     pub fn torn(&mut self, random: &mut Stream) -> Vec<Effect> {
-        let commits = self.0.iter().filter(|(_, e)| matches!(e, Effect::Commit(_))).count() as u64;
+        let commits = self.effects.iter().filter(|(_, e)| matches!(e, Effect::Commit(_))).count() as u64;
         let mut prefix = random.below(commits + 1);
         let mut landed = Vec::new();
-        for (_, effect) in self.0.drain(..) {
+        for (_, effect) in self.effects.drain(..) {
             let lands = match effect {
                 Effect::Commit(_) => {
                     let first = prefix > 0;

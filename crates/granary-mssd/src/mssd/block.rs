@@ -81,6 +81,7 @@ impl State {
         if self.tracking {
             let room = self.backend.room(end)?;
             let before = self.in_flight.pages();
+            safe += self.in_flight.lateness();
             for (i, page) in pages.iter().enumerate() {
                 let lpa = lpa.offset(i as u64);
                 self.land(lpa, now);

@@ -73,7 +73,8 @@ fn a_mount_for_reading_writes_nothing_and_one_that_must_recover_is_refused() {
         let memory = rig.unmounted();
         let port = Port::new(memory.clone());
         let before = image(&port);
-        let fs = granary_spfs::mount_as(port.clone(), stack.below(), &stack.mount, Access::Read).expect("mounts");
+        let fs =
+            granary_spfs::mount_as(port.clone(), stack.below(), &stack.mount, Access::Read).expect("mounts");
         let vfs = Vfs::mount(fs, VfsConfig { read_only: true, ..VfsConfig::default() }).expect("vfs");
         let mut p = Process::new(vfs.clone(), Cred::ROOT);
         let fd = p.open("/f", OpenFlags::RDONLY, 0).expect("open");
@@ -86,7 +87,8 @@ fn a_mount_for_reading_writes_nothing_and_one_that_must_recover_is_refused() {
         // One that is not unmounted.
         let rig = Rig::again(&stack, memory);
         drop((rig.p, rig.vfs, rig.fs));
-        let refused = granary_spfs::mount_as(port, stack.below(), &stack.mount, Access::Read).err().expect("refused");
+        let refused =
+            granary_spfs::mount_as(port, stack.below(), &stack.mount, Access::Read).err().expect("refused");
         assert!(matches!(&refused, FsError::Mismatch(why) if why.contains("for writing")), "{refused}");
     });
 }

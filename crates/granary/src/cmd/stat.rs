@@ -54,7 +54,8 @@ fn space(image: &Path) -> Result<Option<Room>, LabError> {
 fn stacked_space(image: &Path, dir: &Path) -> Result<(Room, Front), LabError> {
     let look = stacked::look(image, dir)?;
     let failed = |e| LabError::call(format!("asking {}", image.display()), e);
-    let asked = look.fs.statfs(&Call::offline()).and_then(|space| Ok((space, look.fs.kept_back(&Call::offline())?)));
+    let asked =
+        look.fs.statfs(&Call::offline()).and_then(|space| Ok((space, look.fs.kept_back(&Call::offline())?)));
     let stats = look.fs.stats();
     look.close()?;
     let front = Front {
