@@ -4,7 +4,7 @@ use super::*;
 use crate::record::LARGEST_GROUP;
 use crate::{MkfsOptions, MountOptions};
 use granary_suite::suite::{drive, halves, on_pair, port, run};
-use granary_units::{Bytes, Payload};
+use granary_units::Bytes;
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
@@ -78,30 +78,6 @@ fn a_full_journal_is_digested_piece_by_piece_by_who_appends() {
                 waiting = journal.used().max(waiting);
             }
             assert!(waiting > MIB && waiting <= 2 * MIB, "{waiting} bytes wait");
-            let most = fs.longest_digest_wait();
-            assert!(most > 0 && most <= MIB / 4, "a call waited for {most} bytes");
-        });
-    });
-}
-
-/// Pages that a removed file had are free after the digest of their group, without what other files have written since.
-#[test]
-fn a_digest_for_a_page_is_of_a_piece() {
-    on_pair(|| {
-        run(|| {
-            let (fs, vfs) = mounted();
-            let mut p = Process::new(vfs, Cred::ROOT);
-            without_daemon(&fs);
-            let fd = p.open("/gone", OpenFlags::CREAT | OpenFlags::WRONLY, 0o644).expect("create");
-            p.pwrite(fd, Payload::Fill { word: 1, len: 4096 }, 0).expect("write");
-            p.close(fd).expect("close");
-            p.unlink("/gone").expect("unlink");
-            records(&fs, &mut p, "/f", MIB + MIB / 2);
-            let journal = &fs.journals[fs.journal_of(p.caller().process)];
-            assert!(journal.waiting(Area::Page) > 0);
-            assert_eq!(fs.free_by_digest(Area::Page), Ok(true));
-            assert_eq!(journal.waiting(Area::Page), 0);
-            assert_eq!(fs.free_by_digest(Area::Page), Ok(false));
             let most = fs.longest_digest_wait();
             assert!(most > 0 && most <= MIB / 4, "a call waited for {most} bytes");
         });

@@ -245,11 +245,6 @@ impl Journal {
         (last, pending.frees.drain(..count).map(|(_, area, number)| (area, number)).collect())
     }
 
-    /// Behind the first group whose digest frees a number of this area.
-    pub fn first_free(&self, area: Area) -> Option<u64> {
-        self.pending.lock().frees.iter().find(|(_, a, _)| *a == area).map(|(end, ..)| *end)
-    }
-
     /// Numbers that wait for a digest.
     pub fn waiting(&self, area: Area) -> u64 {
         self.pending.lock().frees.iter().filter(|(_, a, _)| *a == area).count() as u64
