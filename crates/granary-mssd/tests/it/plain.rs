@@ -135,6 +135,36 @@ fn a_flush_waits_for_programs_and_costs_where_the_cache_is_volatile_only() {
     assert!(volatile.0 > program + Nanos(900_000) && volatile.1 == 1, "{volatile:?}");
 }
 
+/// A host that does not wait for the first write before the second may find the second alone after a power failure: the drive's rules
+/// allow it, and where it answers late it shows.
+#[test]
+fn a_late_write_is_overtaken_by_those_behind_it() {
+    let overtaken = |late: Option<u64>| {
+        (0..200)
+            .filter(|seed| {
+                let d = drive(|_| ());
+                d.track_in_flight(true);
+                d.answer_late(late.map(|n| n + seed));
+                let pages = [Page::word(1)];
+                let submit = |n: u64| {
+                    let command = Command::Write { lpa: Lpa(n), pages: &pages, what: Data };
+                    d.submit(Nanos::ZERO, command).expect("writes")
+                };
+                let (first, second) = (submit(0), submit(1));
+                // The second has been answered, and so is there.
+                d.power_fail(second, &mut Stream::new(*seed, "power"));
+                d.power_on(second).expect("on");
+                assert_eq!(word(&d, 1), 1, "seed {seed}");
+                assert!(first > second || word(&d, 0) == 1, "what was answered is there");
+                word(&d, 0) == 0
+            })
+            .count()
+    };
+    assert_eq!(overtaken(None), 0);
+    let with = overtaken(Some(7));
+    assert!((10..50).contains(&with), "{with} of 200");
+}
+
 /// From inside there is no link: a load is the firmware's work, however slow the host's way is.
 #[test]
 fn from_inside_the_drive_a_line_costs_the_firmwares_work_alone() {
