@@ -208,9 +208,7 @@ impl Host {
     pub(crate) fn directory(&self) -> Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let path = self.path()?;
-        self.leaving_times(|how| {
-            rustix::fs::openat(&*path, c".", flags | how, Mode::empty()).map_err(error)
-        })
+        self.leaving_times(|how| rustix::fs::openat(&*path, c".", flags | how, Mode::empty()).map_err(error))
     }
 
     /// Opens it so that reading leaves the access time, where it is to stay and this process may ask for that: the owner and the

@@ -253,7 +253,8 @@ impl Spfs {
     /// # Errors
     /// The devices', the lower file system's.
     pub fn find_places(&self) -> Result<Vec<Vec<u8>>> {
-        let own = |(of, (number, _)): (&Identity, &(u64, u64))| layout::alone::is(of.ino).then_some((*of, *number));
+        let own =
+            |(of, (number, _)): (&Identity, &(u64, u64))| layout::alone::is(of.ino).then_some((*of, *number));
         let all: Vec<(Identity, u64)> = self.index.lock().iter().filter_map(own).collect();
         let mut found = Vec::new();
         for (of, number) in all {

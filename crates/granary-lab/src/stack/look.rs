@@ -3,7 +3,7 @@
 //! ```text
 //!   image          opened for reading: what has to be recovered is, in this process's memory
 //!   directory      every change refused (granary-hostdir), access times left
-//!   both           locked against mounts, not against each other
+//!   both           locked, as for a mount
 //! ```
 
 use super::{NAME, dropped, listed, lock, look_around, shown};
@@ -15,7 +15,6 @@ use granary_image::host::disk::DiskHost;
 use granary_image::{Durability, Image, ImageError};
 use granary_vfs::{Call, FsError, Life, Vfs, VfsConfig};
 use rustix::fd::OwnedFd;
-use rustix::fs::FlockOperation;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,13 +46,13 @@ fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, OwnedFd), LabError>
     let (image, devices) =
         Image::open_on(place, options(Durability::Process, true)).map_err(|e| match e {
             ImageError::InUse { .. } => LabError::Usage(format!(
-                "{0} is mounted, or somebody else has it open: look at its files where it is mounted, or unmount it first (`granary \
+                "{0} is mounted, or another command has it open: look at its files where it is mounted, or unmount it first (`granary \
                  umount {0}`)",
                 shown(image)
             )),
             e => e.into(),
         })?;
-    let lock = lock(dir, FlockOperation::NonBlockingLockShared)?;
+    let lock = lock(dir)?;
     Ok((image, devices, lock))
 }
 

@@ -82,7 +82,9 @@ fn print_text(
     }
     if dir.is_none() && stack::is_stacked(image) {
         let below = stack::directory_shown(image);
-        say!("{name}: the devices alone were checked; `granary fsck --stack {below} {name}` checks its files with their directory");
+        say!(
+            "{name}: the devices alone were checked; `granary fsck --stack {below} {name}` checks its files with their directory"
+        );
     }
 }
 

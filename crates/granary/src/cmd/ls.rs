@@ -12,12 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command.
-pub fn run(
-    image: &Path,
-    stack: Option<&Path>,
-    paths: &[PathBuf],
-    long: bool,
-) -> Result<ExitCode, LabError> {
+pub fn run(image: &Path, stack: Option<&Path>, paths: &[PathBuf], long: bool) -> Result<ExitCode, LabError> {
     let mut troubles = Troubles::default();
     let whole = |dir: &str, image: &str| format!("`granary ls --stack {dir} {image}`");
     look(image, stack, whole, |process| {

@@ -54,7 +54,8 @@ fn space(image: &Path) -> Result<Option<Room>, LabError> {
 fn stacked_space(image: &Path, dir: &Path) -> Result<(Room, Front), LabError> {
     let look = stacked::look(image, dir)?;
     let failed = |e| LabError::call(format!("asking {}", image.display()), e);
-    let asked = look.fs.statfs(&Call::offline()).and_then(|space| Ok((space, look.fs.kept_back(&Call::offline())?)));
+    let asked =
+        look.fs.statfs(&Call::offline()).and_then(|space| Ok((space, look.fs.kept_back(&Call::offline())?)));
     let stats = look.fs.stats();
     look.close()?;
     let front = Front {
@@ -179,7 +180,7 @@ fn print_info(info: &ImageInfo, space: Option<Room>, front: Option<&Front>, host
     }
     if let Some(front) = front {
         let files = format!(
-            "{}, with the newest bytes of {} of its files, and {} files beside; {} of {} in use",
+            "{}: {} of its files have their newest bytes here, and {} files are here alone; {} of {} in use",
             front.dir,
             front.tiered,
             front.alone,
