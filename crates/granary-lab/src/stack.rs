@@ -67,11 +67,21 @@ pub struct Stacked {
     /// What recovery took away, or was given up, if anything; for people.
     pub lost: Option<String>,
     /// Keeps other stacks off the directory; to be let go of last.
-    pub lock: OwnedFd,
+    pub lock: Lock,
+}
+
+/// Keeps other stacks off a directory until it is dropped.
+pub struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    /// At once: a child that this process is just starting has the descriptor, too, until it runs its program.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 /// Locks the directory for one stack, or for a look at one.
-fn lock(dir: &Path) -> Result<OwnedFd, LabError> {
+fn lock(dir: &Path) -> Result<Lock, LabError> {
     let failed = |e: rustix::io::Errno| LabError::call(dir.display().to_string(), format!("locking it: {e}"));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(failed)?;
@@ -81,7 +91,7 @@ fn lock(dir: &Path) -> Result<OwnedFd, LabError> {
                        (`granary umount DIR`)";
             Err(LabError::call(dir.display().to_string(), why))
         }
-        locked => locked.map(|()| fd).map_err(failed),
+        locked => locked.map(|()| Lock(fd)).map_err(failed),
     }
 }
 
@@ -120,7 +130,7 @@ pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
     opened.inspect_err(|_| drop(lower.unmount()))
 }
 
-fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: OwnedFd) -> Result<Stacked, LabError> {
+fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: Lock) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
     let (image, devices) = Image::open(how.image, how.durability, false)?;
     if image.meta().fs != NAME {

@@ -6,7 +6,7 @@
 //!   both           locked, as for a mount
 //! ```
 
-use super::{NAME, dropped, listed, lock, look_around, shown};
+use super::{Lock, NAME, dropped, listed, lock, look_around, shown};
 use crate::error::LabError;
 use crate::image::{Findings, State, options};
 use crate::registry::{self, Upper};
@@ -14,7 +14,6 @@ use granary_device::Devices;
 use granary_image::host::disk::DiskHost;
 use granary_image::{Durability, Image, ImageError};
 use granary_vfs::{Call, FsError, Life, Vfs, VfsConfig};
-use rustix::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,11 +28,11 @@ pub struct Look {
     /// What there is to tell of it: files that are not found, or what the next mount drops.
     pub note: Option<String>,
     devices: Devices,
-    _lock: OwnedFd,
+    _lock: Lock,
 }
 
 /// Opens an image for reading, and keeps mounts off the directory.
-fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, OwnedFd), LabError> {
+fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, Lock), LabError> {
     let info = Image::describe(image)?;
     if info.meta.fs != NAME {
         return Err(LabError::Usage(format!(

@@ -233,8 +233,10 @@ fn blocks_in_persistent_memory_count() {
 fn a_mount_that_was_to_demote_all_is_refused_like_any() {
     let place = Place::paired();
     write(&place.dir, &place.image, "/g", 3);
+    write(&place.dir, &place.image, "/g", 4);
     std::fs::remove_file(place.dir.join("f")).expect("removed");
     let before = std::fs::read(place.dir.join("g")).expect("there");
+    assert_eq!(before, [3; 100], "the newest bytes are in the image");
     let leaving = toml::from_str("demote_at_unmount = true").expect("TOML");
     for _ in 0..2 {
         let refused = open(&stack(&place.dir, &place.image, &leaving)).err().expect("refused");

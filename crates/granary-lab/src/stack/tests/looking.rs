@@ -140,7 +140,7 @@ fn a_mounted_image_and_one_of_another_kind_are_not_looked_at() {
     let stacked = open(&stack(&place.dir, &place.image, &place.none)).expect("opens");
     assert!(refused_look(&place.dir, &place.image).contains("is mounted"));
     assert!(
-        check(&place.dir, &place.image, config()).err().expect("refused").to_string().contains("is mounted")
+        check(&place.dir, &place.image, config()).expect_err("refused").to_string().contains("is mounted")
     );
     close(stacked);
     assert!(refused_look(&place.beside("nowhere"), &place.image).contains("nowhere"));
