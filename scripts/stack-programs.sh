@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Programs on a directory of a file system of the kernel's (ext4, xfs, btrfs) with persistent memory in front of it (granary mount
 # --stack): SQLite, PostgreSQL and git; then kill -9 at random moments under an SQLite commit loop, each time with a mount, an integrity
-# check and a look for every acknowledged commit; in the end an unmount with --demote-all, after which the directory alone must be what the
-# mount showed.
+# check and a look for every acknowledged commit; in the end fsck and cp-out without a mount, and an unmount with --demote-all, after which
+# the directory alone must be what the mount showed.
 #
 #   scripts/stack-programs.sh [--below ext4|xfs|btrfs] [--kills 100] [--seed 1] [--size 256MiB] [--durability process|machine]
 #   GRANARY=path of the binary (default: target/release/granary under CARGO_TARGET_DIR or the repository)
@@ -150,9 +150,12 @@ done
 [ "$acknowledged" -gt 0 ] || bad "no commit was acknowledged"
 say "kills: $kills, $acknowledged commits acknowledged"
 
-# What the mount shows, then an unmount that demotes, then the directory alone.
+# What the mount shows, then the same without a mount, then an unmount that demotes, then the directory alone.
 rm -rf "$work/copy" && cp -a "$mnt" "$work/copy" || bad "no copy"
 unmount_stack || bad "unmount"
+"$granary" fsck --stack "$host/dir" "$image" >"$work/fsck" 2>&1 || { cat "$work/fsck"; bad "fsck"; }
+mkdir "$work/looked" && "$granary" cp-out --stack "$host/dir" "$image" / "$work/looked" || bad "cp-out"
+diff -r "$work/copy" "$work/looked" >"$work/diff" 2>&1 || { head -20 "$work/diff"; bad "what cp-out finds without a mount is not what the mount showed"; }
 mount_stack --demote-all || bad "no mount that demotes"
 unmount_stack || bad "unmount that demotes"
 diff -r "$work/copy" "$host/dir" >"$work/diff" 2>&1 || { head -20 "$work/diff"; bad "the directory is not what the mount showed"; }

@@ -26,7 +26,7 @@ use granary_device::Devices;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
 use granary_units::Bytes;
-use granary_vfs::{Call, Caller, DirStream, FsError, Life, NodeRef, Vfs, VfsConfig, quoted};
+use granary_vfs::{Call, Caller, DirStream, FsError, NodeRef, Vfs, VfsConfig, quoted};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::os::unix::ffi::OsStrExt;
@@ -67,20 +67,31 @@ pub struct Stacked {
     /// What recovery took away, or was given up, if anything; for people.
     pub lost: Option<String>,
     /// Keeps other stacks off the directory; to be let go of last.
-    pub lock: OwnedFd,
+    pub lock: Lock,
 }
 
-/// Locks the directory for one stack, or for those who look.
-fn lock(dir: &Path, how: FlockOperation) -> Result<OwnedFd, LabError> {
+/// Keeps other stacks off a directory until it is dropped.
+pub struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    /// At once: a child that this process is just starting has the descriptor, too, until it runs its program.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Locks the directory for one stack, or for a look at one.
+fn lock(dir: &Path) -> Result<Lock, LabError> {
     let failed = |e: rustix::io::Errno| LabError::call(dir.display().to_string(), format!("locking it: {e}"));
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(failed)?;
-    match rustix::fs::flock(&fd, how) {
+    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let why = "another mount has persistent memory in front of it: unmount that first (`granary umount DIR`)";
+            let why = "another mount has persistent memory in front of it, or a command looks at it: unmount that first \
+                       (`granary umount DIR`)";
             Err(LabError::call(dir.display().to_string(), why))
         }
-        locked => locked.map(|()| fd).map_err(failed),
+        locked => locked.map(|()| Lock(fd)).map_err(failed),
     }
 }
 
@@ -95,7 +106,7 @@ fn is_within(path: &Path, dir: &Path) -> bool {
 /// # Errors
 /// The image's, the directory's, the file system's.
 pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
-    let lock = lock(how.dir, FlockOperation::NonBlockingLockExclusive)?;
+    let lock = lock(how.dir)?;
     if is_within(how.image, how.dir) {
         let why =
             format!("it lies within {}, whose files it is to hold: give a path outside", how.dir.display());
@@ -119,7 +130,7 @@ pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
     opened.inspect_err(|_| drop(lower.unmount()))
 }
 
-fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: OwnedFd) -> Result<Stacked, LabError> {
+fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: Lock) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
     let (image, devices) = Image::open(how.image, how.durability, false)?;
     if image.meta().fs != NAME {
@@ -154,13 +165,13 @@ fn mount_both(
         // A directory of the host knows the numbers of files that were seen only.
         look_around(&lower)?;
     }
-    let mut lost = None;
+    let mut lost = Vec::new();
     let mount = || registry::mount_over(lower.clone(), devices, how.options);
     let fs = match mount() {
         Err(FsError::Mismatch(why)) if how.forget => {
             registry::forget_pair(lower.clone())?;
             registry::make_over(devices)?;
-            lost = Some(format!("given up as asked, what did not fit: {why}"));
+            lost.push(format!("given up as asked, what did not fit: {why}"));
             mount()?
         }
         fs => fs?,
@@ -168,8 +179,8 @@ fn mount_both(
     if fs.recovery().clean {
         let missing = fs.not_below()?;
         if !missing.is_empty() && !how.forget {
-            // The lower layer goes with it.
-            fs.unmount(&Call::kernel(lower.time()))?;
+            // The lower layer goes with it. Nothing is demoted.
+            fs.leave(&Call::kernel(lower.time()))?;
             return Err(FsError::Mismatch(format!(
                 "{} files whose newest bytes are in {image} are not in {dir} any more: removed there, or replaced by copies ({}). Put \
                  them back, or give up what the image has of them (`granary mount --stack {dir} --forget {image} MNT`)",
@@ -181,7 +192,7 @@ fn mount_both(
         }
         if !missing.is_empty() {
             fs.give_up_missing()?;
-            lost = Some(format!(
+            lost.push(format!(
                 "{} files that are not in the directory any more were given up as asked",
                 missing.len()
             ));
@@ -189,16 +200,16 @@ fn mount_both(
         let found = fs.find_places()?;
         if !found.is_empty() {
             let names: Vec<String> = found.iter().map(|name| quoted(name).to_string()).collect();
-            lost = Some(format!(
+            lost.push(format!(
                 "the directories of {} files of the image are gone: they are in the root now, as {}",
                 found.len(),
                 names.join(", ")
             ));
         }
     } else if !fs.dropped().is_empty() {
-        lost = Some(dropped(fs.dropped()));
+        lost.push(dropped(fs.dropped()));
     }
-    Ok((fs, lost))
+    Ok((fs, (!lost.is_empty()).then(|| lost.join("; "))))
 }
 
 /// What recovery says of files that it did not find.

@@ -115,6 +115,8 @@ impl Spfs {
                 self.counts.suspended.fetch_add(1, Relaxed);
                 Ok(false)
             }
+            // Its bytes stay.
+            Err(FsError::Stale) => Ok(false),
             done => done.map(|()| true),
         }
     }
@@ -122,7 +124,8 @@ impl Spfs {
     /// Demotes a tiered file whose state the caller holds.
     ///
     /// # Errors
-    /// `Busy` where somebody wants it and `wait` is not set; the lower file system's. It is tiered as before then.
+    /// `Busy` where somebody wants it and `wait` is not set; `Stale` where it was removed below beside this mount, so that what is written
+    /// there would be lost; the lower file system's. It is tiered as before then.
     pub(crate) fn demote_locked(&self, node: &Node, state: &mut State, wait: bool) -> Result<()> {
         let State::Tiered(t) = state else { return Ok(()) };
         if t.alone.is_some() {
@@ -131,11 +134,19 @@ impl Spfs {
         self.store.load_chain(t)?;
         let below = &node.below()?;
         let of = self.identity(below);
+        // What was removed beside the mount the lower file system knows when it has been asked.
+        let lost = || !node.is_removed() && self.lower.stat(below).attr.nlink == 0;
+        if lost() {
+            return Err(FsError::Stale);
+        }
         node.touch();
         let changes = node.unsettled();
         // To the lower file system this is the last change that the file has seen: its time of change stays what it was.
         let time = t.ctime.max(self.lower.stat(below).attr.ctime);
         self.write_down(node, below, t, time, wait)?;
+        if lost() {
+            return Err(FsError::Stale);
+        }
         changes.into_iter().for_each(|changes| node.settled(changes));
         self.store.free(t, of)?;
         self.became_bypass(node, state, of);
@@ -215,7 +226,8 @@ impl Spfs {
         Ok(())
     }
 
-    /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no names any more.
+    /// An inode leaves memory: what only memory knows of it is put on persistent memory. `dead`: it has no names any more. What lost them
+    /// beside the mount keeps its bytes here.
     pub(crate) fn retire(&self, ino: Ino, node: &Arc<Node>, dead: bool) -> Result<()> {
         let mut kept = Ok(());
         {
@@ -228,7 +240,7 @@ impl Spfs {
                     // Nobody else knows of it.
                     self.index.lock().remove(&of);
                     kept = kept.and_then(|()| self.store.free(t, of));
-                } else if dead {
+                } else if dead && node.is_removed() {
                     self.bury(of);
                 } else {
                     let old = self.index.lock().insert(of, (t.number, value));

@@ -36,6 +36,8 @@ pub struct Node {
     synced: AtomicU64,
     /// Of a directory: the last of these that may bring a name back which is somebody's.
     moved: AtomicU64,
+    /// Its last name went through this mount, and not beside it.
+    removed: AtomicBool,
     /// The vfs has it.
     pub(crate) adopted: AtomicBool,
 }
@@ -52,6 +54,7 @@ impl Node {
             changed: AtomicU64::new(1),
             moved: AtomicU64::new(1),
             synced: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
             adopted: AtomicBool::new(false),
         }
     }
@@ -67,6 +70,7 @@ impl Node {
             changed: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             synced: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
             adopted: AtomicBool::new(false),
         }
     }
@@ -74,6 +78,16 @@ impl Node {
     /// Whether there is no lower file. Only who holds the state can be sure that there will be none.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone.load(Relaxed)
+    }
+
+    /// Its last name was removed through this mount.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Relaxed)
+    }
+
+    /// A call of this mount has taken its last name.
+    pub(crate) fn remove(&self) {
+        self.removed.store(true, Relaxed);
     }
 
     /// It has a lower file now.

@@ -166,7 +166,7 @@ pub enum Command {
 /// For an image of persistent memory in front of a directory.
 #[derive(Args, Clone)]
 pub struct StackArgs {
-    /// Of persistent memory in front of a directory: that directory, as for `granary mount --stack`. Neither it nor the image is changed
+    /// Of persistent memory in front of a directory: that directory, as for `granary mount --stack DIR IMAGE MNT`. Neither it nor the image is changed
     #[arg(id = "stack_dir", long = "stack", value_name = "DIR")]
     pub dir: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 
 use granary_hostdir::mount;
 use granary_units::{Dest, Nanos, Payload};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Allocate, Cred, FsError, OpenFlags, Posix, Process, SetXattr, Vfs, VfsConfig};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::Arc;
@@ -147,4 +147,39 @@ fn a_path_that_is_no_directory_is_refused() {
     fs::write(dir.path().join("f"), b"").expect("write");
     assert_eq!(mount(dir.path().join("f")).err(), Some(FsError::NotDir));
     assert_eq!(mount(dir.path().join("none")).err(), Some(FsError::NoEntry));
+}
+
+/// Of a directory that is looked at only nothing moves: not even the access time of a file that is read.
+#[test]
+fn a_directory_that_is_looked_at_refuses_changes_and_keeps_its_times() {
+    let dir = TempDir::new().expect("a directory");
+    fs::create_dir(dir.path().join("d")).expect("made");
+    fs::write(dir.path().join("d/f"), "there").expect("written");
+    let times = || {
+        let all = ["", "d", "d/f"].map(|name| fs::symlink_metadata(dir.path().join(name)).expect("there"));
+        all.map(|m| [m.atime(), m.atime_nsec(), m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec()])
+    };
+    let before = times();
+    let fs = granary_hostdir::mount_read_only(dir.path()).expect("mounts");
+    let vfs = Vfs::mount(fs, VfsConfig::default()).expect("mounts");
+    let mut p = Process::new(vfs.clone(), Cred::ROOT);
+    let read_only = Err(FsError::ReadOnly);
+    assert_eq!(p.list("/d").map(|all| all.len()), Ok(3));
+    assert_eq!(read(&mut p, "/d/f").expect("read"), b"there");
+    assert_eq!(p.open("/d/g", OpenFlags::CREAT | OpenFlags::RDWR, 0o644).map(drop), read_only);
+    assert_eq!(p.mkdir("/e", 0o755), read_only);
+    assert_eq!(p.unlink("/d/f"), read_only);
+    assert_eq!(p.rename("/d/f", "/g"), read_only);
+    assert_eq!(p.link("/d/f", "/g"), read_only);
+    assert_eq!(p.symlink("/d/f", "/g"), read_only);
+    assert_eq!(p.chmod("/d/f", 0o600), read_only);
+    assert_eq!(p.truncate("/d/f", 1), read_only);
+    assert_eq!(p.setxattr("/d/f", b"user.x", b"", SetXattr::Any), read_only);
+    let fd = p.open("/d/f", OpenFlags::RDWR, 0).expect("open");
+    assert_eq!(p.write(fd, Payload::Bytes(b"x")).map(drop), read_only);
+    assert_eq!(p.fallocate(fd, Allocate::PunchHole, 0, 5), read_only);
+    p.fsync(fd).expect("nothing to do");
+    p.exit();
+    vfs.unmount().expect("unmount");
+    assert_eq!(times(), before);
 }

@@ -3,10 +3,10 @@
 //! ```text
 //!   image          opened for reading: what has to be recovered is, in this process's memory
 //!   directory      every change refused (granary-hostdir), access times left
-//!   both           locked against mounts, not against each other
+//!   both           locked, as for a mount
 //! ```
 
-use super::{NAME, dropped, listed, lock, look_around, shown};
+use super::{Lock, NAME, dropped, listed, lock, look_around, shown};
 use crate::error::LabError;
 use crate::image::{Findings, State, options};
 use crate::registry::{self, Upper};
@@ -14,8 +14,6 @@ use granary_device::Devices;
 use granary_image::host::disk::DiskHost;
 use granary_image::{Durability, Image, ImageError};
 use granary_vfs::{Call, FsError, Life, Vfs, VfsConfig};
-use rustix::fd::OwnedFd;
-use rustix::fs::FlockOperation;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,11 +28,11 @@ pub struct Look {
     /// What there is to tell of it: files that are not found, or what the next mount drops.
     pub note: Option<String>,
     devices: Devices,
-    _lock: OwnedFd,
+    _lock: Lock,
 }
 
 /// Opens an image for reading, and keeps mounts off the directory.
-fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, OwnedFd), LabError> {
+fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, Lock), LabError> {
     let info = Image::describe(image)?;
     if info.meta.fs != NAME {
         return Err(LabError::Usage(format!(
@@ -47,13 +45,13 @@ fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, OwnedFd), LabError>
     let (image, devices) =
         Image::open_on(place, options(Durability::Process, true)).map_err(|e| match e {
             ImageError::InUse { .. } => LabError::Usage(format!(
-                "{0} is mounted, or somebody else has it open: look at its files where it is mounted, or unmount it first (`granary \
+                "{0} is mounted, or another command has it open: look at its files where it is mounted, or unmount it first (`granary \
                  umount {0}`)",
                 shown(image)
             )),
             e => e.into(),
         })?;
-    let lock = lock(dir, FlockOperation::NonBlockingLockShared)?;
+    let lock = lock(dir)?;
     Ok((image, devices, lock))
 }
 

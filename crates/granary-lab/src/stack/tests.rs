@@ -4,6 +4,8 @@ use super::*;
 use granary_units::{Dest, Payload};
 use granary_vfs::{Cred, OpenFlags, Posix, Process};
 
+mod looking;
+
 fn stack<'a>(dir: &'a Path, image: &'a Path, options: &'a toml::Table) -> Stack<'a> {
     let vfs = VfsConfig { inodes: 64, page_cache: Bytes::mib(4), ..VfsConfig::default() };
     Stack { dir, image, size: Bytes::mib(16), durability: Durability::Process, forget: false, vfs, options }
@@ -224,4 +226,61 @@ fn blocks_in_persistent_memory_count() {
     assert!(p.stat("/f").expect("stat").attr.blocks > 0);
     p.exit();
     close(stacked);
+}
+
+/// A refused mount demotes nothing, whatever its unmount was to do; nor does it count as an unclean end.
+#[test]
+fn a_mount_that_was_to_demote_all_is_refused_like_any() {
+    let place = Place::paired();
+    write(&place.dir, &place.image, "/g", 3);
+    write(&place.dir, &place.image, "/g", 4);
+    std::fs::remove_file(place.dir.join("f")).expect("removed");
+    let before = std::fs::read(place.dir.join("g")).expect("there");
+    assert_eq!(before, [3; 100], "the newest bytes are in the image");
+    let leaving = toml::from_str("demote_at_unmount = true").expect("TOML");
+    for _ in 0..2 {
+        let refused = open(&stack(&place.dir, &place.image, &leaving)).err().expect("refused");
+        assert!(refused.to_string().contains("1 files"), "{refused}");
+    }
+    assert_eq!(std::fs::read(place.dir.join("g")).expect("there"), before);
+}
+
+/// What is removed beside a mount is not taken for demoted: its newest bytes would be in a file without a name.
+#[test]
+fn a_file_removed_beside_the_mount_fails_a_demotion_of_all_and_keeps_its_bytes() {
+    for open_at_the_end in [false, true] {
+        let place = Place::paired();
+        let leaving = toml::from_str("demote_at_unmount = true\ndemotion = false").expect("TOML");
+        let Stacked { vfs, image, devices, .. } =
+            open(&stack(&place.dir, &place.image, &leaving)).expect("opens");
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        let fd = p.open("/f", OpenFlags::RDWR, 0).expect("open");
+        p.pwrite(fd, Payload::Bytes(&[5; 10]), 0).expect("write");
+        p.fsync(fd).expect("fsync");
+        if !open_at_the_end {
+            p.close(fd).expect("close");
+        }
+        std::fs::remove_file(place.dir.join("f")).expect("removed");
+        p.exit();
+        let failed = vfs.unmount().expect_err("its bytes cannot go below");
+        assert!(failed.to_string().contains("1 files"), "{failed}");
+        drop((vfs, devices));
+        image.close().expect("closes");
+        assert!(place.refused(&place.dir, &place.image).contains("1 files"));
+    }
+}
+
+/// One removed through the mount is no such file.
+#[test]
+fn a_file_removed_through_the_mount_is_gone() {
+    let place = Place::paired();
+    let leaving = toml::from_str("demote_at_unmount = true").expect("TOML");
+    let stacked = open(&stack(&place.dir, &place.image, &leaving)).expect("opens");
+    let mut p = Process::new(stacked.vfs.clone(), Cred::ROOT);
+    let fd = p.open("/f", OpenFlags::RDWR, 0).expect("open");
+    p.unlink("/f").expect("removed");
+    p.pwrite(fd, Payload::Bytes(&[5; 10]), 0).expect("write");
+    p.exit();
+    close(stacked);
+    close(open(&stack(&place.dir, &place.image, &place.none)).expect("opens"));
 }

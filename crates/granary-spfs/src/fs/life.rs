@@ -8,6 +8,34 @@ use granary_device::Structure;
 use granary_vfs::{CachePolicy, Call, Features, Ino, Inode, Life, Loaded, Quirks, Result};
 use std::sync::Arc;
 
+impl Spfs {
+    fn stop_daemon(&self) {
+        let daemon = self.daemon.lock().take();
+        if let Some(daemon) = daemon {
+            daemon.stop();
+        }
+    }
+
+    /// Unmounts without demoting anything, whatever the options say.
+    ///
+    /// # Errors
+    /// The devices', the lower file system's.
+    pub fn leave(&self, call: &Call<'_>) -> Result<()> {
+        self.stop_daemon();
+        if self.read_only {
+            return self.lower.vfs().unmount();
+        }
+        self.purge(call)?;
+        self.part(&self.kernel())?;
+        let (store, pm) = (&self.store, &self.store.pm);
+        store.clusters.write_bitmap(pm, &store.sb)?;
+        let mut b = pm.batch();
+        b.put_u64(CLEAN, 1, Structure::Superblock)?;
+        b.fence()?;
+        self.lower.vfs().unmount()
+    }
+}
+
 impl Life for Spfs {
     granary_vfs::file_system_lacks!(opened, closed, attach);
 
@@ -81,24 +109,11 @@ impl Life for Spfs {
     }
 
     fn unmount(&self, call: &Call<'_>) -> Result<()> {
-        let daemon = self.daemon.lock().take();
-        if let Some(daemon) = daemon {
-            daemon.stop();
-        }
-        if self.read_only {
-            return self.lower.vfs().unmount();
-        }
-        if self.options.demote_at_unmount {
-            self.demote_all()?;
-        }
-        self.purge(call)?;
-        self.part(&self.kernel())?;
-        let (store, pm) = (&self.store, &self.store.pm);
-        store.clusters.write_bitmap(pm, &store.sb)?;
-        let mut b = pm.batch();
-        b.put_u64(CLEAN, 1, Structure::Superblock)?;
-        b.fence()?;
-        self.lower.vfs().unmount()
+        self.stop_daemon();
+        // What cannot go below stays here, whole and known: the error is told at the end.
+        let demotes = self.options.demote_at_unmount && !self.read_only;
+        let demoted = if demotes { self.demote_all() } else { Ok(()) };
+        self.leave(call).and(demoted)
     }
 
     fn check(&self, call: &Call<'_>) -> Result<Vec<String>> {

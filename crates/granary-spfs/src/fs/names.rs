@@ -28,7 +28,11 @@ impl Spfs {
     fn renamed(&self, inodes: &[&Inode]) -> Result<()> {
         inodes.iter().try_for_each(|inode| {
             node::of(inode).touch();
-            self.follow(inode)
+            self.follow(inode)?;
+            if inode.view(|a| a.nlink == 0) {
+                node::of(inode).remove();
+            }
+            Ok(())
         })
     }
 

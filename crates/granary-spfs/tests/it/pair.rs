@@ -5,7 +5,7 @@ use granary_device::Port;
 use granary_spfs::Access;
 use granary_spfs::exthash::Form;
 use granary_suite::suite::{Subject, run};
-use granary_units::{Bytes, Dest, Lpa, PAGE_SIZE, Page};
+use granary_units::{Bytes, Dest, Lpa, PAGE_SIZE, Page, Payload};
 use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
 
 const SIZE: Bytes = Bytes::mib(4);
@@ -131,5 +131,94 @@ fn a_failing_attribute_is_reported_and_one_that_cannot_be_is_none() {
             assert_eq!(rig.fs.stats().tiered, 1, "{none:?}");
             Rig::again(&stack, rig.unmounted()).check();
         }
+    });
+}
+
+/// What recovery would do below it leaves; it reads as if that were done.
+#[test]
+fn a_look_recovers_and_changes_nothing_below() {
+    run(|| {
+        let stack = Stack::busy(Form::Carved);
+        let mut rig = Rig::new(&stack, SIZE);
+        let cut = rig.tiered("/cut", 5_000);
+        rig.p.ftruncate(cut, 3_000).expect("cut");
+        rig.p.ftruncate(cut, 5_000).expect("grown");
+        rig.put(cut, 0, 7, 8);
+        rig.tiered("/gone", 4_000);
+        let flags = OpenFlags::CREAT | OpenFlags::RDWR | OpenFlags::DIRECT | OpenFlags::SYNC;
+        let alone = rig.p.open("/alone", flags, 0o644).expect("created");
+        rig.put(alone, 0, 9, 8);
+        let memory = rig.drive.clone();
+        drop((rig.p, rig.vfs, rig.fs));
+        // Beside it: bytes behind the limit, a removal, and what a move of the last one would have begun.
+        let mut p = Process::new(stack.below(), Cred::ROOT);
+        let gone = p.stat("/gone").expect("stat").ino.0;
+        p.unlink("/gone").expect("removed");
+        let below = [("/cut", 6_000), ("/alone", 100)].map(|(name, len)| {
+            let fd = p.open(name, OpenFlags::CREAT | OpenFlags::RDWR, 0o644).expect("open");
+            p.pwrite(fd, Payload::Fill { word: 5, len }, 0).expect("written");
+            p.fsync(fd).expect("fsync");
+            (name, len as u64)
+        });
+        p.exit();
+        let fs = granary_spfs::mount_as(Port::new(memory), stack.below(), &stack.mount, Access::Look);
+        let fs = fs.expect("recovers");
+        assert!(!fs.recovery().clean);
+        assert_eq!(fs.dropped().iter().map(|m| (m.ino, m.size)).collect::<Vec<_>>(), [(gone, 4_000)]);
+        let vfs = Vfs::mount(fs, VfsConfig { read_only: true, ..VfsConfig::default() }).expect("vfs");
+        assert_eq!(vfs.check(), Ok(Vec::new()));
+        let mut p = Process::new(vfs.clone(), Cred::ROOT);
+        let mut names: Vec<Vec<u8>> = p.list("/").expect("lists").into_iter().map(|e| e.name).collect();
+        names.retain(|name| !name.starts_with(b"."));
+        names.sort();
+        assert_eq!(names, [b"alone".to_vec(), b"cut".to_vec()]);
+        let mut read = |name: &str| {
+            let fd = p.open(name, OpenFlags::RDONLY, 0).expect("open");
+            let mut bytes = vec![0; 8_000];
+            let n = p.pread(fd, Dest::Bytes(&mut bytes), 0).expect("reads");
+            bytes.truncate(n);
+            bytes
+        };
+        assert_eq!(read("/alone"), 9u64.to_le_bytes());
+        let cut = read("/cut");
+        assert_eq!((cut.len(), &cut[..8]), (5_000, &7u64.to_le_bytes()[..]));
+        assert!(cut[4_096..].iter().all(|b| *b == 0), "bytes behind the limit show");
+        p.exit();
+        vfs.unmount().expect("unmounts");
+        let mut p = Process::new(stack.below(), Cred::ROOT);
+        for (name, len) in below {
+            assert_eq!(p.stat(name).expect("still there").attr.size, len, "{name}");
+        }
+    });
+}
+
+/// A file in persistent memory alone does not go with its directory, which is removed beside the mount.
+#[test]
+fn a_file_whose_directory_is_gone_finds_a_place_in_the_root() {
+    run(|| {
+        let stack = Stack::busy(Form::Carved);
+        let mut rig = Rig::new(&stack, SIZE);
+        rig.p.mkdir("/d", 0o755).expect("mkdir");
+        let flags = OpenFlags::CREAT | OpenFlags::RDWR | OpenFlags::DIRECT | OpenFlags::SYNC;
+        for name in ["/d/f", "/g"] {
+            let fd = rig.p.open(name, flags, 0o644).expect("created");
+            rig.put(fd, 0, 9, 8);
+        }
+        let memory = rig.unmounted();
+        let below = stack.below();
+        let mut p = Process::new(below.clone(), Cred::ROOT);
+        p.rmdir("/d").expect("removed: nothing is in it below");
+        p.exit();
+        below.unmount().expect("unmounts");
+        let rig = Rig::again(&stack, memory);
+        let wrong = rig.vfs.check().expect("checks");
+        assert!(wrong.len() == 1 && wrong[0].contains("the file f "), "{wrong:?}");
+        let found = rig.fs.find_places().expect("found");
+        assert_eq!(found.len(), 1);
+        assert_eq!(rig.fs.find_places(), Ok(Vec::new()), "the other one has its place");
+        let mut rig = rig.remounted();
+        let fd = rig.p.open(&found[0], OpenFlags::RDONLY, 0).expect("there");
+        assert_eq!(rig.content(fd), 9u64.to_le_bytes());
+        rig.check();
     });
 }

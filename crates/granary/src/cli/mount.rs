@@ -38,7 +38,7 @@ pub struct MountArgs {
     #[arg(long, default_value = "512MiB", value_parser = bytes)]
     pub page_cache: Bytes,
     /// Mount this directory of the host, with IMAGE as the persistent memory in front of it: small synchronous writes go there
-    /// (SPFS). IMAGE is made where there is nothing, of --size
+    /// (SPFS). IMAGE is made where there is nothing, of --size. While it is mounted, change DIR's files through the mount only
     #[arg(long, value_name = "DIR")]
     pub stack: Option<PathBuf>,
     /// With --stack: the unmount writes all that IMAGE has into the directory, for whoever uses that alone

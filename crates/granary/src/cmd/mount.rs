@@ -22,7 +22,6 @@ use granary_mount::{MountError, Options, host_config};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::{Caller, Vfs};
-use rustix::fd::OwnedFd;
 use rustix::process::geteuid;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +46,7 @@ struct Opened {
     /// What was recovered and how long it took.
     told: String,
     /// Keeps other stacks off the directory below.
-    lock: Option<OwnedFd>,
+    lock: Option<stack::Lock>,
 }
 
 /// Whether the mount is to hide what is in its directory: it shows the same files, through persistent memory.

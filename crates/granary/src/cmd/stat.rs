@@ -180,7 +180,7 @@ fn print_info(info: &ImageInfo, space: Option<Room>, front: Option<&Front>, host
     }
     if let Some(front) = front {
         let files = format!(
-            "{}, with the newest bytes of {} of its files, and {} files beside; {} of {} in use",
+            "{}: {} of its files have their newest bytes here, and {} files are here alone; {} of {} in use",
             front.dir,
             front.tiered,
             front.alone,

@@ -1,9 +1,11 @@
 //! `granary mount --stack` as a person uses it, mistakes included.
 
 use crate::common::Place;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// Each write of a file is small and synchronous, so it goes to persistent memory.
 const EAGER: [&str; 2] = ["--set", "fs.spfs.promote_after=2"];
@@ -84,21 +86,151 @@ fn a_file_in_persistent_memory_has_blocks() {
     place.runs(&["umount", "mnt"], 0);
 }
 
-#[test]
-fn commands_on_the_image_alone_say_where_its_files_are() {
-    let Some(place) = place() else { return };
+/// Bytes of all files of directory and image, and of the directory's the times too, asked for before they are read.
+fn everything(place: &Place) -> BTreeMap<PathBuf, (Vec<u8>, [i64; 5])> {
+    let mut seen = BTreeMap::new();
+    for dir in ["d", "pm"] {
+        let names = fs::read_dir(place.path(dir)).expect("listed").map(|e| e.expect("an entry").path());
+        for path in names.filter(|p| p.is_file()) {
+            let m = fs::metadata(&path).expect("there");
+            let of = [m.size() as i64, m.mtime_nsec(), m.ctime_nsec(), m.ino() as i64, m.mode().into()];
+            seen.insert(path.clone(), (fs::read(path).expect("read"), of));
+        }
+    }
+    seen
+}
+
+/// A place whose `d/f` has its newest bytes in `pm`, which nobody has mounted.
+fn used() -> Option<Place> {
+    let place = place()?;
     place.runs(&stack(&["--stack", "d", "pm", "mnt"]), 0);
     put(&place, "mnt/f", b"!");
+    put(&place, "mnt/new", b"new");
     place.runs(&["umount", "mnt"], 0);
-    for args in [
-        &["ls", "pm"][..],
-        &["stat", "pm"],
-        &["cat", "pm", "/f"],
-        &["cp-out", "pm", "/f", "out"],
-        &["mount", "pm", "mnt"],
+    Some(place)
+}
+
+#[test]
+fn commands_without_a_mount_show_the_newest_bytes_and_change_nothing() {
+    let Some(place) = used() else { return };
+    assert_ne!(
+        fs::read_to_string(place.path("d/f")).expect("there"),
+        "below!!!!",
+        "the newest are in the image"
+    );
+    let before = everything(&place);
+    let (listed, _) = place.runs(&["ls", "-l", "--stack", "d", "pm"], 0);
+    assert!(listed.lines().any(|l| l.ends_with(" f") && l.contains(" 9 ")), "{listed}");
+    assert_eq!(place.runs(&["cat", "--stack", "d", "pm", "/f", "/new"], 0).0, "below!!!!newnewnewnew");
+    fs::create_dir(place.path("out")).expect("made");
+    place.runs(&["cp-out", "--stack", "d", "pm", "/", "out"], 0);
+    assert_eq!(fs::read_to_string(place.path("out/f")).expect("copied"), "below!!!!");
+    let (shown, _) = place.runs(&["stat", "--stack", "d", "pm"], 0);
+    assert!(shown.contains("d: 2 of its files have their newest bytes here"), "{shown}");
+    let (json, _) = place.runs(&["stat", "--json", "--stack", "d", "pm"], 0);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((&json["front"]["tiered"], &json["clean"]), (&2.into(), &true.into()));
+    let (_, said) = place.runs(&["fsck", "--stack", "d", "pm"], 0);
+    assert!(said.contains("clean"), "{said}");
+    assert!(everything(&place) == before);
+}
+
+#[test]
+fn commands_on_the_image_alone_say_the_command_that_names_its_directory() {
+    let Some(place) = used() else { return };
+    let d = place.path("d").canonicalize().expect("there").display().to_string();
+    for (args, command) in [
+        (&["ls", "pm"][..], "ls --stack D pm`"),
+        (&["stat", "pm"], "stat --stack D pm`"),
+        (&["cat", "pm", "/f"], "cat --stack D pm PATH`"),
+        (&["cp-out", "pm", "/f", "out"], "cp-out --stack D pm PATH PLACE`"),
+        (&["mount", "pm", "mnt"], "mount --stack D "),
+        (&["cp-in", "pm", "d/f", "/"], "mount --stack D "),
     ] {
         let (_, said) = place.runs(args, 2);
-        assert!(said.contains("granary mount --stack DIR"), "{args:?}: {said}");
+        assert!(said.contains(&format!("`granary {}", command.replace('D', &d))), "{args:?}: {said}");
     }
-    place.runs(&["fsck", "pm"], 0);
+    let (_, said) = place.runs(&["fsck", "pm"], 0);
+    assert!(said.contains("the devices alone") && said.contains(&format!("fsck --stack {d} pm`")), "{said}");
+    // A directory that is none of its own is refused.
+    fs::create_dir(place.path("e")).expect("made");
+    place.runs(&["ls", "--stack", "e", "pm"], 2);
+    place.runs(&["fsck", "--stack", "e", "pm"], 1);
+}
+
+#[test]
+fn commands_without_a_mount_are_refused_while_it_is_mounted() {
+    let Some(place) = used() else { return };
+    place.runs(&stack(&["--stack", "d", "pm", "mnt"]), 0);
+    for args in [&["ls"][..], &["cat", "/f"], &["cp-out", "/f", "out"], &["stat"], &["fsck"]] {
+        let args = [&args[..1], &["--stack", "d", "pm"], &args[1..]].concat();
+        let (_, said) = place.runs(&args, 2);
+        assert!(said.contains("is mounted"), "{args:?}: {said}");
+    }
+    place.runs(&["umount", "mnt"], 0);
+}
+
+#[test]
+fn a_file_that_is_gone_from_the_directory_is_found_by_fsck_and_given_up_only_when_asked() {
+    let Some(place) = used() else { return };
+    let number = fs::metadata(place.path("d/f")).expect("there").ino();
+    fs::remove_file(place.path("d/f")).expect("removed");
+    let (found, said) = place.runs(&["fsck", "--stack", "d", "pm"], 1);
+    assert!(found.contains(&format!("number {number} ")) && said.contains("1 findings"), "{found}{said}");
+    let (_, said) = place.runs(&["ls", "--stack", "d", "pm"], 0);
+    assert!(said.contains("1 files"), "{said}");
+    for all in [&[][..], &["--demote-all"]] {
+        let (_, said) = place.runs(&stack(&[all, &["--stack", "d", "pm", "mnt"]].concat()), 2);
+        assert!(said.contains("1 files") && said.contains("--forget"), "{said}");
+    }
+    place.runs(&stack(&["--forget", "--stack", "d", "pm", "mnt"]), 0);
+    assert_eq!(fs::read_to_string(place.path("mnt/new")).expect("there"), "newnewnewnew");
+    place.runs(&["umount", "mnt"], 0);
+    place.runs(&["fsck", "--stack", "d", "pm"], 0);
+}
+
+/// What nobody finds any more is not taken for demoted.
+#[test]
+fn an_unmount_that_demotes_all_fails_for_a_file_removed_beside_it() {
+    let Some(place) = used() else { return };
+    place.runs(&stack(&["--demote-all", "--stack", "d", "pm", "mnt"]), 0);
+    put(&place, "mnt/f", b"?");
+    fs::remove_file(place.path("d/f")).expect("removed");
+    let (code, said) = place.ends(&["umount", "mnt"]);
+    assert!(code != Some(0) && said.contains("1 files"), "{code:?} {said}");
+    place.runs(&["fsck", "--stack", "d", "pm"], 1);
+    assert_eq!(
+        fs::read_to_string(place.path("d/new")).expect("there"),
+        "newnewnewnew",
+        "the others are below"
+    );
+}
+
+#[test]
+fn an_older_copy_of_the_image_and_a_copy_of_the_directory_are_refused() {
+    let Some(place) = used() else { return };
+    let copy = |from: &str, to: &str| {
+        let done = std::process::Command::new("cp").args(["-a", from, to]).current_dir(place.dir()).status();
+        assert!(done.expect("cp runs").success());
+    };
+    copy("pm", "old");
+    copy("d", "e");
+    place.runs(&stack(&["--stack", "d", "pm", "mnt"]), 0);
+    put(&place, "mnt/f", b"?");
+    place.runs(&["umount", "mnt"], 0);
+    let (_, said) = place.runs(&stack(&["--stack", "d", "old", "mnt"]), 2);
+    assert!(said.contains("older copy"), "{said}");
+    let (_, said) = place.runs(&["cat", "--stack", "d", "old", "/f"], 2);
+    assert!(said.contains("older copy"), "{said}");
+    let (_, said) = place.runs(&stack(&["--stack", "e", "pm", "mnt"]), 2);
+    assert!(said.contains("copy"), "{said}");
+    assert_eq!(place.runs(&["cat", "--stack", "d", "pm", "/f"], 0).0, "below!!!!????");
+}
+
+#[test]
+fn an_image_within_the_directory_is_refused_and_not_made() {
+    let Some(place) = place() else { return };
+    let (_, said) = place.runs(&stack(&["--stack", "d", "d/pm", "mnt"]), 2);
+    assert!(said.contains("outside"), "{said}");
+    assert!(!place.path("d/pm").exists());
 }
