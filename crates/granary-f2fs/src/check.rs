@@ -42,9 +42,10 @@ struct Check<'a> {
 
 impl F2fs {
     pub(crate) fn check_all(&self) -> Result<Vec<String>> {
-        // Background cleaning may have changed something since the caller's sync.
-        let _gc = self.gc_lock.lock();
-        self.checkpoint(false)?;
+        // Background cleaning, or the end of a removed file that a flusher held, may have changed something since the caller's sync; and
+        // nothing changes while this looks.
+        let (_gc, _all) = (self.gc_lock.lock(), self.checkpoint_lock.write());
+        self.checkpoint_alone(false)?;
         let mut c = Check {
             fs: self,
             problems: Vec::new(),

@@ -110,6 +110,11 @@ impl F2fs {
     /// Writes a checkpoint where anything changed (`unmount`: anyway).
     pub(crate) fn checkpoint(&self, unmount: bool) -> Result<()> {
         let _all = self.checkpoint_lock.write();
+        self.checkpoint_alone(unmount)
+    }
+
+    /// The same for a caller that holds the lock of checkpoints: nothing changes until that is let go.
+    pub(crate) fn checkpoint_alone(&self, unmount: bool) -> Result<()> {
         self.working()?;
         if !unmount && !self.is_dirty() {
             return Ok(());
