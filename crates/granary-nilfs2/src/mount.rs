@@ -126,7 +126,11 @@ fn load(media: &Media, sb: &Superblock, options: &MountOptions) -> Result<(State
     let entry = match (entry, options.cp) {
         (Some(e), None) => e,
         (Some(e), Some(_)) if e.flags & SNAPSHOT != 0 => e,
-        (_, Some(_)) => return Err(FsError::Invalid),
+        (_, Some(_)) => {
+            return Err(FsError::Mismatch(format!(
+                "checkpoint {wanted} is no snapshot, or is not there any more: `granary lscp IMAGE` lists them"
+            )));
+        }
         (None, None) => return Err(corrupt(format!("checkpoint {wanted} is not in the cpfile"))),
     };
     s.ifile = ifile_of(&entry.ifile)?;
@@ -197,13 +201,13 @@ impl State {
 /// Mounts the file system on a drive, recovering it ([`Nilfs2::recovery`] tells).
 ///
 /// # Errors
-/// `Corrupt` where there is no sound NILFS2; `Invalid` where `cp` names no snapshot; the drive's.
+/// `Corrupt` where there is no sound NILFS2; `Mismatch` where `cp` names no snapshot; the drive's.
 pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
     let all = supers(&port)?;
     let mut sb = all[0];
     let media = Media::new(port, sb.geo);
     let (mut state, chain) = match load(&media, &sb, options) {
-        Err(e) if options.go_back && e != FsError::Invalid => {
+        Err(e) if options.go_back && !matches!(e, FsError::Mismatch(_)) => {
             let other = all.get(1).filter(|s| s.geo == sb.geo).ok_or(e)?;
             load(&media, other, options)?
         }

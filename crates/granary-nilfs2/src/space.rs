@@ -32,6 +32,8 @@ pub(crate) enum Want {
 
 /// Blocks that a node has at least, but for the last one of a file.
 const NODE_SHARE: u64 = 127;
+/// What is kept is a reason for having no space where it is this part of all.
+const A_REASON: u64 = 50;
 /// Rounds of writing a log and cleaning before there is no space.
 const ROUNDS: usize = 24;
 
@@ -153,12 +155,14 @@ impl Nilfs2 {
         Err(FsError::NoSpace)
     }
 
-    /// Says once, in the log of a mount, what keeps the space that somebody was just refused.
+    /// Says once, in the log of a mount, what keeps the space that somebody was just refused; where it is little, the space is full
+    /// of what is in use.
     fn say_why(&self) {
         if granary_sim::in_virtual_time() || self.said_why.load(Relaxed) {
             return;
         }
-        if let Ok(Some(why)) = self.why_kept()
+        if let Ok((blocks, Some(why))) = self.what_is_kept()
+            && blocks * A_REASON >= self.media.geo.capacity()
             && !self.said_why.swap(true, Relaxed)
         {
             eprintln!("granary: nilfs2 has no space: {why}");
@@ -170,6 +174,11 @@ impl Nilfs2 {
     /// # Errors
     /// `Corrupt`; the drive's.
     pub(crate) fn why_kept(&self) -> Result<Option<String>> {
+        Ok(self.what_is_kept()?.1)
+    }
+
+    /// The same, and how many blocks they are.
+    fn what_is_kept(&self) -> Result<(u64, Option<String>)> {
         let protection = self.options.protection_period;
         let (blocks, snapshots) = {
             let mut s = self.state.lock();
@@ -186,7 +195,9 @@ impl Nilfs2 {
             reasons.push(format!("{snapshots} snapshots (`granary lscp IMAGE` lists them)"));
         }
         let kept = Bytes(blocks * BLOCK_SIZE as u64);
-        Ok((blocks > 0).then(|| format!("{kept} of dead blocks are kept for {}", reasons.join(" and "))))
+        let why =
+            (blocks > 0).then(|| format!("{kept} of dead blocks are kept for {}", reasons.join(" and ")));
+        Ok((blocks, why))
     }
 
     /// What there is, and what could be had now.

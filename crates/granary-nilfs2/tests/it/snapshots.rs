@@ -88,7 +88,7 @@ fn snapshots_stay_readable_through_cleaning() {
             mount: MountOptions { cp: Some(first), ..MountOptions::default() },
             ..Subject::default()
         };
-        assert!(matches!(gone.mount(port(&d)), Err(FsError::Invalid)));
+        assert!(matches!(gone.mount(port(&d)), Err(FsError::Mismatch(_))));
     });
 }
 
