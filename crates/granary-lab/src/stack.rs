@@ -29,7 +29,9 @@ use granary_units::Bytes;
 use granary_vfs::{Call, Caller, DirStream, FsError, NodeRef, Vfs, VfsConfig, quoted};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -95,10 +97,12 @@ fn lock(dir: &Path) -> Result<Lock, LabError> {
     }
 }
 
-/// Whether a path, or what it would be made in, lies within the directory.
-fn is_within(path: &Path, dir: &Path) -> bool {
-    let Ok(dir) = dir.canonicalize() else { return false };
-    path.ancestors().find_map(|p| p.canonicalize().ok()).is_some_and(|p| p.starts_with(&dir))
+/// Whether a path, or what it would be made in, is the directory or lies within it, also by another mount of the directory.
+pub fn is_within(path: &Path, dir: &Path) -> bool {
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let (Ok(of), Ok(path)) = (dir.metadata(), std::path::absolute(path)) else { return false };
+    let there = path.ancestors().find_map(|p| p.canonicalize().ok());
+    there.is_some_and(|p| p.ancestors().any(|above| above.metadata().is_ok_and(|m| same(&m, &of))))
 }
 
 /// Opens the image and mounts both layers.

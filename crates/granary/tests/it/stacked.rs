@@ -234,3 +234,79 @@ fn an_image_within_the_directory_is_refused_and_not_made() {
     assert!(said.contains("outside"), "{said}");
     assert!(!place.path("d/pm").exists());
 }
+
+/// It would write over the file that it reads. A link, another mount and another name of a file lead there, too.
+#[test]
+fn cp_out_into_what_it_copies_from_is_refused_and_changes_nothing() {
+    let Some(place) = used() else { return };
+    fs::create_dir_all(place.path("d/sub/deep")).expect("made");
+    std::os::unix::fs::symlink("d", place.path("link")).expect("linked");
+    std::os::unix::fs::symlink("d/f", place.path("linked")).expect("linked");
+    let before = everything(&place);
+    let into = [
+        "d",
+        "d/f",
+        "d/none",
+        "d/sub",
+        "d/sub/none",
+        "link",
+        "link/f",
+        "linked",
+        "pm",
+        "pm/none",
+        "mnt/../d",
+    ];
+    for to in into {
+        for from in [&["/f"][..], &["/f", "/new"], &["/"], &["/sub"]] {
+            let args = [&["cp-out", "--stack", "d", "pm"], from, &[to]].concat();
+            let (_, said) = place.runs(&args, 2);
+            assert!(said.contains("give a place outside"), "{args:?}: {said}");
+        }
+    }
+    assert!(everything(&place) == before);
+    assert!(!place.path("d/none").exists() && !place.path("d/sub/none").exists());
+    if rustix::process::geteuid().is_root() {
+        let bind = |from: &str| rustix::mount::mount_bind(place.path(from), place.path("mnt"));
+        for (from, code) in [("d", 2), ("d/sub", 1)] {
+            if bind(from).is_err() {
+                return granary_suite::skip::skipped("nothing can be mounted");
+            }
+            let (ended, said) = place.ends(&["cp-out", "--stack", "d", "pm", "/sub", "mnt"]);
+            let _ = rustix::mount::unmount(place.path("mnt"), rustix::mount::UnmountFlags::DETACH);
+            assert!(ended == Some(code) && said.contains("give a place outside"), "{from}: {ended:?} {said}");
+        }
+    }
+    assert!(everything(&place) == before);
+    assert_eq!(fs::read_dir(place.path("d/sub")).expect("listed").count(), 1, "a directory is in itself");
+}
+
+#[test]
+fn cp_out_onto_another_name_of_a_file_below_leaves_that_file_as_it_is() {
+    let Some(place) = used() else { return };
+    fs::create_dir(place.path("out")).expect("made");
+    fs::hard_link(place.path("d/f"), place.path("out/f")).expect("linked");
+    fs::hard_link(place.path("d/new"), place.path("out/g")).expect("linked");
+    let before = everything(&place);
+    let (_, said) = place.runs(&["cp-out", "--stack", "d", "pm", "/f", "out"], 1);
+    assert!(said.contains("give a place outside"), "{said}");
+    assert!(everything(&place) == before);
+    // Another file of the directory is not written over, either.
+    place.runs(&["cp-out", "--stack", "d", "pm", "/f", "out/g"], 0);
+    assert_eq!(fs::read_to_string(place.path("out/g")).expect("copied"), "below!!!!");
+    assert_eq!(place.runs(&["cat", "--stack", "d", "pm", "/f", "/new"], 0).0, "below!!!!newnewnewnew");
+}
+
+#[test]
+fn cp_out_of_an_image_into_its_own_directory_is_refused() {
+    let Some(place) = Place::new() else { return };
+    place.runs(&["mkfs", "img", "--size", "64MiB"], 0);
+    fs::write(place.path("letter"), "dear").expect("written");
+    place.runs(&["cp-in", "img", "letter", "/"], 0);
+    let names = || fs::read_dir(place.path("img")).expect("listed").count();
+    let before = names();
+    for to in ["img", "img/letter", "mnt/../img"] {
+        let (_, said) = place.runs(&["cp-out", "img", "/letter", to], 2);
+        assert!(said.contains("give a place outside"), "{said}");
+    }
+    assert_eq!(names(), before);
+}
