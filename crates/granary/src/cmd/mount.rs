@@ -18,7 +18,7 @@ use granary_lab::image::{OpenImage, give_root, grow_mounted, may_have_lists, not
 use granary_lab::registry;
 use granary_lab::stack::{self, Stack};
 use granary_lab::testbed::{Host, Testbed};
-use granary_mount::{MountError, Options, host_config};
+use granary_mount::{MountError, Options, host_config, mountinfo};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::{Caller, Vfs};
@@ -214,6 +214,25 @@ fn open(args: &MountArgs) -> Result<Opened, Failure> {
     }
 }
 
+/// Refuses a directory that a mount of ours shows: what lies below has the files, and maybe persistent memory in front of it already.
+fn refuse_shown(dir: &Path) -> Result<(), Failure> {
+    let Ok(at) = dir.canonicalize() else { return Ok(()) };
+    for above in at.ancestors() {
+        let entry = mountinfo::find(above).map_err(|e| Failure::io(above.display(), e))?;
+        let Some(entry) = entry.filter(|m| m.fs_type == mountinfo::FS_TYPE) else { continue };
+        if above == at || stack::is_stacked(Path::new(serve::image_of(&entry.source))) {
+            return Err(Failure::usage(format!(
+                "{}: {} is a mount of {}: give the directory that is below it, after `granary umount {}`",
+                dir.display(),
+                serve::shown(above.as_os_str()),
+                serve::image_of(&entry.source),
+                serve::shown(above.as_os_str())
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A directory of the host, with an image of persistent memory in front of it.
 fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
     if args.serve.read_only {
@@ -221,6 +240,7 @@ fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
             "--stack is for writing: mount the directory itself to read it".to_owned(),
         ));
     }
+    refuse_shown(dir)?;
     // With the names of files in a testbed, as everywhere: `--set fs.spfs.promote_after=2`.
     let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
     let mut options = registry::stack_options(&testbed);

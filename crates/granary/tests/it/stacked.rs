@@ -227,6 +227,22 @@ fn an_older_copy_of_the_image_and_a_copy_of_the_directory_are_refused() {
     assert_eq!(place.runs(&["cat", "--stack", "d", "pm", "/f"], 0).0, "below!!!!????");
 }
 
+/// Number and run fit. Whether its files would be found says nothing: a copy may have none of them in the image.
+#[test]
+fn a_copy_of_the_directory_of_the_same_run_is_refused_as_a_copy() {
+    let Some(place) = used() else { return };
+    let copied = std::process::Command::new("cp").args(["-a", "d", "e"]).current_dir(place.dir()).status();
+    assert!(copied.expect("cp runs").success());
+    if rustix::fs::getxattr(place.path("e"), "user.granary.spfs", &mut [0_u8; 64][..]).is_err() {
+        return granary_suite::skip::skipped("cp does not copy attributes here");
+    }
+    for args in [&stack(&["--stack", "e", "pm", "mnt"])[..], &["cat", "--stack", "e", "pm", "/f"]] {
+        let (_, said) = place.runs(args, 2);
+        assert!(said.contains("what is below is a copy of the directory"), "{args:?}: {said}");
+    }
+    assert_eq!(place.runs(&["cat", "--stack", "d", "pm", "/f"], 0).0, "below!!!!");
+}
+
 #[test]
 fn an_image_within_the_directory_is_refused_and_not_made() {
     let Some(place) = place() else { return };
@@ -309,4 +325,84 @@ fn cp_out_of_an_image_into_its_own_directory_is_refused() {
         assert!(said.contains("give a place outside"), "{said}");
     }
     assert_eq!(names(), before);
+}
+
+/// Two images would have different newest bytes of one file.
+#[test]
+fn stacks_over_directories_that_share_files_are_refused_live_and_paired() {
+    let Some(place) = Place::new() else { return };
+    fs::create_dir_all(place.path("top/d/sub/deep")).expect("made");
+    fs::write(place.path("top/d/f"), "below").expect("written");
+    fs::create_dir(place.path("mnt2")).expect("made");
+    std::os::unix::fs::symlink("top/d/sub", place.path("link")).expect("linked");
+    let others = ["top", "top/d/sub", "top/d/sub/deep", "link"];
+    place.runs(&stack(&["--stack", "top/d", "pm", "mnt"]), 0);
+    for other in others {
+        let (_, said) = place.runs(&stack(&["--stack", other, "pm2", "mnt2"]), 2);
+        assert!(said.contains("unmount that first"), "{other}: {said}");
+    }
+    put(&place, "mnt/f", b"!");
+    place.runs(&["umount", "mnt"], 0);
+    for other in others {
+        let (_, said) = place.runs(&stack(&["--stack", other, "pm2", "mnt2"]), 2);
+        let wanted = ["shares files", "--demote-all", "--forget", "/pm2 MNT", "top/d"];
+        assert!(wanted.iter().all(|w| said.contains(w)), "{other}: {said}");
+        assert!(!place.path("pm2").exists());
+    }
+    // A directory beside it is another matter.
+    fs::create_dir(place.path("top/e")).expect("made");
+    place.runs(&stack(&["--stack", "top/e", "pm2", "mnt2"]), 0);
+    place.runs(&stack(&["--stack", "top/d", "pm", "mnt"]), 0);
+    assert_eq!(fs::read_to_string(place.path("mnt/f")).expect("there"), "below!!!!");
+    place.runs(&["umount", "mnt"], 0);
+    place.runs(&["umount", "mnt2"], 0);
+    // Given up as asked: the first image knows it from then on.
+    for (n, other) in ["top", "top/d/sub"].into_iter().enumerate() {
+        place.runs(&stack(&["--stack", "top/d", "--forget", "pm", "mnt"]), 0);
+        put(&place, "mnt/f", b"!");
+        place.runs(&["umount", "mnt"], 0);
+        let image = format!("other{n}");
+        place.runs(&stack(&["--forget", "--stack", other, &image, "mnt2"]), 0);
+        place.runs(&["umount", "mnt2"], 0);
+        let (_, said) = place.runs(&stack(&["--stack", "top/d", "pm", "mnt"]), 2);
+        assert!(said.contains("knows of none"), "{said}");
+    }
+}
+
+/// An image that was paired before another directory was is not mounted, either.
+#[test]
+fn a_paired_directory_is_refused_once_one_within_it_was_moved_there() {
+    let Some(place) = used() else { return };
+    fs::create_dir(place.path("e")).expect("made");
+    place.runs(&stack(&["--stack", "e", "pm2", "mnt"]), 0);
+    put(&place, "mnt/g", b"e");
+    place.runs(&["umount", "mnt"], 0);
+    fs::rename(place.path("e"), place.path("d/e")).expect("moved");
+    for (dir, image, other) in [("d", "pm", "d/e"), ("d/e", "pm2", "d")] {
+        let (_, said) = place.runs(&stack(&["--stack", dir, image, "mnt"]), 2);
+        assert!(said.contains("shares files") && said.contains(other), "{said}");
+    }
+    fs::rename(place.path("d/e"), place.path("e")).expect("moved back");
+    for (dir, image) in [("d", "pm"), ("e", "pm2")] {
+        place.runs(&stack(&["--stack", dir, image, "mnt"]), 0);
+        place.runs(&["umount", "mnt"], 0);
+    }
+}
+
+#[test]
+fn a_mount_of_ours_is_no_directory_to_stack_on() {
+    let Some(place) = place() else { return };
+    fs::create_dir(place.path("d/sub")).expect("made");
+    place.runs(&stack(&["--stack", "d", "pm", "d"]), 0);
+    for dir in ["d", "d/sub"] {
+        let (_, said) = place.runs(&stack(&["--stack", dir, "pm2", "mnt"]), 2);
+        assert!(said.contains("give the directory that is below it"), "{said}");
+    }
+    place.runs(&["umount", "d"], 0);
+    place.runs(&["mount", "--daemon", "ram:bytefs", "mnt"], 0);
+    fs::create_dir(place.path("mnt2")).expect("made");
+    let (_, said) = place.runs(&stack(&["--stack", "mnt", "pm2", "mnt2"]), 2);
+    assert!(said.contains("give the directory that is below it"), "{said}");
+    place.runs(&["umount", "mnt"], 0);
+    assert!(!place.path("pm2").exists());
 }
