@@ -93,6 +93,15 @@ pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
             format!("it lies within {}, whose files it is to hold: give a path outside", how.dir.display());
         return Err(LabError::call(how.image.display().to_string(), why));
     }
+    if rustix::fs::statvfs(how.dir).is_ok_and(|s| s.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)) {
+        let why = format!(
+            "it is on a read-only mount, and a stack writes to it: mount that for writing, or look at both without a mount (`granary ls \
+             --stack {} {}`)",
+            shown(how.dir),
+            shown(how.image)
+        );
+        return Err(LabError::call(how.dir.display().to_string(), why));
+    }
     let new = !how.image.exists();
     let doing = |what| LabError::fs(NAME, what);
     let below = granary_hostdir::mount(how.dir).map_err(doing("mount"))?;
@@ -122,12 +131,13 @@ fn open_image(
     lost: Vec<String>,
 ) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
-    let (image, devices) = Image::open(how.image, how.durability, false)?;
-    if image.meta().fs != NAME {
-        let why =
-            format!("the image is one of {}, not of persistent memory over a directory", image.meta().fs);
+    // What is refused is not opened: it stays as clean as it was.
+    let fs = Image::describe(how.image)?.meta.fs;
+    if fs != NAME {
+        let why = format!("the image is one of {fs}, not of persistent memory over a directory");
         return Err(LabError::call(how.image.display().to_string(), why));
     }
+    let (image, devices) = Image::open(how.image, how.durability, false)?;
     let mounted = mount_both(how, new, lower, &devices, lost);
     let (fs, lost) = match mounted {
         Ok(mounted) => mounted,

@@ -236,9 +236,11 @@ fn refuse_shown(dir: &Path) -> Result<(), Failure> {
 /// A directory of the host, with an image of persistent memory in front of it.
 fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
     if args.serve.read_only {
-        return Err(Failure::usage(
-            "--stack is for writing: mount the directory itself to read it".to_owned(),
-        ));
+        let (dir, image) = (serve::shown(dir.as_os_str()), serve::shown(&args.image));
+        return Err(Failure::usage(format!(
+            "a mount with --stack is for writing; without a mount, and without a change, `granary ls --stack {dir} {image}` lists the \
+             files, `granary cat --stack {dir} {image} PATH` reads one, and `granary cp-out --stack {dir} {image} / PLACE` copies all"
+        )));
     }
     refuse_shown(dir)?;
     // With the names of files in a testbed, as everywhere: `--set fs.spfs.promote_after=2`.
@@ -291,9 +293,9 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     let mut open =
         serve::when_free(path, || OpenImage::open(path, args.serve.durability.into(), args.serve.read_only))?;
     tell(&open);
-    if !args.set.is_empty() {
-        let paths = open.set_host(&args.set)?;
-        heeded(open.entry, args, &open.testbed.host, &paths)?;
+    if let Err(e) = set_host(&mut open, args) {
+        open.close_unused();
+        return Err(e);
     }
     let before = open.devices.sum();
     let vfs = match mount_on(args, &open.devices, open.entry, &open.testbed) {
@@ -326,6 +328,15 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     }
     told += &format!(", in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
     Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: entry.name, told, lock: None })
+}
+
+/// Changes values of this host, as `--set` has them.
+fn set_host(open: &mut OpenImage, args: &MountArgs) -> Result<(), Failure> {
+    if args.set.is_empty() {
+        return Ok(());
+    }
+    let paths = open.set_host(&args.set)?;
+    heeded(open.entry, args, &open.testbed.host, &paths)
 }
 
 /// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.

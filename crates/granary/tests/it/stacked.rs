@@ -406,3 +406,39 @@ fn a_mount_of_ours_is_no_directory_to_stack_on() {
     place.runs(&["umount", "mnt"], 0);
     assert!(!place.path("pm2").exists());
 }
+
+#[test]
+fn a_mount_for_reading_names_the_commands_that_read_without_one() {
+    let Some(place) = used() else { return };
+    let (_, said) = place.runs(&stack(&["--read-only", "--stack", "d", "pm", "mnt"]), 2);
+    let d = place.path("d").canonicalize().expect("there").display().to_string();
+    for command in ["ls --stack D PM`", "cat --stack D PM PATH`", "cp-out --stack D PM / PLACE`"] {
+        let pm = place.path("pm").canonicalize().expect("there").display().to_string();
+        let command = format!("`granary {}", command.replace('D', &d).replace("PM", &pm));
+        assert!(said.contains(&command), "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_or_cannot_be_written_is_named() {
+    let Some(place) = used() else { return };
+    for (dir, why) in [("nodir", "no such directory"), ("d/f", "no directory")] {
+        for args in [&stack(&["--stack", dir, "pm", "mnt"])[..], &["ls", "--stack", dir, "pm"]] {
+            let (_, said) = place.runs(args, 2);
+            assert!(said.contains(why) && said.contains(dir), "{args:?}: {said}");
+        }
+    }
+    fs::create_dir(place.path("ro")).expect("made");
+    let at = place.path("ro");
+    if !rustix::process::geteuid().is_root() || rustix::mount::mount_bind(place.path("d"), &at).is_err() {
+        return granary_suite::skip::skipped("nothing can be mounted");
+    }
+    let flags = rustix::mount::MountFlags::BIND | rustix::mount::MountFlags::RDONLY;
+    let read_only = rustix::mount::mount_remount(&at, flags, "");
+    let refused = place.ends(&stack(&["--stack", "ro", "pm", "mnt"]));
+    let read = place.ends(&["cat", "--stack", "ro", "pm", "/f"]);
+    let _ = rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH);
+    read_only.expect("remounted");
+    assert!(refused.0 == Some(2) && refused.1.contains("read-only mount"), "{refused:?}");
+    assert_eq!(read.0, Some(0), "{read:?}");
+}
