@@ -103,12 +103,13 @@ fn fsync_dir(posix: &mut Recorded<Process>, path: &str) -> FsResult<()> {
 
 /// Every load by name.
 pub const LOADS: &[&str] =
-    &["torture", "sparse", "late", "full", "clean", "appended", "varmail", "fileserver", "oltp"];
+    &["torture", "long", "sparse", "late", "full", "clean", "appended", "varmail", "fileserver", "oltp"];
 
 /// The load with this name, of some hundred operations.
 pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
     Some(match name {
         "torture" => Arc::new(Torture::default()),
+        "long" => Arc::new(Torture::long()),
         "late" => Arc::new(Late::default()),
         "full" => Arc::new(Full::default()),
         "clean" => Arc::new(Clean::default()),

@@ -125,6 +125,9 @@ pub fn look_over(lower: Arc<Vfs>, devices: &Devices) -> Result<Arc<Upper>> {
     granary_spfs::mount_as(devices.serving(Need::Nvm)?.clone(), lower, &options, granary_spfs::Access::Look)
 }
 
+/// The attribute that a directory has whose files' newest bytes are, of some, in persistent memory.
+pub(crate) const PAIR: &[u8] = granary_spfs::PAIR;
+
 /// A file that the upper layer of a stack does not find below.
 pub type Missing = granary_spfs::Missing;
 

@@ -7,7 +7,8 @@
 //! What fits together is said on both sides, by the upper layer (its pair.rs). Beside that this module refuses what would go wrong unseen:
 //!
 //! ```text
-//!   the directory is locked (flock)           another stack over it is refused
+//!   the directory is locked (flock)           another stack over it, above or below it is refused       (nested.rs)
+//!   one above or below it has a pair          refused, unless that is to be given up                    (nested.rs)
 //!   the image lies in the directory           refused: it would be a file of itself
 //!   files of the image are not found below    refused, unless they are to be given up
 //! ```
@@ -15,9 +16,11 @@
 //! Both can be looked at without a mount, and checked (look.rs). Where the directory is the image remembers, for people (whereabouts.rs).
 
 mod look;
+mod nested;
 mod whereabouts;
 
 pub use look::{Look, check, look};
+pub use nested::Lock;
 pub use whereabouts::{directory, directory_shown, is_stacked};
 
 use crate::error::LabError;
@@ -26,10 +29,11 @@ use granary_device::Devices;
 use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
 use granary_units::Bytes;
-use granary_vfs::{Call, Caller, DirStream, FsError, NodeRef, Vfs, VfsConfig, quoted};
-use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use granary_vfs::{Call, FsError, Vfs, VfsConfig, quoted};
+use nested::{lock, refuse_nested};
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,35 +74,12 @@ pub struct Stacked {
     pub lock: Lock,
 }
 
-/// Keeps other stacks off a directory until it is dropped.
-pub struct Lock(OwnedFd);
-
-impl Drop for Lock {
-    /// At once: a child that this process is just starting has the descriptor, too, until it runs its program.
-    fn drop(&mut self) {
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-/// Locks the directory for one stack, or for a look at one.
-fn lock(dir: &Path) -> Result<Lock, LabError> {
-    let failed = |e: rustix::io::Errno| LabError::call(dir.display().to_string(), format!("locking it: {e}"));
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(dir, flags, Mode::empty()).map_err(failed)?;
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let why = "another mount has persistent memory in front of it, or a command looks at it: unmount that first \
-                       (`granary umount DIR`)";
-            Err(LabError::call(dir.display().to_string(), why))
-        }
-        locked => locked.map(|()| Lock(fd)).map_err(failed),
-    }
-}
-
-/// Whether a path, or what it would be made in, lies within the directory.
-fn is_within(path: &Path, dir: &Path) -> bool {
-    let Ok(dir) = dir.canonicalize() else { return false };
-    path.ancestors().find_map(|p| p.canonicalize().ok()).is_some_and(|p| p.starts_with(&dir))
+/// Whether a path, or what it would be made in, is the directory or lies within it, also by another mount of the directory.
+pub fn is_within(path: &Path, dir: &Path) -> bool {
+    let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let (Ok(of), Ok(path)) = (dir.metadata(), std::path::absolute(path)) else { return false };
+    let there = path.ancestors().find_map(|p| p.canonicalize().ok());
+    there.is_some_and(|p| p.ancestors().any(|above| above.metadata().is_ok_and(|m| same(&m, &of))))
 }
 
 /// Opens the image and mounts both layers.
@@ -112,17 +93,29 @@ pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
             format!("it lies within {}, whose files it is to hold: give a path outside", how.dir.display());
         return Err(LabError::call(how.image.display().to_string(), why));
     }
+    if rustix::fs::statvfs(how.dir).is_ok_and(|s| s.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY)) {
+        let why = format!(
+            "it is on a read-only mount, and a stack writes to it: mount that for writing, or look at both without a mount (`granary ls \
+             --stack {} {}`)",
+            shown(how.dir),
+            shown(how.image)
+        );
+        return Err(LabError::call(how.dir.display().to_string(), why));
+    }
     let new = !how.image.exists();
     let doing = |what| LabError::fs(NAME, what);
     let below = granary_hostdir::mount(how.dir).map_err(doing("mount"))?;
     let lower = Vfs::mount(below, how.vfs).map_err(doing("mount"))?;
+    let mut lost = Vec::new();
     if new {
         // Before anything is made: a typing error in the image's path is no reason to give up another image.
+        let nested = refuse_nested(how, &lower).map_err(doing("mount"));
+        lost.extend(nested.inspect_err(|_| drop(lower.unmount()))?);
         let dimms = DimmConfig::optane_dcpmm().with_capacity(how.size);
         let meta = ImageMeta { fs: NAME.to_owned(), ..ImageMeta::default() };
         Image::create(how.image, &ImageDevices::nvm(dimms), meta, false)?;
     }
-    let opened = open_image(how, new, lower.clone(), lock);
+    let opened = open_image(how, new, lower.clone(), lock, lost);
     if new && opened.is_err() {
         // Made for nothing: the next try is not to find it.
         let _ = std::fs::remove_dir_all(how.image);
@@ -130,15 +123,22 @@ pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
     opened.inspect_err(|_| drop(lower.unmount()))
 }
 
-fn open_image(how: &Stack<'_>, new: bool, lower: Arc<Vfs>, lock: Lock) -> Result<Stacked, LabError> {
+fn open_image(
+    how: &Stack<'_>,
+    new: bool,
+    lower: Arc<Vfs>,
+    lock: Lock,
+    lost: Vec<String>,
+) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
-    let (image, devices) = Image::open(how.image, how.durability, false)?;
-    if image.meta().fs != NAME {
-        let why =
-            format!("the image is one of {}, not of persistent memory over a directory", image.meta().fs);
+    // What is refused is not opened: it stays as clean as it was.
+    let fs = Image::describe(how.image)?.meta.fs;
+    if fs != NAME {
+        let why = format!("the image is one of {fs}, not of persistent memory over a directory");
         return Err(LabError::call(how.image.display().to_string(), why));
     }
-    let mounted = mount_both(how, new, lower, &devices);
+    let (image, devices) = Image::open(how.image, how.durability, false)?;
+    let mounted = mount_both(how, new, lower, &devices, lost);
     let (fs, lost) = match mounted {
         Ok(mounted) => mounted,
         Err(e) => {
@@ -158,14 +158,14 @@ fn mount_both(
     new: bool,
     lower: Arc<Vfs>,
     devices: &Devices,
+    mut lost: Vec<String>,
 ) -> granary_vfs::Result<(Arc<registry::Upper>, Option<String>)> {
     if new {
         registry::make_over(devices)?;
     } else {
-        // A directory of the host knows the numbers of files that were seen only.
-        look_around(&lower)?;
+        // A directory of the host knows the numbers of files that were seen only, and this sees all.
+        lost.extend(refuse_nested(how, &lower)?);
     }
-    let mut lost = Vec::new();
     let mount = || registry::mount_over(lower.clone(), devices, how.options);
     let fs = match mount() {
         Err(FsError::Mismatch(why)) if how.forget => {
@@ -237,30 +237,6 @@ fn listed(missing: &[Missing]) -> String {
         all.push("...".to_owned());
     }
     all.join(", ")
-}
-
-/// Looks at every name of the tree.
-fn look_around(vfs: &Arc<Vfs>) -> granary_vfs::Result<()> {
-    let mut directories: Vec<NodeRef> = vec![vfs.root()];
-    while let Some(dir) = directories.pop() {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        let stream = DirStream::default();
-        // Behind "." and "..".
-        vfs.readdir(&Caller::KERNEL, &dir, &stream, 2, &mut |e| {
-            names.push(e.name.to_vec());
-            true
-        })?;
-        for name in names {
-            match vfs.lookup(&Caller::KERNEL, &dir, &name) {
-                Ok(node) if node.is_dir() => directories.push(node),
-                // Somebody else may remove it meanwhile.
-                Ok(_) | Err(granary_vfs::FsError::NoEntry) => {}
-                Err(e) => return Err(e),
-            }
-        }
-    }
-    vfs.reap();
-    Ok(())
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub use entry::{case, over, stacked_name};
 pub use mkfs::mkfs;
 pub use mount::{Access, is_clean, mount, mount_as};
 pub use options::{Average, Consistency, MkfsOptions, Mode, MountOptions, PromotionCopy};
-pub use pair::forget;
+pub use pair::{NAME as PAIR, forget};
 pub use recover::{Missing, Recovery};
 
 use crate::children::Children;

@@ -30,12 +30,21 @@ pub struct Torture {
     pub names: u64,
     /// Largest file, in bytes.
     pub size: u64,
+    /// The load's name.
+    pub name: &'static str,
+}
+
+impl Torture {
+    /// Ten times as long: journals and logs wrap, tails move, drives collect garbage while clients go on.
+    pub fn long() -> Torture {
+        Torture { ops: 600, name: "long", ..Torture::default() }
+    }
 }
 
 impl Default for Torture {
     /// Four clients, 60 operations each, files up to 96 KiB: a run of some milliseconds.
     fn default() -> Torture {
-        Torture { clients: 4, ops: 60, names: 5, size: 96 << 10 }
+        Torture { clients: 4, ops: 60, names: 5, size: 96 << 10, name: "torture" }
     }
 }
 
@@ -47,7 +56,7 @@ const OPEN: usize = 4;
 
 impl Load for Torture {
     fn name(&self) -> &str {
-        "torture"
+        self.name
     }
 
     fn run(&self, clients: &Clients, _round: u32, random: &mut Stream) -> Result<(), String> {

@@ -6,7 +6,8 @@
 //!   both           locked, as for a mount
 //! ```
 
-use super::{Lock, NAME, dropped, listed, lock, look_around, shown};
+use super::nested::{Lock, lock, look_around};
+use super::{NAME, dropped, listed, shown};
 use crate::error::LabError;
 use crate::image::{Findings, State, options};
 use crate::registry::{self, Upper};
@@ -58,7 +59,7 @@ fn open(dir: &Path, image: &Path) -> Result<(Image, Devices, Lock), LabError> {
 /// Mounts both layers. The image's directory is looked at whole: it knows the numbers of files that were seen only.
 fn mount(dir: &Path, devices: &Devices, vfs: VfsConfig) -> granary_vfs::Result<Arc<Upper>> {
     let lower = Vfs::mount(granary_hostdir::mount_read_only(dir)?, vfs)?;
-    let fs = look_around(&lower).and_then(|()| registry::look_over(lower.clone(), devices));
+    let fs = look_around(&lower).and_then(|_| registry::look_over(lower.clone(), devices));
     fs.inspect_err(|_| drop(lower.unmount()))
 }
 

@@ -6,11 +6,15 @@
 //! anew, devices where this machine lets the caller. What is there already is replaced once there is something in its place, but
 //! for directories, which are filled. The image is not changed.
 //!
+//! A place within the image, or within the directory of `--stack`, is refused: the copy would write over what it reads. Nor is a file
+//! of that directory written through another name of it (`Below`).
+//!
 //! What cannot be copied is told, and everything else is copied: exit code 1 then.
 
 use super::files::{Troubles, failed, host_failed, join, look};
 use super::xattrs;
 use granary_lab::LabError;
+use granary_lab::stack::is_within;
 use granary_units::Dest;
 use granary_vfs::{Attr, Fd, FileKind, FsError, OpenFlags, Posix, Process, Whence, quoted};
 use rustc_hash::FxHashMap;
@@ -22,19 +26,72 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Bytes that are read at once, and the grain in which zeros become holes.
 const PIECE: usize = 128 << 10;
 
-/// Names that were copied of files with several, by inode number.
-type Links = FxHashMap<u64, PathBuf>;
+/// What a copy has to know of what is copied.
+struct Copies {
+    /// Names that were copied of files with several, by inode number.
+    links: FxHashMap<u64, PathBuf>,
+    below: Option<Below>,
+}
+
+/// The directory of `--stack`, whose files the image's are: by numbers of the host.
+struct Below {
+    dev: u64,
+    /// The place and what it lies in.
+    into: Vec<u64>,
+}
+
+impl Below {
+    fn new(dir: &Path, place: &Path) -> Result<Below, LabError> {
+        let dev = dir.metadata().map_err(host_failed("looking at", dir))?.dev();
+        let place = std::path::absolute(place).map_err(host_failed("looking at", place))?;
+        let there = place.ancestors().find_map(|p| p.canonicalize().ok()).unwrap_or_default();
+        let numbers = there.ancestors().filter_map(|p| p.metadata().ok());
+        Ok(Below { dev, into: numbers.filter(|m| m.dev() == dev).map(|m| m.ino()).collect() })
+    }
+
+    /// Refuses to copy a file onto itself, and a directory into itself, by whatever mount or link. Makes way for a file where one with
+    /// several names is: one of them may be in the directory.
+    fn make_way(&self, ino: u64, kind: FileKind, to: &Path) -> Result<(), LabError> {
+        let there = to.symlink_metadata().ok().filter(|m| m.dev() == self.dev);
+        let itself = there.as_ref().is_some_and(|m| m.ino() == ino);
+        if itself || kind == FileKind::Dir && self.into.contains(&ino) {
+            let to = quoted(to.as_os_str().as_bytes());
+            let why = "it is, or lies within, what is to be copied: give a place outside";
+            return Err(LabError::call(format!("copying to {to}"), why));
+        }
+        match there {
+            Some(m) if m.is_file() && m.nlink() > 1 => {
+                fs::remove_file(to).map_err(host_failed("replacing", to))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses a place within one of the directories that are read.
+fn refuse_within(place: &Path, read: &[&Path]) -> Result<(), LabError> {
+    match read.iter().find(|dir| is_within(place, dir)) {
+        None => Ok(()),
+        Some(dir) => Err(LabError::Usage(format!(
+            "{} lies within {}, which is copied from: give a place outside",
+            quoted(place.as_os_str().as_bytes()),
+            quoted(dir.as_os_str().as_bytes())
+        ))),
+    }
+}
 
 /// Runs the command.
 pub fn run(image: &Path, stack: Option<&Path>, paths: &[PathBuf]) -> Result<ExitCode, LabError> {
     let Some((place, files)) = paths.split_last() else { return Ok(ExitCode::SUCCESS) };
+    refuse_within(place, &[Some(image), stack].into_iter().flatten().collect::<Vec<_>>())?;
+    let below = stack.map(|dir| Below::new(dir, place)).transpose()?;
     let mut troubles = Troubles::default();
     let whole = |dir: &str, image: &str| format!("`granary cp-out --stack {dir} {image} PATH PLACE`");
     look(image, stack, whole, |process| {
@@ -42,14 +99,14 @@ pub fn run(image: &Path, stack: Option<&Path>, paths: &[PathBuf]) -> Result<Exit
         if !into && files.len() > 1 {
             return Err(LabError::call("copying", "several files need a directory as their place"));
         }
-        let mut links = Links::default();
+        let mut copies = Copies { links: FxHashMap::default(), below };
         for file in files {
             let to = match file.file_name() {
                 Some(name) if into => place.join(name),
                 _ if into => place.canonicalize().unwrap_or_else(|_| place.clone()),
                 _ => place.clone(),
             };
-            copy(process, file.as_os_str().as_bytes(), &to, &mut links, &mut troubles);
+            copy(process, file.as_os_str().as_bytes(), &to, &mut copies, &mut troubles);
         }
         Ok(())
     })?;
@@ -57,8 +114,8 @@ pub fn run(image: &Path, stack: Option<&Path>, paths: &[PathBuf]) -> Result<Exit
 }
 
 /// Copies a file, or a directory with what is in it.
-fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubles: &mut Troubles) {
-    let copied = copy_one(process, from, to, links);
+fn copy(process: &mut Process, from: &[u8], to: &Path, copies: &mut Copies, troubles: &mut Troubles) {
+    let copied = copy_one(process, from, to, copies);
     if !matches!(troubles.none(copied), Some(FileKind::Dir)) {
         return;
     }
@@ -69,7 +126,7 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubl
             let what = format!("copying {}", quoted(&join(from, &e.name)));
             troubles.none::<()>(Err(LabError::call(what, why)));
         } else if e.name != b"." && e.name != b".." {
-            copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), links, troubles);
+            copy(process, &join(from, &e.name), &to.join(OsStr::from_bytes(&e.name)), copies, troubles);
         }
     }
     // Last: it may not be writable, and what comes into it changes its times.
@@ -79,9 +136,17 @@ fn copy(process: &mut Process, from: &[u8], to: &Path, links: &mut Links, troubl
 }
 
 /// Copies a file, or makes a directory; says which it was.
-fn copy_one(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) -> Result<FileKind, LabError> {
+fn copy_one(
+    process: &mut Process,
+    from: &[u8],
+    to: &Path,
+    copies: &mut Copies,
+) -> Result<FileKind, LabError> {
     let stat = process.lstat(from).map_err(failed("looking at", from))?;
     let a = stat.attr;
+    if let Some(below) = &copies.below {
+        below.make_way(stat.ino.0, a.kind, to)?;
+    }
     if a.kind == FileKind::Dir {
         if !to.symlink_metadata().is_ok_and(|m| m.is_dir()) {
             fs::create_dir(to).map_err(host_failed("making", to))?;
@@ -89,7 +154,7 @@ fn copy_one(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) ->
         return Ok(a.kind);
     }
     let several = a.nlink > 1;
-    let first = links.get(&stat.ino.0).filter(|first| several && first.as_path() != to);
+    let first = copies.links.get(&stat.ino.0).filter(|first| several && first.as_path() != to);
     if let Some(first) = first {
         replace("linking", to, |at| fs::hard_link(first, at))?;
         return Ok(a.kind);
@@ -104,7 +169,7 @@ fn copy_one(process: &mut Process, from: &[u8], to: &Path, links: &mut Links) ->
     }
     set_attributes(process, from, to, &a)?;
     if several {
-        links.insert(stat.ino.0, to.to_owned());
+        copies.links.insert(stat.ino.0, to.to_owned());
     }
     Ok(a.kind)
 }

@@ -18,7 +18,7 @@ use granary_lab::image::{OpenImage, give_root, grow_mounted, may_have_lists, not
 use granary_lab::registry;
 use granary_lab::stack::{self, Stack};
 use granary_lab::testbed::{Host, Testbed};
-use granary_mount::{MountError, Options, host_config};
+use granary_mount::{MountError, Options, host_config, mountinfo};
 use granary_sim::wall::set_pacing;
 use granary_units::{Bytes, PAGE_SIZE};
 use granary_vfs::{Caller, Vfs};
@@ -214,13 +214,35 @@ fn open(args: &MountArgs) -> Result<Opened, Failure> {
     }
 }
 
+/// Refuses a directory that a mount of ours shows: what lies below has the files, and maybe persistent memory in front of it already.
+fn refuse_shown(dir: &Path) -> Result<(), Failure> {
+    let Ok(at) = dir.canonicalize() else { return Ok(()) };
+    for above in at.ancestors() {
+        let entry = mountinfo::find(above).map_err(|e| Failure::io(above.display(), e))?;
+        let Some(entry) = entry.filter(|m| m.fs_type == mountinfo::FS_TYPE) else { continue };
+        if above == at || stack::is_stacked(Path::new(serve::image_of(&entry.source))) {
+            return Err(Failure::usage(format!(
+                "{}: {} is a mount of {}: give the directory that is below it, after `granary umount {}`",
+                dir.display(),
+                serve::shown(above.as_os_str()),
+                serve::image_of(&entry.source),
+                serve::shown(above.as_os_str())
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A directory of the host, with an image of persistent memory in front of it.
 fn open_stack(args: &MountArgs, dir: &Path) -> Result<Opened, Failure> {
     if args.serve.read_only {
-        return Err(Failure::usage(
-            "--stack is for writing: mount the directory itself to read it".to_owned(),
-        ));
+        let (dir, image) = (serve::shown(dir.as_os_str()), serve::shown(&args.image));
+        return Err(Failure::usage(format!(
+            "a mount with --stack is for writing; without a mount, and without a change, `granary ls --stack {dir} {image}` lists the \
+             files, `granary cat --stack {dir} {image} PATH` reads one, and `granary cp-out --stack {dir} {image} / PLACE` copies all"
+        )));
     }
+    refuse_shown(dir)?;
     // With the names of files in a testbed, as everywhere: `--set fs.spfs.promote_after=2`.
     let testbed = Testbed::load(args.memory.testbed(), &args.set)?;
     let mut options = registry::stack_options(&testbed);
@@ -271,9 +293,9 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     let mut open =
         serve::when_free(path, || OpenImage::open(path, args.serve.durability.into(), args.serve.read_only))?;
     tell(&open);
-    if !args.set.is_empty() {
-        let paths = open.set_host(&args.set)?;
-        heeded(open.entry, args, &open.testbed.host, &paths)?;
+    if let Err(e) = set_host(&mut open, args) {
+        open.close_unused();
+        return Err(e);
     }
     let before = open.devices.sum();
     let vfs = match mount_on(args, &open.devices, open.entry, &open.testbed) {
@@ -306,6 +328,15 @@ fn open_image(args: &MountArgs) -> Result<Opened, Failure> {
     }
     told += &format!(", in {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
     Ok(Opened { vfs, devices, image: Some(Arc::new(image)), record: None, fs: entry.name, told, lock: None })
+}
+
+/// Changes values of this host, as `--set` has them.
+fn set_host(open: &mut OpenImage, args: &MountArgs) -> Result<(), Failure> {
+    if args.set.is_empty() {
+        return Ok(());
+    }
+    let paths = open.set_host(&args.set)?;
+    heeded(open.entry, args, &open.testbed.host, &paths)
 }
 
 /// Refuses values of this host (with the whole paths of their keys) that say nothing of a mount of this file system.

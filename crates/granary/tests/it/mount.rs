@@ -24,6 +24,31 @@ fn a_mount_that_is_refused_leaves_the_image_clean() {
     assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"));
 }
 
+/// Values are refused that no mount has, that are another file system's, and that the file system itself refuses; an image of its own is
+/// needed by `--stack`.
+#[test]
+fn a_mount_with_a_value_that_is_refused_leaves_the_image_of_each_file_system_clean() {
+    let Some(place) = Place::new() else { return };
+    fs::create_dir(place.path("d")).expect("made");
+    for fs_name in ["bytefs", "ext4", "f2fs", "nova", "pmfs", "devfs", "nilfs2", "orchfs", "spfs+ext4"] {
+        let testbed = ["orchfs", "spfs"].into_iter().find(|bed| fs_name.starts_with(bed));
+        let testbed = testbed.unwrap_or("bytefs-emulator");
+        let of = ["--fs", fs_name, "--testbed", testbed, "--size", "256MiB"];
+        place.runs(&[&["mkfs", "img", "--force"], &of[..]].concat(), 0);
+        let other = if fs_name == "nilfs2" { "fs.f2fs.fsync_mode=strict" } else { "fs.nilfs2.fsync='all'" };
+        for set in ["nilfs2.nonsense=0", "firmware.log_region=64MiB", "host.cores=3", other] {
+            for more in [&["--daemon"][..], &["--read-only"]] {
+                let args = [&["mount", "--set", set], more, &["img", "mnt"]].concat();
+                place.runs(&args, 2);
+                let (shown, _) = place.runs(&["stat", "img"], 0);
+                assert!(!shown.contains("not closed cleanly"), "{fs_name}: {args:?}: {shown}");
+            }
+        }
+        place.runs(&["mount", "--daemon", "--stack", "d", "img", "mnt"], 2);
+        assert!(!place.runs(&["stat", "img"], 0).0.contains("not closed cleanly"), "{fs_name}: --stack");
+    }
+}
+
 /// An overlay that a mount without attributes cannot hold is told what to do, on the mount's side, too.
 #[test]
 fn an_overlay_on_a_mount_without_attributes_is_advised() {
