@@ -32,6 +32,15 @@ fn bytefs_keeps_its_promises_under_torture() {
     explore("bytefs", "torture", 16);
 }
 
+/// Long enough that the journal's tail moves and the drive collects garbage.
+#[test]
+fn they_keep_their_promises_for_longer() {
+    explore("bytefs", "long", 2);
+    explore("ext4", "long", 3);
+    explore("f2fs", "long", 2);
+    explore("nilfs2", "long", 2);
+}
+
 #[test]
 fn bytefs_with_synchronous_commits_keeps_its_promises_under_torture() {
     explore("bytefs-sync", "torture", 16);
