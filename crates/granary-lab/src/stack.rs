@@ -30,11 +30,11 @@ use granary_image::{Durability, Image, ImageDevices, ImageMeta};
 use granary_pmem::DimmConfig;
 use granary_units::Bytes;
 use granary_vfs::{Call, FsError, Vfs, VfsConfig, quoted};
-use nested::{lock, refuse_nested};
+use nested::{forget_nested, lock, refuse_nested};
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the header of such an image names in place of a file system of the registry.
@@ -106,16 +106,16 @@ pub fn open(how: &Stack<'_>) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
     let below = granary_hostdir::mount(how.dir).map_err(doing("mount"))?;
     let lower = Vfs::mount(below, how.vfs).map_err(doing("mount"))?;
-    let mut lost = Vec::new();
+    let mut others = Vec::new();
     if new {
         // Before anything is made: a typing error in the image's path is no reason to give up another image.
         let nested = refuse_nested(how, &lower).map_err(doing("mount"));
-        lost.extend(nested.inspect_err(|_| drop(lower.unmount()))?);
+        others = nested.inspect_err(|_| drop(lower.unmount()))?;
         let dimms = DimmConfig::optane_dcpmm().with_capacity(how.size);
         let meta = ImageMeta { fs: NAME.to_owned(), ..ImageMeta::default() };
         Image::create(how.image, &ImageDevices::nvm(dimms), meta, false)?;
     }
-    let opened = open_image(how, new, lower.clone(), lock, lost);
+    let opened = open_image(how, new, lower.clone(), lock, others);
     if new && opened.is_err() {
         // Made for nothing: the next try is not to find it.
         let _ = std::fs::remove_dir_all(how.image);
@@ -128,7 +128,7 @@ fn open_image(
     new: bool,
     lower: Arc<Vfs>,
     lock: Lock,
-    lost: Vec<String>,
+    others: Vec<PathBuf>,
 ) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
     // What is refused is not opened: it stays as clean as it was.
@@ -138,7 +138,7 @@ fn open_image(
         return Err(LabError::call(how.image.display().to_string(), why));
     }
     let (image, devices) = Image::open(how.image, how.durability, false)?;
-    let mounted = mount_both(how, new, lower, &devices, lost);
+    let mounted = mount_both(how, new, lower, &devices, others);
     let (fs, lost) = match mounted {
         Ok(mounted) => mounted,
         Err(e) => {
@@ -158,14 +158,15 @@ fn mount_both(
     new: bool,
     lower: Arc<Vfs>,
     devices: &Devices,
-    mut lost: Vec<String>,
+    mut others: Vec<PathBuf>,
 ) -> granary_vfs::Result<(Arc<registry::Upper>, Option<String>)> {
     if new {
         registry::make_over(devices)?;
     } else {
         // A directory of the host knows the numbers of files that were seen only, and this sees all.
-        lost.extend(refuse_nested(how, &lower)?);
+        others = refuse_nested(how, &lower)?;
     }
+    let mut lost = Vec::from_iter(forget_nested(&others)?);
     let mount = || registry::mount_over(lower.clone(), devices, how.options);
     let fs = match mount() {
         Err(FsError::Mismatch(why)) if how.forget => {

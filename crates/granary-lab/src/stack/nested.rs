@@ -79,26 +79,30 @@ fn above(dir: &Path) -> Vec<PathBuf> {
     dir.canonicalize().map(|dir| dir.ancestors().skip(1).map(Path::to_owned).collect()).unwrap_or_default()
 }
 
-/// Refuses a directory that has others with a pair above or below it, or else, as asked, has them forget that. Then it returns what to say.
-pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_vfs::Result<Option<String>> {
+/// Refuses a directory that has others with a pair above or below it. Where those are to be given up, it returns them.
+pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_vfs::Result<Vec<PathBuf>> {
     let paired = |dir: &PathBuf| {
         let there = rustix::fs::getxattr(dir, PAIR, &mut [0_u8; 64][..]);
         matches!(there, Ok(_) | Err(Errno::RANGE))
     };
     let mut others: Vec<PathBuf> = above(how.dir).into_iter().filter(paired).collect();
     others.extend(look_around(lower)?.iter().map(|path| how.dir.join(path)));
-    let Some(one) = others.first() else { return Ok(None) };
-    if !how.forget {
-        return Err(FsError::Mismatch(format!(
+    match others.first() {
+        Some(one) if !how.forget => Err(FsError::Mismatch(format!(
             "the newest bytes of some files in {one} are in another persistent memory, and {dir} shares files with it: bring them back \
              first (`granary mount --demote-all --stack {one} ITS-IMAGE MNT`, then `granary umount MNT`), or give them up (`granary mount \
              --stack {dir} --forget {image} MNT`)",
             one = shown(one),
             dir = shown(how.dir),
             image = shown(how.image),
-        )));
+        ))),
+        _ => Ok(others),
     }
-    for dir in &others {
+}
+
+/// Has directories forget that another image has newest bytes of their files. Returns what to say of it.
+pub(super) fn forget_nested(others: &[PathBuf]) -> granary_vfs::Result<Option<String>> {
+    for dir in others {
         let forgotten = open(dir).and_then(|fd| {
             rustix::fs::fremovexattr(&fd, PAIR)?;
             rustix::fs::fsync(&fd)
@@ -108,7 +112,8 @@ pub(super) fn refuse_nested(how: &Stack<'_>, lower: &Arc<Vfs>) -> granary_vfs::R
         })?;
     }
     let names: Vec<String> = others.iter().map(|dir| shown(dir).to_string()).collect();
-    Ok(Some(format!("given up as asked, what other images have of {}", names.join(", "))))
+    Ok((!names.is_empty())
+        .then(|| format!("given up as asked, what other images have of {}", names.join(", "))))
 }
 
 /// Looks at every name of the tree. Returns the directories within that have a pair of their own, as paths from the root.

@@ -361,6 +361,11 @@ fn stacks_over_directories_that_share_files_are_refused_live_and_paired() {
         place.runs(&stack(&["--stack", "top/d", "--forget", "pm", "mnt"]), 0);
         put(&place, "mnt/f", b"!");
         place.runs(&["umount", "mnt"], 0);
+        fs::write(place.path("letter"), "dear").expect("written");
+        // A typing error in the image's path gives up nothing.
+        place.runs(&stack(&["--forget", "--stack", other, "letter/pm", "mnt2"]), 2);
+        place.runs(&stack(&["--stack", "top/d", "pm", "mnt"]), 0);
+        place.runs(&["umount", "mnt"], 0);
         let image = format!("other{n}");
         place.runs(&stack(&["--forget", "--stack", other, &image, "mnt2"]), 0);
         place.runs(&["umount", "mnt2"], 0);
