@@ -106,6 +106,14 @@ impl State {
         for effect in self.in_flight.torn(random) {
             self.apply(now, effect);
         }
+        // Those are in the cache now. A volatile one keeps nothing: each has got to flash, or is gone.
+        if c.firmware.volatile_cache {
+            self.backend.owe(true);
+            if let Err(e) = self.firmware.power_fail(&mut self.backend, now, random) {
+                self.fault.get_or_insert(e);
+            }
+            self.backend.owe(false);
+        }
         self.post_survivors(c, now, || random.chance(0.5));
         // What has landed in the last moment is in the drive for good.
         self.firmware.verified(u64::MAX);

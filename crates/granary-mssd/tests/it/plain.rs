@@ -165,6 +165,69 @@ fn a_late_write_is_overtaken_by_those_behind_it() {
     assert!((10..50).contains(&with), "{with} of 200");
 }
 
+/// Clients side by side: each writes a page of its own and sends a FLUSH when that is answered. What was flushed is there after a
+/// power failure, though writes are late.
+#[test]
+fn what_was_flushed_is_there_though_writes_are_late() {
+    const CLIENTS: u64 = 4;
+    for seed in 0..200 {
+        let d = drive(|c| c.firmware.volatile_cache = true);
+        d.track_in_flight(true);
+        d.answer_late(Some(seed));
+        let mut random = Stream::new(seed, "clients");
+        // Of each client: when its last command is answered, what it has written, what was flushed, and whether a FLUSH is next.
+        let mut clients = vec![(Nanos::ZERO, 0u64, 0u64, false); CLIENTS as usize];
+        let end = Nanos(random.below(4_000_000));
+        loop {
+            let (n, c) = clients.iter_mut().enumerate().min_by_key(|(_, c)| c.0).expect("clients");
+            if c.0 > end {
+                break;
+            }
+            if c.3 {
+                c.0 = d.submit(c.0, Command::Flush).expect("flushes");
+            } else {
+                c.2 = c.1;
+                c.1 += 1;
+                let pages = [Page::word(c.1)];
+                let command = Command::Write { lpa: Lpa(n as u64), pages: &pages, what: Data };
+                c.0 = d.submit(c.0, command).expect("writes");
+            }
+            c.3 = !c.3;
+        }
+        d.power_fail(end, &mut Stream::new(seed, "power"));
+        d.power_on(end).expect("on");
+        for (n, (_, written, flushed, _)) in clients.into_iter().enumerate() {
+            let found = word(&d, n as u64);
+            assert!(
+                (flushed..=written).contains(&found),
+                "seed {seed}, client {n}: {found}, not {flushed} to {written}"
+            );
+        }
+        d.check().expect("consistent");
+    }
+}
+
+/// A recovery makes nothing safe that it finds: what a power failure has left is on flash, and the next one leaves it there.
+#[test]
+fn what_a_power_failure_left_in_flight_is_there_after_the_next_one() {
+    for seed in 0..50 {
+        let d = drive(|c| c.firmware.volatile_cache = true);
+        d.track_in_flight(true);
+        let pages = vec![Page::word(1); 16];
+        d.submit(Nanos::ZERO, Command::Write { lpa: Lpa(0), pages: &pages, what: Data }).expect("writes");
+        let found = |at: Nanos, random: u64| {
+            d.power_fail(at, &mut Stream::new(random, "power"));
+            let on = d.power_on(at).expect("on");
+            (on, (0..16).map(|n| word(&d, n)).collect::<Vec<_>>())
+        };
+        let (on, first) = found(Nanos(1), seed);
+        // At once, and long after: neither what is programmed late nor what is dropped then was safe.
+        let (on, second) = found(on, seed + 1000);
+        assert_eq!(second, first, "seed {seed}");
+        assert_eq!(found(on + Nanos(1_000_000_000), seed + 2000).1, first, "seed {seed}");
+    }
+}
+
 /// From inside there is no link: a load is the firmware's work, however slow the host's way is.
 #[test]
 fn from_inside_the_drive_a_line_costs_the_firmwares_work_alone() {

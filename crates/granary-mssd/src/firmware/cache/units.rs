@@ -100,6 +100,8 @@ impl Cache {
             self.counters.forgotten += u64::from(self.slots[slot as usize].dirty);
             self.drop_slot(slot);
         }
+        // In the buffer they would be for the next failure to take.
+        be.drain(now);
         Ok(())
     }
 }
