@@ -32,7 +32,7 @@ pub use table::{judge, table};
 
 use granary_device::Structure;
 
-/// What both sides' drive has beside the testbed's: a volatile cache. Else neither gets a FLUSH, and there is none to compare.
+/// Both sides' drive has a volatile cache beside what the testbed says. Else neither gets a FLUSH, and there is none to compare.
 pub const SETS: [&str; 2] = ["drive.firmware.mode=cache", "drive.firmware.volatile_cache=true"];
 
 /// What moved between file system and drive in a measured run.

@@ -129,6 +129,12 @@ fn ssd_of(path: &Path, devices: &ImageDevices) -> Result<DriveConfig, LabError> 
 }
 
 /// What an image keeps of a testbed.
+/// Whether an image that cannot be opened for this is a finding of a check, and not a reason against making one.
+pub(crate) fn is_finding(e: &ImageError) -> bool {
+    use ImageError::{Damaged, Geometry, Header, Mixed};
+    matches!(e, Damaged { .. } | Mixed { .. } | Geometry { .. } | Header { .. })
+}
+
 fn devices_of(testbed: &Testbed) -> ImageDevices {
     ImageDevices { ssd: testbed.drive.clone(), nvm: testbed.device.nvm.clone() }
 }
@@ -343,7 +349,7 @@ impl OpenImage {
         read_only: bool,
     ) -> Result<OpenImage, LabError> {
         let path = place.path();
-        // What is refused is not opened: it stays as clean as it was.
+        // A refused image is not opened: it stays as clean as it was.
         let ImageInfo { meta, devices, .. } = Image::describe_on(&**place)?;
         if meta.fs == BLANK {
             return Err(LabError::Usage(format!(
@@ -496,7 +502,7 @@ pub struct Findings {
     pub state: State,
     /// Where other users of this machine get at it: that it is so, and what to do. Nothing is wrong with the image by that.
     pub exposed: Option<String>,
-    /// What else there is to tell. Nothing is wrong by that.
+    /// Something to tell beside the findings. Nothing is wrong by it.
     pub note: Option<String>,
 }
 
@@ -540,12 +546,7 @@ pub fn check(path: &Path) -> Result<Findings, LabError> {
         return Ok(found);
     }
     let open = match OpenImage::open_on(&place, Durability::Process, true) {
-        Err(LabError::Image(
-            e @ (ImageError::Damaged { .. }
-            | ImageError::Mixed { .. }
-            | ImageError::Geometry { .. }
-            | ImageError::Header { .. }),
-        )) => {
+        Err(LabError::Image(e)) if is_finding(&e) => {
             found.wrong.push(e.to_string());
             return Ok(found);
         }

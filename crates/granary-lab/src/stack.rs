@@ -131,7 +131,7 @@ fn open_image(
     others: Vec<PathBuf>,
 ) -> Result<Stacked, LabError> {
     let doing = |what| LabError::fs(NAME, what);
-    // What is refused is not opened: it stays as clean as it was.
+    // A refused image is not opened: it stays as clean as it was.
     let fs = Image::describe(how.image)?.meta.fs;
     if fs != NAME {
         let why = format!("the image is one of {fs}, not of persistent memory over a directory");
@@ -213,7 +213,7 @@ fn mount_both(
     Ok((fs, (!lost.is_empty()).then(|| lost.join("; "))))
 }
 
-/// What recovery says of files that it did not find.
+/// The words of recovery for files that it did not find.
 fn dropped(missing: &[Missing]) -> String {
     format!(
         "{} files of the image were gone from the directory, removed before the stop or beside the mount: what the image had of them was \

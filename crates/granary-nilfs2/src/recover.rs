@@ -145,7 +145,7 @@ fn read_log(media: &Media, mut c: Cursor, follows: &dyn Fn(&Header) -> bool) -> 
     if whole.root.is_some() || data { Ok(whole) } else { Err(corrupt("a log without a super root")) }
 }
 
-/// What a mount says of a log that it cannot do without: whose blocks it has, and how to do without them.
+/// The message of a mount about a log that it cannot do without: whose blocks it has, and how to do without them.
 fn damaged(media: &Media, at: u64, e: FsError) -> FsError {
     let why = match e {
         FsError::Corrupt(why) => why,

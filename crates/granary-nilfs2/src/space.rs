@@ -32,7 +32,7 @@ pub(crate) enum Want {
 
 /// Blocks that a node has at least, but for the last one of a file.
 const NODE_SHARE: u64 = 127;
-/// What is kept is a reason for having no space where it is this part of all.
+/// Kept blocks are a reason for having no space where they are this part of all.
 const A_REASON: u64 = 50;
 /// Rounds of writing a log and cleaning before there is no space.
 const ROUNDS: usize = 24;

@@ -1,4 +1,4 @@
-//! What a call waits for: a part of a journal, however long the journal is.
+//! A call waits for a part of a journal, however long the journal is.
 
 use super::*;
 use crate::record::LARGEST_GROUP;

@@ -134,7 +134,7 @@ impl Spfs {
         self.store.load_chain(t)?;
         let below = &node.below()?;
         let of = self.identity(below);
-        // What was removed beside the mount the lower file system knows when it has been asked.
+        // The lower file system knows of removals beside the mount once it has been asked.
         let lost = || !node.is_removed() && self.lower.stat(below).attr.nlink == 0;
         if lost() {
             return Err(FsError::Stale);

@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
+    /// A sound drive.
+    None,
     In(Lie),
     /// The drive acknowledges every 20th COMMIT and forgets it.
     LostCommit,
@@ -26,6 +28,8 @@ enum Bug {
 struct Planted {
     inner: Arc<dyn Target>,
     bug: Bug,
+    /// Times that a drive was told to answer late.
+    told: Arc<AtomicU64>,
 }
 
 impl Target for Planted {
@@ -36,7 +40,9 @@ impl Target for Planted {
         let devices = self.inner.devices(seed);
         match self.bug {
             Bug::In(_) => devices,
-            bug => devices.map(|_, inner| Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0) })),
+            bug => devices.map(|_, inner| {
+                Arc::new(Forgetful { inner, bug, count: AtomicU64::new(0), told: self.told.clone() })
+            }),
         }
     }
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {
@@ -68,6 +74,7 @@ struct Forgetful {
     inner: Arc<dyn Drive>,
     bug: Bug,
     count: AtomicU64,
+    told: Arc<AtomicU64>,
 }
 
 impl Forgetful {
@@ -77,7 +84,16 @@ impl Forgetful {
 }
 
 impl Drive for Forgetful {
-    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, track_in_flight, traffic, counters, counters_at, check);
+    granary_device::forward_drive!(inner: load, flush_lines, load_pages, load_known, verify, look_ahead, look_ahead_lines, reset_wanted, settle, power_fail, power_on, traffic, counters, counters_at, check);
+
+    fn track_in_flight(&self, on: bool) {
+        self.inner.track_in_flight(on);
+    }
+
+    fn answer_late(&self, seed: Option<u64>) {
+        self.told.fetch_add(seed.is_some().into(), Relaxed);
+        self.inner.answer_late(seed);
+    }
 
     fn info(&self) -> DriveInfo {
         let info = self.inner.info();
@@ -130,7 +146,7 @@ impl Drive for Forgetful {
 
 /// The first failure within `seeds` seeds.
 fn found(fs: &str, load: &str, bug: Bug, seeds: u64) -> Failure {
-    let target = Planted { inner: crate::targets::by_name(fs).expect("a target"), bug };
+    let target = Planted { inner: crate::targets::by_name(fs).expect("a target"), bug, told: Arc::default() };
     let explorer = match Explorer::new(Arc::new(target), crate::targets::load(load).expect("a load")) {
         Ok(explorer) => explorer,
         // Some bugs need no power failure to show.
@@ -193,6 +209,23 @@ fn a_volatile_cache_that_is_not_told_of_is_found() {
     for fs in ["ext4@volatile", "f2fs@volatile", "orchfs@volatile"] {
         found(fs, "torture", Bug::HiddenCache, 80);
     }
+}
+
+#[test]
+fn drives_answer_late_in_half_of_the_points() {
+    let told = |punctual: bool| {
+        let told = Arc::new(AtomicU64::new(0));
+        let inner = crate::targets::by_name("ext4").expect("a target");
+        let target = Planted { inner, bug: Bug::None, told: told.clone() };
+        let load = crate::targets::load("torture").expect("a load");
+        let explorer = Explorer::new(Arc::new(target), load).expect("sound");
+        let explorer = if punctual { explorer.punctual() } else { explorer };
+        let report = explorer.explore(1..21);
+        assert!(report.failures.is_empty(), "{report}");
+        told.load(Relaxed)
+    };
+    assert_eq!(told(true), 0);
+    assert!((5..=15).contains(&told(false)));
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use super::nested::{Lock, lock, look_around};
 use super::{NAME, dropped, listed, shown};
 use crate::error::LabError;
-use crate::image::{Findings, State, options};
+use crate::image::{Findings, State, is_finding, options};
 use crate::registry::{self, Upper};
 use granary_device::Devices;
 use granary_image::host::disk::DiskHost;
@@ -26,7 +26,7 @@ pub struct Look {
     pub fs: Arc<Upper>,
     /// The image.
     pub image: Image,
-    /// What there is to tell of it: files that are not found, or what the next mount drops.
+    /// Something to tell of it: files that are not found, or what the next mount drops.
     pub note: Option<String>,
     devices: Devices,
     _lock: Lock,
@@ -66,7 +66,7 @@ fn mount(dir: &Path, devices: &Devices, vfs: VfsConfig) -> granary_vfs::Result<A
 /// Opens both for reading. `vfs`: of both layers.
 ///
 /// # Errors
-/// What is mounted; another kind of image; a pair that does not fit; the image's, the directory's, the file system's.
+/// A mount; another kind of image; a pair that does not fit; the image's, the directory's, the file system's.
 pub fn look(dir: &Path, image: &Path, vfs: VfsConfig) -> Result<Look, LabError> {
     let vfs = VfsConfig { read_only: true, ..vfs };
     let (opened, devices, lock) = open(dir, image)?;
@@ -104,17 +104,12 @@ impl Look {
 /// Checks an image with its directory: the devices, what is on persistent memory, and that each of its files is in the directory.
 ///
 /// # Errors
-/// What keeps the check from being made: a mount, another kind of image, host errors. Damage is a finding, and so is a pair that does
+/// Reasons against a check: a mount, another kind of image, host errors. Damage is a finding, and so is a pair that does
 /// not fit.
 pub fn check(dir: &Path, image: &Path, vfs: VfsConfig) -> Result<Findings, LabError> {
     let mut found = Findings::default();
     let (opened, devices, _lock) = match open(dir, image) {
-        Err(LabError::Image(
-            e @ (ImageError::Damaged { .. }
-            | ImageError::Mixed { .. }
-            | ImageError::Geometry { .. }
-            | ImageError::Header { .. }),
-        )) => {
+        Err(LabError::Image(e)) if is_finding(&e) => {
             found.wrong.push(e.to_string());
             return Ok(found);
         }

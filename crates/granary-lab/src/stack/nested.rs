@@ -21,7 +21,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a mode has where only the owner of a file removes it.
+/// The bit of a mode by which only the owner of a file removes it.
 const STICKY: u32 = 0o1000;
 
 /// Keeps other stacks off a directory until it is dropped.

@@ -245,7 +245,7 @@ fn a_mount_that_was_to_demote_all_is_refused_like_any() {
     assert_eq!(std::fs::read(place.dir.join("g")).expect("there"), before);
 }
 
-/// What is removed beside a mount is not taken for demoted: its newest bytes would be in a file without a name.
+/// A file removed beside a mount is not taken for demoted: its newest bytes would be in a file without a name.
 #[test]
 fn a_file_removed_beside_the_mount_fails_a_demotion_of_all_and_keeps_its_bytes() {
     for open_at_the_end in [false, true] {

@@ -110,7 +110,7 @@ impl Life for Spfs {
 
     fn unmount(&self, call: &Call<'_>) -> Result<()> {
         self.stop_daemon();
-        // What cannot go below stays here, whole and known: the error is told at the end.
+        // A file that cannot go below stays here, whole and known: the error is told at the end.
         let demotes = self.options.demote_at_unmount && !self.read_only;
         let demoted = if demotes { self.demote_all() } else { Ok(()) };
         self.leave(call).and(demoted)

@@ -134,7 +134,7 @@ fn a_failing_attribute_is_reported_and_one_that_cannot_be_is_none() {
     });
 }
 
-/// What recovery would do below it leaves; it reads as if that were done.
+/// Recovery leaves undone what it would do below; it reads as if that were done.
 #[test]
 fn a_look_recovers_and_changes_nothing_below() {
     run(|| {

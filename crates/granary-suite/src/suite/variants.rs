@@ -23,7 +23,7 @@ pub fn restless_settings(section: &str) -> impl Iterator<Item = &'static str> {
     SETTINGS.lines().filter(move |line| line.starts_with(&section))
 }
 
-/// What a variant has of PebbleSSD's commands.
+/// The commands of PebbleSSD that a variant uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// REMAP moves blocks.
@@ -42,7 +42,7 @@ pub struct Variants<S: Subject> {
     pub drive: Bytes,
     /// Whether something was cleaned, in the way of the variant: panics where not.
     pub cleaned: fn(&S::Fs),
-    /// What testbeds, scripts and soaks name the three variants by.
+    /// The names of the three variants in testbeds, scripts and soaks.
     pub entries: [&'static FsEntry; 3],
 }
 

@@ -33,7 +33,7 @@ use std::process::ExitCode;
 /// Bytes that are read at once, and the grain in which zeros become holes.
 const PIECE: usize = 128 << 10;
 
-/// What a copy has to know of what is copied.
+/// State of a copy.
 struct Copies {
     /// Names that were copied of files with several, by inode number.
     links: FxHashMap<u64, PathBuf>,

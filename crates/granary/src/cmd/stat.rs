@@ -16,7 +16,7 @@ use std::path::Path;
 /// Space of a file system, and what keeps dead blocks.
 type Room = (StatFs, Option<String>);
 
-/// What persistent memory has of the directory that it is in front of.
+/// Files and bytes of the directory that are in persistent memory.
 #[derive(serde::Serialize)]
 struct Front {
     /// The directory.

@@ -189,7 +189,7 @@ fn a_file_that_is_gone_from_the_directory_is_found_by_fsck_and_given_up_only_whe
     place.runs(&["fsck", "--stack", "d", "pm"], 0);
 }
 
-/// What nobody finds any more is not taken for demoted.
+/// A file that nobody finds any more is not taken for demoted.
 #[test]
 fn an_unmount_that_demotes_all_fails_for_a_file_removed_beside_it() {
     let Some(place) = used() else { return };

@@ -63,7 +63,7 @@ pub struct Stats {
     /// Memory of the file system by kind, where it tells: of the drive, for one that works there; bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub memory: BTreeMap<String, u64>,
-    /// What dead blocks are kept for, where there are such: a full file system may be full of them.
+    /// Why dead blocks are kept, where there are such: a full file system may be full of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
     /// What the image itself wrote to the host's disk; empty in memory.
