@@ -127,7 +127,8 @@ impl F2fs {
     pub(crate) fn sync_all(&self) -> Result<()> {
         self.working()?;
         if !self.is_dirty() {
-            return Ok(());
+            // Blocks that were written in place leave nothing dirty, and may be in the drive's volatile cache.
+            return self.flush();
         }
         {
             let _op = self.checkpoint_lock.read();

@@ -119,3 +119,35 @@ fn one_fsync_makes_one_change_durable() {
         }
     }
 }
+
+/// On a drive with a volatile cache: sync finds nothing dirty, as the flusher wrote the data and another fsync committed the inode.
+/// The data is in the cache all the same.
+#[test]
+fn sync_makes_durable_what_was_written_back_before() {
+    for name in granary_crash::target::names(granary_lab::registry::FILE_SYSTEMS)
+        .iter()
+        .filter(|name| name.ends_with("@volatile"))
+    {
+        let target = crate::targets::by_name(name).expect("a target");
+        let before = |target: &dyn Target, devices: &Devices| {
+            let mut p = process(target, devices, target.vfs());
+            p.mkdir("/d", 0o700).expect("makes");
+            write(&mut p, 0x66, LEN);
+            p.sync().expect("sync");
+            devices.track_in_flight(true);
+            write(&mut p, 0x77, LEN);
+            let other = p.open("/d/other", OpenFlags::RDWR | OpenFlags::CREAT, 0o600).expect("creates");
+            p.fsync(other).expect("fsync");
+            granary_sim::sleep(granary_units::Nanos::from_millis(50));
+            p.sync().expect("sync");
+        };
+        let lost = across_a_power_failure(&target, before, |target, devices| {
+            let mut p = process(target, devices, target.vfs());
+            let fd = p.open("/d/f", OpenFlags::RDONLY, 0).expect("opens");
+            let mut found = vec![0; LEN];
+            p.pread(fd, Dest::Bytes(&mut found), 0).expect("reads");
+            found.iter().filter(|&&byte| byte != 0x77).count()
+        });
+        assert_eq!(lost, 0, "{name}: bytes that sync promised");
+    }
+}

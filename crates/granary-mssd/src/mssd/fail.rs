@@ -106,6 +106,9 @@ impl State {
         for effect in self.in_flight.torn(random) {
             self.apply(now, effect);
         }
+        self.post_survivors(c, now, || random.chance(0.5));
+        // What has landed in the last moment is in the drive for good.
+        self.firmware.verified(u64::MAX);
         // Those are in the cache now. A volatile one keeps nothing: each has got to flash, or is gone.
         if c.firmware.volatile_cache {
             self.backend.owe(true);
@@ -114,9 +117,6 @@ impl State {
             }
             self.backend.owe(false);
         }
-        self.post_survivors(c, now, || random.chance(0.5));
-        // What has landed in the last moment is in the drive for good.
-        self.firmware.verified(u64::MAX);
         self.powered = false;
     }
 
