@@ -166,6 +166,7 @@ impl Core {
 
     /// Frees the inode in place `place` of the orphan table; its blocks are free already.
     pub fn free_orphan(&self, inode: &Inode, place: u32) -> Result<()> {
+        let _step = granary_sim::step("bytefs: a removed file is freed");
         let mut tx = Tx::new(self);
         tx.work(Kind::End.inodes() + costs().orphan);
         tx.free_inode(node(inode).ino);

@@ -18,14 +18,20 @@
 //! like a broken promise.
 //! It does *not* look for the smallest failing schedule: a seed replays in milliseconds.
 
+mod film;
 mod life;
+mod place;
 mod report;
+mod run;
 
 pub use life::panic_text;
+pub use place::{At, Path, Phase, Place};
 pub use report::{Coverage, Failure, Report};
+pub use run::Effort;
 
 use crate::load::Load;
 use crate::target::Target;
+use granary_device::Devices;
 use granary_sim::rng::Stream;
 use granary_units::Nanos;
 use life::{Cut, Life, Machine, Mission, Outcome};
@@ -47,6 +53,9 @@ pub struct Explorer {
     /// No drive answers late.
     punctual: bool,
     extent: Extent,
+    /// The devices with the new file system, and when it was made.
+    made: Devices,
+    made_at: Nanos,
 }
 
 impl Explorer {
@@ -61,9 +70,12 @@ impl Explorer {
             deep: 3,
             punctual: false,
             extent: Extent { span: Nanos(1), commands: 1 },
+            made: Devices::none(),
+            made_at: Nanos::ZERO,
         };
         let mut machine = explorer.machine(0);
         explorer.format(&mut machine, 0)?;
+        (explorer.made, explorer.made_at) = Explorer::made(&machine);
         let before = (machine.now, machine.commands());
         let (_, outcome) = explorer.live(machine, 0, Mission::calm(0, false));
         match outcome {
@@ -119,8 +131,7 @@ impl Explorer {
         self.format(&mut machine, seed)?;
         // A drive that answers nearly in order hides every wait that is missing. Half of the points are without: there what overtakes
         // what is a matter of the drive's own time.
-        let late = !self.punctual && Stream::new(seed, "late drive").chance(0.5);
-        machine.devices.answer_late(late.then_some(seed));
+        machine.devices.answer_late(self.late(seed));
         let failures = 1 + random.below(self.deep as u64) as u32;
         let mut round = 0;
         for life in 0..=failures {
@@ -181,13 +192,18 @@ impl Explorer {
     }
 
     fn live(&self, machine: Machine, seed: u64, mission: Mission) -> (Machine, Outcome) {
-        let life =
-            Life { target: Arc::clone(&self.target), load: Arc::clone(&self.load), root_seed: seed, mission };
+        let life = Life {
+            target: Arc::clone(&self.target),
+            load: Arc::clone(&self.load),
+            root_seed: seed,
+            mission,
+            film: None,
+        };
         life.live(machine)
     }
 
     fn failure(&self, seed: u64, stage: String, evidence: Vec<String>) -> Failure {
         let (fs, load) = (self.target.name().to_owned(), self.load.name().to_owned());
-        Failure { seed, fs, load, stage, evidence }
+        Failure { seed, path: Path::default(), fs, load, steps: Vec::new(), stage, evidence }
     }
 }

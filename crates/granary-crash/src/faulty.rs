@@ -26,10 +26,17 @@ pub enum Trip {
     After(u64),
 }
 
+/// Is told of every command, in the task that gives it. It must not wait.
+pub(crate) trait Observer: Send + Sync {
+    /// The `n`-th command since the devices were wrapped is about to reach its drive; `after`: the drive has it.
+    fn command(&self, n: u64, after: bool);
+}
+
 #[derive(Default)]
 struct State {
     commands: u64,
     trip: Option<Trip>,
+    observer: Option<Arc<dyn Observer>>,
 }
 
 /// The count of commands over all devices of a host, and at which of them the power fails.
@@ -62,10 +69,21 @@ impl Faults {
         self.state.lock().commands
     }
 
-    /// Counts a command. True: the power fails once the drive has it.
-    fn count(&self) -> bool {
+    /// Tells `observer` of each command from now on.
+    pub(crate) fn observe(&self, observer: Option<Arc<dyn Observer>>) {
+        self.state.lock().observer = observer;
+    }
+
+    /// Counts a command. True: the power fails once the drive has it. And who is to be told that it has.
+    fn count(&self) -> (bool, Option<(Arc<dyn Observer>, u64)>) {
         let mut state = self.state.lock();
         state.commands += 1;
+        let n = state.commands;
+        let observer = state.observer.clone().map(|o| (o, n));
+        (self.trips(state), observer)
+    }
+
+    fn trips(&self, mut state: parking_lot::MutexGuard<'_, State>) -> bool {
         match &mut state.trip {
             Some(Trip::Before(n)) if *n <= 1 => {
                 state.trip = None;
@@ -87,8 +105,14 @@ impl Faults {
 
 impl Faulty {
     fn pass<T>(&self, call: impl FnOnce(&dyn Drive) -> T) -> T {
-        let fails = self.faults.count();
+        let (fails, observer) = self.faults.count();
+        if let Some((observer, n)) = &observer {
+            observer.command(*n, false);
+        }
         let result = call(&*self.inner);
+        if let Some((observer, n)) = &observer {
+            observer.command(*n, true);
+        }
         if fails {
             granary_sim::power_fail()
         }

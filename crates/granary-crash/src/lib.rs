@@ -13,6 +13,7 @@
 //! promised is the table in [`Promises`]; what a power failure takes is the drive's affair (`docs/FAULT_MODEL.md`).
 //! It does *not* know any file system: each comes as a [`Target`].
 
+mod campaign;
 mod explorer;
 mod faulty;
 mod load;
@@ -20,7 +21,8 @@ mod oracle;
 mod recorded;
 pub mod target;
 
-pub use explorer::{Coverage, Explorer, Failure, Report, panic_text};
+pub use campaign::{Campaign, Tally};
+pub use explorer::{At, Coverage, Effort, Explorer, Failure, Path, Phase, Place, Report, panic_text};
 pub use faulty::{Faults, Trip};
 pub use load::{
     Appended, Clean, Clients, Filebench, Full, LOADS, Late, Load, Sparse, Torture, by_name as load_by_name,

@@ -77,6 +77,11 @@ impl Promises {
         self
     }
 
+    /// What has been promised by now, by itself: what is recorded in either later does not show in the other.
+    pub fn fork(&self) -> Promises {
+        Promises(Arc::new(Mutex::new(Arc::clone(&self.0.lock()))))
+    }
+
     /// Changes the model. `change` must not wait: other tasks need the model.
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
         change(Arc::make_mut(&mut self.0.lock()))

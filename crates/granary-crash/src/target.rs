@@ -4,9 +4,9 @@
 //! virtual time.
 
 use granary_device::{Devices, Drive, Need, Role};
-use granary_flash::Geometry;
-use granary_mssd::{DriveConfig, Mode, Mssd};
-use granary_pmem::{Dimm, DimmConfig};
+use granary_flash::{ErrorConfig, Geometry};
+use granary_mssd::{DriveConfig, Mode, Mssd, WriteAck};
+use granary_pmem::{Dimm, DimmConfig, Domain};
 use granary_sim::HostCosts;
 use granary_units::{Bytes, Nanos};
 use granary_vfs::entry::{CrashCase, Layer, Mount};
@@ -54,52 +54,84 @@ struct Case {
     name: String,
     fs: &'static FsEntry,
     case: &'static CrashCase,
-    /// Byte needs are served by a DIMM.
-    nvm: bool,
-    /// The SSD has a volatile cache.
-    volatile: bool,
+    on: On,
 }
 
-/// Behind the name of a case: on a DIMM instead of the byte window of an SSD.
-const ON_NVM: &str = "@nvm";
+/// What a case is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    /// What its file system asks for; bytes are served by the byte window of an SSD.
+    Usual,
+    /// Bytes are served by DIMMs.
+    Nvm,
+    /// By DIMMs of a platform with eADR, whose processor caches survive.
+    Eadr,
+    /// The SSD has a volatile cache.
+    Volatile,
+    /// The SSD acknowledges block writes when flash holds them.
+    Program,
+    /// Programs and erases of the SSD's flash fail now and then.
+    Failing,
+}
 
-/// Behind the name of a case: on an SSD whose cache is volatile.
-const VOLATILE: &str = "@volatile";
+impl On {
+    const ALL: [On; 6] = [On::Usual, On::Nvm, On::Eadr, On::Volatile, On::Program, On::Failing];
 
-/// The names of all cases of these file systems. One that can be on a DIMM as well as on the byte window of an SSD has
-/// each case twice: `nova`, `nova@nvm`; so has one on an ordinary SSD: `ext4`, `ext4@volatile`.
+    /// Behind the name of a case.
+    fn suffix(self) -> &'static str {
+        match self {
+            On::Usual => "",
+            On::Nvm => "@nvm",
+            On::Eadr => "@eadr",
+            On::Volatile => "@volatile",
+            On::Program => "@program",
+            On::Failing => "@failing",
+        }
+    }
+
+    /// Bytes are served by DIMMs.
+    fn is_nvm(self) -> bool {
+        matches!(self, On::Nvm | On::Eadr)
+    }
+
+    /// Whether a file system can be on it.
+    fn serves(self, fs: &FsEntry) -> bool {
+        let bytes = fs.needs.iter().any(|need| need.is_bytes());
+        match self {
+            On::Usual => true,
+            On::Nvm => bytes,
+            On::Eadr => bytes && !fs.write_log,
+            // The write log and BAM are battery-backed.
+            On::Volatile => fs.needs.contains(&Need::Blocks) && !fs.write_log,
+            On::Program | On::Failing => fs.needs.iter().any(|need| !need.is_bytes()) || fs.write_log,
+        }
+    }
+}
+
+/// The names of all cases of these file systems. Each is there once for everything that it can be on: `nova`, `nova@nvm`,
+/// `nova@eadr`; `ext4`, `ext4@volatile`, `ext4@program`, `ext4@failing`.
 pub fn names(all: &'static [FsEntry]) -> Vec<String> {
     let cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    cases
-        .flat_map(|(fs, case)| {
-            let plain = std::iter::once(case.name.to_owned());
-            let nvm = fs.needs.iter().any(|need| need.is_bytes()).then(|| format!("{}{ON_NVM}", case.name));
-            plain.chain(nvm).chain(may_be_volatile(fs).then(|| format!("{}{VOLATILE}", case.name)))
-        })
-        .collect()
-}
-
-/// Whether it may be on any SSD: the write log and BAM are battery-backed.
-fn may_be_volatile(fs: &FsEntry) -> bool {
-    fs.needs.contains(&Need::Blocks) && !fs.write_log
+    let of = |(fs, case): (&FsEntry, &CrashCase)| {
+        let on = On::ALL.into_iter().filter(|on| on.serves(fs));
+        on.map(|on| format!("{}{}", case.name, on.suffix())).collect::<Vec<_>>()
+    };
+    cases.flat_map(of).collect()
 }
 
 /// The target with this name.
 pub fn by_name(all: &'static [FsEntry], name: &str) -> Option<Arc<dyn Target>> {
-    let (bare, nvm) = name.strip_suffix(ON_NVM).map_or((name, false), |bare| (bare, true));
-    let (bare, volatile) = bare.strip_suffix(VOLATILE).map_or((bare, false), |bare| (bare, true));
+    let (bare, suffix) = name.split_at(name.find('@').unwrap_or(name.len()));
+    let on = On::ALL.into_iter().find(|on| on.suffix() == suffix)?;
     let mut cases = all.iter().flat_map(|fs| fs.crash.iter().map(move |case| (fs, case)));
-    let (fs, case) = cases.find(|(_, case)| case.name == bare)?;
-    if (nvm && !fs.needs.iter().any(|need| need.is_bytes())) || (volatile && !may_be_volatile(fs)) {
-        return None;
-    }
-    Some(Arc::new(Case { name: name.to_owned(), fs, case, nvm, volatile }))
+    let (fs, case) = cases.find(|(fs, case)| case.name == bare && on.serves(fs))?;
+    Some(Arc::new(Case { name: name.to_owned(), fs, case, on }))
 }
 
 impl Case {
     fn needs(&self, role: Role) -> bool {
         self.fs.needs.iter().any(|need| match need {
-            need if need.is_bytes() => (role == Role::Nvm) == self.nvm,
+            need if need.is_bytes() => (role == Role::Nvm) == self.on.is_nvm(),
             need => need.roles().contains(&role),
         })
     }
@@ -110,7 +142,15 @@ impl Case {
     fn small_ssd(&self) -> Arc<dyn Drive> {
         let mode = if self.fs.write_log { Mode::Log } else { Mode::Cache };
         let mut c = DriveConfig::bytefs_emulator().with_mode(mode);
-        c.firmware.volatile_cache = self.volatile;
+        c.firmware.volatile_cache = self.on == On::Volatile;
+        if self.on == On::Program {
+            (c.firmware.write_ack, c.firmware.cache_write_ack) = (WriteAck::Program, None);
+        }
+        if self.on == On::Failing {
+            // One in 5,000: some in each run, and not so many that the spare blocks end. Pages that cannot be read are no power failure.
+            c.flash.errors =
+                ErrorConfig { program_ppb: 200_000, erase_ppb: 200_000, ..ErrorConfig::default() };
+        }
         c.firmware.log_region = Bytes::kib(192);
         c.firmware.txlog = Bytes::kib(4);
         c.firmware.cache = Bytes::kib(512);
@@ -153,7 +193,7 @@ impl Target for Case {
             devices = devices.with(Role::Ssd, self.small_ssd());
         }
         if self.needs(Role::Nvm) {
-            devices = devices.with(Role::Nvm, small_dimm());
+            devices = devices.with(Role::Nvm, small_dimm(self.on));
         }
         devices
     }
@@ -191,9 +231,10 @@ impl Target for Case {
     }
 }
 
-/// 64 MiB of Optane under ADR, with processor caches so small that lines are evicted at any time.
-fn small_dimm() -> Arc<dyn Drive> {
-    let config = DimmConfig { caches: Bytes::kib(16), ..DimmConfig::optane_dcpmm() };
+/// 64 MiB of Optane, with processor caches so small that lines are evicted at any time.
+fn small_dimm(on: On) -> Arc<dyn Drive> {
+    let domain = if on == On::Eadr { Domain::Eadr } else { Domain::Adr };
+    let config = DimmConfig { caches: Bytes::kib(16), domain, ..DimmConfig::optane_dcpmm() };
     Arc::new(Dimm::new(&config.with_capacity(Bytes::mib(64))).expect("a valid DIMM"))
 }
 

@@ -112,6 +112,15 @@ impl Devices {
         self.drives().try_fold(now, |idle, (_, drive)| Ok(idle.max(drive.settle(now)?)))
     }
 
+    /// Second devices in the same state ([`Drive::fork`]); `None` where one of them has none.
+    pub fn fork(&self) -> Option<Devices> {
+        let mut forks = Devices::none();
+        for (role, drive) in self.drives() {
+            forks = forks.with(role, drive.fork()?);
+        }
+        Some(forks)
+    }
+
     /// Cuts the power of all at one instant. What each keeps is drawn from `random` in the order of the roles.
     pub fn power_fail(&self, now: Nanos, random: &mut Stream) {
         self.drives().for_each(|(_, drive)| drive.power_fail(now, random));

@@ -18,6 +18,7 @@ use crate::counters::{DriveCounters, LinkTraffic};
 use crate::structure::Structure;
 use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, LINE_SIZE, Lpa, Nanos, PAGE_SIZE, Page, Payload, TxId};
+use std::sync::Arc;
 
 /// What a host learns when it identifies the drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -463,6 +464,12 @@ pub trait Drive: Send + Sync {
 
     /// Cuts the power at `now`: applies docs/FAULT_MODEL.md, drawing from `random` what survives of the volatile.
     fn power_fail(&self, now: Nanos, random: &mut Stream);
+
+    /// A second drive in the same state, what is under way included, which goes on by itself from here: crash exploration
+    /// cuts its power while this one works on. `None`: a drive on files, which has no second copy, or one that cannot tell.
+    fn fork(&self) -> Option<Arc<dyn Drive>> {
+        None
+    }
 
     /// Powers up again; returns when the drive answers commands.
     fn power_on(&self, now: Nanos) -> Result<Nanos, DriveError>;

@@ -203,6 +203,7 @@ fn load_groups(cache: &Arc<BlockCache>, geo: Geometry, options: &MountOptions) -
 impl Ext4 {
     /// Finishes what the orphan list says was begun.
     fn finish_orphans(&self, head: u32, recovery: &mut Recovery) -> Result<()> {
+        let _step = granary_sim::step("ext4: orphans are removed");
         let (mut list, mut at) = (Vec::new(), head);
         while at != 0 {
             if list.contains(&at) {

@@ -145,6 +145,7 @@ impl F2fs {
     }
 
     fn write_checkpoint(&self, unmount: bool) -> Result<()> {
+        let _step = granary_sim::step("f2fs: a checkpoint is written");
         let dents = self.write_dents()?;
         let inodes: Vec<_> = self.dirty_inodes.lock().values().cloned().collect();
         for node in &inodes {

@@ -112,6 +112,7 @@ impl F2fs {
 
     /// Moves what is valid out of a segment.
     fn clean(&self, segno: u32) -> Result<()> {
+        let _step = granary_sim::step("f2fs: a segment is cleaned");
         let _op = self.checkpoint_lock.read();
         self.working()?;
         let (sums, seg) = {

@@ -52,6 +52,7 @@ struct Plan {
 impl F2fs {
     /// See the module. `unmounted`: the checkpoint says so.
     pub(crate) fn recover(&self, unmounted: bool, orphans: &[u32]) -> Result<Recovery> {
+        let _step = granary_sim::step("f2fs: fsynced files are rolled forward");
         let version = self.last.lock().version;
         let mut recovery = Recovery { version, ..Recovery::default() };
         self.memory.lock().orphans = orphans.iter().copied().collect();

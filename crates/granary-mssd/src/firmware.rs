@@ -35,6 +35,7 @@ use log::Log;
 
 /// The drive's processors. What a host waits for is served in the order in which it is ready; background work takes time
 /// that nobody else has asked for, in pieces that are not interrupted.
+#[derive(Clone)]
 pub struct Cores(Vec<Timeline>);
 
 impl Cores {
@@ -110,6 +111,7 @@ impl Cores {
 }
 
 /// The firmware in its mode.
+#[derive(Clone)]
 #[allow(clippy::large_enum_variant, reason = "one per drive")]
 pub enum Firmware {
     /// ByteFS.

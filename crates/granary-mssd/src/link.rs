@@ -38,6 +38,7 @@ use granary_units::{Bytes, LINE_SIZE, Nanos, PAGE_SIZE};
 const PACKET: u64 = 256;
 
 /// Both directions of the link.
+#[derive(Clone)]
 pub struct Link {
     /// When the last posted line had gone.
     lines_sent: Nanos,

@@ -61,6 +61,7 @@ pub struct Mssd {
     state: Mutex<State>,
 }
 
+#[derive(Clone)]
 struct State {
     link: Link,
     wc: WriteCombining,
@@ -518,6 +519,20 @@ impl Drive for Mssd {
             let State { firmware, backend, .. } = s;
             firmware.settle(backend, t)
         })
+    }
+
+    fn fork(&self) -> Option<Arc<dyn Drive>> {
+        let s = self.state.lock();
+        if s.backend.is_on_image() {
+            return None;
+        }
+        Some(Arc::new(Mssd {
+            config: RwLock::new(self.config()),
+            at_clock: self.at_clock.clone(),
+            info: self.info,
+            pages: AtomicU64::new(self.pages()),
+            state: Mutex::new(s.clone()),
+        }))
     }
 
     fn power_fail(&self, now: Nanos, random: &mut Stream) {

@@ -102,7 +102,7 @@ const LATE: u64 = 4;
 const LATEST: Nanos = Nanos::from_micros(300);
 
 /// Effects that wait for their completion instant, in order of submission.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct InFlight {
     effects: Vec<(Nanos, Effect)>,
     /// Draws which writes are late.

@@ -160,6 +160,7 @@ impl Nilfs2 {
         protection: Nanos,
         choose: &mut dyn FnMut(&State, Vec<Candidate>) -> Vec<u64>,
     ) -> Result<(Swept, bool)> {
+        let _step = granary_sim::step("nilfs2: segments are cleaned");
         let _all = self.ops.write();
         self.working()?;
         self.pull()?;

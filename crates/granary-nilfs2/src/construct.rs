@@ -115,6 +115,7 @@ impl Nilfs2 {
 
     /// Makes a log and starts to write it; `ops` is held exclusively. Readers have it from memory until `Media::retire`.
     pub(crate) fn begin_log(&self, kind: Kind, moved: Vec<Item>) -> Result<(Log, Ticket)> {
+        let _step = granary_sim::step("nilfs2: a log is written");
         self.prepare_super(moved.len() as u64)?;
         let log = {
             // Readers learn the new places and the content together.
@@ -209,6 +210,7 @@ impl Nilfs2 {
 
     /// Writes the superblock whose turn it is, after all that was written before it.
     pub(crate) fn write_super(&self, flags: u32) -> Result<()> {
+        let _step = granary_sim::step("nilfs2: the superblock is written");
         let mut sb = self.super_block.lock();
         let root = self.state.lock().root;
         self.media.port.flush()?;

@@ -79,6 +79,7 @@ impl Nilfs2 {
 
     /// After a super root: it has all that BAM tells of.
     pub(crate) fn reset_bam(&self) -> Result<()> {
+        let _step = granary_sim::step("nilfs2: BAM is reset");
         if self.bam_used.swap(false, Relaxed) {
             self.media.port.flush()?;
             self.media.end_old_addresses()?;

@@ -57,6 +57,7 @@ impl Nova {
 
     /// Unlinks pages in which everything is dead.
     pub(crate) fn clean_fast(&self, b: &mut Batch<'_>, st: &mut State) -> Result<()> {
+        let _step = granary_sim::step("nova: pages of a log are freed");
         let gone = |p: &LogPage| p.dead >= p.entries;
         let mut kept: Vec<LogPage> = Vec::with_capacity(st.pages.len());
         let mut freed = Vec::new();
@@ -111,6 +112,7 @@ impl Nova {
 
     /// Copies the live entries of all pages before the tail page into a new log.
     fn clean_thoroughly(&self, b: &mut Batch<'_>, node: &Node, st: &mut State) -> Result<()> {
+        let _step = granary_sim::step("nova: a log is copied");
         let mut moved: BTreeMap<u64, u64> = BTreeMap::new();
         let mut new: Vec<LogPage> = Vec::new();
         let mut buffer = vec![0u8; LOG_SPACE as usize];

@@ -70,6 +70,7 @@ impl Nova {
     /// Prepares more log pages: links them behind the last. An urgent caller takes from the reserve no more than the one page
     /// that its entry needs, so that there is enough for others.
     fn grow_log(&self, b: &mut Batch<'_>, st: &mut State, ino: Ino, urgent: bool) -> Result<()> {
+        let _step = granary_sim::step("nova: a log grows");
         let mut want = growth(st.pages.len()) as u64;
         let cpu = self.cpu();
         let mut got = false;

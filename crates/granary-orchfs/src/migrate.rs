@@ -168,6 +168,7 @@ impl OrchFs {
     }
 
     fn migrate_of(&self, node: &Node, block: u64, tails: bool) -> Result<bool> {
+        let _step = granary_sim::step("orchfs: a block migrates to the SSD");
         let Some(_held) = node.ranges.try_write(block, block) else { return Ok(false) };
         let Some(state) = node.state.try_read() else { return Ok(false) };
         let unit = state.tree.get(block).clone();

@@ -283,6 +283,7 @@ impl RedoLog {
     /// # Errors
     /// The drive's.
     pub fn settle(&self, pm: &Pm) -> Result<()> {
+        let _step = granary_sim::step("redo log on persistent memory: changes are brought home");
         let _alone = self.gate.write();
         let ranges = std::mem::take(&mut *self.unflushed.lock());
         if self.held.load(Relaxed) == 0 && ranges.is_empty() {

@@ -84,6 +84,7 @@ pub fn bits(first: usize, len: usize) -> u64 {
 
 /// All caches of the host's processors, as far as they hold lines of these DIMMs that are newer than what is
 /// there.
+#[derive(Clone)]
 pub struct Caches {
     limit: usize,
     held: BTreeMap<u64, Held>,

@@ -32,6 +32,7 @@ use granary_sim::rng::Stream;
 use granary_units::{ByteAddr, Lpa, Nanos, PAGE_SIZE, Page, TxId};
 use parking_lot::Mutex;
 use state::State;
+use std::sync::Arc;
 
 /// One DIMM, or several that are interleaved, over a medium.
 pub struct Dimm<M: Medium = RamMedium> {
@@ -175,7 +176,7 @@ impl<M: Medium> Dimm<M> {
     }
 }
 
-impl<M: Medium> Drive for Dimm<M> {
+impl<M: Medium + 'static> Drive for Dimm<M> {
     granary_device::plain_chains!();
 
     fn info(&self) -> DriveInfo {
@@ -249,6 +250,11 @@ impl<M: Medium> Drive for Dimm<M> {
             let idle = s.settle(now);
             s.keep(true).map(|()| idle)
         })
+    }
+
+    fn fork(&self) -> Option<Arc<dyn Drive>> {
+        let state = self.state.lock().fork()?;
+        Some(Arc::new(Dimm { config: self.config.clone(), pages: self.pages, state: Mutex::new(state) }))
     }
 
     fn power_fail(&self, now: Nanos, random: &mut Stream) {

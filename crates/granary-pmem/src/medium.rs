@@ -34,6 +34,14 @@ pub trait Medium: Send {
     /// Gives a page new content.
     fn replace(&mut self, page: u64, content: &Page) -> io::Result<()>;
 
+    /// A copy that changes by itself from here on. `None`: it lies on a file, which has no second copy.
+    fn second(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Whether content outlives the process. Then whoever has the medium says when it must ([`Medium::publish`]).
     fn outlives(&self) -> bool {
         false

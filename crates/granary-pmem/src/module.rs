@@ -128,7 +128,7 @@ fn left(table: &[u16], users: usize) -> u16 {
 }
 
 /// One direction: when it is free, and who uses it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Direction {
     free: Picos,
     busy: Picos,
@@ -162,6 +162,7 @@ impl Direction {
 }
 
 /// One DIMM.
+#[derive(Clone)]
 pub struct Module {
     read: Direction,
     write: Direction,

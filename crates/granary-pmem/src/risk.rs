@@ -58,7 +58,7 @@ pub struct Left {
 }
 
 /// All lines at risk.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Risk {
     lines: BTreeMap<u64, Exposed>,
     /// Fences on their way: (answered at, number of the last write before it).

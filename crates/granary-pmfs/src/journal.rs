@@ -143,6 +143,7 @@ impl Journal {
 
     /// Moves the head over finished transactions, on media and then in memory.
     fn clean(&self, b: &mut Batch<'_>, ring: &mut Ring) -> Result<()> {
+        let _step = granary_sim::step("pmfs: the journal is cleaned");
         let mut head = ring.head;
         while let Some(span) = ring.spans.front().filter(|s| s.done) {
             head = span.start + span.entries;

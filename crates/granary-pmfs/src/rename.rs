@@ -42,6 +42,7 @@ impl<'i> Part<'i> {
 
 impl Pmfs {
     pub(crate) fn rename_node(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
+        let _step = granary_sim::step("pmfs: a file is renamed");
         let cross = r.from_dir.ino() != r.to_dir.ino();
         let mut dirs = vec![Part::new(r.from_dir)];
         if cross {

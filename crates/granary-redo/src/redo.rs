@@ -49,7 +49,7 @@ impl Memory {
 const CONTENT: usize = 8 + PAGE_SIZE;
 
 /// Changes not yet handed over.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Redo {
     base: u64,
     records: Vec<u8>,

@@ -23,6 +23,7 @@ mod daemon;
 mod hist;
 pub mod rng;
 mod server;
+mod step;
 mod task;
 pub mod sync {
     //! Locks that wait in whichever world the caller is in; the API of `parking_lot`.
@@ -44,6 +45,7 @@ pub use cost::HostCosts;
 pub use daemon::{Daemon, Kicker, Signal, Stopper};
 pub use hist::Histogram;
 pub use server::{Server, Span};
+pub use step::{Step, Watcher, step, watch};
 pub use task::{
     JoinHandle, OnBehalf, core, costs, cpu, cpu_busy, cpu_id, hold, in_virtual_time, now, on_behalf,
     power_fail, preempt, quiet_until, sleep, sleep_until, spawn, task_name, yield_now,

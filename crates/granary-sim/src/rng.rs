@@ -8,8 +8,28 @@ use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A reproducible stream of random numbers.
-#[derive(Clone, Debug)]
-pub struct Stream(Xoshiro256PlusPlus);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stream {
+    random: Xoshiro256PlusPlus,
+    /// What [`Stream::below`] and [`Stream::chance`] say instead.
+    choices: Option<Box<Choices>>,
+}
+
+/// Choices by a script, for whoever goes through all of them: see [`Stream::scripted`].
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Choices {
+    script: Vec<u64>,
+    /// Each choice made, and of how many.
+    made: Vec<(u64, u64)>,
+}
+
+impl Choices {
+    fn next(&mut self, of: u64) -> u64 {
+        let choice = self.script.get(self.made.len()).copied().unwrap_or(0).min(of - 1);
+        self.made.push((choice, of));
+        choice
+    }
+}
 
 impl Stream {
     /// The stream called `name` of root seed `root`.
@@ -17,13 +37,30 @@ impl Stream {
         // FNV-1a: the name only has to select a stream, xoshiro's seeding does the mixing.
         let hash =
             name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
-        Stream(Xoshiro256PlusPlus::seed_from_u64(root.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash))
+        let random = Xoshiro256PlusPlus::seed_from_u64(root.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash);
+        Stream { random, choices: None }
+    }
+
+    /// A stream that chooses by a script: the n-th [`Stream::below`] or [`Stream::chance`] (0 or 1) gives its n-th number, and 0
+    /// behind its end. [`Stream::next_script`] then tells the script of the next try, until every combination of choices was made.
+    pub fn scripted(script: Vec<u64>) -> Stream {
+        let choices = Some(Box::new(Choices { script, made: Vec::new() }));
+        Stream { choices, ..Stream::new(0, "scripted") }
+    }
+
+    /// The script behind the one of this stream, which has been used; `None` where all were. Of a stream without one: `None`.
+    pub fn next_script(&self) -> Option<Vec<u64>> {
+        let made = &self.choices.as_ref()?.made;
+        let last = made.iter().rposition(|(choice, of)| choice + 1 < *of)?;
+        let mut script: Vec<u64> = made[..=last].iter().map(|(choice, _)| *choice).collect();
+        script[last] += 1;
+        Some(script)
     }
 
     /// 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
+        self.random.next_u64()
     }
 
     /// A uniform number in `0..n`, without bias (Lemire's method).
@@ -33,6 +70,9 @@ impl Stream {
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "below(0) has no values");
+        if let Some(choices) = &mut self.choices {
+            return choices.next(n);
+        }
         loop {
             let wide = self.next_u64() as u128 * n as u128;
             let low = wide as u64;
@@ -49,6 +89,9 @@ impl Stream {
 
     /// True with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
+        if let Some(choices) = &mut self.choices {
+            return choices.next(2) == 1;
+        }
         self.unit() < p
     }
 
@@ -124,6 +167,19 @@ mod tests {
                 "variance {var} of gamma({shape}, {scale})"
             );
         }
+    }
+
+    #[test]
+    fn scripts_go_through_every_combination_of_choices_once() {
+        let (mut script, mut seen) = (Some(Vec::new()), Vec::new());
+        while let Some(now) = script {
+            let mut s = Stream::scripted(now);
+            let first = s.chance(0.1);
+            // How many choices there are may depend on those before.
+            seen.push((first, if first { s.below(3) } else { 9 }));
+            script = s.next_script();
+        }
+        assert_eq!(seen, [(false, 9), (true, 0), (true, 1), (true, 2)]);
     }
 
     #[test]

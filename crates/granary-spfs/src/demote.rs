@@ -127,6 +127,7 @@ impl Spfs {
     /// `Busy` where somebody wants it and `wait` is not set; `Stale` where it was removed below beside this mount, so that what is written
     /// there would be lost; the lower file system's. It is tiered as before then.
     pub(crate) fn demote_locked(&self, node: &Node, state: &mut State, wait: bool) -> Result<()> {
+        let _step = granary_sim::step("spfs: a file is demoted");
         let State::Tiered(t) = state else { return Ok(()) };
         if t.alone.is_some() {
             return self.come_down(node, state, wait);

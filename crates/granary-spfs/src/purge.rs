@@ -26,6 +26,7 @@ impl Spfs {
 
     /// Frees what removed files had.
     pub(crate) fn purge(&self, call: &Call<'_>) -> Result<()> {
+        let _step = granary_sim::step("spfs: removed files are freed");
         let dead = std::mem::take(&mut *self.dead.lock());
         if dead.is_empty() {
             return Ok(());

@@ -90,6 +90,8 @@ pub struct Vfs {
     calls: AtomicU64,
     /// Numbers given to programs.
     processes: AtomicU32,
+    /// Uses of nodes by the file system's own daemons: begun and ended ([`DirtyPages`](crate::DirtyPages)).
+    lent: [AtomicU64; 2],
     /// Test support: the order of changes.
     effects: Effects,
 }
@@ -122,6 +124,7 @@ impl Vfs {
             kicked: AtomicBool::new(false),
             calls: AtomicU64::new(0),
             processes: AtomicU32::new(0),
+            lent: Default::default(),
             effects: Effects::default(),
         });
         vfs.start_flushers();
@@ -262,7 +265,7 @@ impl Vfs {
         for dir in all.iter().filter(|n| n.is_dir()) {
             dir.set_parent(None);
         }
-        if all.iter().any(|n| n.users() > u32::from(n.ino() == self.root.ino())) {
+        if self.is_in_use(&all) {
             self.start_flushers();
             return Err(FsError::Busy);
         }
@@ -281,6 +284,22 @@ impl Vfs {
         let failed = failed.or(self.names.take_error());
         self.fs.unmount(&self.kernel())?;
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Whether a process uses one of these nodes. The file system's own daemons may be using some, for moments: they are waited for.
+    fn is_in_use(&self, all: &[Arc<node::Node>]) -> bool {
+        let lent = || self.lent.each_ref().map(|n| n.load(Ordering::Acquire));
+        loop {
+            let before = lent();
+            if !all.iter().any(|n| n.users() > u32::from(n.ino() == self.root.ino())) {
+                return false;
+            }
+            if before[0] == before[1] && before == lent() {
+                return true;
+            }
+            granary_sim::sleep(granary_units::Nanos::from_micros(1));
+            granary_sim::yield_now();
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The arguments (clap).
 
+pub mod crash;
 pub mod export;
 pub mod mount;
 
@@ -94,6 +95,8 @@ pub enum Command {
         #[arg(required = true)]
         number: Vec<u64>,
     },
+    /// Cut the power at thousands of points and hold file systems to what they promise; exit code 1 if a promise was broken
+    Crash(crash::CrashArgs),
     /// List a directory of an image that is not mounted
     Ls {
         /// The image directory

@@ -27,7 +27,8 @@ static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if matches!(cli.command, Command::Run(_) | Command::Reproduce(_) | Command::Drive(_)) {
+    if matches!(cli.command, Command::Run(_) | Command::Reproduce(_) | Command::Drive(_) | Command::Crash(_))
+    {
         granary_alloc::keep(); // simulations end; a mount stays
     }
     let result = match cli.command {
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::CpOut { image, paths, stack } => {
             cmd::cp_out::run(&image, stack.dir.as_deref(), &paths).map_err(Failure::from)
         }
+        Command::Crash(args) => cmd::crash::run(&args),
         Command::Drive(cmd) => done(cmd::drive::run(&cmd)),
         Command::Completions { shell } => done(cmd::completions::run(shell)),
         Command::Man { out } => done(cmd::man::run(out.as_deref())),

@@ -121,6 +121,7 @@ impl Redo {
     }
 
     fn commit_group(&self, port: &Port, state: &mut State, images: &[Image]) -> Result<()> {
+        let _step = granary_sim::step("bytefs: a group is committed through the redo log");
         state.seq += 1;
         let base = self.half(state.seq).byte();
         let mut bytes: Vec<u8> =
@@ -182,6 +183,7 @@ impl Redo {
 
     /// The older half goes first, and is gone before the newer one goes: alone, it would bring old lines back.
     fn empty(&self, port: &Port, state: &mut State) -> Result<()> {
+        let _step = granary_sim::step("bytefs: the redo log is emptied");
         for n in [state.seq + 1, state.seq] {
             put(port, self.half(n).byte(), &[0; LINE_SIZE])?;
             port.verify()?;

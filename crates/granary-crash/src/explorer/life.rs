@@ -7,8 +7,10 @@
 //!
 //! The stage is kept outside the world, so that a failure, a panic or the power failure itself can say where it was.
 
+use super::film::Film;
+use super::place::Phase;
 use super::report::Coverage;
-use crate::faulty::{Faults, Trip};
+use crate::faulty::{Faults, Observer, Trip};
 use crate::load::{Clients, Load};
 use crate::oracle::Promises;
 use crate::target::Target;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 
 /// What outlives a life.
 pub(super) struct Machine {
+    /// The devices themselves.
+    pub(super) raw: Devices,
     /// They count and fail.
     pub(super) devices: Devices,
     pub(super) faults: Arc<Faults>,
@@ -31,13 +35,21 @@ pub(super) struct Machine {
 }
 
 impl Machine {
+    /// With new devices.
     pub(super) fn new(target: &dyn Target, seed: u64) -> Machine {
-        let mut promises = Promises::new().with_whole_renames(target.renames_are_whole());
-        if target.times_are_durable() {
-            promises = promises.with_times(&target.vfs());
-        }
-        let (devices, faults) = Faults::around(&target.devices(seed));
-        Machine { devices, faults, promises, now: Nanos::ZERO }
+        Machine::of(target.devices(seed), Machine::promises(target), Nanos::ZERO)
+    }
+
+    /// With these devices.
+    pub(super) fn of(raw: Devices, promises: Promises, now: Nanos) -> Machine {
+        let (devices, faults) = Faults::around(&raw);
+        Machine { raw, devices, faults, promises, now }
+    }
+
+    /// What is promised of an empty file system.
+    pub(super) fn promises(target: &dyn Target) -> Promises {
+        let promises = Promises::new().with_whole_renames(target.renames_are_whole());
+        if target.times_are_durable() { promises.with_times(&target.vfs()) } else { promises }
     }
 
     pub(super) fn commands(&self) -> u64 {
@@ -66,6 +78,10 @@ pub(super) struct Mission {
     pub(super) powered_off: bool,
     /// Between recovery and the first look the file system is unmounted properly: what recovery left to do must not be lost.
     pub(super) shut_unseen: bool,
+    /// The life ends where the recovered file system has been verified.
+    pub(super) brief: bool,
+    /// Nothing is synced before the unmount.
+    pub(super) unsynced: bool,
     pub(super) in_recovery: Option<Cut>,
     pub(super) in_load: Option<Cut>,
     pub(super) jitter: Nanos,
@@ -76,7 +92,18 @@ impl Mission {
     /// No failure.
     pub(super) fn calm(round: u32, powered_off: bool) -> Mission {
         let (shut_unseen, jitter) = (false, Nanos::ZERO);
-        Mission { round, powered_off, shut_unseen, in_recovery: None, in_load: None, jitter, seed: 0 }
+        let (brief, unsynced) = (false, false);
+        Mission {
+            round,
+            powered_off,
+            shut_unseen,
+            brief,
+            unsynced,
+            in_recovery: None,
+            in_load: None,
+            jitter,
+            seed: 0,
+        }
     }
 }
 
@@ -118,6 +145,8 @@ pub(super) struct Life {
     pub(super) load: Arc<dyn Load>,
     pub(super) root_seed: u64,
     pub(super) mission: Mission,
+    /// Takes crash images of it.
+    pub(super) film: Option<Arc<Film>>,
 }
 
 /// What the tasks of a life tell the outside.
@@ -135,6 +164,7 @@ fn in_world<T: 'static>(
     machine: &Machine,
     target: &Arc<dyn Target>,
     mission: &Mission,
+    film: Option<&Arc<Film>>,
     main: impl FnOnce() -> T + 'static,
 ) -> (std::thread::Result<Result<T, Stop>>, Nanos) {
     let config = WorldConfig {
@@ -146,13 +176,17 @@ fn in_world<T: 'static>(
     let start = machine.now;
     let end = Arc::new(Mutex::new(start));
     let told = Arc::clone(&end);
-    let result = catch_unwind(AssertUnwindSafe(|| {
+    let run = || {
         let (result, stats) = World::new(config).run_stats(move || {
             sleep_until(start);
             main()
         });
         *told.lock() = stats.end;
         result
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| match film {
+        Some(film) => granary_sim::watch(Arc::clone(film) as Arc<dyn granary_sim::Watcher>, run),
+        None => run(),
     }));
     let end = *end.lock();
     (result, end)
@@ -168,7 +202,7 @@ pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 /// Makes the file system, in a world of its own.
 pub(super) fn format(machine: &mut Machine, target: &Arc<dyn Target>) -> Result<(), Vec<String>> {
     let (devices, fs) = (machine.devices.clone(), Arc::clone(target));
-    let (result, end) = in_world(machine, target, &Mission::calm(0, false), move || fs.mkfs(&devices));
+    let (result, end) = in_world(machine, target, &Mission::calm(0, false), None, move || fs.mkfs(&devices));
     machine.now = end;
     match result {
         Ok(Ok(Ok(()))) => {
@@ -190,11 +224,14 @@ impl Life {
             load_end: (Nanos::ZERO, 0),
         }));
         let target = Arc::clone(&self.target);
-        let (mission, diary) = (self.mission, Arc::clone(&told));
+        let (mission, diary, film) = (self.mission, Arc::clone(&told), self.film.clone());
+        machine.faults.observe(film.clone().map(|film| film as Arc<dyn Observer>));
         let (on, promises) = ((machine.devices.clone(), machine.faults.clone()), machine.promises.clone());
-        let (result, end) =
-            in_world(&machine, &target, &mission, move || self.main(&on.0, &on.1, &promises, &diary));
+        let (result, end) = in_world(&machine, &target, &mission, film.as_ref(), move || {
+            self.main(&on.0, &on.1, &promises, &diary)
+        });
         machine.faults.arm(None);
+        machine.faults.observe(None);
         machine.now = end;
         let diary = told.lock();
         let stage = format!("{:?} in round {}", diary.stage, mission.round).to_lowercase();
@@ -227,7 +264,9 @@ impl Life {
         told: &Told,
     ) -> Result<(), Vec<String>> {
         let enter = |stage| told.lock().stage = stage;
-        let Mission { round, powered_off, shut_unseen, in_recovery, in_load, .. } = self.mission;
+        let Mission { round, powered_off, shut_unseen, brief, unsynced, in_recovery, in_load, .. } =
+            self.mission;
+        let phase = |phase| self.film.iter().for_each(|film| film.phase(phase, faults));
         if powered_off {
             let ready = devices.power_on(now()).map_err(|e| vec![format!("power on: {e}")])?;
             sleep_until(ready);
@@ -235,6 +274,7 @@ impl Life {
         // The first mount recovers nothing; its crash points belong to the load.
         enter(if powered_off { Stage::Recovery } else { Stage::Mount });
         arm(faults, if powered_off { in_recovery } else { in_load });
+        phase(if powered_off { Phase::Recovery } else { Phase::Load });
         let mut fs = self.mount(devices)?;
         if shut_unseen {
             fs.unmount(&Call::offline()).map_err(|e| vec![format!("unmount after recovery: {e}")])?;
@@ -247,8 +287,13 @@ impl Life {
         if powered_off {
             enter(Stage::Verify);
             self.verify(&vfs, promises, told)?;
+            if brief {
+                return Ok(());
+            }
             arm(faults, in_load);
+            phase(Phase::Load);
         }
+        self.film.iter().for_each(|film| film.runs());
         enter(Stage::Load);
         let clients = Clients::new(Arc::clone(&vfs), promises.clone());
         let mut random = Stream::new(self.root_seed.wrapping_add(round as u64), self.load.name());
@@ -261,10 +306,13 @@ impl Life {
             power_fail();
         }
         enter(Stage::Unmount);
-        vfs.sync(&Caller::KERNEL).map_err(|e| vec![format!("sync: {e}")])?;
-        self.check(vfs.fs(), "after sync")?;
+        if !unsynced {
+            vfs.sync(&Caller::KERNEL).map_err(|e| vec![format!("sync: {e}")])?;
+            self.check(vfs.fs(), "after sync")?;
+        }
         vfs.unmount().map_err(|e| vec![format!("unmount: {e}")])?;
         drop(vfs);
+        self.film.iter().for_each(|film| film.ends());
         promises.keep_everything();
         enter(Stage::Remount);
         let fs = self.mount(devices)?;

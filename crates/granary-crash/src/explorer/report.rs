@@ -1,5 +1,7 @@
 //! What an exploration found, and how much it looked at.
 
+use super::place::Path;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// How much was exercised; a run without failures is worth as much as this.
@@ -54,14 +56,27 @@ impl fmt::Display for Coverage {
 pub struct Failure {
     /// Replays the point.
     pub seed: u64,
+    /// Where in the run the power failed; empty: nowhere, or where the seed alone says.
+    pub path: Path,
     /// The file system's name.
     pub fs: String,
     /// The load's name.
     pub load: String,
+    /// Rare steps that were under way when the power failed last.
+    pub steps: Vec<&'static str>,
     /// In which life and what it was doing.
     pub stage: String,
     /// One sentence for each violation.
     pub evidence: Vec<String>,
+}
+
+impl Failure {
+    /// File system, load, run and place in one line, which finds the failure again; `None` where only a seed does, or nothing
+    /// failed but a run without a power failure.
+    pub fn replay_line(&self) -> Option<String> {
+        let Failure { seed, path, fs, load, .. } = self;
+        (!path.0.is_empty()).then(|| format!("{fs} {load} {seed}:{path}"))
+    }
 }
 
 /// Sentences shown of one failure.
@@ -69,13 +84,19 @@ const SHOWN: usize = 12;
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { seed, fs, load, stage, evidence } = self;
+        let Failure { seed, path, fs, load, steps, stage, evidence } = self;
         writeln!(f, "seed {seed}, {fs} under {load}, {stage}:")?;
+        for step in steps {
+            writeln!(f, "  the power failed in this step: {step}")?;
+        }
         for sentence in evidence.iter().take(SHOWN) {
             writeln!(f, "  {sentence}")?;
         }
         if evidence.len() > SHOWN {
             writeln!(f, "  and {} more", evidence.len() - SHOWN)?;
+        }
+        if !path.0.is_empty() {
+            return write!(f, "  replay: granary crash --fs {fs} --load {load} --replay {seed}:{path}");
         }
         write!(f, "  replay: cargo xtask soak --kind power --fs {fs} --load {load} --from {seed} --points 1")
     }
@@ -88,6 +109,8 @@ pub struct Report {
     pub points: u64,
     /// What was exercised at the points that ended well.
     pub coverage: Coverage,
+    /// Rare steps: how often each was entered, and how many images were taken in it.
+    pub steps: BTreeMap<&'static str, (u64, u64)>,
     /// Where something went wrong.
     pub failures: Vec<Failure>,
 }
@@ -97,6 +120,10 @@ impl Report {
     pub fn add(&mut self, other: Report) {
         self.points += other.points;
         self.coverage.add(&other.coverage);
+        for (step, (entered, crashed)) in other.steps {
+            let all = self.steps.entry(step).or_default();
+            (all.0, all.1) = (all.0 + entered, all.1 + crashed);
+        }
         self.failures.extend(other.failures);
     }
 }

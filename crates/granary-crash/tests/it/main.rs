@@ -9,6 +9,7 @@ mod mmap;
 mod planted;
 mod power;
 mod recorded;
+mod run;
 mod tails;
 mod targets;
 mod unnamed;

@@ -1,7 +1,7 @@
 //! The explorer finds bugs: each one planted here, in a file system or in a drive, within a bounded number of seeds.
 
 use crate::liar::{Liar, Lie};
-use granary_crash::{Explorer, Failure, Target};
+use granary_crash::{Effort, Explorer, Failure, Target};
 use granary_device::{Command, Devices, Drive, DriveError, DriveInfo, Streamed, Structure, stream_by_store};
 use granary_sim::HostCosts;
 use granary_units::{ByteAddr, Lpa, Nanos, TxId};
@@ -88,6 +88,11 @@ impl Drive for Forgetful {
 
     fn track_in_flight(&self, on: bool) {
         self.inner.track_in_flight(on);
+    }
+
+    fn fork(&self) -> Option<Arc<dyn Drive>> {
+        let (bug, count, told) = (self.bug, AtomicU64::new(self.count.load(Relaxed)), self.told.clone());
+        Some(Arc::new(Forgetful { inner: self.inner.fork()?, bug, count, told }))
     }
 
     fn answer_late(&self, seed: Option<u64>) {
@@ -232,4 +237,27 @@ fn drives_answer_late_in_half_of_the_points() {
 fn a_seed_replays_its_point_exactly() {
     let run = || found("bytefs", "varmail", Bug::In(Lie::Fsync), 20);
     assert_eq!(run(), run());
+}
+
+/// What fails in an image of a run fails there again, and not where the bug is not.
+#[test]
+fn a_place_in_a_run_replays_its_image_exactly() {
+    for (fs, load, bug) in [
+        ("ext4", "varmail", Bug::In(Lie::Fsync)),
+        ("bytefs", "varmail", Bug::In(Lie::Fsync)),
+        ("ext4@volatile", "torture", Bug::HiddenCache),
+    ] {
+        let explorer = |bug| {
+            let target =
+                Planted { inner: crate::targets::by_name(fs).expect("a target"), bug, told: Arc::default() };
+            Explorer::new(Arc::new(target), crate::targets::load(load).expect("a load")).expect("sound")
+        };
+        let planted = explorer(bug);
+        let effort = Effort { anywhere: 8, in_steps: 8, ..Effort::default() };
+        let failures = (1..20).flat_map(|seed| planted.run(seed, &effort).failures);
+        let failure = failures.into_iter().find(|f| !f.path.0.is_empty()).expect("found in an image");
+        let again = planted.replay(failure.seed, &failure.path).expect_err("fails again");
+        assert_eq!(again, failure);
+        assert_eq!(explorer(Bug::None).replay(failure.seed, &failure.path), Ok(()), "{failure}");
+    }
 }

@@ -45,6 +45,7 @@ impl Journal {
     }
 
     fn write_home_batch(&self, lpas: &[u64], which: Which) -> Result<()> {
+        let _step = granary_sim::step("ext4: committed blocks are written home");
         let mut found = Vec::with_capacity(lpas.len());
         let mut pages: Vec<Page> = Vec::with_capacity(lpas.len());
         {
@@ -122,6 +123,7 @@ impl Journal {
         if to.0 <= self.state.lock().tail_tid {
             return Ok(false);
         }
+        let _step = granary_sim::step("ext4: the log's tail moves");
         if flush {
             self.flush()?;
         }
@@ -146,6 +148,7 @@ impl Journal {
                 }
                 (s.checkpoints.front().map(|c| c.tid), s.running.as_ref().map(|r| r.tid), s.committing)
             };
+            let _step = granary_sim::step("ext4: the log is full");
             if let Some(tid) = oldest {
                 self.write_home(Which::Of(tid))?;
             }
@@ -166,6 +169,7 @@ impl Journal {
     /// # Errors
     /// Of the drive.
     pub fn shut_down(&self) -> Result<()> {
+        let _step = granary_sim::step("ext4: the journal is shut down");
         self.sync()?;
         self.flush()?;
         let (sequence, used) = {

@@ -82,6 +82,7 @@ impl Journal {
 
     /// Writes the transaction; `cut` are the pages of its truncations, on their way.
     fn write(&self, c: &Closed, cut: Ticket) -> Result<()> {
+        let _step = granary_sim::step("ext4: a transaction commits");
         if c.blocks == 0 {
             sleep_until(c.txn.ordered);
             self.port.wait(cut);

@@ -174,6 +174,7 @@ impl<M: Medium> Ftl<M> {
         mut budget: u32,
         moving: &mut Batch,
     ) -> Result<bool, FlashError> {
+        let _step = granary_sim::step("FTL: garbage collection");
         let end = (job.block + 1) * self.config.geometry.pages_per_block;
         loop {
             if self.live.next(job.next, end).is_none() {

@@ -77,6 +77,7 @@ pub struct FileBlock {
 }
 
 /// The file tables and the names.
+#[derive(Clone)]
 pub struct Bam {
     /// Entry of each logical page; counts only if that entry names the page.
     entry_of: Vec<u32>,

@@ -52,6 +52,7 @@ enum State {
     Refused,
 }
 
+#[derive(Clone)]
 struct Slot {
     lpa: Lpa,
     page: Page,
@@ -60,6 +61,7 @@ struct Slot {
 }
 
 /// Write buffer and FTL, and the processors that the firmware runs on.
+#[derive(Clone)]
 pub struct Backend {
     /// The drive's processors.
     pub cores: Cores,
@@ -184,6 +186,11 @@ impl Backend {
             Store::Ram(_) | Store::NoData(_) => None,
             Store::Image(m) => Some(m),
         }
+    }
+
+    /// Whether the flash lies on an image.
+    pub fn is_on_image(&self) -> bool {
+        matches!(self.ftl.nand().medium(), Store::Image(_))
     }
 
     /// Hands what changed to the image: the flash's changes and those that `gather` adds.

@@ -44,6 +44,7 @@ const PATIENCE: u32 = 16;
 /// The page of a slot that holds none.
 const NOWHERE: Lpa = Lpa(u64::MAX);
 
+#[derive(Clone)]
 struct Slot {
     /// [`NOWHERE`] in a free slot.
     lpa: Lpa,
@@ -62,6 +63,7 @@ impl Slot {
 }
 
 /// A line that was posted but not verified.
+#[derive(Clone)]
 struct PostedLine {
     post: u64,
     lpa: Lpa,
@@ -71,6 +73,7 @@ struct PostedLine {
 }
 
 /// The page cache.
+#[derive(Clone)]
 pub struct Cache {
     slots: Vec<Slot>,
     uses: Uses,

@@ -55,6 +55,7 @@ use rustc_hash::FxHashMap;
 use txlog::TxLog;
 
 /// The write log, its index, the TxLog.
+#[derive(Clone)]
 pub struct Log {
     regions: [Region; 2],
     /// The half that the host appends to.

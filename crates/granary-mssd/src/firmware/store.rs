@@ -15,6 +15,18 @@ pub enum Store {
     Image(Box<ImageMedium>),
 }
 
+impl Clone for Store {
+    /// # Panics
+    /// Of an image: two drives cannot write to the same files. [`crate::Mssd`] asks first.
+    fn clone(&self) -> Store {
+        match self {
+            Store::Ram(m) => Store::Ram(m.clone()),
+            Store::NoData(m) => Store::NoData(m.clone()),
+            Store::Image(_) => panic!("the flash of an image has no second copy"),
+        }
+    }
+}
+
 macro_rules! each {
     ($self:expr, $m:ident => $call:expr) => {
         match $self {

@@ -12,7 +12,7 @@ use granary_units::Nanos;
 use std::collections::VecDeque;
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Credits {
     /// Runs of lines on the way, in order: when each is taken, and how many lines it has.
     held: VecDeque<(Nanos, usize)>,

@@ -60,7 +60,7 @@ impl HeldLine {
 }
 
 /// The write-combining buffers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct WriteCombining {
     /// Oldest first.
     held: Vec<HeldLine>,

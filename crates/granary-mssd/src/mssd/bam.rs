@@ -196,6 +196,7 @@ impl State {
     }
 
     pub(super) fn bam_reset(&mut self, c: &DriveConfig, now: Nanos) -> Result<Nanos, DriveError> {
+        let _step = granary_sim::step("BAM: reset");
         part(&mut self.bam, "BAM_RESET command")?.counters_mut().resets += 1;
         if self.tracking {
             self.land_bam(now);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Completions of the commands under way.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Queue {
     /// 0: no bound.
     depth: usize,

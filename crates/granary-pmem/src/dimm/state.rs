@@ -78,6 +78,31 @@ pub(super) fn lines_of(at: ByteAddr, len: usize) -> (u64, u64) {
 }
 
 impl<M: Medium> State<M> {
+    /// The same once more, if the medium has a second copy.
+    pub(super) fn fork(&self) -> Option<State<M>> {
+        Some(State {
+            medium: self.medium.second()?,
+            caches: self.caches.clone(),
+            modules: self.modules.clone(),
+            times: self.times.clone(),
+            stripe_lines: self.stripe_lines,
+            domain: self.domain,
+            cores: self.cores.clone(),
+            accepted: self.accepted,
+            posts: self.posts,
+            powered: self.powered,
+            tracking: self.tracking,
+            risk: self.risk.clone(),
+            bad: self.bad.clone(),
+            errors: self.errors,
+            failures: self.failures.clone(),
+            traffic: self.traffic,
+            commands: self.commands,
+            counters: self.counters,
+            fault: self.fault.clone(),
+        })
+    }
+
     /// Idle, with power; the configuration is valid.
     pub fn new(c: &DimmConfig, medium: M) -> State<M> {
         State {

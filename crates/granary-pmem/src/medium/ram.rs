@@ -88,6 +88,10 @@ impl RamMedium {
 }
 
 impl Medium for RamMedium {
+    fn second(&self) -> Option<RamMedium> {
+        Some(self.clone())
+    }
+
     fn pages(&self) -> u64 {
         self.pages
     }

@@ -51,6 +51,7 @@ pub enum Found {
 }
 
 /// The buffer of one DIMM.
+#[derive(Clone)]
 pub struct Buffer {
     room: usize,
     /// Lines of a granule.

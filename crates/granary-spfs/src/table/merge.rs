@@ -49,6 +49,7 @@ impl Table {
     }
 
     fn merge(&self, pm: &Pm, clusters: &Clusters, low: u32, header: Header) -> Result<bool> {
+        let _step = granary_sim::step("spfs: segments of a table merge");
         let mut dir = self.dir.write();
         let first = (header.pattern as usize + 1) << (dir.depth - header.depth);
         let high = dir.segments[first];

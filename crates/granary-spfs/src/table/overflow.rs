@@ -90,6 +90,7 @@ impl Table {
     /// # Errors
     /// `NoSpace` where there is none; the device's.
     pub(super) fn overflow(&self, pm: &Pm, clusters: &Clusters, dir: &mut Dir, segment: u32) -> Result<()> {
+        let _step = granary_sim::step("spfs: a table gets an overflow page");
         let pages = dir.overflow.entry(segment).or_default();
         if pages.len() == MOST {
             return Err(full());

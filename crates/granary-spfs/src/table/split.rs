@@ -90,6 +90,7 @@ impl Table {
         (new, goes): (u32, Header),
         (mut bytes, pages): (Vec<u8>, &[u8]),
     ) -> Result<()> {
+        let _step = granary_sim::step("spfs: a segment of a table splits");
         let (depth, size) = (goes.depth, self.kind.slot());
         for s in bytes.chunks_exact_mut(size) {
             if !self.kind.place(s, self.chunk).is_some_and(|p| goes.fits(p.hash)) {
@@ -155,6 +156,7 @@ impl Table {
     }
 
     fn double(&self, pm: &Pm, clusters: &Clusters, dir: &mut Dir) -> Result<()> {
+        let _step = granary_sim::step("spfs: a table's directory doubles");
         let depth = dir.depth + 1;
         let n = directory_clusters(depth);
         let new = clusters.metadata(n).ok_or_else(full)?;

@@ -6,7 +6,7 @@ use granary_suite::memfs::{MemFs, MemFsConfig};
 use granary_suite::model::{Op, Outcome, check_history, run_concurrently};
 use granary_suite::reference::Limits;
 use granary_units::{Bytes, Dest, Nanos, PAGE_SIZE, Payload};
-use granary_vfs::{Cred, FsError, OpenFlags, Posix, Process, Vfs, VfsConfig};
+use granary_vfs::{Cred, DirtyPages, FsError, Inode, OpenFlags, Posix, Process, Vfs, VfsConfig};
 use std::sync::Arc;
 
 const LATENCY: Nanos = Nanos::from_micros(100);
@@ -155,4 +155,27 @@ fn a_write_back_error_is_told_when_the_inode_has_left_memory_meanwhile() {
             assert!(fs.has_ended(), "what one file lost keeps nothing else from media");
         });
     }
+}
+
+/// A daemon of the file system writes a page of a file back (NILFS2's logs, ext4's ordered data) while the last program leaves.
+#[test]
+fn an_unmount_waits_for_the_file_systems_own_daemons() {
+    in_world(|_, mut p| {
+        let fd = create(&mut p, "/f", 1);
+        let ino = p.fstat(fd).expect("stat").attr.ino;
+        p.close(fd).expect("close");
+        let vfs = p.vfs().clone();
+        p.exit();
+        let lender = vfs.clone();
+        let daemon = granary_sim::spawn("daemon", move || {
+            let slowly = |_: &Inode, _: u64| {
+                sleep(Nanos::from_millis(1));
+                Ok(false)
+            };
+            lender.write_dirty_page(ino, 0, &slowly, &mut |_, _| Ok(()));
+        });
+        sleep(Nanos::from_micros(10));
+        vfs.unmount().expect("nobody has a file open");
+        daemon.join();
+    });
 }

@@ -24,7 +24,8 @@ use granary_sim::sync::Mutex;
 use granary_sim::{Signal, Stopper, cpu, now, spawn};
 use granary_units::{Nanos, PAGE_SIZE};
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::sync::{Arc, Weak};
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -43,6 +44,22 @@ pub(super) fn flusher(vfs: &Weak<Vfs>, stop: &Stopper) {
     }
 }
 
+/// A use of a node by a daemon of the file system; declared before the node, so that it ends after that.
+struct Lent<'a>(&'a [AtomicU64; 2]);
+
+impl Lent<'_> {
+    fn new(lent: &[AtomicU64; 2]) -> Lent<'_> {
+        lent[0].fetch_add(1, AcqRel);
+        Lent(lent)
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.0[1].fetch_add(1, AcqRel);
+    }
+}
+
 impl DirtyPages for Vfs {
     fn write_dirty_page(
         &self,
@@ -51,6 +68,7 @@ impl DirtyPages for Vfs {
         may: &dyn Fn(&Inode, u64) -> Result<bool>,
         write: &mut dyn FnMut(&Inode, &DirtyPage) -> Result<()>,
     ) {
+        let _lent = Lent::new(&self.lent);
         let Some(node) = self.names.cached(ino) else { return };
         let Some(_quiet) = node.writeback.try_lock() else { return };
         if let Err(e) = self.write_if_dirty(&node, index, may, write) {

@@ -48,7 +48,7 @@ struct Name {
 }
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Names {
     table: Vec<Name>,
     most: usize,

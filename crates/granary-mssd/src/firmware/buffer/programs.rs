@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 const SLOT_BITS: u32 = u32::BITS;
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Programs {
     /// Done at << 32 | slot.
     heap: BinaryHeap<Reverse<u128>>,

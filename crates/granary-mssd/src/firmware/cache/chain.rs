@@ -15,6 +15,7 @@ const NONE: u32 = u32::MAX;
 const AHEAD: usize = 4;
 
 /// See the module.
+#[derive(Clone)]
 pub struct Chain {
     /// By slot.
     then: Vec<u32>,

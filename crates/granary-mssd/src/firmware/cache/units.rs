@@ -22,6 +22,7 @@ use std::collections::BinaryHeap;
 
 /// Reads of the rest of units that write-backs have begun: the drive goes on meanwhile, with as many under way as the write buffer has
 /// pages for.
+#[derive(Clone)]
 pub(super) struct Behind {
     /// When each is done.
     reads: BinaryHeap<Reverse<Nanos>>,

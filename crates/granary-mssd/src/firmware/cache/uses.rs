@@ -26,7 +26,7 @@ const LEAST: usize = 1 << 12;
 const AHEAD: usize = 8;
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Uses {
     log: Vec<u32>,
     /// The first use that may not be stale.

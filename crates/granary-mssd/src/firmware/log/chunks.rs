@@ -142,6 +142,7 @@ const CLASSES: [u32; 34] = [
 ];
 
 /// The records of a partition.
+#[derive(Clone)]
 pub struct Chunks {
     words: Vec<u32>,
     /// What a look for lines does not read.
@@ -149,6 +150,7 @@ pub struct Chunks {
 }
 
 /// What is free in the records' array, and what is not.
+#[derive(Clone)]
 struct Room {
     /// First free record of each class, then of each length of lean ones; the next one is in its first word.
     free: [u32; CLASSES.len() + lean::MOST],

@@ -76,6 +76,7 @@ fn sort(
 type Serve = fn(&mut Cores, Nanos, Nanos) -> Nanos;
 
 /// A cleaning in progress. Its cursor is in the old half's header.
+#[derive(Clone)]
 pub(super) struct Cleaning {
     /// The half being cleaned.
     pub region: usize,
@@ -154,6 +155,7 @@ impl Log {
     /// Cleans the next page at `t`, with `serve` for the processor's work; returns when the one after it may be cleaned, or
     /// when cleaning ended.
     fn clean_next(&mut self, be: &mut Backend, t: Nanos, serve: Serve) -> Result<Nanos, DriveError> {
+        let _step = granary_sim::step("write log: a half is cleaned");
         let Some(c) = &self.cleaning else { return Ok(t) };
         let (region, cause, (pages, ready), ahead) = (c.region, c.cause, c.batch, c.ahead);
         // What survives power loss from here on has been decided: superseded versions leave the log for good.

@@ -31,7 +31,7 @@ const ENTRY: usize = 12;
 pub const SIZE: usize = HEAD + MOST * ENTRY;
 
 /// The lines of each page that are gone.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct GivenUp(BTreeMap<u32, u64>);
 
 impl GivenUp {

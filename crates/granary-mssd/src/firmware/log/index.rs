@@ -38,6 +38,7 @@ pub trait Versions {
 
 /// What leads from a page to its lines lies on one line of memory, in the table itself: each step to another is waited for.
 #[repr(align(64))]
+#[derive(Clone)]
 struct Partition {
     pages: Pages,
     chunks: Chunks,
@@ -46,6 +47,7 @@ struct Partition {
 const _: () = assert!(size_of::<Option<Partition>>() == 64);
 
 /// The index of the write log.
+#[derive(Clone)]
 pub struct Index {
     partitions: Vec<Option<Partition>>,
     heights: Stream,

@@ -31,6 +31,7 @@ const HELD: u64 = (1 << GROUP) - 1;
 const ONE: u64 = 1 << GROUP;
 
 /// An ordered map from 12-bit keys to records (32 bits).
+#[derive(Clone)]
 pub enum Pages {
     /// Few keys.
     Sparse(Box<SkipList>),
@@ -39,6 +40,7 @@ pub enum Pages {
 }
 
 /// The records of the keys that are held, in their order.
+#[derive(Clone)]
 pub struct Packed {
     /// From bit 0 on which keys of the group are held; above, how many of all groups before.
     groups: Box<[u64; GROUPS]>,

@@ -185,6 +185,7 @@ impl Log {
     /// # Errors
     /// Flash errors.
     pub fn recover(&mut self, be: &mut Backend, t: Nanos) -> Result<Nanos, DriveError> {
+        let _step = granary_sim::step("write log: RECOVER");
         self.unverified.clear();
         let entries: u64 = self.regions.iter().map(|r| r.entries() as u64).sum();
         let scanned = be.cores.serve_ahead(t, self.entry_cost * entries);

@@ -63,6 +63,7 @@ impl Trailer {
 }
 
 /// One half of the log.
+#[derive(Clone)]
 pub struct Region {
     bytes: Vec<u8>,
     epoch: u32,

@@ -20,6 +20,7 @@ const MAX_HEIGHT: usize = 7;
 const NIL: u32 = u32::MAX;
 const HEAD: usize = 0;
 /// An ordered map from 12-bit keys to 32-bit payloads.
+#[derive(Clone)]
 pub struct SkipList {
     words: Vec<u32>,
     /// Heads of the lists of freed nodes, by height - 1.

@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 /// A set of transactions, one bit each, 64 to a word: hosts number them one after the other, so that half a million of them
 /// take 128 KiB and looking one up stays in the processor's caches.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Numbers(FxHashMap<u32, u64>);
 
 impl Numbers {
@@ -68,6 +68,7 @@ impl Numbers {
 }
 
 /// The transaction log.
+#[derive(Clone)]
 pub struct TxLog {
     order: VecDeque<TxId>,
     /// The same numbers, for looking up; rebuilt from `order` after power loss.
@@ -176,6 +177,7 @@ impl TxLog {
 
     /// Forgets the oldest `count` commits.
     pub fn purge(&mut self, count: usize) {
+        let _step = granary_sim::step("write log: the TxLog is purged");
         for tx in self.order.drain(..count) {
             self.present.remove(tx);
         }

@@ -14,7 +14,7 @@ use crate::firmware::log::index::{Versions, needed};
 use crate::firmware::log::lean::{self, Lean};
 
 /// Working memory.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Scratch {
     /// Versions of the new chunk's lines, newest first: itself, what it displaces, what is below.
     stack: Vec<Piece>,

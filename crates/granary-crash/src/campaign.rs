@@ -1,0 +1,151 @@
+//! [`Campaign`]: many runs of many loads on many file systems, on all cores, until a number of crash points or a time is reached.
+//!
+//! ```text
+//!   pairs   ext4 x torture    ext4 x sparse    nova x torture ...
+//!              |  the pair that has had the least goes next
+//!   workers    run(seed) ──> Report ──> tally of the pair     a failure: the others go on, unless `stop`
+//! ```
+//!
+//! With a number of points the same campaign looks at the same points, whatever the number of workers. With a time it depends on
+//! the machine how far it gets.
+
+use crate::explorer::{Effort, Explorer, Failure, Report};
+use crate::load::Load;
+use crate::target::Target;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How much is looked at.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// Of each run.
+    pub effort: Effort,
+    /// At most so many power failures one after the other.
+    pub nested: u32,
+    /// The first run of each pair.
+    pub seed: u64,
+    /// Crash points of each file system, at least, over all its loads.
+    pub points: Option<u64>,
+    /// Time for all, on the clock of the wall.
+    pub time: Option<Duration>,
+    /// Workers.
+    pub jobs: usize,
+    /// Nothing new begins after the first failure.
+    pub stop: bool,
+}
+
+/// What one load on one file system came to.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// The file system.
+    pub fs: String,
+    /// The load.
+    pub load: String,
+    /// What was looked at and found.
+    pub report: Report,
+    /// Runs.
+    pub runs: u64,
+    /// Time that workers spent on it.
+    pub spent: Duration,
+}
+
+struct Pair {
+    target: Arc<dyn Target>,
+    load: Arc<dyn Load>,
+    explorer: Option<Arc<Explorer>>,
+    /// A worker makes the explorer.
+    busy: bool,
+    broken: bool,
+    tally: Tally,
+    next: u64,
+}
+
+impl Campaign {
+    /// Explores each load on each file system. `progress` is told the points so far, and the failures, after each run.
+    pub fn explore(
+        &self,
+        targets: &[Arc<dyn Target>],
+        loads: &[Arc<dyn Load>],
+        progress: &(dyn Fn(u64, usize) + Sync),
+    ) -> Vec<Tally> {
+        let pairs = targets.iter().flat_map(|target| loads.iter().map(move |load| self.pair(target, load)));
+        let pairs: Mutex<Vec<Pair>> = Mutex::new(pairs.collect());
+        let end = self.time.map(|time| Instant::now() + time);
+        let share = self.points.map(|points| points.div_ceil(loads.len().max(1) as u64));
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| {
+                    while end.is_none_or(|end| Instant::now() < end) {
+                        let Some(n) = self.pick(&mut pairs.lock(), share) else { return };
+                        self.work(&pairs, n, progress);
+                    }
+                });
+            }
+        });
+        pairs.into_inner().into_iter().map(|pair| pair.tally).collect()
+    }
+
+    fn pair(&self, target: &Arc<dyn Target>, load: &Arc<dyn Load>) -> Pair {
+        let tally = Tally {
+            fs: target.name().to_owned(),
+            load: load.name().to_owned(),
+            report: Report::default(),
+            runs: 0,
+            spent: Duration::ZERO,
+        };
+        let (target, load) = (Arc::clone(target), Arc::clone(load));
+        Pair { target, load, explorer: None, busy: false, broken: false, tally, next: self.seed }
+    }
+
+    /// The pair that has had the least and still wants some.
+    fn pick(&self, pairs: &mut [Pair], share: Option<u64>) -> Option<usize> {
+        if self.stop && pairs.iter().any(|pair| !pair.tally.report.failures.is_empty()) {
+            return None;
+        }
+        let wants = |pair: &&(usize, &Pair)| {
+            !pair.1.busy && !pair.1.broken && share.is_none_or(|share| pair.1.tally.report.points < share)
+        };
+        let by_spent = |pair: &(usize, &Pair)| (pair.1.tally.spent, pair.0);
+        let all: Vec<(usize, &Pair)> = pairs.iter().enumerate().collect();
+        let n = all.iter().filter(wants).min_by_key(|pair| by_spent(pair))?.0;
+        pairs[n].busy = true;
+        Some(n)
+    }
+
+    /// One run of a pair, the first with what it takes to begin.
+    fn work(&self, pairs: &Mutex<Vec<Pair>>, n: usize, progress: &(dyn Fn(u64, usize) + Sync)) {
+        let (target, load, explorer, seed) = {
+            let pair = &mut pairs.lock()[n];
+            pair.next += 1;
+            (pair.target.clone(), pair.load.clone(), pair.explorer.clone(), pair.next - 1)
+        };
+        let began = Instant::now();
+        let explorer =
+            explorer.map_or_else(|| Explorer::new(target, load).map(|e| Arc::new(e.deep(self.nested))), Ok);
+        let (explorer, report) = match explorer {
+            Ok(explorer) => {
+                let report = explorer.run(seed, &self.effort);
+                (Some(explorer), report)
+            }
+            Err(failure) => (None, broken(failure)),
+        };
+        let mut pairs = pairs.lock();
+        let pair = &mut pairs[n];
+        // Also where nothing can be looked at: it would be tried for ever.
+        pair.broken = explorer.is_none() || (report.points == 0 && !report.failures.is_empty());
+        pair.explorer = explorer;
+        pair.busy = false;
+        pair.tally.report.add(report);
+        pair.tally.runs += 1;
+        pair.tally.spent += began.elapsed();
+        let points = pairs.iter().map(|pair| pair.tally.report.points).sum();
+        let failures = pairs.iter().map(|pair| pair.tally.report.failures.len()).sum();
+        drop(pairs);
+        progress(points, failures);
+    }
+}
+
+fn broken(failure: Failure) -> Report {
+    Report { failures: vec![failure], ..Report::default() }
+}

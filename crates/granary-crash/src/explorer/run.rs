@@ -1,0 +1,328 @@
+//! One run, many crash images: each is recovered, checked and verified; some go on, and are crashed again.
+//!
+//! ```text
+//!   run (seed) ──────────o──────o────o───o──────────────> unmount, mount, verify: the run itself must be right
+//!                        |      |    |   |                      images: film.rs
+//!                        draw 0, 1, .. of what the devices keep
+//!                        recovery ──o── check ── verify ── (one in GOES_ON) load ──o────o──> unmount, mount, verify
+//!                                   |                                              |
+//!                                   an image of its own: path l812+.0/r3-.1        path l812+.0/l90+.0
+//! ```
+//!
+//! Everything is a function of seed and path, so a failure is replayed by these two.
+
+use super::film::{Film, Image, Seen, Wanted};
+use super::life::{Life, Machine, Mission, Outcome};
+use super::place::{Path, Phase, Place};
+use super::{Explorer, Failure, Report};
+use granary_device::Devices;
+use granary_sim::rng::Stream;
+use granary_units::Nanos;
+use std::sync::Arc;
+
+/// How much of a run is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Images at places that are drawn from the whole run.
+    pub anywhere: u32,
+    /// Images in rare steps, at most.
+    pub in_steps: u32,
+    /// Images before and after every command.
+    pub linear: bool,
+    /// States that the devices may be left in which are looked at, of each image. With `exhaustive` all of them, up to this number,
+    /// each once; else drawn.
+    pub draws: u32,
+    /// See `draws`.
+    pub exhaustive: bool,
+}
+
+impl Default for Effort {
+    /// 24 images anywhere, as many in rare steps, two states of each.
+    fn default() -> Effort {
+        Effort { anywhere: 24, in_steps: 24, linear: false, draws: 2, exhaustive: false }
+    }
+}
+
+/// One in so many recovered file systems goes on with its load; the others have been looked at and are left.
+const GOES_ON: u64 = 8;
+/// One in so many is unmounted and mounted again before anybody looks.
+const SHUT_UNSEEN: u64 = 8;
+/// One in so many recoveries is interrupted.
+const INTERRUPTED: f64 = 0.3;
+/// Images of a load that goes on.
+const LATER: u32 = 4;
+
+/// An image, and how it came about.
+struct Crash {
+    path: Path,
+    round: u32,
+    image: Image,
+}
+
+/// What the devices are left with.
+enum Draws {
+    Random(u32),
+    /// The script of the next.
+    Listed(Option<Vec<u64>>),
+}
+
+impl Explorer {
+    /// Runs the load once and looks at the crash images of the run.
+    pub fn run(&self, seed: u64, effort: &Effort) -> Report {
+        let mut report = Report::default();
+        let mut random = Stream::new(seed, "run");
+        let load = if effort.linear {
+            Wanted { all: true, ..Wanted::default() }
+        } else {
+            self.anywhere(&mut random, effort.anywhere)
+        };
+        let (outcome, images) = self.trunk(seed, load, effort.in_steps as usize, &mut report);
+        if let Err(failure) = outcome {
+            report.failures.push(failure);
+        }
+        let mut todo: Vec<Crash> = crashes(&Path::default(), 0, images);
+        while let Some(Crash { path, round, image }) = todo.pop() {
+            let mut draws =
+                if effort.exhaustive { Draws::Listed(Some(Vec::new())) } else { Draws::Random(0) };
+            for draw in 0..effort.draws {
+                let place = Place { phase: image.phase, at: image.at, draw, listed: effort.exhaustive };
+                let Some(devices) = image.devices.fork() else { break };
+                let path = path.then(place);
+                let more = lose_power(&devices, image.now, &mut draws, seed, &path);
+                let round = round + u32::from(image.ran);
+                let machine = Machine::of(devices, image.promises.fork(), image.now);
+                report.points += 1;
+                let wanted = self.wanted_behind(seed, &path);
+                match self.branch(seed, &path, machine, round, wanted, &mut report) {
+                    Ok(images) => todo.extend(crashes(&path, round, images)),
+                    Err(failure) => report.failures.push(Failure { steps: image.steps.clone(), ..failure }),
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+        report
+    }
+
+    /// Does once more what failed at `path` of run `seed`.
+    ///
+    /// # Errors
+    /// The failure. Also one that says that the place is not reached.
+    pub fn replay(&self, seed: u64, path: &Path) -> Result<(), Failure> {
+        let mut report = Report::default();
+        let missing = |done: &Path| {
+            self.failure(seed, "replay".into(), vec![format!("place '{path}': '{done}' is not reached")])
+        };
+        let first = path.0.first().map(|place| Wanted::one(place.at)).unwrap_or_default();
+        let (outcome, mut images) = self.trunk(seed, first, 0, &mut report);
+        let (mut done, mut round) = (Path::default(), 0);
+        if path.0.is_empty() {
+            return outcome;
+        }
+        for (i, place) in path.0.iter().enumerate() {
+            done = done.then(*place);
+            let image = images.into_iter().find(|image| (image.phase, image.at) == (place.phase, place.at));
+            let image = image.ok_or_else(|| missing(&done))?;
+            let devices = image.devices.fork().ok_or_else(|| missing(&done))?;
+            lose_as(&devices, image.now, place, seed, &done);
+            round += u32::from(image.ran);
+            let machine = Machine::of(devices, image.promises.fork(), image.now);
+            let mut wanted = (Wanted::default(), Wanted::default());
+            if let Some(next) = path.0.get(i + 1) {
+                *if next.phase == Phase::Recovery { &mut wanted.0 } else { &mut wanted.1 } =
+                    Wanted::one(next.at);
+            }
+            match self.branch(seed, &done, machine, round, wanted, &mut report) {
+                Ok(next) => images = next,
+                Err(failure) => return Err(Failure { steps: image.steps, ..failure }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The run itself, without a failure.
+    fn trunk(
+        &self,
+        seed: u64,
+        load: Wanted,
+        in_steps: usize,
+        report: &mut Report,
+    ) -> (Result<(), Failure>, Vec<Image>) {
+        let Some(raw) = self.made.fork() else {
+            let what = vec!["its devices cannot be copied (Drive::fork)".to_owned()];
+            return (Err(self.failure(seed, "run".into(), what)), Vec::new());
+        };
+        let machine = Machine::of(raw, Machine::promises(&*self.target), self.made_at);
+        let mut random = Stream::new(seed, "trunk");
+        machine.devices.answer_late(self.late(seed));
+        let jitter = jitter(&mut random);
+        let unsynced = random.chance(0.5);
+        let mission = Mission { jitter, unsynced, seed: random.next_u64(), ..Mission::calm(0, false) };
+        let wanted = (Wanted::default(), load);
+        let film = Film::new(
+            machine.raw.clone(),
+            machine.promises.clone(),
+            wanted,
+            in_steps,
+            self.extent.span,
+            random,
+        );
+        let (images, outcome) = self.filmed(machine, seed, mission, &film, report);
+        let outcome = match outcome {
+            Outcome::Wrong { stage, evidence } => Err(self.failure(seed, stage, evidence)),
+            _ => Ok(()),
+        };
+        (outcome, images)
+    }
+
+    /// A life behind a power failure; `path` ends with that.
+    fn branch(
+        &self,
+        seed: u64,
+        path: &Path,
+        machine: Machine,
+        round: u32,
+        wanted: (Wanted, Wanted),
+        report: &mut Report,
+    ) -> Result<Vec<Image>, Failure> {
+        let mut random = Stream::new(seed, &format!("life behind {path}"));
+        let mission = Mission {
+            jitter: jitter(&mut random),
+            shut_unseen: random.below(SHUT_UNSEEN) == 0,
+            brief: random.below(GOES_ON) > 0,
+            unsynced: random.chance(0.5),
+            seed: random.next_u64(),
+            ..Mission::calm(round, true)
+        };
+        let film =
+            Film::new(machine.raw.clone(), machine.promises.clone(), wanted, 0, self.extent.span, random);
+        let (images, outcome) = self.filmed(machine, seed, mission, &film, report);
+        match outcome {
+            Outcome::Wrong { stage, evidence } => {
+                Err(Failure { path: path.clone(), ..self.failure(seed, stage, evidence) })
+            }
+            _ => Ok(images),
+        }
+    }
+
+    fn filmed(
+        &self,
+        machine: Machine,
+        seed: u64,
+        mission: Mission,
+        film: &Arc<Film>,
+        report: &mut Report,
+    ) -> (Vec<Image>, Outcome) {
+        let (target, load) = (Arc::clone(&self.target), Arc::clone(&self.load));
+        let life = Life { target, load, root_seed: seed, mission, film: Some(Arc::clone(film)) };
+        let (_, outcome) = life.live(machine);
+        let (images, seen) = film.develop();
+        for image in &images {
+            report.coverage.failures += 1;
+            report.coverage.in_recovery += u64::from(image.phase == Phase::Recovery);
+        }
+        if let Outcome::Finished { seen, .. } = &outcome {
+            report.coverage.add(seen);
+        }
+        add_steps(report, seen);
+        (images, outcome)
+    }
+
+    /// Places all over the load.
+    fn anywhere(&self, random: &mut Stream, count: u32) -> Wanted {
+        let mut wanted = Wanted::default();
+        for _ in 0..count {
+            if random.chance(0.25) {
+                wanted.instants.insert(Nanos(random.below(self.extent.span.0)));
+            } else {
+                wanted.commands.insert((1 + random.below(self.extent.commands), random.chance(0.5)));
+            }
+        }
+        wanted
+    }
+
+    /// Where the life behind `path` is to be interrupted in its turn.
+    fn wanted_behind(&self, seed: u64, path: &Path) -> (Wanted, Wanted) {
+        if path.0.len() >= self.deep as usize {
+            return Default::default();
+        }
+        let mut random = Stream::new(seed, &format!("places behind {path}"));
+        let mut recovery = Wanted::default();
+        if random.chance(INTERRUPTED) {
+            // A recovery is short; how short is not known.
+            let magnitude = random.below(10);
+            recovery.commands.insert((1 + random.below(1 << magnitude), random.chance(0.5)));
+        }
+        (recovery, self.anywhere(&mut random, LATER))
+    }
+}
+
+fn jitter(random: &mut Stream) -> Nanos {
+    if random.chance(0.5) { Nanos(1 + random.below(2_000)) } else { Nanos::ZERO }
+}
+
+fn crashes(path: &Path, round: u32, images: Vec<Image>) -> Vec<Crash> {
+    images.into_iter().map(|image| Crash { path: path.clone(), round, image }).collect()
+}
+
+fn add_steps(report: &mut Report, seen: Seen) {
+    for (step, (entered, crashed)) in seen {
+        let all = report.steps.entry(step).or_default();
+        (all.0, all.1) = (all.0 + entered, all.1 + crashed);
+    }
+}
+
+/// Cuts the power. Says whether there are more states that the devices may be left in.
+fn lose_power(devices: &Devices, now: Nanos, draws: &mut Draws, seed: u64, path: &Path) -> bool {
+    match draws {
+        Draws::Random(n) => {
+            *n += 1;
+            let mut random = survival(seed, path);
+            let before = random.clone();
+            devices.power_fail(now, &mut random);
+            // Where nothing was left to chance, there is no second state.
+            random != before
+        }
+        Draws::Listed(script) => {
+            let mut random = Stream::scripted(script.take().unwrap_or_default());
+            devices.power_fail(now, &mut random);
+            *script = random.next_script();
+            script.is_some()
+        }
+    }
+}
+
+fn survival(seed: u64, path: &Path) -> Stream {
+    Stream::new(seed, &format!("survival of {path}"))
+}
+
+/// The same power failure once more.
+fn lose_as(devices: &Devices, now: Nanos, place: &Place, seed: u64, path: &Path) {
+    if !place.listed {
+        devices.power_fail(now, &mut survival(seed, path));
+        return;
+    }
+    // The scripts before say which one this is.
+    let mut script = Vec::new();
+    for _ in 0..place.draw {
+        let Some(copy) = devices.fork() else { break };
+        let mut random = Stream::scripted(script);
+        copy.power_fail(now, &mut random);
+        script = random.next_script().unwrap_or_default();
+    }
+    devices.power_fail(now, &mut Stream::scripted(script));
+}
+
+impl Explorer {
+    /// Devices with the new file system, before its first mount.
+    pub(super) fn made(machine: &Machine) -> (Devices, Nanos) {
+        (machine.raw.fork().unwrap_or_default(), machine.now)
+    }
+
+    /// How late drives answer in this run or point: in half of them a share of the writes is late.
+    pub(super) fn late(&self, seed: u64) -> Option<u64> {
+        let late = !self.punctual && Stream::new(seed, "late drive").chance(0.5);
+        late.then_some(seed)
+    }
+}

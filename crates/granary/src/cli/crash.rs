@@ -1,0 +1,96 @@
+//! Arguments of `crash`.
+
+use clap::{Args, ValueEnum};
+use granary_crash::{Effort, Path};
+use granary_units::Nanos;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Which crash images of a run are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Half of them in rare steps (a journal that wraps, garbage collection), half anywhere; two draws of what is lost in each
+    Sample,
+    /// Before and after every command of the run
+    Linear,
+    /// As sample, and of each image every state that the devices may be left in, up to 64
+    Exhaustive,
+}
+
+impl Mode {
+    /// What a run costs.
+    pub fn effort(self) -> Effort {
+        match self {
+            Mode::Sample => Effort::default(),
+            Mode::Linear => Effort { anywhere: 0, in_steps: 0, linear: true, draws: 1, exhaustive: false },
+            Mode::Exhaustive => {
+                Effort { anywhere: 8, in_steps: 8, draws: 64, exhaustive: true, linear: false }
+            }
+        }
+    }
+}
+
+/// A run and the places of its power failures, as a report names them.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The run.
+    pub seed: u64,
+    /// Where the power fails.
+    pub path: Path,
+}
+
+impl FromStr for Replay {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Replay, String> {
+        let (seed, path) = text.split_once(':').unwrap_or((text, ""));
+        let seed = seed
+            .parse()
+            .map_err(|_| format!("'{seed}' is no number of a run: write for example 17:l812+.0"))?;
+        Ok(Replay { seed, path: path.parse()? })
+    }
+}
+
+/// Arguments of `granary crash`.
+#[derive(Args, Clone)]
+pub struct CrashArgs {
+    /// File systems, or crash cases of them (`granary crash --list` names all); all where left out
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub fs: Vec<String>,
+    /// Loads (`granary crash --list` names all); all where left out
+    #[arg(long, value_delimiter = ',', value_name = "LOAD")]
+    pub load: Vec<String>,
+    /// List file systems and loads
+    #[arg(long)]
+    pub list: bool,
+    /// Crash points of each file system
+    #[arg(long, value_name = "N")]
+    pub points: Option<u64>,
+    /// Seconds for all; 60 where neither points nor time are given
+    #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
+    pub time: Option<Nanos>,
+    /// Which crash images are looked at
+    #[arg(long, value_enum, default_value_t = Mode::Sample)]
+    pub mode: Mode,
+    /// Power failures one after the other, at most: the second in the recovery from the first, or in the load behind it
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub nested: u32,
+    /// Number of the first run of each load
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Runs at a time; one for each core of this machine where left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub jobs: Option<u16>,
+    /// Stop at the first failure
+    #[arg(long)]
+    pub stop: bool,
+    /// Do one crash point once more, as a report names it; needs one file system and one load
+    #[arg(long, value_name = "RUN:PLACE")]
+    pub replay: Option<Replay>,
+    /// File of failures: those in it are tried first, and stay until they pass; new ones are added
+    #[arg(long, value_name = "FILE")]
+    pub failures: Option<PathBuf>,
+    /// Print a JSON object instead of tables
+    #[arg(long)]
+    pub json: bool,
+}

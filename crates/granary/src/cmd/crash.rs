@@ -1,0 +1,230 @@
+//! `granary crash`: power failures by the thousand; which promises were broken, where, and how to see it again.
+//!
+//! Exit codes: 0 nothing found, 1 a promise was broken (or a file system went wrong without a power failure), 2 usage.
+
+use crate::cli::crash::{CrashArgs, Replay};
+use crate::failure::Failure;
+use crate::progress::Fraction;
+use comfy_table::Table;
+use granary_crash::target::{by_name, names};
+use granary_crash::{Campaign, Explorer, LOADS, Load, Tally, Target, load_by_name};
+use granary_lab::registry::FILE_SYSTEMS;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is looked at where neither points nor time are given.
+const USUAL_TIME: Duration = Duration::from_secs(60);
+
+/// Runs the command.
+pub fn run(args: &CrashArgs) -> Result<ExitCode, Failure> {
+    if args.list {
+        outln!("file systems:\n  {}", names(FILE_SYSTEMS).join("\n  "));
+        outln!("loads:\n  {}", LOADS.join("\n  "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let targets = targets(&args.fs)?;
+    let loads = loads(&args.load)?;
+    if let Some(replay) = &args.replay {
+        let ([target], [load]) = (&targets[..], &loads[..]) else {
+            return Err(Failure::usage(
+                "--replay needs --fs and --load with one name each, as the report names them",
+            ));
+        };
+        return again(args, target, load, replay);
+    }
+    let known = args.failures.as_deref().map(read).transpose()?.unwrap_or_default();
+    let (mut still, mut found) = (Vec::new(), 0);
+    for line in &known {
+        let failure = one_known(args, line)?;
+        if let Some(text) = failure {
+            say!("still fails: {text}");
+            still.push(line.clone());
+            found += 1;
+        } else {
+            say!("passes now: {line}");
+        }
+    }
+    let tallies = explore(args, &targets, &loads);
+    let failures = || tallies.iter().flat_map(|t| &t.report.failures);
+    found += failures().count();
+    if let Some(file) = &args.failures {
+        let new = failures().filter_map(granary_crash::Failure::replay_line);
+        let all: Vec<String> = still.into_iter().chain(new).collect();
+        let text = all.iter().fold(String::new(), |text, line| text + line + "\n");
+        std::fs::write(file, text).map_err(|e| Failure::io(format!("writing {}", file.display()), e))?;
+    }
+    if args.json {
+        outln!("{}", json(&tallies));
+    } else {
+        print(&tallies);
+    }
+    Ok(if found == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn targets(asked: &[String]) -> Result<Vec<Arc<dyn Target>>, Failure> {
+    let all = names(FILE_SYSTEMS);
+    let chosen = if asked.is_empty() { all.clone() } else { asked.to_vec() };
+    let target = |name: &String| {
+        by_name(FILE_SYSTEMS, name)
+            .ok_or_else(|| Failure::usage(format!("no file system '{name}': choose from {}", all.join(", "))))
+    };
+    chosen.iter().map(target).collect()
+}
+
+fn loads(asked: &[String]) -> Result<Vec<Arc<dyn Load>>, Failure> {
+    let usual: Vec<String> = LOADS.iter().map(|&name| name.to_owned()).collect();
+    let chosen = if asked.is_empty() { &usual[..] } else { asked };
+    let load = |name: &String| {
+        load_by_name(name)
+            .ok_or_else(|| Failure::usage(format!("no load '{name}': choose from {}", LOADS.join(", "))))
+    };
+    chosen.iter().map(load).collect()
+}
+
+fn explorer(args: &CrashArgs, target: &Arc<dyn Target>, load: &Arc<dyn Load>) -> Result<Explorer, String> {
+    let made = Explorer::new(Arc::clone(target), Arc::clone(load));
+    made.map(|explorer| explorer.deep(args.nested)).map_err(|failure| failure.to_string())
+}
+
+fn again(
+    args: &CrashArgs,
+    target: &Arc<dyn Target>,
+    load: &Arc<dyn Load>,
+    replay: &Replay,
+) -> Result<ExitCode, Failure> {
+    let done = explorer(args, target, load).and_then(|explorer| {
+        explorer.replay(replay.seed, &replay.path).map_err(|failure| failure.to_string())
+    });
+    match done {
+        Ok(()) => {
+            outln!("nothing is wrong there");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(text) => {
+            outln!("{text}");
+            Ok(ExitCode::from(1))
+        }
+    }
+}
+
+/// The lines of a file of failures: file system, load, run and place.
+fn read(file: &Path) -> Result<Vec<String>, Failure> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(Failure::io(format!("reading {}", file.display()), e)),
+    }
+}
+
+/// What a known failure says now, if it still is one.
+fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
+    let wrong = || Failure::usage(format!("'{line}' is no failure: a line is FILE-SYSTEM LOAD RUN:PLACE"));
+    let mut words = line.split_whitespace();
+    let (fs, load, place) = (words.next(), words.next(), words.next());
+    let (Some(fs), Some(load), Some(place)) = (fs, load, place) else { return Err(wrong()) };
+    let replay: Replay = place.parse().map_err(Failure::usage)?;
+    let (targets, loads) = (targets(&[fs.to_owned()])?, loads(&[load.to_owned()])?);
+    let done = explorer(args, &targets[0], &loads[0]).and_then(|explorer| {
+        explorer.replay(replay.seed, &replay.path).map_err(|failure| failure.to_string())
+    });
+    Ok(done.err())
+}
+
+fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>]) -> Vec<Tally> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let time = args.time.map(|time| Duration::from_nanos(time.0));
+    let campaign = Campaign {
+        effort: args.mode.effort(),
+        nested: args.nested,
+        seed: args.seed,
+        points: args.points,
+        time: time.or(args.points.is_none().then_some(USUAL_TIME)),
+        jobs: args.jobs.map_or(cores, usize::from),
+        stop: args.stop,
+    };
+    let (bar, began) = (Fraction::new(), Instant::now());
+    let all = args.points.map(|points| points * targets.len() as u64);
+    let progress = |points: u64, failures: usize| {
+        let by_points = all.map(|all| points as f64 / all as f64);
+        let by_time = campaign.time.map(|time| began.elapsed().as_secs_f64() / time.as_secs_f64());
+        let part = by_points.unwrap_or(0.0).max(by_time.unwrap_or(0.0)).min(1.0);
+        bar.set(&format!("{points} points, {failures} failures"), part);
+    };
+    let tallies = campaign.explore(targets, loads, &progress);
+    bar.finish();
+    tallies
+}
+
+fn per_second(tally: &Tally) -> f64 {
+    tally.report.points as f64 / tally.spent.as_secs_f64().max(1e-9)
+}
+
+fn print(tallies: &[Tally]) {
+    for failure in tallies.iter().flat_map(|t| &t.report.failures) {
+        outln!("{failure}\n");
+    }
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_header([
+        "file system",
+        "load",
+        "runs",
+        "points",
+        "in recovery",
+        "files compared",
+        "points/s",
+        "failures",
+    ]);
+    for tally in tallies {
+        let c = &tally.report.coverage;
+        table.add_row([
+            tally.fs.clone(),
+            tally.load.clone(),
+            tally.runs.to_string(),
+            tally.report.points.to_string(),
+            c.in_recovery.to_string(),
+            c.files.to_string(),
+            format!("{:.0}", per_second(tally)),
+            tally.report.failures.len().to_string(),
+        ]);
+    }
+    outln!("{table}");
+    let steps = steps(tallies);
+    if !steps.is_empty() {
+        let mut table = Table::new();
+        table.load_preset(comfy_table::presets::NOTHING);
+        table.set_header(["rare step", "entered", "images in it"]);
+        for (step, (entered, crashed)) in steps {
+            table.add_row([step.to_owned(), entered.to_string(), crashed.to_string()]);
+        }
+        outln!("\n{table}");
+    }
+}
+
+fn steps(tallies: &[Tally]) -> BTreeMap<&'static str, (u64, u64)> {
+    let mut all = BTreeMap::<_, (u64, u64)>::new();
+    for (step, (entered, crashed)) in tallies.iter().flat_map(|t| &t.report.steps) {
+        let sum = all.entry(*step).or_default();
+        *sum = (sum.0 + entered, sum.1 + crashed);
+    }
+    all
+}
+
+fn json(tallies: &[Tally]) -> serde_json::Value {
+    let tally = |t: &Tally| {
+        let failure = |f: &granary_crash::Failure| serde_json::json!({ "stage": f.stage, "evidence": f.evidence, "replay": f.replay_line() });
+        serde_json::json!({
+            "fs": t.fs, "load": t.load, "runs": t.runs, "points": t.report.points, "seconds": t.spent.as_secs_f64(),
+            "in_recovery": t.report.coverage.in_recovery, "files": t.report.coverage.files, "bytes": t.report.coverage.bytes,
+            "failures": t.report.failures.iter().map(failure).collect::<Vec<_>>(),
+        })
+    };
+    let step = |(step, (entered, crashed)): (&'static str, (u64, u64))| serde_json::json!({ "step": step, "entered": entered, "images": crashed });
+    serde_json::json!({
+        "pairs": tallies.iter().map(tally).collect::<Vec<_>>(),
+        "steps": steps(tallies).into_iter().map(step).collect::<Vec<_>>(),
+    })
+}
