@@ -180,6 +180,12 @@ impl F2fs {
                 }
             },
         };
+        // A node with a mark counts as soon as flash has it. In a volatile cache it may overtake its data: after a power failure
+        // recovery would put what was never written in the place of what an earlier fsync promised. The kernel sends PREFLUSH here
+        // for atomic files alone.
+        if self.port.info().volatile_cache {
+            self.flush()?;
+        }
         let Ok((ticket, chain)) = self.write_nodes(&list, Some(&marks)) else {
             return Ok(Left::Checkpoint);
         };

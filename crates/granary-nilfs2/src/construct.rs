@@ -181,8 +181,10 @@ impl Nilfs2 {
         }
     }
 
-    /// FLUSH, where something was written since the last one (`nilfs_flush_device`).
+    /// FLUSH, where something was written since the last one. One at a time: whoever finds that another caller has taken it over
+    /// waits for that one's end (the kernel's `nilfs_flush_device` does not, and returns before the drive has answered).
     pub(crate) fn flush(&self) -> Result<()> {
+        let _one = self.flushing.lock();
         if self.options.barrier && self.unflushed.swap(false, Relaxed) {
             self.stats.lock().flushes += 1;
             self.media.port.flush().inspect_err(|_| self.unflushed.store(true, Relaxed))?;

@@ -119,6 +119,8 @@ pub struct Nilfs2 {
     super_block: parking_lot::Mutex<(Superblock, Nanos)>,
     /// Something was written since the last FLUSH.
     unflushed: AtomicBool,
+    /// Held while a FLUSH is under way.
+    flushing: granary_sim::sync::Mutex<()>,
     /// The cleaner works until there is enough.
     cleaning: AtomicBool,
     /// BAM holds something of this file system.

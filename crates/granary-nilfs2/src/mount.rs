@@ -249,6 +249,7 @@ pub fn mount(port: Port, options: &MountOptions) -> Result<Arc<Nilfs2>> {
         pages: parking_lot::Mutex::new(None),
         super_block: parking_lot::Mutex::new((sb, now())),
         unflushed: AtomicBool::new(true),
+        flushing: granary_sim::sync::Mutex::new(()),
         cleaning: AtomicBool::new(false),
         bam_used: AtomicBool::new(media_has_bam && (options.remap_cleaning || options.fs_write_fsync)),
         said_why: AtomicBool::new(false),
