@@ -77,6 +77,13 @@ impl Promises {
         self
     }
 
+    /// An independent copy of what is promised at this instant: later calls, in either, do not show in the other.
+    /// The two share what neither has changed since. A fork costs a count; the first change after it costs a list of
+    /// the files, and each file that is changed after it costs that file's own record.
+    pub fn fork(&self) -> Promises {
+        Promises(Arc::new(Mutex::new(Arc::clone(&self.0.lock()))))
+    }
+
     /// Changes the model. `change` must not wait: other tasks need the model.
     pub(crate) fn with<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
         change(Arc::make_mut(&mut self.0.lock()))

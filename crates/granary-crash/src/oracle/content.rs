@@ -16,6 +16,7 @@ use super::segments::{Segments, Source, explain};
 use super::stamp::{StampId, Stamps, Tick};
 use granary_units::Payload;
 use std::ops::Range;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -74,7 +75,8 @@ impl Op {
 /// The content of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
-    base: Segments,
+    /// Shared with forks until either folds something into it.
+    base: Arc<Segments>,
     base_size: u64,
     ops: Vec<Op>,
     /// When operations were last folded into the base: what was possible before is no longer known.
@@ -84,7 +86,7 @@ pub(crate) struct Content {
 impl Content {
     /// Content that is certain.
     pub(crate) fn certain(base: Segments, size: u64) -> Content {
-        Content { base, base_size: size, ops: Vec::new(), folded: 0 }
+        Content { base: Arc::new(base), base_size: size, ops: Vec::new(), folded: 0 }
     }
 
     /// A write begins. `pos`: `None` where it goes to the end, wherever that is.
@@ -157,18 +159,18 @@ impl Content {
             let op = self.ops.remove(i);
             match op.kind {
                 Kind::Write { pos, len, source, .. } => {
-                    self.base.write(pos..pos + len, source);
+                    Arc::make_mut(&mut self.base).write(pos..pos + len, source);
                     if len > 0 {
                         self.base_size = self.base_size.max(pos + len);
                     }
                 }
                 Kind::Truncate(size) => {
-                    self.base.truncate(size);
+                    Arc::make_mut(&mut self.base).truncate(size);
                     self.base_size = size;
                 }
                 Kind::Space { pos, end, zeroes, extends } => {
                     if zeroes {
-                        self.base.write(pos..end, Source::Zero);
+                        Arc::make_mut(&mut self.base).write(pos..end, Source::Zero);
                     }
                     if extends {
                         self.base_size = self.base_size.max(end);
@@ -177,6 +179,11 @@ impl Content {
             }
             self.folded = stamps.tick();
         }
+    }
+
+    /// Whether there are changes that are not part of the certain content.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.ops.is_empty()
     }
 
     /// Whether everything that was possible since `since` is still known.

@@ -18,6 +18,7 @@ use super::times::{Clock, Times};
 use granary_vfs::{Allocate, Attr, FileKind, Ino, OpenFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Names a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +49,8 @@ pub(crate) struct Node {
     pub(crate) xattrs: BTreeMap<Vec<u8>, Register<Option<u64>>>,
     /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
-    pub(super) entries: BTreeMap<Vec<u8>, Slot>,
+    /// Shared with forks until either changes.
+    pub(super) entries: Arc<BTreeMap<Vec<u8>, Slot>>,
     pub(super) parent: NodeId,
     /// The change that made it.
     pub(super) born: StampId,
@@ -73,7 +75,7 @@ impl Node {
             times: Times::unknown(),
             xattrs: BTreeMap::new(),
             target: Vec::new(),
-            entries: BTreeMap::new(),
+            entries: Arc::default(),
             parent: NodeId::ROOT,
             born,
             named: Vec::new(),
@@ -81,6 +83,11 @@ impl Node {
             kept: false,
             removals: 0,
         }
+    }
+
+    /// Whether it has changes that a `sync` may make durable.
+    fn has_pending(&self) -> bool {
+        self.content.has_pending() || !self.changes.is_empty() || !self.named.is_empty()
     }
 }
 
@@ -114,9 +121,10 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) stamps: Stamps,
-    pub(super) nodes: Vec<Node>,
-    pub(super) by_ino: FxHashMap<u64, NodeId>,
-    pub(super) moves: Vec<Move>,
+    /// Each shared with forks until either changes; so are the next two.
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) by_ino: Arc<FxHashMap<u64, NodeId>>,
+    pub(super) moves: Arc<Vec<Move>>,
     /// What the model could not follow, or what a call of the load showed that cannot be.
     pub(crate) confused: Vec<String>,
     /// Numbers the fills, so that every write has a word of its own.
@@ -132,9 +140,9 @@ impl Model {
     pub(crate) fn new() -> Model {
         Model {
             stamps: Stamps::new(),
-            nodes: vec![Node::new(FileKind::Dir, StampId::ORIGIN)],
-            by_ino: FxHashMap::default(),
-            moves: Vec::new(),
+            nodes: vec![Arc::new(Node::new(FileKind::Dir, StampId::ORIGIN))],
+            by_ino: Arc::default(),
+            moves: Arc::default(),
             confused: Vec::new(),
             fills: 0,
             whole_renames: true,
@@ -147,11 +155,11 @@ impl Model {
     }
 
     pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
+        Arc::make_mut(&mut self.nodes[id.0 as usize])
     }
 
     pub(super) fn add(&mut self, node: Node) -> NodeId {
-        self.nodes.push(node);
+        self.nodes.push(Arc::new(node));
         NodeId((self.nodes.len() - 1) as u32)
     }
 
@@ -162,7 +170,7 @@ impl Model {
 
     /// Learns what a node is called and looks like, once its creation succeeded.
     pub(crate) fn identify(&mut self, id: NodeId, ino: Ino, attr: &Attr) {
-        self.by_ino.insert(ino.0, id);
+        Arc::make_mut(&mut self.by_ino).insert(ino.0, id);
         let node = self.node_mut(id);
         node.ino = Some(ino);
         // Where the node is at all, it is at least as it was made.
@@ -192,7 +200,7 @@ impl Model {
         if !data.is_empty() {
             self.touch(id, by, true);
         }
-        self.nodes[id.0 as usize].content.begin_write(&self.stamps, by, pos, data);
+        Arc::make_mut(&mut self.nodes[id.0 as usize]).content.begin_write(&self.stamps, by, pos, data);
         by
     }
 
@@ -200,7 +208,7 @@ impl Model {
     pub(crate) fn end_write(&mut self, id: NodeId, by: StampId, pos: u64, len: u64, flags: OpenFlags) {
         self.stamps.end_timed(by);
         self.touched(id, by);
-        self.nodes[id.0 as usize].content.end_write(by, pos, len);
+        Arc::make_mut(&mut self.nodes[id.0 as usize]).content.end_write(by, pos, len);
         // O_SYNC includes O_DSYNC.
         if flags.contains(OpenFlags::DSYNC) {
             let (began, now) = (self.stamps.start(by), self.stamps.tick());
@@ -208,7 +216,7 @@ impl Model {
             if flags.contains(OpenFlags::SYNC) {
                 self.stamps.keep(by.times(), now);
             }
-            self.nodes[id.0 as usize].content.fold(&mut self.stamps);
+            Arc::make_mut(&mut self.nodes[id.0 as usize]).content.fold(&mut self.stamps);
             self.keep_names(id, began, !flags.contains(OpenFlags::SYNC));
         }
     }
@@ -248,7 +256,7 @@ impl Model {
     pub(crate) fn begin_xattr(&mut self, id: NodeId, name: &[u8], value: Option<u64>) -> StampId {
         let by = self.stamps.begin_timed();
         self.touch(id, by, false);
-        let xattrs = &mut self.nodes[id.0 as usize].xattrs;
+        let xattrs = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).xattrs;
         xattrs.entry(name.to_vec()).or_insert_with(|| Register::new(None)).push(&self.stamps, by, value);
         by
     }
@@ -267,7 +275,7 @@ impl Model {
     pub(crate) fn begin_mode(&mut self, id: NodeId, mode: u16) -> StampId {
         let by = self.stamps.begin_timed();
         self.touch(id, by, false);
-        self.nodes[id.0 as usize].mode.push(&self.stamps, by, Some(mode));
+        Arc::make_mut(&mut self.nodes[id.0 as usize]).mode.push(&self.stamps, by, Some(mode));
         by
     }
 
@@ -283,7 +291,7 @@ impl Model {
     pub(crate) fn begin_owner(&mut self, id: NodeId, uid: Option<u32>, gid: Option<u32>) -> StampId {
         let by = self.stamps.begin_timed();
         self.touch(id, by, false);
-        let owner = &mut self.nodes[id.0 as usize].owner;
+        let owner = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).owner;
         let new = owner.current().map(|(u, g)| (uid.unwrap_or(u), gid.unwrap_or(g)));
         owner.push(&self.stamps, by, new);
         by
@@ -310,7 +318,7 @@ impl Model {
 
     /// An `fsync` (or with `data_only` an `fdatasync`) of the node succeeded that began at `horizon`.
     pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
-        let (stamps, node) = (&mut self.stamps, &mut self.nodes[id.0 as usize]);
+        let (stamps, node) = (&mut self.stamps, Arc::make_mut(&mut self.nodes[id.0 as usize]));
         node.content.keep(stamps, horizon);
         if !data_only {
             node.mode.keep(stamps, horizon);
@@ -347,7 +355,7 @@ impl Model {
     fn keep_directory(&mut self, mut dir: NodeId, horizon: Tick) {
         // Every step goes up; the bound only guards against a model that lost its way.
         for _ in 0..self.nodes.len() {
-            let (stamps, node) = (&mut self.stamps, &mut self.nodes[dir.0 as usize]);
+            let (stamps, node) = (&mut self.stamps, Arc::make_mut(&mut self.nodes[dir.0 as usize]));
             if dir == NodeId::ROOT || !stamps.keep(node.born, horizon) {
                 return;
             }
@@ -361,12 +369,19 @@ impl Model {
         self.stamps.keep_all(horizon);
         let stamps = &mut self.stamps;
         for node in &mut self.nodes {
+            if !node.has_pending() {
+                // Nothing of it changes: it stays shared with forks.
+                continue;
+            }
+            let node = Arc::make_mut(node);
             node.content.fold(stamps);
             node.changes.retain(|&change| !stamps.durable(change));
             let before = node.named.len();
             node.named.retain(|(by, ..)| !stamps.durable(*by));
             node.kept |= node.named.len() < before;
         }
-        self.moves.retain(|m| !stamps.durable(m.stamp));
+        if !self.moves.is_empty() {
+            Arc::make_mut(&mut self.moves).retain(|m| !stamps.durable(m.stamp));
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::model::{Fate, Model, Move, Node, NodeId};
 use super::register::Register;
 use super::stamp::StampId;
 use granary_vfs::FileKind;
+use std::sync::Arc;
 
 /// Where a path leads.
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ impl Model {
         let losers = if exchange { Vec::new() } else { to.node.into_iter().collect() };
         let nodes: Vec<NodeId> = from.node.into_iter().chain(to.node).collect();
         let (from, to) = ((from.dir, from.name.clone()), (to.dir, to.name.clone()));
-        self.moves.push(Move { stamp: by, from, to });
+        Arc::make_mut(&mut self.moves).push(Move { stamp: by, from, to });
         self.begin_names(by, set, true, losers, &nodes)
     }
 
@@ -106,7 +107,7 @@ impl Model {
             touched.push(node);
         }
         for (dir, name, node) in &at {
-            let entries = &mut self.nodes[dir.0 as usize].entries;
+            let entries = Arc::make_mut(&mut Arc::make_mut(&mut self.nodes[dir.0 as usize]).entries);
             match entries.get_mut(name) {
                 Some(slot) => slot.push(&self.stamps, by, *node),
                 None => {
@@ -127,7 +128,7 @@ impl Model {
         let NameChange { by, at, promises, losers, touched } = change;
         if fate == Fate::Failed {
             for (dir, name, _) in &at {
-                if let Some(slot) = self.node_mut(*dir).entries.get_mut(name) {
+                if let Some(slot) = Arc::make_mut(&mut self.node_mut(*dir).entries).get_mut(name) {
                     slot.remove(by);
                 }
             }
@@ -135,7 +136,7 @@ impl Model {
                 self.node_mut(loser).removals -= 1;
             }
             touched.into_iter().for_each(|id| self.untouch(id, by));
-            self.moves.retain(|m| m.stamp != by);
+            Arc::make_mut(&mut self.moves).retain(|m| m.stamp != by);
             return;
         }
         self.stamps.end_timed(by);

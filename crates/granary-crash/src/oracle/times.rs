@@ -14,6 +14,7 @@ use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
 use granary_units::Nanos;
 use granary_vfs::{Attr, FileKind, Time, VfsConfig};
+use std::sync::Arc;
 
 /// An instant within these, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ impl Model {
     pub(super) fn touch(&mut self, id: NodeId, by: StampId, modifies: bool) {
         let Some(clock) = self.clock else { return };
         let span = Span { from: clock.now(), ..Span::ANY };
-        let times = &mut self.nodes[id.0 as usize].times;
+        let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
         times.changed.push(&self.stamps, by.times(), span);
         if modifies {
             times.modified.push(&self.stamps, by.times(), span);
@@ -113,7 +114,7 @@ impl Model {
     pub(super) fn touched(&mut self, id: NodeId, by: StampId) {
         let Some(clock) = self.clock else { return };
         let now = clock.now();
-        let times = &mut self.nodes[id.0 as usize].times;
+        let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
         for register in [&mut times.modified, &mut times.changed] {
             let begun = register.of(by.times());
             if let Some(span) = begun {

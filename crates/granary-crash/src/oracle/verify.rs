@@ -20,6 +20,7 @@ use super::times::Times;
 use granary_units::Dest;
 use granary_vfs::{Dirent, FileKind, FsError, OpenFlags, Posix, Stat};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;
@@ -206,12 +207,12 @@ impl<P: Posix> Walk<'_, P> {
         copy.content = content;
         copy.target = target;
         let id = self.out.add(copy);
-        self.out.by_ino.insert(stat.ino.0, id);
+        Arc::make_mut(&mut self.out.by_ino).insert(stat.ino.0, id);
         id
     }
 
     fn enter(&mut self, dir: NodeId, name: &[u8], node: NodeId) {
-        self.out.node_mut(dir).entries.insert(name.to_vec(), Register::new(Some(node)));
+        Arc::make_mut(&mut self.out.node_mut(dir).entries).insert(name.to_vec(), Register::new(Some(node)));
     }
 
     /// Compares an inode with each of its versions.
@@ -384,7 +385,7 @@ impl<P: Posix> Walk<'_, P> {
     fn renames(&mut self) {
         let model = self.model;
         let stamps = &model.stamps;
-        for m in &model.moves {
+        for m in model.moves.iter() {
             // Whether what is seen at a name is certainly from before the rename, or certainly not.
             let side = |place: &(NodeId, Vec<u8>)| -> Option<(bool, bool)> {
                 let seen = *self.seen.get(place)?;
