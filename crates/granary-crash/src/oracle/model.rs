@@ -62,6 +62,10 @@ pub(crate) struct Node {
     pub(super) kept: bool,
     /// Removals of one of its names that were started.
     pub(super) removals: u32,
+    /// It has access lists from its directory that nobody has asked for yet.
+    pub(super) lists_unknown: bool,
+    /// Made without a name, and has none yet.
+    pub(super) unnamed: bool,
 }
 
 impl Node {
@@ -82,6 +86,8 @@ impl Node {
             changes: Vec::new(),
             kept: false,
             removals: 0,
+            lists_unknown: false,
+            unnamed: false,
         }
     }
 
@@ -97,15 +103,6 @@ pub(super) struct Move {
     pub(super) stamp: StampId,
     pub(super) from: (NodeId, Vec<u8>),
     pub(super) to: (NodeId, Vec<u8>),
-}
-
-/// Stands for the value of an extended attribute.
-pub(crate) fn digest(value: &[u8]) -> u64 {
-    use std::hash::Hasher;
-    let mut h = rustc_hash::FxHasher::default();
-    h.write(value);
-    h.write_usize(value.len());
-    h.finish()
 }
 
 /// How a call ended.
@@ -131,6 +128,10 @@ pub(crate) struct Model {
     pub(crate) fills: u64,
     /// What was changed later at one of its names shows, too, whether a rename happened.
     pub(super) whole_renames: bool,
+    /// What a call did is durable once it has returned.
+    pub(super) durable_calls: bool,
+    /// Inode numbers may be others after the next mount.
+    pub(super) loose_inodes: bool,
     /// `None`: times are not followed.
     pub(super) clock: Option<Clock>,
 }
@@ -146,6 +147,8 @@ impl Model {
             confused: Vec::new(),
             fills: 0,
             whole_renames: true,
+            durable_calls: false,
+            loose_inodes: false,
             clock: None,
         }
     }
@@ -171,12 +174,13 @@ impl Model {
     /// Learns what a node is called and looks like, once its creation succeeded.
     pub(crate) fn identify(&mut self, id: NodeId, ino: Ino, attr: &Attr) {
         Arc::make_mut(&mut self.by_ino).insert(ino.0, id);
+        let times = Times::certain(attr, self.clock.map(Clock::now));
         let node = self.node_mut(id);
         node.ino = Some(ino);
         // Where the node is at all, it is at least as it was made.
         node.mode = Register::new(Some(attr.mode));
         node.owner = Register::new(Some((attr.uid, attr.gid)));
-        node.times = Times::certain(attr);
+        node.times = times;
     }
 
     /// A word that no other write has, without a zero byte.
@@ -219,6 +223,7 @@ impl Model {
             Arc::make_mut(&mut self.nodes[id.0 as usize]).content.fold(&mut self.stamps);
             self.keep_names(id, began, !flags.contains(OpenFlags::SYNC));
         }
+        self.returned(id, by);
     }
 
     /// It failed, and nothing was written.
@@ -252,65 +257,13 @@ impl Model {
         by
     }
 
-    /// A change of an extended attribute begins; `value`: its digest, `None` where it is removed.
-    pub(crate) fn begin_xattr(&mut self, id: NodeId, name: &[u8], value: Option<u64>) -> StampId {
-        let by = self.stamps.begin_timed();
-        self.touch(id, by, false);
-        let xattrs = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).xattrs;
-        xattrs.entry(name.to_vec()).or_insert_with(|| Register::new(None)).push(&self.stamps, by, value);
-        by
-    }
-
-    /// It ended.
-    pub(crate) fn end_xattr(&mut self, id: NodeId, name: &[u8], by: StampId, fate: Fate) {
-        if fate == Fate::Failed
-            && let Some(register) = self.node_mut(id).xattrs.get_mut(name)
-        {
-            register.remove(by);
-        }
-        self.end(id, by, fate);
-    }
-
-    /// A change of permission bits begins.
-    pub(crate) fn begin_mode(&mut self, id: NodeId, mode: u16) -> StampId {
-        let by = self.stamps.begin_timed();
-        self.touch(id, by, false);
-        Arc::make_mut(&mut self.nodes[id.0 as usize]).mode.push(&self.stamps, by, Some(mode));
-        by
-    }
-
-    /// It ended.
-    pub(crate) fn end_mode(&mut self, id: NodeId, by: StampId, fate: Fate) {
-        if fate == Fate::Failed {
-            self.node_mut(id).mode.remove(by);
-        }
-        self.end(id, by, fate);
-    }
-
-    /// A change of owner or group begins.
-    pub(crate) fn begin_owner(&mut self, id: NodeId, uid: Option<u32>, gid: Option<u32>) -> StampId {
-        let by = self.stamps.begin_timed();
-        self.touch(id, by, false);
-        let owner = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).owner;
-        let new = owner.current().map(|(u, g)| (uid.unwrap_or(u), gid.unwrap_or(g)));
-        owner.push(&self.stamps, by, new);
-        by
-    }
-
-    /// It ended.
-    pub(crate) fn end_owner(&mut self, id: NodeId, by: StampId, fate: Fate) {
-        if fate == Fate::Failed {
-            self.node_mut(id).owner.remove(by);
-        }
-        self.end(id, by, fate);
-    }
-
     /// A change of one node and its times ended.
     pub(crate) fn end(&mut self, id: NodeId, by: StampId, fate: Fate) {
         match fate {
             Fate::Done => {
                 self.stamps.end_timed(by);
                 self.touched(id, by);
+                self.returned(id, by);
             }
             Fate::Failed => self.untouch(id, by),
         }
@@ -331,7 +284,7 @@ impl Model {
     }
 
     /// Promises the names that the node still has; with `data_only` that it was made and is somewhere.
-    fn keep_names(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
+    pub(super) fn keep_names(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
         let named = std::mem::take(&mut self.node_mut(id).named);
         let born = self.node(id).born;
         let is_there = |m: &Model, (_, dir, name): &(StampId, NodeId, Vec<u8>)| {

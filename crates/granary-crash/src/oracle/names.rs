@@ -57,6 +57,7 @@ impl Model {
         let mut node = Node::new(kind, by);
         node.target = target.to_vec();
         node.parent = at.dir;
+        node.lists_unknown = self.bequeaths(at.dir);
         let id = self.add(node);
         let set = vec![(at.dir, at.name.clone(), Some(id))];
         (self.begin_names(by, set, true, Vec::new(), &[]), id)
@@ -65,7 +66,9 @@ impl Model {
     /// A node gets a second name.
     pub(crate) fn begin_link(&mut self, node: NodeId, to: &Place) -> NameChange {
         let by = self.stamps.begin_timed();
-        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], false, Vec::new(), &[node])
+        // The first name of a file without one is made as a creation makes it.
+        let first = self.node(node).unnamed;
+        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], first, Vec::new(), &[node])
     }
 
     /// A name is removed.
@@ -141,10 +144,13 @@ impl Model {
         }
         self.stamps.end_timed(by);
         touched.into_iter().for_each(|id| self.touched(id, by));
+        let dirs: Vec<NodeId> = at.iter().map(|(dir, ..)| *dir).collect();
+        let named: Vec<NodeId> = at.iter().filter_map(|(.., node)| *node).collect();
         for (dir, name, node) in at {
             self.node_mut(dir).changes.push(by);
             let Some(id) = node else { continue };
             let node = self.node_mut(id);
+            node.unnamed = false;
             if node.kind == FileKind::Dir {
                 node.parent = dir;
             }
@@ -152,5 +158,6 @@ impl Model {
                 node.named.push((by, dir, name));
             }
         }
+        self.returned_names(by, &dirs, &named);
     }
 }
