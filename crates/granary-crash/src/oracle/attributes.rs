@@ -142,6 +142,14 @@ impl Model {
         self.end_xattr(id, ACCESS_LIST, by, fate);
     }
 
+    /// A new file has this list from its directory, as a change of its own behind the creation, which moves no times.
+    pub(crate) fn inherited(&mut self, id: NodeId, name: &[u8], value: Option<u64>) {
+        let by = self.stamps.begin();
+        let xattrs = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).xattrs;
+        xattrs.entry(name.to_vec()).or_insert_with(|| Register::new(None)).push(&self.stamps, by, value);
+        self.stamps.end(by);
+    }
+
     /// Which access lists a new file has from its directory is known now.
     pub(crate) fn lists_known(&mut self, id: NodeId) {
         self.node_mut(id).lists_unknown = false;

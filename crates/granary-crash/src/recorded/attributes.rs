@@ -4,7 +4,7 @@
 //! gets lists of its own, which are asked for as well.
 
 use super::Recorded;
-use crate::oracle::{ACCESS_LIST, DEFAULT_LIST, Fate, NodeId, digest};
+use crate::oracle::{ACCESS_LIST, DEFAULT_LIST, NodeId, digest};
 use granary_vfs::{FsError, Posix, Result, SetXattr};
 
 impl<P: Posix> Recorded<P> {
@@ -30,6 +30,8 @@ impl<P: Posix> Recorded<P> {
         let result = self.inner.setxattr(path, name, value, how);
         let mode = match result {
             Ok(()) => Some(self.inner.stat(path)?.attr.mode),
+            // The mode goes first: it may have changed. The change stays in flight.
+            Err(FsError::NoSpace | FsError::Drive(_) | FsError::Corrupt(_)) => return result,
             Err(_) => None,
         };
         self.promises.with(|m| m.end_access_list(node, by, mode));
@@ -48,10 +50,7 @@ impl<P: Posix> Recorded<P> {
                 Err(e) => return Err(e),
             };
             if value.is_some() {
-                self.promises.with(|m| {
-                    let by = m.begin_xattr(id, name, value);
-                    m.end_xattr(id, name, by, Fate::Done);
-                });
+                self.promises.with(|m| m.inherited(id, name, value));
             }
         }
         self.promises.with(|m| m.lists_known(id));
