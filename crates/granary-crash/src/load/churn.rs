@@ -50,7 +50,7 @@ impl Load for Churn {
         let ops = self.ops;
         at_once(self.name(), self.clients, clients, random, |id, posix, random| {
             let mut one = One { id, posix, random };
-            move || (0..ops).try_for_each(|n| one.step(n / WAVE % 2 == 0)).map(|()| one.posix)
+            move || (0..ops).try_for_each(|n| one.step((n / WAVE).is_multiple_of(2))).map(|()| one.posix)
         })
     }
 }

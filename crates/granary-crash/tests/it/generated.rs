@@ -1,6 +1,6 @@
 //! Generated programs run on file systems as they are, without a failure.
 
-use granary_crash::{Clients, Load, Names, Promises, Sequence, Sequences};
+use granary_crash::{Clients, Explorer, Load, Names, Promises, Sequence, Sequences};
 use granary_sim::World;
 use granary_sim::rng::Stream;
 use granary_vfs::{Call, Caller, Cred, FileSystem, Process, Vfs};
@@ -56,4 +56,20 @@ fn a_program_is_a_load_by_its_name() {
     let program = "creat(/A/foo) fsync rename(/A/foo,/B/bar) sync";
     assert_eq!(granary_crash::load_by_name(program).expect("a load").name(), program);
     assert!(granary_crash::load_by_name("creat(/somewhere/else)").is_none());
+}
+
+/// Some programs of two and three calls at some power failures each.
+fn explore(fs: &str, programs: usize, points: u64, seed: u64) {
+    let all = (2..=3).flat_map(|depth| Sequences::sample(depth, programs, seed));
+    for program in all {
+        let target = crate::targets::by_name(fs).expect("a target");
+        let explorer = Explorer::new(target, Arc::new(program)).unwrap_or_else(|f| panic!("calmly: {f}"));
+        let report = explorer.explore(1..1 + points);
+        assert!(report.failures.is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn generated_programs_keep_their_promises_when_the_power_fails() {
+    ["bytefs", "ext4", "f2fs", "nilfs2", "nova", "orchfs"].iter().for_each(|fs| explore(fs, 10, 2, 3));
 }
