@@ -25,8 +25,10 @@ pub use campaign::{Campaign, Tally};
 pub use explorer::{At, Coverage, Effort, Explorer, Failure, Path, Phase, Place, Report, panic_text};
 pub use faulty::{Faults, Trip};
 pub use load::{
-    Appended, Clean, Clients, Filebench, Full, LOADS, Late, Load, Sparse, Torture, by_name as load_by_name,
+    Appended, Churn, Clean, Clients, Filebench, FromFile, Full, LOADS, Late, Load, Mapped, Names, NearFull,
+    Private, Resize, Rights, Sequence, Sequences, Sparse, Torture, Unnamed, by_name as load_by_name,
+    load_from_file,
 };
-pub use oracle::{Promises, Verdict};
-pub use recorded::Recorded;
+pub use oracle::{Promises, Verdict, exercise};
+pub use recorded::{Budget, Recorded};
 pub use target::Target;

@@ -4,26 +4,45 @@
 //! run again on what is left, as the next round. It must be a function of its random stream, treat errors that its
 //! own randomness provokes (no such name, no space) as a matter of course, and return the others.
 
+mod access;
 mod appended;
+mod churn;
 mod clean;
 mod filebench;
+mod from_file;
 mod full;
+mod generated;
 mod late;
+mod mapped;
+mod near_full;
+mod private;
+mod resize;
 mod sparse;
 mod torture;
+mod unnamed;
 
+pub use access::Rights;
 pub use appended::Appended;
+pub use churn::Churn;
 pub use clean::Clean;
 pub use filebench::Filebench;
+pub use from_file::{FromFile, load_from_file};
 pub use full::Full;
+pub use generated::{Names, Sequence, Sequences};
 pub use late::Late;
+pub use mapped::Mapped;
+pub use near_full::NearFull;
+pub use private::Private;
+pub use resize::Resize;
 pub use sparse::Sparse;
 pub use torture::Torture;
+pub use unnamed::Unnamed;
 
 use crate::oracle::Promises;
 use crate::recorded::Recorded;
 use granary_sim::rng::Stream;
 use granary_vfs::{Cred, OpenFlags, Posix, Process, Result as FsResult, Vfs};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Makes recorded clients of one mounted file system.
@@ -102,10 +121,31 @@ fn fsync_dir(posix: &mut Recorded<Process>, path: &str) -> FsResult<()> {
 }
 
 /// Every load by name.
-pub const LOADS: &[&str] =
-    &["torture", "long", "sparse", "late", "full", "clean", "appended", "varmail", "fileserver", "oltp"];
+pub const LOADS: &[&str] = &[
+    "torture",
+    "long",
+    "sparse",
+    "late",
+    "full",
+    "clean",
+    "appended",
+    "mapped",
+    "unnamed",
+    "access",
+    "resize",
+    "churn",
+    "near-full",
+    "private",
+    "varmail",
+    "fileserver",
+    "oltp",
+];
 
-/// The load with this name, of some hundred operations.
+/// Calls of a program from a file that a run makes at most.
+const CALLS_OF_FILES: u64 = 400;
+
+/// The load with this name, of some hundred operations; or a generated program ([`Sequence::parse`]), or the program of a
+/// file at this path ([`load_from_file`]). What is wrong with a text that is neither is what these two say.
 pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
     Some(match name {
         "torture" => Arc::new(Torture::default()),
@@ -115,7 +155,16 @@ pub fn by_name(name: &str) -> Option<Arc<dyn Load>> {
         "clean" => Arc::new(Clean::default()),
         "appended" => Arc::new(Appended::default()),
         "sparse" => Arc::new(Sparse::default()),
+        "mapped" => Arc::new(Mapped::default()),
+        "unnamed" => Arc::new(Unnamed::default()),
+        "access" => Arc::new(Rights::default()),
+        "resize" => Arc::new(Resize::default()),
+        "churn" => Arc::new(Churn::default()),
+        "near-full" => Arc::new(NearFull::default()),
+        "private" => Arc::new(Private::default()),
         "varmail" | "fileserver" | "oltp" => Arc::new(Filebench::new(name, 250)),
+        program if program.contains('(') => Arc::new(Sequence::parse(program).ok()?),
+        path if Path::new(path).is_file() => Arc::new(load_from_file(Path::new(path), CALLS_OF_FILES).ok()?),
         _ => return None,
     })
 }

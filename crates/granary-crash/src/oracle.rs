@@ -12,12 +12,14 @@
 //! |---|---|---|
 //! | content and size of a file | every change that ended before | `fsync`, `fdatasync` of it, `sync` |
 //! | the bytes of one write | these bytes, and a size that reaches them | the write itself, with O_SYNC or O_DSYNC |
-//! | permission bits, owner, extended attributes | every change that ended before | `fsync` of it, `sync` |
+//! | permission and set-id bits, owner, extended attributes, access lists | every change that ended before | `fsync` of it, `sync` |
+//! | stores through a shared mapping | every store that ended before | `msync` of the range, `fsync`, `fdatasync`, `sync` |
 //! | times of modification and change | that of the last change that ended before, or a later one | `fsync` of it, `sync`, an O_SYNC write |
 //! | names under which it was created or renamed | they are there, in a directory that is there | `fsync` or an O_SYNC write of it |
 //! | that it was created | it is there, under one of its names | `fdatasync` or an O_DSYNC write of it |
 //! | all names in a directory | every change that ended before | `fsync` of the directory |
 //! | everything | every change that ended before | `sync` |
+//! | any call, where every call is durable ([`Promises::with_every_call_durable`]) | its effect, wholly | its return |
 //! | a rename, an exchange | wholly there or not at all (F2FS without strict fsyncs: see [`crate::Target::renames_are_whole`]) | itself |
 //!
 //! | what | may be | never |
@@ -29,9 +31,14 @@
 //! | an entry | | one that nobody made; a file without its directory |
 //!
 //! Changes that overlap in time may have happened in either order. Names made by `link` are promised by `fsync` of the
-//! directory and by `sync` only. Times are followed where the clock is known ([`Promises::with_times`]); access times never.
+//! directory and by `sync` only; the first name of a file made without one is a creation's. Times are followed where the clock is known
+//! ([`Promises::with_times`]): an access time is the one that was set, or of any access since. Files that were stored to through a
+//! mapping keep no times that the model knows.
 
+mod attributes;
+mod calls;
 mod content;
+mod exercise;
 mod model;
 mod names;
 mod register;
@@ -40,7 +47,9 @@ mod stamp;
 mod times;
 mod verify;
 
-pub(crate) use model::{Fate, Model, NodeId, digest};
+pub(crate) use attributes::{ACCESS_LIST, DEFAULT_LIST, digest};
+pub use exercise::exercise;
+pub(crate) use model::{Fate, Model, NodeId};
 pub(crate) use names::{NameChange, Place};
 pub(crate) use stamp::StampId;
 pub use verify::Verdict;
@@ -77,9 +86,23 @@ impl Promises {
         self
     }
 
-    /// What has been promised by now, by itself: what is recorded in either later does not show in the other.
+    /// An independent copy of what is promised at this instant: later calls, in either, do not show in the other.
+    /// The two share what neither has changed since. A fork costs a count; the first change after it costs a list of
+    /// the files, and each file that is changed after it costs that file's own record.
     pub fn fork(&self) -> Promises {
         Promises(Arc::new(Mutex::new(Arc::clone(&self.0.lock()))))
+    }
+
+    /// What a call did is durable once it has returned ([`crate::Target::every_call_is_durable`]).
+    pub fn with_every_call_durable(self, durable: bool) -> Promises {
+        self.with(|m| m.durable_calls = durable);
+        self
+    }
+
+    /// Whether an inode's number may be another one after a mount ([`crate::Target::inodes_may_change`]).
+    pub fn with_loose_inodes(self, loose: bool) -> Promises {
+        self.with(|m| m.loose_inodes = loose);
+        self
     }
 
     /// Changes the model. `change` must not wait: other tasks need the model.

@@ -12,12 +12,16 @@
 //! Invariant: the model's lock is never held while the wrapped client works.
 //! It does *not* follow symbolic links on the way to a file, nor clients that race for one name.
 
-use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId, digest};
+mod attributes;
+mod budget;
+mod calls;
+mod mapped;
+
+pub use budget::Budget;
+
+use crate::oracle::{Fate, Model, NameChange, NodeId, Place, Promises, StampId};
 use granary_units::{Dest, Payload};
-use granary_vfs::{
-    Access, Allocate, Cred, Dirent, Fd, FileKind, FsError, Ino, OpenFlags, Posix, RenameFlags, Result,
-    SetTime, SetXattr, Stat, StatFs, Whence,
-};
+use granary_vfs::{Fd, FileKind, FsError, Ino, MapId, OpenFlags, Posix, Result, Whence};
 use std::collections::BTreeMap;
 
 /// What a descriptor has open.
@@ -33,20 +37,45 @@ pub struct Recorded<P> {
     inner: P,
     promises: Promises,
     files: BTreeMap<Fd, Open>,
+    maps: BTreeMap<MapId, mapped::Mapping>,
     cwd: NodeId,
     unique_fills: bool,
+    /// The client may leave set-id bits where it writes.
+    superuser: bool,
+    budget: Option<Budget>,
 }
 
 impl<P: Posix> Recorded<P> {
     /// Records what `inner` is promised. All clients of one file system share one `promises`.
     pub fn new(inner: P, promises: Promises) -> Recorded<P> {
-        Recorded { inner, promises, files: BTreeMap::new(), cwd: NodeId::ROOT, unique_fills: false }
+        Recorded {
+            inner,
+            promises,
+            files: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            cwd: NodeId::ROOT,
+            unique_fills: false,
+            superuser: true,
+            budget: None,
+        }
     }
 
     /// Gives every filled write a word of its own instead of the load's.
     pub fn with_unique_fills(mut self) -> Recorded<P> {
         self.unique_fills = true;
         self
+    }
+
+    /// Counts calls that change something against a budget, which ends the run when it is spent.
+    pub fn with_budget(mut self, budget: Budget) -> Recorded<P> {
+        self.budget = Some(budget);
+        self
+    }
+
+    fn spend(&self) {
+        if let Some(budget) = &self.budget {
+            budget.spend();
+        }
     }
 
     /// The wrapped client.
@@ -71,7 +100,9 @@ impl<P: Posix> Recorded<P> {
         target: &[u8],
         call: impl FnOnce(&mut P) -> Result<()>,
     ) -> Result<()> {
+        self.spend();
         let place = self.place(path);
+        let dir = place.as_ref().map(|at| at.dir);
         let begun = place.map(|at| self.promises.with(|m| m.begin_make(&at, kind, target)));
         let result = call(&mut self.inner);
         let Some((change, id)) = begun else {
@@ -86,6 +117,7 @@ impl<P: Posix> Recorded<P> {
                 m.end_names(change, Fate::Done);
                 m.identify(id, stat.ino, &stat.attr);
             });
+            self.inherited(dir, id, path)?;
         } else {
             self.promises.with(|m| m.end_names(change, Fate::Failed));
         }
@@ -100,6 +132,7 @@ impl<P: Posix> Recorded<P> {
         call: impl FnOnce(&mut P) -> Result<T>,
         end: impl FnOnce(&mut Model, NodeId, StampId, Fate),
     ) -> Result<T> {
+        self.spend();
         let begun = node.map(|node| (node, self.promises.with(|m| begin(m, node))));
         let result = call(&mut self.inner);
         if let Some((node, by)) = begun {
@@ -113,6 +146,7 @@ impl<P: Posix> Recorded<P> {
 
     /// A call that removes a name.
     fn remove(&mut self, path: &[u8], call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
+        self.spend();
         let place = self.place(path).filter(|at| at.node.is_some());
         let begun = place.map(|at| self.promises.with(|m| m.begin_remove(&at)));
         let result = call(&mut self.inner);
@@ -137,6 +171,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     fn flush(&mut self, fd: Fd, data_only: bool, call: impl FnOnce(&mut P) -> Result<()>) -> Result<()> {
+        self.spend();
         let horizon = self.promises.with(|m| m.stamps.tick());
         call(&mut self.inner)?;
         if let Some(node) = self.node_of(fd) {
@@ -172,7 +207,15 @@ impl<P: Posix> Recorded<P> {
         };
         let appends = open.flags.contains(OpenFlags::APPEND);
         let place = if appends { None } else { Some(at.unwrap_or(open.pos)) };
-        let by = self.promises.with(|m| m.begin_write(open.node, place, data));
+        self.spend();
+        let superuser = self.superuser;
+        let by = self.promises.with(|m| {
+            let by = m.begin_write(open.node, place, data);
+            if !superuser {
+                m.lose_set_ids(open.node, by);
+            }
+            by
+        });
         let written = match self.forward_write(fd, data, at) {
             Ok(written) => written,
             // It may have happened in part: it stays in flight.
@@ -209,6 +252,7 @@ impl<P: Posix> Recorded<P> {
     }
 
     fn read_at(&mut self, fd: Fd, dest: Dest<'_>, at: Option<u64>) -> Result<usize> {
+        self.spend();
         let open = self.files.get(&fd).copied();
         let since = self.promises.with(|m| m.stamps.tick());
         let Dest::Bytes(buffer) = dest else {
@@ -243,264 +287,15 @@ impl<P: Posix> Recorded<P> {
     }
 }
 
-fn fate<T>(result: &Result<T>) -> Fate {
-    if result.is_ok() { Fate::Done } else { Fate::Failed }
+/// A change of size begins.
+fn cut(model: &mut Model, node: NodeId, size: u64, superuser: bool) -> StampId {
+    let by = model.begin_truncate(node, size);
+    if !superuser {
+        model.lose_set_ids(node, by);
+    }
+    by
 }
 
-impl<P: Posix> Posix for Recorded<P> {
-    fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
-        let path = path.as_ref();
-        let place = self.place(path);
-        let exists = place.as_ref().and_then(|at| at.node);
-        let mut begun = None;
-        if flags.contains(OpenFlags::CREAT) && exists.is_none() {
-            begun = place.as_ref().map(|at| self.promises.with(|m| m.begin_make(at, FileKind::File, b"")));
-        }
-        let cuts = flags.contains(OpenFlags::TRUNC) && flags.writes();
-        let cut = exists.filter(|_| cuts).map(|id| (id, self.promises.with(|m| m.begin_truncate(id, 0))));
-        let result = self.inner.open(path, flags, mode);
-        if let Some((id, by)) = cut {
-            self.promises.with(|m| m.end_truncate(id, by, fate(&result)));
-        }
-        let Ok(fd) = result else {
-            if let Some((change, _)) = begun {
-                self.promises.with(|m| m.end_names(change, Fate::Failed));
-            }
-            return result;
-        };
-        let stat = self.inner.fstat(fd)?;
-        if let Some((change, id)) = begun {
-            self.promises.with(|m| {
-                m.end_names(change, Fate::Done);
-                m.identify(id, stat.ino, &stat.attr);
-            });
-        }
-        self.opened(fd, path, flags, stat.ino);
-        Ok(fd)
-    }
-
-    fn close(&mut self, fd: Fd) -> Result<()> {
-        self.files.remove(&fd);
-        self.inner.close(fd)
-    }
-
-    fn read(&mut self, fd: Fd, dest: Dest<'_>) -> Result<usize> {
-        self.read_at(fd, dest, None)
-    }
-
-    fn pread(&mut self, fd: Fd, dest: Dest<'_>, pos: u64) -> Result<usize> {
-        self.read_at(fd, dest, Some(pos))
-    }
-
-    fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize> {
-        self.write_at(fd, data, None)
-    }
-
-    fn pwrite(&mut self, fd: Fd, data: Payload<'_>, pos: u64) -> Result<usize> {
-        self.write_at(fd, data, Some(pos))
-    }
-
-    fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64> {
-        let pos = self.inner.lseek(fd, offset, whence)?;
-        self.moved(fd, pos);
-        Ok(pos)
-    }
-
-    fn ftruncate(&mut self, fd: Fd, size: u64) -> Result<()> {
-        let node = self.node_of(fd);
-        self.change(node, |m, n| m.begin_truncate(n, size), |p| p.ftruncate(fd, size), Model::end_truncate)
-    }
-
-    fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
-        let node = self.node_of(fd).filter(|_| pos.checked_add(len).is_some());
-        self.change(
-            node,
-            |m, n| m.begin_space(n, how, pos, len),
-            |p| p.fallocate(fd, how, pos, len),
-            Model::end_truncate,
-        )
-    }
-
-    fn fsync(&mut self, fd: Fd) -> Result<()> {
-        self.flush(fd, false, |p| p.fsync(fd))
-    }
-
-    fn fdatasync(&mut self, fd: Fd) -> Result<()> {
-        self.flush(fd, true, |p| p.fdatasync(fd))
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        let horizon = self.promises.with(|m| m.stamps.tick());
-        self.inner.sync()?;
-        self.promises.with(|m| m.keep_everything(horizon));
-        Ok(())
-    }
-
-    fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
-        self.inner.stat(path)
-    }
-
-    fn lstat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
-        self.inner.lstat(path)
-    }
-
-    fn fstat(&mut self, fd: Fd) -> Result<Stat> {
-        self.inner.fstat(fd)
-    }
-
-    fn access(&mut self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()> {
-        self.inner.access(path, wanted)
-    }
-
-    fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_mode(n, mode), |p| p.chmod(path, mode), Model::end_mode)
-    }
-
-    fn fchmod(&mut self, fd: Fd, mode: u16) -> Result<()> {
-        let node = self.node_of(fd);
-        self.change(node, |m, n| m.begin_mode(n, mode), |p| p.fchmod(fd, mode), Model::end_mode)
-    }
-
-    fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_owner(n, uid, gid), |p| p.chown(path, uid, gid), Model::end_owner)
-    }
-
-    fn lchown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_owner(n, uid, gid), |p| p.lchown(path, uid, gid), Model::end_owner)
-    }
-
-    fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {
-        let modified = match mtime {
-            SetTime::Omit => None,
-            SetTime::Now => Some(None),
-            SetTime::At(time) => Some(Some(time)),
-        };
-        // It sets nothing, not even the time of change.
-        let nothing = atime == SetTime::Omit && mtime == SetTime::Omit;
-        let node = self.node_at(path.as_ref()).filter(|_| !nothing);
-        if node.is_none() {
-            return self.inner.utimens(path, atime, mtime);
-        }
-        self.change(node, |m, n| m.begin_times(n, modified), |p| p.utimens(path, atime, mtime), Model::end)
-    }
-
-    fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        self.change(node, |m, n| m.begin_truncate(n, size), |p| p.truncate(path, size), Model::end_truncate)
-    }
-
-    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
-        self.inner.getxattr(path, name)
-    }
-
-    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        self.change(
-            node,
-            |m, n| m.begin_xattr(n, name, Some(digest(value))),
-            |p| p.setxattr(path, name, value, how),
-            |m, n, by, fate| m.end_xattr(n, name, by, fate),
-        )
-    }
-
-    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
-        let node = self.node_at(path.as_ref());
-        self.change(
-            node,
-            |m, n| m.begin_xattr(n, name, None),
-            |p| p.removexattr(path, name),
-            |m, n, by, fate| m.end_xattr(n, name, by, fate),
-        )
-    }
-
-    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
-        self.inner.listxattr(path)
-    }
-
-    fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
-        let path = path.as_ref();
-        self.make(path, FileKind::Dir, b"", |p| p.mkdir(path, mode))
-    }
-
-    fn mknod(&mut self, path: impl AsRef<[u8]>, kind: FileKind, mode: u16, rdev: u32) -> Result<()> {
-        let path = path.as_ref();
-        self.make(path, kind, b"", |p| p.mknod(path, kind, mode, rdev))
-    }
-
-    fn rmdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
-        let path = path.as_ref();
-        self.remove(path, |p| p.rmdir(path))
-    }
-
-    fn unlink(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
-        let path = path.as_ref();
-        self.remove(path, |p| p.unlink(path))
-    }
-
-    fn rename_with(
-        &mut self,
-        from: impl AsRef<[u8]>,
-        to: impl AsRef<[u8]>,
-        flags: RenameFlags,
-    ) -> Result<()> {
-        let (from, to) = (from.as_ref(), to.as_ref());
-        let begun = match (self.place(from), self.place(to)) {
-            (Some(a), Some(b)) if a.node.is_some() && (b.node.is_some() || !flags.exchange) => {
-                Some(self.promises.with(|m| m.begin_rename(&a, &b, flags.exchange)))
-            }
-            _ => None,
-        };
-        let result = self.inner.rename_with(from, to, flags);
-        self.renamed(begun, "rename", from, &result);
-        result
-    }
-
-    fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
-        let (old, new) = (old.as_ref(), new.as_ref());
-        let begun = match (self.node_at(old), self.place(new)) {
-            (Some(node), Some(to)) => Some(self.promises.with(|m| m.begin_link(node, &to))),
-            _ => None,
-        };
-        let result = self.inner.link(old, new);
-        self.renamed(begun, "link", old, &result);
-        result
-    }
-
-    fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
-        let (target, path) = (target.as_ref(), path.as_ref());
-        self.make(path, FileKind::Symlink, target, |p| p.symlink(target, path))
-    }
-
-    fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        self.inner.readlink(path)
-    }
-
-    fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>> {
-        self.inner.readdir(fd, max)
-    }
-
-    fn chdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
-        let path = path.as_ref();
-        self.inner.chdir(path)?;
-        match self.node_at(path) {
-            Some(node) => self.cwd = node,
-            None => self.confused("chdir", path),
-        }
-        Ok(())
-    }
-
-    fn statfs(&mut self) -> Result<StatFs> {
-        self.inner.statfs()
-    }
-
-    fn umask(&mut self, mask: u16) -> u16 {
-        self.inner.umask(mask)
-    }
-
-    fn set_cred(&mut self, cred: Cred) {
-        self.inner.set_cred(cred);
-    }
+fn fate<T>(result: &Result<T>) -> Fate {
+    if result.is_ok() { Fate::Done } else { Fate::Failed }
 }

@@ -30,6 +30,16 @@ pub trait Target: Send + Sync {
     /// Whether a file's times are as durable as its data.
     fn times_are_durable(&self) -> bool;
 
+    /// Whether what a call did is durable once it has returned.
+    fn every_call_is_durable(&self) -> bool {
+        false
+    }
+
+    /// Whether a file can have another inode number after the next mount.
+    fn inodes_may_change(&self) -> bool {
+        false
+    }
+
     /// Makes an empty file system; it must be durable on return.
     ///
     /// # Errors
@@ -206,6 +216,14 @@ impl Target for Case {
     fn times_are_durable(&self) -> bool {
         let below = std::iter::successors(self.fs.below, |fs| fs.below);
         self.case.times_are_durable && below.map(|fs| self.case_of(fs)).all(|case| case.times_are_durable)
+    }
+
+    fn every_call_is_durable(&self) -> bool {
+        self.case.every_call_is_durable
+    }
+
+    fn inodes_may_change(&self) -> bool {
+        self.case.inodes_may_change
     }
 
     fn mkfs(&self, devices: &Devices) -> Result<(), FsError> {

@@ -40,6 +40,7 @@ fn mount(
 const SMALL: CrashCase = CrashCase {
     mkfs: "journal = '320KiB'",
     mount: &["capacitor_bytes = '64KiB'"],
+    every_call_is_durable: true,
     ..CrashCase::plain("devfs")
 };
 

@@ -38,28 +38,28 @@ pub const ORCHFS: FsEntry = FsEntry {
     checkpoints: None,
     crash: &[
         // Journals that wrap every few milliseconds.
-        CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("orchfs") },
+        CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..case("orchfs") },
         CrashCase {
             mkfs: "journals = 1\njournal = '64 KiB'",
             mount: &["reclaim = 'artifact'\nrange_lock = 'bits'\nfull_upage = 'writeback'", "engine = false"],
-            ..CrashCase::plain("orchfs-artifact")
+            ..case("orchfs-artifact")
         },
         // Overwrites are old or new as a whole.
         CrashCase {
             mkfs: "journals = 2\njournal = '64 KiB'",
             mount: &["data_atomicity = 'undo'"],
-            ..CrashCase::plain("orchfs-undo")
+            ..case("orchfs-undo")
         },
         CrashCase {
             mkfs: "journals = 2\njournal = '64 KiB'",
             mount: &["data_atomicity = 'redo'"],
-            ..CrashCase::plain("orchfs-redo")
+            ..case("orchfs-redo")
         },
         // Blocks go to the SSD all the time.
         CrashCase {
             mkfs: "journals = 2\njournal = '64 KiB'",
             mount: &["migrate_high = 0", "migrate_low = 0", "migrate_pause = 200000"],
-            ..CrashCase::plain("orchfs-migrate")
+            ..case("orchfs-migrate")
         },
     ],
 };
@@ -82,3 +82,8 @@ pub const PHFS: FsEntry = FsEntry {
     checkpoints: None,
     crash: &[CrashCase { mkfs: "journals = 3\njournal = '64 KiB'", ..CrashCase::plain("phfs") }],
 };
+
+/// Every call is durable when it returns.
+const fn case(name: &'static str) -> CrashCase {
+    CrashCase { every_call_is_durable: true, ..CrashCase::plain(name) }
+}

@@ -19,5 +19,9 @@ pub const PMFS: FsEntry = FsEntry {
     repair: None,
     checkpoints: None,
     // A journal of 1,023 entries: wraps all the time.
-    crash: &[CrashCase { mkfs: "journal = '64KiB'", ..CrashCase::plain("pmfs") }],
+    crash: &[CrashCase {
+        mkfs: "journal = '64KiB'",
+        every_call_is_durable: true,
+        ..CrashCase::plain("pmfs")
+    }],
 };

@@ -6,11 +6,12 @@ use granary_vfs::entry::{CrashCase, OptionsEntry, Section, nothing_periodic, opt
 use granary_vfs::{FsEntry, FsError};
 use std::collections::BTreeMap;
 
-/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. None with files
-/// in persistent memory alone: the explorer wants numbers of inodes to outlive a mount, and such a file's changes when it has gone below.
-const CASES: [(&str, &[&str]); 2] = [
+/// Options of crash cases: small tables that split, files that are promoted by their second fsync, and demotion at work. The last has
+/// all new files in persistent memory alone: their inode numbers change when they have gone below.
+const CASES: [(&str, &[&str]); 3] = [
     ("segment = 1", &[BUSY, "consistency = 'data'\npiece = 4"]),
     ("segment = 1\nform = 'pointers'", &[BUSY, "consistency = 'meta'\npromotion_copy = 'extent'"]),
+    ("segment = 1", &[BUSY, "mode = 'pm'"]),
 ];
 
 /// Demotion every millisecond, of whatever was used some ten times without an fsync.
@@ -58,11 +59,16 @@ pub fn stacked_name(below: &str) -> &'static str {
 #[macro_export]
 macro_rules! cases {
     ($name:literal) => {
-        &[$crate::case($name, 0), $crate::case(concat!($name, "-pointers"), 1)]
+        &[
+            $crate::case($name, 0),
+            $crate::case(concat!($name, "-pointers"), 1),
+            $crate::case(concat!($name, "-alone"), 2),
+        ]
     };
 }
 
 /// A crash case with the options at `which` of [`CASES`].
 pub const fn case(name: &'static str, which: usize) -> CrashCase {
-    CrashCase { mkfs: CASES[which].0, mount: CASES[which].1, ..CrashCase::plain(name) }
+    let inodes_may_change = which == 2;
+    CrashCase { mkfs: CASES[which].0, mount: CASES[which].1, inodes_may_change, ..CrashCase::plain(name) }
 }

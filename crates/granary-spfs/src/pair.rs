@@ -160,6 +160,14 @@ impl Spfs {
             return Ok(());
         }
         let old = word(&self.store.pm, LOWER, Structure::Superblock)?;
+        // What is below still names this memory, which has had files before. With another number in one of the two alone,
+        // a power failure here would leave a pair that fits nowhere.
+        if there(&self.lower, call)?.is_some_and(|(number, _)| number == old && old != 0) {
+            let run = word(&self.store.pm, RUN, Structure::Superblock)? >> 1;
+            self.enter(call, old, run + 1)?;
+            *paired = true;
+            return Ok(());
+        }
         // Another one than before, and than others': by when it was made.
         let number =
             (granary_sim::now().0 ^ (self.lower.vfs().time().0 as u64).rotate_left(20) ^ old.rotate_left(7))

@@ -240,10 +240,14 @@ pub struct CrashCase {
     pub renames_are_whole: bool,
     /// Whether a file's times are as durable as its data.
     pub times_are_durable: bool,
+    /// Whether what a call did is durable once it has returned.
+    pub every_call_is_durable: bool,
+    /// Whether a file can have another inode number after the next mount.
+    pub inodes_may_change: bool,
 }
 
 impl CrashCase {
-    /// The defaults, 512 KiB for metadata, whole renames, durable times.
+    /// The defaults, 512 KiB for metadata, whole renames, durable times, calls that fsync makes durable, lasting inode numbers.
     pub const fn plain(name: &'static str) -> CrashCase {
         CrashCase {
             name,
@@ -252,6 +256,8 @@ impl CrashCase {
             metadata_cache: Bytes::kib(512),
             renames_are_whole: true,
             times_are_durable: true,
+            every_call_is_durable: false,
+            inodes_may_change: false,
         }
     }
 }

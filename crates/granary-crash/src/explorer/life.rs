@@ -48,7 +48,10 @@ impl Machine {
 
     /// What is promised of an empty file system.
     pub(super) fn promises(target: &dyn Target) -> Promises {
-        let promises = Promises::new().with_whole_renames(target.renames_are_whole());
+        let promises = Promises::new()
+            .with_whole_renames(target.renames_are_whole())
+            .with_every_call_durable(target.every_call_is_durable())
+            .with_loose_inodes(target.inodes_may_change());
         if target.times_are_durable() { promises.with_times(&target.vfs()) } else { promises }
     }
 
@@ -319,6 +322,12 @@ impl Life {
         self.check(&fs, "after a clean mount")?;
         let vfs = self.attach(fs)?;
         self.verify(&vfs, promises, told)?;
+        if self.film.is_some() && powered_off {
+            let wrong = crate::oracle::exercise(&vfs);
+            if !wrong.is_empty() {
+                return Err(wrong);
+            }
+        }
         vfs.unmount().map_err(|e| vec![format!("second unmount: {e}")])?;
         devices.check()
     }

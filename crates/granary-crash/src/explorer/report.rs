@@ -71,11 +71,11 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// File system, load, run and place in one line, which finds the failure again; `None` where only a seed does, or nothing
+    /// File system, load, run and place, with tabs between them: a line which finds the failure again; `None` where only a seed does, or nothing
     /// failed but a run without a power failure.
     pub fn replay_line(&self) -> Option<String> {
         let Failure { seed, path, fs, load, .. } = self;
-        (!path.0.is_empty()).then(|| format!("{fs} {load} {seed}:{path}"))
+        (!path.0.is_empty()).then(|| format!("{fs}\t{load}\t{seed}:{path}"))
     }
 }
 
@@ -95,6 +95,8 @@ impl fmt::Display for Failure {
         if evidence.len() > SHOWN {
             writeln!(f, "  and {} more", evidence.len() - SHOWN)?;
         }
+        // Generated programs have spaces and parentheses in their names.
+        let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.clone() };
         if !path.0.is_empty() {
             return write!(f, "  replay: granary crash --fs {fs} --load {load} --replay {seed}:{path}");
         }

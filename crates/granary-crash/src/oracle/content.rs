@@ -16,6 +16,7 @@ use super::segments::{Segments, Source, explain};
 use super::stamp::{StampId, Stamps, Tick};
 use granary_units::Payload;
 use std::ops::Range;
+use std::sync::Arc;
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -25,6 +26,8 @@ enum Kind {
         source: Source,
         /// An append in flight: it lies somewhere from `pos` on.
         floating: bool,
+        /// The file reaches its end at least; a store through a mapping does not move the end.
+        grows: bool,
     },
     Truncate(u64),
     /// A range was allocated: it may be zero now, the file may reach its end.
@@ -57,7 +60,7 @@ impl Op {
     /// The size that the file has at least once it is done, if any.
     fn reaches(&self) -> Option<u64> {
         match self.kind {
-            Kind::Write { pos, len, .. } => (len > 0).then_some(pos + len),
+            Kind::Write { pos, len, grows: true, .. } => (len > 0).then_some(pos + len),
             Kind::Space { end, extends: true, .. } => Some(end),
             _ => None,
         }
@@ -74,7 +77,8 @@ impl Op {
 /// The content of one file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
-    base: Segments,
+    /// Shared with forks until either folds something into it.
+    base: Arc<Segments>,
     base_size: u64,
     ops: Vec<Op>,
     /// When operations were last folded into the base: what was possible before is no longer known.
@@ -84,7 +88,7 @@ pub(crate) struct Content {
 impl Content {
     /// Content that is certain.
     pub(crate) fn certain(base: Segments, size: u64) -> Content {
-        Content { base, base_size: size, ops: Vec::new(), folded: 0 }
+        Content { base: Arc::new(base), base_size: size, ops: Vec::new(), folded: 0 }
     }
 
     /// A write begins. `pos`: `None` where it goes to the end, wherever that is.
@@ -96,19 +100,40 @@ impl Content {
             Payload::Bytes(b) if floating => Source::Anywhere(b.into()),
             Payload::Bytes(b) => Source::Bytes { data: b.into(), origin: pos },
         };
-        let kind = Kind::Write { pos, len: data.len() as u64, source, floating };
+        let kind = Kind::Write { pos, len: data.len() as u64, source, floating, grows: true };
         self.ops.push(Op { stamp: by, kind });
     }
 
     /// The write ended: `len` bytes are at `pos`.
     pub(crate) fn end_write(&mut self, by: StampId, pos: u64, written: u64) {
         let Some(op) = self.ops.iter_mut().find(|op| op.stamp == by) else { return };
-        if let Kind::Write { pos: at, len, source, floating } = &mut op.kind {
+        if let Kind::Write { pos: at, len, source, floating, .. } = &mut op.kind {
             if let Source::Anywhere(data) | Source::Bytes { data, .. } = source {
                 *source = Source::Bytes { data: data.clone(), origin: pos };
             }
             (*at, *len, *floating) = (pos, written, false);
         }
+    }
+
+    /// Bytes are stored at `pos` through a mapping: the file is as long as before.
+    pub(crate) fn begin_store(&mut self, by: StampId, pos: u64, data: Payload<'_>) {
+        let source = match data {
+            Payload::Fill { word, .. } => Source::Fill(word),
+            Payload::Bytes(b) => Source::Bytes { data: b.into(), origin: pos },
+        };
+        let kind = Kind::Write { pos, len: data.len() as u64, source, floating: false, grows: false };
+        self.ops.push(Op { stamp: by, kind });
+    }
+
+    /// The stores within `range` that had ended by `horizon` are durable.
+    pub(crate) fn keep_stores(&mut self, stamps: &mut Stamps, range: Range<u64>, horizon: Tick) {
+        for op in &self.ops {
+            let inside = op.covers().start >= range.start && op.covers().end <= range.end;
+            if inside && matches!(op.kind, Kind::Write { grows: false, .. }) {
+                stamps.keep(op.stamp, horizon);
+            }
+        }
+        self.fold(stamps);
     }
 
     /// A truncation (or extension) begins.
@@ -156,19 +181,19 @@ impl Content {
             }
             let op = self.ops.remove(i);
             match op.kind {
-                Kind::Write { pos, len, source, .. } => {
-                    self.base.write(pos..pos + len, source);
-                    if len > 0 {
+                Kind::Write { pos, len, source, grows, .. } => {
+                    Arc::make_mut(&mut self.base).write(pos..pos + len, source);
+                    if len > 0 && grows {
                         self.base_size = self.base_size.max(pos + len);
                     }
                 }
                 Kind::Truncate(size) => {
-                    self.base.truncate(size);
+                    Arc::make_mut(&mut self.base).truncate(size);
                     self.base_size = size;
                 }
                 Kind::Space { pos, end, zeroes, extends } => {
                     if zeroes {
-                        self.base.write(pos..end, Source::Zero);
+                        Arc::make_mut(&mut self.base).write(pos..end, Source::Zero);
                     }
                     if extends {
                         self.base_size = self.base_size.max(end);
@@ -177,6 +202,11 @@ impl Content {
             }
             self.folded = stamps.tick();
         }
+    }
+
+    /// Whether there are changes that are not part of the certain content.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.ops.is_empty()
     }
 
     /// Whether everything that was possible since `since` is still known.
@@ -223,6 +253,7 @@ impl Content {
         for op in &self.ops {
             let what = match op.kind {
                 Kind::Write { len, floating: true, .. } => format!("append of {len}"),
+                Kind::Write { pos, len, grows: false, .. } => format!("store {pos:#x}..{:#x}", pos + len),
                 Kind::Write { pos, len, .. } => format!("write {pos:#x}..{:#x}", pos + len),
                 Kind::Truncate(size) => format!("size {size:#x}"),
                 Kind::Space { pos, end, zeroes, extends } => {

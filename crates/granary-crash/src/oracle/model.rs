@@ -18,6 +18,7 @@ use super::times::{Clock, Times};
 use granary_vfs::{Allocate, Attr, FileKind, Ino, OpenFlags};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Names a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +49,8 @@ pub(crate) struct Node {
     pub(crate) xattrs: BTreeMap<Vec<u8>, Register<Option<u64>>>,
     /// Target of a symbolic link.
     pub(super) target: Vec<u8>,
-    pub(super) entries: BTreeMap<Vec<u8>, Slot>,
+    /// Shared with forks until either changes.
+    pub(super) entries: Arc<BTreeMap<Vec<u8>, Slot>>,
     pub(super) parent: NodeId,
     /// The change that made it.
     pub(super) born: StampId,
@@ -60,6 +62,10 @@ pub(crate) struct Node {
     pub(super) kept: bool,
     /// Removals of one of its names that were started.
     pub(super) removals: u32,
+    /// It has access lists from its directory that nobody has asked for yet.
+    pub(super) lists_unknown: bool,
+    /// Made without a name, and has none yet.
+    pub(super) unnamed: bool,
 }
 
 impl Node {
@@ -73,14 +79,21 @@ impl Node {
             times: Times::unknown(),
             xattrs: BTreeMap::new(),
             target: Vec::new(),
-            entries: BTreeMap::new(),
+            entries: Arc::default(),
             parent: NodeId::ROOT,
             born,
             named: Vec::new(),
             changes: Vec::new(),
             kept: false,
             removals: 0,
+            lists_unknown: false,
+            unnamed: false,
         }
+    }
+
+    /// Whether it has changes that a `sync` may make durable.
+    fn has_pending(&self) -> bool {
+        self.content.has_pending() || !self.changes.is_empty() || !self.named.is_empty()
     }
 }
 
@@ -90,15 +103,6 @@ pub(super) struct Move {
     pub(super) stamp: StampId,
     pub(super) from: (NodeId, Vec<u8>),
     pub(super) to: (NodeId, Vec<u8>),
-}
-
-/// Stands for the value of an extended attribute.
-pub(crate) fn digest(value: &[u8]) -> u64 {
-    use std::hash::Hasher;
-    let mut h = rustc_hash::FxHasher::default();
-    h.write(value);
-    h.write_usize(value.len());
-    h.finish()
 }
 
 /// How a call ended.
@@ -114,15 +118,20 @@ pub(crate) enum Fate {
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     pub(crate) stamps: Stamps,
-    pub(super) nodes: Vec<Node>,
-    pub(super) by_ino: FxHashMap<u64, NodeId>,
-    pub(super) moves: Vec<Move>,
+    /// Each shared with forks until either changes; so are the next two.
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) by_ino: Arc<FxHashMap<u64, NodeId>>,
+    pub(super) moves: Arc<Vec<Move>>,
     /// What the model could not follow, or what a call of the load showed that cannot be.
     pub(crate) confused: Vec<String>,
     /// Numbers the fills, so that every write has a word of its own.
     pub(crate) fills: u64,
     /// What was changed later at one of its names shows, too, whether a rename happened.
     pub(super) whole_renames: bool,
+    /// What a call did is durable once it has returned.
+    pub(super) durable_calls: bool,
+    /// Inode numbers may be others after the next mount.
+    pub(super) loose_inodes: bool,
     /// `None`: times are not followed.
     pub(super) clock: Option<Clock>,
 }
@@ -132,12 +141,14 @@ impl Model {
     pub(crate) fn new() -> Model {
         Model {
             stamps: Stamps::new(),
-            nodes: vec![Node::new(FileKind::Dir, StampId::ORIGIN)],
-            by_ino: FxHashMap::default(),
-            moves: Vec::new(),
+            nodes: vec![Arc::new(Node::new(FileKind::Dir, StampId::ORIGIN))],
+            by_ino: Arc::default(),
+            moves: Arc::default(),
             confused: Vec::new(),
             fills: 0,
             whole_renames: true,
+            durable_calls: false,
+            loose_inodes: false,
             clock: None,
         }
     }
@@ -147,11 +158,11 @@ impl Model {
     }
 
     pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.0 as usize]
+        Arc::make_mut(&mut self.nodes[id.0 as usize])
     }
 
     pub(super) fn add(&mut self, node: Node) -> NodeId {
-        self.nodes.push(node);
+        self.nodes.push(Arc::new(node));
         NodeId((self.nodes.len() - 1) as u32)
     }
 
@@ -162,13 +173,14 @@ impl Model {
 
     /// Learns what a node is called and looks like, once its creation succeeded.
     pub(crate) fn identify(&mut self, id: NodeId, ino: Ino, attr: &Attr) {
-        self.by_ino.insert(ino.0, id);
+        Arc::make_mut(&mut self.by_ino).insert(ino.0, id);
+        let times = Times::certain(attr, self.clock.map(Clock::now));
         let node = self.node_mut(id);
         node.ino = Some(ino);
         // Where the node is at all, it is at least as it was made.
         node.mode = Register::new(Some(attr.mode));
         node.owner = Register::new(Some((attr.uid, attr.gid)));
-        node.times = Times::certain(attr);
+        node.times = times;
     }
 
     /// A word that no other write has, without a zero byte.
@@ -192,7 +204,7 @@ impl Model {
         if !data.is_empty() {
             self.touch(id, by, true);
         }
-        self.nodes[id.0 as usize].content.begin_write(&self.stamps, by, pos, data);
+        Arc::make_mut(&mut self.nodes[id.0 as usize]).content.begin_write(&self.stamps, by, pos, data);
         by
     }
 
@@ -200,7 +212,7 @@ impl Model {
     pub(crate) fn end_write(&mut self, id: NodeId, by: StampId, pos: u64, len: u64, flags: OpenFlags) {
         self.stamps.end_timed(by);
         self.touched(id, by);
-        self.nodes[id.0 as usize].content.end_write(by, pos, len);
+        Arc::make_mut(&mut self.nodes[id.0 as usize]).content.end_write(by, pos, len);
         // O_SYNC includes O_DSYNC.
         if flags.contains(OpenFlags::DSYNC) {
             let (began, now) = (self.stamps.start(by), self.stamps.tick());
@@ -208,9 +220,10 @@ impl Model {
             if flags.contains(OpenFlags::SYNC) {
                 self.stamps.keep(by.times(), now);
             }
-            self.nodes[id.0 as usize].content.fold(&mut self.stamps);
+            Arc::make_mut(&mut self.nodes[id.0 as usize]).content.fold(&mut self.stamps);
             self.keep_names(id, began, !flags.contains(OpenFlags::SYNC));
         }
+        self.returned(id, by);
     }
 
     /// It failed, and nothing was written.
@@ -244,65 +257,13 @@ impl Model {
         by
     }
 
-    /// A change of an extended attribute begins; `value`: its digest, `None` where it is removed.
-    pub(crate) fn begin_xattr(&mut self, id: NodeId, name: &[u8], value: Option<u64>) -> StampId {
-        let by = self.stamps.begin_timed();
-        self.touch(id, by, false);
-        let xattrs = &mut self.nodes[id.0 as usize].xattrs;
-        xattrs.entry(name.to_vec()).or_insert_with(|| Register::new(None)).push(&self.stamps, by, value);
-        by
-    }
-
-    /// It ended.
-    pub(crate) fn end_xattr(&mut self, id: NodeId, name: &[u8], by: StampId, fate: Fate) {
-        if fate == Fate::Failed
-            && let Some(register) = self.node_mut(id).xattrs.get_mut(name)
-        {
-            register.remove(by);
-        }
-        self.end(id, by, fate);
-    }
-
-    /// A change of permission bits begins.
-    pub(crate) fn begin_mode(&mut self, id: NodeId, mode: u16) -> StampId {
-        let by = self.stamps.begin_timed();
-        self.touch(id, by, false);
-        self.nodes[id.0 as usize].mode.push(&self.stamps, by, Some(mode));
-        by
-    }
-
-    /// It ended.
-    pub(crate) fn end_mode(&mut self, id: NodeId, by: StampId, fate: Fate) {
-        if fate == Fate::Failed {
-            self.node_mut(id).mode.remove(by);
-        }
-        self.end(id, by, fate);
-    }
-
-    /// A change of owner or group begins.
-    pub(crate) fn begin_owner(&mut self, id: NodeId, uid: Option<u32>, gid: Option<u32>) -> StampId {
-        let by = self.stamps.begin_timed();
-        self.touch(id, by, false);
-        let owner = &mut self.nodes[id.0 as usize].owner;
-        let new = owner.current().map(|(u, g)| (uid.unwrap_or(u), gid.unwrap_or(g)));
-        owner.push(&self.stamps, by, new);
-        by
-    }
-
-    /// It ended.
-    pub(crate) fn end_owner(&mut self, id: NodeId, by: StampId, fate: Fate) {
-        if fate == Fate::Failed {
-            self.node_mut(id).owner.remove(by);
-        }
-        self.end(id, by, fate);
-    }
-
     /// A change of one node and its times ended.
     pub(crate) fn end(&mut self, id: NodeId, by: StampId, fate: Fate) {
         match fate {
             Fate::Done => {
                 self.stamps.end_timed(by);
                 self.touched(id, by);
+                self.returned(id, by);
             }
             Fate::Failed => self.untouch(id, by),
         }
@@ -310,7 +271,7 @@ impl Model {
 
     /// An `fsync` (or with `data_only` an `fdatasync`) of the node succeeded that began at `horizon`.
     pub(crate) fn keep(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
-        let (stamps, node) = (&mut self.stamps, &mut self.nodes[id.0 as usize]);
+        let (stamps, node) = (&mut self.stamps, Arc::make_mut(&mut self.nodes[id.0 as usize]));
         node.content.keep(stamps, horizon);
         if !data_only {
             node.mode.keep(stamps, horizon);
@@ -323,7 +284,7 @@ impl Model {
     }
 
     /// Promises the names that the node still has; with `data_only` that it was made and is somewhere.
-    fn keep_names(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
+    pub(super) fn keep_names(&mut self, id: NodeId, horizon: Tick, data_only: bool) {
         let named = std::mem::take(&mut self.node_mut(id).named);
         let born = self.node(id).born;
         let is_there = |m: &Model, (_, dir, name): &(StampId, NodeId, Vec<u8>)| {
@@ -347,7 +308,7 @@ impl Model {
     fn keep_directory(&mut self, mut dir: NodeId, horizon: Tick) {
         // Every step goes up; the bound only guards against a model that lost its way.
         for _ in 0..self.nodes.len() {
-            let (stamps, node) = (&mut self.stamps, &mut self.nodes[dir.0 as usize]);
+            let (stamps, node) = (&mut self.stamps, Arc::make_mut(&mut self.nodes[dir.0 as usize]));
             if dir == NodeId::ROOT || !stamps.keep(node.born, horizon) {
                 return;
             }
@@ -361,12 +322,19 @@ impl Model {
         self.stamps.keep_all(horizon);
         let stamps = &mut self.stamps;
         for node in &mut self.nodes {
+            if !node.has_pending() {
+                // Nothing of it changes: it stays shared with forks.
+                continue;
+            }
+            let node = Arc::make_mut(node);
             node.content.fold(stamps);
             node.changes.retain(|&change| !stamps.durable(change));
             let before = node.named.len();
             node.named.retain(|(by, ..)| !stamps.durable(*by));
             node.kept |= node.named.len() < before;
         }
-        self.moves.retain(|m| !stamps.durable(m.stamp));
+        if !self.moves.is_empty() {
+            Arc::make_mut(&mut self.moves).retain(|m| !stamps.durable(m.stamp));
+        }
     }
 }

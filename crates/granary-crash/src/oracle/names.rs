@@ -7,6 +7,7 @@ use super::model::{Fate, Model, Move, Node, NodeId};
 use super::register::Register;
 use super::stamp::StampId;
 use granary_vfs::FileKind;
+use std::sync::Arc;
 
 /// Where a path leads.
 #[derive(Clone, Debug)]
@@ -56,6 +57,7 @@ impl Model {
         let mut node = Node::new(kind, by);
         node.target = target.to_vec();
         node.parent = at.dir;
+        node.lists_unknown = self.bequeaths(at.dir);
         let id = self.add(node);
         let set = vec![(at.dir, at.name.clone(), Some(id))];
         (self.begin_names(by, set, true, Vec::new(), &[]), id)
@@ -64,7 +66,9 @@ impl Model {
     /// A node gets a second name.
     pub(crate) fn begin_link(&mut self, node: NodeId, to: &Place) -> NameChange {
         let by = self.stamps.begin_timed();
-        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], false, Vec::new(), &[node])
+        // The first name of a file without one is made as a creation makes it.
+        let first = self.node(node).unnamed;
+        self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], first, Vec::new(), &[node])
     }
 
     /// A name is removed.
@@ -86,7 +90,7 @@ impl Model {
         let losers = if exchange { Vec::new() } else { to.node.into_iter().collect() };
         let nodes: Vec<NodeId> = from.node.into_iter().chain(to.node).collect();
         let (from, to) = ((from.dir, from.name.clone()), (to.dir, to.name.clone()));
-        self.moves.push(Move { stamp: by, from, to });
+        Arc::make_mut(&mut self.moves).push(Move { stamp: by, from, to });
         self.begin_names(by, set, true, losers, &nodes)
     }
 
@@ -106,7 +110,7 @@ impl Model {
             touched.push(node);
         }
         for (dir, name, node) in &at {
-            let entries = &mut self.nodes[dir.0 as usize].entries;
+            let entries = Arc::make_mut(&mut Arc::make_mut(&mut self.nodes[dir.0 as usize]).entries);
             match entries.get_mut(name) {
                 Some(slot) => slot.push(&self.stamps, by, *node),
                 None => {
@@ -127,7 +131,7 @@ impl Model {
         let NameChange { by, at, promises, losers, touched } = change;
         if fate == Fate::Failed {
             for (dir, name, _) in &at {
-                if let Some(slot) = self.node_mut(*dir).entries.get_mut(name) {
+                if let Some(slot) = Arc::make_mut(&mut self.node_mut(*dir).entries).get_mut(name) {
                     slot.remove(by);
                 }
             }
@@ -135,15 +139,18 @@ impl Model {
                 self.node_mut(loser).removals -= 1;
             }
             touched.into_iter().for_each(|id| self.untouch(id, by));
-            self.moves.retain(|m| m.stamp != by);
+            Arc::make_mut(&mut self.moves).retain(|m| m.stamp != by);
             return;
         }
         self.stamps.end_timed(by);
         touched.into_iter().for_each(|id| self.touched(id, by));
+        let dirs: Vec<NodeId> = at.iter().map(|(dir, ..)| *dir).collect();
+        let named: Vec<NodeId> = at.iter().filter_map(|(.., node)| *node).collect();
         for (dir, name, node) in at {
             self.node_mut(dir).changes.push(by);
             let Some(id) = node else { continue };
             let node = self.node_mut(id);
+            node.unnamed = false;
             if node.kind == FileKind::Dir {
                 node.parent = dir;
             }
@@ -151,5 +158,6 @@ impl Model {
                 node.named.push((by, dir, name));
             }
         }
+        self.returned_names(by, &dirs, &named);
     }
 }

@@ -9,6 +9,8 @@
 //! Invariants: a stamp in flight at the power failure never ends; durable stamps have ended. Ticks have nothing to do
 //! with virtual time: each beginning and each end gets its own.
 
+use std::sync::Arc;
+
 /// A logical instant.
 pub(crate) type Tick = u64;
 
@@ -33,16 +35,29 @@ struct Stamp {
     durable: bool,
 }
 
+/// Stamps in one piece that forks share.
+const CHUNK: usize = 64;
+
 /// All stamps of one oracle.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamps {
     clock: Tick,
-    all: Vec<Stamp>,
+    /// Full but for the last; each shared with forks until either changes it.
+    chunks: Vec<Arc<Vec<Stamp>>>,
 }
 
 impl Stamps {
     pub(crate) fn new() -> Stamps {
-        Stamps { clock: 0, all: vec![Stamp { start: 0, end: 0, durable: true }] }
+        let origin = Stamp { start: 0, end: 0, durable: true };
+        Stamps { clock: 0, chunks: vec![Arc::new(vec![origin])] }
+    }
+
+    fn of(&self, id: StampId) -> Stamp {
+        self.chunks[id.0 as usize / CHUNK][id.0 as usize % CHUNK]
+    }
+
+    fn of_mut(&mut self, id: StampId) -> &mut Stamp {
+        &mut Arc::make_mut(&mut self.chunks[id.0 as usize / CHUNK])[id.0 as usize % CHUNK]
     }
 
     /// A new instant, after all others.
@@ -54,8 +69,14 @@ impl Stamps {
     /// A change begins.
     pub(crate) fn begin(&mut self) -> StampId {
         let start = self.tick();
-        self.all.push(Stamp { start, end: Tick::MAX, durable: false });
-        StampId((self.all.len() - 1) as u32)
+        let last = self.chunks.len() - 1;
+        if self.chunks[last].len() == CHUNK {
+            self.chunks.push(Arc::new(Vec::with_capacity(CHUNK)));
+        }
+        let last = self.chunks.len() - 1;
+        let chunk = Arc::make_mut(&mut self.chunks[last]);
+        chunk.push(Stamp { start, end: Tick::MAX, durable: false });
+        StampId((last * CHUNK + chunk.len() - 1) as u32)
     }
 
     /// A change begins that moves times, too. They have a stamp of their own ([`StampId::times`]): what makes the change
@@ -76,40 +97,43 @@ impl Stamps {
     /// It has ended.
     pub(crate) fn end(&mut self, id: StampId) {
         let end = self.tick();
-        self.all[id.0 as usize].end = end;
+        self.of_mut(id).end = end;
     }
 
     /// When the change began.
     pub(crate) fn start(&self, id: StampId) -> Tick {
-        self.all[id.0 as usize].start
+        self.of(id).start
     }
 
     /// Makes the change durable if it had ended by `horizon`. Returns whether it is durable now.
     pub(crate) fn keep(&mut self, id: StampId, horizon: Tick) -> bool {
-        let stamp = &mut self.all[id.0 as usize];
-        stamp.durable |= stamp.end <= horizon;
-        stamp.durable
+        let stamp = self.of(id);
+        if !stamp.durable && stamp.end <= horizon {
+            self.of_mut(id).durable = true;
+        }
+        stamp.durable || stamp.end <= horizon
     }
 
     /// Makes every change durable that had ended by `horizon`.
     pub(crate) fn keep_all(&mut self, horizon: Tick) {
-        for stamp in self.all.iter_mut().filter(|s| s.end <= horizon) {
-            stamp.durable = true;
+        let waits = |s: &Stamp| !s.durable && s.end <= horizon;
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.iter().any(waits)) {
+            Arc::make_mut(chunk).iter_mut().filter(|s| waits(s)).for_each(|s| s.durable = true);
         }
     }
 
     pub(crate) fn durable(&self, id: StampId) -> bool {
-        self.all[id.0 as usize].durable
+        self.of(id).durable
     }
 
     /// Whether `a` ended before `b` began.
     pub(crate) fn before(&self, a: StampId, b: StampId) -> bool {
-        self.all[a.0 as usize].end <= self.all[b.0 as usize].start
+        self.of(a).end <= self.of(b).start
     }
 
     /// Whether the change is certainly there at `horizon`.
     pub(crate) fn in_force(&self, id: StampId, horizon: Tick) -> bool {
-        let stamp = self.all[id.0 as usize];
+        let stamp = self.of(id);
         stamp.durable || stamp.end <= horizon
     }
 

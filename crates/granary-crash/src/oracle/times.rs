@@ -6,14 +6,15 @@
 //!   write                |--   not older than its beginning, if it shows
 //! ```
 //!
-//! Invariants: a call that is under way, or never returned, may have set any time from its beginning on. Access times are
-//! not followed.
+//! Invariants: a call that is under way, or never returned, may have set any time from its beginning on. An access time is
+//! the one that was set (or the file's first), or one from then on: who reads moves it, and nobody promises when that is durable.
 
 use super::model::{Model, NodeId};
 use super::register::Register;
 use super::stamp::{StampId, Stamps, Tick};
 use granary_units::Nanos;
 use granary_vfs::{Attr, FileKind, Time, VfsConfig};
+use std::sync::Arc;
 
 /// An instant within these, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,17 +36,39 @@ impl Span {
 pub(crate) struct Times {
     modified: Register<Span>,
     changed: Register<Span>,
+    accessed: Register<Accessed>,
+    /// Stores through a mapping move times when they like.
+    mapped: bool,
+}
+
+/// An access time that was set: it shows, or the time of an access since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Accessed {
+    set: Time,
+    since: Time,
+}
+
+impl Accessed {
+    const ANY: Accessed = Accessed { set: Time(0), since: Time(i64::MIN) };
 }
 
 impl Times {
     /// Nothing is known of them.
     pub(super) fn unknown() -> Times {
-        Times { modified: Register::new(Span::ANY), changed: Register::new(Span::ANY) }
+        Times {
+            modified: Register::new(Span::ANY),
+            changed: Register::new(Span::ANY),
+            accessed: Register::new(Accessed::ANY),
+            mapped: false,
+        }
     }
 
-    /// These, for certain.
-    pub(super) fn certain(attr: &Attr) -> Times {
+    /// These, for certain; accesses may have moved the access time from `since` on.
+    pub(super) fn certain(attr: &Attr, since: Option<Time>) -> Times {
+        let accessed = since.map_or(Accessed::ANY, |since| Accessed { set: attr.atime, since });
         Times {
+            accessed: Register::new(accessed),
+            mapped: false,
             modified: Register::new(Span::only(attr.mtime)),
             changed: Register::new(Span::only(attr.ctime)),
         }
@@ -55,15 +78,29 @@ impl Times {
     pub(super) fn keep(&self, stamps: &mut Stamps, horizon: Tick) {
         self.modified.keep(stamps, horizon);
         self.changed.keep(stamps, horizon);
+        self.accessed.keep(stamps, horizon);
     }
 
     fn remove(&mut self, by: StampId) {
         self.modified.remove(by.times());
         self.changed.remove(by.times());
+        self.accessed.remove(by.times());
+    }
+
+    /// What they are is not followed any more.
+    pub(super) fn forget(&mut self) {
+        self.mapped = true;
     }
 
     /// What is wrong with these attributes after a power failure.
     pub(super) fn compare(&self, stamps: &Stamps, attr: &Attr) -> Vec<String> {
+        if self.mapped {
+            return Vec::new();
+        }
+        let accessed: Vec<Accessed> = self.accessed.possible(stamps, 0).map(|(_, a)| a).collect();
+        let is = attr.atime;
+        let known = accessed.iter().any(|a| is == a.set || is >= a.since);
+        let told = || format!("time of access {}, may be one of {accessed:?}", is.0);
         let all = [("modification", attr.mtime, &self.modified), ("change", attr.ctime, &self.changed)];
         let wrong = |(what, is, register): (&str, Time, &Register<Span>)| {
             let may: Vec<Span> = register.possible(stamps, 0).map(|(_, span)| span).collect();
@@ -75,7 +112,7 @@ impl Times {
             let may: Vec<String> = may.iter().map(|s| format!("{} to {}", s.from.0, s.to.0)).collect();
             Some(format!("time of {what} {}, may be {}", is.0, may.join(" or ")))
         };
-        all.into_iter().filter_map(wrong).collect()
+        all.into_iter().filter_map(wrong).chain((!known).then(told)).collect()
     }
 }
 
@@ -91,7 +128,7 @@ impl Clock {
         Clock { epoch: config.epoch, tick: config.tick.0.max(1) }
     }
 
-    fn now(self) -> Time {
+    pub(super) fn now(self) -> Time {
         let now = granary_sim::now().0;
         Time::after(self.epoch, Nanos(now - now % self.tick))
     }
@@ -102,7 +139,7 @@ impl Model {
     pub(super) fn touch(&mut self, id: NodeId, by: StampId, modifies: bool) {
         let Some(clock) = self.clock else { return };
         let span = Span { from: clock.now(), ..Span::ANY };
-        let times = &mut self.nodes[id.0 as usize].times;
+        let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
         times.changed.push(&self.stamps, by.times(), span);
         if modifies {
             times.modified.push(&self.stamps, by.times(), span);
@@ -113,7 +150,7 @@ impl Model {
     pub(super) fn touched(&mut self, id: NodeId, by: StampId) {
         let Some(clock) = self.clock else { return };
         let now = clock.now();
-        let times = &mut self.nodes[id.0 as usize].times;
+        let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
         for register in [&mut times.modified, &mut times.changed] {
             let begun = register.of(by.times());
             if let Some(span) = begun {
@@ -127,12 +164,22 @@ impl Model {
         self.node_mut(id).times.remove(by);
     }
 
-    /// Times are set: `modified` to an instant, or (`Some(None)`) to that of the call.
-    pub(crate) fn begin_times(&mut self, id: NodeId, modified: Option<Option<Time>>) -> StampId {
+    /// Times are set, each to an instant, or (`Some(None)`) to that of the call.
+    pub(crate) fn begin_times(
+        &mut self,
+        id: NodeId,
+        accessed: Option<Option<Time>>,
+        modified: Option<Option<Time>>,
+    ) -> StampId {
         let by = self.stamps.begin_timed();
         self.touch(id, by, modified.is_some());
         if let Some(Some(time)) = modified {
             self.node_mut(id).times.modified.settle(by.times(), Span::only(time));
+        }
+        if let (Some(set), Some(clock)) = (accessed, self.clock) {
+            let since = clock.now();
+            let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
+            times.accessed.push(&self.stamps, by.times(), Accessed { set: set.unwrap_or(since), since });
         }
         by
     }

@@ -11,15 +11,17 @@
 //! can say which it is; a directory with several is compared with all of them together.
 //! It does *not* stop at the first violation: all are evidence.
 
+use super::attributes::{ACCESS_LIST, DEFAULT_LIST, digest};
 use super::content::Content;
-use super::model::{Model, Node, NodeId, digest};
+use super::model::{Model, Node, NodeId};
 use super::register::Register;
 use super::segments::Segments;
 use super::stamp::StampId;
-use super::times::Times;
+use super::times::{Clock, Times};
 use granary_units::Dest;
-use granary_vfs::{Dirent, FileKind, FsError, OpenFlags, Posix, Stat};
+use granary_vfs::{Dirent, FileKind, FsError, OpenFlags, Posix, Stat, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes read at once.
 const PIECE: usize = 256 << 10;
@@ -58,11 +60,14 @@ struct Walk<'a, P> {
     found: BTreeSet<NodeId>,
     files: u64,
     bytes: u64,
+    /// The time when the walk began: it moves access times itself.
+    began: Option<Time>,
 }
 
 pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
     let mut out = Model::new();
     (out.fills, out.clock, out.whole_renames) = (model.fills, model.clock, model.whole_renames);
+    (out.durable_calls, out.loose_inodes) = (model.durable_calls, model.loose_inodes);
     let mut walk = Walk {
         model,
         process,
@@ -74,6 +79,7 @@ pub(super) fn verify<P: Posix>(model: &Model, process: &mut P) -> Verdict {
         found: BTreeSet::from([NodeId::ROOT]),
         files: 0,
         bytes: 0,
+        began: model.clock.map(Clock::now),
     };
     walk.directory(b"", &[NodeId::ROOT], NodeId::ROOT);
     for found in std::mem::take(&mut walk.inodes).into_values() {
@@ -94,12 +100,15 @@ impl<P: Posix> Walk<'_, P> {
         self.violations.push(format!("{}: {}", show(path), what.as_ref()));
     }
 
-    /// `dirs`: the directories of the old model that this may be; `new`: its copy.
-    fn directory(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId) {
+    /// `dirs`: the directories of the old model that this may be; `new`: its copy. Returns how many directories are in it.
+    fn directory(&mut self, path: &[u8], dirs: &[NodeId], new: NodeId) -> Option<usize> {
         let listing = self.process.list(if path.is_empty() { b"/" } else { path });
         let entries: Vec<Dirent> = match listing {
             Ok(all) => all.into_iter().filter(|e| e.name != b"." && e.name != b"..").collect(),
-            Err(e) => return self.blame(path, format!("cannot be listed: {e}")),
+            Err(e) => {
+                self.blame(path, format!("cannot be listed: {e}"));
+                return None;
+            }
         };
         let mut names = BTreeSet::new();
         for entry in &entries {
@@ -120,6 +129,7 @@ impl<P: Posix> Walk<'_, P> {
                 }
             }
         }
+        Some(entries.iter().filter(|e| e.kind == FileKind::Dir).count())
     }
 
     fn describe(&self, node: Option<NodeId>) -> String {
@@ -154,7 +164,8 @@ impl<P: Posix> Walk<'_, P> {
         let mut versions: Vec<NodeId> = self.possible(dirs, &entry.name).into_iter().flatten().collect();
         versions.retain(|&id| {
             let node = model.node(id);
-            node.kind == stat.attr.kind && node.ino.is_none_or(|ino| ino == stat.ino)
+            let numbered = model.loose_inodes || node.ino.is_none_or(|ino| ino == stat.ino);
+            node.kind == stat.attr.kind && numbered
         });
         if versions.is_empty() {
             let may = self.versions_of(dirs, &entry.name);
@@ -175,7 +186,13 @@ impl<P: Posix> Walk<'_, P> {
             let copy = self.copy(&stat, new, Content::default(), Vec::new());
             self.out.node_mut(copy).xattrs = xattrs;
             self.enter(new, &entry.name, copy);
-            return self.directory(path, &versions, copy);
+            let subdirs = self.directory(path, &versions, copy);
+            // One link: somebody has stopped counting.
+            if let Some(subdirs) = subdirs.filter(|n| ![1, n + 2].contains(&(stat.attr.nlink as usize))) {
+                let told = stat.attr.nlink;
+                self.blame(path, format!("tells {told} links and has {subdirs} directories in it"));
+            }
+            return;
         }
         let name = (new, entry.name.clone(), old_dir);
         match self.inodes.get_mut(&stat.ino.0) {
@@ -201,17 +218,17 @@ impl<P: Posix> Walk<'_, P> {
         copy.parent = dir;
         copy.mode = Register::new(Some(stat.attr.mode));
         copy.owner = Register::new(Some((stat.attr.uid, stat.attr.gid)));
-        copy.times = Times::certain(&stat.attr);
+        copy.times = Times::certain(&stat.attr, self.began);
         copy.kept = true;
         copy.content = content;
         copy.target = target;
         let id = self.out.add(copy);
-        self.out.by_ino.insert(stat.ino.0, id);
+        Arc::make_mut(&mut self.out.by_ino).insert(stat.ino.0, id);
         id
     }
 
     fn enter(&mut self, dir: NodeId, name: &[u8], node: NodeId) {
-        self.out.node_mut(dir).entries.insert(name.to_vec(), Register::new(Some(node)));
+        Arc::make_mut(&mut self.out.node_mut(dir).entries).insert(name.to_vec(), Register::new(Some(node)));
     }
 
     /// Compares an inode with each of its versions.
@@ -223,7 +240,7 @@ impl<P: Posix> Walk<'_, P> {
         }
         let before = self.violations.len();
         let (mut fitting, mut is, mut evidence) = (Vec::new(), None, Vec::new());
-        for version in versions {
+        for &version in &versions {
             self.attributes(&path, &[version], &stat);
             let xattrs = self.xattrs(&path, &[version], &stat);
             let node = self.model.node(version);
@@ -241,6 +258,8 @@ impl<P: Posix> Walk<'_, P> {
         }
         if fitting.is_empty() {
             self.violations.append(&mut evidence);
+            // It is there, and wrong: it is not missing, too.
+            self.found.extend(versions);
         }
         let (content, target, xattrs) = is.unwrap_or_default();
         let copy = self.copy(&stat, names[0].0, content, target);
@@ -256,8 +275,7 @@ impl<P: Posix> Walk<'_, P> {
     }
 
     fn attributes(&mut self, path: &[u8], versions: &[NodeId], stat: &Stat) {
-        // A write takes the set-ID bits away, at a time that the model does not follow.
-        const COMPARED: u16 = 0o1777;
+        const COMPARED: u16 = 0o7777;
         let model = self.model;
         let nodes = || versions.iter().map(|&v| model.node(v));
         let modes: Vec<_> = nodes().flat_map(|n| n.mode.possible(&model.stamps, 0)).map(|(_, m)| m).collect();
@@ -304,14 +322,16 @@ impl<P: Posix> Walk<'_, P> {
         };
         for name in names.iter().chain(known.into_iter().filter(|n| !names.contains(n))) {
             let value = match self.process.getxattr(path, name) {
-                Ok(value) => Some(digest(&value)),
+                Ok(value) => digest(name, &value),
                 Err(FsError::NoAttribute | FsError::NotSupported) => None,
                 Err(e) => {
                     self.blame(path, format!("attribute {} cannot be read: {e}", show(name)));
                     continue;
                 }
             };
+            let is_list = name == ACCESS_LIST || name == DEFAULT_LIST;
             let may = versions.iter().any(|&v| match model.node(v).xattrs.get(name) {
+                _ if is_list && model.node(v).lists_unknown => true,
                 Some(register) => register.may_be(&model.stamps, value),
                 None => value.is_none(),
             });
@@ -384,7 +404,7 @@ impl<P: Posix> Walk<'_, P> {
     fn renames(&mut self) {
         let model = self.model;
         let stamps = &model.stamps;
-        for m in &model.moves {
+        for m in model.moves.iter() {
             // Whether what is seen at a name is certainly from before the rename, or certainly not.
             let side = |place: &(NodeId, Vec<u8>)| -> Option<(bool, bool)> {
                 let seen = *self.seen.get(place)?;

@@ -3,7 +3,7 @@
 use granary_units::Nanos;
 use granary_vfs::{
     Attributes, Call, Data, DirtyPage, FileKind, FileSystem, Inode, Life, Names, Rename, Result, Space,
-    WriteBackCause, forward_attributes, forward_data, forward_life, forward_names, forward_space,
+    StatFs, WriteBackCause, forward_attributes, forward_data, forward_life, forward_names, forward_space,
 };
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ pub enum Lie {
     Times,
     /// The first page of a write-back never reaches the drive.
     LostPage,
+    /// `statfs` tells of a thousand free blocks that nobody has.
+    Free,
 }
 
 /// Wraps a file system.
@@ -69,7 +71,13 @@ impl Data for Liar {
 }
 
 impl Space for Liar {
-    forward_space!(inner: fallocate, seek_data, seek_hole, empty_until, statfs, trim, grow, sweep);
+    forward_space!(inner: fallocate, seek_data, seek_hole, empty_until, trim, grow, sweep);
+
+    fn statfs(&self, call: &Call<'_>) -> Result<StatFs> {
+        let mut told = self.inner.statfs(call)?;
+        told.free_blocks += if self.lie == Lie::Free { 1_000 } else { 0 };
+        Ok(told)
+    }
 }
 
 impl Attributes for Liar {

@@ -1,11 +1,15 @@
 //! The crash explorer at work on every file system, and what shows that it would find something.
 
 mod atomic;
+mod exercise;
 mod failure;
 mod fsync;
+mod generated;
 mod journal;
 mod liar;
+mod loads;
 mod mmap;
+mod oracle;
 mod planted;
 mod power;
 mod recorded;

@@ -132,3 +132,35 @@ fn an_entry_that_nobody_made_and_a_mode_that_nobody_set_are_told() {
     assert!(verdict(&all, &[Create("/a"), Create("/x")])[0].contains("nobody ever made it"));
     assert!(verdict(&all, &[Create("/a"), Chmod("/a", 0o640)])[0].contains("has mode 640"));
 }
+
+/// A fork taken after any call judges every state as a model that has seen those calls alone, whatever the original
+/// sees later; and what becomes of forks does not show in the original.
+#[test]
+fn a_fork_and_its_original_do_not_see_each_others_later_changes() {
+    let state = |n: usize| {
+        let mut after = reference();
+        SCRIPT[..n].iter().for_each(|&call| apply(&mut after, call));
+        after
+    };
+    let promises = Promises::new();
+    let mut recorded = Recorded::new(reference(), promises.clone());
+    let mut forks = vec![promises.fork()];
+    for &call in SCRIPT {
+        apply(&mut recorded, call);
+        forks.push(promises.fork());
+    }
+    let judged = |promises: &Promises, all: usize, who: &str| {
+        for n in 0..=SCRIPT.len() {
+            let wrong = promises.verify(&mut state(n)).violations;
+            assert_eq!(wrong, verdict(&SCRIPT[..all], &SCRIPT[..n]), "{who} after {all} calls, {n} survived");
+        }
+    };
+    for (all, fork) in forks.iter().enumerate() {
+        judged(fork, all, "the fork");
+        fork.keep_everything();
+        fork.go_on_from(fork.verify(&mut state(0)));
+        let mut elsewhere = Recorded::new(reference(), fork.clone());
+        SCRIPT.iter().for_each(|&call| apply(&mut elsewhere, call));
+    }
+    judged(&promises, SCRIPT.len(), "the original");
+}

@@ -111,6 +111,8 @@ impl Vfs {
         value: Option<&[u8]>,
     ) -> Result<()> {
         let acl = value.map_or(Ok(None), Acl::parse)?;
+        // First of all: a file system without lists refuses before the mode has changed.
+        let had = self.fs.getxattr(call, node, which.name())?.is_some();
         let mut keep = acl.as_ref();
         if let (Which::Access, Some(acl)) = (which, &acl) {
             keep = keep.filter(|a| !a.is_mode());
@@ -122,7 +124,7 @@ impl Vfs {
             }
         }
         let value = keep.map(Acl::encode);
-        if value.is_some() || self.fs.getxattr(call, node, which.name())?.is_some() {
+        if value.is_some() || had {
             node.acl_changes();
             self.fs.setxattr(call, node, which.name(), value.as_deref())?;
         }

@@ -57,8 +57,8 @@ pub struct CrashArgs {
     /// File systems, or crash cases of them (`granary crash --list` names all); all where left out
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub fs: Vec<String>,
-    /// Loads (`granary crash --list` names all); all where left out
-    #[arg(long, value_delimiter = ',', value_name = "LOAD")]
+    /// Loads (`granary crash --list` names all), files (Filebench, fio, traces) or short programs; all named ones where left out
+    #[arg(long, value_name = "LOAD")]
     pub load: Vec<String>,
     /// List file systems and loads
     #[arg(long)]

@@ -77,11 +77,23 @@ fn targets(asked: &[String]) -> Result<Vec<Arc<dyn Target>>, Failure> {
 fn loads(asked: &[String]) -> Result<Vec<Arc<dyn Load>>, Failure> {
     let usual: Vec<String> = LOADS.iter().map(|&name| name.to_owned()).collect();
     let chosen = if asked.is_empty() { &usual[..] } else { asked };
-    let load = |name: &String| {
-        load_by_name(name)
-            .ok_or_else(|| Failure::usage(format!("no load '{name}': choose from {}", LOADS.join(", "))))
+    let load = |name: &str| {
+        load_by_name(name).ok_or_else(|| {
+            Failure::usage(format!(
+                "no load '{name}': choose from {}, name a file (Filebench, fio, a trace), or write a program as reports do",
+                LOADS.join(", ")
+            ))
+        })
     };
-    chosen.iter().map(load).collect()
+    let mut out = Vec::new();
+    for text in chosen {
+        match load_by_name(text) {
+            // A program has commas in it.
+            Some(one) => out.push(one),
+            None => out.extend(text.split(',').map(load).collect::<Result<Vec<_>, _>>()?),
+        }
+    }
+    Ok(out)
 }
 
 fn explorer(args: &CrashArgs, target: &Arc<dyn Target>, load: &Arc<dyn Load>) -> Result<Explorer, String> {
@@ -121,8 +133,10 @@ fn read(file: &Path) -> Result<Vec<String>, Failure> {
 
 /// What a known failure says now, if it still is one.
 fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
-    let wrong = || Failure::usage(format!("'{line}' is no failure: a line is FILE-SYSTEM LOAD RUN:PLACE"));
-    let mut words = line.split_whitespace();
+    let wrong = || {
+        Failure::usage(format!("'{line}' is no failure: a line is file system, load, run:place, with tabs between them"))
+    };
+    let mut words = line.split('\t');
     let (fs, load, place) = (words.next(), words.next(), words.next());
     let (Some(fs), Some(load), Some(place)) = (fs, load, place) else { return Err(wrong()) };
     let replay: Replay = place.parse().map_err(Failure::usage)?;

@@ -1,0 +1,322 @@
+//! The calls of a [`Recorded`] client, one by one.
+
+use super::{Recorded, cut, fate};
+use crate::oracle::{Fate, Model};
+use granary_units::{Dest, Payload};
+use granary_vfs::{
+    Access, Allocate, Cred, Dirent, Fd, FileKind, MapHow, MapId, OpenFlags, Posix, RenameFlags, Result,
+    SetTime, SetXattr, Stat, StatFs, Whence,
+};
+
+impl<P: Posix> Posix for Recorded<P> {
+    fn open(&mut self, path: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
+        let path = path.as_ref();
+        self.spend();
+        let place = self.place(path);
+        let exists = place.as_ref().and_then(|at| at.node);
+        let mut begun = None;
+        if flags.contains(OpenFlags::CREAT) && exists.is_none() {
+            begun = place.as_ref().map(|at| self.promises.with(|m| m.begin_make(at, FileKind::File, b"")));
+        }
+        let cuts = flags.contains(OpenFlags::TRUNC) && flags.writes();
+        let cut = exists.filter(|_| cuts).map(|id| (id, self.promises.with(|m| m.begin_truncate(id, 0))));
+        let result = self.inner.open(path, flags, mode);
+        if let Some((id, by)) = cut {
+            self.promises.with(|m| m.end_truncate(id, by, fate(&result)));
+        }
+        let Ok(fd) = result else {
+            if let Some((change, _)) = begun {
+                self.promises.with(|m| m.end_names(change, Fate::Failed));
+            }
+            return result;
+        };
+        let stat = self.inner.fstat(fd)?;
+        if let Some((change, id)) = begun {
+            self.promises.with(|m| {
+                m.end_names(change, Fate::Done);
+                m.identify(id, stat.ino, &stat.attr);
+            });
+            self.inherited(place.as_ref().map(|at| at.dir), id, path)?;
+        }
+        self.opened(fd, path, flags, stat.ino);
+        Ok(fd)
+    }
+
+    fn close(&mut self, fd: Fd) -> Result<()> {
+        self.files.remove(&fd);
+        self.inner.close(fd)
+    }
+
+    fn read(&mut self, fd: Fd, dest: Dest<'_>) -> Result<usize> {
+        self.read_at(fd, dest, None)
+    }
+
+    fn pread(&mut self, fd: Fd, dest: Dest<'_>, pos: u64) -> Result<usize> {
+        self.read_at(fd, dest, Some(pos))
+    }
+
+    fn write(&mut self, fd: Fd, data: Payload<'_>) -> Result<usize> {
+        self.write_at(fd, data, None)
+    }
+
+    fn pwrite(&mut self, fd: Fd, data: Payload<'_>, pos: u64) -> Result<usize> {
+        self.write_at(fd, data, Some(pos))
+    }
+
+    fn lseek(&mut self, fd: Fd, offset: i64, whence: Whence) -> Result<u64> {
+        let pos = self.inner.lseek(fd, offset, whence)?;
+        self.moved(fd, pos);
+        Ok(pos)
+    }
+
+    fn ftruncate(&mut self, fd: Fd, size: u64) -> Result<()> {
+        let (node, superuser) = (self.node_of(fd), self.superuser);
+        self.change(node, |m, n| cut(m, n, size, superuser), |p| p.ftruncate(fd, size), Model::end_truncate)
+    }
+
+    fn fallocate(&mut self, fd: Fd, how: Allocate, pos: u64, len: u64) -> Result<()> {
+        let node = self.node_of(fd).filter(|_| pos.checked_add(len).is_some());
+        let superuser = self.superuser;
+        self.change(
+            node,
+            |m, n| {
+                let by = m.begin_space(n, how, pos, len);
+                if !superuser {
+                    m.lose_set_ids(n, by);
+                }
+                by
+            },
+            |p| p.fallocate(fd, how, pos, len),
+            Model::end_truncate,
+        )
+    }
+
+    fn fsync(&mut self, fd: Fd) -> Result<()> {
+        self.flush(fd, false, |p| p.fsync(fd))
+    }
+
+    fn fdatasync(&mut self, fd: Fd) -> Result<()> {
+        self.flush(fd, true, |p| p.fdatasync(fd))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.spend();
+        let horizon = self.promises.with(|m| m.stamps.tick());
+        self.inner.sync()?;
+        self.promises.with(|m| m.keep_everything(horizon));
+        Ok(())
+    }
+
+    fn stat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
+        self.inner.stat(path)
+    }
+
+    fn lstat(&mut self, path: impl AsRef<[u8]>) -> Result<Stat> {
+        self.inner.lstat(path)
+    }
+
+    fn fstat(&mut self, fd: Fd) -> Result<Stat> {
+        self.inner.fstat(fd)
+    }
+
+    fn access(&mut self, path: impl AsRef<[u8]>, wanted: Access) -> Result<()> {
+        self.inner.access(path, wanted)
+    }
+
+    fn chmod(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
+        let node = self.node_at(path.as_ref());
+        self.change(node, |m, n| m.begin_mode(n, mode), |p| p.chmod(path, mode), Model::end_mode)
+    }
+
+    fn fchmod(&mut self, fd: Fd, mode: u16) -> Result<()> {
+        let node = self.node_of(fd);
+        self.change(node, |m, n| m.begin_mode(n, mode), |p| p.fchmod(fd, mode), Model::end_mode)
+    }
+
+    fn chown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let node = self.node_at(path.as_ref());
+        self.change(node, |m, n| m.begin_owner(n, uid, gid), |p| p.chown(path, uid, gid), Model::end_owner)
+    }
+
+    fn lchown(&mut self, path: impl AsRef<[u8]>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
+        let node = self.node_at(path.as_ref());
+        self.change(node, |m, n| m.begin_owner(n, uid, gid), |p| p.lchown(path, uid, gid), Model::end_owner)
+    }
+
+    fn utimens(&mut self, path: impl AsRef<[u8]>, atime: SetTime, mtime: SetTime) -> Result<()> {
+        let of = |set: SetTime| match set {
+            SetTime::Omit => None,
+            SetTime::Now => Some(None),
+            SetTime::At(time) => Some(Some(time)),
+        };
+        let (accessed, modified) = (of(atime), of(mtime));
+        // It sets nothing, not even the time of change.
+        let nothing = atime == SetTime::Omit && mtime == SetTime::Omit;
+        let node = self.node_at(path.as_ref()).filter(|_| !nothing);
+        if node.is_none() {
+            return self.inner.utimens(path, atime, mtime);
+        }
+        self.change(
+            node,
+            |m, n| m.begin_times(n, accessed, modified),
+            |p| p.utimens(path, atime, mtime),
+            Model::end,
+        )
+    }
+
+    fn truncate(&mut self, path: impl AsRef<[u8]>, size: u64) -> Result<()> {
+        let (node, superuser) = (self.node_at(path.as_ref()), self.superuser);
+        self.change(node, |m, n| cut(m, n, size, superuser), |p| p.truncate(path, size), Model::end_truncate)
+    }
+
+    fn getxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<Vec<u8>> {
+        self.inner.getxattr(path, name)
+    }
+
+    fn setxattr(&mut self, path: impl AsRef<[u8]>, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        self.do_setxattr(path.as_ref(), name, value, how)
+    }
+
+    fn removexattr(&mut self, path: impl AsRef<[u8]>, name: &[u8]) -> Result<()> {
+        let node = self.node_at(path.as_ref());
+        self.change(
+            node,
+            |m, n| m.begin_xattr(n, name, None),
+            |p| p.removexattr(path, name),
+            |m, n, by, fate| m.end_xattr(n, name, by, fate),
+        )
+    }
+
+    fn listxattr(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        self.inner.listxattr(path)
+    }
+
+    fn mkdir(&mut self, path: impl AsRef<[u8]>, mode: u16) -> Result<()> {
+        let path = path.as_ref();
+        self.make(path, FileKind::Dir, b"", |p| p.mkdir(path, mode))
+    }
+
+    fn mknod(&mut self, path: impl AsRef<[u8]>, kind: FileKind, mode: u16, rdev: u32) -> Result<()> {
+        let path = path.as_ref();
+        self.make(path, kind, b"", |p| p.mknod(path, kind, mode, rdev))
+    }
+
+    fn rmdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        self.remove(path, |p| p.rmdir(path))
+    }
+
+    fn unlink(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        self.remove(path, |p| p.unlink(path))
+    }
+
+    fn rename_with(
+        &mut self,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+        flags: RenameFlags,
+    ) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        self.spend();
+        let begun = match (self.place(from), self.place(to)) {
+            (Some(a), Some(b)) if a.node.is_some() && (b.node.is_some() || !flags.exchange) => {
+                Some(self.promises.with(|m| m.begin_rename(&a, &b, flags.exchange)))
+            }
+            _ => None,
+        };
+        let result = self.inner.rename_with(from, to, flags);
+        self.renamed(begun, "rename", from, &result);
+        result
+    }
+
+    fn link(&mut self, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Result<()> {
+        let (old, new) = (old.as_ref(), new.as_ref());
+        self.spend();
+        let begun = match (self.node_at(old), self.place(new)) {
+            (Some(node), Some(to)) => Some(self.promises.with(|m| m.begin_link(node, &to))),
+            _ => None,
+        };
+        let result = self.inner.link(old, new);
+        self.renamed(begun, "link", old, &result);
+        result
+    }
+
+    fn open_unnamed(&mut self, dir: impl AsRef<[u8]>, flags: OpenFlags, mode: u16) -> Result<Fd> {
+        self.do_open_unnamed(dir.as_ref(), flags, mode)
+    }
+
+    fn link_open(&mut self, fd: Fd, new: impl AsRef<[u8]>) -> Result<()> {
+        let new = new.as_ref();
+        self.spend();
+        let begun = match (self.node_of(fd), self.place(new)) {
+            (Some(node), Some(to)) => Some(self.promises.with(|m| m.begin_link(node, &to))),
+            _ => None,
+        };
+        let result = self.inner.link_open(fd, new);
+        self.renamed(begun, "link", new, &result);
+        result
+    }
+
+    fn mmap(&mut self, fd: Fd, pos: u64, len: u64, how: MapHow) -> Result<MapId> {
+        self.do_mmap(fd, pos, len, how)
+    }
+
+    fn map_load(&mut self, map: MapId, at: u64, dest: Dest<'_>) -> Result<()> {
+        self.do_load(map, at, dest)
+    }
+
+    fn map_store(&mut self, map: MapId, at: u64, data: Payload<'_>) -> Result<()> {
+        self.do_store(map, at, data)
+    }
+
+    fn msync(&mut self, map: MapId, at: u64, len: u64, wait: bool) -> Result<()> {
+        self.do_msync(map, at, len, wait)
+    }
+
+    fn munmap(&mut self, map: MapId) -> Result<()> {
+        self.inner.munmap(map)?;
+        self.maps.remove(&map);
+        Ok(())
+    }
+
+    fn let_go(&mut self, fd: Fd) -> Result<()> {
+        self.inner.let_go(fd)
+    }
+
+    fn symlink(&mut self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<()> {
+        let (target, path) = (target.as_ref(), path.as_ref());
+        self.make(path, FileKind::Symlink, target, |p| p.symlink(target, path))
+    }
+
+    fn readlink(&mut self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+        self.inner.readlink(path)
+    }
+
+    fn readdir(&mut self, fd: Fd, max: usize) -> Result<Vec<Dirent>> {
+        self.inner.readdir(fd, max)
+    }
+
+    fn chdir(&mut self, path: impl AsRef<[u8]>) -> Result<()> {
+        let path = path.as_ref();
+        self.inner.chdir(path)?;
+        match self.node_at(path) {
+            Some(node) => self.cwd = node,
+            None => self.confused("chdir", path),
+        }
+        Ok(())
+    }
+
+    fn statfs(&mut self) -> Result<StatFs> {
+        self.inner.statfs()
+    }
+
+    fn umask(&mut self, mask: u16) -> u16 {
+        self.inner.umask(mask)
+    }
+
+    fn set_cred(&mut self, cred: Cred) {
+        self.superuser = cred.uid == 0;
+        self.inner.set_cred(cred);
+    }
+}
