@@ -7,6 +7,7 @@ mod journal;
 mod liar;
 mod mmap;
 mod planted;
+mod plants;
 mod power;
 mod recorded;
 mod tails;

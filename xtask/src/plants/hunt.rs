@@ -1,0 +1,240 @@
+//! One bug, one process: until something is found, or the processor time is used up.
+
+use super::tree::Built;
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// What showed a bug.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub target: String,
+    pub load: String,
+    /// The first line of the report, and what it says next.
+    pub report: String,
+}
+
+/// What looking for a bug came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hunt {
+    pub found: Option<Found>,
+    /// Points explored until then.
+    pub points: u64,
+    /// Processor time, user and system, in seconds.
+    pub seconds: f64,
+    /// The wrong code was run at least once.
+    pub ran: bool,
+    /// The process was ended because it took too much memory or too long without computing.
+    pub ended: Option<&'static str>,
+}
+
+/// The command that explores these targets for ever, under all loads, and says what it finds line by line.
+fn explorer(built: &Built, targets: &[String]) -> Command {
+    let mut command = Command::new(built.explorer());
+    command.args(["soak", "--kind", "power", "--jobs", "1", "--from", "1", "--points", "1000000000"]);
+    command.arg("--fs").arg(targets.join(","));
+    command
+}
+
+/// Reads the explorer's lines: what it found, and how many points it has explored.
+#[derive(Default)]
+struct Reading {
+    /// Points of each job that is done with them.
+    points: BTreeMap<String, u64>,
+    found: Option<Found>,
+    /// The point that found it, within its job.
+    seed: u64,
+    /// The report is whole.
+    is_whole: bool,
+}
+
+impl Reading {
+    fn line(&mut self, line: &str) {
+        if let Some(found) = &mut self.found {
+            if !self.is_whole {
+                found.report = format!("{} {}", found.report, line.trim());
+                self.is_whole = true;
+            }
+            return;
+        }
+        // power-FS-LOAD: next seed 17, 0 failures, 3.2 points/s
+        if let Some((job, rest)) = line.split_once(": next seed ") {
+            let next = rest.split(',').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(1);
+            self.points.insert(job.to_owned(), next - 1);
+            return;
+        }
+        // seed 5, FS under LOAD, STAGE:
+        let Some(at) = line.find("seed ").filter(|_| line.contains(" under ")) else { return };
+        let mut parts = line[at + 5..].splitn(3, ", ");
+        let (seed, place, stage) = (parts.next(), parts.next(), parts.next());
+        let Some((target, load)) = place.and_then(|place| place.split_once(" under ")) else { return };
+        self.seed = seed.and_then(|seed| seed.parse().ok()).unwrap_or(0);
+        let report = match self.seed {
+            0 => format!("without a power failure, {}", stage.unwrap_or("")),
+            _ => stage.unwrap_or("").to_owned(),
+        };
+        self.found = Some(Found { target: target.to_owned(), load: load.to_owned(), report });
+    }
+
+    fn total(&self) -> u64 {
+        let own = self.found.as_ref().map(|found| format!("power-{}-{}", found.target, found.load));
+        let others = self.points.iter().filter(|(job, _)| Some(*job) != own.as_ref());
+        others.map(|(_, points)| points).sum::<u64>() + self.seed
+    }
+}
+
+/// Explores these targets with the bug switched on, if one is given.
+///
+/// # Errors
+/// Where the explorer cannot be run.
+pub(super) fn explore(
+    built: &Built,
+    plant: Option<&str>,
+    targets: &[String],
+    budget: f64,
+) -> Result<Hunt, String> {
+    let mut reading = Reading::default();
+    let command = explorer(built, targets);
+    let run = watch(built, command, plant, Some(budget), &mut |line| {
+        reading.line(line);
+        reading.is_whole
+    })?;
+    let mut hunt = Hunt { points: reading.total(), found: reading.found, ..run.hunt };
+    if hunt.found.is_none() && run.code == Some(2) && hunt.ended.is_none() {
+        return Err(format!("the explorer does not run: {}", run.last));
+    }
+    // It never ends by itself: the bug has ended it.
+    if hunt.found.is_none() && run.by_itself {
+        let target = targets.join(", ");
+        hunt.found = Some(Found { target, load: String::new(), report: format!("ended: {}", run.last) });
+    }
+    Ok(hunt)
+}
+
+/// Runs a test with the bug switched on: it is found where the test fails.
+///
+/// # Errors
+/// Where cargo cannot be run.
+pub(super) fn test(built: &Built, plant: &str, args: &[String]) -> Result<Hunt, String> {
+    let mut command = built.cargo();
+    command.args(["test", "--quiet"]).args(args);
+    let mut first = None;
+    let run = watch(built, command, Some(plant), None, &mut |line| {
+        if line.contains("panicked at") && first.is_none() {
+            first = Some(line.trim().to_owned());
+        }
+        false
+    })?;
+    let report = first.unwrap_or(run.last);
+    let found = Found { target: format!("cargo test {}", args.join(" ")), load: String::new(), report };
+    Ok(Hunt { found: (run.code != Some(0)).then_some(found), ..run.hunt })
+}
+
+/// How a process ended.
+struct Run {
+    hunt: Hunt,
+    code: Option<i32>,
+    /// It was not ended from here.
+    by_itself: bool,
+    /// The last line that it said.
+    last: String,
+}
+
+/// The most memory that a process may take, in pages of 4 KiB: 4 GiB.
+const MOST_PAGES: u64 = 1 << 20;
+
+/// Runs a command until `enough` has seen a line that is enough, or `budget` is used up.
+fn watch(
+    built: &Built,
+    mut command: Command,
+    plant: Option<&str>,
+    budget: Option<f64>,
+    enough: &mut dyn FnMut(&str) -> bool,
+) -> Result<Run, String> {
+    let mark: Option<PathBuf> = plant.map(|name| built.target.join(format!("ran-{name}")));
+    if let (Some(mark), Some(name)) = (&mark, plant) {
+        let _ = std::fs::remove_file(mark);
+        command.env("GRANARY_PLANT", name).env("GRANARY_PLANT_RAN", mark);
+    } else {
+        command.env_remove("GRANARY_PLANT");
+    }
+    command.current_dir(&built.tree).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{}: {e}", command.get_program().display()))?;
+    let (tell, lines) = channel();
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (hunt, by_itself, last) = std::thread::scope(|scope| {
+        let other = tell.clone();
+        scope.spawn(move || out.map(|out| read(out, &tell)));
+        scope.spawn(move || err.map(|err| read(err, &other)));
+        let seen = attend(&child, &lines, budget, enough);
+        drop(lines);
+        if !seen.1 {
+            let _ = child.kill();
+        }
+        seen
+    });
+    let status = child.wait().map_err(|e| format!("waiting for the explorer: {e}"))?;
+    let ran = mark.is_some_and(|mark| std::fs::remove_file(mark).is_ok());
+    Ok(Run { hunt: Hunt { ran, ..hunt }, code: status.code(), by_itself, last })
+}
+
+fn read(from: impl Read, tell: &Sender<String>) {
+    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        if tell.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Follows a process: what it took, whether it ended by itself, its last line.
+#[allow(clippy::disallowed_methods, reason = "a tool bounded in real time; nothing found depends on it")]
+fn attend(
+    child: &Child,
+    lines: &Receiver<String>,
+    budget: Option<f64>,
+    enough: &mut dyn FnMut(&str) -> bool,
+) -> (Hunt, bool, String) {
+    let (mut hunt, mut last) = (Hunt::default(), String::new());
+    // A process that waits for ever uses no processor time.
+    let (begin, longest) = (Instant::now(), Duration::from_secs_f64(budget.unwrap_or(600.0) * 20.0 + 60.0));
+    loop {
+        let line = lines.recv_timeout(Duration::from_millis(50));
+        let took = used(child.id());
+        hunt.seconds = took.map_or(hunt.seconds, |(seconds, _)| seconds.max(hunt.seconds));
+        match line {
+            Ok(line) => {
+                if enough(&line) {
+                    return (hunt, false, last);
+                }
+                if !line.trim().is_empty() {
+                    last = line;
+                }
+            }
+            // Both ends are closed: it has ended, and is still there to be asked.
+            Err(RecvTimeoutError::Disconnected) => return (hunt, true, last),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        hunt.ended = match took {
+            Some((_, pages)) if pages > MOST_PAGES => Some("more than 4 GiB of memory"),
+            _ if begin.elapsed() > longest => Some("no end"),
+            _ => None,
+        };
+        if hunt.ended.is_some() || budget.is_some_and(|budget| hunt.seconds >= budget) {
+            return (hunt, false, last);
+        }
+    }
+}
+
+/// Processor time of a process and of its children that have ended, in seconds, and its memory in pages: /proc/PID/stat, in whose
+/// clock ticks a second has 100 on every machine (USER_HZ).
+fn used(pid: u32) -> Option<(f64, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
+    let ticks = number(14)? + number(15)? + number(16)? + number(17)?;
+    Some((ticks as f64 / 100.0, number(24)?))
+}
