@@ -27,8 +27,8 @@ pub(super) struct Hunt {
     pub seconds: f64,
     /// The wrong code was run at least once.
     pub ran: bool,
-    /// The process was ended because it took too much memory or too long without computing.
-    pub ended: Option<&'static str>,
+    /// Why it was ended early: it took too much memory, or too long without computing; or it could not be run.
+    pub ended: Option<String>,
 }
 
 /// The command that explores these targets for ever, under all loads, and says what it finds line by line.
@@ -103,10 +103,12 @@ pub(super) fn explore(
         reading.is_whole
     })?;
     let mut hunt = Hunt { points: reading.total(), found: reading.found, ..run.hunt };
+    // Bugs that it cannot run with end it otherwise; this one is of the command, and the others are looked for all the same.
     if hunt.found.is_none() && run.code == Some(2) && hunt.ended.is_none() {
-        return Err(format!("the explorer does not run: {}", run.last));
+        hunt.ended = Some(run.last);
+        return Ok(hunt);
     }
-    // It never ends by itself: the bug has ended it.
+    // It never ends by itself.
     if hunt.found.is_none() && run.by_itself {
         let target = targets.join(", ");
         hunt.found = Some(Found { target, load: String::new(), report: format!("ended: {}", run.last) });
@@ -218,8 +220,8 @@ fn attend(
             Err(RecvTimeoutError::Timeout) => {}
         }
         hunt.ended = match took {
-            Some((_, pages)) if pages > MOST_PAGES => Some("more than 4 GiB of memory"),
-            _ if begin.elapsed() > longest => Some("no end"),
+            Some((_, pages)) if pages > MOST_PAGES => Some("more than 4 GiB of memory".to_owned()),
+            _ if begin.elapsed() > longest => Some("no end".to_owned()),
             _ => None,
         };
         if hunt.ended.is_some() || budget.is_some_and(|budget| hunt.seconds >= budget) {

@@ -16,7 +16,7 @@ pub(super) fn entry(plant: &Plant) -> String {
 /// What a run came to.
 pub(super) fn outcome(hunt: &Hunt) -> String {
     let (points, seconds) = (hunt.points, hunt.seconds);
-    match (&hunt.found, hunt.ended) {
+    match (&hunt.found, &hunt.ended) {
         (Some(Found { target, load, report }), _) => {
             format!("found in {points} points, {seconds:.1} s: {target} {load}: {report}")
         }
