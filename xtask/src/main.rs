@@ -1,4 +1,4 @@
-//! Long checks that do not belong into `cargo test`: `cargo xtask soak`.
+//! Long checks that do not belong into `cargo test`: `cargo xtask soak`, `cargo xtask plants`.
 //!
 //! Exit codes: 0 nothing found, 1 a check found something, 2 usage or environment.
 
@@ -8,6 +8,7 @@
 #[macro_use]
 #[allow(dead_code, unused_macros, reason = "shared with the command line, which uses all of it")]
 mod out;
+mod plants;
 mod soak;
 
 use clap::{Parser, Subcommand};
@@ -28,11 +29,16 @@ static ALLOCATOR: granary_alloc::Allocator = granary_alloc::Allocator;
 enum Task {
     /// Explores power failures or schedules by the thousand; goes on where it stopped last time.
     Soak(soak::Args),
+    /// Looks for the bugs that are planted for the crash explorer.
+    Plants(plants::Args),
 }
 
 fn main() -> ExitCode {
-    let Task::Soak(args) = Cli::parse().task;
-    let found = soak::run(&args).and_then(|found| {
+    let found = match Cli::parse().task {
+        Task::Soak(args) => soak::run(&args),
+        Task::Plants(args) => plants::run(&args),
+    };
+    let found = found.and_then(|found| {
         out::finish().map_err(|e| format!("writing to stdout: {e}"))?;
         Ok(found)
     });

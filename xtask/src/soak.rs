@@ -20,6 +20,7 @@ mod state;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use state::State;
+pub use state::target_dir;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 

@@ -11,6 +11,7 @@ mod loads;
 mod mmap;
 mod oracle;
 mod planted;
+mod plants;
 mod power;
 mod recorded;
 mod run;

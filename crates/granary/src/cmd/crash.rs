@@ -134,7 +134,9 @@ fn read(file: &Path) -> Result<Vec<String>, Failure> {
 /// What a known failure says now, if it still is one.
 fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
     let wrong = || {
-        Failure::usage(format!("'{line}' is no failure: a line is file system, load, run:place, with tabs between them"))
+        Failure::usage(format!(
+            "'{line}' is no failure: a line is file system, load, run:place, with tabs between them"
+        ))
     };
     let mut words = line.split('\t');
     let (fs, load, place) = (words.next(), words.next(), words.next());
