@@ -335,7 +335,6 @@ impl Core {
 
     /// Allocates blocks for a directory from its block `n` on: as many as it has, at most eight; one of those that are kept.
     fn grow_dir(&self, tx: &mut Tx<'_>, node: &Node, n: u32, claim: Claim) -> Result<Half> {
-        let _step = granary_sim::step("bytefs: a directory grows");
         let goal = node.body.lock().map.goal(n as u64);
         let run = match tx.take_blocks(n.clamp(1, 8) as u64, goal, Claim::Free) {
             Err(FsError::NoSpace) if claim == Claim::Kept => tx.take_blocks(1, goal, claim)?,

@@ -266,7 +266,6 @@ fn load(
 
 /// Finishes removals and truncations that took several steps.
 fn finish_orphans(core: &Core, report: &mut RecoveryReport) -> Result<()> {
-    let _step = granary_sim::step("bytefs: orphans are removed");
     let places: Vec<(u32, u32)> = core
         .orphans
         .block

@@ -294,7 +294,6 @@ impl Ext4 {
     /// kernel (`ext4_ext_split`) a new node takes what lies behind the place where `e` comes, or is cut, be that much or
     /// nothing: files that are written from front to back have full leaves, others many.
     fn make_room(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step], e: Entry) -> Result<()> {
-        let _step = granary_sim::step("ext4: an extent tree grows");
         let roomy = path[..path.len() - 1].iter().rposition(|s| !owner.view(&s.at, node_bytes::full));
         let wanted = Wanted {
             ino: owner.ino,
@@ -536,7 +535,6 @@ impl Ext4 {
 
     /// Frees an empty leaf where its parent has others. (An empty one that stays is harmless: truncation frees it.)
     fn drop_leaf(&self, h: &mut Handle<'_>, owner: Owner<'_>, path: &[Step]) -> Result<()> {
-        let _step = granary_sim::step("ext4: an extent tree shrinks");
         let [.., parent, leaf] = path else { return Ok(()) };
         let (At::Block(block), Some(i)) = (&leaf.at, parent.index) else { return Ok(()) };
         if owner.view(&parent.at, node_bytes::count) < 2 {

@@ -73,6 +73,10 @@ struct Reel {
     /// What steps want: commands of this phase.
     in_steps: BTreeSet<(u64, bool)>,
     open: Vec<&'static str>,
+    /// A drive has a command in hand.
+    in_command: bool,
+    /// Steps of the drive that began and ended within the last command.
+    within: Vec<&'static str>,
     seen: Seen,
     images: Vec<Image>,
     random: Stream,
@@ -114,6 +118,8 @@ impl Film {
             for_steps,
             in_steps: BTreeSet::new(),
             open: Vec::new(),
+            in_command: false,
+            within: Vec::new(),
             seen: Seen::new(),
             images: Vec::new(),
             random,
@@ -169,7 +175,8 @@ impl Film {
     fn take(&self, reel: &mut Reel, at: At) {
         // Devices without a second copy are refused before the run.
         let Some(devices) = self.devices.fork() else { return };
-        for step in &reel.open {
+        let steps: Vec<&'static str> = reel.open.iter().chain(&reel.within).copied().collect();
+        for step in &steps {
             reel.seen.entry(step).or_default().1 += 1;
         }
         reel.images.push(Image {
@@ -179,7 +186,7 @@ impl Film {
             phase: reel.phase,
             at,
             ran: reel.ran,
-            steps: reel.open.clone(),
+            steps,
         });
     }
 }
@@ -191,7 +198,10 @@ impl Observer for Film {
             return;
         }
         let n = n - reel.base;
-        reel.last = n;
+        (reel.last, reel.in_command) = (n, !after);
+        if !after {
+            reel.within.clear();
+        }
         let by_step = reel.in_steps.remove(&(n, after));
         if reel.wanted.all || reel.wanted.commands.contains(&(n, after)) || by_step {
             let at = if after { At::After(n) } else { At::Before(n) };
@@ -204,16 +214,23 @@ impl Watcher for Film {
     fn enters(&self, step: &'static str) {
         let mut reel = self.reel.lock();
         let reel = &mut *reel;
+        if reel.over {
+            return;
+        }
         reel.open.push(step);
         let met = &mut reel.seen.entry(step).or_default().0;
         *met += 1;
-        if reel.over || reel.for_steps == 0 || (*met > ENOUGH && reel.random.below(*met) > 0) {
+        if reel.for_steps == 0 || (*met > ENOUGH && reel.random.below(*met) > 0) {
             return;
         }
-        // Short steps have one command; half of the images are taken at the first.
+        // A drive takes a step within a command, which is whole in virtual time: the image is taken behind it. Short steps of file
+        // systems have one command; half of their images are taken before the first.
         let behind = if reel.random.chance(0.5) { 0 } else { reel.random.below(INSIDE) };
-        let n = reel.last + 1 + behind;
-        if reel.in_steps.insert((n, reel.random.chance(0.5))) {
+        let place = match reel.in_command {
+            true => (reel.last, true),
+            false => (reel.last + 1 + behind, behind > 0 && reel.random.chance(0.5)),
+        };
+        if reel.in_steps.insert(place) {
             reel.for_steps -= 1;
         }
     }
@@ -222,6 +239,9 @@ impl Watcher for Film {
         let mut reel = self.reel.lock();
         if let Some(i) = reel.open.iter().rposition(|open| *open == step) {
             reel.open.remove(i);
+        }
+        if reel.in_command {
+            reel.within.push(step);
         }
     }
 }

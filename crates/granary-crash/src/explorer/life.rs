@@ -83,6 +83,8 @@ pub(super) struct Mission {
     pub(super) shut_unseen: bool,
     /// The life ends where the recovered file system has been verified.
     pub(super) brief: bool,
+    /// At the end the file system is filled, emptied, and compared with what it says of its space.
+    pub(super) exercised: bool,
     /// Nothing is synced before the unmount.
     pub(super) unsynced: bool,
     pub(super) in_recovery: Option<Cut>,
@@ -95,12 +97,13 @@ impl Mission {
     /// No failure.
     pub(super) fn calm(round: u32, powered_off: bool) -> Mission {
         let (shut_unseen, jitter) = (false, Nanos::ZERO);
-        let (brief, unsynced) = (false, false);
+        let (brief, exercised, unsynced) = (false, false, false);
         Mission {
             round,
             powered_off,
             shut_unseen,
             brief,
+            exercised,
             unsynced,
             in_recovery: None,
             in_load: None,
@@ -322,7 +325,7 @@ impl Life {
         self.check(&fs, "after a clean mount")?;
         let vfs = self.attach(fs)?;
         self.verify(&vfs, promises, told)?;
-        if self.film.is_some() && powered_off {
+        if self.mission.exercised {
             let wrong = crate::oracle::exercise(&vfs);
             if !wrong.is_empty() {
                 return Err(wrong);

@@ -45,6 +45,8 @@ impl Default for Effort {
 
 /// One in so many recovered file systems goes on with its load; the others have been looked at and are left.
 const GOES_ON: u64 = 8;
+/// Of those that go on, one in so many is filled and emptied at its end: that takes as long as dozens of other points.
+const EXERCISED: u64 = 16;
 /// One in so many is unmounted and mounted again before anybody looks.
 const SHUT_UNSEEN: u64 = 8;
 /// One in so many recoveries is interrupted.
@@ -191,12 +193,19 @@ impl Explorer {
             jitter: jitter(&mut random),
             shut_unseen: random.below(SHUT_UNSEEN) == 0,
             brief: random.below(GOES_ON) > 0,
+            exercised: random.below(EXERCISED) == 0,
             unsynced: random.chance(0.5),
             seed: random.next_u64(),
             ..Mission::calm(round, true)
         };
-        let film =
-            Film::new(machine.raw.clone(), machine.promises.clone(), wanted, 0, self.extent.span, random);
+        let in_steps = match (path.0.len() < self.deep as usize, mission.brief) {
+            (false, _) => 0,
+            (true, false) => LATER,
+            // Steps of recovery, which each life has.
+            (true, true) => u32::from(random.below(4) == 0),
+        };
+        let (raw, promises, span) = (machine.raw.clone(), machine.promises.clone(), self.extent.span);
+        let film = Film::new(raw, promises, wanted, in_steps as usize, span, random);
         let (images, outcome) = self.filmed(machine, seed, mission, &film, report);
         match outcome {
             Outcome::Wrong { stage, evidence } => {

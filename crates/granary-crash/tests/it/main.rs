@@ -15,6 +15,7 @@ mod plants;
 mod power;
 mod recorded;
 mod run;
+mod steps;
 mod tails;
 mod targets;
 mod unnamed;
