@@ -3,6 +3,7 @@
 mod cli;
 mod commit;
 mod common;
+mod crash;
 mod export;
 mod fio_counts;
 mod grow;

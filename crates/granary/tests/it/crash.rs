@@ -1,0 +1,48 @@
+//! `granary crash` from outside: exit codes, tables, replays, a file of failures.
+
+use assert_cmd::Command;
+
+fn crash(args: &[&str], code: i32) -> (String, String) {
+    let mut command = Command::cargo_bin("granary").expect("the binary is built");
+    let output = command.arg("crash").args(args).output().expect("it runs");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "granary crash {args:?}: {out}{err}");
+    (out.into_owned(), err.into_owned())
+}
+
+#[test]
+fn a_sound_file_system_ends_with_0_and_a_table_of_what_was_looked_at() {
+    let program = "creat(/A/foo) fsync";
+    let (out, _) = crash(&["--fs", "pmfs,nova@nvm", "--load", program, "--points", "20"], 0);
+    assert!(out.contains("pmfs") && out.contains("nova@nvm") && out.contains(program), "{out}");
+    let (out, _) =
+        crash(&["--fs", "pmfs", "--load", program, "--points", "4", "--mode", "linear", "--json"], 0);
+    let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert!(json["pairs"][0]["points"].as_u64() > Some(20), "{json}");
+    assert_eq!(json["pairs"][0]["failures"], serde_json::json!([]));
+}
+
+#[test]
+fn what_there_is_not_is_refused_with_what_there_is() {
+    let (_, err) = crash(&["--fs", "ext5", "--points", "1"], 2);
+    assert!(err.contains("no file system 'ext5'") && err.contains("ext4"), "{err}");
+    let (_, err) = crash(&["--fs", "ext4", "--load", "tortue", "--points", "1"], 2);
+    assert!(err.contains("no load 'tortue'") && err.contains("torture"), "{err}");
+    let (_, err) = crash(&["--fs", "ext4,pmfs", "--load", "torture", "--replay", "1:l2+.0"], 2);
+    assert!(err.contains("--replay needs"), "{err}");
+    let (_, err) = crash(&["--replay", "1:x2+.0"], 2);
+    assert!(err.contains("no place of a power failure"), "{err}");
+}
+
+#[test]
+fn known_failures_are_tried_first_and_go_when_they_pass() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("failures");
+    let line = |place: &str| format!("pmfs\tcreat(/A/foo) fsync\t{place}\n");
+    std::fs::write(&file, line("0:l1-.0") + &line("0:l999999-.0")).expect("writes");
+    let name = file.to_str().expect("UTF-8");
+    let args = ["--fs", "pmfs", "--load", "creat(/A/foo) fsync", "--points", "2", "--failures", name];
+    let (_, err) = crash(&args, 1);
+    assert!(err.contains("passes now") && err.contains("still fails"), "{err}");
+    assert_eq!(std::fs::read_to_string(&file).expect("reads"), line("0:l999999-.0"));
+}
