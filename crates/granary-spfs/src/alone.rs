@@ -32,6 +32,9 @@ use granary_vfs::{
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// The attribute that is an access list.
+const ACCESS: &[u8] = b"system.posix_acl_access";
+
 impl Spfs {
     /// Whether a new node is to be in persistent memory alone.
     pub(crate) fn is_made_alone(&self, dir: &Inode, name: &[u8], new: &NewNode<'_>) -> bool {
@@ -97,9 +100,10 @@ impl Spfs {
         Ok(Created { ino: Ino(of.ino), loaded: Loaded { attr, private: Arc::new(node) } })
     }
 
-    /// A name comes or goes here: the directory below says when. That need not be durable.
+    /// A name comes or goes here: the directory below says when. That is durable with an fsync of the directory, and with a sync.
     fn stamp(&self, call: &Call<'_>, dir: &Inode) -> Result<()> {
         let times = Change { mtime: SetTime::At(call.time), ..Change::NOTHING };
+        let _seen = self.directories.read();
         self.lower.setattr(call, &node::below(dir)?, &times)?;
         self.follow(dir)
     }
@@ -109,6 +113,7 @@ impl Spfs {
         let mut state = node::of(inode).write();
         let State::Tiered(t) = &mut *state else { return Ok(false) };
         let Some((_, alone)) = &mut t.alone else { return Ok(false) };
+        alone.place.iter().try_for_each(|place| self.clear(call, place))?;
         self.stamp(call, dir)?;
         let mut b = self.store.pm.batch();
         Alone::put_no_name(&mut b, t.number)?;
@@ -127,6 +132,7 @@ impl Spfs {
         let mut state = node::of(r.inode).write();
         let State::Tiered(t) = &mut *state else { return Ok(false) };
         let Some((of, alone)) = &mut t.alone else { return Ok(false) };
+        alone.place.iter().try_for_each(|place| self.clear(call, place))?;
         self.settle_names(call, node::of(r.to_dir))?;
         self.stamp(call, r.from_dir)?;
         self.stamp(call, r.to_dir)?;
@@ -169,9 +175,6 @@ impl Spfs {
             Some(place) => self.lower.node(Ino(place.dir.ino))?,
             None => self.lower.root(),
         };
-        // The directory's times are those of the last name that came or went: this is none.
-        let time = self.lower.stat(&dir).attr.mtime;
-        let call = &Call::kernel(time);
         let new = NewNode {
             kind: FileKind::File,
             mode: alone.mode,
@@ -181,27 +184,23 @@ impl Spfs {
             target: b"",
             direct_sync: false,
         };
+        // To the lower file system this is when the file was last changed.
+        let call = &Call::kernel(t.ctime);
         let below = match &alone.place {
-            Some(place) => self.lower.create(call, &dir, &place.name, &new)?,
+            Some(place) => {
+                self.remove_leftover(call, &dir, place)?;
+                self.unseen(&dir, |call| self.lower.create(call, &dir, &place.name, &new))?
+            }
             None => self.lower.create_unnamed(call, &dir, &new)?,
         };
-        let owner = Change {
-            mode: Some(alone.mode),
-            uid: Some(alone.uid),
-            gid: Some(alone.gid),
-            atime: SetTime::At(alone.atime),
-            ..Change::NOTHING
-        };
-        let written = self
-            .lower
-            .setattr(call, &below, &owner)
-            .and_then(|()| self.write_down(node, &below, t, t.ctime, wait));
+        let written =
+            self.disown(call, &below, &alone).and_then(|()| self.write_down(node, &below, t, t.ctime, wait));
         if let Err(e) = written {
-            if let Some(place) = &alone.place {
-                // What stays if this fails, too, the next mount removes.
-                let _ = self.lower.unlink(call, &dir, &place.name);
-            }
+            alone.place.iter().for_each(|place| self.take_back(&dir, place));
             return Err(e);
+        }
+        if let Some(place) = &alone.place {
+            self.leftovers.lock().remove(place);
         }
         {
             let mut children = self.children.lock();
@@ -212,5 +211,24 @@ impl Spfs {
         node.land(below);
         self.became_bypass(node, state, of);
         Ok(())
+    }
+
+    /// A new file below has what the directory hands on: an access list, perhaps the group. This one was made before, with what it
+    /// had from the directory then.
+    fn disown(&self, call: &Call<'_>, below: &NodeRef, alone: &Alone) -> Result<()> {
+        match self.lower.getxattr(call, below, ACCESS) {
+            Ok(None) | Err(FsError::NotSupported) => {}
+            // A file that has one is below.
+            Ok(Some(_)) => self.lower.setxattr(call, below, ACCESS, None)?,
+            Err(e) => return Err(e),
+        }
+        let own = Change {
+            mode: Some(alone.mode),
+            uid: Some(alone.uid),
+            gid: Some(alone.gid),
+            atime: SetTime::At(alone.atime),
+            ..Change::NOTHING
+        };
+        self.lower.setattr(call, below, &own)
     }
 }

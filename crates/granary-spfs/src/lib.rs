@@ -53,6 +53,7 @@ mod survey;
 mod table;
 mod tier;
 mod truncate;
+mod unseen;
 mod write;
 
 #[cfg(test)]
@@ -72,9 +73,9 @@ use crate::store::Store;
 use granary_sim::Daemon;
 use granary_sim::sync::{Mutex, RwLock};
 use granary_vfs::{Call, FsError, Ino, Lower, Result};
-use layout::alone::Alone;
+use layout::alone::{Alone, Place};
 use layout::inode::Identity;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -91,6 +92,10 @@ pub struct Spfs {
     index: parking_lot::Mutex<BTreeMap<Identity, (u64, u64)>>,
     /// Names of files in persistent memory alone.
     children: parking_lot::Mutex<Children>,
+    /// Names of such files under which a move that was given up may have left something below.
+    leftovers: parking_lot::Mutex<BTreeSet<Place>>,
+    /// Shared: a call changes a lower directory. Exclusive: one is changed so that its times stay.
+    directories: RwLock<()>,
     /// The next number of such a file, counted.
     made_alone: AtomicU64,
     /// Files without names, whose removal the lower file system may not have made durable.

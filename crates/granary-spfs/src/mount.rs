@@ -97,6 +97,8 @@ pub fn mount_as(port: Port, lower: Arc<Vfs>, options: &MountOptions, access: Acc
         options: options.clone(),
         nodes: parking_lot::Mutex::default(),
         children: parking_lot::Mutex::new(children),
+        leftovers: parking_lot::Mutex::default(),
+        directories: RwLock::new(()),
         made_alone: AtomicU64::new(last.map_or(0, |last| last + 1)),
         loading: RwLock::new(()),
         dead: parking_lot::Mutex::default(),

@@ -145,7 +145,8 @@ impl Spfs {
         put(LOWER, number)?;
         let value = [number.to_le_bytes(), run.to_le_bytes()].concat();
         let below = self.lower.root();
-        match self.lower.setxattr(call, &below, NAME, Some(&value)) {
+        // The pair is nobody's business above: nor is it a change of the root directory.
+        match self.unseen(&below, |call| self.lower.setxattr(call, &below, NAME, Some(&value))) {
             Ok(()) => self.lower.fsync(call, &below, false)?,
             Err(e) if lacks_attributes(&e) => put(LOWER, 0)?,
             Err(e) => return Err(e),

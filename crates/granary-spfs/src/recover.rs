@@ -79,7 +79,7 @@ pub fn recover(
     changes_below: bool,
     said: &mut Recovery,
 ) -> Result<Vec<Missing>> {
-    let mut survey = Survey::read(store)?;
+    let (mut survey, call) = (Survey::read(store)?, &Call::kernel(lower.vfs().time()));
     for (number, file) in &survey.files {
         if let Some(undo) = file.inode.undo {
             play_back(store, *number, file, undo)?;
@@ -96,6 +96,10 @@ pub fn recover(
         if !there {
             gone.push(*number);
         }
+    }
+    if changes_below && said.unmoved > 0 {
+        // The files here may give their names up from now on: nothing below may be back under them then.
+        lower.sync(call)?;
     }
     let lost =
         survey.names.iter().map(|(at, _)| *at).chain(gone.iter().map(|number| survey.files[number].name));
@@ -173,7 +177,10 @@ fn has_name(
             Some(node) if !node.is_dir() => {
                 drop(node);
                 if changes_below {
-                    lower.unlink(call, &dir, &place.name)?;
+                    // The directory may have times in the future, which somebody has set.
+                    let was = lower.stat(&dir).attr;
+                    let time = call.time.max(was.mtime).max(was.ctime);
+                    lower.unlink(&Call::kernel(time), &dir, &place.name)?;
                     lower.reap();
                 }
                 said.unmoved += 1;

@@ -58,8 +58,7 @@ impl Model {
             return;
         }
         let now = self.stamps.tick();
-        self.stamps.keep(by, now);
-        self.stamps.keep(by.times(), now);
+        self.stamps.keep_named(by, now);
         let stamps = &self.stamps;
         for &dir in dirs {
             let node = Arc::make_mut(&mut self.nodes[dir.0 as usize]);

@@ -28,8 +28,8 @@ pub(crate) struct NameChange {
     promises: bool,
     /// Nodes that lose a name.
     losers: Vec<NodeId>,
-    /// Nodes that were there before and whose times it moves.
-    touched: Vec<NodeId>,
+    /// Nodes that were there before and whose times it moves, and the stamps of these times.
+    touched: Vec<(NodeId, StampId)>,
 }
 
 impl Model {
@@ -53,7 +53,7 @@ impl Model {
 
     /// A node is made under a name.
     pub(crate) fn begin_make(&mut self, at: &Place, kind: FileKind, target: &[u8]) -> (NameChange, NodeId) {
-        let by = self.stamps.begin_timed();
+        let by = self.stamps.begin_named();
         let mut node = Node::new(kind, by);
         node.target = target.to_vec();
         node.parent = at.dir;
@@ -65,7 +65,7 @@ impl Model {
 
     /// A node gets a second name.
     pub(crate) fn begin_link(&mut self, node: NodeId, to: &Place) -> NameChange {
-        let by = self.stamps.begin_timed();
+        let by = self.stamps.begin_named();
         // The first name of a file without one is made as a creation makes it.
         let first = self.node(node).unnamed;
         self.begin_names(by, vec![(to.dir, to.name.clone(), Some(node))], first, Vec::new(), &[node])
@@ -73,14 +73,14 @@ impl Model {
 
     /// A name is removed.
     pub(crate) fn begin_remove(&mut self, at: &Place) -> NameChange {
-        let by = self.stamps.begin_timed();
+        let by = self.stamps.begin_named();
         let set = vec![(at.dir, at.name.clone(), None)];
         self.begin_names(by, set, false, at.node.into_iter().collect(), at.node.as_slice())
     }
 
     /// A node is renamed, or two exchange their names.
     pub(crate) fn begin_rename(&mut self, from: &Place, to: &Place, exchange: bool) -> NameChange {
-        let by = self.stamps.begin_timed();
+        let by = self.stamps.begin_named();
         // POSIX: renaming one name of a file to another of its names does nothing.
         if from.node == to.node {
             return self.begin_names(by, Vec::new(), false, Vec::new(), &[]);
@@ -102,12 +102,14 @@ impl Model {
         losers: Vec<NodeId>,
         nodes: &[NodeId],
     ) -> NameChange {
-        let mut touched: Vec<NodeId> = at.iter().map(|(dir, ..)| *dir).collect();
-        touched.dedup();
-        touched.iter().for_each(|&dir| self.touch(dir, by, true));
+        let mut dirs: Vec<NodeId> = at.iter().map(|(dir, ..)| *dir).collect();
+        dirs.dedup();
+        let mut touched: Vec<(NodeId, StampId)> =
+            dirs.into_iter().zip(0..).map(|(dir, nth)| (dir, by.directory(nth))).collect();
+        touched.iter().for_each(|&(dir, times)| self.touch_as(dir, times, true));
         for &node in nodes {
             self.touch(node, by, false);
-            touched.push(node);
+            touched.push((node, by.times()));
         }
         for (dir, name, node) in &at {
             let entries = Arc::make_mut(&mut Arc::make_mut(&mut self.nodes[dir.0 as usize]).entries);
@@ -138,12 +140,12 @@ impl Model {
             for loser in losers {
                 self.node_mut(loser).removals -= 1;
             }
-            touched.into_iter().for_each(|id| self.untouch(id, by));
+            touched.into_iter().for_each(|(id, times)| self.untouch_as(id, times));
             Arc::make_mut(&mut self.moves).retain(|m| m.stamp != by);
             return;
         }
-        self.stamps.end_timed(by);
-        touched.into_iter().for_each(|id| self.touched(id, by));
+        self.stamps.end_named(by);
+        touched.into_iter().for_each(|(id, times)| self.touched_as(id, times));
         let dirs: Vec<NodeId> = at.iter().map(|(dir, ..)| *dir).collect();
         let named: Vec<NodeId> = at.iter().filter_map(|(.., node)| *node).collect();
         for (dir, name, node) in at {

@@ -26,7 +26,16 @@ impl StampId {
     pub(crate) fn times(self) -> StampId {
         StampId(self.0 + 1)
     }
+
+    /// The stamp of the times of the first or second directory whose names this change moves ([`Stamps::begin_named`]).
+    pub(crate) fn directory(self, nth: u32) -> StampId {
+        debug_assert!(nth < DIRECTORIES);
+        StampId(self.0 + 2 + nth)
+    }
 }
+
+/// Directories whose names one change moves, at most.
+const DIRECTORIES: u32 = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Stamp {
@@ -86,6 +95,32 @@ impl Stamps {
         let times = self.begin();
         debug_assert_eq!(times, id.times());
         id
+    }
+
+    /// A change of names begins. Beside the times of what has the name, those of its directories have stamps of their own
+    /// ([`StampId::directory`]): an `fsync` of a file promises its name, and says nothing of when the directory was changed.
+    pub(crate) fn begin_named(&mut self) -> StampId {
+        let id = self.begin_timed();
+        for nth in 0..DIRECTORIES {
+            let directory = self.begin();
+            debug_assert_eq!(directory, id.directory(nth));
+        }
+        id
+    }
+
+    /// A change of names has ended, with all times.
+    pub(crate) fn end_named(&mut self, id: StampId) {
+        self.end_timed(id);
+        (0..DIRECTORIES).for_each(|nth| self.end(id.directory(nth)));
+    }
+
+    /// A change of names that ended by `horizon` is durable, with all times.
+    pub(crate) fn keep_named(&mut self, id: StampId, horizon: Tick) {
+        self.keep(id, horizon);
+        self.keep(id.times(), horizon);
+        for nth in 0..DIRECTORIES {
+            self.keep(id.directory(nth), horizon);
+        }
     }
 
     /// A change and its times have ended.

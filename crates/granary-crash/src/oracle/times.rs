@@ -81,10 +81,10 @@ impl Times {
         self.accessed.keep(stamps, horizon);
     }
 
-    fn remove(&mut self, by: StampId) {
-        self.modified.remove(by.times());
-        self.changed.remove(by.times());
-        self.accessed.remove(by.times());
+    fn remove(&mut self, times: StampId) {
+        self.modified.remove(times);
+        self.changed.remove(times);
+        self.accessed.remove(times);
     }
 
     /// What they are is not followed any more.
@@ -137,31 +137,46 @@ impl Clock {
 impl Model {
     /// The change `by` begins, which sets the time of change of `id`, and with `modifies` that of modification.
     pub(super) fn touch(&mut self, id: NodeId, by: StampId, modifies: bool) {
+        self.touch_as(id, by.times(), modifies);
+    }
+
+    /// The same; `stamp` is that of the times.
+    pub(super) fn touch_as(&mut self, id: NodeId, stamp: StampId, modifies: bool) {
         let Some(clock) = self.clock else { return };
         let span = Span { from: clock.now(), ..Span::ANY };
         let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
-        times.changed.push(&self.stamps, by.times(), span);
+        times.changed.push(&self.stamps, stamp, span);
         if modifies {
-            times.modified.push(&self.stamps, by.times(), span);
+            times.modified.push(&self.stamps, stamp, span);
         }
     }
 
     /// It ended.
     pub(super) fn touched(&mut self, id: NodeId, by: StampId) {
+        self.touched_as(id, by.times());
+    }
+
+    /// The same; `stamp` is that of the times.
+    pub(super) fn touched_as(&mut self, id: NodeId, stamp: StampId) {
         let Some(clock) = self.clock else { return };
         let now = clock.now();
         let times = &mut Arc::make_mut(&mut self.nodes[id.0 as usize]).times;
         for register in [&mut times.modified, &mut times.changed] {
-            let begun = register.of(by.times());
+            let begun = register.of(stamp);
             if let Some(span) = begun {
-                register.settle(by.times(), Span { to: now.max(span.from), ..span });
+                register.settle(stamp, Span { to: now.max(span.from), ..span });
             }
         }
     }
 
     /// It failed.
     pub(super) fn untouch(&mut self, id: NodeId, by: StampId) {
-        self.node_mut(id).times.remove(by);
+        self.untouch_as(id, by.times());
+    }
+
+    /// The same; `stamp` is that of the times.
+    pub(super) fn untouch_as(&mut self, id: NodeId, stamp: StampId) {
+        self.node_mut(id).times.remove(stamp);
     }
 
     /// Times are set, each to an instant, or (`Some(None)`) to that of the call.

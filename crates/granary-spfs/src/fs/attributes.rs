@@ -15,6 +15,7 @@ impl Attributes for Spfs {
         let (atime, mtime) = (time(set.atime), time(set.mtime));
         let all = Change { mode, uid, gid, size, atime, mtime, flags, chown: false };
         let fixed = set.flags.is_some_and(|flags| flags & flag::FIXED != 0);
+        let _seen = self.seen(inode);
         let mut state = node.write();
         if fixed || set.flags.is_some() && node.is_alone() {
             // Nothing could be written below any more; a file without a lower one has no flags.
@@ -89,6 +90,7 @@ impl Attributes for Spfs {
             return Err(FsError::NotPermitted);
         }
         let below = self.grounded(inode)?;
+        let _seen = self.seen(inode);
         let set = self.lower.setxattr(&call.as_root(), &below, name, value);
         node::of(inode).touch();
         set?;

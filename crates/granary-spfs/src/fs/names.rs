@@ -131,6 +131,7 @@ impl Names for Spfs {
                 made => return made,
             }
         }
+        let _seen = self.directories.read();
         let made = self.lower.create(call, &below(dir)?, name, new)?;
         self.renamed(&[dir])?;
         Ok(self.created(made))
@@ -141,24 +142,34 @@ impl Names for Spfs {
     }
 
     fn link(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
-        self.lower.link(&call.as_root(), &self.grounded(inode)?, &below(dir)?, name)?;
-        self.renamed(&[dir, inode])
+        let node = self.grounded(inode)?;
+        let seen = self.directories.read();
+        self.lower.link(&call.as_root(), &node, &below(dir)?, name)?;
+        self.renamed(&[dir])?;
+        drop(seen);
+        self.renamed(&[inode])
     }
 
     fn unlink(&self, call: &Call<'_>, dir: &Inode, name: &[u8], inode: &Inode) -> Result<()> {
         let call = &call.as_root();
         let above = below(dir)?;
-        match inode.view(|a| a.kind) {
-            FileKind::Dir => self.lower.rmdir(call, &above, name)?,
-            _ if self.unlink_alone(call, dir, inode)? => return Ok(()),
-            _ => self.lower.unlink(call, &above, name)?,
+        let is_dir = inode.view(|a| a.kind == FileKind::Dir);
+        if !is_dir && self.unlink_alone(call, dir, inode)? {
+            return Ok(());
         }
-        self.renamed(&[inode])?;
+        let seen = self.directories.read();
+        match is_dir {
+            true => self.lower.rmdir(call, &above, name)?,
+            false => self.lower.unlink(call, &above, name)?,
+        }
         // A directory that comes back may have what it had.
-        match inode.view(|a| a.kind == FileKind::Dir || a.nlink > 0) {
-            true => self.moved(&[dir]),
-            false => self.renamed(&[dir]),
+        let lives_on = node::below(inode).is_ok_and(|node| self.lower.stat(&node).attr.nlink > 0);
+        match is_dir || lives_on {
+            true => self.moved(&[dir])?,
+            false => self.renamed(&[dir])?,
         }
+        drop(seen);
+        self.renamed(&[inode])
     }
 
     fn rename(&self, call: &Call<'_>, r: &Rename<'_>) -> Result<()> {
@@ -171,8 +182,10 @@ impl Names for Spfs {
         r.target.map_or(Ok(()), |target| self.grounded(target).map(drop))?;
         let (from, to) = (below(r.from_dir)?, below(r.to_dir)?);
         let flags = RenameFlags { no_replace: r.target.is_none(), exchange: r.exchange };
+        let seen = self.directories.read();
         self.lower.rename(call, (&from, r.from), (&to, r.to), flags)?;
         self.moved(&[r.from_dir, r.to_dir])?;
+        drop(seen);
         let mut changed = vec![r.inode];
         changed.extend(r.target);
         self.renamed(&changed)
