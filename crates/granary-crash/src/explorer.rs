@@ -203,7 +203,15 @@ impl Explorer {
     }
 
     fn failure(&self, seed: u64, stage: String, evidence: Vec<String>) -> Failure {
-        let (fs, load) = (self.target.name().to_owned(), self.load.name().to_owned());
-        Failure { seed, path: Path::default(), fs, load, steps: Vec::new(), stage, evidence }
+        let (fs, load) = (self.target.name().into(), self.load.name().into());
+        Failure {
+            seed,
+            path: Path::default(),
+            fs,
+            load,
+            steps: Box::default(),
+            stage: stage.into(),
+            evidence,
+        }
     }
 }

@@ -32,6 +32,9 @@ pub(crate) trait Observer: Send + Sync {
     fn command(&self, n: u64, after: bool);
 }
 
+/// Who is told, and the number of the command.
+type Told = (Arc<dyn Observer>, u64);
+
 #[derive(Default)]
 struct State {
     commands: u64,
@@ -75,7 +78,7 @@ impl Faults {
     }
 
     /// Counts a command. True: the power fails once the drive has it. And who is to be told that it has.
-    fn count(&self) -> (bool, Option<(Arc<dyn Observer>, u64)>) {
+    fn count(&self) -> (bool, Option<Told>) {
         let mut state = self.state.lock();
         state.commands += 1;
         let n = state.commands;

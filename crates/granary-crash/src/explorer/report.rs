@@ -59,13 +59,13 @@ pub struct Failure {
     /// Where in the run the power failed; empty: nowhere, or where the seed alone says.
     pub path: Path,
     /// The file system's name.
-    pub fs: String,
+    pub fs: Box<str>,
     /// The load's name.
-    pub load: String,
+    pub load: Box<str>,
     /// Rare steps that were under way when the power failed last.
-    pub steps: Vec<&'static str>,
+    pub steps: Box<[&'static str]>,
     /// In which life and what it was doing.
-    pub stage: String,
+    pub stage: Box<str>,
     /// One sentence for each violation.
     pub evidence: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { seed, path, fs, load, steps, stage, evidence } = self;
         writeln!(f, "seed {seed}, {fs} under {load}, {stage}:")?;
-        for step in steps {
+        for step in steps.iter() {
             writeln!(f, "  the power failed in this step: {step}")?;
         }
         for sentence in evidence.iter().take(SHOWN) {
@@ -96,7 +96,7 @@ impl fmt::Display for Failure {
             writeln!(f, "  and {} more", evidence.len() - SHOWN)?;
         }
         // Generated programs have spaces and parentheses in their names.
-        let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.clone() };
+        let load = if load.contains(['(', ' ']) { format!("'{load}'") } else { load.to_string() };
         if !path.0.is_empty() {
             return write!(f, "  replay: granary crash --fs {fs} --load {load} --replay {seed}:{path}");
         }

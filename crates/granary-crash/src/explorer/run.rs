@@ -97,7 +97,9 @@ impl Explorer {
                 let wanted = self.wanted_behind(seed, &path);
                 match self.branch(seed, &path, machine, round, wanted, &mut report) {
                     Ok(images) => todo.extend(crashes(&path, round, images)),
-                    Err(failure) => report.failures.push(Failure { steps: image.steps.clone(), ..failure }),
+                    Err(failure) => {
+                        report.failures.push(Failure { steps: image.steps.clone().into(), ..failure })
+                    }
                 }
                 if !more {
                     break;
@@ -137,7 +139,7 @@ impl Explorer {
             }
             match self.branch(seed, &done, machine, round, wanted, &mut report) {
                 Ok(next) => images = next,
-                Err(failure) => return Err(Failure { steps: image.steps, ..failure }),
+                Err(failure) => return Err(Failure { steps: image.steps.into(), ..failure }),
             }
         }
         Ok(())

@@ -149,6 +149,7 @@ fn one_known(args: &CrashArgs, line: &str) -> Result<Option<String>, Failure> {
     Ok(done.err())
 }
 
+#[allow(clippy::disallowed_methods, reason = "a bar shows how much of the time of this machine is over")]
 fn explore(args: &CrashArgs, targets: &[Arc<dyn Target>], loads: &[Arc<dyn Load>]) -> Vec<Tally> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let time = args.time.map(|time| Duration::from_nanos(time.0));
